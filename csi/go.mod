@@ -1,0 +1,3 @@
+module github.com/bpfman/bpfman-operator/csi
+
+go 1.26.0

@@ -1,0 +1,3 @@
+module github.com/bpfman/bpfman-operator/examples
+
+go 1.26.0

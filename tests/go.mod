@@ -1,0 +1,3 @@
+module github.com/bpfman/bpfman-operator/tests
+
+go 1.26.0
