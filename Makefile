@@ -22,6 +22,27 @@ help: ## Display this help.
 
 ##@ Build
 
+# Example eBPF programs. Their objects work on every kernel that has their program types: no CO-RE.
+BYTECODE := $(patsubst examples/bytecode/%.bpf.c,$(LOCALBIN)/bytecode/%.o,$(wildcard examples/bytecode/*.bpf.c))
+CLANG ?= clang
+# Debian keeps asm/types.h in the directory of the machine's own architecture.
+BPF_CFLAGS ?= -O2 -g -target bpf -Wall -Werror -ffile-prefix-map=$(CURDIR)/= -fdebug-compilation-dir=. $(if $(MULTIARCH),-I/usr/include/$(MULTIARCH))
+MULTIARCH = $(shell gcc -print-multiarch 2>/dev/null)
+BYTECODE_REGISTRY ?= quay.io
+BYTECODE_PREFIX ?= bpfman-bytecode
+BYTECODE_PUSH_FLAGS ?=
+
+.PHONY: bytecode
+bytecode: $(BYTECODE) ## Compile the example eBPF programs to bin/bytecode.
+
+$(LOCALBIN)/bytecode/%.o: examples/bytecode/%.bpf.c $(wildcard examples/bytecode/*.h)
+	@mkdir -p $(@D)
+	$(CLANG) $(BPF_CFLAGS) -c $< -o $@
+
+.PHONY: push-bytecode
+push-bytecode: bytecode ## Push a bytecode image per example program to BYTECODE_REGISTRY.
+	go -C examples run ./cmd/bytecode-images --objects $(LOCALBIN)/bytecode --push $(BYTECODE_REGISTRY) --prefix $(BYTECODE_PREFIX) --alias xdp_pass_private=xdp_pass $(BYTECODE_PUSH_FLAGS)
+
 ##@ One-node cluster
 
 ##@ Deployment

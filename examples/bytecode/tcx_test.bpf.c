@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Copyright The bpfman-operator authors
+
+// One program that ends the chain on an interface, one that hands on.
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include "globals.h"
+#include "verdicts.h"
+
+SEC("classifier")
+int tcx_pass(struct __sk_buff *skb)
+{
+	return TCX_PASS;
+}
+
+SEC("classifier")
+int tcx_next(struct __sk_buff *skb)
+{
+	return TCX_NEXT;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

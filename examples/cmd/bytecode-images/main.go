@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Command bytecode-images packs each eBPF object of a directory into a bytecode image
+// and pushes it to a registry.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
+)
+
+type options struct {
+	objects string
+	push    string
+	ca      string
+	prefix  string
+	tag     string
+	aliases map[string]string
+	faults  bool
+	timeout time.Duration
+}
+
+func main() {
+	opts := options{aliases: map[string]string{}}
+	flag.StringVar(&opts.objects, "objects", "bin/bytecode", "directory of the compiled objects (*.o)")
+	flag.StringVar(&opts.push, "push", "", "registry to push to, as host[:port]")
+	flag.StringVar(&opts.ca, "ca", "", "file of the certificate authority to trust for the registry; the system's by default")
+	flag.StringVar(&opts.prefix, "prefix", "bpfman-bytecode", "path under which the images are pushed")
+	flag.StringVar(&opts.tag, "tag", "latest", "tag of the images")
+	flag.BoolVar(&opts.faults, "faults", false, "push images that the daemon refuses as well, for tests: fault-no-labels and fault-not-bytecode")
+	flag.DurationVar(&opts.timeout, "timeout", 2*time.Minute, "time to give the pushes, all together")
+	flag.Func("alias", "push an object's image under another name too, as alias=object; may be repeated", func(value string) error {
+		alias, object, ok := strings.Cut(value, "=")
+		if !ok || alias == "" || object == "" {
+			return errors.New("want alias=object")
+		}
+		opts.aliases[alias] = object
+		return nil
+	})
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, opts); err != nil {
+		fmt.Fprintln(os.Stderr, "bytecode-images:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, opts options) error {
+	if opts.push == "" {
+		return errors.New("--push names no registry")
+	}
+	ctx, cancel := context.WithTimeout(ctx, opts.timeout)
+	defer cancel()
+	images, err := imagesOf(opts)
+	if err != nil {
+		return err
+	}
+	transport, err := transportTrusting(opts.ca)
+	if err != nil {
+		return err
+	}
+	for _, image := range slices.Sorted(maps.Keys(images)) {
+		ref, err := name.ParseReference(fmt.Sprintf("%s/%s/%s:%s", opts.push, opts.prefix, image, opts.tag))
+		if err != nil {
+			return fmt.Errorf("name of image %s: %w", image, err)
+		}
+		err = remote.Write(ref, images[image],
+			remote.WithContext(ctx), remote.WithTransport(transport), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+		if err != nil {
+			return fmt.Errorf("push %s: %w", ref, err)
+		}
+		fmt.Println("pushed", ref)
+	}
+	return nil
+}
+
+// imagesOf builds the image of each object, by the name it is pushed under.
+func imagesOf(opts options) (map[string]v1.Image, error) {
+	paths, err := filepath.Glob(filepath.Join(opts.objects, "*.o"))
+	if err != nil {
+		return nil, fmt.Errorf("list objects in %s: %w", opts.objects, err)
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no object in %s: run `make bytecode` first", opts.objects)
+	}
+	images := map[string]v1.Image{}
+	for _, path := range paths {
+		object, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read object: %w", err)
+		}
+		file := filepath.Base(path)
+		img, err := bytecodeimage.Build(file, object)
+		if err != nil {
+			return nil, err
+		}
+		images[strings.TrimSuffix(file, ".o")] = img
+		if opts.faults {
+			// Any object will do: it lacks its labels, nothing else.
+			if images["fault-no-labels"], err = bytecodeimage.Image(file, object, nil); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for alias, object := range opts.aliases {
+		img, ok := images[object]
+		if !ok {
+			return nil, fmt.Errorf("alias %s: no object %s in %s", alias, object, opts.objects)
+		}
+		images[alias] = img
+	}
+	if opts.faults {
+		images["fault-not-bytecode"], err = bytecodeimage.Image("readme.o", []byte("This is no eBPF object.\n"), map[string]string{
+			bytecodeimage.ProgramsLabel: `{"pass":"tc"}`,
+			bytecodeimage.MapsLabel:     `{}`,
+		})
+	}
+	return images, err
+}
+
+func transportTrusting(caFile string) (http.RoundTripper, error) {
+	if caFile == "" {
+		return remote.DefaultTransport, nil
+	}
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("no certificate in %s", caFile)
+	}
+	transport := remote.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return transport, nil
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Command counters prints what eBPF programs have counted, from the maps in a volume of
+// csi.bpfman.io. It says at its start as whom it runs and with which capabilities, as it
+// needs none.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/examples/counters"
+)
+
+func main() {
+	dir := flag.String("maps", "/run/maps", "directory of the pinned maps: the volume's mount path")
+	only := flag.String("only", "", "comma-separated names of the maps to read; all in the directory by default")
+	interval := flag.Duration("interval", 5*time.Second, "time between two readings")
+	once := flag.Bool("once", false, "read once and exit, with an error if a map can't be read")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *dir, *only, *interval, *once); err != nil {
+		fmt.Fprintln(os.Stderr, "counters:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, dir, only string, interval time.Duration, once bool) error {
+	if interval <= 0 {
+		return fmt.Errorf("--interval is %s: must be more than 0", interval)
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return fmt.Errorf("read own status: %w", err)
+	}
+	fmt.Printf("reading %s as uid %d, gid %d, %s\n", dir, os.Getuid(), os.Getgid(), effectiveCapabilities(string(status)))
+
+	if once {
+		return report(dir, only)
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		// What can't be read now may be there at the next reading.
+		if err := report(dir, only); err != nil {
+			fmt.Fprintln(os.Stderr, "counters:", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// report prints each map's count, and returns what kept it from reading others.
+func report(dir, only string) error {
+	names, err := selected(dir, only)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, name := range names {
+		count, err := counters.Read(dir, name)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		fmt.Println(count)
+	}
+	return errors.Join(failed...)
+}
+
+func selected(dir, only string) ([]string, error) {
+	if only != "" {
+		return strings.Split(only, ","), nil
+	}
+	names, err := counters.Names(dir)
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("no map in %s", dir)
+	}
+	return names, err
+}
+
+// effectiveCapabilities is the line of /proc/self/status, as "CapEff 0000000000000000".
+func effectiveCapabilities(status string) string {
+	for line := range strings.Lines(status) {
+		if set, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			return "CapEff " + strings.TrimSpace(set)
+		}
+	}
+	return "CapEff unknown"
+}

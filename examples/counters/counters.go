@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package counters reads the counters that eBPF programs keep in pinned per-CPU maps. It
+// needs no capability: only read permission on the pins.
+package counters
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+)
+
+// Sizes of the values that count: packets and bytes, or events alone.
+const (
+	trafficSize = 16
+	eventsSize  = 8
+)
+
+// Count is what a map has counted, over all its keys and CPUs.
+type Count struct {
+	Map string
+	// Traffic says which of the others are meant: Packets and Bytes, or Events.
+	Traffic                bool
+	Packets, Bytes, Events uint64
+}
+
+// String gives the count in one line that stays easy to search for.
+func (c Count) String() string {
+	if c.Traffic {
+		return fmt.Sprintf("%s: packets=%d bytes=%d", c.Map, c.Packets, c.Bytes)
+	}
+	return fmt.Sprintf("%s: events=%d", c.Map, c.Events)
+}
+
+// add takes the value of one key on one CPU.
+func (c *Count) add(value []byte) {
+	if len(value) == trafficSize {
+		c.Traffic = true
+		c.Packets += binary.NativeEndian.Uint64(value)
+		c.Bytes += binary.NativeEndian.Uint64(value[8:])
+		return
+	}
+	c.Events += binary.NativeEndian.Uint64(value)
+}
+
+// Names returns the maps pinned in a directory, in order.
+func Names(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list maps: %w", err)
+	}
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, nil
+}
+
+// Read counts the named map of a directory. It opens the pin each time, so that it sees
+// the map that is there now, should the program have been loaded anew.
+func Read(dir, name string) (count Count, err error) {
+	path := filepath.Join(dir, name)
+	m, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return Count{}, fmt.Errorf("open map %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if m.Type() != ebpf.PerCPUArray && m.Type() != ebpf.PerCPUHash {
+		return Count{}, fmt.Errorf("map %s holds no counter: type %s is not per CPU", path, m.Type())
+	}
+	if size := m.ValueSize(); size != trafficSize && size != eventsSize {
+		return Count{}, fmt.Errorf("map %s holds no counter: values of %d bytes", path, size)
+	}
+
+	count = Count{Map: name, Traffic: m.ValueSize() == trafficSize}
+	key := make([]byte, m.KeySize())
+	var perCPU [][]byte
+	entries := m.Iterate()
+	for entries.Next(&key, &perCPU) {
+		for _, value := range perCPU {
+			count.add(value)
+		}
+	}
+	if err := entries.Err(); err != nil {
+		return Count{}, fmt.Errorf("read map %s: %w", path, err)
+	}
+	return count, nil
+}
