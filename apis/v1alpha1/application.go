@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// EBPFProgType is the type of a member of an application.
+type EBPFProgType string
+
+// The types of the members of an application. A BpfNsApplication has the
+// network ones and the uprobes.
+const (
+	ProgTypeXDP        EBPFProgType = "XDP"
+	ProgTypeTC         EBPFProgType = "TC"
+	ProgTypeTCX        EBPFProgType = "TCX"
+	ProgTypeFentry     EBPFProgType = "Fentry"
+	ProgTypeFexit      EBPFProgType = "Fexit"
+	ProgTypeKprobe     EBPFProgType = "Kprobe"
+	ProgTypeKretprobe  EBPFProgType = "Kretprobe"
+	ProgTypeUprobe     EBPFProgType = "Uprobe"
+	ProgTypeUretprobe  EBPFProgType = "Uretprobe"
+	ProgTypeTracepoint EBPFProgType = "Tracepoint"
+)
+
+// BpfApplicationProgram is a member of a BpfApplication: one program, described by the
+// field that its type names.
+// +kubebuilder:validation:XValidation:rule="(self.type == 'XDP') == has(self.xdp)",message="xdp configuration is required when type is XDP, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'TC') == has(self.tc)",message="tc configuration is required when type is TC, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'TCX') == has(self.tcx)",message="tcx configuration is required when type is TCX, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Fentry') == has(self.fentry)",message="fentry configuration is required when type is Fentry, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Fexit') == has(self.fexit)",message="fexit configuration is required when type is Fexit, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Kprobe') == has(self.kprobe)",message="kprobe configuration is required when type is Kprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Kretprobe') == has(self.kretprobe)",message="kretprobe configuration is required when type is Kretprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Uprobe') == has(self.uprobe)",message="uprobe configuration is required when type is Uprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Uretprobe') == has(self.uretprobe)",message="uretprobe configuration is required when type is Uretprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Tracepoint') == has(self.tracepoint)",message="tracepoint configuration is required when type is Tracepoint, and forbidden otherwise"
+// +union
+type BpfApplicationProgram struct {
+	// type is the type of the program.
+	// +required
+	// +unionDiscriminator
+	// +kubebuilder:validation:Enum=XDP;TC;TCX;Fentry;Fexit;Kprobe;Kretprobe;Uprobe;Uretprobe;Tracepoint
+	Type EBPFProgType `json:"type"`
+
+	// xdp describes an XDP program.
+	// +optional
+	// +unionMember
+	XDP *XdpProgramInfo `json:"xdp,omitempty"`
+
+	// tc describes a TC program.
+	// +optional
+	// +unionMember
+	TC *TcProgramInfo `json:"tc,omitempty"`
+
+	// tcx describes a TCX program.
+	// +optional
+	// +unionMember
+	TCX *TcxProgramInfo `json:"tcx,omitempty"`
+
+	// fentry describes a fentry program.
+	// +optional
+	// +unionMember
+	Fentry *FentryProgramInfo `json:"fentry,omitempty"`
+
+	// fexit describes a fexit program.
+	// +optional
+	// +unionMember
+	Fexit *FexitProgramInfo `json:"fexit,omitempty"`
+
+	// kprobe describes a kprobe program.
+	// +optional
+	// +unionMember
+	Kprobe *KprobeProgramInfo `json:"kprobe,omitempty"`
+
+	// kretprobe describes a kretprobe program.
+	// +optional
+	// +unionMember
+	// +kubebuilder:validation:XValidation:rule="self.offset == 0",message="offset cannot be set for kretprobes"
+	Kretprobe *KprobeProgramInfo `json:"kretprobe,omitempty"`
+
+	// uprobe describes a uprobe program.
+	// +optional
+	// +unionMember
+	Uprobe *UprobeProgramInfo `json:"uprobe,omitempty"`
+
+	// uretprobe describes a uretprobe program.
+	// +optional
+	// +unionMember
+	Uretprobe *UprobeProgramInfo `json:"uretprobe,omitempty"`
+
+	// tracepoint describes a tracepoint program.
+	// +optional
+	// +unionMember
+	Tracepoint *TracepointProgramInfo `json:"tracepoint,omitempty"`
+}
+
+// BpfApplicationSpec is what a BpfApplication asks for.
+type BpfApplicationSpec struct {
+	BpfAppCommon `json:",inline"`
+
+	// programs are the application's programs. They are loaded together and share
+	// the bytecode's maps and globals.
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	Programs []BpfApplicationProgram `json:"programs,omitempty"`
+}
+
+// BpfApplicationStatus is what the nodes report.
+type BpfApplicationStatus struct {
+	BpfProgramStatusCommon `json:",inline"`
+}
+
+// BpfApplication loads several programs of one bytecode together on each selected
+// node and attaches each of them.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=bpfapp,categories=bpfman
+// +kubebuilder:printcolumn:name="NodeSelector",type=string,JSONPath=`.spec.nodeselector`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
+// +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type BpfApplication struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is asked for.
+	// +optional
+	Spec BpfApplicationSpec `json:"spec,omitzero"`
+
+	// status is what the nodes report.
+	// +optional
+	Status BpfApplicationStatus `json:"status,omitzero"`
+}
+
+// GetAppCommon implements UserObject.
+func (o *BpfApplication) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+
+// GetStatus implements UserObject.
+func (o *BpfApplication) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// BpfApplicationList is a list of BpfApplications.
+//
+// +kubebuilder:object:root=true
+type BpfApplicationList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []BpfApplication `json:"items"`
+}
+
+// BpfNsApplicationProgram is a member of a BpfNsApplication: one program, described by the
+// field that its type names.
+// +kubebuilder:validation:XValidation:rule="(self.type == 'XDP') == has(self.xdp)",message="xdp configuration is required when type is XDP, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'TC') == has(self.tc)",message="tc configuration is required when type is TC, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'TCX') == has(self.tcx)",message="tcx configuration is required when type is TCX, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Uprobe') == has(self.uprobe)",message="uprobe configuration is required when type is Uprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Uretprobe') == has(self.uretprobe)",message="uretprobe configuration is required when type is Uretprobe, and forbidden otherwise"
+// +union
+type BpfNsApplicationProgram struct {
+	// type is the type of the program.
+	// +required
+	// +unionDiscriminator
+	// +kubebuilder:validation:Enum=XDP;TC;TCX;Uprobe;Uretprobe
+	Type EBPFProgType `json:"type"`
+
+	// xdp describes an XDP program.
+	// +optional
+	// +unionMember
+	XDP *XdpNsProgramInfo `json:"xdp,omitempty"`
+
+	// tc describes a TC program.
+	// +optional
+	// +unionMember
+	TC *TcNsProgramInfo `json:"tc,omitempty"`
+
+	// tcx describes a TCX program.
+	// +optional
+	// +unionMember
+	TCX *TcxNsProgramInfo `json:"tcx,omitempty"`
+
+	// uprobe describes a uprobe program.
+	// +optional
+	// +unionMember
+	Uprobe *UprobeNsProgramInfo `json:"uprobe,omitempty"`
+
+	// uretprobe describes a uretprobe program.
+	// +optional
+	// +unionMember
+	Uretprobe *UprobeNsProgramInfo `json:"uretprobe,omitempty"`
+}
+
+// BpfNsApplicationSpec is what a BpfNsApplication asks for.
+type BpfNsApplicationSpec struct {
+	BpfAppCommon `json:",inline"`
+
+	// programs are the application's programs. They are loaded together and share
+	// the bytecode's maps and globals.
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	Programs []BpfNsApplicationProgram `json:"programs,omitempty"`
+}
+
+// BpfNsApplication loads several programs of one bytecode together on each selected
+// node and attaches them in containers of its own namespace only.
+//
+// +genclient
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=bpfnsapp,categories=bpfman
+// +kubebuilder:printcolumn:name="NodeSelector",type=string,JSONPath=`.spec.nodeselector`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
+// +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type BpfNsApplication struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is asked for.
+	// +optional
+	Spec BpfNsApplicationSpec `json:"spec,omitzero"`
+
+	// status is what the nodes report.
+	// +optional
+	Status BpfApplicationStatus `json:"status,omitzero"`
+}
+
+// GetAppCommon implements UserObject.
+func (o *BpfNsApplication) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+
+// GetStatus implements UserObject.
+func (o *BpfNsApplication) GetStatus() *BpfProgramStatusCommon {
+	return &o.Status.BpfProgramStatusCommon
+}
+
+// BpfNsApplicationList is a list of BpfNsApplications.
+//
+// +kubebuilder:object:root=true
+type BpfNsApplicationList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []BpfNsApplication `json:"items"`
+}

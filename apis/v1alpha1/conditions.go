@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package v1alpha1
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ProgramConditionType is the type of the condition of an object that a user
+// writes: the state over all nodes.
+type ProgramConditionType string
+
+const (
+	// ProgramNotYetLoaded means that some selected node hasn't reported yet.
+	ProgramNotYetLoaded ProgramConditionType = "NotYetLoaded"
+	// ProgramReconcileError means that some node reports a failure.
+	ProgramReconcileError ProgramConditionType = "ReconcileError"
+	// ProgramReconcileSuccess means that each selected node has what was asked.
+	ProgramReconcileSuccess ProgramConditionType = "ReconcileSuccess"
+	// ProgramDeleteError means that some node fails to unload a program whose
+	// object is deleted.
+	ProgramDeleteError ProgramConditionType = "DeleteError"
+)
+
+// BpfProgramConditionType is the type of the condition of a BpfProgram or
+// BpfNsProgram: the state of one program on one node.
+type BpfProgramConditionType string
+
+const (
+	// BpfProgCondLoaded means loaded and attached as asked.
+	BpfProgCondLoaded BpfProgramConditionType = "Loaded"
+	// BpfProgCondNotLoaded means that loading or attaching failed.
+	BpfProgCondNotLoaded BpfProgramConditionType = "NotLoaded"
+	// BpfProgCondNotUnloaded means that unloading failed. The odd capital is
+	// upstream's.
+	BpfProgCondNotUnloaded BpfProgramConditionType = "NotUnLoaded"
+	// BpfProgCondNotSelected means that the node isn't selected.
+	BpfProgCondNotSelected BpfProgramConditionType = "NotSelected"
+	// BpfProgCondUnloaded means unloaded as asked.
+	BpfProgCondUnloaded BpfProgramConditionType = "Unloaded"
+	// BpfProgCondMapOwnerNotFound means that no program matches the selector of
+	// the map owner.
+	BpfProgCondMapOwnerNotFound BpfProgramConditionType = "MapOwnerNotFound"
+	// BpfProgCondMapOwnerNotLoaded means that the map owner isn't loaded.
+	BpfProgCondMapOwnerNotLoaded BpfProgramConditionType = "MapOwnerNotLoaded"
+	// BpfProgCondBytecodeSelectorError means that the bytecode can't be had.
+	BpfProgCondBytecodeSelectorError BpfProgramConditionType = "BytecodeSelectorError"
+	// BpfProgCondNoContainersOnNode means that no container here is selected.
+	BpfProgCondNoContainersOnNode BpfProgramConditionType = "NoContainersOnNode"
+	// BpfProgCondNone means none of these.
+	BpfProgCondNone BpfProgramConditionType = "None"
+)
+
+// text is what a condition shows: its reason, which is the STATUS column, and
+// its message where there is nothing to add. The words are upstream's, which
+// users and scripts know.
+type text struct{ reason, message string }
+
+var programTexts = map[ProgramConditionType]text{
+	ProgramNotYetLoaded:     {"ProgramsNotYetLoaded", "Waiting for Program Object to be reconciled to all nodes"},
+	ProgramReconcileError:   {"ReconcileError", "bpfProgramReconciliation failed"},
+	ProgramReconcileSuccess: {"ReconcileSuccess", "bpfProgramReconciliation Succeeded on all nodes"},
+	ProgramDeleteError:      {"DeleteError", "Program Deletion failed"},
+}
+
+var bpfProgramTexts = map[BpfProgramConditionType]text{
+	BpfProgCondLoaded:                {"bpfmanLoaded", "Successfully loaded bpfProgram"},
+	BpfProgCondNotLoaded:             {"bpfmanNotLoaded", "Failed to load bpfProgram"},
+	BpfProgCondNotUnloaded:           {"bpfmanNotUnloaded", "Failed to unload bpfProgram"},
+	BpfProgCondNotSelected:           {"nodeNotSelected", "This node is not selected to run the bpfProgram"},
+	BpfProgCondUnloaded:              {"bpfmanUnloaded", "This BpfProgram object and all it's bpfman programs have been unloaded"},
+	BpfProgCondMapOwnerNotFound:      {"mapOwnerNotFound", "BpfProgram map owner not found"},
+	BpfProgCondMapOwnerNotLoaded:     {"mapOwnerNotLoaded", "BpfProgram map owner not loaded"},
+	BpfProgCondBytecodeSelectorError: {"bytecodeSelectorError", "There was an error processing the provided bytecode selector"},
+	BpfProgCondNoContainersOnNode:    {"noContainersOnNode", "There are no containers on the node that match the container selector"},
+	BpfProgCondNone:                  {"None", "None of the conditions apply"},
+}
+
+// Condition returns the condition of this type, with upstream's message where
+// message is empty.
+func (t ProgramConditionType) Condition(message string) metav1.Condition {
+	return condition(string(t), programTexts[t], message)
+}
+
+// Condition returns the condition of this type, with upstream's message where
+// none is given.
+func (t BpfProgramConditionType) Condition(message ...string) metav1.Condition {
+	return condition(string(t), bpfProgramTexts[t], strings.Join(message, "; "))
+}
+
+// Failed tells whether the type means that the node lacks what was asked.
+func (t BpfProgramConditionType) Failed() bool {
+	switch t {
+	case BpfProgCondNotLoaded, BpfProgCondNotUnloaded, BpfProgCondMapOwnerNotFound,
+		BpfProgCondMapOwnerNotLoaded, BpfProgCondBytecodeSelectorError:
+		return true
+	}
+	return false
+}
+
+// maxMessage is the limit of metav1.Condition, which counts characters: a byte
+// limit is the stricter one.
+const maxMessage = 32768
+
+func condition(conditionType string, t text, message string) metav1.Condition {
+	if message == "" {
+		message = t.message
+	}
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage-len(cutMark)], "") + cutMark
+	}
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: t.reason, Message: message}
+}
+
+const cutMark = " …"
+
+// SetCondition makes c the only condition of the list, as upstream's clients
+// expect, keeps the time of the last transition where the type stays, and tells
+// whether anything changed.
+func SetCondition(conditions *[]metav1.Condition, c metav1.Condition) bool {
+	changed := len(*conditions) > 1
+	if old := meta.FindStatusCondition(*conditions, c.Type); old != nil {
+		*conditions = []metav1.Condition{*old}
+	} else {
+		*conditions = nil
+	}
+	return meta.SetStatusCondition(conditions, c) || changed
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// FexitProgramInfo is what is particular to a fexit program, alone or in an application.
+type FexitProgramInfo struct {
+	BpfProgramCommon `json:",inline"`
+
+	// func_name is the kernel function at whose exit the program runs.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	FunctionName string `json:"func_name"`
+}
+
+// FexitProgramSpec is what a FexitProgram asks for.
+type FexitProgramSpec struct {
+	FexitProgramInfo `json:",inline"`
+	BpfAppCommon     `json:",inline"`
+}
+
+// FexitProgramStatus is what the nodes report.
+type FexitProgramStatus struct {
+	BpfProgramStatusCommon `json:",inline"`
+}
+
+// FexitProgram loads a fexit program on each selected node and
+// attaches it to a kernel function.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=fexitprog,categories=bpfman
+// +kubebuilder:printcolumn:name="BpfFunctionName",type=string,JSONPath=`.spec.bpffunctionname`
+// +kubebuilder:printcolumn:name="NodeSelector",type=string,JSONPath=`.spec.nodeselector`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
+// +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="FunctionName",type=string,JSONPath=`.spec.func_name`,priority=1
+type FexitProgram struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is asked for.
+	// +required
+	Spec FexitProgramSpec `json:"spec"`
+
+	// status is what the nodes report.
+	// +optional
+	Status FexitProgramStatus `json:"status,omitzero"`
+}
+
+// GetAppCommon implements UserObject.
+func (o *FexitProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+
+// GetStatus implements UserObject.
+func (o *FexitProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// FexitProgramList is a list of FexitPrograms.
+//
+// +kubebuilder:object:root=true
+type FexitProgramList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []FexitProgram `json:"items"`
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package v1alpha1
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kind describes one kind of this API, whose objects are handled as O.
+// +kubebuilder:object:generate=false
+type Kind[O any] struct {
+	// Name is the kind as in a manifest, such as "XdpProgram".
+	Name string
+	// Namespaced tells whether objects live in a namespace.
+	Namespaced bool
+	// New returns a new empty object.
+	New func() O
+	// NewList returns a new empty list; meta.EachListItem visits its objects.
+	NewList func() runtime.Object
+}
+
+// Resource is the plural name in URLs and RBAC rules, such as "xdpprograms".
+func (k Kind[O]) Resource() string { return strings.ToLower(k.Name) + "s" }
+
+// GroupVersionKind qualifies the kind.
+func (k Kind[O]) GroupVersionKind() schema.GroupVersionKind {
+	return GroupVersion.WithKind(k.Name)
+}
+
+// GroupVersionResource qualifies the resource.
+func (k Kind[O]) GroupVersionResource() schema.GroupVersionResource {
+	return GroupVersion.WithResource(k.Resource())
+}
+
+// UserObject is what an object of each of the UserKinds can tell, so that code
+// which treats all kinds alike needs no switch over them.
+// +kubebuilder:object:generate=false
+type UserObject interface {
+	metav1.Object
+	runtime.Object
+
+	// GetAppCommon returns the bytecode, the globals and the node selector.
+	GetAppCommon() *BpfAppCommon
+	// GetStatus returns the status, for reading and for writing.
+	GetStatus() *BpfProgramStatusCommon
+}
+
+// ProgramObject is what a BpfProgram and a BpfNsProgram have in common.
+// +kubebuilder:object:generate=false
+type ProgramObject interface {
+	metav1.Object
+	runtime.Object
+
+	// GetSpec returns the spec, for reading and for writing.
+	GetSpec() *BpfProgramSpec
+	// GetStatus returns the status, for reading and for writing.
+	GetStatus() *BpfProgramStatus
+}
+
+// UserKinds are the kinds that users write.
+var UserKinds = []Kind[UserObject]{
+	{"BpfApplication", false, func() UserObject { return &BpfApplication{} }, func() runtime.Object { return &BpfApplicationList{} }},
+	{"BpfNsApplication", true, func() UserObject { return &BpfNsApplication{} }, func() runtime.Object { return &BpfNsApplicationList{} }},
+	{"FentryProgram", false, func() UserObject { return &FentryProgram{} }, func() runtime.Object { return &FentryProgramList{} }},
+	{"FexitProgram", false, func() UserObject { return &FexitProgram{} }, func() runtime.Object { return &FexitProgramList{} }},
+	{"KprobeProgram", false, func() UserObject { return &KprobeProgram{} }, func() runtime.Object { return &KprobeProgramList{} }},
+	{"TcNsProgram", true, func() UserObject { return &TcNsProgram{} }, func() runtime.Object { return &TcNsProgramList{} }},
+	{"TcProgram", false, func() UserObject { return &TcProgram{} }, func() runtime.Object { return &TcProgramList{} }},
+	{"TcxNsProgram", true, func() UserObject { return &TcxNsProgram{} }, func() runtime.Object { return &TcxNsProgramList{} }},
+	{"TcxProgram", false, func() UserObject { return &TcxProgram{} }, func() runtime.Object { return &TcxProgramList{} }},
+	{"TracepointProgram", false, func() UserObject { return &TracepointProgram{} }, func() runtime.Object { return &TracepointProgramList{} }},
+	{"UprobeNsProgram", true, func() UserObject { return &UprobeNsProgram{} }, func() runtime.Object { return &UprobeNsProgramList{} }},
+	{"UprobeProgram", false, func() UserObject { return &UprobeProgram{} }, func() runtime.Object { return &UprobeProgramList{} }},
+	{"XdpNsProgram", true, func() UserObject { return &XdpNsProgram{} }, func() runtime.Object { return &XdpNsProgramList{} }},
+	{"XdpProgram", false, func() UserObject { return &XdpProgram{} }, func() runtime.Object { return &XdpProgramList{} }},
+}
+
+// ProgramKinds are the kinds that the agent writes, one object for each program
+// on each node.
+var ProgramKinds = []Kind[ProgramObject]{
+	{"BpfNsProgram", true, func() ProgramObject { return &BpfNsProgram{} }, func() runtime.Object { return &BpfNsProgramList{} }},
+	{"BpfProgram", false, func() ProgramObject { return &BpfProgram{} }, func() runtime.Object { return &BpfProgramList{} }},
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// TcxProgramInfo is what is particular to a TCX program, alone or in an application.
+type TcxProgramInfo struct {
+	BpfProgramCommon `json:",inline"`
+
+	// interfaceselector selects the network interfaces to attach to.
+	// +required
+	InterfaceSelector InterfaceSelector `json:"interfaceselector"`
+
+	// containers selects the pods in whose network namespaces the interfaces are
+	// looked up, each namespace once; absent means the host's.
+	// +optional
+	Containers *ContainerSelector `json:"containers,omitempty"`
+
+	// direction is the direction of the packets.
+	// +required
+	// +kubebuilder:validation:Enum=ingress;egress
+	Direction string `json:"direction"`
+
+	// priority orders the programs of an interface: lower runs first.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Priority int32 `json:"priority"`
+}
+
+// TcxProgramSpec is what a TcxProgram asks for.
+type TcxProgramSpec struct {
+	TcxProgramInfo `json:",inline"`
+	BpfAppCommon   `json:",inline"`
+}
+
+// TcxProgramStatus is what the nodes report.
+type TcxProgramStatus struct {
+	BpfProgramStatusCommon `json:",inline"`
+}
+
+// TcxProgram loads a TCX program on each selected node and attaches
+// it to network interfaces.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=tcxprog,categories=bpfman
+// +kubebuilder:printcolumn:name="BpfFunctionName",type=string,JSONPath=`.spec.bpffunctionname`
+// +kubebuilder:printcolumn:name="NodeSelector",type=string,JSONPath=`.spec.nodeselector`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
+// +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Direction",type=string,JSONPath=`.spec.direction`,priority=1
+// +kubebuilder:printcolumn:name="InterfaceSelector",type=string,JSONPath=`.spec.interfaceselector`,priority=1
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,priority=1
+type TcxProgram struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is asked for.
+	// +required
+	Spec TcxProgramSpec `json:"spec"`
+
+	// status is what the nodes report.
+	// +optional
+	Status TcxProgramStatus `json:"status,omitzero"`
+}
+
+// GetAppCommon implements UserObject.
+func (o *TcxProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+
+// GetStatus implements UserObject.
+func (o *TcxProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// TcxProgramList is a list of TcxPrograms.
+//
+// +kubebuilder:object:root=true
+type TcxProgramList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TcxProgram `json:"items"`
+}
+
+// TcxNsProgramInfo is what is particular to a TCX program of a namespace, alone or in an
+// application.
+type TcxNsProgramInfo struct {
+	BpfProgramCommon `json:",inline"`
+
+	// interfaceselector selects the network interfaces to attach to.
+	// +required
+	InterfaceSelector InterfaceSelector `json:"interfaceselector"`
+
+	// containers selects the pods in whose network namespaces the interfaces are
+	// looked up, each namespace once.
+	// +required
+	Containers *ContainerNsSelector `json:"containers"`
+
+	// direction is the direction of the packets.
+	// +required
+	// +kubebuilder:validation:Enum=ingress;egress
+	Direction string `json:"direction"`
+
+	// priority orders the programs of an interface: lower runs first.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Priority int32 `json:"priority"`
+}
+
+// TcxNsProgramSpec is what a TcxNsProgram asks for.
+type TcxNsProgramSpec struct {
+	TcxNsProgramInfo `json:",inline"`
+	BpfAppCommon     `json:",inline"`
+}
+
+// TcxNsProgram loads a TCX program on each selected node and attaches it in
+// containers of its own namespace only.
+//
+// +genclient
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=tcxnsprog,categories=bpfman
+// +kubebuilder:printcolumn:name="BpfFunctionName",type=string,JSONPath=`.spec.bpffunctionname`
+// +kubebuilder:printcolumn:name="NodeSelector",type=string,JSONPath=`.spec.nodeselector`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
+// +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Direction",type=string,JSONPath=`.spec.direction`,priority=1
+// +kubebuilder:printcolumn:name="InterfaceSelector",type=string,JSONPath=`.spec.interfaceselector`,priority=1
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,priority=1
+type TcxNsProgram struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is asked for.
+	// +required
+	Spec TcxNsProgramSpec `json:"spec"`
+
+	// status is what the nodes report.
+	// +optional
+	Status TcxProgramStatus `json:"status,omitzero"`
+}
+
+// GetAppCommon implements UserObject.
+func (o *TcxNsProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+
+// GetStatus implements UserObject.
+func (o *TcxNsProgram) GetStatus() *BpfProgramStatusCommon { return &o.Status.BpfProgramStatusCommon }
+
+// TcxNsProgramList is a list of TcxNsPrograms.
+//
+// +kubebuilder:object:root=true
+type TcxNsProgramList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TcxNsProgram `json:"items"`
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// TracepointProgramInfo is what is particular to a tracepoint program, alone or in an application.
+type TracepointProgramInfo struct {
+	BpfProgramCommon `json:",inline"`
+
+	// names lists the tracepoints to attach to, each as category/event:
+	// syscalls/sys_enter_kill.
+	// +required
+	Names []string `json:"names"`
+}
+
+// TracepointProgramSpec is what a TracepointProgram asks for.
+type TracepointProgramSpec struct {
+	TracepointProgramInfo `json:",inline"`
+	BpfAppCommon          `json:",inline"`
+}
+
+// TracepointProgramStatus is what the nodes report.
+type TracepointProgramStatus struct {
+	BpfProgramStatusCommon `json:",inline"`
+}
+
+// TracepointProgram loads a tracepoint program on each selected node and
+// attaches it to tracepoints.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=tracepointprog,categories=bpfman
+// +kubebuilder:printcolumn:name="BpfFunctionName",type=string,JSONPath=`.spec.bpffunctionname`
+// +kubebuilder:printcolumn:name="NodeSelector",type=string,JSONPath=`.spec.nodeselector`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
+// +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="TracePoint",type=string,JSONPath=`.spec.names`,priority=1
+type TracepointProgram struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is asked for.
+	// +required
+	Spec TracepointProgramSpec `json:"spec"`
+
+	// status is what the nodes report.
+	// +optional
+	Status TracepointProgramStatus `json:"status,omitzero"`
+}
+
+// GetAppCommon implements UserObject.
+func (o *TracepointProgram) GetAppCommon() *BpfAppCommon { return &o.Spec.BpfAppCommon }
+
+// GetStatus implements UserObject.
+func (o *TracepointProgram) GetStatus() *BpfProgramStatusCommon {
+	return &o.Status.BpfProgramStatusCommon
+}
+
+// TracepointProgramList is a list of TracepointPrograms.
+//
+// +kubebuilder:object:root=true
+type TracepointProgramList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TracepointProgram `json:"items"`
+}
