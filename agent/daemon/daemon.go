@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package daemon is the agent's side of the bpfman daemon: the connection, the
+// one lane of calls, and an inventory of what the daemon holds for us.
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// Deadlines of one call, counted from when it is the daemon's turn for it. A
+// Load may pull an image.
+const (
+	loadDeadline = 2 * time.Minute
+	callDeadline = 30 * time.Second
+)
+
+// Dial returns a connection to the daemon's socket, made when it is first
+// needed and made again, within a second or so, whenever the daemon returns.
+func Dial(socket string) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("unix://"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithIdleTimeout(0),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("dial daemon at %s: %w", socket, err)
+	}
+	return conn, nil
+}
+
+// OnConnect calls f each time the connection comes up, until ctx ends.
+func OnConnect(ctx context.Context, conn *grpc.ClientConn, f func()) {
+	for state := conn.GetState(); ; state = conn.GetState() {
+		switch state {
+		case connectivity.Ready:
+			f()
+		case connectivity.Idle:
+			conn.Connect()
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			return
+		}
+	}
+}
+
+// Error is a failed call of the daemon. Its text is for the user's object: what
+// was tried, on what, and the daemon's own words.
+type Error struct {
+	Op    string
+	Cause error
+}
+
+func (e *Error) Error() string {
+	switch s := status.Convert(e.Cause); s.Code() {
+	case codes.Unavailable:
+		return e.Op + ": the bpfman daemon can't be reached: " + s.Message()
+	case codes.DeadlineExceeded:
+		return e.Op + ": the bpfman daemon didn't answer in time"
+	default:
+		return e.Op + ": " + s.Message()
+	}
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// gone tells that what was to be removed is no longer there. The daemon has one
+// status code for all failures, so its text must tell: an unknown program and
+// an unknown link, as v0.6.0 says it.
+func gone(err error) bool {
+	text := status.Convert(err).Message()
+	return strings.Contains(text, "does not exist")
+}
+
+// uncertain tells that the call may or may not have taken effect: the daemon
+// answers with Aborted alone, so everything else comes from the connection.
+func uncertain(err error) bool {
+	return status.Code(err) != codes.Aborted
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Program is one program that the daemon holds and that the agent loaded.
+type Program struct {
+	ID         uint32
+	Function   string
+	Owner      program.Key
+	OwnerUID   string
+	LoadID     string // metadata bpfman.io/load
+	MapOwnerID *uint32
+	MapUsedBy  []string
+	MapIDs     []uint32
+	Maps       map[string]string // name to pin
+	Tag        string
+	LoadedAt   string
+	// Links by the daemon's id. The daemon can't tell what a link is attached
+	// to, so a link that this agent neither made nor was told of is unknown: its
+	// value is zero.
+	Links map[uint32]Link
+}
+
+// Link is what is known of one link.
+type Link struct {
+	Point  string // program.AttachPoint's name
+	Digest string
+}
+
+// Inventory is what the daemon holds, kept up to date by its own calls, so that
+// the daemon, which serves one call at a time, isn't asked what is known
+// already. Calls wait their turn in one lane.
+type Inventory struct {
+	rpc  gobpfman.BpfmanClient
+	root string
+	lane chan struct{}
+
+	mu       sync.Mutex
+	known    bool
+	programs map[uint32]Program
+}
+
+// NewInventory returns an inventory that knows nothing before its first
+// Refresh. Root is where the daemon's file system is seen, "" where it is the
+// agent's own.
+func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
+	return &Inventory{rpc: rpc, root: root, lane: make(chan struct{}, 1), programs: map[uint32]Program{}}
+}
+
+// do makes one call when its turn comes. Record runs before the next call's
+// turn, so that nobody sees the effect without the record of it.
+func do[R any](ctx context.Context, i *Inventory, op string, call func(context.Context) (R, error), record func(R)) error {
+	select {
+	case i.lane <- struct{}{}:
+		defer func() { <-i.lane }()
+	case <-ctx.Done():
+		return fmt.Errorf("%s: waiting for the daemon's turn: %w", op, context.Cause(ctx))
+	}
+	response, err := call(ctx)
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err != nil {
+		if uncertain(err) {
+			i.known = false
+		}
+		return &Error{Op: op, Cause: err}
+	}
+	record(response)
+	return nil
+}
+
+// Known tells whether the inventory is what the daemon holds. It isn't before
+// the first Refresh, nor after a call whose outcome is unknown.
+func (i *Inventory) Known() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.known
+}
+
+// Doubt makes the inventory unknown, as after the daemon has restarted.
+func (i *Inventory) Doubt() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.known = false
+}
+
+// Refresh asks the daemon for all it holds and returns the owners whose
+// programs or links differ from what was known.
+func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
+	changed := map[program.Key]bool{}
+	err := do(ctx, i, "list programs", func(ctx context.Context) (*gobpfman.ListResponse, error) {
+		ctx, cancel := context.WithTimeout(ctx, callDeadline)
+		defer cancel()
+		only := true
+		return i.rpc.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only})
+	}, func(r *gobpfman.ListResponse) {
+		listed := map[uint32]Program{}
+		for _, result := range r.GetResults() {
+			p, ours := i.programOf(result.GetInfo(), result.GetKernelInfo())
+			if !ours {
+				continue
+			}
+			old, had := i.programs[p.ID]
+			if had && old.LoadedAt == p.LoadedAt {
+				for id := range p.Links {
+					p.Links[id] = old.Links[id]
+				}
+			}
+			if !had || !slices.Equal(sortedKeys(old.Links), sortedKeys(p.Links)) {
+				changed[p.Owner] = true
+			}
+			listed[p.ID] = p
+		}
+		for id, old := range i.programs {
+			if _, still := listed[id]; !still {
+				changed[old.Owner] = true
+			}
+		}
+		i.programs, i.known = listed, true
+	})
+	return slices.Collect(maps.Keys(changed)), err
+}
+
+// programOf reads a program from the daemon; it isn't ours without our metadata.
+func (i *Inventory) programOf(info *gobpfman.ProgramInfo, kernel *gobpfman.KernelProgramInfo) (Program, bool) {
+	metadata := info.GetMetadata()
+	if metadata[v1alpha1.MetadataUUID] == "" || metadata[v1alpha1.MetadataKind] == "" {
+		return Program{}, false
+	}
+	p := Program{
+		ID:       kernel.GetId(),
+		Function: info.GetName(),
+		Owner: program.Key{
+			Kind:      metadata[v1alpha1.MetadataKind],
+			Namespace: metadata[v1alpha1.MetadataNamespace],
+			Name:      metadata[v1alpha1.MetadataProgramName],
+		},
+		OwnerUID:   metadata[v1alpha1.MetadataUUID],
+		LoadID:     metadata[v1alpha1.MetadataLoad],
+		MapOwnerID: info.MapOwnerId,
+		MapUsedBy:  info.GetMapUsedBy(),
+		MapIDs:     kernel.GetMapIds(),
+		Maps:       i.pins(info.GetMapPinPath()),
+		Tag:        kernel.GetTag(),
+		LoadedAt:   kernel.GetLoadedAt(),
+		Links:      map[uint32]Link{},
+	}
+	for _, id := range info.GetLinks() {
+		p.Links[id] = Link{}
+	}
+	return p, true
+}
+
+// pins lists the maps pinned in a directory of the daemon's. The wire has the
+// directory only, and the kernel's names of maps are cut at 15 characters. A
+// program without maps has no directory.
+func (i *Inventory) pins(dir string) map[string]string {
+	if dir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(filepath.Join(i.root, dir))
+	if err != nil {
+		return nil
+	}
+	pins := map[string]string{}
+	for _, e := range entries {
+		pins[e.Name()] = filepath.Join(dir, e.Name())
+	}
+	return pins
+}
+
+// Load loads an owner's functions in one call.
+func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) error {
+	names := make([]string, 0, len(request.GetInfo()))
+	for _, f := range request.GetInfo() {
+		names = append(names, f.GetName())
+	}
+	op := fmt.Sprintf("load %s from %s", list(names), source(request.GetBytecode()))
+	return do(ctx, i, op, func(ctx context.Context) (*gobpfman.LoadResponse, error) {
+		ctx, cancel := context.WithTimeout(ctx, loadDeadline)
+		defer cancel()
+		return i.rpc.Load(ctx, request)
+	}, func(r *gobpfman.LoadResponse) {
+		for _, loaded := range r.GetPrograms() {
+			if p, ours := i.programOf(loaded.GetInfo(), loaded.GetKernelInfo()); ours {
+				i.programs[p.ID] = p
+			}
+		}
+	})
+}
+
+// Attach attaches a program to one place.
+func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachPoint) error {
+	return do(ctx, i, "attach to "+point.Name, func(ctx context.Context) (*gobpfman.AttachResponse, error) {
+		ctx, cancel := context.WithTimeout(ctx, callDeadline)
+		defer cancel()
+		return i.rpc.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: point.Info})
+	}, func(r *gobpfman.AttachResponse) {
+		if p, ok := i.programs[id]; ok {
+			p.Links[r.GetLinkId()] = Link{Point: point.Name, Digest: point.Digest}
+		}
+	})
+}
+
+// Detach removes one link of a program. A link that is gone is no error.
+func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
+	return do(ctx, i, fmt.Sprintf("detach link %d", link), func(ctx context.Context) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, callDeadline)
+		defer cancel()
+		_, err := i.rpc.Detach(ctx, &gobpfman.DetachRequest{LinkId: link})
+		if err != nil && gone(err) {
+			err = nil
+		}
+		return struct{}{}, err
+	}, func(struct{}) {
+		if p, ok := i.programs[id]; ok {
+			delete(p.Links, link)
+		}
+	})
+}
+
+// Unload detaches and unloads a program. One that is gone is no error.
+func (i *Inventory) Unload(ctx context.Context, id uint32) error {
+	return do(ctx, i, fmt.Sprintf("unload program %d", id), func(ctx context.Context) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, callDeadline)
+		defer cancel()
+		_, err := i.rpc.Unload(ctx, &gobpfman.UnloadRequest{Id: id})
+		if err != nil && gone(err) {
+			err = nil
+		}
+		return struct{}{}, err
+	}, func(struct{}) {
+		delete(i.programs, id)
+	})
+}
+
+// Recall tells the inventory what an earlier run of the agent recorded of a
+// program's links, for those that it doesn't know. Kernel ids come again after
+// a reboot, so the time of loading must agree.
+func (i *Inventory) Recall(id uint32, loadedAt string, links map[uint32]Link) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	p, ok := i.programs[id]
+	if !ok || p.LoadedAt != loadedAt {
+		return
+	}
+	for link, recorded := range links {
+		if known, there := p.Links[link]; there && known == (Link{}) {
+			p.Links[link] = recorded
+		}
+	}
+}
+
+// Of returns the programs of an owner, by ascending id.
+func (i *Inventory) Of(owner program.Key) []Program {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var out []Program
+	for _, p := range i.programs {
+		if p.Owner == owner {
+			p.Links = maps.Clone(p.Links)
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b Program) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Owners returns the owners of all programs held.
+func (i *Inventory) Owners() []program.Key {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	owners := map[program.Key]bool{}
+	for _, p := range i.programs {
+		owners[p.Owner] = true
+	}
+	return slices.Collect(maps.Keys(owners))
+}
+
+func sortedKeys[V any](m map[uint32]V) []uint32 { return slices.Sorted(maps.Keys(m)) }
+
+func source(b *gobpfman.BytecodeLocation) string {
+	if image := b.GetImage(); image != nil {
+		return "image " + image.GetUrl()
+	}
+	return "file " + b.GetFile()
+}
+
+// list is a few names, for a message of readable length.
+func list(names []string) string {
+	const few = 5
+	if len(names) > few {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package plan decides, without doing anything: what an owner wants loaded and
+// attached on this node, and which steps lead there from what the daemon holds.
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Plan is what an owner wants on this node. The zero Plan wants nothing.
+type Plan struct {
+	UID        types.UID
+	Loads      []Load
+	Blocked    []Blocked
+	Generation int64
+}
+
+// Load is one Load of the daemon: functions that share their maps.
+type Load struct {
+	// ID is a hash of all that makes a reload necessary when it changes, save
+	// whose maps are used.
+	ID       string
+	Programs []Program
+	// MapOwner is the kernel id of the program whose maps are used.
+	MapOwner *uint32
+	// SharesFirst tells that the maps of the owner's first Load are used.
+	SharesFirst bool
+}
+
+// Program is one wanted program.
+type Program struct {
+	program.Member
+	Points []program.AttachPoint
+	// Problem tells why some attach points couldn't be told.
+	Problem error
+}
+
+// Blocked is a program that can't be loaded as things are.
+type Blocked struct {
+	program.Member
+	Condition v1alpha1.BpfProgramConditionType
+	Message   string
+}
+
+// MapOwner is a program on this node that others may share the maps of.
+type MapOwner struct {
+	Name      string // of its BpfProgram
+	Namespace string
+	Labels    map[string]string
+	// ID is its kernel id, or that of the program whose maps it shares itself;
+	// 0 while it isn't loaded.
+	ID uint32
+}
+
+// Want plans an owner's programs.
+func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
+	p := Plan{UID: owner.UID, Generation: owner.Generation}
+	// Programs of one Load share their maps, so each owner of maps needs a Load
+	// of its own. And a Load takes a function once, so the k-th use of one goes
+	// to a k-th Load, which shares the maps of the first.
+	type group struct {
+		mapOwner uint32 // 0 for the Load's own maps
+		use      int
+	}
+	var order []group
+	loads := map[group]*Load{}
+	uses := map[string]int{}
+	for _, member := range owner.Members {
+		g := group{}
+		if selector := member.MapOwner(); selector != nil {
+			id, blocked := resolve(owner, *selector, mapOwners)
+			if blocked != nil {
+				blocked.Member = member
+				p.Blocked = append(p.Blocked, *blocked)
+				continue
+			}
+			g.mapOwner = id
+		}
+		function := fmt.Sprint(g.mapOwner, " ", member.LoadInfo().GetName())
+		g.use = uses[function]
+		uses[function]++
+
+		load, ok := loads[g]
+		if !ok {
+			load = &Load{}
+			if g.mapOwner != 0 {
+				load.MapOwner = &g.mapOwner
+			} else {
+				load.SharesFirst = g.use > 0
+			}
+			loads[g] = load
+			order = append(order, g)
+		}
+		points, problem := member.AttachPoints(node)
+		load.Programs = append(load.Programs, Program{Member: member, Points: points, Problem: problem})
+	}
+	// The Load with maps of its own comes first: others may share them.
+	slices.SortStableFunc(order, func(a, b group) int {
+		switch {
+		case a == b:
+			return 0
+		case a == group{}:
+			return -1
+		case b == group{}:
+			return 1
+		}
+		return 0
+	})
+	for _, g := range order {
+		load := loads[g]
+		load.ID = loadID(owner, g.use, load)
+		p.Loads = append(p.Loads, *load)
+	}
+	return p
+}
+
+// resolve finds the program that a map owner selector means: exactly one, of
+// the owner's own scope.
+func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []MapOwner) (uint32, *Blocked) {
+	s, err := metav1.LabelSelectorAsSelector(&selector)
+	if err != nil {
+		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: "mapownerselector: " + err.Error()}
+	}
+	var found []MapOwner
+	for _, m := range mapOwners {
+		if m.Namespace == owner.Namespace && s.Matches(labels.Set(m.Labels)) {
+			found = append(found, m)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: "no program on this node matches mapownerselector " + s.String()}
+	case len(found) > 1:
+		names := make([]string, 0, len(found))
+		for _, m := range found {
+			names = append(names, m.Name)
+		}
+		slices.Sort(names)
+		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: fmt.Sprintf("mapownerselector %s matches %d programs on this node, not one: %v", s, len(names), names)}
+	case found[0].ID == 0:
+		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotLoaded, Message: "map owner " + found[0].Name + " is not loaded on this node"}
+	}
+	return found[0].ID, nil
+}
+
+// loadID hashes what is loaded. Its making must not change between versions of
+// the agent without need: that would reload every program. Credentials and the
+// pull policy are left out, since they don't change what is loaded, and so is
+// whose maps are used, which is compared by id.
+func loadID(owner program.Owner, use int, load *Load) string {
+	type function struct {
+		Name, Type, Symbol string
+	}
+	content := struct {
+		Image, Path string
+		GlobalData  map[string][]byte
+		Functions   []function
+		Use         int
+	}{GlobalData: owner.GlobalData, Use: use}
+	if image := owner.Bytecode.Image; image != nil {
+		content.Image = image.Url
+	}
+	if path := owner.Bytecode.Path; path != nil {
+		content.Path = *path
+	}
+	for _, p := range load.Programs {
+		info := p.LoadInfo()
+		symbol := info.GetInfo().GetFentryLoadInfo().GetFnName() + info.GetInfo().GetFexitLoadInfo().GetFnName()
+		content.Functions = append(content.Functions, function{info.GetName(), info.GetProgramType().String(), symbol})
+	}
+	// The order of an application's members doesn't matter to the daemon.
+	slices.SortFunc(content.Functions, func(a, b function) int {
+		switch {
+		case a.Name < b.Name:
+			return -1
+		case a.Name > b.Name:
+			return 1
+		}
+		return 0
+	})
+	b, _ := json.Marshal(content) // strings, bytes and numbers always encode
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Request is the Load's argument, without credentials.
+func (l Load) Request(owner program.Owner, mapOwner *uint32) (*gobpfman.LoadRequest, error) {
+	location := &gobpfman.BytecodeLocation{}
+	switch b := owner.Bytecode; {
+	case b.Image != nil:
+		location.Location = &gobpfman.BytecodeLocation_Image{Image: &gobpfman.BytecodeImage{
+			Url: b.Image.Url, ImagePullPolicy: pullPolicies[b.Image.ImagePullPolicy],
+		}}
+	case b.Path != nil:
+		location.Location = &gobpfman.BytecodeLocation_File{File: *b.Path}
+	default:
+		return nil, errors.New("bytecode names neither an image nor a path")
+	}
+	uid := string(owner.UID)
+	request := &gobpfman.LoadRequest{
+		Bytecode:   location,
+		GlobalData: owner.GlobalData,
+		MapOwnerId: mapOwner,
+		Uuid:       &uid,
+		Metadata: map[string]string{
+			v1alpha1.MetadataUUID:        uid,
+			v1alpha1.MetadataProgramName: owner.Name,
+			v1alpha1.MetadataKind:        owner.Kind,
+			v1alpha1.MetadataLoad:        l.ID,
+		},
+	}
+	if owner.Namespace != "" {
+		request.Metadata[v1alpha1.MetadataNamespace] = owner.Namespace
+	}
+	for _, p := range l.Programs {
+		request.Info = append(request.Info, p.LoadInfo())
+	}
+	return request, nil
+}
+
+// pullPolicies are the numbers that the daemon's wire has for the API's words.
+var pullPolicies = map[v1alpha1.PullPolicy]int32{
+	v1alpha1.PullAlways: 0, v1alpha1.PullIfNotPresent: 1, v1alpha1.PullNever: 2, "": 1,
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// function is what every kind has: its entry function, and whose maps it uses.
+type function struct {
+	name     string
+	mapOwner metav1.LabelSelector
+}
+
+func functionOf(c v1alpha1.BpfProgramCommon) function {
+	return function{c.BpfFunctionName, c.MapOwnerSelector}
+}
+
+func (f function) MapOwner() *metav1.LabelSelector {
+	if len(f.mapOwner.MatchLabels) == 0 && len(f.mapOwner.MatchExpressions) == 0 {
+		return nil // {} is what Go clients write for none
+	}
+	return &f.mapOwner
+}
+
+func containersOf(s *v1alpha1.ContainerSelector) *containerSelector {
+	if s == nil {
+		return nil
+	}
+	return &containerSelector{s.Namespace, s.Pods, s.ContainerNames}
+}
+
+// nsContainersOf keeps a namespaced program to the pods of its namespace, even
+// without a selector, which the API server doesn't admit: never to the host.
+func nsContainersOf(namespace string, s *v1alpha1.ContainerNsSelector) *containerSelector {
+	if s == nil {
+		return &containerSelector{namespace: namespace}
+	}
+	return &containerSelector{namespace, s.Pods, s.ContainerNames}
+}
+
+// numbers translates actions to the daemon's numbers, each once.
+func numbers[T ~string](of map[T]int32, words []T) []int32 {
+	out := make([]int32, 0, len(words))
+	for _, w := range words {
+		if n, ok := of[w]; ok && !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// sanitize is upstream's form of a symbol within an appProgramId.
+func sanitize(s string) string {
+	return strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(strings.TrimPrefix(s, "/")))
+}

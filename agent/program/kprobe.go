@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	"strconv"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// kprobe runs when a kernel function is entered or, as a kretprobe, returns.
+// The wire doesn't say which: the section of the object decides, and the daemon
+// of v0.6.0 goes by it.
+type kprobe struct {
+	function
+	member string // kprobe or kretprobe, as an application calls it
+	symbol string
+	offset uint64
+}
+
+func kprobeOf(i *v1alpha1.KprobeProgramInfo) Kind {
+	return kprobe{functionOf(i.BpfProgramCommon), "kprobe", i.FunctionName, i.Offset}
+}
+
+func kretprobeOf(i *v1alpha1.KprobeProgramInfo) Kind {
+	return kprobe{functionOf(i.BpfProgramCommon), "kretprobe", i.FunctionName, i.Offset}
+}
+
+func (kprobe) Type() string { return "kprobe" }
+
+func (k kprobe) ID() string { return k.member + "-" + sanitize(k.symbol) + "-" + k.name }
+
+func (k kprobe) LoadInfo() *gobpfman.LoadInfo {
+	return &gobpfman.LoadInfo{Name: k.name, ProgramType: gobpfman.BpfmanProgramType_KPROBE}
+}
+
+func (kprobe) Needs() Needs { return Needs{} }
+
+func (k kprobe) AttachPoints(Node) ([]AttachPoint, error) {
+	return []AttachPoint{newAttachPoint(k.symbol+plus(k.offset), &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_KprobeAttachInfo{
+		KprobeAttachInfo: &gobpfman.KprobeAttachInfo{FnName: k.symbol, Offset: k.offset},
+	}}, "")}, nil
+}
+
+// plus is an offset as it is written behind a symbol.
+func plus(offset uint64) string {
+	if offset == 0 {
+		return ""
+	}
+	return "+0x" + strconv.FormatUint(offset, 16)
+}

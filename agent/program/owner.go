@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	"fmt"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Owner is a user object, reduced to what decides what this node loads.
+type Owner struct {
+	Key
+	UID          types.UID
+	Generation   int64
+	NodeSelector metav1.LabelSelector
+	Bytecode     v1alpha1.BytecodeSelector
+	GlobalData   map[string][]byte
+	// Members are the programs; one, unless the owner is an application.
+	Members []Member
+}
+
+// Member is one program of an owner.
+type Member struct {
+	Kind
+	// ID is unique within the owner: empty for a program on its own, else the
+	// Kind's ID, with a number behind it from the second of its like on.
+	ID string
+	// Type is the BpfProgram's spec.type.
+	Type string
+}
+
+// OwnerOf reads a user object of the given kind. The error is for objects that
+// the API server should not have admitted.
+func OwnerOf(kind string, o v1alpha1.UserObject) (Owner, error) {
+	common := o.GetAppCommon()
+	owner := Owner{
+		Key:          Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()},
+		UID:          o.GetUID(),
+		Generation:   o.GetGeneration(),
+		NodeSelector: common.NodeSelector,
+		Bytecode:     common.ByteCode,
+		GlobalData:   common.GlobalData,
+	}
+	if of, ok := kinds[kind]; ok {
+		k := of(o)
+		owner.Members = []Member{{Kind: k, Type: k.Type()}}
+		return owner, nil
+	}
+
+	members, err := membersOf(o)
+	if err != nil {
+		return owner, err
+	}
+	seen := map[string]int{}
+	for _, k := range members {
+		id := k.ID()
+		if seen[id]++; seen[id] > 1 {
+			id += "-" + strconv.Itoa(seen[id])
+		}
+		owner.Members = append(owner.Members, Member{Kind: k, ID: id, Type: "application"})
+	}
+	return owner, nil
+}
+
+func membersOf(o v1alpha1.UserObject) ([]Kind, error) {
+	var out []Kind
+	add := func(i int, t v1alpha1.EBPFProgType, k Kind) error {
+		if k == nil {
+			return fmt.Errorf("spec.programs[%d]: no configuration for type %q", i, t)
+		}
+		out = append(out, k)
+		return nil
+	}
+	switch app := o.(type) {
+	case *v1alpha1.BpfApplication:
+		for i := range app.Spec.Programs {
+			p := &app.Spec.Programs[i]
+			var k Kind
+			if of, ok := members[p.Type]; ok {
+				k = of(p)
+			}
+			if err := add(i, p.Type, k); err != nil {
+				return nil, err
+			}
+		}
+	case *v1alpha1.BpfNsApplication:
+		for i := range app.Spec.Programs {
+			p := &app.Spec.Programs[i]
+			var k Kind
+			if of, ok := nsMembers[p.Type]; ok {
+				k = of(app.Namespace, p)
+			}
+			if err := add(i, p.Type, k); err != nil {
+				return nil, err
+			}
+		}
+	default:
+		return nil, fmt.Errorf("%T is no kind of user object", o)
+	}
+	return out, nil
+}
+
+// Needs is what all members need together.
+func (o Owner) Needs() Needs {
+	var all Needs
+	for _, m := range o.Members {
+		n := m.Needs()
+		all.Interfaces = all.Interfaces || n.Interfaces
+		all.Containers = all.Containers || n.Containers
+	}
+	return all
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// tc is a classifier run by the traffic control layer, on either direction.
+// The daemon chains up to ten per interface and direction by priority.
+type tc struct {
+	function
+	onNetwork
+	priority  int32
+	direction string
+	proceedOn []int32
+}
+
+// tcActions are the numbers that the daemon's wire has for the API's words.
+var tcActions = map[v1alpha1.TcProceedOnValue]int32{
+	"unspec": -1, "ok": 0, "reclassify": 1, "shot": 2, "pipe": 3, "stolen": 4,
+	"queued": 5, "repeat": 6, "redirect": 7, "trap": 8, "dispatcher_return": 30,
+}
+
+func tcOf(i *v1alpha1.TcProgramInfo) Kind {
+	return tc{
+		function:  functionOf(i.BpfProgramCommon),
+		onNetwork: onNetwork{i.InterfaceSelector, containersOf(i.Containers)},
+		priority:  i.Priority,
+		direction: i.Direction,
+		proceedOn: numbers(tcActions, i.ProceedOn),
+	}
+}
+
+func tcNsOf(namespace string, i *v1alpha1.TcNsProgramInfo) Kind {
+	return tc{
+		function:  functionOf(i.BpfProgramCommon),
+		onNetwork: onNetwork{i.InterfaceSelector, nsContainersOf(namespace, i.Containers)},
+		priority:  i.Priority,
+		direction: i.Direction,
+		proceedOn: numbers(tcActions, i.ProceedOn),
+	}
+}
+
+func (tc) Type() string { return "tc" }
+
+func (t tc) ID() string { return "tc-" + t.direction + "-" + t.name }
+
+func (t tc) LoadInfo() *gobpfman.LoadInfo {
+	return &gobpfman.LoadInfo{Name: t.name, ProgramType: gobpfman.BpfmanProgramType_TC}
+}
+
+func (t tc) AttachPoints(n Node) ([]AttachPoint, error) {
+	return t.attachPoints(n, " "+t.direction, func(iface string, netns *string) *gobpfman.AttachInfo {
+		return &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcAttachInfo{TcAttachInfo: &gobpfman.TCAttachInfo{
+			Priority: t.priority, Iface: iface, Direction: t.direction, ProceedOn: t.proceedOn, Netns: netns,
+		}}}
+	})
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// tcx is a classifier in the kernel's own chain for an interface and direction
+// (Linux 6.6 and later), ordered by priority.
+type tcx struct {
+	function
+	onNetwork
+	priority  int32
+	direction string
+}
+
+func tcxOf(i *v1alpha1.TcxProgramInfo) Kind {
+	return tcx{functionOf(i.BpfProgramCommon), onNetwork{i.InterfaceSelector, containersOf(i.Containers)}, i.Priority, i.Direction}
+}
+
+func tcxNsOf(namespace string, i *v1alpha1.TcxNsProgramInfo) Kind {
+	return tcx{functionOf(i.BpfProgramCommon), onNetwork{i.InterfaceSelector, nsContainersOf(namespace, i.Containers)}, i.Priority, i.Direction}
+}
+
+func (tcx) Type() string { return "tcx" }
+
+func (t tcx) ID() string { return "tcx-" + t.direction + "-" + t.name }
+
+func (t tcx) LoadInfo() *gobpfman.LoadInfo {
+	return &gobpfman.LoadInfo{Name: t.name, ProgramType: gobpfman.BpfmanProgramType_TCX}
+}
+
+func (t tcx) AttachPoints(n Node) ([]AttachPoint, error) {
+	return t.attachPoints(n, " "+t.direction, func(iface string, netns *string) *gobpfman.AttachInfo {
+		return &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcxAttachInfo{TcxAttachInfo: &gobpfman.TCXAttachInfo{
+			Priority: t.priority, Iface: iface, Direction: t.direction, Netns: netns,
+		}}}
+	})
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	"slices"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// tracepoint runs at the kernel's static tracepoints, one link for each.
+type tracepoint struct {
+	function
+	names []string
+}
+
+func tracepointOf(i *v1alpha1.TracepointProgramInfo) Kind {
+	return tracepoint{functionOf(i.BpfProgramCommon), i.Names}
+}
+
+func (tracepoint) Type() string { return "tracepoint" }
+
+func (t tracepoint) ID() string { return "tracepoint-" + t.name }
+
+func (t tracepoint) LoadInfo() *gobpfman.LoadInfo {
+	return &gobpfman.LoadInfo{Name: t.name, ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT}
+}
+
+func (tracepoint) Needs() Needs { return Needs{} }
+
+func (t tracepoint) AttachPoints(Node) ([]AttachPoint, error) {
+	var points []AttachPoint
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(t.names))) {
+		points = append(points, newAttachPoint(name, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{
+			TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: name},
+		}}, ""))
+	}
+	return points, nil
+}

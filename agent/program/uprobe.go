@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	"strconv"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// uprobe runs when a function of a user-space binary or library is entered or,
+// as a uretprobe, returns: of every process, of one, or of chosen containers.
+// The section of the object decides which of the two.
+type uprobe struct {
+	function
+	member     string // uprobe or uretprobe, as an application calls it
+	symbol     string
+	offset     uint64
+	target     string
+	pid        *int32
+	containers *containerSelector
+}
+
+func uprobeOf(member string, i *v1alpha1.UprobeProgramInfo) Kind {
+	return uprobe{
+		functionOf(i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.Target, pidOf(i.Pid), containersOf(i.Containers),
+	}
+}
+
+func uprobeNsOf(member, namespace string, i *v1alpha1.UprobeNsProgramInfo) Kind {
+	return uprobe{
+		functionOf(i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.Target, pidOf(i.Pid), nsContainersOf(namespace, i.Containers),
+	}
+}
+
+// pidOf takes 0 for every process: upstream's Go types can't leave it out.
+func pidOf(pid int32) *int32 {
+	if pid == 0 {
+		return nil
+	}
+	return &pid
+}
+
+func (uprobe) Type() string { return "uprobe" }
+
+func (u uprobe) ID() string { return u.member + "-" + sanitize(u.symbol) + "-" + u.name }
+
+func (u uprobe) LoadInfo() *gobpfman.LoadInfo {
+	return &gobpfman.LoadInfo{Name: u.name, ProgramType: gobpfman.BpfmanProgramType_UPROBE}
+}
+
+func (u uprobe) Needs() Needs { return Needs{Containers: u.containers != nil} }
+
+func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
+	name := u.symbol + plus(u.offset) + " in " + u.target
+	if u.symbol == "" {
+		name = u.target + plus(u.offset)
+	}
+	if u.pid != nil {
+		name += " of process " + strconv.Itoa(int(*u.pid))
+	}
+	if u.containers == nil {
+		return []AttachPoint{newAttachPoint(name, u.info(nil), "")}, nil
+	}
+
+	containers, err := u.containers.match(n)
+	if err != nil {
+		return nil, err
+	}
+	var points []AttachPoint
+	for _, c := range containers {
+		pid := int32(c.PID)
+		points = append(points, newAttachPoint(name+" of container "+c.path(), u.info(&pid), c.ID))
+	}
+	return points, nil
+}
+
+func (u uprobe) info(containerPID *int32) *gobpfman.AttachInfo {
+	info := &gobpfman.UprobeAttachInfo{Offset: u.offset, Target: u.target, Pid: u.pid, ContainerPid: containerPID}
+	if u.symbol != "" {
+		info.FnName = &u.symbol
+	}
+	return &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{UprobeAttachInfo: info}}
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// xdp runs on packets as an interface receives them, before the network stack.
+// The daemon chains up to ten on an interface by priority.
+type xdp struct {
+	function
+	onNetwork
+	priority  int32
+	proceedOn []int32
+}
+
+// xdpActions are the numbers that the daemon's wire has for the API's words.
+var xdpActions = map[v1alpha1.XdpProceedOnValue]int32{
+	"aborted": 0, "drop": 1, "pass": 2, "tx": 3, "redirect": 4, "dispatcher_return": 31,
+}
+
+func xdpOf(i *v1alpha1.XdpProgramInfo) Kind {
+	return xdp{
+		function:  functionOf(i.BpfProgramCommon),
+		onNetwork: onNetwork{i.InterfaceSelector, containersOf(i.Containers)},
+		priority:  i.Priority,
+		proceedOn: numbers(xdpActions, i.ProceedOn),
+	}
+}
+
+func xdpNsOf(namespace string, i *v1alpha1.XdpNsProgramInfo) Kind {
+	return xdp{
+		function:  functionOf(i.BpfProgramCommon),
+		onNetwork: onNetwork{i.InterfaceSelector, nsContainersOf(namespace, i.Containers)},
+		priority:  i.Priority,
+		proceedOn: numbers(xdpActions, i.ProceedOn),
+	}
+}
+
+func (xdp) Type() string { return "xdp" }
+
+func (x xdp) ID() string { return "xdp-" + x.name }
+
+func (x xdp) LoadInfo() *gobpfman.LoadInfo {
+	return &gobpfman.LoadInfo{Name: x.name, ProgramType: gobpfman.BpfmanProgramType_XDP}
+}
+
+func (x xdp) AttachPoints(n Node) ([]AttachPoint, error) {
+	return x.attachPoints(n, "", func(iface string, netns *string) *gobpfman.AttachInfo {
+		return &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{XdpAttachInfo: &gobpfman.XDPAttachInfo{
+			Priority: x.priority, Iface: iface, ProceedOn: x.proceedOn, Netns: netns,
+		}}}
+	})
+}
