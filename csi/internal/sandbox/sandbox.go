@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package sandbox runs tests that mount in a mount namespace of their own, and
+// parts of them in child processes: as another user, or killed at a chosen
+// system call.
+package sandbox
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// envScratch holds, inside the sandbox, a directory for a tmpfs that every
+	// user can search, unlike the directories of the testing package.
+	envScratch = "BPFMAN_TEST_SCRATCH"
+	envChild   = "BPFMAN_TEST_CHILD"
+	envFault   = "BPFMAN_TEST_FAULT"
+)
+
+// Child is what a child process does with the arguments given to Start. Its
+// error becomes the child's standard error.
+type Child func(args []string) error
+
+// Main is a package's TestMain: it runs the tests in a mount namespace of their
+// own if the user is root, else here, where Root skips what needs that.
+func Main(m *testing.M, children map[string]Child) {
+	if name := os.Getenv(envChild); name != "" {
+		runChild(children[name])
+	}
+	if os.Geteuid() != 0 || os.Getenv(envScratch) != "" {
+		os.Exit(m.Run())
+	}
+	code, err := runInside()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "run tests in a mount namespace:", err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+// runInside runs this program again in a mount namespace of its own, and
+// returns its exit code.
+func runInside() (int, error) {
+	scratch, err := os.MkdirTemp("", "bpfman-csi-test")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(scratch)
+	command := exec.Command("/proc/self/exe", os.Args[1:]...)
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+	command.Env = append(os.Environ(), envScratch+"="+scratch)
+	command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if err := command.Run(); err != nil && command.ProcessState == nil {
+		return 0, err
+	}
+	return command.ProcessState.ExitCode(), nil
+}
+
+// mountScratch covers the scratch directory, which outside stays empty.
+var mountScratch = sync.OnceValue(func() error {
+	return unix.Mount("tmpfs", os.Getenv(envScratch), "tmpfs", 0, "mode=0755")
+})
+
+// Root skips the test unless it runs as root in a sandbox, and returns an empty
+// directory on a tmpfs.
+func Root(t testing.TB) string {
+	t.Helper()
+	if os.Getenv(envScratch) == "" {
+		t.Skip("needs root: mounts bpffs")
+	}
+	if err := mountScratch(); err != nil {
+		t.Fatalf("mount tmpfs: %v", err)
+	}
+	directory, err := os.MkdirTemp(os.Getenv(envScratch), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return directory
+}
+
+// Fault makes a child meet a fault at a system call.
+type Fault struct {
+	// Syscall is the number of the call; nothing happens at 0.
+	Syscall int
+	// Errno is what the call returns. With 0 the child is killed instead.
+	Errno syscall.Errno
+}
+
+// Run runs a child to its end. With a credential it runs as that user, without
+// capabilities.
+func Run(t testing.TB, name string, user *syscall.Credential, fault Fault, args ...string) error {
+	t.Helper()
+	command := exec.Command("/proc/self/exe", args...)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	command.Env = append(os.Environ(), envChild+"="+name,
+		fmt.Sprintf("%s=%d,%d", envFault, fault.Syscall, fault.Errno))
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: user, Pdeathsig: syscall.SIGKILL}
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return nil
+}
+
+func runChild(child Child) {
+	var nr, errno int
+	if _, err := fmt.Sscanf(os.Getenv(envFault), "%d,%d", &nr, &errno); err != nil {
+		panic(err)
+	}
+	if nr != 0 {
+		if err := installFault(uint32(nr), uint32(errno)); err != nil {
+			panic(err)
+		}
+	}
+	if err := child(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// installFault has the kernel answer a system call by itself, before it does
+// anything: the process dies between two steps, wherever it makes the call.
+func installFault(nr, errno uint32) error {
+	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
+	if errno != 0 {
+		action = unix.SECCOMP_RET_ERRNO | errno
+	}
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: nr, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: action},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, err := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+	if err != 0 {
+		return fmt.Errorf("install seccomp filter: %w", err)
+	}
+	return nil
+}
+
+// Mounts counts the mounts at or below a directory.
+func Mounts(t testing.TB, directory string) int {
+	t.Helper()
+	file, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	count := 0
+	scanner := bufio.NewScanner(file)
+	for scanner.Scan() {
+		at := strings.Fields(scanner.Text())[4]
+		if at == directory || strings.HasPrefix(at, directory+"/") {
+			count++
+		}
+	}
+	return count
+}
+
+// MountBPFFS mounts a bpffs on a new directory.
+func MountBPFFS(t testing.TB, directory string) {
+	t.Helper()
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("bpffs", directory, "bpf", 0, ""); err != nil {
+		t.Fatalf("mount bpffs on %s: %v", directory, err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
+}
+
+// PinMaps pins new maps in directory, on a bpffs, as the daemon does.
+func PinMaps(t testing.TB, directory string, names ...string) {
+	t.Helper()
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+		if err != nil {
+			t.Fatalf("create map: %v", err)
+		}
+		if err := m.Pin(filepath.Join(directory, name)); err != nil {
+			t.Fatalf("pin map: %v", err)
+		}
+		m.Close()
+	}
+}

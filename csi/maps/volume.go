@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package maps
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Volumes publishes volumes below one directory.
+type Volumes struct {
+	root string
+}
+
+// NewVolumes returns the volumes below root, the kubelet's directory of pods.
+func NewVolumes(root string) *Volumes {
+	return &Volumes{root: root}
+}
+
+// Ready reports whether volumes can be published at all.
+func (v *Volumes) Ready() error {
+	root, err := openRoot(v.root)
+	if err != nil {
+		return fmt.Errorf("open the kubelet's directory of pods: %w", err)
+	}
+	return root.Close()
+}
+
+// Complete reports whether the volume on target shows these maps, or at least
+// one where none are named, with this access.
+func (v *Volumes) Complete(target string, names []string, access Access) (bool, error) {
+	parent, name, err := v.parent(target)
+	if err != nil {
+		return false, err
+	}
+	defer parent.Close()
+	directory, err := openDirectory(parent, name, unix.O_RDONLY)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer directory.Close()
+	if mounted, err := isBPFFS(directory); err != nil || !mounted {
+		return false, err
+	}
+	found, err := pinNames(directory)
+	if err != nil {
+		return false, fmt.Errorf("volume %s: %w", target, err)
+	}
+	if len(names) == 0 {
+		names = found
+	}
+	for _, name := range names {
+		if !slices.Contains(found, name) {
+			return false, nil
+		}
+		pin, err := openPin(directory, name)
+		if err != nil {
+			return false, err
+		}
+		matches, err := access.matches(pin)
+		pin.Close()
+		if err != nil || !matches {
+			return false, err
+		}
+	}
+	return len(names) > 0, nil
+}
+
+// Publish mounts a bpffs with the maps on target, or adds what is missing to
+// the one that is there. The new file system is filled before it is mounted:
+// at any moment target shows the whole volume or none.
+func (v *Volumes) Publish(target string, maps []Map, access Access) (err error) {
+	parent, name, err := v.parent(target)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+
+	err = unix.Mkdirat(int(parent.Fd()), name, 0o750)
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return &os.PathError{Op: "mkdir", Path: target, Err: err}
+	}
+	if err == nil {
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, removeDirectory(parent, name))
+			}
+		}()
+	}
+	directory, err := openDirectory(parent, name, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer directory.Close()
+	mounted, err := isBPFFS(directory)
+	if err != nil {
+		return err
+	}
+	if mounted {
+		return fill(directory, maps, access)
+	}
+	root, err := newBPFFS(access)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := fill(root, maps, access); err != nil {
+		return err
+	}
+	return attach(root, directory)
+}
+
+// Unpublish unmounts every bpffs on target and removes the directory. A target
+// that is not there is no error.
+func (v *Volumes) Unpublish(target string) error {
+	parent, name, err := v.parent(target)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	for mounted := true; mounted; {
+		if mounted, err = detachTop(parent, name); err != nil {
+			return err
+		}
+	}
+	return removeDirectory(parent, name)
+}
+
+// detachTop unmounts the topmost mount of the directory if it is a bpffs, and
+// reports whether it was.
+func detachTop(parent *os.File, name string) (bool, error) {
+	directory, err := openDirectory(parent, name, unix.O_PATH)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer directory.Close()
+	mounted, err := isBPFFS(directory)
+	if err != nil || !mounted {
+		return false, err
+	}
+	return true, detach(directory)
+}
+
+// parent opens the directory that holds target's last component.
+func (v *Volumes) parent(target string) (*os.File, string, error) {
+	relative, err := Below(v.root, target)
+	if err != nil {
+		return nil, "", err
+	}
+	root, err := openRoot(v.root)
+	if err != nil {
+		return nil, "", fmt.Errorf("open the kubelet's directory of pods: %w", err)
+	}
+	defer root.Close()
+	parent, err := openDirectory(root, filepath.Dir(relative), unix.O_PATH)
+	if err != nil {
+		return nil, "", err
+	}
+	return parent, filepath.Base(relative), nil
+}
+
+func fill(directory *os.File, maps []Map, access Access) error {
+	for _, m := range maps {
+		if err := pin(directory, m, access); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeDirectory(parent *os.File, name string) error {
+	err := unix.Unlinkat(int(parent.Fd()), name, unix.AT_REMOVEDIR)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return &os.PathError{Op: "rmdir", Path: filepath.Join(parent.Name(), name), Err: err}
+	}
+	return nil
+}

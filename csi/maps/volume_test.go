@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package maps
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Main(m, map[string]sandbox.Child{
+		"open":      childOpen,
+		"publish":   childPublish,
+		"unpublish": func(args []string) error { return NewVolumes(args[0]).Unpublish(args[1]) },
+	})
+}
+
+// childOpen opens a pin as BPF_OBJ_GET does for a program of the pod.
+func childOpen(args []string) error {
+	flags, err := strconv.ParseUint(args[1], 10, 32)
+	if err != nil {
+		return err
+	}
+	m, err := ebpf.LoadPinnedMap(args[0], &ebpf.LoadPinOptions{
+		ReadOnly: flags == unix.BPF_F_RDONLY, WriteOnly: flags == unix.BPF_F_WRONLY,
+	})
+	if err != nil {
+		return err
+	}
+	return m.Close()
+}
+
+type publication struct {
+	Root, Target string
+	Maps         []Map
+	Access       Access
+}
+
+func childPublish(args []string) error {
+	var p publication
+	if err := json.Unmarshal([]byte(args[0]), &p); err != nil {
+		return err
+	}
+	return NewVolumes(p.Root).Publish(p.Target, p.Maps, p.Access)
+}
+
+// node is a kubelet's directory of pods with one volume's parent, and a
+// program's pinned maps.
+type node struct {
+	volumes      *Volumes
+	root, target string
+	maps         []Map
+}
+
+func newNode(t testing.TB) node {
+	directory := sandbox.Root(t)
+	root := filepath.Join(directory, "pods")
+	parent := filepath.Join(root, "uid/volumes/kubernetes.io~csi/maps")
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for unix.Unmount(filepath.Join(parent, "mount"), unix.MNT_DETACH) == nil {
+		}
+	})
+	bpffs := filepath.Join(directory, "fs")
+	sandbox.MountBPFFS(t, bpffs)
+	sandbox.PinMaps(t, filepath.Join(bpffs, "maps/7"), "counters", "config")
+	return node{
+		volumes: NewVolumes(root), root: root, target: filepath.Join(parent, "mount"),
+		maps: []Map{
+			{Name: "counters", Path: filepath.Join(bpffs, "maps/7/counters")},
+			{Name: "config", Path: filepath.Join(bpffs, "maps/7/config")},
+		},
+	}
+}
+
+// check says what is wrong with the volume.
+func (n node) check(t testing.TB, access Access) {
+	t.Helper()
+	if complete, err := n.volumes.Complete(n.target, []string{"counters", "config"}, access); err != nil || !complete {
+		t.Errorf("Complete = %v, %v", complete, err)
+	}
+	if mounts := sandbox.Mounts(t, n.root); mounts != 1 {
+		t.Errorf("%d mounts, want 1", mounts)
+	}
+}
+
+// checkGone says what is left of the volume.
+func (n node) checkGone(t testing.TB) {
+	t.Helper()
+	if mounts := sandbox.Mounts(t, n.root); mounts != 0 {
+		t.Errorf("%d mounts left", mounts)
+	}
+	if _, err := os.Lstat(n.target); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("target left: %v", err)
+	}
+}
+
+func group(gid uint32) *uint32 { return &gid }
+
+func TestPublishAndUnpublishAreIdempotent(t *testing.T) {
+	n, access := newNode(t), Access{Group: group(2000)}
+	for range 3 {
+		if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
+			t.Fatal(err)
+		}
+		n.check(t, access)
+	}
+	for range 3 {
+		if err := n.volumes.Unpublish(n.target); err != nil {
+			t.Fatal(err)
+		}
+		n.checkGone(t)
+	}
+	if err := os.RemoveAll(filepath.Dir(n.target)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.volumes.Unpublish(n.target); err != nil {
+		t.Errorf("Unpublish without parent directory: %v", err)
+	}
+}
+
+func TestMapOutlivesItsProgram(t *testing.T) {
+	n := newNode(t)
+	if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+		t.Fatal(err)
+	}
+	original, err := ebpf.LoadPinnedMap(n.maps[0].Path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := original.Put(uint32(0), uint64(42)); err != nil {
+		t.Fatal(err)
+	}
+	original.Close()
+	if err := os.Remove(n.maps[0].Path); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ebpf.LoadPinnedMap(filepath.Join(n.target, "counters"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var value uint64
+	if err := m.Lookup(uint32(0), &value); err != nil || value != 42 {
+		t.Errorf("value %d, %v; want the one written through the daemon's pin", value, err)
+	}
+}
+
+func TestKernelEnforcesAccess(t *testing.T) {
+	const inside, outside = 2000, 3000
+	const readWrite, readOnly, writeOnly = 0, unix.BPF_F_RDONLY, unix.BPF_F_WRONLY
+	tests := map[string]struct {
+		access Access
+		uid    uint32
+		group  uint32
+		opens  map[int]bool
+	}{
+		"group member":            {Access{Group: group(inside)}, 1000, inside, map[int]bool{readWrite: true, readOnly: true, writeOnly: true}},
+		"group member, read-only": {Access{Group: group(inside), ReadOnly: true}, 1000, inside, map[int]bool{readOnly: true}},
+		"stranger":                {Access{Group: group(inside)}, 1000, outside, nil},
+		"no group":                {Access{}, 1000, inside, nil},
+		"root, no group":          {Access{}, 0, 0, map[int]bool{readWrite: true, readOnly: true, writeOnly: true}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			if err := n.volumes.Publish(n.target, n.maps, test.access); err != nil {
+				t.Fatal(err)
+			}
+			for _, flags := range []int{readWrite, readOnly, writeOnly} {
+				user := &syscall.Credential{Uid: test.uid, Gid: test.uid, Groups: []uint32{test.group}}
+				err := sandbox.Run(t, "open", user, sandbox.Fault{}, filepath.Join(n.target, "counters"), strconv.Itoa(flags))
+				if want := test.opens[flags]; (err == nil) != want {
+					t.Errorf("open with flags %#x: %v, want success %v", flags, err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestVolumeIsClosedToOthersAndChanges(t *testing.T) {
+	n := newNode(t)
+	if err := n.volumes.Publish(n.target, n.maps, Access{Group: group(2000)}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(n.target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := info.Mode(); mode.Perm() != 0o750 || mode&os.ModeSticky != 0 {
+		t.Errorf("volume has mode %v", mode)
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(n.target, &stat); err != nil {
+		t.Fatal(err)
+	}
+	if want := int64(unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_RELATIME); stat.Flags&want != want {
+		t.Errorf("mount flags %#x, want %#x", stat.Flags, want)
+	}
+	if stat.Flags&unix.ST_RDONLY != 0 {
+		t.Error("mount is read-only: the runtime can't relabel it")
+	}
+}
+
+// publishCalls are the system calls that separate the steps of Publish.
+var publishCalls = map[string]int{
+	"openat2": unix.SYS_OPENAT2, "mkdirat": unix.SYS_MKDIRAT, "fstatfs": unix.SYS_FSTATFS,
+	"fsopen": unix.SYS_FSOPEN, "fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT,
+	"fchownat": unix.SYS_FCHOWNAT, "fchmodat": unix.SYS_FCHMODAT, "bpf": unix.SYS_BPF,
+	"move_mount": unix.SYS_MOVE_MOUNT,
+}
+
+func TestPublishSurvivesFaults(t *testing.T) {
+	access := Access{Group: group(2000)}
+	for name, call := range publishCalls {
+		for _, errno := range []syscall.Errno{0, syscall.EIO} {
+			t.Run(name+" "+errno.Error(), func(t *testing.T) {
+				n := newNode(t)
+				argument, err := json.Marshal(publication{n.root, n.target, n.maps, access})
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = sandbox.Run(t, "publish", nil, sandbox.Fault{Syscall: call, Errno: errno}, string(argument))
+				if err == nil {
+					t.Fatal("publish met no fault")
+				}
+				if killed := strings.Contains(err.Error(), "bad system call"); killed != (errno == 0) {
+					t.Fatalf("child ended with %v", err)
+				}
+				if mounts := sandbox.Mounts(t, n.root); mounts != 0 {
+					t.Errorf("%d mounts after the fault", mounts)
+				}
+				if errno != 0 {
+					n.checkGone(t)
+				}
+				if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
+					t.Fatalf("retry: %v", err)
+				}
+				n.check(t, access)
+				if err := n.volumes.Unpublish(n.target); err != nil {
+					t.Fatal(err)
+				}
+				n.checkGone(t)
+			})
+		}
+	}
+}
+
+func TestUnpublishSurvivesFaults(t *testing.T) {
+	for name, call := range map[string]int{
+		"openat2": unix.SYS_OPENAT2, "fstatfs": unix.SYS_FSTATFS,
+		"umount2": unix.SYS_UMOUNT2, "unlinkat": unix.SYS_UNLINKAT,
+	} {
+		for _, errno := range []syscall.Errno{0, syscall.EIO} {
+			t.Run(name+" "+errno.Error(), func(t *testing.T) {
+				n := newNode(t)
+				if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+					t.Fatal(err)
+				}
+				if err := sandbox.Run(t, "unpublish", nil, sandbox.Fault{Syscall: call, Errno: errno}, n.root, n.target); err == nil {
+					t.Fatal("unpublish met no fault")
+				}
+				if err := n.volumes.Unpublish(n.target); err != nil {
+					t.Fatalf("retry: %v", err)
+				}
+				n.checkGone(t)
+			})
+		}
+	}
+}
+
+func TestPublishCompletesAVolume(t *testing.T) {
+	access := Access{Group: group(2000), ReadOnly: true}
+	damage := map[string]func(target string) error{
+		"map missing": func(target string) error { return os.Remove(filepath.Join(target, "config")) },
+		"mode wrong":  func(target string) error { return os.Chmod(filepath.Join(target, "config"), 0o660) },
+		"group wrong": func(target string) error { return os.Chown(filepath.Join(target, "config"), 0, 0) },
+	}
+	for name, spoil := range damage {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(n.target); err != nil {
+				t.Fatal(err)
+			}
+			if complete, err := n.volumes.Complete(n.target, []string{"counters", "config"}, access); err != nil || complete {
+				t.Fatalf("Complete = %v, %v of a spoilt volume", complete, err)
+			}
+			if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
+				t.Fatal(err)
+			}
+			n.check(t, access)
+		})
+	}
+}
+
+func TestPublishRefusesWhatAPodPutInItsVolume(t *testing.T) {
+	n := newNode(t)
+	if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+		t.Fatal(err)
+	}
+	victim := filepath.Join(n.root, "victim")
+	if err := os.WriteFile(victim, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	planted := filepath.Join(n.target, "config")
+	if err := os.Remove(planted); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(victim, planted); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.volumes.Publish(n.target, n.maps, Access{Group: group(2000)}); err == nil {
+		t.Error("a symbolic link in place of a pin was accepted")
+	}
+	info, err := os.Stat(victim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 || info.Sys().(*syscall.Stat_t).Gid != 0 {
+		t.Errorf("the link's target was changed: %v", info.Mode())
+	}
+}
+
+func TestUnpublishOfStackedMounts(t *testing.T) {
+	n := newNode(t)
+	if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := unix.Mount("bpffs", n.target, "bpf", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.volumes.Unpublish(n.target); err != nil {
+		t.Fatal(err)
+	}
+	n.checkGone(t)
+}
+
+func TestUnpublishWhileInUse(t *testing.T) {
+	n := newNode(t)
+	if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+		t.Fatal(err)
+	}
+	user, err := os.Open(n.target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer user.Close()
+	if err := n.volumes.Unpublish(n.target); err != nil {
+		t.Fatal(err)
+	}
+	n.checkGone(t)
+}
+
+func TestUnpublishKeepsForeignFiles(t *testing.T) {
+	n := newNode(t)
+	if err := os.MkdirAll(filepath.Join(n.target, "data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.volumes.Unpublish(n.target); !errors.Is(err, unix.ENOTEMPTY) {
+		t.Errorf("Unpublish of a directory with files: %v", err)
+	}
+}
+
+func TestSymbolicLinksInTheTarget(t *testing.T) {
+	n := newNode(t)
+	outside := filepath.Join(filepath.Dir(n.root), "outside")
+	if err := os.MkdirAll(filepath.Join(outside, "mount"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	parent := filepath.Dir(n.target)
+	links := []struct {
+		name  string
+		plant func() error
+	}{
+		{"last component", func() error { return os.Symlink(outside, n.target) }},
+		{"middle component", func() error { return errors.Join(os.RemoveAll(parent), os.Symlink(outside, parent)) }},
+	}
+	for _, link := range links {
+		t.Run(link.name, func(t *testing.T) {
+			if err := link.plant(); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.volumes.Publish(n.target, n.maps, Access{}); !errors.Is(err, ErrPath) {
+				t.Errorf("Publish: %v", err)
+			}
+			if err := n.volumes.Unpublish(n.target); !errors.Is(err, ErrPath) {
+				t.Errorf("Unpublish: %v", err)
+			}
+			if _, err := n.volumes.Complete(n.target, nil, Access{}); !errors.Is(err, ErrPath) {
+				t.Errorf("Complete: %v", err)
+			}
+			if sandbox.Mounts(t, outside) != 0 {
+				t.Error("mounted outside")
+			}
+			if _, err := os.Stat(filepath.Join(outside, "mount")); err != nil {
+				t.Errorf("directory outside: %v", err)
+			}
+		})
+	}
+}
+
+func TestManyVolumesAtOnce(t *testing.T) {
+	n := newNode(t)
+	var group sync.WaitGroup
+	for i := range 40 {
+		parent := filepath.Join(n.root, strconv.Itoa(i))
+		if err := os.Mkdir(parent, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		group.Go(func() {
+			target := filepath.Join(parent, "mount")
+			if err := n.volumes.Publish(target, n.maps, Access{}); err != nil {
+				t.Error(err)
+			}
+			if err := n.volumes.Unpublish(target); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if mounts := sandbox.Mounts(t, n.root); mounts != 0 {
+		t.Errorf("%d mounts left", mounts)
+	}
+}
+
+func TestNames(t *testing.T) {
+	n := newNode(t)
+	pins := filepath.Dir(n.maps[0].Path)
+	root := filepath.Dir(pins)
+	names, err := Names(root, pins)
+	if err != nil || !slices.Equal(names, []string{"config", "counters"}) {
+		t.Errorf("Names = %v, %v", names, err)
+	}
+	if _, err := Names(root, "/etc"); !errors.Is(err, ErrPath) {
+		t.Errorf("Names outside the root: %v", err)
+	}
+	if _, err := Names(root, filepath.Join(root, "8")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Names of an unloaded program: %v", err)
+	}
+}
+
+func BenchmarkPublish(b *testing.B) {
+	n := newNode(b)
+	for b.Loop() {
+		if err := n.volumes.Publish(n.target, n.maps, Access{Group: group(2000)}); err != nil {
+			b.Fatal(err)
+		}
+		if err := n.volumes.Unpublish(n.target); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
