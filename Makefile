@@ -18,7 +18,92 @@ help: ## Display this help.
 
 ##@ Local Dependencies
 
+# Tools are pinned in hack/tools/go.mod and built on first use.
+TOOLS := controller-gen register-gen client-gen lister-gen informer-gen applyconfiguration-gen crd-ref-docs gofumpt kustomize
+
+$(TOOLS:%=$(LOCALBIN)/%): $(LOCALBIN)/%: hack/tools/go.mod hack/tools/go.sum
+	@mkdir -p $(@D)
+	@echo "building $*"
+	@cd hack/tools && export GOWORK=off && go build -o $@ "$$(go list tool | grep -E '/$*(/v[0-9]+)?$$')" && touch $@
+
+# The linter's dependencies clash with those of the other tools.
+$(LOCALBIN)/golangci-lint: hack/tools/lint/go.mod hack/tools/lint/go.sum
+	@mkdir -p $(@D)
+	@echo "building golangci-lint"
+	@cd hack/tools/lint && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint && touch $@
+
+.PHONY: $(TOOLS) golangci-lint
+$(TOOLS) golangci-lint: %: $(LOCALBIN)/% ## Build a tool of that name to bin/.
+
 ##@ Development
+
+# The generators run on the apis module alone, not on the workspace.
+APIS := github.com/bpfman/bpfman-operator/apis
+GENERATE := cd apis && GOWORK=off
+BOILERPLATE := --go-header-file ../hack/boilerplate.go.txt
+
+.PHONY: manifests
+manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions from apis/v1alpha1.
+	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
+
+# The order matters: clients are built on apply configurations, informers on clients and listers.
+.PHONY: generate
+generate: manifests ## Generate all generated code and manifests.
+	$(MAKE) generate-deepcopy generate-register
+	$(MAKE) generate-apply-configurations
+	$(MAKE) generate-typed-clients generate-typed-listers
+	$(MAKE) generate-typed-informers generate-reference
+
+.PHONY: generate-deepcopy
+generate-deepcopy: $(LOCALBIN)/controller-gen ## Generate the DeepCopy methods (zz_generated.deepcopy.go).
+	$(GENERATE) $< object:headerFile=../hack/boilerplate.go.txt paths=./v1alpha1
+
+.PHONY: generate-register
+generate-register: $(LOCALBIN)/register-gen ## Generate the registration of the kinds (zz_generated.register.go).
+	$(GENERATE) $< $(BOILERPLATE) --output-file zz_generated.register.go ./v1alpha1
+
+.PHONY: generate-apply-configurations
+generate-apply-configurations: $(LOCALBIN)/applyconfiguration-gen ## Generate the apply configurations (apis/client/applyconfiguration).
+	rm -rf apis/client/applyconfiguration
+	$(GENERATE) $< $(BOILERPLATE) --output-dir client/applyconfiguration --output-pkg $(APIS)/client/applyconfiguration ./v1alpha1
+
+.PHONY: generate-typed-clients
+generate-typed-clients: $(LOCALBIN)/client-gen ## Generate the clientset and its fake (apis/client/clientset).
+	rm -rf apis/client/clientset
+	$(GENERATE) $< $(BOILERPLATE) --clientset-name clientset --output-dir client --output-pkg $(APIS)/client \
+		--input-base "" --input $(APIS)/v1alpha1 --apply-configuration-package $(APIS)/client/applyconfiguration
+
+.PHONY: generate-typed-listers
+generate-typed-listers: $(LOCALBIN)/lister-gen ## Generate the listers (apis/client/listers).
+	rm -rf apis/client/listers
+	$(GENERATE) $< $(BOILERPLATE) --output-dir client/listers --output-pkg $(APIS)/client/listers ./v1alpha1
+
+.PHONY: generate-typed-informers
+generate-typed-informers: $(LOCALBIN)/informer-gen ## Generate the informers (apis/client/informers).
+	rm -rf apis/client/informers
+	$(GENERATE) $< $(BOILERPLATE) --output-dir client/informers --output-pkg $(APIS)/client/informers --single-directory \
+		--versioned-clientset-package $(APIS)/client/clientset --listers-package $(APIS)/client/listers ./v1alpha1
+
+.PHONY: generate-reference
+generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs/reference/api.md).
+	@mkdir -p docs/reference
+	$< --source-path=apis/v1alpha1 --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference/api.md --log-level=ERROR
+
+.PHONY: fmt
+fmt: $(LOCALBIN)/gofumpt ## Format the Go code.
+	$< -w $(MODULES) hack
+
+.PHONY: verify
+verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale or Go code isn't formatted.
+	@files=$$($< -l $(MODULES) hack); test -z "$$files" || { echo "not formatted, run make fmt:"; echo "$$files"; exit 1; }
+	@changes=$$(git status --porcelain -- $(GENERATED)); test -z "$$changes" || { echo "generated files differ from what is committed, run make generate:"; echo "$$changes"; exit 1; }
+
+# What `generate` writes. Sections below add theirs.
+GENERATED = apis/v1alpha1 apis/client config/crd/bases docs/reference/api.md
+
+.PHONY: lint
+lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in .golangci.yml).
+	@for module in $(MODULES); do echo "lint $$module"; (cd $$module && $< run ./...); done
 
 ##@ Build
 

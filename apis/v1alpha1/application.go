@@ -95,7 +95,7 @@ type BpfApplicationProgram struct {
 	Tracepoint *TracepointProgramInfo `json:"tracepoint,omitempty"`
 }
 
-// BpfApplicationSpec is what a BpfApplication asks for.
+// BpfApplicationSpec is the desired state of BpfApplication objects.
 type BpfApplicationSpec struct {
 	BpfAppCommon `json:",inline"`
 
@@ -196,7 +196,7 @@ type BpfNsApplicationProgram struct {
 	Uretprobe *UprobeNsProgramInfo `json:"uretprobe,omitempty"`
 }
 
-// BpfNsApplicationSpec is what a BpfNsApplication asks for.
+// BpfNsApplicationSpec is the desired state of BpfNsApplication objects.
 type BpfNsApplicationSpec struct {
 	BpfAppCommon `json:",inline"`
 

@@ -13,5 +13,6 @@
 // Kubernetes wants another spelling (matchLabels, observedGeneration).
 //
 // +kubebuilder:object:generate=true
+// +k8s:register-gen=package
 // +groupName=bpfman.io
 package v1alpha1

@@ -5,7 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// FentryProgramInfo is what is particular to a fentry program, alone or in an application.
+// FentryProgramInfo is what is particular to a fentry program,
+// alone or in an application.
 type FentryProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
@@ -15,7 +16,7 @@ type FentryProgramInfo struct {
 	FunctionName string `json:"func_name"`
 }
 
-// FentryProgramSpec is what a FentryProgram asks for.
+// FentryProgramSpec is the desired state of FentryProgram objects.
 type FentryProgramSpec struct {
 	FentryProgramInfo `json:",inline"`
 	BpfAppCommon      `json:",inline"`

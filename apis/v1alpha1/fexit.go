@@ -5,7 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// FexitProgramInfo is what is particular to a fexit program, alone or in an application.
+// FexitProgramInfo is what is particular to a fexit program,
+// alone or in an application.
 type FexitProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
@@ -15,7 +16,7 @@ type FexitProgramInfo struct {
 	FunctionName string `json:"func_name"`
 }
 
-// FexitProgramSpec is what a FexitProgram asks for.
+// FexitProgramSpec is the desired state of FexitProgram objects.
 type FexitProgramSpec struct {
 	FexitProgramInfo `json:",inline"`
 	BpfAppCommon     `json:",inline"`

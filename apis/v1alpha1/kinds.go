@@ -29,12 +29,12 @@ func (k Kind[O]) Resource() string { return strings.ToLower(k.Name) + "s" }
 
 // GroupVersionKind qualifies the kind.
 func (k Kind[O]) GroupVersionKind() schema.GroupVersionKind {
-	return GroupVersion.WithKind(k.Name)
+	return SchemeGroupVersion.WithKind(k.Name)
 }
 
 // GroupVersionResource qualifies the resource.
 func (k Kind[O]) GroupVersionResource() schema.GroupVersionResource {
-	return GroupVersion.WithResource(k.Resource())
+	return SchemeGroupVersion.WithResource(k.Resource())
 }
 
 // UserObject is what an object of each of the UserKinds can tell, so that code

@@ -5,7 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// KprobeProgramInfo is what is particular to a kprobe program, alone or in an application.
+// KprobeProgramInfo is what is particular to a kprobe program,
+// alone or in an application.
 // +kubebuilder:validation:XValidation:rule="!self.retprobe || self.offset == 0",message="offset cannot be set for kretprobes"
 type KprobeProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
@@ -21,14 +22,15 @@ type KprobeProgramInfo struct {
 	// +kubebuilder:validation:Minimum=0
 	Offset uint64 `json:"offset,omitempty"`
 
-	// retprobe runs the program when the function returns instead of when it is
-	// called. In an application the member's type decides.
+	// retprobe tells that the program runs when the function returns. The section
+	// of the bytecode (kprobe or kretprobe) decides, and this must agree. In a
+	// kretprobe member of an application it means nothing.
 	// +optional
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`
 }
 
-// KprobeProgramSpec is what a KprobeProgram asks for.
+// KprobeProgramSpec is the desired state of KprobeProgram objects.
 type KprobeProgramSpec struct {
 	KprobeProgramInfo `json:",inline"`
 	BpfAppCommon      `json:",inline"`

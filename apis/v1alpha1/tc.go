@@ -9,7 +9,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:Enum=unspec;ok;reclassify;shot;pipe;stolen;queued;repeat;redirect;trap;dispatcher_return
 type TcProceedOnValue string
 
-// TcProgramInfo is what is particular to a TC program, alone or in an application.
+// TcProgramInfo is what is particular to a TC program,
+// alone or in an application.
 type TcProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
@@ -41,7 +42,7 @@ type TcProgramInfo struct {
 	ProceedOn []TcProceedOnValue `json:"proceedon,omitempty"`
 }
 
-// TcProgramSpec is what a TcProgram asks for.
+// TcProgramSpec is the desired state of TcProgram objects.
 type TcProgramSpec struct {
 	TcProgramInfo `json:",inline"`
 	BpfAppCommon  `json:",inline"`
@@ -134,7 +135,7 @@ type TcNsProgramInfo struct {
 	ProceedOn []TcProceedOnValue `json:"proceedon,omitempty"`
 }
 
-// TcNsProgramSpec is what a TcNsProgram asks for.
+// TcNsProgramSpec is the desired state of TcNsProgram objects.
 type TcNsProgramSpec struct {
 	TcNsProgramInfo `json:",inline"`
 	BpfAppCommon    `json:",inline"`

@@ -5,7 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TcxProgramInfo is what is particular to a TCX program, alone or in an application.
+// TcxProgramInfo is what is particular to a TCX program,
+// alone or in an application.
 type TcxProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
@@ -30,7 +31,7 @@ type TcxProgramInfo struct {
 	Priority int32 `json:"priority"`
 }
 
-// TcxProgramSpec is what a TcxProgram asks for.
+// TcxProgramSpec is the desired state of TcxProgram objects.
 type TcxProgramSpec struct {
 	TcxProgramInfo `json:",inline"`
 	BpfAppCommon   `json:",inline"`
@@ -115,7 +116,7 @@ type TcxNsProgramInfo struct {
 	Priority int32 `json:"priority"`
 }
 
-// TcxNsProgramSpec is what a TcxNsProgram asks for.
+// TcxNsProgramSpec is the desired state of TcxNsProgram objects.
 type TcxNsProgramSpec struct {
 	TcxNsProgramInfo `json:",inline"`
 	BpfAppCommon     `json:",inline"`

@@ -5,7 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TracepointProgramInfo is what is particular to a tracepoint program, alone or in an application.
+// TracepointProgramInfo is what is particular to a tracepoint program,
+// alone or in an application.
 type TracepointProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
@@ -15,7 +16,7 @@ type TracepointProgramInfo struct {
 	Names []string `json:"names"`
 }
 
-// TracepointProgramSpec is what a TracepointProgram asks for.
+// TracepointProgramSpec is the desired state of TracepointProgram objects.
 type TracepointProgramSpec struct {
 	TracepointProgramInfo `json:",inline"`
 	BpfAppCommon          `json:",inline"`

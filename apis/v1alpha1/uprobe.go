@@ -5,7 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// UprobeProgramInfo is what is particular to a uprobe program, alone or in an application.
+// UprobeProgramInfo is what is particular to a uprobe program,
+// alone or in an application.
 type UprobeProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
@@ -25,8 +26,9 @@ type UprobeProgramInfo struct {
 	// +kubebuilder:validation:MinLength=1
 	Target string `json:"target"`
 
-	// retprobe runs the program when the function returns instead of when it is
-	// called. In an application the member's type decides.
+	// retprobe tells that the program runs when the function returns. The section
+	// of the bytecode (uprobe or uretprobe) decides, and this must agree. In a
+	// uretprobe member of an application it means nothing.
 	// +optional
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`
@@ -41,7 +43,7 @@ type UprobeProgramInfo struct {
 	Containers *ContainerSelector `json:"containers,omitempty"`
 }
 
-// UprobeProgramSpec is what a UprobeProgram asks for.
+// UprobeProgramSpec is the desired state of UprobeProgram objects.
 type UprobeProgramSpec struct {
 	UprobeProgramInfo `json:",inline"`
 	BpfAppCommon      `json:",inline"`
@@ -123,8 +125,9 @@ type UprobeNsProgramInfo struct {
 	// +kubebuilder:validation:MinLength=1
 	Target string `json:"target"`
 
-	// retprobe runs the program when the function returns instead of when it is
-	// called. In an application the member's type decides.
+	// retprobe tells that the program runs when the function returns. The section
+	// of the bytecode (uprobe or uretprobe) decides, and this must agree. In a
+	// uretprobe member of an application it means nothing.
 	// +optional
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`
@@ -139,7 +142,7 @@ type UprobeNsProgramInfo struct {
 	Containers *ContainerNsSelector `json:"containers"`
 }
 
-// UprobeNsProgramSpec is what a UprobeNsProgram asks for.
+// UprobeNsProgramSpec is the desired state of UprobeNsProgram objects.
 type UprobeNsProgramSpec struct {
 	UprobeNsProgramInfo `json:",inline"`
 	BpfAppCommon        `json:",inline"`

@@ -9,7 +9,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:Enum=aborted;drop;pass;tx;redirect;dispatcher_return
 type XdpProceedOnValue string
 
-// XdpProgramInfo is what is particular to an XDP program, alone or in an application.
+// XdpProgramInfo is what is particular to an XDP program,
+// alone or in an application.
 type XdpProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
@@ -36,7 +37,7 @@ type XdpProgramInfo struct {
 	ProceedOn []XdpProceedOnValue `json:"proceedon,omitempty"`
 }
 
-// XdpProgramSpec is what a XdpProgram asks for.
+// XdpProgramSpec is the desired state of XdpProgram objects.
 type XdpProgramSpec struct {
 	XdpProgramInfo `json:",inline"`
 	BpfAppCommon   `json:",inline"`
@@ -123,7 +124,7 @@ type XdpNsProgramInfo struct {
 	ProceedOn []XdpProceedOnValue `json:"proceedon,omitempty"`
 }
 
-// XdpNsProgramSpec is what a XdpNsProgram asks for.
+// XdpNsProgramSpec is the desired state of XdpNsProgram objects.
 type XdpNsProgramSpec struct {
 	XdpNsProgramInfo `json:",inline"`
 	BpfAppCommon     `json:",inline"`
