@@ -133,3 +133,10 @@ push-bytecode: bytecode ## Push a bytecode image per example program to BYTECODE
 ##@ Deployment
 
 ##@ Tests and benchmarks
+
+BPFMAN_RPC ?= $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
+
+.PHONY: test-bytecode
+test-bytecode: bytecode ## Run the example programs on the real daemon (as root), as far as this kernel can.
+	GOWORK=off go -C hack/cluster build -o $(LOCALBIN)/launcher ./launcher
+	BPFMAN_RPC=$(wildcard $(BPFMAN_RPC)) BPFMAN_LAUNCHER=$(LOCALBIN)/launcher go -C tests test -count=1 -v ./bytecode

@@ -48,19 +48,28 @@ func Image(fileName string, content []byte, labels map[string]string) (v1.Image,
 	if err != nil {
 		return nil, fmt.Errorf("archive %s: %w", fileName, err)
 	}
+	img, err := imageOf(archive, labels)
+	if err != nil {
+		return nil, fmt.Errorf("image of %s: %w", fileName, err)
+	}
+	return img, nil
+}
+
+// imageOf makes an image of a single layer.
+func imageOf(archive []byte, labels map[string]string) (v1.Image, error) {
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(archive)), nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("layer of %s: %w", fileName, err)
+		return nil, err
 	}
 	img, err := mutate.AppendLayers(empty.Image, layer)
 	if err != nil {
-		return nil, fmt.Errorf("image of %s: %w", fileName, err)
+		return nil, err
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return nil, fmt.Errorf("configuration of %s: %w", fileName, err)
+		return nil, err
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", runtime.GOARCH

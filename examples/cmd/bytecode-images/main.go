@@ -48,7 +48,7 @@ func main() {
 	flag.StringVar(&opts.ca, "ca", "", "file of the certificate authority to trust for the registry; the system's by default")
 	flag.StringVar(&opts.prefix, "prefix", "bpfman-bytecode", "path under which the images are pushed")
 	flag.StringVar(&opts.tag, "tag", "latest", "tag of the images")
-	flag.BoolVar(&opts.faults, "faults", false, "push images that the daemon refuses as well, for tests: fault-no-labels and fault-not-bytecode")
+	flag.BoolVar(&opts.faults, "faults", false, "push images that the daemon refuses as well, for tests")
 	flag.DurationVar(&opts.timeout, "timeout", 2*time.Minute, "time to give the pushes, all together")
 	flag.Func("alias", "push an object's image under another name too, as alias=object; may be repeated", func(value string) error {
 		alias, object, ok := strings.Cut(value, "=")
@@ -118,12 +118,6 @@ func imagesOf(opts options) (map[string]v1.Image, error) {
 			return nil, err
 		}
 		images[strings.TrimSuffix(file, ".o")] = img
-		if opts.faults {
-			// Any object will do: it lacks its labels, nothing else.
-			if images["fault-no-labels"], err = bytecodeimage.Image(file, object, nil); err != nil {
-				return nil, err
-			}
-		}
 	}
 	for alias, object := range opts.aliases {
 		img, ok := images[object]
@@ -133,12 +127,13 @@ func imagesOf(opts options) (map[string]v1.Image, error) {
 		images[alias] = img
 	}
 	if opts.faults {
-		images["fault-not-bytecode"], err = bytecodeimage.Image("readme.o", []byte("This is no eBPF object.\n"), map[string]string{
-			bytecodeimage.ProgramsLabel: `{"pass":"tc"}`,
-			bytecodeimage.MapsLabel:     `{}`,
-		})
+		faults, err := bytecodeimage.Faults()
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(images, faults)
 	}
-	return images, err
+	return images, nil
 }
 
 func transportTrusting(caFile string) (http.RoundTripper, error) {

@@ -26,12 +26,13 @@ func getCount() uint64 {
 
 func main() {
 	interval := flag.Duration("interval", time.Second, "time between two calls of main.getCount")
+	limit := flag.Uint64("calls", 0, "number of calls after which to end; 0 for no end")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	tick := time.NewTicker(*interval)
 	defer tick.Stop()
-	for {
+	for *limit == 0 || calls < *limit {
 		select {
 		case <-ctx.Done():
 			return

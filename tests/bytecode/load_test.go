@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package bytecode
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/examples/counters"
+	"github.com/bpfman/bpfman-operator/tests/daemon"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+const callTimeout = time.Minute
+
+// objectDir is where `make bytecode` puts the objects.
+const objectDir = "../../bin/bytecode"
+
+// fixture is a daemon, a registry it trusts with the images of all objects, and a program
+// to probe.
+type fixture struct {
+	*daemon.Daemon
+	registry string
+	target   string
+}
+
+func setUp(t *testing.T) *fixture {
+	t.Helper()
+	if objects, _ := filepath.Glob(filepath.Join(objectDir, "*.o")); len(objects) == 0 {
+		t.Skip("no objects: run `make bytecode` first")
+	}
+	ca := newAuthority(t)
+	f := &fixture{Daemon: daemon.Start(t, "SSL_CERT_FILE="+ca.file)}
+	f.registry = ca.serveRegistry(t, f.Daemon)
+	f.target = build(t, "go-target")
+	return f
+}
+
+// location is either form in which the daemon takes bytecode.
+func (f *fixture) locations(t *testing.T, object string) map[string]*gobpfman.BytecodeLocation {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(objectDir, object+".o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]*gobpfman.BytecodeLocation{
+		"file":  {Location: &gobpfman.BytecodeLocation_File{File: path}},
+		"image": f.image(object),
+	}
+}
+
+func (f *fixture) image(name string) *gobpfman.BytecodeLocation {
+	return &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_Image{Image: &gobpfman.BytecodeImage{
+		Url: fmt.Sprintf("%s/bpfman-bytecode/%s:latest", f.registry, name),
+	}}}
+}
+
+func (f *fixture) load(ctx context.Context, location *gobpfman.BytecodeLocation, globals map[string][]byte, programs ...program) (*gobpfman.LoadResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	request := &gobpfman.LoadRequest{Bytecode: location, GlobalData: globals}
+	for _, p := range programs {
+		request.Info = append(request.Info, p.loadInfo())
+	}
+	return f.Client.Load(ctx, request)
+}
+
+// TestObjects loads every object in one Load, from a file and from an image, attaches
+// each program and sees it count.
+func TestObjects(t *testing.T) {
+	f := setUp(t)
+	for i, object := range objects(f.target) {
+		for form, location := range f.locations(t, object.name) {
+			t.Run(fmt.Sprintf("%s/%d/%s", object.name, i, form), func(t *testing.T) {
+				loaded, err := f.load(t.Context(), location, object.globals, object.programs...)
+				if reason := kernelRefusal(err); reason != "" {
+					t.Skip(reason)
+				}
+				if err != nil {
+					t.Fatalf("Load: %v", err)
+				}
+				for j, p := range object.programs {
+					result := loaded.Programs[j]
+					t.Cleanup(func() { f.unload(t, result.KernelInfo.Id) })
+					f.attachAndCount(t, p, result)
+				}
+			})
+		}
+	}
+}
+
+func (f *fixture) unload(t *testing.T, id uint32) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if _, err := f.Client.Unload(ctx, &gobpfman.UnloadRequest{Id: id}); err != nil {
+		t.Errorf("Unload %d: %v", id, err)
+	}
+}
+
+func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadResponseInfo) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	_, err := f.Client.Attach(ctx, &gobpfman.AttachRequest{Id: loaded.KernelInfo.Id, Attach: p.attach})
+	if reason := kernelRefusal(err); reason != "" {
+		t.Skipf("%s loaded, not attached: %s", p.function, reason)
+	}
+	if err != nil {
+		t.Fatalf("Attach %s: %v", p.function, err)
+	}
+	if p.counter == "" {
+		return
+	}
+	before := f.count(t, loaded, p.counter)
+	f.cause(t, p.kind)
+	after := f.count(t, loaded, p.counter)
+	if after.Packets+after.Events <= before.Packets+before.Events {
+		t.Errorf("%s didn't count: %s, then %s", p.function, before, after)
+	}
+	if after.Traffic && after.Bytes <= before.Bytes {
+		t.Errorf("%s counted no bytes: %s, then %s", p.function, before, after)
+	}
+}
+
+func (f *fixture) count(t *testing.T, loaded *gobpfman.LoadResponseInfo, name string) counters.Count {
+	t.Helper()
+	count, err := counters.Read(f.Path(loaded.Info.MapPinPath), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
+}
+
+// cause makes what a kind of program counts happen.
+func (f *fixture) cause(t *testing.T, kind gobpfman.BpfmanProgramType) {
+	t.Helper()
+	var err error
+	switch kind {
+	case gobpfman.BpfmanProgramType_XDP, gobpfman.BpfmanProgramType_TC, gobpfman.BpfmanProgramType_TCX:
+		err = f.InNetwork(sendPacket)
+	case gobpfman.BpfmanProgramType_TRACEPOINT:
+		err = syscall.Kill(os.Getpid(), 0)
+	case gobpfman.BpfmanProgramType_UPROBE:
+		err = exec.CommandContext(t.Context(), f.target, "--interval", "1ms", "--calls", "1").Run()
+	default:
+		err = unlinkFile(t.TempDir())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sendPacket sends one over the loopback interface and waits until it is there.
+func sendPacket() error {
+	receiver, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("receive packets: %w", err)
+	}
+	defer receiver.Close()
+	if _, err := receiver.WriteTo([]byte("packet"), receiver.LocalAddr()); err != nil {
+		return fmt.Errorf("send packet: %w", err)
+	}
+	if err := receiver.SetReadDeadline(time.Now().Add(callTimeout)); err != nil {
+		return err
+	}
+	_, _, err = receiver.ReadFrom(make([]byte, 16))
+	return err
+}
+
+func unlinkFile(dir string) error {
+	path := filepath.Join(dir, "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return err
+	}
+	return syscall.Unlink(path)
+}
+
+// verifierLog matches an error that the verifier explains.
+var verifierLog = regexp.MustCompile(`verifier_log: +[^ }]`)
+
+// kernelRefusal says why this kernel can't run a program, or nothing where the error, if
+// any, has another reason.
+func kernelRefusal(err error) string {
+	text := status.Convert(err).Message()
+	if err == nil || verifierLog.MatchString(text) {
+		return ""
+	}
+	// BPF trampolines, and the PMU of kprobes.
+	for _, refusal := range []string{"Operation not permitted", "devices/kprobe/type"} {
+		if strings.Contains(text, refusal) {
+			return "refused by this kernel: " + text
+		}
+	}
+	return ""
+}
+
+// build builds one of the example commands.
+func build(t *testing.T, command string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), command)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/"+command)
+	build.Dir = "../../examples"
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", command, err, out)
+	}
+	return path
+}

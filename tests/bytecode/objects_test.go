@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+// Package bytecode tests the example eBPF programs on the real daemon.
+package bytecode
+
+import (
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+const (
+	kernelFunction = "do_unlinkat"
+	killTracepoint = "syscalls/sys_enter_kill"
+)
+
+// program is a function of an object and how to attach it.
+type program struct {
+	function string
+	kind     gobpfman.BpfmanProgramType
+	attach   *gobpfman.AttachInfo
+	// counter is the map that counts the program's runs, if any.
+	counter string
+}
+
+func (p program) loadInfo() *gobpfman.LoadInfo {
+	info := &gobpfman.LoadInfo{Name: p.function, ProgramType: p.kind}
+	switch p.kind {
+	case gobpfman.BpfmanProgramType_FENTRY:
+		info.Info = &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FentryLoadInfo{
+			FentryLoadInfo: &gobpfman.FentryLoadInfo{FnName: kernelFunction},
+		}}
+	case gobpfman.BpfmanProgramType_FEXIT:
+		info.Info = &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FexitLoadInfo{
+			FexitLoadInfo: &gobpfman.FexitLoadInfo{FnName: kernelFunction},
+		}}
+	}
+	return info
+}
+
+func xdp(function, counter string) program {
+	return program{function, gobpfman.BpfmanProgramType_XDP, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{
+		XdpAttachInfo: &gobpfman.XDPAttachInfo{Priority: 50, Iface: "lo"},
+	}}, counter}
+}
+
+func tc(function, counter string) program {
+	return program{function, gobpfman.BpfmanProgramType_TC, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcAttachInfo{
+		TcAttachInfo: &gobpfman.TCAttachInfo{Priority: 50, Iface: "lo", Direction: "ingress"},
+	}}, counter}
+}
+
+func tcx(function, counter string) program {
+	return program{function, gobpfman.BpfmanProgramType_TCX, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcxAttachInfo{
+		TcxAttachInfo: &gobpfman.TCXAttachInfo{Priority: 50, Iface: "lo", Direction: "ingress"},
+	}}, counter}
+}
+
+func tracepoint(function, counter string) program {
+	return program{function, gobpfman.BpfmanProgramType_TRACEPOINT, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{
+		TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: killTracepoint},
+	}}, counter}
+}
+
+func kprobe(function, counter string) program {
+	return program{function, gobpfman.BpfmanProgramType_KPROBE, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_KprobeAttachInfo{
+		KprobeAttachInfo: &gobpfman.KprobeAttachInfo{FnName: kernelFunction},
+	}}, counter}
+}
+
+// uprobe is attached to the target program's function that it calls all the time.
+func uprobe(function, counter, target string) program {
+	name := "main.getCount"
+	return program{function, gobpfman.BpfmanProgramType_UPROBE, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{
+		UprobeAttachInfo: &gobpfman.UprobeAttachInfo{FnName: &name, Target: target},
+	}}, counter}
+}
+
+func fentry(function, counter string) program {
+	return program{function, gobpfman.BpfmanProgramType_FENTRY, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FentryAttachInfo{
+		FentryAttachInfo: &gobpfman.FentryAttachInfo{},
+	}}, counter}
+}
+
+func fexit(function, counter string) program {
+	return program{function, gobpfman.BpfmanProgramType_FEXIT, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FexitAttachInfo{
+		FexitAttachInfo: &gobpfman.FexitAttachInfo{},
+	}}, counter}
+}
+
+// object is a file of example programs, and the globals it takes.
+type object struct {
+	name     string
+	globals  map[string][]byte
+	programs []program
+}
+
+// objects lists every object that must load where the kernel can run its type. Target is
+// the program to probe.
+func objects(target string) []object {
+	globals := map[string][]byte{"GLOBAL_u8": {1}, "GLOBAL_u32": {13, 12, 11, 10}}
+	verdict := map[string][]byte{"VERDICT": {0, 0, 0, 0}}
+	passes := map[string][]byte{"VERDICT": {2, 0, 0, 0}}
+	return []object{
+		{"xdp_pass", globals, []program{xdp("pass", "")}},
+		{"tc_pass", globals, []program{tc("pass", "")}},
+		{"tcx_test", globals, []program{tcx("tcx_next", ""), tcx("tcx_pass", "")}},
+		{"tracepoint", globals, []program{tracepoint("enter_openat", "")}},
+		{"kprobe", globals, []program{kprobe("my_kprobe", "")}},
+		{"kprobe_globals", kprobeGlobals(), []program{kprobe("kprobe_globals", "")}},
+		{"uprobe", globals, []program{uprobe("my_uprobe", "", target)}},
+		{"fentry", nil, []program{fentry("test_fentry", "fentry_stats_map")}},
+		{"fexit", nil, []program{fexit("test_fexit", "fexit_stats_map")}},
+		{"go-xdp-counter", nil, []program{xdp("xdp_stats", "xdp_stats_map")}},
+		{"go-tc-counter", nil, []program{tc("stats", "tc_stats_map")}},
+		{"go-tcx-counter", nil, []program{tcx("tcx_stats", "tcx_stats_map")}},
+		{"go-tracepoint-counter", nil, []program{tracepoint("tracepoint_kill_recorder", "tracepoint_stats_map")}},
+		{"go-kprobe-counter", nil, []program{kprobe("kprobe_counter", "kprobe_stats_map")}},
+		{"go-uprobe-counter", nil, []program{uprobe("uprobe_counter", "uprobe_stats_map", target)}},
+		{"go-uretprobe-counter", nil, []program{uprobe("uretprobe_counter", "uretprobe_stats_map", target)}},
+		{"globals", widthGlobals(), []program{tracepoint("show_globals", "")}},
+		{"xdp_verdict", passes, []program{xdp("verdict", "verdict_stats_map")}},
+		{"tc_verdict", verdict, []program{tcx("verdict", "verdict_stats_map")}},
+		application(target),
+		{"go-app-counter", nil, []program{
+			kprobe("kprobe_counter", "kprobe_stats_map"),
+			kprobe("kretprobe_counter", "kretprobe_stats_map"),
+		}},
+		{"go-app-counter", nil, []program{
+			tc("stats", "tc_stats_map"),
+			xdp("xdp_stats", "xdp_stats_map"),
+			fentry("fentry_counter", "fentry_stats_map"),
+			fexit("fexit_counter", "fexit_stats_map"),
+		}},
+	}
+}
+
+// application is what most kernels can run of the object that has a program of each type.
+func application(target string) object {
+	return object{"go-app-counter", nil, []program{
+		tcx("tcx_stats", "tcx_stats_map"),
+		tracepoint("tracepoint_kill_recorder", "tracepoint_stats_map"),
+		uprobe("uprobe_counter", "uprobe_stats_map", target),
+		uprobe("uretprobe_counter", "uretprobe_stats_map", target),
+	}}
+}
+
+func kprobeGlobals() map[string][]byte {
+	return map[string][]byte{
+		"sampling": {1, 2, 3, 4}, "trace_messages": {5}, "enable_rtt": {6}, "enable_pca": {7},
+		"enable_dns_tracking": {8}, "enable_flows_filtering": {9}, "dns_port": {10, 11},
+		"enable_network_events_monitoring": {12}, "network_events_monitoring_groupid": {13},
+	}
+}
+
+func widthGlobals() map[string][]byte {
+	return map[string][]byte{
+		"GLOBAL_u8": {1}, "GLOBAL_u16": {1, 2}, "GLOBAL_u32": {1, 2, 3, 4},
+		"GLOBAL_u64": {1, 2, 3, 4, 5, 6, 7, 8}, "GLOBAL_bytes": {9, 8, 7, 6, 5, 4, 3, 2},
+	}
+}

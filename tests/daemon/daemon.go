@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+// Package daemon runs the real bpfman daemon for a test: with a mount and a network
+// namespace of its own, so that neither touches the machine's programs, pins or
+// interfaces, and all is gone when it ends.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+const (
+	// binaryVariable names the daemon's binary, bpfman-rpc.
+	binaryVariable = "BPFMAN_RPC"
+	// launcherVariable names a command to start the daemon with, for machines where
+	// RLIMIT_MEMLOCK can't be raised.
+	launcherVariable = "BPFMAN_LAUNCHER"
+
+	startTimeout = 20 * time.Second
+	// logTail is how much of the daemon's log a failed test shows.
+	logTail = 4096
+)
+
+// setUp prepares the namespaces and becomes the daemon. Its directories live on file
+// systems of its own; /etc is an overlay, as the daemon's configuration has a fixed path.
+const setUp = `set -e
+dir=$1; shift
+mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs "$dir/etc"
+mkdir "$dir/etc/upper" "$dir/etc/work"
+mount -t overlay -o "lowerdir=/etc,upperdir=$dir/etc/upper,workdir=$dir/etc/work" overlay /etc
+mkdir -p /etc/bpfman
+printf '[signing]\nverify_enabled = false\nallow_unsigned = true\n' > /etc/bpfman/bpfman.toml
+mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+ip link set lo up
+exec "$@"
+`
+
+// Daemon is a running daemon.
+type Daemon struct {
+	// Client calls it.
+	Client gobpfman.BpfmanClient
+	pid    int
+}
+
+// Start runs the daemon until the test ends, with additional environment variables. It
+// skips the test where there is no daemon or no right to run it.
+func Start(t *testing.T, env ...string) *Daemon {
+	t.Helper()
+	binary := os.Getenv(binaryVariable)
+	if binary == "" {
+		t.Skipf("no daemon: %s is not set to the path of bpfman-rpc", binaryVariable)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("not root: the daemon needs namespaces of its own")
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "bpfman.sock")
+	args := []string{"-c", setUp, "sh", dir}
+	if launcher := os.Getenv(launcherVariable); launcher != "" {
+		args = append(args, launcher, "--")
+	}
+	args = append(args, binary, "--timeout", "0", "--socket-path", socket)
+
+	cmd := exec.Command("sh", args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET}
+	cmd.Env = append(os.Environ(), env...)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start daemon: %v", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+		_ = log.Close()
+		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("the end of the daemon's log:\n%s", text[max(0, len(text)-logTail):])
+		}
+	})
+
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatalf("connect to daemon: %v", err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	d := &Daemon{Client: gobpfman.NewBpfmanClient(conn), pid: cmd.Process.Pid}
+	d.awaitReady(t, ended)
+	return d
+}
+
+func (d *Daemon) awaitReady(t *testing.T, ended chan error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	ready := make(chan error, 1)
+	go func() {
+		_, err := d.Client.List(ctx, &gobpfman.ListRequest{}, grpc.WaitForReady(true))
+		ready <- err
+	}()
+	select {
+	case err := <-ready:
+		if err != nil {
+			t.Fatalf("daemon not ready: %v", err)
+		}
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("daemon ended at its start: %v", err)
+	}
+}
+
+// Path is where this process finds a file of the daemon's own file system.
+func (d *Daemon) Path(path string) string {
+	return filepath.Join("/proc", strconv.Itoa(d.pid), "root", path)
+}
+
+// InNetwork runs a function in the daemon's network namespace.
+func (d *Daemon) InNetwork(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine, as nothing else may run in
+		// that namespace.
+		runtime.LockOSThread()
+		result <- d.enterNetwork(f)
+	}()
+	return <-result
+}
+
+func (d *Daemon) enterNetwork(f func() error) (err error) {
+	ns, err := os.Open(filepath.Join("/proc", strconv.Itoa(d.pid), "ns/net"))
+	if err != nil {
+		return fmt.Errorf("open daemon's network namespace: %w", err)
+	}
+	defer func() { err = errors.Join(err, ns.Close()) }()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter daemon's network namespace: %w", err)
+	}
+	return f()
+}
