@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package driver serves CSI's identity and node services: it turns requests
+// into volumes of maps.
+package driver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/csi/access"
+	"github.com/bpfman/bpfman-operator/csi/maps"
+	"github.com/bpfman/bpfman-operator/csi/program"
+)
+
+// Programs are the programs loaded on this node, in the daemon.
+type Programs interface {
+	// Find returns the programs that the query means, newest first.
+	Find(ctx context.Context, query program.Query) ([]program.Program, error)
+	// Maps picks the wanted maps, or all where none are named.
+	Maps(programs []program.Program, wanted []string) ([]maps.Map, error)
+}
+
+// Volumes are the volumes mounted on this node.
+type Volumes interface {
+	Ready() error
+	Complete(target string, names []string, access maps.Access) (bool, error)
+	Publish(target string, maps []maps.Map, access maps.Access) error
+	Unpublish(target string) error
+}
+
+// Options of a driver. All are needed.
+type Options struct {
+	// NodeName is the Kubernetes name of this node.
+	NodeName string
+	// Version of the plugin, as GetPluginInfo tells.
+	Version  string
+	Programs Programs
+	Volumes  Volumes
+	Policy   access.Policy
+	Log      *slog.Logger
+}
+
+// Register adds a driver's services to server.
+func Register(server *grpc.Server, options Options) {
+	csi.RegisterIdentityServer(server, &identity{Options: options})
+	csi.RegisterNodeServer(server, newNode(options))
+}
+
+// statusCodes is what errors of the parts mean to the kubelet. It retries all.
+var statusCodes = []struct {
+	err  error
+	code codes.Code
+}{
+	{maps.ErrPath, codes.InvalidArgument},
+	{program.ErrNotFound, codes.NotFound},
+	{program.ErrAmbiguous, codes.FailedPrecondition},
+	{program.ErrDaemon, codes.Unavailable},
+	{access.ErrDenied, codes.PermissionDenied},
+}
+
+// statusOf gives err its code, if it has none.
+func statusOf(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	for _, known := range statusCodes {
+		if errors.Is(err, known.err) {
+			return status.Error(known.code, err.Error())
+		}
+	}
+	return status.Error(codes.Internal, err.Error())
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package driver
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/access"
+	"github.com/bpfman/bpfman-operator/csi/maps"
+	"github.com/bpfman/bpfman-operator/csi/program"
+)
+
+// What the kubelet adds to the attributes because CSIDriver has podInfoOnMount.
+// It overrides what the pod's author wrote under these keys.
+const (
+	attributePod            = "csi.storage.k8s.io/pod.name"
+	attributeNamespace      = "csi.storage.k8s.io/pod.namespace"
+	attributeServiceAccount = "csi.storage.k8s.io/serviceAccount.name"
+)
+
+const (
+	allMaps = "*"
+	// maxName bounds names, in bytes, to what Kubernetes and file systems take.
+	maxName = 253
+	// maxVolumeID is CSI's.
+	maxVolumeID = 128
+	maxMaps     = 1024
+)
+
+// publication is a NodePublishVolumeRequest that has been checked.
+type publication struct {
+	volumeID, target string
+	pod              access.Pod
+	query            program.Query
+	// maps are the names that are wanted; all if empty.
+	maps   []string
+	access maps.Access
+}
+
+func parsePublication(request *csi.NodePublishVolumeRequest) (publication, error) {
+	attributes := request.GetVolumeContext()
+	p := publication{
+		volumeID: request.GetVolumeId(),
+		target:   request.GetTargetPath(),
+		pod: access.Pod{
+			Namespace:      attributes[attributeNamespace],
+			Name:           attributes[attributePod],
+			ServiceAccount: attributes[attributeServiceAccount],
+		},
+		query: program.Query{
+			Name:      attributes[v1alpha1.VolumeAttributeProgram],
+			Namespace: attributes[attributeNamespace],
+			Kind:      attributes[v1alpha1.VolumeAttributeKind],
+		},
+	}
+	if err := checkVolume(p.volumeID, p.target); err != nil {
+		return p, err
+	}
+	if p.pod.Namespace == "" {
+		return p, fmt.Errorf("attribute %s is missing: does CSIDriver %s have podInfoOnMount?",
+			attributeNamespace, v1alpha1.CSIDriverName)
+	}
+	if err := checkName(p.query.Name, maxName); err != nil {
+		return p, fmt.Errorf("attribute %s: %w", v1alpha1.VolumeAttributeProgram, err)
+	}
+	if err := checkName(cmp.Or(p.query.Kind, "any"), maxName); err != nil {
+		return p, fmt.Errorf("attribute %s: %w", v1alpha1.VolumeAttributeKind, err)
+	}
+	var err error
+	if p.maps, err = parseMaps(attributes[v1alpha1.VolumeAttributeMaps]); err != nil {
+		return p, fmt.Errorf("attribute %s: %w", v1alpha1.VolumeAttributeMaps, err)
+	}
+	if p.access, err = parseAccess(request.GetVolumeCapability(), request.GetReadonly()); err != nil {
+		return p, fmt.Errorf("volume capability: %w", err)
+	}
+	return p, nil
+}
+
+// checkVolume checks what every request about a volume has. Where the target
+// may be is for [maps.Volumes] to say.
+func checkVolume(id, target string) error {
+	if err := checkName(id, maxVolumeID); err != nil {
+		return fmt.Errorf("volume id: %w", err)
+	}
+	if target == "" {
+		return errors.New("target path is missing")
+	}
+	return nil
+}
+
+// checkName checks that a name from outside is one component of a path at most.
+func checkName(name string, limit int) error {
+	switch {
+	case name == "":
+		return errors.New("name is missing")
+	case len(name) > limit:
+		return fmt.Errorf("name is longer than %d bytes: %q…", limit, name[:32])
+	case name == "." || name == ".." || !utf8.ValidString(name),
+		strings.ContainsRune(name, '/'), strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("%q is not a name", name)
+	}
+	return nil
+}
+
+// parseMaps splits a list of map names. None stands for all.
+func parseMaps(list string) ([]string, error) {
+	if strings.TrimSpace(list) == "" {
+		return nil, fmt.Errorf("no maps are named: list them, separated by commas, or use %q", allMaps)
+	}
+	if strings.TrimSpace(list) == allMaps {
+		return nil, nil
+	}
+	if strings.Count(list, ",") >= maxMaps {
+		return nil, fmt.Errorf("more than %d maps", maxMaps)
+	}
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if err := checkName(name, maxName); err != nil {
+			return nil, err
+		}
+		if name == allMaps {
+			return nil, fmt.Errorf("%q stands for all maps and goes alone", allMaps)
+		}
+		if slices.Contains(names, name) {
+			return nil, fmt.Errorf("map %q is named twice", name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func parseAccess(capability *csi.VolumeCapability, readOnly bool) (maps.Access, error) {
+	if capability.GetMount() == nil {
+		return maps.Access{}, errors.New("not of type mount")
+	}
+	switch capability.GetAccessMode().GetMode() {
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY, csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
+		readOnly = true
+	}
+	result := maps.Access{ReadOnly: readOnly}
+	if group := capability.GetMount().GetVolumeMountGroup(); group != "" {
+		// Kubernetes has group ids of 31 bits.
+		gid, err := strconv.ParseUint(group, 10, 31)
+		if err != nil {
+			return maps.Access{}, fmt.Errorf("volume mount group %q is not a group id", group)
+		}
+		id := uint32(gid)
+		result.Group = &id
+	}
+	return result, nil
+}

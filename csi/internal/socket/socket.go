@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package socket serves gRPC on a Unix socket.
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// drainTimeout bounds the wait for running calls at the end.
+const drainTimeout = 5 * time.Second
+
+// Listen listens on path, in place of a socket that an earlier process left.
+func Listen(path string) (net.Listener, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("look for a stale socket: %w", err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("%s is in the way and not a socket", path)
+	default:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove stale socket: %w", err)
+		}
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("restrict socket: %w", err)
+	}
+	return listener, nil
+}
+
+// Serve serves until the context ends, lets running calls finish for a while,
+// and removes the socket.
+func Serve(ctx context.Context, listener net.Listener, server *grpc.Server) error {
+	stop := context.AfterFunc(ctx, func() {
+		force := time.AfterFunc(drainTimeout, server.Stop)
+		defer force.Stop()
+		server.GracefulStop()
+	})
+	defer stop()
+	if err := server.Serve(listener); err != nil {
+		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
+	}
+	return nil
+}

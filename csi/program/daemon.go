@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/maps"
+)
+
+// ErrDaemon is in the chain when the daemon doesn't answer, or with an error.
+var ErrDaemon = errors.New("bpfman daemon failed")
+
+const (
+	// listTimeout bounds the wait for a daemon that serves one call at a time.
+	// The kubelet retries.
+	listTimeout = 5 * time.Second
+	// maxReconnectDelay is how late a daemon that returns may be noticed.
+	maxReconnectDelay = time.Second
+	maxResponseBytes  = 16 << 20
+)
+
+// Daemon is the bpfman daemon of this node.
+type Daemon struct {
+	connection *grpc.ClientConn
+	client     gobpfman.BpfmanClient
+	mapsRoot   string
+}
+
+// NewDaemon returns the daemon that serves socket and pins maps below mapsRoot.
+// It connects when first asked.
+func NewDaemon(socket, mapsRoot string) (*Daemon, error) {
+	reconnect := backoff.DefaultConfig
+	reconnect.BaseDelay, reconnect.MaxDelay = maxReconnectDelay/10, maxReconnectDelay
+	connection, err := grpc.NewClient("unix:"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: listTimeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)))
+	if err != nil {
+		return nil, fmt.Errorf("bpfman daemon at %s: %w", socket, err)
+	}
+	return &Daemon{connection: connection, client: gobpfman.NewBpfmanClient(connection), mapsRoot: mapsRoot}, nil
+}
+
+// Close ends the connection.
+func (d *Daemon) Close() error { return d.connection.Close() }
+
+// Find returns the programs that the query means, newest first, by asking the
+// daemon once.
+func (d *Daemon) Find(ctx context.Context, query Query) ([]Program, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	onlyBpfman := true
+	response, err := d.client.List(ctx, &gobpfman.ListRequest{
+		BpfmanProgramsOnly: &onlyBpfman,
+		MatchMetadata:      map[string]string{v1alpha1.MetadataProgramName: query.Name},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w to list its programs: %s", ErrDaemon, status.Convert(err).Message())
+	}
+	programs := make([]Program, 0, len(response.GetResults()))
+	for _, result := range response.GetResults() {
+		metadata := result.GetInfo().GetMetadata()
+		programs = append(programs, Program{
+			ID:        result.GetKernelInfo().GetId(),
+			Name:      metadata[v1alpha1.MetadataProgramName],
+			Namespace: metadata[v1alpha1.MetadataNamespace],
+			Kind:      metadata[v1alpha1.MetadataKind],
+			Pins:      result.GetInfo().GetMapPinPath(),
+		})
+	}
+	return Select(programs, query)
+}
+
+// Maps picks the wanted maps, or all where none are named, of the programs of
+// one user object, newest first.
+func (d *Daemon) Maps(programs []Program, wanted []string) ([]maps.Map, error) {
+	pinned := make([]Pinned, 0, len(programs))
+	for _, program := range programs {
+		var names []string
+		if program.Pins != "" {
+			var err error
+			names, err = maps.Names(d.mapsRoot, program.Pins)
+			if err != nil && !errors.Is(err, os.ErrNotExist) { // unloaded meanwhile
+				return nil, fmt.Errorf("maps of program %q, kernel id %d: %w", program.Name, program.ID, err)
+			}
+		}
+		pinned = append(pinned, Pinned{Program: program, Maps: names})
+	}
+	return Choose(pinned, wanted)
+}
