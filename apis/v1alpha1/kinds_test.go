@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package v1alpha1
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// The tables and the generated registration must know the same kinds.
+func TestKindsAreRegistered(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	check := func(name, resource string, object, list runtime.Object) {
+		listed = append(listed, name)
+		if got := reflect.TypeOf(object).Elem().Name(); got != name {
+			t.Errorf("%s: New returns a %s", name, got)
+		}
+		if got := reflect.TypeOf(list).Elem().Name(); got != name+"List" {
+			t.Errorf("%s: NewList returns a %s", name, got)
+		}
+		if resource != strings.ToLower(name)+"s" {
+			t.Errorf("%s: resource %s", name, resource)
+		}
+	}
+	for _, kind := range UserKinds {
+		check(kind.Name, kind.Resource(), kind.New(), kind.NewList())
+	}
+	for _, kind := range ProgramKinds {
+		check(kind.Name, kind.Resource(), kind.New(), kind.NewList())
+	}
+
+	var registered []string
+	for kind, goType := range scheme.KnownTypes(SchemeGroupVersion) {
+		if goType.PkgPath() == reflect.TypeFor[XdpProgram]().PkgPath() && !strings.HasSuffix(kind, "List") {
+			registered = append(registered, kind)
+		}
+	}
+	slices.Sort(listed)
+	slices.Sort(registered)
+	if len(listed) != 16 || !slices.Equal(listed, registered) {
+		t.Errorf("the tables list %v, the scheme knows %v", listed, registered)
+	}
+}
+
+func TestUserObjects(t *testing.T) {
+	for _, kind := range UserKinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			object := kind.New()
+			object.GetAppCommon().GlobalData = map[string][]byte{"answer": {42}}
+			object.GetStatus().Nodes = &NodeCounts{Selected: 1}
+			text, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{`"globaldata":{"answer":"Kg=="}`, `"nodes":{"selected":1,"attached":0,"failed":0}`} {
+				if !strings.Contains(string(text), want) {
+					t.Errorf("%s lacks %s", text, want)
+				}
+			}
+			if got := kind.GroupVersionKind(); got != SchemeGroupVersion.WithKind(kind.Name) {
+				t.Errorf("GroupVersionKind() = %v", got)
+			}
+		})
+	}
+}
+
+func TestProgramObjects(t *testing.T) {
+	for _, kind := range ProgramKinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			object := kind.New()
+			object.GetSpec().Type = "tcx"
+			object.GetStatus().Node = "node-1"
+			text, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := `"spec":{"type":"tcx"},"status":{"node":"node-1"}`; !strings.Contains(string(text), want) {
+				t.Errorf("%s lacks %s", text, want)
+			}
+		})
+	}
+}
+
+// A Go client that writes an object must not add fields that nobody set: they
+// would change the object's generation and hide what the user meant.
+func TestNoNoiseOnTheWire(t *testing.T) {
+	path := "/bytecode/pass.o"
+	common := BpfAppCommon{ByteCode: BytecodeSelector{Path: &path}}
+	program := BpfProgramCommon{BpfFunctionName: "pass"}
+	const head = `"metadata":{},"spec":{"bpffunctionname":"pass",`
+	const tail = `"nodeselector":{},"bytecode":{"path":"/bytecode/pass.o"}}`
+
+	for _, test := range []struct {
+		object runtime.Object
+		want   string
+	}{
+		{
+			&XdpProgram{Spec: XdpProgramSpec{BpfAppCommon: common, XdpProgramInfo: XdpProgramInfo{BpfProgramCommon: program}}},
+			head + `"interfaceselector":{},"priority":0,` + tail,
+		},
+		{
+			&UprobeProgram{Spec: UprobeProgramSpec{BpfAppCommon: common, UprobeProgramInfo: UprobeProgramInfo{BpfProgramCommon: program, Target: "libc"}}},
+			head + `"target":"libc",` + tail,
+		},
+		{&BpfApplication{}, `"metadata":{}`},
+	} {
+		text, err := json.Marshal(test.object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(text) != "{"+test.want+"}" {
+			t.Errorf("%T: got\n%s, want\n{%s}", test.object, text, test.want)
+		}
+		unstructured, err := runtime.DefaultUnstructuredConverter.ToUnstructured(test.object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want map[string]any
+		if err := json.Unmarshal(text, &want); err != nil {
+			t.Fatal(err)
+		}
+		gotText, err := json.Marshal(unstructured)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(gotText, &got); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%T as unstructured: got %v, want %v", test.object, got, want)
+		}
+	}
+}
+
+// Upstream's manifests write globals as lists of integers; a Go client that
+// reads one before any other has written it finds the list.
+func TestGlobalDataForms(t *testing.T) {
+	for _, text := range []string{`{"globaldata":{"v":"DQwL"}}`, `{"globaldata":{"v":[13,12,11]}}`} {
+		var common BpfAppCommon
+		if err := json.Unmarshal([]byte(text), &common); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if got := common.GlobalData["v"]; !slices.Equal(got, []byte{13, 12, 11}) {
+			t.Errorf("%s: got %v", text, got)
+		}
+	}
+}
+
+// Code written for upstream's Go types builds: the fields that such code sets.
+var _ = XdpProgram{
+	ObjectMeta: metav1.ObjectMeta{Name: "x"},
+	Spec: XdpProgramSpec{
+		BpfAppCommon: BpfAppCommon{
+			NodeSelector: metav1.LabelSelector{},
+			GlobalData:   map[string][]byte{},
+			ByteCode:     BytecodeSelector{Image: &BytecodeImage{Url: "", ImagePullPolicy: PullAlways, ImagePullSecret: &ImagePullSecretSelector{Name: "", Namespace: ""}}},
+		},
+		XdpProgramInfo: XdpProgramInfo{
+			BpfProgramCommon:  BpfProgramCommon{BpfFunctionName: "", MapOwnerSelector: metav1.LabelSelector{}},
+			InterfaceSelector: InterfaceSelector{Interfaces: &[]string{}, PrimaryNodeInterface: new(bool)},
+			Containers:        &ContainerSelector{Namespace: "", Pods: metav1.LabelSelector{}, ContainerNames: &[]string{}},
+			Priority:          0,
+			ProceedOn:         []XdpProceedOnValue{"pass"},
+		},
+	},
+	Status: XdpProgramStatus{BpfProgramStatusCommon: BpfProgramStatusCommon{Conditions: []metav1.Condition{BpfProgCondLoaded.Condition()}}},
+}
