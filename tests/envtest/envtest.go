@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package envtest gives tests a real etcd and kube-apiserver with the project's
+// CustomResourceDefinitions, started once for a test binary:
+//
+//	func TestMain(m *testing.M) { envtest.Main(m) }
+//
+//	func TestX(t *testing.T) { c := envtest.Config(t) … }
+//
+// The binaries come from KUBEBUILDER_ASSETS, which `make test-envtest` sets;
+// without it such tests are skipped.
+package envtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// The name of the variable is controller-runtime's.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+var config *rest.Config
+
+// Main runs the tests of a package in the environment, and exits.
+func Main(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "envtest:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// Config returns the configuration of a client that may do everything. It skips
+// the test where there is no environment.
+func Config(t testing.TB) *rest.Config {
+	t.Helper()
+	if config == nil {
+		t.Skipf("%s isn't set: run make test-envtest", assetsVariable)
+	}
+	return rest.CopyConfig(config)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if os.Getenv(assetsVariable) == "" {
+		return m.Run(), nil
+	}
+	definitions, err := definitionsDirectory()
+	if err != nil {
+		return 0, err
+	}
+	environment := &envtest.Environment{CRDDirectoryPaths: []string{definitions}, ErrorIfCRDPathMissing: true}
+	config, err = environment.Start()
+	if err != nil {
+		return 0, fmt.Errorf("start etcd and kube-apiserver of %s: %w", os.Getenv(assetsVariable), err)
+	}
+	defer func() {
+		if stopErr := environment.Stop(); stopErr != nil {
+			err = errors.Join(err, fmt.Errorf("stop etcd and kube-apiserver: %w", stopErr))
+		}
+	}()
+	// Tests create many objects: the server is the limit, not the client.
+	config.QPS = -1
+	return m.Run(), nil
+}
+
+// definitionsDirectory finds config/crd/bases above the package whose test runs.
+func definitionsDirectory() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	for directory := start; ; directory = filepath.Dir(directory) {
+		candidate := filepath.Join(directory, "config", "crd", "bases")
+		if _, err := os.Stat(candidate); err == nil {
+			return candidate, nil
+		}
+		if directory == filepath.Dir(directory) {
+			return "", fmt.Errorf("no config/crd/bases above %s", start)
+		}
+	}
+}
