@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package manifests tests the samples and examples as written, without a cluster: they
+// name what is there, and their pods need no privilege.
+package manifests
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	psa "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
+)
+
+const (
+	samplesDir  = "../../config/samples"
+	examplesDir = "../../examples/config"
+	objectDir   = "../../bin/bytecode"
+
+	programAttribute = "csi.bpfman.io/program"
+	mapsAttribute    = "csi.bpfman.io/maps"
+)
+
+// manifest is one object of a file.
+type manifest struct {
+	file   string
+	object runtime.Object
+}
+
+// readManifests reads all objects under a directory, refusing unknown fields.
+func readManifests(t *testing.T, dir string) []manifest {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	var manifests []manifest
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" || entry.Name() == "kustomization.yaml" {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+		for {
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			object, _, err := decoder.Decode(document, nil, nil)
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			manifests = append(manifests, manifest{path, object})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manifests
+}
+
+// bytecode is what an object file holds.
+type bytecode struct {
+	programs, maps map[string]string
+}
+
+func readBytecode(t *testing.T, url string) bytecode {
+	t.Helper()
+	name, _, _ := strings.Cut(strings.TrimPrefix(url, "quay.io/bpfman-bytecode/"), ":")
+	// The private image differs in nothing but the login that it wants.
+	file := strings.TrimSuffix(name, "_private") + ".o"
+	object, err := os.ReadFile(filepath.Join(objectDir, file))
+	if err != nil {
+		t.Fatalf("image %s: %v", url, err)
+	}
+	labels, err := bytecodeimage.Labels(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytecode
+	if err := errors.Join(
+		json.Unmarshal([]byte(labels[bytecodeimage.ProgramsLabel]), &b.programs),
+		json.Unmarshal([]byte(labels[bytecodeimage.MapsLabel]), &b.maps),
+	); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func requireBytecode(t *testing.T) {
+	t.Helper()
+	if objects, _ := filepath.Glob(filepath.Join(objectDir, "*.o")); len(objects) == 0 {
+		t.Skip("no objects: run `make bytecode` first")
+	}
+}
+
+// functions returns every value of bpffunctionname, wherever the kind has it.
+func functions(t *testing.T, object runtime.Object) []string {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	var visit func(any)
+	visit = func(node any) {
+		switch node := node.(type) {
+		case map[string]any:
+			if function, ok := node["bpffunctionname"].(string); ok {
+				found = append(found, function)
+			}
+			for _, child := range node {
+				visit(child)
+			}
+		case []any:
+			for _, child := range node {
+				visit(child)
+			}
+		}
+	}
+	visit(content)
+	return found
+}
+
+// TestFunctionsAreInTheImages finds each function that a sample or example names in the
+// object of the image that it names.
+func TestFunctionsAreInTheImages(t *testing.T) {
+	requireBytecode(t)
+	for _, m := range append(readManifests(t, samplesDir), readManifests(t, examplesDir)...) {
+		user, ok := m.object.(v1alpha1.UserObject)
+		if !ok {
+			continue
+		}
+		image := user.GetAppCommon().ByteCode.Image
+		if image == nil {
+			t.Errorf("%s names no image", m.file)
+			continue
+		}
+		has := readBytecode(t, image.Url)
+		named := functions(t, m.object)
+		if len(named) == 0 {
+			t.Errorf("%s names no function", m.file)
+		}
+		for _, function := range named {
+			if _, ok := has.programs[function]; !ok {
+				t.Errorf("%s: no function %s in %s", m.file, function, image.Url)
+			}
+		}
+	}
+}
+
+// TestSamplesCoverEveryKind finds each user kind among the samples that are applied
+// together.
+func TestSamplesCoverEveryKind(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(samplesDir, "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kustomization struct{ Resources []string }
+	if err := yaml.Unmarshal(content, &kustomization); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]bool{}
+	for _, m := range readManifests(t, samplesDir) {
+		if slices.Contains(kustomization.Resources, filepath.Base(m.file)) {
+			kinds[m.object.GetObjectKind().GroupVersionKind().Kind] = true
+		}
+	}
+	for _, kind := range v1alpha1.UserKinds {
+		if !kinds[kind.Name] {
+			t.Errorf("no sample of %s in kustomization.yaml", kind.Name)
+		}
+	}
+}
+
+// TestVolumesNameWhatIsThere finds the program and the maps of each volume.
+func TestVolumesNameWhatIsThere(t *testing.T) {
+	requireBytecode(t)
+	manifests := readManifests(t, examplesDir)
+	images := map[string]string{}
+	for _, m := range manifests {
+		if user, ok := m.object.(v1alpha1.UserObject); ok {
+			images[user.GetName()] = user.GetAppCommon().ByteCode.Image.Url
+		}
+	}
+	for _, m := range manifests {
+		ds, ok := m.object.(*appsv1.DaemonSet)
+		if !ok {
+			continue
+		}
+		for _, volume := range ds.Spec.Template.Spec.Volumes {
+			attributes := volume.CSI.VolumeAttributes
+			image, ok := images[attributes[programAttribute]]
+			if !ok {
+				t.Errorf("%s: no program %s", m.file, attributes[programAttribute])
+				continue
+			}
+			has := readBytecode(t, image)
+			for name := range strings.SplitSeq(attributes[mapsAttribute], ",") {
+				if _, ok := has.maps[name]; !ok {
+					t.Errorf("%s: no map %s in %s", m.file, name, image)
+				}
+			}
+		}
+	}
+}
+
+// TestPodsAreRestricted holds every pod against the restricted Pod Security Standard.
+func TestPodsAreRestricted(t *testing.T) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := 0
+	for _, m := range append(readManifests(t, samplesDir), readManifests(t, examplesDir)...) {
+		var template corev1.PodTemplateSpec
+		switch object := m.object.(type) {
+		case *appsv1.DaemonSet:
+			template = object.Spec.Template
+		case *appsv1.Deployment:
+			template = object.Spec.Template
+		default:
+			continue
+		}
+		pods++
+		level := psa.LevelVersion{Level: psa.LevelRestricted, Version: psa.LatestVersion()}
+		result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &template.ObjectMeta, &template.Spec))
+		if !result.Allowed {
+			t.Errorf("%s: %s", m.file, result.ForbiddenDetail())
+		}
+		if token := template.Spec.AutomountServiceAccountToken; token == nil || *token {
+			t.Errorf("%s: the pod gets a token that it has no use for", m.file)
+		}
+	}
+	if pods == 0 {
+		t.Error("no pod among samples and examples")
+	}
+}
