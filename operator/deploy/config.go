@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package deploy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/BurntSushi/toml"
+	"github.com/distribution/reference"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Keys of the ConfigMap. Those without "csi", "kubelet" and "pull" are upstream's.
+const (
+	KeyDaemonImage       = "bpfman.image"
+	KeyDaemonLogLevel    = "bpfman.log.level"
+	KeyDaemonTOML        = "bpfman.toml"
+	KeyAgentImage        = "bpfman.agent.image"
+	KeyAgentLogLevel     = "bpfman.agent.log.level"
+	KeyAgentHealthAddr   = "bpfman.agent.healthprobe.addr"
+	KeyAgentMetricsAddr  = "bpfman.agent.metric.addr"
+	KeyCSIImage          = "bpfman.csi.image"
+	KeyCSILogLevel       = "bpfman.csi.log.level"
+	KeyCSIRegistration   = "bpfman.csi.registration"
+	KeyCSIRegistrarImage = "bpfman.csi.registrar.image"
+	KeyCSIClusterAccess  = "bpfman.csi.cluster.access"
+	KeyKubeletRoot       = "bpfman.kubelet.root"
+	KeyImagePullPolicy   = "bpfman.image.pull.policy"
+)
+
+// Ways for the CSI plugin to become known to the kubelet.
+const (
+	// RegistrationSidecar runs node-driver-registrar beside the plugin.
+	RegistrationSidecar = "sidecar"
+	// RegistrationSelf has the plugin serve the kubelet's registration socket itself.
+	RegistrationSelf = "self"
+)
+
+// Who may mount the maps of cluster-scoped programs.
+const (
+	// ClusterAccessAll lets every pod.
+	ClusterAccessAll = "all"
+	// ClusterAccessRBAC lets the pods whose ServiceAccount may `use` the program.
+	ClusterAccessRBAC = "rbac"
+)
+
+// Config is what the ConfigMap says about the node components, complete and valid.
+type Config struct {
+	Daemon      DaemonConfig
+	Agent       AgentConfig
+	CSI         CSIConfig
+	KubeletRoot string
+	PullPolicy  corev1.PullPolicy
+}
+
+// DaemonConfig configures the bpfman daemon's container.
+type DaemonConfig struct {
+	Image string
+	// LogLevel is in the syntax of Rust's env_logger, e.g. "info" or "bpfman=debug".
+	LogLevel string
+	// TOML is the text of the daemon's own configuration file.
+	TOML string
+}
+
+// AgentConfig configures the agent's container. The addresses are the node's, as the pod is in the host's network.
+type AgentConfig struct {
+	Image       string
+	LogLevel    string
+	HealthAddr  string
+	MetricsAddr string
+}
+
+// CSIConfig configures the CSI plugin's container and how the kubelet learns of it.
+type CSIConfig struct {
+	Image          string
+	LogLevel       string
+	Registration   string
+	RegistrarImage string
+	ClusterAccess  string
+}
+
+// KeyError says what is wrong with the value of one key of the ConfigMap.
+type KeyError struct {
+	Key    string
+	Reason string
+}
+
+func (e *KeyError) Error() string { return e.Key + ": " + e.Reason }
+
+// setting is one key of the ConfigMap: its default ("" with required: there is none), and where a value goes.
+type setting struct {
+	key      string
+	fallback string
+	required bool
+	set      func(*Config, string) error
+}
+
+var settings = []setting{
+	{key: KeyDaemonImage, required: true, set: func(c *Config, v string) error { c.Daemon.Image = v; return checkImage(v) }},
+	{key: KeyDaemonLogLevel, fallback: "info", set: func(c *Config, v string) error { c.Daemon.LogLevel = v; return checkPrintable(v) }},
+	{key: KeyDaemonTOML, fallback: "[database]\nmax_retries = 30\nmillisec_delay = 10000\n", set: func(c *Config, v string) error { c.Daemon.TOML = v; return checkTOML(v) }},
+	{key: KeyAgentImage, required: true, set: func(c *Config, v string) error { c.Agent.Image = v; return checkImage(v) }},
+	{key: KeyAgentLogLevel, fallback: "info", set: func(c *Config, v string) error { c.Agent.LogLevel = v; return checkLogLevel(v) }},
+	{key: KeyAgentHealthAddr, fallback: ":8175", set: func(c *Config, v string) error { c.Agent.HealthAddr = v; return checkAddr(v) }},
+	{key: KeyAgentMetricsAddr, fallback: "127.0.0.1:8174", set: func(c *Config, v string) error { c.Agent.MetricsAddr = v; return checkAddr(v) }},
+	{key: KeyCSIImage, fallback: "quay.io/bpfman/bpfman-csi:latest", set: func(c *Config, v string) error { c.CSI.Image = v; return checkImage(v) }},
+	{key: KeyCSILogLevel, fallback: "info", set: func(c *Config, v string) error { c.CSI.LogLevel = v; return checkLogLevel(v) }},
+	{key: KeyCSIRegistration, fallback: RegistrationSidecar, set: func(c *Config, v string) error {
+		c.CSI.Registration = v
+		return checkOneOf(v, RegistrationSidecar, RegistrationSelf)
+	}},
+	{key: KeyCSIRegistrarImage, fallback: "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", set: func(c *Config, v string) error { c.CSI.RegistrarImage = v; return checkImage(v) }},
+	{key: KeyCSIClusterAccess, fallback: ClusterAccessAll, set: func(c *Config, v string) error {
+		c.CSI.ClusterAccess = v
+		if v == ClusterAccessRBAC {
+			// To ignore it would let every pod in where an admin asked for a lock.
+			return errors.New("rbac is not implemented by the CSI plugin yet")
+		}
+		return checkOneOf(v, ClusterAccessAll, ClusterAccessRBAC)
+	}},
+	{key: KeyKubeletRoot, fallback: "/var/lib/kubelet", set: func(c *Config, v string) error { c.KubeletRoot = v; return checkRoot(v) }},
+	{key: KeyImagePullPolicy, fallback: string(corev1.PullIfNotPresent), set: func(c *Config, v string) error {
+		c.PullPolicy = corev1.PullPolicy(v)
+		return checkOneOf(v, string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever))
+	}},
+}
+
+// ParseConfig reads the ConfigMap's data. An absent or empty value means the key's default. The error joins one
+// KeyError for each bad value. Keys that mean nothing are returned apart: most likely they are misspelt.
+func ParseConfig(data map[string]string) (config Config, unknown []string, err error) {
+	rest := maps.Clone(data)
+	var errs []error
+	for _, s := range settings {
+		value := data[s.key]
+		delete(rest, s.key)
+		// The file keeps its white space: it is shown to users as they wrote it.
+		if s.key != KeyDaemonTOML {
+			value = strings.TrimSpace(value)
+		}
+		if value == "" {
+			value = s.fallback
+		}
+		if value == "" && s.required {
+			errs = append(errs, &KeyError{s.key, "is required"})
+			continue
+		}
+		if err := s.set(&config, value); err != nil {
+			errs = append(errs, &KeyError{s.key, err.Error()})
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, config.checkPorts())
+	}
+	return config, slices.Sorted(maps.Keys(rest)), errors.Join(errs...)
+}
+
+// checkPorts refuses one port for two servers: on the host's network the second would crash-loop.
+func (c Config) checkPorts() error {
+	_, health, _ := net.SplitHostPort(c.Agent.HealthAddr)
+	_, metrics, _ := net.SplitHostPort(c.Agent.MetricsAddr)
+	if health == metrics {
+		return &KeyError{KeyAgentMetricsAddr, fmt.Sprintf("port %s is the port of %s", metrics, KeyAgentHealthAddr)}
+	}
+	return nil
+}
+
+func checkImage(v string) error {
+	if _, err := reference.ParseNormalizedNamed(v); err != nil {
+		return fmt.Errorf("%q is not an image reference: %w", v, err)
+	}
+	return nil
+}
+
+func checkLogLevel(v string) error { return checkOneOf(v, "info", "debug", "trace") }
+
+func checkOneOf(v string, allowed ...string) error {
+	if !slices.Contains(allowed, v) {
+		return fmt.Errorf("%q is not one of %s", v, strings.Join(allowed, ", "))
+	}
+	return nil
+}
+
+func checkPrintable(v string) error {
+	if i := strings.IndexFunc(v, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		return fmt.Errorf("%q holds a control character", v)
+	}
+	return nil
+}
+
+func checkAddr(v string) error {
+	host, port, err := net.SplitHostPort(v)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port or :port", v)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return fmt.Errorf("%q: the port is not a number from 1 to 65535", v)
+	}
+	if host != "" && net.ParseIP(host) == nil {
+		return fmt.Errorf("%q: the host is not an IP address", v)
+	}
+	return nil
+}
+
+// checkRoot takes absolute paths in their shortest form, as mount points are compared as text. The root itself would
+// share every mount of the node.
+func checkRoot(v string) error {
+	if !path.IsAbs(v) || path.Clean(v) != v || v == "/" || strings.ContainsAny(v, ":\x00") {
+		return fmt.Errorf("%q is not an absolute path such as /var/lib/kubelet", v)
+	}
+	return nil
+}
+
+// maxTOML bounds the text because it travels in an annotation, and an object's annotations may hold 256 KiB together.
+const maxTOML = 64 << 10
+
+func checkTOML(v string) error {
+	var into map[string]any
+	if _, err := toml.Decode(v, &into); err != nil {
+		return fmt.Errorf("is not TOML: %w", err)
+	}
+	if len(v) > maxTOML {
+		return fmt.Errorf("is %d bytes long, the limit is %d", len(v), maxTOML)
+	}
+	return nil
+}

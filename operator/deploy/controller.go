@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// FieldManager owns what the operator applies.
+	FieldManager = "bpfman-operator"
+
+	managedByLabel = "app.kubernetes.io/managed-by"
+
+	// passTimeout bounds one pass: three requests to the API server.
+	passTimeout = 30 * time.Second
+)
+
+// Reasons of the Events on the ConfigMap.
+const (
+	// ReasonInvalidConfig: a value is broken, and what runs is kept.
+	ReasonInvalidConfig = "InvalidConfig"
+	// ReasonUnknownKey: a key means nothing, most likely it is misspelt.
+	ReasonUnknownKey = "UnknownKey"
+	// ReasonApplied: an object was created or changed.
+	ReasonApplied = "Applied"
+	// ReasonApplyFailed: the API server refused an object.
+	ReasonApplyFailed = "ApplyFailed"
+)
+
+// Reconciler makes the node components what the ConfigMap of its own namespace says. There are no finalizers: without
+// the ConfigMap the DaemonSet, which it owns, is garbage, and the CSIDriver is deleted here. The CSIDriver is owned by
+// the namespace, so that it goes too where the whole namespace is deleted, operator and all.
+type Reconciler struct {
+	Client client.Client
+	// Live reads what isn't worth a cache, or must not come from one.
+	Live      client.Reader
+	Recorder  events.EventRecorder
+	Namespace string
+}
+
+// SetupWithManager watches the ConfigMap and what is made from it. The manager's cache holds no other objects of these
+// types: see CacheByObject.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	// The status of a DaemonSet changes with each pod, and is nothing to repair.
+	intended := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	toConfigMap := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: ConfigMapName}}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("deploy").
+		For(&corev1.ConfigMap{}).
+		Watches(&appsv1.DaemonSet{}, toConfigMap, builder.WithPredicates(intended)).
+		Watches(&storagev1.CSIDriver{}, toConfigMap).
+		Complete(r)
+}
+
+// Reconcile makes one pass.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+
+	configMap := &corev1.ConfigMap{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: ConfigMapName}, configMap)
+	if apierrors.IsNotFound(err) || (err == nil && !configMap.DeletionTimestamp.IsZero()) {
+		return reconcile.Result{}, r.withdraw(ctx)
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("get ConfigMap %s: %w", ConfigMapName, err)
+	}
+	return reconcile.Result{}, r.deploy(ctx, configMap)
+}
+
+func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) error {
+	config, unknown, err := ParseConfig(configMap.Data)
+	if len(unknown) > 0 {
+		r.warn(configMap, ReasonUnknownKey, "not a key of this ConfigMap, ignored: "+strings.Join(unknown, ", "))
+	}
+	if err != nil {
+		// Nothing to retry: the ConfigMap's next change starts the next pass.
+		r.warn(configMap, ReasonInvalidConfig, "the node components stay as they are: "+oneLine(err))
+		return nil
+	}
+	daemonSet, err := DaemonSet(config, r.Namespace)
+	if err != nil {
+		return err
+	}
+	own(daemonSet, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: configMap.Name, UID: configMap.UID, Controller: new(true)})
+
+	driver, err := CSIDriver()
+	if err != nil {
+		return err
+	}
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Live.Get(ctx, types.NamespacedName{Name: r.Namespace}, namespace); err != nil {
+		return fmt.Errorf("get Namespace %s: %w", r.Namespace, err)
+	}
+	own(driver, metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID})
+
+	// Both are tried: a refused CSIDriver must not keep the programs from loading.
+	return errors.Join(r.apply(ctx, configMap, driver), r.apply(ctx, configMap, daemonSet))
+}
+
+// apply sends the object as it should be. The API server finds what differs, and writes nothing where nothing does.
+func (r *Reconciler) apply(ctx context.Context, configMap *corev1.ConfigMap, object *unstructured.Unstructured) error {
+	name := object.GetKind() + " " + object.GetName()
+	before := &metav1.PartialObjectMetadata{}
+	before.SetGroupVersionKind(object.GroupVersionKind())
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), before)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get %s: %w", name, err)
+	}
+	created := apierrors.IsNotFound(err)
+	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(FieldManager), client.ForceOwnership)
+	if err != nil {
+		r.warn(configMap, ReasonApplyFailed, name+": "+oneLine(err))
+		return fmt.Errorf("apply %s: %w", name, err)
+	}
+	switch {
+	case created:
+		r.Recorder.Eventf(configMap, nil, corev1.EventTypeNormal, ReasonApplied, "Apply", "created %s", name)
+	case before.GetGeneration() != object.GetGeneration():
+		r.Recorder.Eventf(configMap, nil, corev1.EventTypeNormal, ReasonApplied, "Apply", "updated %s", name)
+	}
+	return nil
+}
+
+// withdraw deletes what garbage collection can't: nothing else in the cluster tells that the CSIDriver has gone stale.
+func (r *Reconciler) withdraw(ctx context.Context) error {
+	driver := &storagev1.CSIDriver{}
+	err := r.Client.Get(ctx, types.NamespacedName{Name: CSIDriverName}, driver)
+	if apierrors.IsNotFound(err) || (err == nil && driver.Labels[managedByLabel] != FieldManager) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get CSIDriver %s: %w", CSIDriverName, err)
+	}
+	if err := r.Client.Delete(ctx, driver, client.Preconditions{UID: &driver.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete CSIDriver %s: %w", CSIDriverName, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("deleted the CSIDriver: the ConfigMap is gone", "configMap", ConfigMapName)
+	return nil
+}
+
+func (r *Reconciler) warn(configMap *corev1.ConfigMap, reason, note string) {
+	// %s because the note quotes the user's text.
+	r.Recorder.Eventf(configMap, nil, corev1.EventTypeWarning, reason, "Apply", "%s", cut(note))
+}
+
+func own(object *unstructured.Unstructured, owner metav1.OwnerReference) {
+	object.SetOwnerReferences([]metav1.OwnerReference{owner})
+}
+
+// oneLine puts joined errors on one line, as an Event has.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// maxNote is the API's limit for an Event's note.
+const maxNote = 1024
+
+func cut(note string) string {
+	if len(note) <= maxNote {
+		return note
+	}
+	return strings.ToValidUTF8(note[:maxNote-len("…")], "") + "…"
+}

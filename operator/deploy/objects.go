@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package deploy installs and maintains the node components as the ConfigMap says: a DaemonSet with the daemon, the
+// agent and the CSI plugin, and the CSIDriver object. What they look like is in daemonset.yaml and csidriver.yaml.
+package deploy
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net"
+	"path"
+	"text/template"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Names of what is deployed.
+const (
+	// ConfigMapName is the one place of configuration.
+	ConfigMapName = "bpfman-config"
+	// DaemonSetName is also the value of the label "name" of its pods.
+	DaemonSetName = "bpfman-daemon"
+	// CSIDriverName is what pods put in a volume's csi.driver.
+	CSIDriverName = "csi.bpfman.io"
+)
+
+var (
+	//go:embed daemonset.yaml
+	daemonSetYAML string
+	//go:embed csidriver.yaml
+	csiDriverYAML string
+
+	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(template.FuncMap{"q": quote}).Parse(daemonSetYAML))
+)
+
+// quote writes v as a JSON string, which is a YAML string whatever v holds.
+func quote(v any) (string, error) {
+	out, err := json.Marshal(fmt.Sprint(v))
+	return string(out), err
+}
+
+// values is what daemonset.yaml can name.
+type values struct {
+	Config
+	Namespace string
+}
+
+func (v values) SelfRegistration() bool { return v.CSI.Registration == RegistrationSelf }
+
+// PluginDir is where the kubelet looks for the plugin's socket.
+func (v values) PluginDir() string { return path.Join(v.KubeletRoot, "plugins", "csi-bpfman") }
+
+func (v values) PodsDir() string { return path.Join(v.KubeletRoot, "pods") }
+
+// HealthHost is empty, which is the pod's address, where the agent listens on every address of the node.
+func (v values) HealthHost() string {
+	host, _, _ := net.SplitHostPort(v.Agent.HealthAddr)
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return ""
+	}
+	return host
+}
+
+func (v values) HealthPort() string {
+	_, port, _ := net.SplitHostPort(v.Agent.HealthAddr)
+	return port
+}
+
+// DaemonSet is the node components' DaemonSet, with the fields that the operator decides and no others.
+func DaemonSet(config Config, namespace string) (*unstructured.Unstructured, error) {
+	var text bytes.Buffer
+	if err := daemonSetTemplate.Execute(&text, values{config, namespace}); err != nil {
+		return nil, fmt.Errorf("render daemonset.yaml: %w", err)
+	}
+	return parse(text.Bytes())
+}
+
+// CSIDriver is the cluster's object for the CSI plugin.
+func CSIDriver() (*unstructured.Unstructured, error) {
+	return parse([]byte(csiDriverYAML))
+}
+
+func parse(text []byte) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(text, &object.Object); err != nil {
+		return nil, fmt.Errorf("parse rendered manifest: %w", err)
+	}
+	return object, nil
+}
+
+// PodLabels select the pods of the DaemonSet.
+func PodLabels() map[string]string { return map[string]string{"name": DaemonSetName} }

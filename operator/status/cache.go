@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package status
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// CacheByObject limits the manager's cache to what the status needs: there is one BpfProgram for each program on each
+// node, one Pod and one Node for each node.
+func CacheByObject(namespace string, agentLabels map[string]string) map[client.Object]cache.ByObject {
+	objects := map[client.Object]cache.ByObject{
+		&corev1.Node{}: {Transform: trimmed(trimNode)},
+		&corev1.Pod{}: {
+			Namespaces: map[string]cache.Config{namespace: {}},
+			Label:      labels.SelectorFromSet(agentLabels),
+			Transform:  trimmed(trimPod),
+		},
+	}
+	for _, kind := range v1alpha1.UserKinds {
+		objects[kind.New()] = cache.ByObject{Transform: trimmed(trimUserObject)}
+	}
+	for _, kind := range v1alpha1.ProgramKinds {
+		objects[kind.New()] = cache.ByObject{Transform: trimmed(trimProgram)}
+	}
+	return objects
+}
+
+// trimmed makes a transform that drops what no object here needs, and what trim drops besides.
+func trimmed[O any](trim func(O)) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		// Tombstones pass as they are.
+		if o, ok := object.(O); ok {
+			trim(o)
+		}
+		if o, ok := object.(metav1.Object); ok {
+			o.SetManagedFields(nil)
+			o.SetAnnotations(nil)
+		}
+		return object, nil
+	}
+}
+
+func trimNode(node *corev1.Node) {
+	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints}
+	node.Status = corev1.NodeStatus{}
+}
+
+func trimPod(pod *corev1.Pod) {
+	pod.Labels = nil
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
+}
+
+func trimUserObject(object v1alpha1.UserObject) {
+	object.GetAppCommon().GlobalData = nil
+}
+
+func trimProgram(program v1alpha1.ProgramObject) {
+	*program.GetSpec() = v1alpha1.BpfProgramSpec{}
+	status := program.GetStatus()
+	*status = v1alpha1.BpfProgramStatus{Node: status.Node, OwnerGeneration: status.OwnerGeneration, Conditions: status.Conditions}
+	for i := range status.Conditions {
+		status.Conditions[i].Message = cut(status.Conditions[i].Message, maxError)
+	}
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+const (
+	fieldManager = "bpfman-operator"
+
+	// pace is the least time between two writes to one object, unless its condition's type changes; and how long an
+	// object waits for its nodes before that is written at all.
+	pace = 200 * time.Millisecond
+
+	// agentGrace is how long a node counts as running an agent without one: a DaemonSet deletes a pod before it creates
+	// the next.
+	agentGrace = time.Minute
+
+	writeTimeout = 10 * time.Second
+	workers      = 4
+)
+
+// Reconciler writes the status of the user objects, and nobody else does.
+type Reconciler struct {
+	Client   client.Client
+	Recorder events.EventRecorder
+	Clock    clock.WithDelayedExecution
+
+	index *Index
+	mu    sync.Mutex
+	notes map[types.UID]note
+}
+
+// note is what is remembered of an object between two writes.
+type note struct {
+	waitingSince time.Time
+	wroteAt      time.Time
+	// status at resourceVersion is what was written last; the cache may be behind it.
+	status          v1alpha1.BpfProgramStatusCommon
+	resourceVersion string
+}
+
+// SetupWithManager watches the user objects of all kinds, BpfPrograms, nodes and the agent's pods: the manager's cache
+// holds no other pods, see CacheByObject.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.index, r.notes = NewIndex(), map[types.UID]note{}
+	b := builder.TypedControllerManagedBy[Ref](mgr)
+	for _, kind := range v1alpha1.UserKinds {
+		b.Watches(kind.New(), r.ownerEvents(kind.Name))
+	}
+	for _, kind := range v1alpha1.ProgramKinds {
+		b.Watches(kind.New(), r.programEvents())
+	}
+	return b.Named("status").
+		Watches(&corev1.Node{}, r.nodeEvents()).
+		Watches(&corev1.Pod{}, r.podEvents()).
+		WithOptions(controller.TypedOptions[Ref]{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+// Reconcile brings the status of one object up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, error) {
+	object := newObject(ref.Kind)
+	if err := r.Client.Get(ctx, ref.NamespacedName, object); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	summary, known := r.index.Summary(object.GetUID())
+	if !known {
+		return reconcile.Result{}, nil
+	}
+	condition, message, ok := summary.Condition()
+	if !ok {
+		return reconcile.Result{}, nil
+	}
+	last := r.note(object.GetUID())
+	current := last.current(object)
+	want := current.DeepCopy()
+	want.ObservedGeneration = summary.Generation
+	want.Nodes = new(summary.Counts())
+	c := condition.Condition(message)
+	c.ObservedGeneration = summary.Generation
+	v1alpha1.SetCondition(&want.Conditions, c)
+	if equality.Semantic.DeepEqual(want, &current) {
+		last.waitingSince = time.Time{}
+		r.setNote(object.GetUID(), last)
+		return reconcile.Result{}, nil
+	}
+
+	now := r.Clock.Now()
+	if condition == v1alpha1.ProgramNotYetLoaded && last.waitingSince.IsZero() {
+		last.waitingSince = now
+		r.setNote(object.GetUID(), last)
+	}
+	transition := transitioned(current.Conditions, want.Conditions)
+	if wait := last.due(condition, transition).Sub(now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	return reconcile.Result{}, r.write(ctx, object, want, transition)
+}
+
+// due is when a condition may be written: success and failure at once, waiting when it has lasted a while, more of the
+// same at the pace.
+func (n note) due(condition v1alpha1.ProgramConditionType, transition bool) time.Time {
+	due := n.wroteAt.Add(pace)
+	switch {
+	case condition == v1alpha1.ProgramNotYetLoaded:
+		if settled := n.waitingSince.Add(pace); settled.After(due) {
+			return settled
+		}
+	case transition:
+		return time.Time{}
+	}
+	return due
+}
+
+// current is the object's status as last seen or written, whichever is newer.
+func (n note) current(object v1alpha1.UserObject) v1alpha1.BpfProgramStatusCommon {
+	if n.resourceVersion != "" {
+		if order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), n.resourceVersion); err == nil && order < 0 {
+			return n.status
+		}
+	}
+	return *object.GetStatus()
+}
+
+func (r *Reconciler) write(ctx context.Context, object v1alpha1.UserObject, want *v1alpha1.BpfProgramStatusCommon, transition bool) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	// The uid keeps the status of one object from another of the same name. A merge patch replaces the conditions as a
+	// whole: whoever wrote others before, one is left, at index 0.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID()}, "status": want})
+	if err != nil {
+		return fmt.Errorf("encode status of %s: %w", object.GetName(), err)
+	}
+	uid := object.GetUID()
+	err = r.Client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		// Deleted, perhaps created anew: either way its events lead here again.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write status of %s: %w", object.GetName(), err)
+	}
+	r.setNote(uid, note{wroteAt: r.Clock.Now(), status: *want, resourceVersion: object.GetResourceVersion()})
+	if transition {
+		r.announce(object, want.Conditions[0])
+	}
+	return nil
+}
+
+// announce emits the Event of a transition. That an object waits is no news.
+func (r *Reconciler) announce(object v1alpha1.UserObject, c metav1.Condition) {
+	severity := corev1.EventTypeWarning
+	switch v1alpha1.ProgramConditionType(c.Type) {
+	case v1alpha1.ProgramNotYetLoaded:
+		return
+	case v1alpha1.ProgramReconcileSuccess:
+		severity = corev1.EventTypeNormal
+	}
+	const maxNote = 1024 // the API's limit
+	r.Recorder.Eventf(object, nil, severity, c.Reason, "Reconcile", "%s", cut(c.Message, maxNote))
+}
+
+// transitioned tells whether the conditions differ in type, or are about another generation.
+func transitioned(before, after []metav1.Condition) bool {
+	return len(before) != len(after) || before[0].Type != after[0].Type || before[0].ObservedGeneration != after[0].ObservedGeneration
+}
+
+func (r *Reconciler) note(uid types.UID) note {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.notes[uid]
+}
+
+func (r *Reconciler) setNote(uid types.UID, n note) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes[uid] = n
+}
+
+func (r *Reconciler) forgetNote(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.notes, uid)
+}
+
+func newObject(kind string) v1alpha1.UserObject {
+	for _, k := range v1alpha1.UserKinds {
+		if k.Name == kind {
+			return k.New()
+		}
+	}
+	// A Ref's kind comes from that very table.
+	panic("status: not a user kind: " + kind)
+}

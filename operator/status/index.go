@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package status sums up what the nodes report in BpfPrograms into the status of the users' objects. Each event
+// changes a sum that is kept in memory, so that its cost doesn't grow with the number of nodes.
+package status
+
+import (
+	"maps"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Ref names a user object.
+type Ref struct {
+	Kind string
+	types.NamespacedName
+}
+
+// Index is what is known of nodes, user objects and BpfPrograms, summed up by user object. Each method that changes it
+// returns the user objects whose summary changed.
+type Index struct {
+	mu     sync.Mutex
+	nodes  map[string]*node
+	owners map[types.UID]*owner
+	agents int
+}
+
+// node is known by its key, the label value that BpfPrograms name it by, from the first event that mentions it.
+type node struct {
+	key, name string
+	exists    bool
+	reachable bool
+	labels    labels.Set
+	// pods are the agent's that are bound to the node; lingering that the last of them went a moment ago.
+	pods      map[types.UID]struct{}
+	lingering bool
+}
+
+func (n *node) runsAgent() bool {
+	return n.exists && n.reachable && (n.lingering || len(n.pods) > 0)
+}
+
+// NewIndex returns an empty index.
+func NewIndex() *Index {
+	return &Index{nodes: map[string]*node{}, owners: map[types.UID]*owner{}}
+}
+
+// Summary returns the state of a user object. ok is false as long as the index doesn't know it.
+func (x *Index) Summary(uid types.UID) (summary Summary, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o := x.owners[uid]
+	if o == nil || !o.known {
+		return Summary{}, false
+	}
+	summary = o.summary()
+	summary.Agents = x.agents
+	return summary, true
+}
+
+// SetOwner adds a user object or takes note of its change.
+func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o := x.owner(ref, uid)
+	if o.known && sameOwner(o.Owner, spec) {
+		return nil
+	}
+	o.Owner, o.known = spec, true
+	// Everything may differ, for every node.
+	for _, n := range x.nodes {
+		o.update(n, func(*report) {})
+	}
+	return []Ref{ref}
+}
+
+func sameOwner(a, b Owner) bool {
+	// The generation stands for the spec.
+	return a.Generation == b.Generation && a.Deleting == b.Deleting
+}
+
+// DeleteOwner forgets a user object.
+func (x *Index) DeleteOwner(uid types.UID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if o := x.owners[uid]; o != nil {
+		o.known, o.Owner = false, Owner{}
+		for _, r := range o.reports {
+			o.update(r.node, func(*report) {})
+		}
+		x.forgetOwner(uid)
+	}
+}
+
+// SetProgram adds a BpfProgram or takes note of its change. nodeKey is the value of its node label.
+func (x *Index) SetProgram(ref Ref, owner types.UID, nodeKey string, p Program) []Ref {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o := x.owner(ref, owner)
+	return changed(o, o.update(x.node(nodeKey, nodeKey), func(r *report) { r.put(p) }))
+}
+
+// DeleteProgram forgets a BpfProgram.
+func (x *Index) DeleteProgram(owner types.UID, nodeKey, name string) []Ref {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o := x.owners[owner]
+	if o == nil {
+		return nil
+	}
+	n := x.node(nodeKey, nodeKey)
+	refs := changed(o, o.update(n, func(r *report) { r.remove(name) }))
+	x.forgetOwner(owner)
+	x.forgetNode(n)
+	return refs
+}
+
+// SetNode adds a node or takes note of its change.
+func (x *Index) SetNode(name string, set map[string]string, reachable bool) []Ref {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.node(v1alpha1.LabelValue(name), name)
+	if n.exists && n.reachable == reachable && maps.Equal(n.labels, set) {
+		return nil
+	}
+	return x.changeNode(n, func() {
+		n.name, n.exists, n.reachable, n.labels = name, true, reachable, set
+	})
+}
+
+// DeleteNode forgets a node; what was reported from it doesn't count any more.
+func (x *Index) DeleteNode(name string) []Ref {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.node(v1alpha1.LabelValue(name), name)
+	refs := x.changeNode(n, func() { n.exists, n.labels = false, nil })
+	x.forgetNode(n)
+	return refs
+}
+
+// AddAgent takes note of a pod of the agent that is bound to the node.
+func (x *Index) AddAgent(nodeName string, pod types.UID) []Ref {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.node(v1alpha1.LabelValue(nodeName), nodeName)
+	if _, there := n.pods[pod]; there {
+		return nil
+	}
+	return x.changeNode(n, func() { n.pods[pod], n.lingering = struct{}{}, false })
+}
+
+// RemoveAgent takes note that a pod of the agent is gone. Where it was the node's last, the node still counts as
+// running an agent: the DaemonSet replaces its pods one by one, and that must not show. The caller calls SettleAgent
+// when the replacement has had its time.
+func (x *Index) RemoveAgent(nodeName string, pod types.UID) (last bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.node(v1alpha1.LabelValue(nodeName), nodeName)
+	if _, there := n.pods[pod]; !there {
+		return false
+	}
+	delete(n.pods, pod)
+	n.lingering = len(n.pods) == 0
+	return n.lingering
+}
+
+// SettleAgent ends the grace that RemoveAgent gave.
+func (x *Index) SettleAgent(nodeName string) []Ref {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.node(v1alpha1.LabelValue(nodeName), nodeName)
+	refs := x.changeNode(n, func() { n.lingering = false })
+	x.forgetNode(n)
+	return refs
+}
+
+// changeNode makes a change to a node and carries it to all owners.
+func (x *Index) changeNode(n *node, change func()) []Ref {
+	ran, agents := n.runsAgent(), x.agents
+	change()
+	if runs := n.runsAgent(); runs && !ran {
+		x.agents++
+	} else if ran && !runs {
+		x.agents--
+	}
+	// Objects that no node is selected for say whether there is any agent at all.
+	firstOrLast := (agents == 0) != (x.agents == 0)
+	var refs []Ref
+	for _, o := range x.owners {
+		refs = append(refs, changed(o, o.update(n, func(*report) {}) || firstOrLast)...)
+	}
+	return refs
+}
+
+func (x *Index) node(key, name string) *node {
+	n := x.nodes[key]
+	if n == nil {
+		n = &node{key: key, name: name, pods: map[types.UID]struct{}{}}
+		x.nodes[key] = n
+	}
+	return n
+}
+
+func (x *Index) owner(ref Ref, uid types.UID) *owner {
+	o := x.owners[uid]
+	if o == nil {
+		o = newOwner(ref)
+		x.owners[uid] = o
+	}
+	return o
+}
+
+// forgetOwner drops an owner that neither its object nor a BpfProgram mentions any more.
+func (x *Index) forgetOwner(uid types.UID) {
+	if o := x.owners[uid]; !o.known && len(o.reports) == 0 {
+		delete(x.owners, uid)
+	}
+}
+
+// forgetNode drops a node that nothing mentions any more.
+func (x *Index) forgetNode(n *node) {
+	if n.exists || n.lingering || len(n.pods) > 0 {
+		return
+	}
+	for _, o := range x.owners {
+		if o.reports[n.key] != nil {
+			return
+		}
+	}
+	delete(x.nodes, n.key)
+}
+
+func changed(o *owner, yes bool) []Ref {
+	if !yes || !o.known {
+		return nil
+	}
+	return []Ref{o.ref}
+}

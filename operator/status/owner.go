@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package status
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/btree"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Owner is what the index needs to know of a user object.
+type Owner struct {
+	Generation int64
+	Deleting   bool
+	// Selector selects the nodes; nil, with Invalid saying why, where it can't be understood.
+	Selector labels.Selector
+	Invalid  string
+	// Programs is how many programs the object has on each node: one, or an application's members.
+	Programs int
+}
+
+// Program is one BpfProgram, as far as it matters to its owner.
+type Program struct {
+	// Name identifies the BpfProgram among its owner's.
+	Name string
+	// Member is an application's member that it is; "" otherwise.
+	Member string
+	// Generation is the owner's metadata.generation that the agent has acted on.
+	Generation int64
+	// Condition is "" until the agent has reported.
+	Condition v1alpha1.BpfProgramConditionType
+	Message   string
+}
+
+// outcome is what the reports of a node add up to.
+type outcome int
+
+const (
+	// uncounted: the node isn't selected, or doesn't matter any more.
+	uncounted outcome = iota
+	waiting
+	attached
+	// idle is attached, with no container to attach to.
+	idle
+	failed
+)
+
+// report is one node's part in an owner.
+type report struct {
+	node     *node
+	matching bool
+	programs []Program
+	// What is below is derived from all of the above, and counted in the owner.
+	selected bool
+	outcome  outcome
+	failure  string
+}
+
+// owner holds the reports on one object by node, and their sum. Each change of a report costs the same however many
+// nodes there are: its old part is taken out of the sum, the new part put in.
+type owner struct {
+	Owner
+	ref     Ref
+	known   bool
+	reports map[string]*report
+	sum     Summary
+	waiting *btree.BTreeG[*report]
+	failing *btree.BTreeG[*report]
+}
+
+const treeDegree = 16
+
+func newOwner(ref Ref) *owner {
+	byNode := func(a, b *report) bool { return a.node.key < b.node.key }
+	return &owner{
+		ref:     ref,
+		reports: map[string]*report{},
+		waiting: btree.NewG(treeDegree, byNode),
+		failing: btree.NewG(treeDegree, byNode),
+	}
+}
+
+// update changes the report of a node, and tells whether that shows in the sum.
+func (o *owner) update(n *node, change func(*report)) bool {
+	r := o.reports[n.key]
+	if r == nil {
+		r = &report{node: n}
+	}
+	before := *r
+	o.count(r, -1)
+	change(r)
+	r.matching = o.Selector != nil && n.exists && o.Selector.Matches(n.labels)
+	r.selected = r.matching && n.runsAgent()
+	r.outcome, r.failure = o.judge(r)
+	o.count(r, +1)
+	if r.matching || len(r.programs) > 0 {
+		o.reports[n.key] = r
+	} else {
+		delete(o.reports, n.key)
+	}
+	return before.matching != r.matching || before.selected != r.selected || before.outcome != r.outcome || before.failure != r.failure
+}
+
+// judge decides what the programs of a node add up to.
+func (o *owner) judge(r *report) (outcome, string) {
+	if o.Deleting || !r.selected {
+		// The programs are on their way out. That fails only where an agent says so: a node without one, or gone,
+		// doesn't count.
+		for _, p := range r.programs {
+			if p.Condition == v1alpha1.BpfProgCondNotUnloaded && r.node.runsAgent() {
+				return failed, p.failure()
+			}
+		}
+		return uncounted, ""
+	}
+	done, without := 0, 0
+	for _, p := range r.programs {
+		switch {
+		case p.Generation != o.Generation:
+		case p.Condition.Failed():
+			return failed, p.failure()
+		case p.Condition == v1alpha1.BpfProgCondNoContainersOnNode:
+			done++
+			without++
+		case p.Condition == v1alpha1.BpfProgCondLoaded:
+			done++
+		}
+	}
+	switch {
+	case done < o.Programs:
+		return waiting, ""
+	case without > 0 && without == done:
+		return idle, ""
+	}
+	return attached, ""
+}
+
+func (p Program) failure() string {
+	if p.Member == "" {
+		return p.Message
+	}
+	return p.Member + ": " + p.Message
+}
+
+// count adds the report to the sum, or takes it out.
+func (o *owner) count(r *report, n int) {
+	if r.matching {
+		o.sum.Matching += n
+	}
+	if r.selected {
+		o.sum.Selected += n
+	}
+	switch r.outcome {
+	case waiting:
+		o.sum.Waiting += n
+		keep(o.waiting, r, n > 0)
+	case failed:
+		o.sum.Failed += n
+		keep(o.failing, r, n > 0)
+	case idle:
+		o.sum.Idle += n
+		o.sum.Attached += n
+	case attached:
+		o.sum.Attached += n
+	}
+}
+
+func keep(set *btree.BTreeG[*report], r *report, in bool) {
+	if in {
+		set.ReplaceOrInsert(r)
+	} else {
+		set.Delete(r)
+	}
+}
+
+// summary is the sum with the first nodes of each sort named.
+func (o *owner) summary() Summary {
+	s := o.sum
+	s.Generation, s.Deleting, s.Invalid = o.Generation, o.Deleting, o.Invalid
+	o.waiting.Ascend(func(r *report) bool {
+		s.WaitingFor = append(s.WaitingFor, r.node.name)
+		return len(s.WaitingFor) < maxNamed
+	})
+	o.failing.Ascend(func(r *report) bool {
+		s.Failures = append(s.Failures, NodeFailure{Node: r.node.name, Error: r.failure})
+		return len(s.Failures) < maxNamed
+	})
+	return s
+}
+
+// put adds or replaces a program, keeping the order of names so that messages are stable.
+func (r *report) put(p Program) {
+	i, found := r.find(p.Name)
+	if found {
+		r.programs[i] = p
+	} else {
+		r.programs = slices.Insert(r.programs, i, p)
+	}
+}
+
+func (r *report) remove(name string) {
+	if i, found := r.find(name); found {
+		r.programs = slices.Delete(r.programs, i, i+1)
+	}
+}
+
+func (r *report) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(r.programs, name, func(p Program, name string) int { return strings.Compare(p.Name, name) })
+}

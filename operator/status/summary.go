@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Limits of what a message lists.
+const (
+	maxNamed   = 5
+	maxError   = 300
+	maxMessage = 2048
+)
+
+// Summary is the state of one user object over all nodes.
+type Summary struct {
+	// Generation is the owner's metadata.generation that all below is about.
+	Generation int64
+	// Deleting is true once the owner's deletion was asked for.
+	Deleting bool
+	// Invalid says what is wrong with the node selector.
+	Invalid string
+
+	// Agents is how many nodes run an agent.
+	Agents int
+	// Matching is how many nodes the node selector matches; Selected how many of these run an agent.
+	Matching, Selected int
+	// Attached is how many of the selected nodes have what was asked; Idle how many of these have no container to
+	// attach to.
+	Attached, Idle int
+	// Failed is how many nodes report a failure, Waiting how many haven't reported yet.
+	Failed, Waiting int
+
+	// WaitingFor and Failures name the first of them.
+	WaitingFor []string
+	Failures   []NodeFailure
+}
+
+// NodeFailure is what went wrong on a node.
+type NodeFailure struct {
+	Node  string
+	Error string
+}
+
+// Counts is the part of the summary that the object's status shows as numbers.
+func (s Summary) Counts() v1alpha1.NodeCounts {
+	return v1alpha1.NodeCounts{Selected: int32(s.Selected), Attached: int32(s.Attached), Failed: int32(s.Failed)}
+}
+
+// Condition says what state the object is in, and in words why. ok is false where there is nothing to say: an object
+// on its way out without trouble.
+func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message string, ok bool) {
+	switch {
+	case s.Deleting && s.Failed == 0:
+		return "", "", false
+	case s.Deleting:
+		condition, message = v1alpha1.ProgramDeleteError, fmt.Sprintf("Not unloaded on %s: %s", count(s.Failed, "node"), s.failures())
+	case s.Invalid != "":
+		condition, message = v1alpha1.ProgramReconcileError, "The node selector is invalid: "+s.Invalid
+	case s.Waiting > 0:
+		condition, message = v1alpha1.ProgramNotYetLoaded, s.attached()+", waiting for "+s.waiting()
+		if s.Failed > 0 {
+			message += fmt.Sprintf("; failed on %s: %s", count(s.Failed, "node"), s.failures())
+		}
+	case s.Failed > 0:
+		condition, message = v1alpha1.ProgramReconcileError, fmt.Sprintf("Failed on %s, %s: %s", count(s.Failed, "node"), lowerFirst(s.attached()), s.failures())
+	case s.Agents == 0:
+		condition, message = v1alpha1.ProgramNotYetLoaded, "Waiting for the node components: no node runs the agent yet"
+	case s.Matching == 0:
+		condition, message = v1alpha1.ProgramReconcileSuccess, "No node matches the node selector"
+	case s.Selected == 0:
+		condition, message = v1alpha1.ProgramReconcileSuccess, "The node selector matches "+count(s.Matching, "node")+", but no agent runs there"
+	default:
+		condition, message = v1alpha1.ProgramReconcileSuccess, s.attached()+s.remarks()
+	}
+	return condition, cut(message, maxMessage), true
+}
+
+func (s Summary) attached() string {
+	return fmt.Sprintf("Attached on %d of %s", s.Attached, count(s.Selected, "selected node"))
+}
+
+// remarks explains a success that isn't all that its user may think.
+func (s Summary) remarks() string {
+	var text string
+	if s.Idle > 0 {
+		text += fmt.Sprintf("; no container to attach to on %d of them", s.Idle)
+	}
+	if without := s.Matching - s.Selected; without > 0 {
+		text += fmt.Sprintf("; no agent runs on %s that the node selector matches too", count(without, "node"))
+	}
+	return text
+}
+
+func (s Summary) waiting() string {
+	return strings.Join(s.WaitingFor, ", ") + more(s.Waiting-len(s.WaitingFor))
+}
+
+func (s Summary) failures() string {
+	texts := make([]string, len(s.Failures))
+	for i, f := range s.Failures {
+		texts[i] = f.Node + ": " + cut(f.Error, maxError)
+	}
+	return strings.Join(texts, "; ") + more(s.Failed-len(s.Failures))
+}
+
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+
+// cut shortens s to n bytes without cutting a character in two.
+func cut(s string, n int) string {
+	const mark = "…"
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-len(mark)], "") + mark
+}
