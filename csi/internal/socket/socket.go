@@ -53,7 +53,7 @@ func Serve(ctx context.Context, listener net.Listener, server *grpc.Server) erro
 		server.GracefulStop()
 	})
 	defer stop()
-	if err := server.Serve(listener); err != nil {
+	if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	}
 	return nil

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package driver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/access"
+	"github.com/bpfman/bpfman-operator/csi/maps"
+	"github.com/bpfman/bpfman-operator/csi/program"
+)
+
+// fakePrograms has one program, and counts questions.
+type fakePrograms struct {
+	asked int
+	err   error
+	query program.Query
+}
+
+func (f *fakePrograms) Find(_ context.Context, query program.Query) ([]program.Program, error) {
+	f.asked++
+	f.query = query
+	return []program.Program{{ID: 7, Name: query.Name, Kind: "TcxProgram", Pins: "/pins/7"}}, f.err
+}
+
+func (f *fakePrograms) Maps(programs []program.Program, wanted []string) ([]maps.Map, error) {
+	return program.Choose([]program.Pinned{{Program: programs[0], Maps: []string{"config", "counters"}}}, wanted)
+}
+
+// fakeVolumes remembers what was published where.
+type fakeVolumes struct {
+	published map[string][]maps.Map
+	access    maps.Access
+	ready     error
+	err       error
+	// entered and proceed hold a publication up.
+	entered, proceed chan struct{}
+}
+
+func (f *fakeVolumes) Ready() error { return f.ready }
+
+func (f *fakeVolumes) Complete(target string, _ []string, _ maps.Access) (bool, error) {
+	_, ok := f.published[target]
+	return ok, nil
+}
+
+func (f *fakeVolumes) Publish(target string, maps []maps.Map, access maps.Access) error {
+	if f.entered != nil {
+		close(f.entered)
+		<-f.proceed
+	}
+	if f.err != nil {
+		return f.err
+	}
+	f.published[target], f.access = maps, access
+	return nil
+}
+
+func (f *fakeVolumes) Unpublish(target string) error {
+	delete(f.published, target)
+	return f.err
+}
+
+type policy struct{ err error }
+
+func (p policy) Check(context.Context, access.Pod, program.Program) error { return p.err }
+
+func newTestNode() (*node, *fakePrograms, *fakeVolumes, *bytes.Buffer) {
+	programs, volumes, log := &fakePrograms{}, &fakeVolumes{published: map[string][]maps.Map{}}, &bytes.Buffer{}
+	return newNode(Options{
+		NodeName: "node-1", Version: "v1", Programs: programs, Volumes: volumes, Policy: access.All{},
+		Log: slog.New(slog.NewTextHandler(log, nil)),
+	}), programs, volumes, log
+}
+
+func TestPublishAsksTheDaemonOnce(t *testing.T) {
+	n, programs, volumes, log := newTestNode()
+	request := publishRequest()
+	for range 3 {
+		if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if programs.asked != 1 {
+		t.Errorf("the daemon was asked %d times", programs.asked)
+	}
+	if programs.query != (program.Query{Name: "counter", Namespace: "team"}) {
+		t.Errorf("query %+v", programs.query)
+	}
+	if got := volumes.published[request.GetTargetPath()]; len(got) != 1 || got[0] != (maps.Map{Name: "counters", Path: "/pins/7/counters"}) {
+		t.Errorf("published %v", got)
+	}
+	if volumes.access.Group == nil || *volumes.access.Group != 2000 {
+		t.Errorf("access %+v", volumes.access)
+	}
+	for _, word := range []string{"volume=" + request.GetVolumeId(), "namespace=team", "pod=reader-0", "program=counter"} {
+		if !strings.Contains(log.String(), word) {
+			t.Errorf("log %q lacks %s", log, word)
+		}
+	}
+}
+
+func TestPublishFailures(t *testing.T) {
+	tests := map[string]struct {
+		spoil func(*node, *fakePrograms, *fakeVolumes, *csi.NodePublishVolumeRequest)
+		code  codes.Code
+		says  string
+	}{
+		"bad request": {func(_ *node, _ *fakePrograms, _ *fakeVolumes, r *csi.NodePublishVolumeRequest) {
+			r.VolumeContext[v1alpha1.VolumeAttributeMaps] = "../x"
+		}, codes.InvalidArgument, "../x"},
+		"unknown program": {func(_ *node, p *fakePrograms, _ *fakeVolumes, _ *csi.NodePublishVolumeRequest) {
+			p.err = fmt.Errorf("program %w", program.ErrNotFound)
+		}, codes.NotFound, "program"},
+		"ambiguous program": {func(_ *node, p *fakePrograms, _ *fakeVolumes, _ *csi.NodePublishVolumeRequest) {
+			p.err = program.ErrAmbiguous
+		}, codes.FailedPrecondition, ""},
+		"daemon down": {func(_ *node, p *fakePrograms, _ *fakeVolumes, _ *csi.NodePublishVolumeRequest) {
+			p.err = program.ErrDaemon
+		}, codes.Unavailable, ""},
+		"unknown map": {func(_ *node, _ *fakePrograms, _ *fakeVolumes, r *csi.NodePublishVolumeRequest) {
+			r.VolumeContext[v1alpha1.VolumeAttributeMaps] = "typo"
+		}, codes.NotFound, "config, counters"},
+		"denied": {func(n *node, _ *fakePrograms, _ *fakeVolumes, _ *csi.NodePublishVolumeRequest) {
+			n.Policy = policy{access.ErrDenied}
+		}, codes.PermissionDenied, ""},
+		"path": {func(_ *node, _ *fakePrograms, v *fakeVolumes, _ *csi.NodePublishVolumeRequest) {
+			v.err = maps.ErrPath
+		}, codes.InvalidArgument, ""},
+		"mount": {func(_ *node, _ *fakePrograms, v *fakeVolumes, _ *csi.NodePublishVolumeRequest) {
+			v.err = errors.New("fsopen bpffs: operation not permitted")
+		}, codes.Internal, "fsopen"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			n, programs, volumes, log := newTestNode()
+			request := publishRequest()
+			test.spoil(n, programs, volumes, request)
+			_, err := n.NodePublishVolume(t.Context(), request)
+			if status.Code(err) != test.code || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error %v, want code %v that says %q", err, test.code, test.says)
+			}
+			if len(volumes.published) != 0 {
+				t.Error("published all the same")
+			}
+			if !strings.Contains(log.String(), "pod=reader-0") {
+				t.Errorf("log %q", log)
+			}
+		})
+	}
+}
+
+func TestOneRequestPerTarget(t *testing.T) {
+	n, _, volumes, _ := newTestNode()
+	volumes.entered, volumes.proceed = make(chan struct{}), make(chan struct{})
+	request := publishRequest()
+	first := make(chan error, 1)
+	go func() {
+		_, err := n.NodePublishVolume(context.Background(), request)
+		first <- err
+	}()
+	<-volumes.entered
+	if _, err := n.NodePublishVolume(t.Context(), request); status.Code(err) != codes.Aborted {
+		t.Errorf("second publish: %v", err)
+	}
+	unpublish := &csi.NodeUnpublishVolumeRequest{VolumeId: request.GetVolumeId(), TargetPath: request.GetTargetPath()}
+	if _, err := n.NodeUnpublishVolume(t.Context(), unpublish); status.Code(err) != codes.Aborted {
+		t.Errorf("unpublish meanwhile: %v", err)
+	}
+	unpublish.TargetPath += "2"
+	if _, err := n.NodeUnpublishVolume(t.Context(), unpublish); err != nil {
+		t.Errorf("another volume: %v", err)
+	}
+	close(volumes.proceed)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	unpublish.TargetPath = request.GetTargetPath()
+	if _, err := n.NodeUnpublishVolume(t.Context(), unpublish); err != nil {
+		t.Errorf("unpublish afterwards: %v", err)
+	}
+}
+
+func TestUnpublishRefuses(t *testing.T) {
+	n, programs, _, _ := newTestNode()
+	for _, request := range []*csi.NodeUnpublishVolumeRequest{
+		{}, {VolumeId: "v"}, {TargetPath: "/t"}, {VolumeId: "a/b", TargetPath: "/t"},
+	} {
+		if _, err := n.NodeUnpublishVolume(t.Context(), request); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", request, err)
+		}
+	}
+	if programs.asked != 0 {
+		t.Error("the daemon was asked")
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	n, _, volumes, _ := newTestNode()
+	i := &identity{Options: n.Options}
+	info, err := i.GetPluginInfo(t.Context(), nil)
+	if err != nil || info.GetName() != "csi.bpfman.io" || info.GetVendorVersion() != "v1" {
+		t.Errorf("info %v, %v", info, err)
+	}
+	if probe, err := i.Probe(t.Context(), nil); err != nil || !probe.GetReady().GetValue() {
+		t.Errorf("probe %v, %v", probe, err)
+	}
+	volumes.ready = errors.New("no directory")
+	if probe, err := i.Probe(t.Context(), nil); err != nil || probe.GetReady().GetValue() {
+		t.Errorf("probe %v, %v", probe, err)
+	}
+	node, err := n.NodeGetInfo(t.Context(), nil)
+	if err != nil || node.GetNodeId() != "node-1" {
+		t.Errorf("node %v, %v", node, err)
+	}
+	capabilities, err := n.NodeGetCapabilities(t.Context(), nil)
+	if err != nil || len(capabilities.GetCapabilities()) != 1 ||
+		capabilities.GetCapabilities()[0].GetRpc().GetType() != csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP {
+		t.Errorf("capabilities %v, %v", capabilities, err)
+	}
+	if _, err := n.NodeStageVolume(t.Context(), nil); status.Code(err) != codes.Unimplemented {
+		t.Errorf("stage: %v", err)
+	}
+}
