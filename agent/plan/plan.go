@@ -30,6 +30,17 @@ type Plan struct {
 	Generation int64
 }
 
+// Problems joins the problems of all programs, nil if there are none.
+func (p Plan) Problems() error {
+	var all []error
+	for _, load := range p.Loads {
+		for _, wanted := range load.Programs {
+			all = append(all, wanted.Problem)
+		}
+	}
+	return errors.Join(all...)
+}
+
 // Load is one Load of the daemon: functions that share their maps.
 type Load struct {
 	// ID is a hash of all that makes a reload necessary when it changes, save

@@ -22,8 +22,10 @@ type Node struct {
 	Addresses []netip.Addr
 	// Interfaces are those of the host's network namespace, by name.
 	Interfaces map[string]Interface
-	// Containers are the running ones of the pods on this node.
-	Containers []Container
+	// Containers are the running ones of the pods on this node; ContainersErr
+	// tells why they can't be told.
+	Containers    []Container
+	ContainersErr error
 }
 
 // Interface is a network interface of the host.
@@ -52,6 +54,9 @@ type containerSelector struct {
 }
 
 func (s *containerSelector) match(n Node) ([]Container, error) {
+	if n.ContainersErr != nil {
+		return nil, n.ContainersErr
+	}
 	selector, err := metav1.LabelSelectorAsSelector(&s.pods)
 	if err != nil {
 		return nil, fmt.Errorf("pod selector: %w", err)

@@ -5,6 +5,7 @@ package program
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,4 +116,9 @@ func (o Owner) Needs() Needs {
 		all.Containers = all.Containers || n.Containers
 	}
 	return all
+}
+
+// SharesMaps tells whether some member uses another program's maps.
+func (o Owner) SharesMaps() bool {
+	return slices.ContainsFunc(o.Members, func(m Member) bool { return m.MapOwner() != nil })
 }

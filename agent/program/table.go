@@ -18,9 +18,11 @@ var kinds = map[string]func(v1alpha1.UserObject) Kind{
 	"TcxNsProgram":      row(func(o *v1alpha1.TcxNsProgram) Kind { return tcxNsOf(o.Namespace, &o.Spec.TcxNsProgramInfo) }),
 	"TracepointProgram": row(func(o *v1alpha1.TracepointProgram) Kind { return tracepointOf(&o.Spec.TracepointProgramInfo) }),
 	"UprobeProgram":     row(func(o *v1alpha1.UprobeProgram) Kind { return uprobeOf("uprobe", &o.Spec.UprobeProgramInfo) }),
-	"UprobeNsProgram":   row(func(o *v1alpha1.UprobeNsProgram) Kind { return uprobeNsOf("uprobe", o.Namespace, &o.Spec.UprobeNsProgramInfo) }),
-	"XdpProgram":        row(func(o *v1alpha1.XdpProgram) Kind { return xdpOf(&o.Spec.XdpProgramInfo) }),
-	"XdpNsProgram":      row(func(o *v1alpha1.XdpNsProgram) Kind { return xdpNsOf(o.Namespace, &o.Spec.XdpNsProgramInfo) }),
+	"UprobeNsProgram": row(func(o *v1alpha1.UprobeNsProgram) Kind {
+		return uprobeNsOf("uprobe", o.Namespace, &o.Spec.UprobeNsProgramInfo)
+	}),
+	"XdpProgram":   row(func(o *v1alpha1.XdpProgram) Kind { return xdpOf(&o.Spec.XdpProgramInfo) }),
+	"XdpNsProgram": row(func(o *v1alpha1.XdpNsProgram) Kind { return xdpNsOf(o.Namespace, &o.Spec.XdpNsProgramInfo) }),
 }
 
 // members has a row for each type of program in a BpfApplication. A row returns
@@ -70,5 +72,7 @@ func as[I any](first string, kind func(string, *I) Kind) func(*I) Kind {
 }
 
 func nsUprobeAs(member string) func(string, *v1alpha1.UprobeNsProgramInfo) Kind {
-	return func(namespace string, info *v1alpha1.UprobeNsProgramInfo) Kind { return uprobeNsOf(member, namespace, info) }
+	return func(namespace string, info *v1alpha1.UprobeNsProgramInfo) Kind {
+		return uprobeNsOf(member, namespace, info)
+	}
 }

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package bytecode finds the credentials that a bytecode image is pulled with.
+package bytecode
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/distribution/reference"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Credentials are a registry's user and password, both empty for none.
+type Credentials struct {
+	Username string
+	Password string
+}
+
+// CredentialsFor reads the image's pull Secret. Namespace is the owner's: a
+// namespaced owner takes Secrets of its own namespace alone. No error carries
+// any of the Secret's content.
+func CredentialsFor(ctx context.Context, secrets client.Reader, namespace string, image *v1alpha1.BytecodeImage) (Credentials, error) {
+	if image == nil || image.ImagePullSecret == nil {
+		return Credentials{}, nil
+	}
+	key := types.NamespacedName{Namespace: image.ImagePullSecret.Namespace, Name: image.ImagePullSecret.Name}
+	if namespace != "" && key.Namespace != namespace {
+		return Credentials{}, fmt.Errorf("pull Secret %s: only Secrets of namespace %s may be used by its programs", key, namespace)
+	}
+	host, err := registry(image.Url)
+	if err != nil {
+		return Credentials{}, err
+	}
+	var secret corev1.Secret
+	if err := secrets.Get(ctx, key, &secret); err != nil {
+		return Credentials{}, fmt.Errorf("get pull Secret %s: %w", key, err)
+	}
+	credentials, err := find(&secret, host)
+	if err != nil {
+		return Credentials{}, fmt.Errorf("pull Secret %s: %w", key, err)
+	}
+	return credentials, nil
+}
+
+// registry is the host that serves an image, as Secrets call it.
+func registry(url string) (string, error) {
+	named, err := reference.ParseNormalizedNamed(url)
+	if err != nil {
+		return "", fmt.Errorf("bytecode image %q: %w", url, err)
+	}
+	return reference.Domain(named), nil
+}
+
+// entry is one registry's in a Secret: auth is user:password in base64.
+type entry struct {
+	Auth     string `json:"auth"`
+	Username string `json:"username"`
+	Password string `json:"password"`
+}
+
+// find looks a registry up in a Secret of either of the types that hold
+// registries' credentials. A registry that isn't listed has none.
+func find(secret *corev1.Secret, host string) (Credentials, error) {
+	entries := map[string]entry{}
+	switch secret.Type {
+	case corev1.SecretTypeDockerConfigJson:
+		var config struct {
+			Auths map[string]entry `json:"auths"`
+		}
+		if json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config) != nil {
+			return Credentials{}, fmt.Errorf("its %s is not valid", corev1.DockerConfigJsonKey)
+		}
+		entries = config.Auths
+	case corev1.SecretTypeDockercfg:
+		if json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries) != nil {
+			return Credentials{}, fmt.Errorf("its %s is not valid", corev1.DockerConfigKey)
+		}
+	default:
+		return Credentials{}, fmt.Errorf("its type is %q, not %s or %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
+	}
+	for name, e := range entries {
+		if hostOf(name) == host {
+			return e.credentials()
+		}
+	}
+	return Credentials{}, nil
+}
+
+// hostOf reduces an entry's name to its registry's host. Docker Hub's is known
+// by the URL of its first API.
+func hostOf(name string) string {
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://")
+	host, _, _ := strings.Cut(name, "/")
+	if host == "index.docker.io" || host == "registry-1.docker.io" {
+		return "docker.io"
+	}
+	return host
+}
+
+func (e entry) credentials() (Credentials, error) {
+	if e.Auth == "" {
+		return Credentials{Username: e.Username, Password: e.Password}, nil
+	}
+	decoded, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(e.Auth, "="))
+	if err != nil {
+		return Credentials{}, fmt.Errorf("the auth of a registry is not base64")
+	}
+	username, password, ok := strings.Cut(string(decoded), ":")
+	if !ok {
+		return Credentials{}, fmt.Errorf("the auth of a registry is not user:password")
+	}
+	return Credentials{Username: username, Password: password}, nil
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Command bpfman-agent runs on each node: it has the node's bpfman daemon load
+// and attach what the user objects ask for, and reports what is there.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"time"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/bpfman/bpfman-operator/agent/bpffs"
+	"github.com/bpfman/bpfman-operator/agent/controller"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/node"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// bpffsDir is where the daemon pins, in its and in the host's file system.
+const bpffsDir = "/run/bpfman/fs"
+
+type options struct {
+	nodeName      string
+	daemonSocket  string
+	daemonRoot    string
+	hostRun       string
+	healthAddr    string
+	metricsAddr   string
+	profilingAddr string
+	mountBpffs    bool
+}
+
+func main() {
+	o := options{nodeName: os.Getenv("KUBE_NODE_NAME")}
+	flag.StringVar(&o.daemonSocket, "daemon-socket", "/run/bpfman-sock/bpfman.sock", "Unix socket of the bpfman daemon.")
+	flag.StringVar(&o.daemonRoot, "daemon-root", "", "Where the daemon's file system is seen, if not as the agent's own.")
+	flag.StringVar(&o.hostRun, "host-run", "/host/run", "Where the host's /run is seen, for the container runtime's socket.")
+	flag.StringVar(&o.healthAddr, "health-probe-bind-address", ":8175", "Address of /healthz and /readyz.")
+	flag.StringVar(&o.metricsAddr, "metrics-bind-address", "127.0.0.1:8174", "Address of /metrics, over TLS; 0 for none.")
+	flag.StringVar(&o.profilingAddr, "profiling-bind-address", "", "Address of pprof, which has no authentication; empty for none.")
+	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only mount a BPF file system at "+bpffsDir+" if there is none, and exit.")
+	flag.Parse()
+	log := logger(os.Getenv("GO_LOG"))
+	ctrl.SetLogger(log)
+	if err := run(o); err != nil {
+		log.Error(err, "Stopped")
+		os.Exit(1)
+	}
+}
+
+func run(o options) error {
+	if o.mountBpffs {
+		return bpffs.Mount(bpffsDir)
+	}
+	if o.nodeName == "" {
+		return errors.New("KUBE_NODE_NAME is not set")
+	}
+	if o.profilingAddr != "" {
+		go serveProfiles(o.profilingAddr)
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	// The API server's own priority and fairness does this better.
+	config.QPS = -1
+	config.UserAgent = "bpfman-agent"
+
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.Install} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("register types: %w", err)
+		}
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                 scheme,
+		Cache:                  cacheOptions(o.nodeName),
+		HealthProbeBindAddress: o.healthAddr,
+		Metrics: server.Options{
+			BindAddress:    o.metricsAddr,
+			SecureServing:  true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("make manager: %w", err)
+	}
+	conn, err := daemon.Dial(o.daemonSocket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // the process ends
+
+	containers := &node.Runtime{Run: o.hostRun}
+	reconciler := &controller.Reconciler{
+		Client:     mgr.GetClient(),
+		Secrets:    mgr.GetAPIReader(),
+		Events:     mgr.GetEventRecorder("bpfman-agent"),
+		Inventory:  daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
+		NodeName:   o.nodeName,
+		Interfaces: node.Interfaces,
+		Containers: containers.Containers,
+	}
+	ctx := ctrl.SetupSignalHandler()
+	if err := reconciler.SetupWithManager(ctx, mgr, conn); err != nil {
+		return err
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return fmt.Errorf("add health checks: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// cacheOptions keep in memory only what concerns this node, so that it doesn't
+// grow with the cluster: the API server selects.
+func cacheOptions(nodeName string) cache.Options {
+	ofNode := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelHostname: v1alpha1.LabelValue(nodeName)})}
+	byObject := map[client.Object]cache.ByObject{
+		&corev1.Node{}: {Field: fields.OneTermEqualSelector("metadata.name", nodeName), Transform: trimNode},
+		&corev1.Pod{}:  {Field: fields.OneTermEqualSelector("spec.nodeName", nodeName), Transform: trimPod},
+	}
+	for _, kind := range v1alpha1.ProgramKinds {
+		byObject[kind.New()] = ofNode
+	}
+	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
+}
+
+// trimNode keeps of a node what the agent reads.
+func trimNode(o any) (any, error) {
+	if n, ok := o.(*corev1.Node); ok {
+		n.ManagedFields, n.Annotations, n.Spec = nil, nil, corev1.NodeSpec{}
+		n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses}
+	}
+	return o, nil
+}
+
+// trimPod keeps of a pod what the agent reads.
+func trimPod(o any) (any, error) {
+	if p, ok := o.(*corev1.Pod); ok {
+		p.ManagedFields, p.Annotations, p.OwnerReferences = nil, nil, nil
+		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork}
+		p.Status = corev1.PodStatus{
+			InitContainerStatuses:      p.Status.InitContainerStatuses,
+			ContainerStatuses:          p.Status.ContainerStatuses,
+			EphemeralContainerStatuses: p.Status.EphemeralContainerStatuses,
+		}
+	}
+	return o, nil
+}
+
+// logger writes JSON lines to standard error. Level is upstream's GO_LOG: info
+// unless it is debug or trace.
+func logger(level string) logr.Logger {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "trace": slog.LevelDebug - 4}
+	return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: levels[level]}))
+}
+
+func serveProfiles(addr string) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	s := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	ctrl.Log.Error(s.ListenAndServe(), "Profiles are not served", "address", addr)
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package controller does what package plan decides: it watches what a plan
+// depends on, takes the steps, and writes what came of them.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Reconciler brings this node to what the user objects want of it. Its queue is
+// keyed by owner: one worker at a time has an owner's programs.
+type Reconciler struct {
+	// Client reads from the cache and writes to the API server.
+	Client client.Client
+	// Secrets reads pull Secrets, which aren't cached.
+	Secrets client.Reader
+	// Events are for the user objects.
+	Events events.EventRecorder
+	// Inventory is what the daemon holds.
+	Inventory *daemon.Inventory
+	// NodeName is the name of this node.
+	NodeName string
+	// Interfaces lists the host's network interfaces.
+	Interfaces func() (map[string]program.Interface, error)
+	// Containers lists the running containers of pods on this node.
+	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
+
+	queue   queue
+	written lastWritten
+	// sharers holds the keys of owners that use maps of other programs.
+	sharers sync.Map
+}
+
+// Reconcile takes an owner to its plan.
+func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.Result, error) {
+	owner, err := r.owner(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if owner != nil && owner.SharesMaps() {
+		r.sharers.Store(key, struct{}{})
+	} else {
+		r.sharers.Delete(key)
+	}
+	if err := r.ensureInventory(ctx); err != nil {
+		return reconcile.Result{}, r.reportUnreachable(ctx, key, owner, err)
+	}
+	existing, err := r.programsOf(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	for _, object := range existing {
+		status := object.GetStatus()
+		r.Inventory.Recall(status.ProgramID, status.LoadedAt, report.LinksOf(status))
+	}
+
+	var want plan.Plan
+	if owner != nil {
+		if want, err = r.plan(ctx, *owner); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	outcome, err := r.execute(ctx, key, owner, want)
+	if err != nil {
+		return reconcile.Result{}, err // the agent is stopping: leave what is reported
+	}
+	err = r.write(ctx, key, owner, want, existing, outcome)
+	return reconcile.Result{}, errors.Join(err, outcome.Err(), want.Problems())
+}
+
+// owner reads the user object. It is nil where this node is to hold nothing of
+// it: gone, going, or not for this node.
+func (r *Reconciler) owner(ctx context.Context, key program.Key) (*program.Owner, error) {
+	object, err := get(ctx, r.Client, key)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return nil, nil
+	}
+	owner, err := program.OwnerOf(key.Kind, object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	node, err := r.node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&owner.NodeSelector)
+	if err != nil {
+		return nil, fmt.Errorf("%s: nodeselector: %w", key, err)
+	}
+	if !selector.Matches(labels.Set(node.Labels)) {
+		return nil, nil
+	}
+	return &owner, nil
+}
+
+func (r *Reconciler) node(ctx context.Context) (*corev1.Node, error) {
+	var node corev1.Node
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.NodeName}, &node); err != nil {
+		return nil, fmt.Errorf("get own node %s: %w", r.NodeName, err)
+	}
+	return &node, nil
+}
+
+// plan gathers the facts that the owner's plan depends on.
+func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, error) {
+	facts := program.Node{Name: r.NodeName}
+	needs := owner.Needs()
+	if needs.Interfaces {
+		node, err := r.node(ctx)
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		for _, a := range node.Status.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+				facts.Addresses = append(facts.Addresses, ip)
+			}
+		}
+		if facts.Interfaces, err = r.Interfaces(); err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	if needs.Containers {
+		var pods corev1.PodList
+		if err := r.Client.List(ctx, &pods, client.InNamespace(owner.Namespace)); err != nil {
+			return plan.Plan{}, fmt.Errorf("list pods: %w", err)
+		}
+		facts.Containers, facts.ContainersErr = r.Containers(ctx, pods.Items)
+	}
+	mapOwners, err := r.mapOwners(ctx, owner)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	return plan.Want(owner, facts, mapOwners), nil
+}
+
+// mapOwners lists the programs on this node whose maps others may share, where
+// the owner asks for that.
+func (r *Reconciler) mapOwners(ctx context.Context, owner program.Owner) ([]plan.MapOwner, error) {
+	if !owner.SharesMaps() {
+		return nil, nil
+	}
+	objects, err := programs(ctx, r.Client, owner.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]plan.MapOwner, 0, len(objects))
+	for _, o := range objects {
+		if ref := metav1.GetControllerOf(o); ref == nil || ref.UID == owner.UID {
+			continue // a program's own object must not match its own selector
+		}
+		status := o.GetStatus()
+		m := plan.MapOwner{Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(), ID: status.ProgramID}
+		if status.MapOwnerID != nil {
+			m.ID = *status.MapOwnerID
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// ensureInventory lists the daemon's programs if they aren't known. Owners whose
+// objects are gone are found here: their programs are in the list.
+func (r *Reconciler) ensureInventory(ctx context.Context) error {
+	if r.Inventory.Known() {
+		return nil
+	}
+	changed, err := r.Inventory.Refresh(ctx)
+	if err != nil {
+		return err
+	}
+	for _, key := range changed {
+		r.queue.Add(key)
+	}
+	return nil
+}
+
+// drift is how often the daemon's list is compared with what is known.
+const drift = time.Minute
+
+// compare asks the daemon for its list from time to time, so that what others
+// unloaded comes back, until ctx ends.
+func (r *Reconciler) compare(ctx context.Context) {
+	tick := time.NewTicker(drift)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		changed, err := r.Inventory.Refresh(ctx)
+		if err != nil {
+			log.FromContext(ctx).Info("Comparing with the daemon's list failed", "reason", err.Error())
+			continue
+		}
+		for _, key := range changed {
+			log.FromContext(ctx).Info("The daemon's programs are not as we left them", "owner", key.String())
+			r.queue.Add(key)
+		}
+	}
+}
+
+// get reads a user object of any kind.
+func get(ctx context.Context, reader client.Reader, key program.Key) (v1alpha1.UserObject, error) {
+	for _, kind := range v1alpha1.UserKinds {
+		if kind.Name == key.Kind {
+			object := kind.New()
+			err := reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, object)
+			return object, err
+		}
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Group: v1alpha1.SchemeGroupVersion.Group, Resource: key.Kind}, key.Name)
+}

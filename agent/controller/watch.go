@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/node"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[program.Key]
+
+// workers is how many owners are worked on at a time: enough that the daemon,
+// which serves one call at a time, never waits for the API server.
+const workers = 4
+
+// Retries of a failed owner come after these times; whatever may have mended it
+// is an event of its own and comes at once.
+const (
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// SetupWithManager starts the reconciler with a manager. Conn is the daemon's.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, conn *grpc.ClientConn) error {
+	c, err := ctrl.NewTyped("programs", mgr, ctrl.TypedOptions[program.Key]{
+		Reconciler:              r,
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
+	})
+	if err != nil {
+		return fmt.Errorf("make controller: %w", err)
+	}
+	sources := []source.TypedSource[program.Key]{
+		source.TypedFunc[program.Key](func(ctx context.Context, q queue) error {
+			r.queue = q
+			go daemon.OnConnect(ctx, conn, func() { r.daemonReturned(ctx, q) })
+			go r.compare(ctx)
+			go node.WatchInterfaces(ctx,
+				func() { r.enqueue(ctx, q, func(n program.Needs) bool { return n.Interfaces }) },
+				func(err error) { log.FromContext(ctx).Error(err, "Changes of network interfaces may come late") })
+			return nil
+		}),
+		source.TypedKind(mgr.GetCache(), client.Object(&corev1.Node{}), r.onNode()),
+		source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod()),
+	}
+	for _, kind := range v1alpha1.UserKinds {
+		sources = append(sources, source.TypedKind(mgr.GetCache(), client.Object(kind.New()), onUserObject(kind.Name)))
+	}
+	for _, kind := range v1alpha1.ProgramKinds {
+		object := kind.New()
+		err := mgr.GetFieldIndexer().IndexField(ctx, object, ownerIndex, func(o client.Object) []string {
+			if key, ok := ownerKey(o); ok {
+				return []string{key.String()}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("index %ss by owner: %w", kind.Name, err)
+		}
+		sources = append(sources, source.TypedKind(mgr.GetCache(), client.Object(object), r.onProgram()))
+	}
+	for _, s := range sources {
+		if err := c.Watch(s); err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+	}
+	return nil
+}
+
+type handlers = handler.TypedFuncs[client.Object, program.Key]
+
+// onUserObject starts work where a spec changed or deletion began.
+func onUserObject(kind string) handlers {
+	key := func(o client.Object) program.Key {
+		return program.Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+	}
+	return handlers{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { q.Add(key(e.Object)) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectNew.GetDeletionTimestamp() != nil || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				q.Add(key(e.ObjectNew))
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) { q.Add(key(e.Object)) },
+	}
+}
+
+// onProgram starts work where a program object isn't as it was written here:
+// changed or deleted by others, or left by an earlier run.
+func (r *Reconciler) onProgram() handlers {
+	changed := func(o client.Object, q queue) {
+		key, ok := ownerKey(o)
+		p, isProgram := o.(v1alpha1.ProgramObject)
+		if !ok || !isProgram {
+			return
+		}
+		if !r.written.seen(key, p) {
+			q.Add(key)
+		}
+		r.enqueueSharers(q)
+	}
+	return handlers{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { changed(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) { changed(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) {
+			if key, ok := ownerKey(e.Object); ok {
+				r.written.drop(key, e.Object.GetName())
+				q.Add(key)
+			}
+			r.enqueueSharers(q)
+		},
+	}
+}
+
+// onNode starts work where the own node's labels or addresses changed.
+func (r *Reconciler) onNode() handlers {
+	all := func(ctx context.Context, q queue) { r.enqueue(ctx, q, func(program.Needs) bool { return true }) }
+	return handlers{
+		CreateFunc: func(ctx context.Context, _ event.TypedCreateEvent[client.Object], q queue) { all(ctx, q) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
+			before, ok := e.ObjectOld.(*corev1.Node)
+			now, ok2 := e.ObjectNew.(*corev1.Node)
+			if !ok || !ok2 || !equality.Semantic.DeepEqual(before.Labels, now.Labels) || !equality.Semantic.DeepEqual(before.Status.Addresses, now.Status.Addresses) {
+				all(ctx, q)
+			}
+		},
+	}
+}
+
+// onPod starts work for owners that select containers, where a pod's labels or
+// containers changed.
+func (r *Reconciler) onPod() handlers {
+	changed := func(ctx context.Context, q queue) {
+		r.enqueue(ctx, q, func(n program.Needs) bool { return n.Containers })
+	}
+	return handlers{
+		CreateFunc: func(ctx context.Context, _ event.TypedCreateEvent[client.Object], q queue) { changed(ctx, q) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
+			before, ok := e.ObjectOld.(*corev1.Pod)
+			now, ok2 := e.ObjectNew.(*corev1.Pod)
+			if !ok || !ok2 || !maps.Equal(before.Labels, now.Labels) || !slices.Equal(running(before), running(now)) {
+				changed(ctx, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[client.Object], q queue) { changed(ctx, q) },
+	}
+}
+
+// running lists a pod's running containers by id.
+func running(pod *corev1.Pod) []string {
+	var ids []string
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
+		if s.State.Running != nil {
+			ids = append(ids, s.ContainerID)
+		}
+	}
+	return ids
+}
+
+// daemonReturned starts work for everything: the daemon may have lost programs,
+// and what failed for want of it can be done.
+func (r *Reconciler) daemonReturned(ctx context.Context, q queue) {
+	r.Inventory.Doubt()
+	r.enqueue(ctx, q, func(program.Needs) bool { return true })
+	for _, key := range r.Inventory.Owners() {
+		q.Add(key)
+	}
+}
+
+// enqueue starts work for the owners that a change affects.
+func (r *Reconciler) enqueue(ctx context.Context, q queue, affected func(program.Needs) bool) {
+	for _, kind := range v1alpha1.UserKinds {
+		list, ok := kind.NewList().(client.ObjectList)
+		if !ok {
+			continue
+		}
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Listing from the cache failed", "kind", kind.Name)
+			continue
+		}
+		_ = meta.EachListItem(list, func(o runtime.Object) error { // its error is the function's
+			if user, ok := o.(v1alpha1.UserObject); ok {
+				if owner, err := program.OwnerOf(kind.Name, user); err == nil && affected(owner.Needs()) {
+					q.Add(owner.Key)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// enqueueSharers starts work for the owners that use maps of other programs.
+func (r *Reconciler) enqueueSharers(q queue) {
+	r.sharers.Range(func(key, _ any) bool {
+		q.Add(key.(program.Key)) //nolint:forcetypeassert // the only type put in
+		return true
+	})
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// ownerIndex is the cache's index of program objects by the key of their owner.
+const ownerIndex = "owner"
+
+// ownerKey is the key of a program object's owner.
+func ownerKey(o client.Object) (program.Key, bool) {
+	ref := metav1.GetControllerOf(o)
+	if ref == nil {
+		return program.Key{}, false
+	}
+	return program.Key{Kind: ref.Kind, Namespace: o.GetNamespace(), Name: ref.Name}, true
+}
+
+// programs lists this node's program objects of a namespace, the cluster-scoped
+// ones for none.
+func programs(ctx context.Context, reader client.Reader, namespace string, options ...client.ListOption) ([]v1alpha1.ProgramObject, error) {
+	var out []v1alpha1.ProgramObject
+	for _, kind := range v1alpha1.ProgramKinds {
+		if kind.Namespaced != (namespace != "") {
+			continue
+		}
+		list, ok := kind.NewList().(client.ObjectList)
+		if !ok {
+			return nil, fmt.Errorf("%T is no list of objects", list)
+		}
+		if err := reader.List(ctx, list, append(options, client.InNamespace(namespace))...); err != nil {
+			return nil, fmt.Errorf("list %ss: %w", kind.Name, err)
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			p, ok := o.(v1alpha1.ProgramObject)
+			if !ok {
+				return fmt.Errorf("%T is no program object", o)
+			}
+			out = append(out, p)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// programsOf lists an owner's program objects on this node, by name, as they
+// were last seen or written, whichever is newer.
+func (r *Reconciler) programsOf(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
+	cached, err := programs(ctx, r.Client, key.Namespace, client.MatchingFields{ownerIndex: key.String()})
+	if err != nil {
+		return nil, err
+	}
+	byName := r.written.of(key)
+	for _, o := range cached {
+		if w, ok := byName[o.GetName()]; !ok || !older(o, w) {
+			byName[o.GetName()] = o
+		}
+	}
+	return byName, nil
+}
+
+// write makes the owner's program objects say what is so.
+func (r *Reconciler) write(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, existing map[string]v1alpha1.ProgramObject, outcome report.Outcome) error {
+	var errs []error
+	if owner != nil {
+		for _, object := range report.Programs(*owner, r.NodeName, want, r.Inventory.Of(key), outcome) {
+			old := existing[object.GetName()]
+			delete(existing, object.GetName())
+			if err := r.writeProgram(ctx, key, old, object); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(existing)) {
+		if err := r.remove(ctx, key, existing[name], outcome); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeProgram creates or updates one object: at most its content and its
+// status, neither where nothing changed.
+func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, object v1alpha1.ProgramObject) error {
+	status := object.GetStatus().DeepCopy()
+	what := describe(object)
+	if old == nil {
+		err := r.Client.Create(ctx, object)
+		if apierrors.IsAlreadyExists(err) {
+			// The cache lags behind an earlier run of the agent.
+			err = r.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+			if err == nil {
+				return fmt.Errorf("create %s: exists already, try again", what)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("create %s: %w", what, err)
+		}
+		r.written.put(key, object)
+	} else {
+		current := copyOf(old)
+		if !sameContent(current, object) {
+			current.SetLabels(merge(current.GetLabels(), object.GetLabels()))
+			current.SetAnnotations(merge(current.GetAnnotations(), object.GetAnnotations()))
+			*current.GetSpec() = *object.GetSpec()
+			if err := r.Client.Update(ctx, current); err != nil {
+				return fmt.Errorf("update %s: %w", what, err)
+			}
+			r.written.put(key, current)
+		}
+		object = current
+	}
+
+	before := object.GetStatus().DeepCopy()
+	keepTransition(status, before)
+	if equality.Semantic.DeepEqual(status, before) {
+		return nil
+	}
+	*object.GetStatus() = *status
+	if err := r.Client.Status().Update(ctx, object); err != nil {
+		return fmt.Errorf("update status of %s: %w", what, err)
+	}
+	r.written.put(key, object)
+	r.tell(ctx, key, object, before)
+	return nil
+}
+
+// remove deletes the object of a program that isn't wanted, or says on it why
+// the program can't be removed.
+func (r *Reconciler) remove(ctx context.Context, key program.Key, object v1alpha1.ProgramObject, outcome report.Outcome) error {
+	what := describe(object)
+	if len(outcome.Removals) > 0 && object.GetDeletionTimestamp() == nil {
+		object = copyOf(object)
+		condition := v1alpha1.BpfProgCondNotUnloaded.Condition(errors.Join(outcome.Removals...).Error())
+		if !v1alpha1.SetCondition(&object.GetStatus().Conditions, condition) {
+			return nil
+		}
+		if err := r.Client.Status().Update(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("update status of %s: %w", what, err)
+		}
+		r.written.put(key, object)
+		return nil
+	}
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: ptr(object.GetUID())})
+	r.written.drop(key, object.GetName())
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s: %w", what, err)
+	}
+	return nil
+}
+
+// reportUnreachable says on an owner's program objects that the daemon can't be
+// reached. Those that say Loaded stay: what is attached stays attached without
+// the daemon, and nothing else is known.
+func (r *Reconciler) reportUnreachable(ctx context.Context, key program.Key, owner *program.Owner, cause error) error {
+	if owner == nil {
+		return cause
+	}
+	existing, err := r.programsOf(ctx, key)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	want, err := r.plan(ctx, *owner)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	outcome := report.Outcome{Loads: map[int]error{}}
+	for n := range want.Loads {
+		outcome.Loads[n] = cause
+	}
+	for _, object := range report.Programs(*owner, r.NodeName, want, nil, outcome) {
+		old := existing[object.GetName()]
+		if old != nil && old.GetStatus().ProgramID != 0 && old.GetStatus().OwnerGeneration == owner.Generation {
+			continue
+		}
+		if old != nil {
+			// What is known of the program loaded before stays, but for its fate.
+			conditions := object.GetStatus().Conditions
+			object = copyOf(old)
+			object.GetStatus().Conditions = conditions
+		}
+		err = errors.Join(err, r.writeProgram(ctx, key, old, object))
+	}
+	return errors.Join(cause, err)
+}
+
+// tell emits an Event on the user object where a program began to fail, fails
+// for another reason, or works again. That it works from the start is the
+// operator's to say, once for all nodes.
+func (r *Reconciler) tell(ctx context.Context, key program.Key, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
+	if len(object.GetStatus().Conditions) == 0 {
+		return
+	}
+	owner, err := get(ctx, r.Client, key)
+	if err != nil {
+		return // gone meanwhile: nobody to tell
+	}
+	is := object.GetStatus().Conditions[0]
+	var was metav1.Condition
+	if len(before.Conditions) > 0 {
+		was = before.Conditions[0]
+	}
+	failed := func(c metav1.Condition) bool { return v1alpha1.BpfProgramConditionType(c.Type).Failed() }
+	function := object.GetStatus().Function
+	switch {
+	case failed(is) && is.Message != was.Message:
+		r.Events.Eventf(owner, nil, corev1.EventTypeWarning, is.Type, "Load", "node %s: %s: %s", r.NodeName, function, cut(is.Message))
+	case failed(was) && !failed(is):
+		r.Events.Eventf(owner, nil, corev1.EventTypeNormal, is.Type, "Load", "node %s: %s works again", r.NodeName, function)
+	case before.ProgramID != 0 && before.ProgramID != object.GetStatus().ProgramID:
+		r.Events.Eventf(owner, nil, corev1.EventTypeNormal, "Reloaded", "Load", "node %s: %s is loaded anew: program %d took the place of %d",
+			r.NodeName, function, object.GetStatus().ProgramID, before.ProgramID)
+	}
+}
+
+// cut keeps a text within the 1 kB that an Event's note may have.
+func cut(s string) string {
+	const most = 900
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + " …"
+}
+
+// lastWritten holds what was written and the cache doesn't show yet, so that a
+// pass never acts on older state than it made itself.
+type lastWritten struct {
+	mu      sync.Mutex
+	objects map[program.Key]map[string]v1alpha1.ProgramObject
+}
+
+func (l *lastWritten) put(key program.Key, o v1alpha1.ProgramObject) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.objects == nil {
+		l.objects = map[program.Key]map[string]v1alpha1.ProgramObject{}
+	}
+	if l.objects[key] == nil {
+		l.objects[key] = map[string]v1alpha1.ProgramObject{}
+	}
+	l.objects[key][o.GetName()] = copyOf(o)
+}
+
+func (l *lastWritten) of(key program.Key) map[string]v1alpha1.ProgramObject {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[string]v1alpha1.ProgramObject{}
+	maps.Copy(out, l.objects[key])
+	return out
+}
+
+// seen tells whether the cache's object is no news: one that was written here.
+// The newest needn't be held any longer.
+func (l *lastWritten) seen(key program.Key, o v1alpha1.ProgramObject) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w, ok := l.objects[key][o.GetName()]
+	if !ok {
+		return false
+	}
+	if older(o, w) {
+		return true
+	}
+	l.forget(key, o.GetName())
+	return o.GetResourceVersion() == w.GetResourceVersion()
+}
+
+func (l *lastWritten) drop(key program.Key, name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(key, name)
+}
+
+func (l *lastWritten) forget(key program.Key, name string) {
+	delete(l.objects[key], name)
+	if len(l.objects[key]) == 0 {
+		delete(l.objects, key)
+	}
+}
+
+// older tells whether a is an older state of an object than b. The versions of
+// one object compare as numbers since Kubernetes 1.35, and do with etcd before.
+func older(a, b client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order < 0
+}
+
+func sameContent(a, b v1alpha1.ProgramObject) bool {
+	return equality.Semantic.DeepEqual(a.GetSpec(), b.GetSpec()) && contains(a.GetLabels(), b.GetLabels()) && contains(a.GetAnnotations(), b.GetAnnotations())
+}
+
+func contains(all, some map[string]string) bool {
+	for k, v := range some {
+		if have, ok := all[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
+}
+
+func merge(old, wanted map[string]string) map[string]string {
+	out := maps.Clone(old)
+	if out == nil {
+		return wanted
+	}
+	maps.Copy(out, wanted)
+	return out
+}
+
+// keepTransition gives a condition that stays its time of transition.
+func keepTransition(status, before *v1alpha1.BpfProgramStatus) {
+	conditions := slices.Clone(before.Conditions)
+	for _, c := range status.Conditions {
+		v1alpha1.SetCondition(&conditions, c)
+	}
+	status.Conditions = conditions
+}
+
+func describe(o v1alpha1.ProgramObject) string {
+	if o.GetNamespace() == "" {
+		return "BpfProgram " + o.GetName()
+	}
+	return "BpfNsProgram " + o.GetNamespace() + "/" + o.GetName()
+}
+
+func copyOf(o v1alpha1.ProgramObject) v1alpha1.ProgramObject {
+	return o.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:forcetypeassert // a copy has the type of its original
+}
+
+func ptr[T any](v T) *T { return &v }

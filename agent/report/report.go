@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package report puts what is loaded and attached on this node, and what went
+// wrong, into BpfProgram objects. It decides their content; it writes nothing.
+package report
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Attach names one attach point of one program of a plan.
+type Attach struct {
+	Load     int
+	Function string
+	Point    string
+}
+
+// Outcome is what went wrong on the way to a plan.
+type Outcome struct {
+	// Loads has the errors by the plan's index of the Load. One that has the
+	// type BytecodeError is about where the bytecode comes from.
+	Loads map[int]error
+	// Attaches has the errors of links that aren't there.
+	Attaches map[Attach]error
+	// Removals has the errors of links and programs that should be gone.
+	Removals []error
+}
+
+// BytecodeError is a failure to get at the bytecode before the daemon is asked.
+type BytecodeError struct{ Err error }
+
+func (e *BytecodeError) Error() string { return e.Err.Error() }
+func (e *BytecodeError) Unwrap() error { return e.Err }
+
+// Err joins all errors, nil if there are none.
+func (o Outcome) Err() error {
+	var all []error
+	for _, n := range slices.Sorted(maps.Keys(o.Loads)) {
+		all = append(all, o.Loads[n])
+	}
+	keys := slices.SortedFunc(maps.Keys(o.Attaches), func(a, b Attach) int {
+		return cmp.Or(cmp.Compare(a.Load, b.Load), strings.Compare(a.Function, b.Function), strings.Compare(a.Point, b.Point))
+	})
+	for _, k := range keys {
+		all = append(all, o.Attaches[k])
+	}
+	return errors.Join(append(all, o.Removals...)...)
+}
+
+// Programs returns the BpfPrograms, or BpfNsPrograms, of an owner that selects
+// this node: one for each of its programs, loaded or not.
+func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Program, o Outcome) []v1alpha1.ProgramObject {
+	var out []v1alpha1.ProgramObject
+	for n, load := range p.Loads {
+		present := p.Present(n, actual)
+		for _, wanted := range load.Programs {
+			function := wanted.LoadInfo().GetName()
+			object := empty(owner, node, wanted.Member)
+			if loaded, ok := present[function]; ok {
+				describe(object, loaded)
+				links, attachErr := linksOf(n, wanted, loaded, o)
+				object.GetStatus().Links = links
+				setCondition(object, loadedCondition(wanted, attachErr, o))
+			} else {
+				predecessor := describePredecessor(object, p, function, actual)
+				setCondition(object, notLoadedCondition(o.Loads[n], predecessor))
+			}
+			out = append(out, object)
+		}
+	}
+	for _, blocked := range p.Blocked {
+		object := empty(owner, node, blocked.Member)
+		message := blocked.Message + describePredecessor(object, p, blocked.LoadInfo().GetName(), actual)
+		setCondition(object, blocked.Condition.Condition(message))
+		out = append(out, object)
+	}
+	return out
+}
+
+// Name is the name of a program's object: the owner's, and a hash of all that
+// tells it from others of that name on other nodes or of other kinds.
+func Name(owner program.Owner, member, node string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{owner.Kind, owner.Namespace, owner.Name, string(owner.UID), member, node}, "\x00")))
+	suffix := "-" + hex.EncodeToString(sum[:4])
+	base := owner.Name[:min(len(owner.Name), validation.DNS1123SubdomainMaxLength-len(suffix))]
+	return strings.TrimRight(base, "-.") + suffix
+}
+
+func empty(owner program.Owner, node string, member program.Member) v1alpha1.ProgramObject {
+	kind := "BpfProgram"
+	if owner.Namespace != "" {
+		kind = "BpfNsProgram"
+	}
+	i := slices.IndexFunc(v1alpha1.ProgramKinds, func(k v1alpha1.Kind[v1alpha1.ProgramObject]) bool { return k.Name == kind })
+	object := v1alpha1.ProgramKinds[i].New()
+	object.SetNamespace(owner.Namespace)
+	object.SetName(Name(owner, member.ID, node))
+	object.SetLabels(map[string]string{
+		v1alpha1.LabelOwnedByProgram: v1alpha1.LabelValue(owner.Name),
+		v1alpha1.LabelAppProgramID:   v1alpha1.LabelValue(member.ID),
+		v1alpha1.LabelHostname:       v1alpha1.LabelValue(node),
+		v1alpha1.LabelOwnerKind:      owner.Kind,
+	})
+	controller := true
+	object.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Controller: &controller,
+	}})
+	object.GetSpec().Type = member.Type
+	status := object.GetStatus()
+	status.Node = node
+	status.OwnerGeneration = owner.Generation
+	status.Function = member.LoadInfo().GetName()
+	return object
+}
+
+// describe puts in what the daemon says of the program.
+func describe(object v1alpha1.ProgramObject, loaded daemon.Program) {
+	object.SetAnnotations(map[string]string{v1alpha1.AnnotationProgramID: strconv.FormatUint(uint64(loaded.ID), 10)})
+	object.GetSpec().Maps = loaded.Maps
+	status := object.GetStatus()
+	status.ProgramID = loaded.ID
+	status.Tag = loaded.Tag
+	status.LoadedAt = loaded.LoadedAt
+	status.MapIDs = loaded.MapIDs
+	status.MapOwnerID = loaded.MapOwnerID
+	status.MapUsedBy = loaded.MapUsedBy
+}
+
+// describePredecessor puts in what runs in place of a program that can't be
+// loaded as it now should be, and returns words that say so.
+func describePredecessor(object v1alpha1.ProgramObject, p plan.Plan, function string, actual []daemon.Program) string {
+	for _, a := range slices.Backward(actual) {
+		if a.OwnerUID != string(p.UID) || a.Function != function {
+			continue
+		}
+		describe(object, a)
+		for _, id := range slices.Sorted(maps.Keys(a.Links)) {
+			if link := a.Links[id]; link.Point != "" {
+				object.GetStatus().Links = append(object.GetStatus().Links, v1alpha1.BpfProgramLink{
+					AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached,
+				})
+			}
+		}
+		return fmt.Sprintf(" (program %d, loaded before, keeps running)", a.ID)
+	}
+	return ""
+}
+
+// linksOf lists the wanted attach points with what came of each, and those
+// links that should be gone but aren't. The error is the first of an attach.
+func linksOf(n int, wanted plan.Program, loaded daemon.Program, o Outcome) ([]v1alpha1.BpfProgramLink, error) {
+	byPoint := map[string]v1alpha1.BpfProgramLink{}
+	for id, link := range loaded.Links {
+		if link.Point != "" {
+			byPoint[link.Point] = v1alpha1.BpfProgramLink{AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached}
+		}
+	}
+	var failed []error
+	for _, point := range wanted.Points {
+		if link, ok := byPoint[point.Name]; ok && link.Digest == point.Digest {
+			continue
+		}
+		link := v1alpha1.BpfProgramLink{AttachPoint: point.Name, State: v1alpha1.LinkNotAttached}
+		if err := o.Attaches[Attach{n, wanted.LoadInfo().GetName(), point.Name}]; err != nil {
+			link.Error = err.Error()
+			failed = append(failed, err)
+		}
+		byPoint[point.Name] = link
+	}
+	links := slices.SortedFunc(maps.Values(byPoint), func(a, b v1alpha1.BpfProgramLink) int {
+		return strings.Compare(a.AttachPoint, b.AttachPoint)
+	})
+	return links, few(failed)
+}
+
+// few joins the first of many errors on one line: the links have them all.
+func few(errs []error) error {
+	const most = 3
+	if len(errs) == 0 {
+		return nil
+	}
+	texts := make([]string, 0, most)
+	for _, err := range errs[:min(most, len(errs))] {
+		texts = append(texts, err.Error())
+	}
+	text := strings.Join(texts, "; ")
+	if more := len(errs) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return errors.New(text)
+}
+
+func loadedCondition(wanted plan.Program, attachErr error, o Outcome) metav1.Condition {
+	switch {
+	case wanted.Problem != nil:
+		return v1alpha1.BpfProgCondNotLoaded.Condition(wanted.Problem.Error())
+	case attachErr != nil:
+		return v1alpha1.BpfProgCondNotLoaded.Condition(attachErr.Error())
+	case len(o.Removals) > 0:
+		return v1alpha1.BpfProgCondNotUnloaded.Condition(few(o.Removals).Error())
+	case len(wanted.Points) == 0 && wanted.Needs().Containers:
+		return v1alpha1.BpfProgCondNoContainersOnNode.Condition()
+	}
+	return v1alpha1.BpfProgCondLoaded.Condition()
+}
+
+func notLoadedCondition(err error, predecessor string) metav1.Condition {
+	if err == nil {
+		err = errors.New("not loaded yet")
+	}
+	condition := v1alpha1.BpfProgCondNotLoaded
+	if bytecode := (*BytecodeError)(nil); errors.As(err, &bytecode) {
+		condition = v1alpha1.BpfProgCondBytecodeSelectorError
+	}
+	return condition.Condition(err.Error() + predecessor)
+}
+
+func setCondition(object v1alpha1.ProgramObject, c metav1.Condition) {
+	c.ObservedGeneration = object.GetStatus().OwnerGeneration
+	object.GetStatus().Conditions = []metav1.Condition{c}
+}
+
+// LinksOf reads back what Programs recorded of a program's links.
+func LinksOf(status *v1alpha1.BpfProgramStatus) map[uint32]daemon.Link {
+	links := map[uint32]daemon.Link{}
+	for _, l := range status.Links {
+		if l.State == v1alpha1.LinkAttached && l.LinkID != 0 {
+			links[l.LinkID] = daemon.Link{Point: l.AttachPoint, Digest: l.Digest}
+		}
+	}
+	return links
+}
