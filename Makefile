@@ -18,6 +18,13 @@ help: ## Display this help.
 
 ##@ Local Dependencies
 
+KUBERNETES := $(CACHE)/kubernetes-v1.36.3/kubernetes
+DAEMON := $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
+
+.PHONY: deps
+deps: ## Install what is missing on this Debian 12: packages, the bpfman daemon, Kubernetes (as root).
+	@hack/deps.sh $(CACHE) $(LOCALBIN)
+
 # Tools are pinned in hack/tools/go.mod and built on first use.
 TOOLS := controller-gen register-gen client-gen lister-gen informer-gen applyconfiguration-gen crd-ref-docs gofumpt kustomize
 
@@ -107,6 +114,19 @@ lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in 
 
 ##@ Build
 
+# The commands that images are made of.
+COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go csi/cmd/*/main.go \
+	examples/cmd/counters/main.go examples/cmd/go-target/main.go))
+# A uprobe is attached to go-target by the name of a symbol.
+LDFLAGS = $(if $(filter %/go-target,$1),,-s -w)
+
+.PHONY: build
+build: $(COMMANDS:%=build/%) ## Build all commands to bin/, static.
+
+.PHONY: $(COMMANDS:%=build/%)
+$(COMMANDS:%=build/%): build/%:
+	go -C $(firstword $(subst /, ,$*)) build -trimpath -ldflags "$(call LDFLAGS,$*)" -o $(LOCALBIN)/$(notdir $*) ./cmd/$(notdir $*)
+
 # Example eBPF programs. Their objects work on every kernel that has their program types: no CO-RE.
 BYTECODE := $(patsubst examples/bytecode/%.bpf.c,$(LOCALBIN)/bytecode/%.o,$(wildcard examples/bytecode/*.bpf.c))
 CLANG ?= clang
@@ -129,6 +149,46 @@ push-bytecode: bytecode ## Push a bytecode image per example program to BYTECODE
 	go -C examples run ./cmd/bytecode-images --objects $(LOCALBIN)/bytecode --push $(BYTECODE_REGISTRY) --prefix $(BYTECODE_PREFIX) --alias xdp_pass_private=xdp_pass $(BYTECODE_PUSH_FLAGS)
 
 ##@ One-node cluster
+
+CLUSTER_STATE ?= /var/lib/bpfman-cluster
+CLUSTER = $(LOCALBIN)/cluster --state-dir $(CLUSTER_STATE) --kubernetes $(KUBERNETES) --daemon $(DAEMON) \
+	--bin $(LOCALBIN) --kubeconfig $(LOCALBIN)/kubeconfig
+
+# The cluster's program, and what its own images are made of.
+.PHONY: build-cluster
+build-cluster:
+	@cd hack/cluster && export GOWORK=off && go build -trimpath -o $(LOCALBIN)/cluster . && \
+		go build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/pause ./pause && \
+		go build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+
+.PHONY: cluster-up
+cluster-up: deps build build-cluster ## Start a one-node Kubernetes on this machine, with the project's images.
+	@$(CLUSTER) up
+	@$(MAKE) --no-print-directory cluster-bytecode
+
+.PHONY: cluster-down
+cluster-down: build-cluster ## End that cluster; it leaves nothing but the cache.
+	@$(CLUSTER) down
+
+.PHONY: cluster-status
+cluster-status: build-cluster ## Say whether that cluster runs, and where its logs and files are.
+	@$(CLUSTER) status
+
+.PHONY: cluster-images
+cluster-images: build cluster-load ## Build the commands and load the images that changed into that cluster.
+
+.PHONY: cluster-load
+cluster-load: build-cluster ## Load the images of what is in bin/ that changed, as they are, into that cluster.
+	@$(CLUSTER) load-images
+
+.PHONY: cluster-bytecode
+cluster-bytecode: ## Push the example programs to that cluster's registry, which serves them as quay.io.
+	@$(MAKE) --no-print-directory push-bytecode BYTECODE_REGISTRY=10.97.0.2:5000 \
+		BYTECODE_PUSH_FLAGS="--ca $(CLUSTER_STATE)/pki/registry-ca.crt"
+
+.PHONY: cluster-shell
+cluster-shell: build-cluster ## Open a shell inside that cluster's node.
+	@$(CLUSTER) exec
 
 ##@ Deployment
 

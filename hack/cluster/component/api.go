@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package component
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// API asks the API server the few things that starting the cluster depends on.
+type API struct {
+	settings Settings
+	http     http.Client
+}
+
+// NewAPI is an administrator's client of the cluster's API server.
+func NewAPI(s Settings) (*API, error) {
+	ca, err := os.ReadFile(s.Dir("pki", "ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster's CA: %w", err)
+	}
+	client, err := tls.LoadX509KeyPair(s.Dir("pki", "admin-user.crt"), s.Dir("pki", "admin-user.key"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the administrator's certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	return &API{settings: s, http: http.Client{
+		Timeout: 5 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{
+			RootCAs: roots, Certificates: []tls.Certificate{client}, MinVersion: tls.VersionTLS12,
+		}},
+	}}, nil
+}
+
+// Ready says nil once the API server serves.
+func (a *API) Ready(ctx context.Context) error {
+	return a.get(ctx, "/readyz", nil)
+}
+
+// NodeReady says nil once the node is ready and pods can be made: that takes
+// the default ServiceAccount as well.
+func (a *API) NodeReady(ctx context.Context) error {
+	var node struct {
+		Status struct {
+			Conditions []struct{ Type, Status, Message string }
+		}
+	}
+	if err := a.get(ctx, "/api/v1/nodes/"+a.settings.Node, &node); err != nil {
+		return err
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == "Ready" {
+			if condition.Status != "True" {
+				return fmt.Errorf("the node is not ready: %s", condition.Message)
+			}
+			return a.get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil)
+		}
+	}
+	return errors.New("the node has not reported yet")
+}
+
+// get reads the JSON document at the path into result, unless that is nil.
+func (a *API) get(ctx context.Context, path string, result any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.settings.Server()+path, nil)
+	if err != nil {
+		return fmt.Errorf("asking the API server for %s: %w", path, err)
+	}
+	response, err := a.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking the API server: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("reading the API server's answer for %s: %w", path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("asking the API server for %s: %s", path, response.Status)
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, result); err != nil {
+		return fmt.Errorf("parsing the API server's answer for %s: %w", path, err)
+	}
+	return nil
+}
+
+// Wait asks until the answer is nil or the context ends, whose error then
+// carries the last answer.
+func Wait(ctx context.Context, ask func(context.Context) error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-tick.C:
+		}
+	}
+}

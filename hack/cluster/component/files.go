@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package component
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"text/template"
+)
+
+//go:embed files
+var templates embed.FS
+
+// SandboxImage holds a pod's namespaces.
+const SandboxImage = "quay.io/bpfman/pause:latest"
+
+// directories are made below the state directory.
+var directories = []string{"pki", "etc", "logs", "logs/pods", "etcd", "containerd", "kubelet", "registry", "images", "mnt"}
+
+// Write makes the state directory with all that the components read at their start.
+func Write(s Settings) error {
+	for _, dir := range directories {
+		if err := os.MkdirAll(s.Dir(dir), 0o755); err != nil {
+			return fmt.Errorf("making the cluster's directory %s: %w", dir, err)
+		}
+	}
+	if err := writeCredentials(s); err != nil {
+		return err
+	}
+	return writeFiles(s)
+}
+
+// writeFiles renders the embedded templates into etc/.
+func writeFiles(s Settings) error {
+	all, err := template.ParseFS(templates, "files/*")
+	if err != nil {
+		return fmt.Errorf("parsing the configuration files: %w", err)
+	}
+	data := struct {
+		Settings
+		Sandbox    string
+		Registries []string
+	}{s, SandboxImage, Registries}
+	for _, t := range all.Templates() {
+		var text bytes.Buffer
+		if err := t.Execute(&text, data); err != nil {
+			return fmt.Errorf("rendering %s: %w", t.Name(), err)
+		}
+		if err := os.WriteFile(s.Dir("etc", t.Name()), text.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("writing %s: %w", t.Name(), err)
+		}
+	}
+	return nil
+}
+
+// Install copies to its place on the node what is looked for at a fixed path;
+// it runs inside the node.
+func Install(s Settings) error {
+	for name, target := range map[string]string{
+		"hosts":        "/etc/hosts",
+		"resolv.conf":  "/etc/resolv.conf",
+		"cni.conflist": "/etc/cni/net.d/10-pods.conflist",
+	} {
+		text, err := os.ReadFile(s.Dir("etc", name))
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		if err := os.MkdirAll(path.Dir(target), 0o755); err != nil {
+			return fmt.Errorf("making the directory of %s: %w", target, err)
+		}
+		// The file may be a symlink to somewhere else in the host's image.
+		if err := os.Remove(target); err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("removing the host's %s: %w", target, err)
+		}
+		if err := os.WriteFile(target, text, 0o644); err != nil {
+			return fmt.Errorf("installing %s: %w", filepath.Base(target), err)
+		}
+	}
+	return os.WriteFile("/etc/hostname", []byte(s.Node+"\n"), 0o644)
+}

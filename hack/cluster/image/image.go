@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package image builds the cluster's container images out of files of the
+// host, without a container engine. The same files make the same image.
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// File is an entry of an image. Its content is Text, or that of the host's
+// file Source; a Link is a symbolic link, and an entry without any of them a
+// directory.
+type File struct {
+	Path   string
+	Mode   fs.FileMode
+	Text   []byte
+	Source string
+	Link   string
+}
+
+// Image is what an image is made of and how it runs.
+type Image struct {
+	Name       string
+	Files      []File
+	User       string
+	Env        []string
+	Entrypoint []string
+}
+
+// Build makes the image, of one layer.
+func (i Image) Build() (v1.Image, error) {
+	layer, err := archive(i.Files)
+	if err != nil {
+		return nil, fmt.Errorf("making the layer of %s: %w", i.Name, err)
+	}
+	// Uncompressed: it is made to be imported on the same machine.
+	built, err := mutate.AppendLayers(
+		mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1),
+		static.NewLayer(layer, types.OCIUncompressedLayer))
+	if err != nil {
+		return nil, fmt.Errorf("adding the layer of %s: %w", i.Name, err)
+	}
+	config, err := built.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration of %s: %w", i.Name, err)
+	}
+	config = config.DeepCopy()
+	config.OS = "linux" // containerd ignores an image without its platform
+	config.Architecture = runtime.GOARCH
+	config.Created = v1.Time{Time: time.Unix(0, 0).UTC()}
+	config.Config = v1.Config{
+		User:       i.User,
+		WorkingDir: "/",
+		Entrypoint: i.Entrypoint,
+		Env:        append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, i.Env...),
+	}
+	built, err = mutate.ConfigFile(built, config)
+	if err != nil {
+		return nil, fmt.Errorf("configuring %s: %w", i.Name, err)
+	}
+	return built, nil
+}
+
+// archive is the files as a tar archive, sorted, with their directories.
+func archive(files []File) ([]byte, error) {
+	all := map[string]File{}
+	for _, file := range files {
+		for dir := path.Dir(file.Path); dir != "/"; dir = path.Dir(dir) {
+			if _, ok := all[dir]; !ok {
+				all[dir] = File{Path: dir, Mode: 0o755}
+			}
+		}
+		all[file.Path] = file
+	}
+	sorted := make([]File, 0, len(all))
+	for _, file := range all {
+		sorted = append(sorted, file)
+	}
+	slices.SortFunc(sorted, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+
+	var buffer bytes.Buffer
+	writer := tar.NewWriter(&buffer)
+	for _, file := range sorted {
+		if err := file.write(writer); err != nil {
+			return nil, fmt.Errorf("adding %s: %w", file.Path, err)
+		}
+	}
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
+}
+
+// write appends the entry to the archive.
+func (f File) write(writer *tar.Writer) error {
+	header := &tar.Header{
+		Name:    strings.TrimPrefix(f.Path, "/"),
+		Mode:    int64(f.Mode.Perm()),
+		ModTime: time.Unix(0, 0),
+		Format:  tar.FormatPAX,
+	}
+	if f.Mode&fs.ModeSticky != 0 {
+		header.Mode |= 0o1000
+	}
+	switch {
+	case f.Link != "":
+		header.Typeflag, header.Linkname = tar.TypeSymlink, f.Link
+		return writer.WriteHeader(header)
+	case f.Source != "":
+		return f.copySource(writer, header)
+	case f.Text != nil:
+		header.Typeflag, header.Size = tar.TypeReg, int64(len(f.Text))
+		if err := writer.WriteHeader(header); err != nil {
+			return err
+		}
+		_, err := writer.Write(f.Text)
+		return err
+	default:
+		header.Typeflag = tar.TypeDir
+		header.Name += "/"
+		return writer.WriteHeader(header)
+	}
+}
+
+func (f File) copySource(writer *tar.Writer, header *tar.Header) error {
+	source, err := os.Open(f.Source)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	header.Typeflag, header.Size = tar.TypeReg, info.Size()
+	if err := writer.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = io.Copy(writer, source)
+	return err
+}

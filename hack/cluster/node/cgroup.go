@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupName is the node's cgroup, in each hierarchy of the host. In the node
+// it looks like the root, so that all its cgroups are below it.
+const cgroupName = "bpfman-cluster"
+
+// hierarchy is a mounted cgroup hierarchy.
+type hierarchy struct {
+	point   string // where it is mounted
+	fstype  string // "cgroup" (v1) or "cgroup2"
+	options string // v1: controllers or name
+}
+
+// hierarchies lists the cgroup hierarchies that the caller sees mounted.
+func hierarchies() ([]hierarchy, error) {
+	file, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("listing the cgroup hierarchies: %w", err)
+	}
+	defer file.Close()
+	var all []hierarchy
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		mount, kind, _ := strings.Cut(lines.Text(), " - ")
+		fields, types := strings.Fields(mount), strings.Fields(kind)
+		if len(fields) < 5 || len(types) < 3 || !strings.HasPrefix(types[0], "cgroup") {
+			continue
+		}
+		options := slices.DeleteFunc(strings.Split(types[2], ","), func(o string) bool {
+			return o == "rw" || o == "ro" || strings.HasPrefix(o, "release_agent=")
+		})
+		all = append(all, hierarchy{point: fields[4], fstype: types[0], options: strings.Join(options, ",")})
+	}
+	if len(all) == 0 {
+		return nil, errors.New("listing the cgroup hierarchies: none is mounted")
+	}
+	return all, nil
+}
+
+// createCgroups makes the node's cgroup in each hierarchy.
+func createCgroups() error {
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		if h.fstype == "cgroup2" {
+			enableControllers(h.point)
+		}
+		dir := filepath.Join(h.point, cgroupName)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("making the node's cgroup: %w", err)
+		}
+		if err := inheritCpuset(h.point, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enableControllers gives the children of a v2 cgroup every controller that it
+// has itself. One that is refused (a busy realtime task, say) is done without.
+func enableControllers(dir string) {
+	controllers, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	for controller := range strings.FieldsSeq(string(controllers)) {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0)
+	}
+}
+
+// inheritCpuset gives a new v1 cpuset cgroup its parent's CPUs and memory
+// nodes: it starts with none, and then takes no process.
+func inheritCpuset(parent, dir string) error {
+	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+		value, err := os.ReadFile(filepath.Join(parent, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading the host's %s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), value, 0); err != nil {
+			return fmt.Errorf("setting the node's %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// joinCgroups moves the process to the node's cgroups.
+func joinCgroups(pid int) error {
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		procs := filepath.Join(h.point, cgroupName, "cgroup.procs")
+		if err := os.WriteFile(procs, []byte(strconv.Itoa(pid)), 0); err != nil {
+			return fmt.Errorf("moving process %d to the node's cgroup: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// removeCgroups removes the node's cgroups. A process still in one was put
+// there by the node, or entered it: it is killed.
+func removeCgroups(ctx context.Context) error {
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		dir := filepath.Join(h.point, cgroupName)
+		for {
+			err := removeTree(dir)
+			if err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("removing the cgroup %s: %w", dir, err)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// removeTree removes a cgroup and those below it, children first.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			if err := removeTree(filepath.Join(dir, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	for field := range strings.FieldsSeq(string(procs)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}

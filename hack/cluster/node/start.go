@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/hack/cluster/component"
+)
+
+// The two stages of the node's init, each a hidden command of the program.
+const (
+	StageUnshare = "node-unshare"
+	StageInit    = "node-init"
+)
+
+// Start makes the node: its cgroups, its init in namespaces of its own, and the
+// cable to it. The init goes on after the caller has ended. The arguments are
+// those that make the program run StageUnshare with the same settings.
+func Start(s component.Settings, program string, arguments []string) (*State, error) {
+	if err := createCgroups(); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(s.Log("node"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the node's log: %w", err)
+	}
+	defer log.Close()
+	// The init waits for a byte from this pipe; end of file has it give up,
+	// so that nothing is left running if the caller dies before it has
+	// recorded what it started.
+	ready, signal, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("making the pipe to the node's init: %w", err)
+	}
+	defer signal.Close()
+	command := exec.Command(program, append([]string{StageUnshare}, arguments...)...)
+	command.Dir = "/"
+	command.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	command.Stdin = ready
+	command.Stdout = log
+	command.Stderr = log
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true,
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+			unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+	}
+	err = command.Start()
+	ready.Close()
+	if err != nil {
+		return nil, fmt.Errorf("starting the node's init: %w", err)
+	}
+	pid := command.Process.Pid
+	go command.Wait() //nolint:errcheck // reaps it if it ends before the caller does
+	state, err := observe(pid)
+	if err != nil {
+		return nil, fmt.Errorf("looking at the node's init: %w", err)
+	}
+	if err := state.save(s.StateDir); err != nil {
+		return nil, err
+	}
+	if err := joinCgroups(pid); err != nil {
+		return nil, err
+	}
+	if err := connect(s, pid); err != nil {
+		return nil, err
+	}
+	if _, err := signal.Write([]byte{1}); err != nil {
+		return nil, fmt.Errorf("releasing the node's init: %w", err)
+	}
+	return state, nil
+}
+
+// Unshare is the first stage of the node's init: it waits until it is in its
+// cgroups, makes these the root that the node sees, and becomes the second.
+// The caller must have locked its thread: the cgroup namespace belongs to it.
+func Unshare(program string, arguments []string) error {
+	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil {
+		return fmt.Errorf("waiting for the node's cgroups and network: %w", err)
+	}
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("making the cgroup namespace: %w", err)
+	}
+	err := syscall.Exec(program, append([]string{program, StageInit}, arguments...), os.Environ())
+	return fmt.Errorf("executing the node's init: %w", err)
+}
+
+// Stop ends the node and removes what the kernel doesn't by itself. It works on
+// any remains of a node as well.
+func Stop(ctx context.Context, stateDir string) error {
+	if err := kill(ctx, Load(stateDir)); err != nil {
+		return err
+	}
+	// Stragglers hold namespaces open: they go before the interface does.
+	if err := removeCgroups(ctx); err != nil {
+		return err
+	}
+	return disconnect()
+}
+
+// kill ends the node's init, and with it every process of its PID namespace,
+// and waits until they are gone.
+func kill(ctx context.Context, state *State) error {
+	if state == nil {
+		return nil
+	}
+	// A pidfd can't come to mean another process, unlike the number.
+	fd, err := unix.PidfdOpen(state.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening process %d: %w", state.PID, err)
+	}
+	defer unix.Close(fd)
+	if !state.Alive() {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("killing the node's init, process %d: %w", state.PID, err)
+	}
+	for {
+		ended, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(100*time.Millisecond/time.Millisecond))
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("waiting for the node's init, process %d, to end: %w", state.PID, err)
+		}
+		if ended > 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("waiting for the node's init, process %d, to end: %w", state.PID, context.Cause(ctx))
+		}
+	}
+}

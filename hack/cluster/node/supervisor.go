@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/hack/cluster/component"
+)
+
+// restartDelay keeps a component that can't run from using up the machine.
+const restartDelay = time.Second
+
+// supervisor starts the components and learns of their end from the one loop
+// that reaps every child, the node's orphans among them.
+type supervisor struct {
+	mutex   sync.Mutex
+	waiting map[int]chan<- unix.WaitStatus
+}
+
+func newSupervisor() *supervisor {
+	return &supervisor{waiting: map[int]chan<- unix.WaitStatus{}}
+}
+
+// keepRunning runs the process, and again whenever it ends.
+func (v *supervisor) keepRunning(p component.Process, logFile string) {
+	for {
+		ended, err := v.start(p, logFile)
+		if err != nil {
+			log.Printf("starting %s: %v", p.Name, err)
+		} else {
+			status := <-ended
+			log.Printf("%s ended: exit status %d, signal %d; restarting it", p.Name, status.ExitStatus(), status.Signal())
+		}
+		time.Sleep(restartDelay)
+	}
+}
+
+// start starts the process; the channel gets its status once it has ended.
+func (v *supervisor) start(p component.Process, logFile string) (<-chan unix.WaitStatus, error) {
+	path := p.Path
+	if path == "" {
+		var err error
+		if path, err = exec.LookPath(p.Name); err != nil {
+			return nil, fmt.Errorf("finding %s: %w", p.Name, err)
+		}
+	}
+	output, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log: %w", err)
+	}
+	defer output.Close()
+	input, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", os.DevNull, err)
+	}
+	defer input.Close()
+
+	// Held over the fork, or the child could be reaped before it is known.
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	pid, err := syscall.ForkExec(path, append([]string{p.Name}, p.Args...), &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   os.Environ(),
+		Files: []uintptr{input.Fd(), output.Fd(), output.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("executing %s: %w", path, err)
+	}
+	ended := make(chan unix.WaitStatus, 1)
+	v.waiting[pid] = ended
+	return ended, nil
+}
+
+// reap collects ended children for ever.
+func (v *supervisor) reap() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGCHLD)
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || pid == 0:
+			<-signals
+		default:
+			v.mutex.Lock()
+			if ended, ok := v.waiting[pid]; ok {
+				ended <- status
+				delete(v.waiting, pid)
+			}
+			v.mutex.Unlock()
+		}
+	}
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package pki makes the certificates and kubeconfigs of a one-node cluster.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// lifetime of every certificate; a test cluster never gets that old.
+const lifetime = 365 * 24 * time.Hour
+
+// Pair is a certificate and its private key.
+type Pair struct {
+	Cert *x509.Certificate
+	Key  crypto.Signer
+}
+
+// Subject describes a certificate to be issued. Names may be host names or IP
+// addresses; a certificate with names is a server's, and every one is a client's.
+type Subject struct {
+	CommonName string
+	Groups     []string
+	Names      []string
+}
+
+// NewCA makes a self-signed certificate authority.
+func NewCA(name string) (*Pair, error) {
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name},
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	return issue(template, nil)
+}
+
+// Issue signs a certificate for the subject.
+func (ca *Pair) Issue(subject Subject) (*Pair, error) {
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: subject.CommonName, Organization: subject.Groups},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, name := range subject.Names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	if len(subject.Names) > 0 {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	return issue(template, ca)
+}
+
+// issue signs the template with the parent's key, or with its own where there is no parent.
+func issue(template *x509.Certificate, parent *Pair) (*Pair, error) {
+	name := template.Subject.CommonName
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generating the key of %q: %w", name, err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, fmt.Errorf("drawing the serial number of %q: %w", name, err)
+	}
+	template.SerialNumber = serial
+	template.NotBefore = time.Now().Add(-time.Hour)
+	template.NotAfter = time.Now().Add(lifetime)
+	if parent == nil {
+		parent = &Pair{Cert: template, Key: key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent.Cert, key.Public(), parent.Key)
+	if err != nil {
+		return nil, fmt.Errorf("signing the certificate of %q: %w", name, err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the certificate of %q: %w", name, err)
+	}
+	return &Pair{Cert: cert, Key: key}, nil
+}
+
+// CertPEM is the certificate in PEM form.
+func (p *Pair) CertPEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Cert.Raw})
+}
+
+// KeyPEM is the private key in PEM form.
+func (p *Pair) KeyPEM() ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(p.Key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the key of %q: %w", p.Cert.Subject.CommonName, err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+// Write stores the pair as dir/name.crt and dir/name.key.
+func (p *Pair) Write(dir, name string) error {
+	key, err := p.KeyPEM()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".key"), key, 0o600); err != nil {
+		return fmt.Errorf("writing the key of %q: %w", name, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".crt"), p.CertPEM(), 0o644); err != nil {
+		return fmt.Errorf("writing the certificate of %q: %w", name, err)
+	}
+	return nil
+}
+
+// Kubeconfig is a kubeconfig for the API server at the URL, which presents a
+// certificate of the ca, as the user of the client certificate.
+func Kubeconfig(server string, ca, client *Pair) ([]byte, error) {
+	key, err := client.KeyPEM()
+	if err != nil {
+		return nil, err
+	}
+	encode := base64.StdEncoding.EncodeToString
+	return fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters:
+- name: bpfman
+  cluster:
+    server: %s
+    certificate-authority-data: %s
+users:
+- name: %[3]s
+  user:
+    client-certificate-data: %s
+    client-key-data: %s
+contexts:
+- name: bpfman
+  context:
+    cluster: bpfman
+    user: %[3]s
+current-context: bpfman
+`, server, encode(ca.CertPEM()), client.Cert.Subject.CommonName, encode(client.CertPEM()), encode(key)), nil
+}

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# Installs what building and running on this machine takes, on a Debian 12 with
+# Go and Rust: Debian packages, the bpfman daemon (from crates.io), and
+# Kubernetes (from the Go module proxy). Says what it installs; says nothing
+# where nothing is missing.
+#
+# usage: deps.sh CACHE BIN — heavy builds go to CACHE, the link to kubectl to BIN.
+set -euo pipefail
+cache=${1:?} bin=${2:?}
+here=$(cd "$(dirname "$0")" && pwd)
+
+daemon_version=0.6.0
+kubernetes_version=v1.36.3
+
+# What is looked for, and the package that has it. Commands are looked for, not
+# packages, where several packages have them: Docker's containerd.io must not
+# be replaced by Debian's containerd.
+packages=(
+	containerd:containerd ctr:containerd runc:runc nft:nftables
+	clang:clang llvm-strip:llvm gcc:gcc pkg-config:pkg-config ip:iproute2
+	/usr/lib/cni/bridge:containernetworking-plugins
+	/etc/ssl/certs/ca-certificates.crt:ca-certificates
+	/usr/include/stdio.h:libc6-dev
+	/usr/include/bpf/bpf_helpers.h:libbpf-dev
+	/usr/include/libelf.h:libelf-dev
+	/usr/include/openssl/ssl.h:libssl-dev
+	/usr/include/zlib.h:zlib1g-dev
+	=busybox-static:busybox-static
+)
+
+# slow MESSAGE COMMAND… runs the command, showing that it goes on, and its
+# output only if it fails.
+slow() {
+	local message=$1 log start=$SECONDS pid
+	shift
+	log=$(mktemp)
+	echo "$message"
+	"$@" >"$log" 2>&1 &
+	pid=$!
+	while kill -0 "$pid" 2>/dev/null; do
+		sleep 1
+		if (((SECONDS - start) % 15 == 0)); then
+			printf '  %4ds  %s\n' "$((SECONDS - start))" "$(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c 1-100)"
+		fi
+	done
+	if ! wait "$pid"; then
+		cat "$log" >&2
+		rm -f "$log"
+		return 1
+	fi
+	printf '  %4ds  done\n' "$((SECONDS - start))"
+	rm -f "$log"
+}
+
+install_packages() {
+	local missing=() want
+	for want in "${packages[@]}"; do
+		case $want in
+		=*) [[ $(dpkg-query -W -f '${db:Status-Status}' "${want#*:}" 2>/dev/null) == installed ]] || missing+=("${want#*:}") ;;
+		/*) [[ -e ${want%%:*} ]] || missing+=("${want#*:}") ;;
+		*) command -v "${want%%:*}" >/dev/null || missing+=("${want#*:}") ;;
+		esac
+	done
+	((${#missing[@]})) || return 0
+	mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
+	if ((EUID != 0)); then
+		echo "missing packages, install them as root: apt-get install ${missing[*]}" >&2
+		return 1
+	fi
+	export DEBIAN_FRONTEND=noninteractive
+	slow "updating the list of Debian packages" apt-get update -q
+	slow "installing Debian packages: ${missing[*]}" apt-get install -qy --no-install-recommends "${missing[@]}"
+}
+
+install_daemon() {
+	local root=$cache/bpfman-$daemon_version
+	[[ -x $root/bin/bpfman-rpc ]] && return
+	# Its build compiles eBPF, which must find asm/types.h.
+	C_INCLUDE_PATH=/usr/include/$(gcc -print-multiarch) CARGO_TARGET_DIR=$root/target \
+		slow "building the bpfman daemon $daemon_version (about 9 minutes on 2 cores)" \
+		cargo install bpfman-api --version "$daemon_version" --locked --root "$root"
+	rm -rf "$root/target"
+}
+
+install_kubernetes() {
+	local root=$cache/kubernetes-$kubernetes_version source name version
+	# What it was built from; the version alone doesn't tell.
+	source=$(cat "$here"/kubernetes/{main.go,go.mod,go.sum} | sha256sum)
+	if [[ ! -x $root/kubernetes || $(cat "$root/source" 2>/dev/null) != "$source" ]]; then
+		mkdir -p "$root"
+		version=k8s.io/component-base/version
+		GOWORK=off CGO_ENABLED=0 slow "building Kubernetes $kubernetes_version (about 5 minutes on 2 cores)" \
+			go -C "$here/kubernetes" build -trimpath -o "$root/kubernetes.new" -ldflags "-s -w \
+				-X $version.gitVersion=$kubernetes_version -X $version.gitTreeState=clean \
+				-X $version.gitMajor=1 -X $version.gitMinor=$(cut -d. -f2 <<<"$kubernetes_version")" .
+		mv "$root/kubernetes.new" "$root/kubernetes"
+		echo "$source" >"$root/source"
+	fi
+	# The names that envtest looks for.
+	for name in etcd kube-apiserver kubectl; do
+		[[ -L $root/$name ]] || ln -s kubernetes "$root/$name"
+	done
+	mkdir -p "$bin"
+	[[ $(readlink "$bin/kubectl") == "$root/kubectl" ]] || ln -sf "$root/kubectl" "$bin/kubectl"
+}
+
+install_packages
+install_daemon
+install_kubernetes
