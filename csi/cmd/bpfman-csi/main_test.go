@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+	"github.com/cilium/ebpf"
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+)
+
+const (
+	counterMap = "tracepoint_stats_map"
+	group      = 2000
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Main(m, map[string]sandbox.Child{
+		"open": func(args []string) error {
+			m, err := ebpf.LoadPinnedMap(args[0], &ebpf.LoadPinOptions{ReadOnly: args[1] == "ro"})
+			if err != nil {
+				return err
+			}
+			return m.Close()
+		},
+	})
+}
+
+// kubelet talks to a running plugin as the kubelet does.
+type kubelet struct {
+	options
+	node     csi.NodeClient
+	identity csi.IdentityClient
+	// stop ends the plugin as SIGTERM does.
+	stop func() error
+}
+
+func startPlugin(t testing.TB, daemonSocket string) *kubelet {
+	t.Helper()
+	directory := sandbox.Root(t)
+	k := &kubelet{options: options{
+		endpoint: filepath.Join(directory, "csi.sock"), daemonSocket: daemonSocket, mapsRoot: sandbox.DaemonMaps,
+		kubeletRoot: filepath.Join(directory, "kubelet"), nodeName: "node-1",
+		selfRegister: true, registrationDir: directory, registrationPath: filepath.Join(directory, "csi.sock"),
+	}}
+	if err := os.MkdirAll(filepath.Join(k.kubeletRoot, "pods"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, k.options, slog.New(slog.DiscardHandler)) }()
+	k.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() {
+		if err := k.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	connection := dial(t, k.endpoint)
+	k.node, k.identity = csi.NewNodeClient(connection), csi.NewIdentityClient(connection)
+	if _, err := k.identity.Probe(t.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func dial(t testing.TB, socket string) *grpc.ClientConn {
+	t.Helper()
+	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { connection.Close() })
+	return connection
+}
+
+// request is about the volume of a pod, whose directory it makes.
+func (k *kubelet) request(t testing.TB, pod, namespace string) *csi.NodePublishVolumeRequest {
+	t.Helper()
+	parent := filepath.Join(k.kubeletRoot, "pods", pod, "volumes/kubernetes.io~csi/maps")
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return &csi.NodePublishVolumeRequest{
+		VolumeId:   "csi-" + pod,
+		TargetPath: filepath.Join(parent, "mount"),
+		VolumeCapability: &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Mount{
+			Mount: &csi.VolumeCapability_MountVolume{VolumeMountGroup: fmt.Sprint(group)},
+		}},
+		VolumeContext: map[string]string{
+			v1alpha1.VolumeAttributeProgram:    "counter",
+			v1alpha1.VolumeAttributeMaps:       counterMap,
+			"csi.storage.k8s.io/pod.name":      pod,
+			"csi.storage.k8s.io/pod.namespace": namespace,
+		},
+	}
+}
+
+func unpublishOf(request *csi.NodePublishVolumeRequest) *csi.NodeUnpublishVolumeRequest {
+	return &csi.NodeUnpublishVolumeRequest{VolumeId: request.GetVolumeId(), TargetPath: request.GetTargetPath()}
+}
+
+func TestPluginRegistersAndStops(t *testing.T) {
+	k := startPlugin(t, "/run/no-daemon.sock")
+	path := filepath.Join(k.registrationDir, "csi.bpfman.io-reg.sock")
+	info, err := registerapi.NewRegistrationClient(dial(t, path)).GetInfo(t.Context(), &registerapi.InfoRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := csi.NewIdentityClient(dial(t, info.GetEndpoint())).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
+	if err != nil || name.GetName() != info.GetName() {
+		t.Errorf("behind the endpoint is %v, %v", name, err)
+	}
+	if err := k.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(k.registrationDir, "*.sock")); err != nil || len(left) != 0 {
+		t.Errorf("sockets left: %v, %v", left, err)
+	}
+}
+
+func TestWithoutDaemon(t *testing.T) {
+	k := startPlugin(t, "/run/no-daemon.sock")
+	request := k.request(t, "pod", "team")
+	start := time.Now()
+	_, err := k.node.NodePublishVolume(t.Context(), request)
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "bpfman daemon") {
+		t.Errorf("publish: %v", err)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("publish took %v", took)
+	}
+	if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
+		t.Errorf("unpublish: %v", err)
+	}
+}
+
+// load has the daemon load a program for a user object.
+func load(t testing.TB, daemon gobpfman.BpfmanClient, kind, namespace string) uint32 {
+	t.Helper()
+	object, err := filepath.Abs("../../../bin/bytecode/go-tracepoint-counter.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metadata := map[string]string{
+		v1alpha1.MetadataProgramName: "counter", v1alpha1.MetadataKind: kind, v1alpha1.MetadataUUID: kind + namespace,
+	}
+	if namespace != "" {
+		metadata[v1alpha1.MetadataNamespace] = namespace
+	}
+	response, err := daemon.Load(t.Context(), &gobpfman.LoadRequest{
+		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: object}},
+		Metadata: metadata,
+		Info:     []*gobpfman.LoadInfo{{Name: "tracepoint_kill_recorder", ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT}},
+	})
+	if err != nil {
+		t.Fatalf("load: %v", err)
+	}
+	return response.GetPrograms()[0].GetKernelInfo().GetId()
+}
+
+// mapID is the kernel's id of the map that a pin shows.
+func mapID(t testing.TB, pin string) ebpf.MapID {
+	t.Helper()
+	m, err := ebpf.LoadPinnedMap(pin, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	info, err := m.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := info.ID()
+	return id
+}
+
+func TestWithTheRealDaemon(t *testing.T) {
+	socket, daemon, stopDaemon := sandbox.StartDaemon(t)
+	k := startPlugin(t, socket)
+	request := k.request(t, "pod-1", "team")
+	if _, err := k.node.NodePublishVolume(t.Context(), request); status.Code(err) != codes.NotFound {
+		t.Fatalf("publish before the program is loaded: %v", err)
+	}
+
+	cluster := load(t, daemon, "TracepointProgram", "")
+	load(t, daemon, "TracepointNsProgram", "other")
+	pinned := func(id uint32) ebpf.MapID {
+		return mapID(t, filepath.Join(sandbox.DaemonMaps, fmt.Sprint(id), counterMap))
+	}
+	for range 2 {
+		if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pin := filepath.Join(request.GetTargetPath(), counterMap)
+	if mapID(t, pin) != pinned(cluster) {
+		t.Error("the volume doesn't show the cluster-scoped program's map")
+	}
+	for mode, gid := range map[string]uint32{"rw": group, "ro": group} {
+		user := &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{gid}}
+		if err := sandbox.Run(t, "open", user, sandbox.Fault{}, pin, mode); err != nil {
+			t.Errorf("open %s as a group member: %v", mode, err)
+		}
+	}
+
+	own := load(t, daemon, "TracepointNsProgram", "team")
+	second := k.request(t, "pod-2", "team")
+	second.Readonly = true
+	second.VolumeContext[v1alpha1.VolumeAttributeMaps] = "*"
+	if _, err := k.node.NodePublishVolume(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	secondPin := filepath.Join(second.GetTargetPath(), counterMap)
+	if mapID(t, secondPin) != pinned(own) {
+		t.Error("the volume doesn't show the map of the program in the pod's namespace")
+	}
+	user := &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{group}}
+	if err := sandbox.Run(t, "open", user, sandbox.Fault{}, secondPin, "rw"); err == nil {
+		t.Error("a read-only volume's map was opened for writing")
+	}
+
+	third := k.request(t, "pod-3", "team")
+	third.VolumeContext[v1alpha1.VolumeAttributeMaps] = "typo"
+	_, err := k.node.NodePublishVolume(t.Context(), third)
+	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), counterMap) {
+		t.Errorf("publish of an unknown map: %v", err)
+	}
+	load(t, daemon, "BpfNsApplication", "team")
+	third.VolumeContext[v1alpha1.VolumeAttributeMaps] = counterMap
+	_, err = k.node.NodePublishVolume(t.Context(), third)
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "BpfNsApplication, TracepointNsProgram") {
+		t.Errorf("publish of an ambiguous name: %v", err)
+	}
+	third.VolumeContext[v1alpha1.VolumeAttributeKind] = "TracepointNsProgram"
+	if _, err := k.node.NodePublishVolume(t.Context(), third); err != nil {
+		t.Errorf("publish with the kind named: %v", err)
+	}
+
+	stopDaemon()
+	if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
+		t.Errorf("republish with the daemon down: %v", err)
+	}
+	for _, volume := range []*csi.NodePublishVolumeRequest{request, second, third} {
+		if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(volume)); err != nil {
+			t.Errorf("unpublish with the daemon down: %v", err)
+		}
+	}
+	if mounts := sandbox.Mounts(t, k.kubeletRoot); mounts != 0 {
+		t.Errorf("%d mounts left", mounts)
+	}
+}
+
+// BenchmarkPublish measures a publication through the plugin's socket, beside
+// the daemon's List that is within it.
+func BenchmarkPublish(b *testing.B) {
+	socket, daemon, stop := sandbox.StartDaemon(b)
+	defer stop()
+	load(b, daemon, "TracepointProgram", "")
+	k := startPlugin(b, socket)
+	onlyBpfman := true
+	list := &gobpfman.ListRequest{
+		BpfmanProgramsOnly: &onlyBpfman, MatchMetadata: map[string]string{v1alpha1.MetadataProgramName: "counter"},
+	}
+	var lists, publications []time.Duration
+	for i := 0; b.Loop(); i++ {
+		start := time.Now()
+		if _, err := daemon.List(b.Context(), list); err != nil {
+			b.Fatal(err)
+		}
+		lists = append(lists, time.Since(start))
+		request := k.request(b, fmt.Sprint("pod-", i), "team")
+		start = time.Now()
+		if _, err := k.node.NodePublishVolume(b.Context(), request); err != nil {
+			b.Fatal(err)
+		}
+		publications = append(publications, time.Since(start))
+		if _, err := k.node.NodeUnpublishVolume(b.Context(), unpublishOf(request)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	report := func(name string, times []time.Duration) {
+		slices.Sort(times)
+		b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, name+"-p50-ms")
+		b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, name+"-p99-ms")
+	}
+	report("list", lists)
+	report("publish", publications)
+}
