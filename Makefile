@@ -192,6 +192,49 @@ cluster-shell: build-cluster ## Open a shell inside that cluster's node.
 
 ##@ Deployment
 
+KUBECTL ?= $(or $(shell command -v kubectl),$(LOCALBIN)/kubectl)
+# What is deployed: config/default, or an overlay of it.
+DEPLOY ?= config/default
+IMAGE_TAG ?= latest
+BPFMAN_IMG ?= quay.io/bpfman/bpfman:$(IMAGE_TAG)
+BPFMAN_OPERATOR_IMG ?= quay.io/bpfman/bpfman-operator:$(IMAGE_TAG)
+BPFMAN_AGENT_IMG ?= quay.io/bpfman/bpfman-agent:$(IMAGE_TAG)
+BPFMAN_CSI_IMG ?= quay.io/bpfman/bpfman-csi:$(IMAGE_TAG)
+ignore-not-found ?= true
+DEPLOY_TIMEOUT ?= 180s
+
+# Images are named in the Deployment and, as text, in the ConfigMap.
+RENDER = $(KUBECTL) kustomize $(DEPLOY) | sed \
+	-e 's|quay.io/bpfman/bpfman:latest|$(BPFMAN_IMG)|' \
+	-e 's|quay.io/bpfman/bpfman-operator:latest|$(BPFMAN_OPERATOR_IMG)|' \
+	-e 's|quay.io/bpfman/bpfman-agent:latest|$(BPFMAN_AGENT_IMG)|' \
+	-e 's|quay.io/bpfman/bpfman-csi:latest|$(BPFMAN_CSI_IMG)|'
+
+.PHONY: install
+install: ## Install the CustomResourceDefinitions into the cluster of KUBECONFIG.
+	$(KUBECTL) apply --server-side -k config/crd
+
+.PHONY: uninstall
+uninstall: ## Remove the CustomResourceDefinitions, and with them all objects of their kinds.
+	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -k config/crd
+
+.PHONY: deploy
+deploy: ## Deploy bpfman to the cluster of KUBECONFIG (DEPLOY=config/default), and wait until it runs.
+	$(RENDER) | $(KUBECTL) apply --server-side --force-conflicts -f -
+	$(KUBECTL) -n bpfman rollout status deployment/bpfman-operator --timeout=$(DEPLOY_TIMEOUT)
+	$(KUBECTL) -n bpfman wait --for=create daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
+	$(KUBECTL) -n bpfman rollout status daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
+
+# The ConfigMap goes first, so that the operator is there to take down what it made.
+.PHONY: undeploy
+undeploy: ## Remove bpfman, its CustomResourceDefinitions and all objects of their kinds.
+	@loaded=$$($(KUBECTL) get bpfprograms,bpfnsprograms -A -o name 2>/dev/null | wc -l); test $$loaded = 0 || \
+		echo "$$loaded programs stay loaded on their nodes until these reboot: to unload them, delete the objects that own them first"
+	$(KUBECTL) -n bpfman delete configmap bpfman-config --ignore-not-found=$(ignore-not-found)
+	-$(KUBECTL) wait --for=delete csidriver/csi.bpfman.io --timeout=30s
+	-$(KUBECTL) -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=60s
+	$(RENDER) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
+
 ##@ Tests and benchmarks
 
 BPFMAN_RPC ?= $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
