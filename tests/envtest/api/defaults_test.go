@@ -100,13 +100,13 @@ const loaded = `{"lastTransitionTime":"2026-01-02T03:04:05Z","message":"m","reas
 
 // What the server accepts as a status, on the same object again and again.
 func TestStatusValidation(t *testing.T) {
-	userStatus := []validation{
+	userRules := []validation{
 		{`{"observedGeneration":3,"nodes":{"selected":2,"attached":1,"failed":0}}`, ``},
 		{`{"nodes":{"selected":2,"attached":1}}`, `status.nodes.failed: Required value`},
 		{`{"conditions":[` + loaded + `,` + loaded + `]}`, `status.conditions[1]: Duplicate value`},
 		{`{"conditions":[{"type":"Loaded"}]}`, `status.conditions[0].reason: Required value`},
 	}
-	programStatus := []validation{
+	reportRules := []validation{
 		{`{"programid":0,"mapids":[0,4294967295],"mapownerid":4294967295}`, ``},
 		{`{"programid":4294967295}`, ``},
 		{`{"programid":4294967296}`, `status.programid: Invalid value`},
@@ -125,8 +125,8 @@ func TestStatusValidation(t *testing.T) {
 		{`{"node":"n","ownergeneration":2,"function":"f","tag":"0011223344556677","loadedat":"2026-01-02T03:04:05Z","mapusedby":["p"]}`, ``},
 	}
 	for name, rules := range map[string][]validation{
-		"XdpProgram": userStatus, "TcNsProgram": userStatus, "BpfApplication": userStatus,
-		"BpfProgram": programStatus, "BpfNsProgram": programStatus,
+		"XdpProgram": userRules, "TcNsProgram": userRules, "BpfApplication": userRules,
+		"BpfProgram": reportRules, "BpfNsProgram": reportRules,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

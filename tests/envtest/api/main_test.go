@@ -157,6 +157,11 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
+// afterTest returns a context for cleaning up, when that of the test is done.
+func afterTest() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), time.Minute)
+}
+
 // create stores an object for the time of the test.
 func create(t *testing.T, k kind, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
@@ -166,7 +171,7 @@ func create(t *testing.T, k kind, o *unstructured.Unstructured) *unstructured.Un
 		t.Fatalf("create %s %s: %v", k.name, o.GetName(), err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := afterTest()
 		defer cancel()
 		if err := c.Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Errorf("delete %s %s: %v", k.name, o.GetName(), err)

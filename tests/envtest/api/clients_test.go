@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package api
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	apply "github.com/bpfman/bpfman-operator/apis/client/applyconfiguration/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/client/clientset"
+	"github.com/bpfman/bpfman-operator/apis/client/informers"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+func typedClient(t *testing.T) *clientset.Clientset {
+	t.Helper()
+	c, err := clientset.NewForConfig(envtest.Config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A list of integers is stored as written, read by Go clients as bytes, and
+// becomes base64 with a Go client's first write.
+func TestGlobalDataForms(t *testing.T) {
+	k := kinds()["XdpProgram"]
+	created := create(t, k, object(t, k, "globals", `{"globaldata":{"listed":[13,12,11,10],"encoded":"DQwLCg=="}}`))
+	if got := at(t, created, "spec", "globaldata"); got != `{"encoded":"DQwLCg==","listed":[13,12,11,10]}` {
+		t.Errorf("stored %s", got)
+	}
+
+	programs := typedClient(t).BpfmanV1alpha1().XdpPrograms()
+	typed, err := programs.Get(deadline(t), "globals", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []string{"listed", "encoded"} {
+		if got := typed.Spec.GlobalData[form]; !slices.Equal(got, []byte{13, 12, 11, 10}) {
+			t.Errorf("%s is read as %v", form, got)
+		}
+	}
+	if _, err := programs.Update(deadline(t), typed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	written, err := client(t, k).Get(deadline(t), "globals", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := at(t, written, "spec", "globaldata"); got != `{"encoded":"DQwLCg==","listed":"DQwLCg=="}` {
+		t.Errorf("written as %s", got)
+	}
+}
+
+// A Go client that writes back what it has read changes nothing: the generation
+// stays, so no agent starts to work.
+func TestWritingBackChangesNothing(t *testing.T) {
+	k := kinds()["UprobeProgram"]
+	created := create(t, k, object(t, k, "write-back", ""))
+	programs := typedClient(t).BpfmanV1alpha1().UprobePrograms()
+	read, err := programs.Get(deadline(t), "write-back", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := programs.Update(deadline(t), read, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if written.Generation != created.GetGeneration() || written.ResourceVersion != created.GetResourceVersion() {
+		t.Errorf("generation %d, version %s became %d, %s", created.GetGeneration(), created.GetResourceVersion(), written.Generation, written.ResourceVersion)
+	}
+}
+
+// The generated clientset, apply configurations, informers and listers agree
+// with the server.
+func TestGeneratedClients(t *testing.T) {
+	c := typedClient(t)
+	programs := c.BpfmanV1alpha1().TcxNsPrograms(metav1.NamespaceDefault)
+	options := metav1.ApplyOptions{FieldManager: "test", Force: true}
+	applied, err := programs.Apply(deadline(t), apply.TcxNsProgram("generated", metav1.NamespaceDefault).
+		WithSpec(apply.TcxNsProgramSpec().
+			WithNodeSelector(applymeta.LabelSelector()).
+			WithByteCode(apply.BytecodeSelector().WithImage(apply.BytecodeImage().WithUrl("quay.io/x/y:latest"))).
+			WithBpfFunctionName("f").
+			WithInterfaceSelector(apply.InterfaceSelector().WithPrimaryNodeInterface(true)).
+			WithContainers(apply.ContainerNsSelector().WithPods(applymeta.LabelSelector())).
+			WithDirection("ingress").
+			WithPriority(0)), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := afterTest()
+		defer cancel()
+		if err := programs.Delete(ctx, "generated", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	status := apply.TcxProgramStatus().WithObservedGeneration(applied.Generation).
+		WithNodes(apply.NodeCounts().WithSelected(1).WithAttached(1).WithFailed(0))
+	if _, err := programs.ApplyStatus(deadline(t), apply.TcxNsProgram("generated", metav1.NamespaceDefault).WithStatus(status), options); err != nil {
+		t.Fatal(err)
+	}
+
+	factory := informers.NewSharedInformerFactory(c, time.Hour)
+	lister := factory.Bpfman().V1alpha1().TcxNsPrograms().Lister()
+	ctx := deadline(t)
+	factory.Start(ctx.Done())
+	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			t.Fatalf("%v not synchronised", kind)
+		}
+	}
+	listed, err := lister.TcxNsPrograms(metav1.NamespaceDefault).List(labels.Everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(listed) != 1 || listed[0].Status.Nodes == nil || listed[0].Status.Nodes.Attached != 1 || listed[0].Spec.BpfFunctionName != "f" {
+		t.Errorf("listed %+v", listed)
+	}
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package api
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+// What kubectl shows of each kind, in order: the columns, after a bar those of
+// -o wide, and the cells of an object that has every field.
+var columns = map[string][2]string{
+	"BpfApplication":    {"Name NodeSelector Status Selected Attached Failed Age |", `{} ReconcileSuccess 3 2 1 |`},
+	"BpfNsApplication":  {"Name NodeSelector Status Selected Attached Failed Age |", `{} ReconcileSuccess 3 2 1 |`},
+	"BpfProgram":        {"Name Type Status Age | Node ProgramId", `tcx bpfmanLoaded | node-1 7`},
+	"BpfNsProgram":      {"Name Type Status Age | Node ProgramId", `tcx bpfmanLoaded | node-1 7`},
+	"FentryProgram":     {programColumns + " FunctionName", programCells + ` do_unlinkat`},
+	"FexitProgram":      {programColumns + " FunctionName", programCells + ` do_unlinkat`},
+	"KprobeProgram":     {programColumns + " FunctionName Offset RetProbe", programCells + ` do_unlinkat 4 false`},
+	"TcProgram":         {programColumns + " Priority Direction InterfaceSelector ProceedOn", programCells + ` 0 ingress {"interfaces":["eth0"]} ["pipe","dispatcher_return"]`},
+	"TcNsProgram":       {programColumns + " Priority Direction InterfaceSelector ProceedOn", programCells + ` 0 ingress {"interfaces":["eth0"]} ["pipe","dispatcher_return"]`},
+	"TcxProgram":        {programColumns + " Direction InterfaceSelector Priority", programCells + ` egress {"interfaces":["eth0"]} 0`},
+	"TcxNsProgram":      {programColumns + " Direction InterfaceSelector Priority", programCells + ` egress {"interfaces":["eth0"]} 0`},
+	"TracepointProgram": {programColumns + " TracePoint", programCells + ` ["syscalls/sys_enter_kill"]`},
+	"UprobeProgram":     {programColumns + " FunctionName Offset Target RetProbe Pid", programCells + ` malloc 4 libc false 1`},
+	"UprobeNsProgram":   {programColumns + " FunctionName Offset Target RetProbe Pid", programCells + ` malloc 4 libc false 1`},
+	"XdpProgram":        {programColumns + " Priority InterfaceSelector ProceedOn", programCells + ` 0 {"interfaces":["eth0"]} ["pass","dispatcher_return"]`},
+	"XdpNsProgram":      {programColumns + " Priority InterfaceSelector ProceedOn", programCells + ` 0 {"interfaces":["eth0"]} ["pass","dispatcher_return"]`},
+}
+
+const (
+	programColumns = "Name BpfFunctionName NodeSelector Status Selected Attached Failed Age |"
+	programCells   = `f {} ReconcileSuccess 3 2 1 |`
+)
+
+// Fields that the least object lacks and a column shows.
+var shown = map[string]string{
+	"KprobeProgram":   `{"offset":4}`,
+	"UprobeProgram":   `{"func_name":"malloc","offset":4,"pid":1}`,
+	"UprobeNsProgram": `{"func_name":"malloc","offset":4,"pid":1}`,
+	"BpfProgram":      `{"type":"tcx"}`,
+	"BpfNsProgram":    `{"type":"tcx"}`,
+}
+
+const (
+	userStatus = `{"nodes":{"selected":3,"attached":2,"failed":1},"conditions":[{"type":"ReconcileSuccess","reason":"ReconcileSuccess",` +
+		`"status":"True","message":"m","lastTransitionTime":"2026-01-02T03:04:05Z"}]}`
+	programStatus = `{"node":"node-1","programid":7,"conditions":[` + loaded + `]}`
+)
+
+func TestPrinterColumns(t *testing.T) {
+	for name, k := range kinds() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := create(t, k, object(t, k, "columns", shown[name]))
+			status := userStatus
+			if strings.HasPrefix(k.resource.Resource, "bpf") && strings.HasSuffix(k.resource.Resource, "programs") {
+				status = programStatus
+			}
+			o.Object["status"] = decode(t, status)
+			if _, err := client(t, k).UpdateStatus(deadline(t), o, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+
+			headings, cells := shownByKubectl(t, k, "columns")
+			if want := columns[name]; headings != want[0] || cells != want[1] {
+				t.Errorf("got  %s\n     %s\nwant %s\n     %s", headings, cells, want[0], want[1])
+			}
+		})
+	}
+}
+
+// shownByKubectl returns the headings and cells of an object, with a bar before
+// the first that only -o wide shows, and without the cells of Name and Age.
+func shownByKubectl(t *testing.T, k kind, name string) (headings, cells string) {
+	t.Helper()
+	config := envtest.Config(t)
+	groupVersion := v1alpha1.SchemeGroupVersion
+	config.GroupVersion, config.APIPath = &groupVersion, "/apis"
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme.Scheme).WithoutConversion()
+	c, err := rest.RESTClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.Get().NamespaceIfScoped(metav1.NamespaceDefault, k.namespaced).Resource(k.resource.Resource).Name(name).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table metav1.Table
+	if err := json.Unmarshal(text, &table); err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Rows) != 1 {
+		t.Fatalf("%d rows", len(table.Rows))
+	}
+	var heads, values []string
+	wide := false
+	for i, column := range table.ColumnDefinitions {
+		if column.Priority > 0 && !wide {
+			wide = true
+			heads, values = append(heads, "|"), append(values, "|")
+		}
+		heads = append(heads, column.Name)
+		switch cell := table.Rows[0].Cells[i].(type) {
+		case string:
+			if column.Name != "Name" && column.Name != "Age" {
+				values = append(values, cell)
+			}
+		default:
+			values = append(values, encode(t, cell))
+		}
+	}
+	if !wide {
+		heads, values = append(heads, "|"), append(values, "|")
+	}
+	return strings.Join(heads, " "), strings.Join(values, " ")
+}
+
+// Names by which kubectl knows the kinds.
+func TestDiscovery(t *testing.T) {
+	c, err := discovery.NewDiscoveryClientForConfig(envtest.Config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources, err := c.ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, shortNames := map[string]bool{}, map[string]bool{}
+	for _, resource := range resources.APIResources {
+		if strings.Contains(resource.Name, "/") {
+			found[resource.Name] = true
+			continue
+		}
+		k, ok := kinds()[resource.Kind]
+		if !ok || resource.Name != k.resource.Resource || resource.Namespaced != k.namespaced {
+			t.Errorf("%s is served as %s, namespaced %v", resource.Kind, resource.Name, resource.Namespaced)
+		}
+		if !slices.Equal(resource.Categories, []string{"bpfman"}) || len(resource.ShortNames) != 1 || shortNames[resource.ShortNames[0]] {
+			t.Errorf("%s: categories %v, short names %v", resource.Kind, resource.Categories, resource.ShortNames)
+		}
+		shortNames[resource.ShortNames[0]] = true
+		found[resource.Name] = true
+	}
+	for name, k := range kinds() {
+		if !found[k.resource.Resource] || !found[k.resource.Resource+"/status"] {
+			t.Errorf("%s or its status isn't served", name)
+		}
+	}
+}
