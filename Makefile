@@ -237,6 +237,22 @@ undeploy: ## Remove bpfman, its CustomResourceDefinitions and all objects of the
 
 ##@ Tests and benchmarks
 
+.PHONY: test-unit
+test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.
+	CGO_ENABLED=1 go test -race $(patsubst %,./%/...,$(filter-out tests,$(MODULES)))
+
+# One binary is all of Kubernetes: the name that it is called by says what it is.
+ENVTEST_ASSETS := $(LOCALBIN)/envtest
+
+.PHONY: test-envtest
+test-envtest: $(KUBERNETES) ## Run the tests that need a kube-apiserver and etcd.
+	@mkdir -p $(ENVTEST_ASSETS)
+	@for name in etcd kube-apiserver kubectl; do ln -sfn $(KUBERNETES) $(ENVTEST_ASSETS)/$$name; done
+	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 ./envtest/...
+
+$(KUBERNETES):
+	$(MAKE) deps
+
 BPFMAN_RPC ?= $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
 
 .PHONY: test-bytecode
