@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package deploy
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// minimal is what has no default.
+func minimal(changes map[string]string) map[string]string {
+	data := map[string]string{
+		KeyDaemonImage: "quay.io/bpfman/bpfman:latest",
+		KeyAgentImage:  "quay.io/bpfman/bpfman-agent:latest",
+	}
+	maps.Copy(data, changes)
+	return data
+}
+
+func mustParse(t *testing.T, changes map[string]string) Config {
+	t.Helper()
+	config, unknown, err := ParseConfig(minimal(changes))
+	if err != nil || len(unknown) > 0 {
+		t.Fatalf("ParseConfig: unknown keys %q, error %v", unknown, err)
+	}
+	return config
+}
+
+func TestParseConfigDefaults(t *testing.T) {
+	config := mustParse(t, nil)
+	want := Config{
+		Daemon:      DaemonConfig{"quay.io/bpfman/bpfman:latest", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n"},
+		Agent:       AgentConfig{"quay.io/bpfman/bpfman-agent:latest", "info", ":8175", "127.0.0.1:8174"},
+		CSI:         CSIConfig{"quay.io/bpfman/bpfman-csi:latest", "info", RegistrationSidecar, "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", ClusterAccessAll},
+		KubeletRoot: "/var/lib/kubelet",
+		PullPolicy:  corev1.PullIfNotPresent,
+	}
+	if config != want {
+		t.Errorf("got  %+v\nwant %+v", config, want)
+	}
+}
+
+// The ConfigMap that is deployed says explicitly what an absent key would mean.
+func TestDeployedConfigMapIsTheDefault(t *testing.T) {
+	text, err := os.ReadFile("../../config/bpfman-deployment/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var configMap corev1.ConfigMap
+	if err := yaml.UnmarshalStrict(text, &configMap); err != nil {
+		t.Fatal(err)
+	}
+	config, unknown, err := ParseConfig(configMap.Data)
+	if err != nil || len(unknown) > 0 {
+		t.Fatalf("unknown keys %q, error %v", unknown, err)
+	}
+	if want := mustParse(t, nil); config != want {
+		t.Errorf("got  %+v\nwant %+v", config, want)
+	}
+	for _, s := range settings {
+		if _, there := configMap.Data[s.key]; !there {
+			t.Errorf("key %s isn't shown to the user", s.key)
+		}
+	}
+}
+
+func TestParseConfigRefuses(t *testing.T) {
+	for _, c := range []struct{ key, value, reason string }{
+		{KeyDaemonImage, "", "is required"},
+		{KeyAgentImage, " ", "is required"},
+		{KeyDaemonImage, "Not An Image", "is not an image reference"},
+		{KeyCSIImage, "quay.io/bpfman/bpfman-csi@sha256:12", "is not an image reference"},
+		{KeyCSIRegistrarImage, "x:y:z", "is not an image reference"},
+		{KeyDaemonLogLevel, "info\nevil", "control character"},
+		{KeyAgentLogLevel, "verbose", `"verbose" is not one of info, debug, trace`},
+		{KeyCSILogLevel, "INFO", "is not one of"},
+		{KeyAgentHealthAddr, "8175", "is not host:port or :port"},
+		{KeyAgentHealthAddr, ":0", "from 1 to 65535"},
+		{KeyAgentHealthAddr, ":65536", "from 1 to 65535"},
+		{KeyAgentHealthAddr, "localhost:8175", "is not an IP address"},
+		{KeyAgentMetricsAddr, "127.0.0.1:8175", "is the port of " + KeyAgentHealthAddr},
+		{KeyCSIRegistration, "both", "is not one of sidecar, self"},
+		{KeyCSIClusterAccess, "none", "is not one of all, rbac"},
+		{KeyKubeletRoot, "var/lib/kubelet", "is not an absolute path"},
+		{KeyKubeletRoot, "/var/lib/../kubelet", "is not an absolute path"},
+		{KeyKubeletRoot, "/var/lib/kubelet/", "is not an absolute path"},
+		{KeyKubeletRoot, "/", "is not an absolute path"},
+		{KeyImagePullPolicy, "Sometimes", "is not one of Always, IfNotPresent, Never"},
+		{KeyDaemonTOML, "[database", "is not TOML"},
+		{KeyDaemonTOML, "# " + strings.Repeat("x", maxTOML), "the limit is 65536"},
+	} {
+		t.Run(c.key+"="+c.value[:min(len(c.value), 20)], func(t *testing.T) {
+			_, _, err := ParseConfig(minimal(map[string]string{c.key: c.value}))
+			keyError, ok := errors.AsType[*KeyError](err)
+			if !ok || keyError.Key != c.key || !strings.Contains(keyError.Reason, c.reason) {
+				t.Errorf("got %v, want key %s and %q", err, c.key, c.reason)
+			}
+		})
+	}
+}
+
+func TestParseConfigNamesEachBadKey(t *testing.T) {
+	_, _, err := ParseConfig(minimal(map[string]string{KeyAgentLogLevel: "loud", KeyKubeletRoot: "kubelet"}))
+	for _, key := range []string{KeyAgentLogLevel, KeyKubeletRoot} {
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%v doesn't name %s", err, key)
+		}
+	}
+}
+
+func TestParseConfigReturnsUnknownKeys(t *testing.T) {
+	_, unknown, err := ParseConfig(minimal(map[string]string{"bpfman.agnet.image": "x", "a": ""}))
+	if err != nil || strings.Join(unknown, " ") != "a bpfman.agnet.image" {
+		t.Errorf("got %q, error %v", unknown, err)
+	}
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package deploy
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// into refuses fields that the type doesn't have: a misspelt one would be dropped in silence.
+func into[T any](t *testing.T, object *unstructured.Unstructured) T {
+	t.Helper()
+	var typed T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &typed, true); err != nil {
+		t.Fatal(err)
+	}
+	return typed
+}
+
+func daemonSet(t *testing.T, changes map[string]string) appsv1.DaemonSet {
+	t.Helper()
+	object, err := DaemonSet(mustParse(t, changes), "bpfman")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return into[appsv1.DaemonSet](t, object)
+}
+
+func containers(ds appsv1.DaemonSet) map[string]corev1.Container {
+	all := map[string]corev1.Container{}
+	for _, c := range slices.Concat(ds.Spec.Template.Spec.InitContainers, ds.Spec.Template.Spec.Containers) {
+		all[c.Name] = c
+	}
+	return all
+}
+
+func TestManifestsAreValid(t *testing.T) {
+	daemonSet(t, nil)
+	driver, err := CSIDriver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if typed := into[storagev1.CSIDriver](t, driver); typed.Name != CSIDriverName || *typed.Spec.FSGroupPolicy != storagev1.NoneFSGroupPolicy {
+		t.Errorf("CSIDriver: %+v", typed)
+	}
+}
+
+// bpfman-operator#468: mounts that containers propagate to the host pile up there with each restart. Two do, once each:
+// the init container, which looks before it mounts, and the plugin, whose volumes the kubelet unmounts.
+func TestOnlyTwoMountsPropagateToTheHost(t *testing.T) {
+	var got []string
+	for _, c := range containers(daemonSet(t, nil)) {
+		for _, m := range c.VolumeMounts {
+			if m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationBidirectional {
+				got = append(got, c.Name+" "+m.MountPath)
+			}
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"bpfman-csi /var/lib/kubelet/pods", "mount-bpffs /run/bpfman"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestPrivileges(t *testing.T) {
+	for name, c := range containers(daemonSet(t, nil)) {
+		privileged := c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+		if want := slices.Contains([]string{"mount-bpffs", "bpfman", "bpfman-csi"}, name); privileged != want {
+			t.Errorf("%s: privileged is %v", name, privileged)
+		}
+		if !privileged && (*c.SecurityContext.AllowPrivilegeEscalation || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"})) {
+			t.Errorf("%s keeps capabilities", name)
+		}
+		if c.Resources.Requests.Memory().IsZero() {
+			t.Errorf("%s requests no memory", name)
+		}
+	}
+}
+
+func TestDaemonSocketIsForThreeContainersOnly(t *testing.T) {
+	var got []string
+	for name, c := range containers(daemonSet(t, nil)) {
+		for _, m := range c.VolumeMounts {
+			if m.Name == "bpfman-sock" {
+				got = append(got, name)
+			}
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"bpfman", "bpfman-agent", "bpfman-csi"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestEveryMountHasItsVolume(t *testing.T) {
+	for _, registration := range []string{RegistrationSidecar, RegistrationSelf} {
+		ds := daemonSet(t, map[string]string{KeyCSIRegistration: registration})
+		for _, c := range containers(ds) {
+			for _, m := range c.VolumeMounts {
+				if !slices.ContainsFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+					t.Errorf("%s: no volume %s", c.Name, m.Name)
+				}
+			}
+		}
+	}
+}
+
+func TestRegistration(t *testing.T) {
+	sidecar := containers(daemonSet(t, map[string]string{KeyKubeletRoot: "/data/kubelet"}))
+	registrar := sidecar["node-driver-registrar"]
+	if want := "--kubelet-registration-path=/data/kubelet/plugins/csi-bpfman/csi.sock"; !slices.Contains(registrar.Args, want) {
+		t.Errorf("registrar has %q, not %q", registrar.Args, want)
+	}
+	self := containers(daemonSet(t, map[string]string{KeyCSIRegistration: RegistrationSelf, KeyKubeletRoot: "/data/kubelet"}))
+	if _, there := self["node-driver-registrar"]; there {
+		t.Error("the sidecar is there although the plugin registers itself")
+	}
+	for _, want := range []string{"--self-register", "--registration-dir=/registration", "--registration-path=/data/kubelet/plugins/csi-bpfman/csi.sock"} {
+		if csi := self["bpfman-csi"]; !slices.Contains(csi.Args, want) {
+			t.Errorf("plugin has %q, not %q", csi.Args, want)
+		}
+	}
+}
+
+func TestKubeletRootIsNowhereElse(t *testing.T) {
+	object, err := DaemonSet(mustParse(t, map[string]string{KeyKubeletRoot: "/data/kubelet"}), "bpfman")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "/var/lib/kubelet") {
+		t.Errorf("the default root is left: %s", text)
+	}
+}
+
+// Fault 25 of upstream, and its like: an edit that doesn't reach the pods.
+func TestEachKeyRollsThePods(t *testing.T) {
+	self := map[string]string{}
+	for _, c := range []struct{ key, value string }{
+		{KeyDaemonImage, "quay.io/bpfman/bpfman:v2"},
+		{KeyDaemonLogLevel, "bpfman=debug"},
+		{KeyDaemonTOML, "[signing]\nverify_enabled = false\n"},
+		{KeyAgentImage, "quay.io/bpfman/bpfman-agent:v2"},
+		{KeyAgentLogLevel, "trace"},
+		{KeyAgentHealthAddr, "127.0.0.1:9175"},
+		{KeyAgentMetricsAddr, ":9174"},
+		{KeyCSIImage, "quay.io/bpfman/bpfman-csi:v2"},
+		{KeyCSILogLevel, "debug"},
+		{KeyCSIRegistration, RegistrationSelf},
+		{KeyCSIRegistrarImage, "quay.io/other/registrar:v1"},
+		{KeyKubeletRoot, "/data/kubelet"},
+		{KeyImagePullPolicy, "Always"},
+	} {
+		self[c.key] = c.value
+		before, after := daemonSet(t, nil), daemonSet(t, map[string]string{c.key: c.value})
+		if reflect.DeepEqual(before.Spec.Template, after.Spec.Template) {
+			t.Errorf("%s changes nothing in the pods", c.key)
+		}
+	}
+	for _, s := range settings {
+		if _, tried := self[s.key]; !tried && s.key != KeyCSIClusterAccess {
+			t.Errorf("%s isn't tried", s.key)
+		}
+	}
+}
+
+func TestProbesFollowTheAgentsAddress(t *testing.T) {
+	for _, c := range []struct {
+		addr, host string
+		port       int
+	}{
+		{":8175", "", 8175},
+		{"0.0.0.0:9000", "", 9000},
+		{"[::]:9000", "", 9000},
+		{"127.0.0.1:9001", "127.0.0.1", 9001},
+		{"[::1]:9001", "::1", 9001},
+	} {
+		probe := containers(daemonSet(t, map[string]string{KeyAgentHealthAddr: c.addr}))["bpfman-agent"].ReadinessProbe.HTTPGet
+		if probe.Host != c.host || probe.Port.IntValue() != c.port {
+			t.Errorf("%s: probed at %q port %d", c.addr, probe.Host, probe.Port.IntValue())
+		}
+	}
+}
+
+// The text is the user's: quotes, templates and line breaks in it must arrive as they are.
+func TestTOMLArrivesVerbatim(t *testing.T) {
+	text := "# {{ .Nothing }} \"quoted\" 'too' \\ é\n[database]\nmax_retries = 1\n"
+	ds := daemonSet(t, map[string]string{KeyDaemonTOML: text})
+	if got := ds.Spec.Template.Annotations["bpfman.io/bpfman.toml"]; got != text {
+		t.Errorf("got %q, want %q", got, text)
+	}
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+var (
+	ref = Ref{Kind: "TcxProgram", NamespacedName: types.NamespacedName{Name: "prog"}}
+	uid = types.UID("uid")
+)
+
+// cluster is an index with nodes a, b, … that run an agent.
+func cluster(t testing.TB, nodes ...string) *Index {
+	t.Helper()
+	x := NewIndex()
+	for _, name := range nodes {
+		x.SetNode(name, map[string]string{"name": name}, true)
+		x.AddAgent(name, types.UID("agent-"+name))
+	}
+	return x
+}
+
+func everywhere(generation int64) Owner {
+	return Owner{Generation: generation, Selector: labels.Everything(), Programs: 1}
+}
+
+func only(t testing.TB, generation int64, selector string) Owner {
+	t.Helper()
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Owner{Generation: generation, Selector: parsed, Programs: 1}
+}
+
+func program(name string, generation int64, condition v1alpha1.BpfProgramConditionType, message string) Program {
+	return Program{Name: name, Generation: generation, Condition: condition, Message: message}
+}
+
+// check compares what the index says with "selected/attached/failed type: message".
+func check(t *testing.T, x *Index, want string) {
+	t.Helper()
+	s, ok := x.Summary(uid)
+	if !ok {
+		t.Fatal("the object isn't known")
+	}
+	condition, message, _ := s.Condition()
+	if got := fmt.Sprintf("%d/%d/%d %s: %s", s.Selected, s.Attached, s.Failed, condition, message); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Fault 24 of upstream: a normal roll-out never looks like an error.
+func TestRollOut(t *testing.T) {
+	x := cluster(t, "a", "b")
+	x.SetOwner(ref, uid, everywhere(1))
+	check(t, x, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for a, b")
+
+	x.SetProgram(ref, uid, "a", program("p-a", 0, "", ""))
+	check(t, x, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for a, b")
+
+	if got := x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondLoaded, "")); !slices.Equal(got, []Ref{ref}) {
+		t.Errorf("changed: %v", got)
+	}
+	check(t, x, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for b")
+
+	x.SetProgram(ref, uid, "b", program("p-b", 1, v1alpha1.BpfProgCondNoContainersOnNode, ""))
+	check(t, x, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes; no container to attach to on 1 of them")
+	if got := x.SetProgram(ref, uid, "b", program("p-b", 1, v1alpha1.BpfProgCondNoContainersOnNode, "")); len(got) > 0 {
+		t.Errorf("the same again changed %v", got)
+	}
+}
+
+func TestProgramsBeforeTheirOwner(t *testing.T) {
+	x := cluster(t, "a")
+	if got := x.SetProgram(ref, uid, "a", program("p", 1, v1alpha1.BpfProgCondLoaded, "")); len(got) > 0 {
+		t.Errorf("changed %v, which isn't known", got)
+	}
+	x.SetOwner(ref, uid, everywhere(1))
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+}
+
+// A spec's edit makes all nodes wait until they have acted on it, even where the old state was a failure.
+func TestNewGeneration(t *testing.T) {
+	x := cluster(t, "a", "b")
+	x.SetOwner(ref, uid, everywhere(1))
+	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
+	x.SetProgram(ref, uid, "b", program("p-b", 1, v1alpha1.BpfProgCondLoaded, ""))
+	check(t, x, "2/1/1 ReconcileError: Failed on 1 node, attached on 1 of 2 selected nodes: a: no")
+	x.SetOwner(ref, uid, everywhere(2))
+	check(t, x, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for a, b")
+	x.SetProgram(ref, uid, "a", program("p-a", 2, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetProgram(ref, uid, "b", program("p-b", 2, v1alpha1.BpfProgCondLoaded, ""))
+	check(t, x, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")
+}
+
+// Fault 23 of upstream: the message follows, while the type stays.
+func TestMessageFollows(t *testing.T) {
+	x := cluster(t, "a", "b")
+	x.SetOwner(ref, uid, everywhere(1))
+	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "one"))
+	x.SetProgram(ref, uid, "b", program("p-b", 1, v1alpha1.BpfProgCondNotLoaded, "two"))
+	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, attached on 0 of 2 selected nodes: a: one; b: two")
+	if got := x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "three")); len(got) == 0 {
+		t.Error("another message is no change")
+	}
+	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, attached on 0 of 2 selected nodes: a: three; b: two")
+	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
+	check(t, x, "2/1/1 ReconcileError: Failed on 1 node, attached on 1 of 2 selected nodes: b: two")
+}
+
+func TestApplication(t *testing.T) {
+	x := cluster(t, "a")
+	app := everywhere(1)
+	app.Programs = 3
+	x.SetOwner(ref, uid, app)
+	member := func(name string, condition v1alpha1.BpfProgramConditionType, message string) Program {
+		return Program{Name: "app-" + name, Member: name, Generation: 1, Condition: condition, Message: message}
+	}
+	x.SetProgram(ref, uid, "a", member("xdp-pass", v1alpha1.BpfProgCondLoaded, ""))
+	x.SetProgram(ref, uid, "a", member("uprobe-malloc", v1alpha1.BpfProgCondNoContainersOnNode, ""))
+	check(t, x, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for a")
+	x.SetProgram(ref, uid, "a", member("tcx-ingress-pass", v1alpha1.BpfProgCondNotLoaded, "no interface eth7"))
+	check(t, x, "1/0/1 ReconcileError: Failed on 1 node, attached on 0 of 1 selected node: a: tcx-ingress-pass: no interface eth7")
+	x.SetProgram(ref, uid, "a", member("tcx-ingress-pass", v1alpha1.BpfProgCondLoaded, ""))
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+	x.DeleteProgram(uid, "a", "app-xdp-pass")
+	check(t, x, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for a")
+	app.Generation, app.Programs = 2, 0
+	x.SetOwner(ref, uid, app)
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+}
+
+// Faults 20 and 21 of upstream: nodes that are gone, unreachable or without agent block nothing.
+func TestNodesComeAndGo(t *testing.T) {
+	x := cluster(t, "a", "b", "c")
+	x.SetOwner(ref, uid, everywhere(1))
+	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetProgram(ref, uid, "b", program("p-b", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
+
+	x.DeleteNode("b")
+	check(t, x, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for c")
+	x.SetNode("c", map[string]string{"name": "c"}, false)
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node; no agent runs on 1 node that the node selector matches too")
+	x.SetNode("c", map[string]string{"name": "c"}, true)
+	check(t, x, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for c")
+	x.SetNode("d", nil, true)
+	check(t, x, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for c")
+	x.AddAgent("d", "agent-d")
+	check(t, x, "3/1/0 NotYetLoaded: Attached on 1 of 3 selected nodes, waiting for c, d")
+}
+
+func TestSelector(t *testing.T) {
+	x := cluster(t, "a", "b")
+	x.SetOwner(ref, uid, only(t, 1, "name=a"))
+	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+
+	if got := x.SetNode("b", map[string]string{"name": "a"}, true); !slices.Equal(got, []Ref{ref}) {
+		t.Errorf("changed: %v", got)
+	}
+	check(t, x, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for b")
+	x.SetNode("b", map[string]string{"name": "b"}, true)
+	x.SetNode("a", map[string]string{"name": "z"}, true)
+	check(t, x, "0/0/0 ReconcileSuccess: No node matches the node selector")
+	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotUnloaded, "unload 7: busy"))
+	check(t, x, "0/0/1 ReconcileError: Failed on 1 node, attached on 0 of 0 selected nodes: a: unload 7: busy")
+	x.DeleteProgram(uid, "a", "p-a")
+	check(t, x, "0/0/0 ReconcileSuccess: No node matches the node selector")
+}
+
+// A DaemonSet deletes a pod before it creates the next: the node counts meanwhile, for a while.
+func TestAgentRestart(t *testing.T) {
+	x := cluster(t, "a")
+	x.SetOwner(ref, uid, everywhere(1))
+	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
+
+	if !x.RemoveAgent("a", "agent-a") || x.RemoveAgent("a", "agent-a") {
+		t.Error("a pod went once")
+	}
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+	x.AddAgent("a", "agent-a2")
+	if got := x.SettleAgent("a"); len(got) > 0 {
+		t.Errorf("the replaced pod's grace changed %v", got)
+	}
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+
+	x.RemoveAgent("a", "agent-a2")
+	if got := x.SettleAgent("a"); !slices.Equal(got, []Ref{ref}) {
+		t.Errorf("changed: %v", got)
+	}
+	check(t, x, "0/0/0 NotYetLoaded: Waiting for the node components: no node runs the agent yet")
+}
+
+func TestDeletion(t *testing.T) {
+	x := cluster(t, "a", "b")
+	x.SetOwner(ref, uid, everywhere(1))
+	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
+	deleting := everywhere(2)
+	deleting.Deleting = true
+	x.SetOwner(ref, uid, deleting)
+	check(t, x, "2/0/0 : ")
+	x.SetProgram(ref, uid, "b", program("p-b", 2, v1alpha1.BpfProgCondNotUnloaded, "unload 7: busy"))
+	check(t, x, "2/0/1 DeleteError: Not unloaded on 1 node: b: unload 7: busy")
+	x.DeleteNode("b")
+	check(t, x, "1/0/0 : ")
+}
+
+func TestLongNodeNames(t *testing.T) {
+	name := strings.Repeat("n", 100)
+	x := cluster(t, name)
+	x.SetOwner(ref, uid, everywhere(1))
+	check(t, x, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for "+name)
+	x.SetProgram(ref, uid, v1alpha1.LabelValue(name), program("p", 1, v1alpha1.BpfProgCondLoaded, ""))
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+}
+
+// What is forgotten leaves nothing behind, in whatever order it goes.
+func TestForgets(t *testing.T) {
+	steps := []func(*Index){
+		func(x *Index) { x.DeleteOwner(uid) },
+		func(x *Index) { x.DeleteProgram(uid, "a", "p-a") },
+		func(x *Index) { x.DeleteNode("a") },
+		func(x *Index) { x.RemoveAgent("a", "agent-a"); x.SettleAgent("a") },
+	}
+	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}, {2, 3, 0, 1}, {2, 0, 3, 1}} {
+		x := cluster(t, "a")
+		x.SetOwner(ref, uid, everywhere(1))
+		x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
+		for _, i := range order {
+			steps[i](x)
+		}
+		if len(x.nodes) > 0 || len(x.owners) > 0 || x.agents != 0 {
+			t.Errorf("order %v leaves %d nodes, %d owners, %d agents", order, len(x.nodes), len(x.owners), x.agents)
+		}
+	}
+}
+
+// BenchmarkProgramEvent is the cost of one BpfProgram event and of the summary after it.
+func BenchmarkProgramEvent(b *testing.B) {
+	for _, nodes := range []int{10, 1000, 5000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			names := make([]string, nodes)
+			for i := range names {
+				names[i] = fmt.Sprintf("node-%05d", i)
+			}
+			x := cluster(b, names...)
+			x.SetOwner(ref, uid, everywhere(1))
+			states := []Program{
+				program("p", 1, v1alpha1.BpfProgCondNotLoaded, "no"),
+				program("p", 1, v1alpha1.BpfProgCondLoaded, ""),
+				program("p", 0, "", ""),
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				x.SetProgram(ref, uid, names[i%nodes], states[(i/nodes+i)%len(states)])
+				s, _ := x.Summary(uid)
+				s.Condition()
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package status
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+func TestCondition(t *testing.T) {
+	loadError := NodeFailure{"node-b", "load pass: verifier says no"}
+	for _, c := range []struct {
+		name      string
+		summary   Summary
+		condition v1alpha1.ProgramConditionType
+		message   string
+	}{
+		{
+			"attached everywhere",
+			Summary{Agents: 3, Matching: 3, Selected: 3, Attached: 3},
+			v1alpha1.ProgramReconcileSuccess, "Attached on 3 of 3 selected nodes",
+		},
+		{
+			"one node",
+			Summary{Agents: 1, Matching: 1, Selected: 1, Attached: 1},
+			v1alpha1.ProgramReconcileSuccess, "Attached on 1 of 1 selected node",
+		},
+		{
+			"nothing to attach to on some",
+			Summary{Agents: 3, Matching: 3, Selected: 3, Attached: 3, Idle: 2},
+			v1alpha1.ProgramReconcileSuccess, "Attached on 3 of 3 selected nodes; no container to attach to on 2 of them",
+		},
+		{
+			"nodes without agent don't block",
+			Summary{Agents: 2, Matching: 3, Selected: 2, Attached: 2},
+			v1alpha1.ProgramReconcileSuccess, "Attached on 2 of 2 selected nodes; no agent runs on 1 node that the node selector matches too",
+		},
+		{
+			"no node matches",
+			Summary{Agents: 3},
+			v1alpha1.ProgramReconcileSuccess, "No node matches the node selector",
+		},
+		{
+			"none that matches runs an agent",
+			Summary{Agents: 3, Matching: 2},
+			v1alpha1.ProgramReconcileSuccess, "The node selector matches 2 nodes, but no agent runs there",
+		},
+		{
+			"no agent anywhere",
+			Summary{Matching: 2},
+			v1alpha1.ProgramNotYetLoaded, "Waiting for the node components: no node runs the agent yet",
+		},
+		{
+			"roll-out",
+			Summary{Agents: 10, Matching: 10, Selected: 10, Attached: 3, Waiting: 7, WaitingFor: []string{"a", "b", "c", "d", "e"}},
+			v1alpha1.ProgramNotYetLoaded, "Attached on 3 of 10 selected nodes, waiting for a, b, c, d, e and 2 more",
+		},
+		{
+			"roll-out with a failure",
+			Summary{Agents: 3, Matching: 3, Selected: 3, Attached: 1, Waiting: 1, WaitingFor: []string{"node-c"}, Failed: 1, Failures: []NodeFailure{loadError}},
+			v1alpha1.ProgramNotYetLoaded, "Attached on 1 of 3 selected nodes, waiting for node-c; failed on 1 node: node-b: load pass: verifier says no",
+		},
+		{
+			"failures",
+			Summary{Agents: 9, Matching: 9, Selected: 9, Attached: 1, Failed: 8, Failures: []NodeFailure{loadError, {"node-d", "no such interface: eth7"}}},
+			v1alpha1.ProgramReconcileError, "Failed on 8 nodes, attached on 1 of 9 selected nodes: node-b: load pass: verifier says no; node-d: no such interface: eth7 and 6 more",
+		},
+		{
+			"a node that isn't selected any more can't unload",
+			Summary{Agents: 9, Matching: 1, Selected: 1, Attached: 1, Failed: 1, Failures: []NodeFailure{{"node-x", "unload 12: timed out"}}},
+			v1alpha1.ProgramReconcileError, "Failed on 1 node, attached on 1 of 1 selected node: node-x: unload 12: timed out",
+		},
+		{
+			"selector that can't be understood",
+			Summary{Agents: 9, Invalid: `"Near" is not a valid label selector operator`},
+			v1alpha1.ProgramReconcileError, `The node selector is invalid: "Near" is not a valid label selector operator`,
+		},
+		{"normal deletion", Summary{Deleting: true, Agents: 3}, "", ""},
+		{
+			"deletion that fails",
+			Summary{Deleting: true, Agents: 3, Failed: 1, Failures: []NodeFailure{{"node-x", "unload 12: timed out"}}},
+			v1alpha1.ProgramDeleteError, "Not unloaded on 1 node: node-x: unload 12: timed out",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			condition, message, ok := c.summary.Condition()
+			if condition != c.condition || message != c.message || ok != (c.condition != "") {
+				t.Errorf("got  %s %q\nwant %s %q", condition, message, c.condition, c.message)
+			}
+		})
+	}
+}
+
+func TestMessageIsBounded(t *testing.T) {
+	s := Summary{Agents: 5000, Matching: 5000, Selected: 5000, Failed: 5000}
+	for i := range maxNamed {
+		s.Failures = append(s.Failures, NodeFailure{fmt.Sprintf("%0250d", i), strings.Repeat("é", 5000)})
+	}
+	_, message, _ := s.Condition()
+	if len(message) > maxMessage || !utf8.ValidString(message) || !strings.HasSuffix(message, "…") {
+		t.Errorf("%d bytes: %q", len(message), message)
+	}
+}
