@@ -20,6 +20,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -42,6 +43,11 @@ func TestMain(m *testing.M) {
 				return err
 			}
 			return m.Close()
+		},
+		"plugin": func(args []string) error {
+			os.Args = append([]string{"bpfman-csi"}, args...)
+			main()
+			return nil
 		},
 	})
 }
@@ -88,7 +94,10 @@ func startPlugin(t testing.TB, daemonSocket string) *kubelet {
 
 func dial(t testing.TB, socket string) *grpc.ClientConn {
 	t.Helper()
-	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	// The socket may not be there yet: try again soon.
+	soon := backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 10 * time.Millisecond}
+	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon}))
 	if err != nil {
 		t.Fatal(err)
 	}

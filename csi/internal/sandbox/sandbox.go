@@ -119,6 +119,25 @@ func Run(t testing.TB, name string, user *syscall.Credential, fault Fault, args 
 	return nil
 }
 
+// Start starts a child that is killed at the end of the test, if it still runs.
+func Start(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	command := exec.Command("/proc/self/exe", args...)
+	command.Stderr = t.Output()
+	command.Env = append(os.Environ(), envChild+"="+name, envFault+"=0,0")
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	t.Cleanup(func() {
+		if command.ProcessState == nil {
+			_ = command.Process.Kill()
+			_ = command.Wait()
+		}
+	})
+	return command
+}
+
 func runChild(child Child) {
 	var nr, errno int
 	if _, err := fmt.Sscanf(os.Getenv(envFault), "%d,%d", &nr, &errno); err != nil {

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+)
+
+// fakeDaemon has one cluster-scoped program loaded.
+type fakeDaemon struct {
+	gobpfman.UnimplementedBpfmanServer
+	pins string
+}
+
+func (f fakeDaemon) List(context.Context, *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
+	return &gobpfman.ListResponse{Results: []*gobpfman.ListResponse_ListResult{{
+		KernelInfo: &gobpfman.KernelProgramInfo{Id: 7},
+		Info: &gobpfman.ProgramInfo{
+			MapPinPath: f.pins,
+			Metadata: map[string]string{
+				v1alpha1.MetadataProgramName: "counter", v1alpha1.MetadataKind: "TracepointProgram",
+			},
+		},
+	}}}, nil
+}
+
+// process is the plugin as a process of its own, over a fake daemon.
+type process struct {
+	kubelet
+	arguments []string
+	command   *exec.Cmd
+}
+
+func newProcess(t testing.TB) *process {
+	t.Helper()
+	directory := sandbox.Root(t)
+	sandbox.MountBPFFS(t, filepath.Join(directory, "fs"))
+	daemon := fakeDaemon{pins: filepath.Join(directory, "fs/maps/7")}
+	sandbox.PinMaps(t, daemon.pins, counterMap)
+	listener, err := net.Listen("unix", filepath.Join(directory, "bpfman.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	gobpfman.RegisterBpfmanServer(server, daemon)
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+
+	p := &process{kubelet: kubelet{options: options{
+		endpoint: filepath.Join(directory, "csi.sock"), kubeletRoot: filepath.Join(directory, "kubelet"),
+	}}}
+	p.arguments = []string{
+		"--endpoint=unix://" + p.endpoint, "--daemon-socket=" + listener.Addr().String(), "--node-name=node-1",
+		"--maps-root=" + filepath.Join(directory, "fs/maps"), "--kubelet-root=" + p.kubeletRoot,
+	}
+	if err := os.MkdirAll(filepath.Join(p.kubeletRoot, "pods"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.start(t)
+	return p
+}
+
+// start starts the process and returns when it answers.
+func (p *process) start(t testing.TB) {
+	t.Helper()
+	p.command = sandbox.Start(t, "plugin", p.arguments...)
+	connection := dial(t, p.endpoint)
+	p.node, p.identity = csi.NewNodeClient(connection), csi.NewIdentityClient(connection)
+	if _, err := p.identity.Probe(t.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *process) kill(t testing.TB) {
+	t.Helper()
+	if err := p.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.command.Wait()
+}
+
+// publish publishes the volumes at once and returns how many succeeded.
+func (p *process) publish(t testing.TB, requests []*csi.NodePublishVolumeRequest, done func()) int {
+	var published atomic.Int32
+	var group sync.WaitGroup
+	for _, request := range requests {
+		group.Go(func() {
+			if _, err := p.node.NodePublishVolume(t.Context(), request); err == nil {
+				published.Add(1)
+			}
+			done()
+		})
+	}
+	group.Wait()
+	return int(published.Load())
+}
+
+func TestKilledPlugin(t *testing.T) {
+	p := newProcess(t)
+	const rounds, volumes = 10, 20
+	for round := range rounds {
+		requests := make([]*csi.NodePublishVolumeRequest, volumes)
+		for i := range requests {
+			requests[i] = p.request(t, fmt.Sprintf("pod-%d-%d", round, i), "team")
+		}
+		// The kill meets the others wherever they are.
+		var first sync.Once
+		p.publish(t, requests, func() { first.Do(func() { p.kill(t) }) })
+		p.start(t)
+		if published := p.publish(t, requests, func() {}); published != volumes {
+			t.Fatalf("%d of %d volumes after the retry", published, volumes)
+		}
+		if mounts := sandbox.Mounts(t, p.kubeletRoot); mounts != volumes {
+			t.Fatalf("%d mounts, want %d", mounts, volumes)
+		}
+		var group sync.WaitGroup
+		for i, request := range requests {
+			group.Go(func() {
+				if i == 0 {
+					p.kill(t)
+					return
+				}
+				_, _ = p.node.NodeUnpublishVolume(t.Context(), unpublishOf(request))
+			})
+		}
+		group.Wait()
+		p.start(t)
+		for _, request := range requests {
+			if _, err := p.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if mounts := sandbox.Mounts(t, p.kubeletRoot); mounts != 0 {
+			t.Fatalf("%d mounts left", mounts)
+		}
+		left, err := filepath.Glob(filepath.Join(p.kubeletRoot, "pods/*/volumes/kubernetes.io~csi/maps/mount"))
+		if err != nil || len(left) != 0 {
+			t.Fatalf("directories left: %v, %v", left, err)
+		}
+	}
+}
+
+func TestRestartWithLiveVolumes(t *testing.T) {
+	// The goal for the plugin is 25 MB; this binary holds the tests too.
+	const volumes, maxRSS, maxReady = 200, 32 << 10, 2 * time.Second
+	p := newProcess(t)
+	requests := make([]*csi.NodePublishVolumeRequest, volumes)
+	for i := range requests {
+		requests[i] = p.request(t, fmt.Sprint("pod-", i), "team")
+	}
+	if published := p.publish(t, requests, func() {}); published != volumes {
+		t.Fatalf("%d of %d volumes", published, volumes)
+	}
+	if rss := residentKB(t, p.command.Process.Pid); rss > maxRSS {
+		t.Errorf("RSS %d kB, want at most %d kB", rss, maxRSS)
+	} else {
+		t.Logf("RSS after %d volumes at once: %d kB", volumes, rss)
+	}
+	before := mountTable(t)
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.command.Wait(); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	if _, err := os.Stat(p.endpoint); !os.IsNotExist(err) {
+		t.Errorf("socket left behind: %v", err)
+	}
+	start := time.Now()
+	p.start(t)
+	if took := time.Since(start); took > maxReady {
+		t.Errorf("ready after %v", took)
+	}
+	if mountTable(t) != before {
+		t.Error("the restart changed the mount table")
+	}
+	for _, request := range requests {
+		if _, err := p.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if mounts := sandbox.Mounts(t, p.kubeletRoot); mounts != 0 {
+		t.Errorf("%d mounts left", mounts)
+	}
+}
+
+func mountTable(t testing.TB) string {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(table)
+}
+
+// residentKB is the VmRSS of a process.
+func residentKB(t testing.TB, pid int) int {
+	t.Helper()
+	file, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	scanner := bufio.NewScanner(file)
+	for scanner.Scan() {
+		if value, ok := strings.CutPrefix(scanner.Text(), "VmRSS:"); ok {
+			var kB int
+			if _, err := fmt.Sscan(value, &kB); err != nil {
+				t.Fatal(err)
+			}
+			return kB
+		}
+	}
+	t.Fatal("no VmRSS")
+	return 0
+}
