@@ -110,7 +110,7 @@ GENERATED = apis/v1alpha1 apis/client config/crd/bases docs/reference/api.md
 
 .PHONY: lint
 lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in .golangci.yml).
-	@for module in $(MODULES); do echo "lint $$module"; (cd $$module && $< run ./...); done
+	@for module in $(MODULES) hack/cluster; do echo "lint $$module"; (cd $$module && GOWORK=off $< run ./...); done
 
 ##@ Build
 

@@ -98,8 +98,9 @@ func (t BpfProgramConditionType) Failed() bool {
 	case BpfProgCondNotLoaded, BpfProgCondNotUnloaded, BpfProgCondMapOwnerNotFound,
 		BpfProgCondMapOwnerNotLoaded, BpfProgCondBytecodeSelectorError:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // maxMessage is the limit of metav1.Condition, which counts characters: a byte

@@ -57,7 +57,7 @@ type BytecodeImage struct {
 	// quay.io/bpfman-bytecode/xdp_pass:latest.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	Url string `json:"url"` //nolint:revive // upstream's name, part of the Go API
+	Url string `json:"url"`
 
 	// imagepullpolicy tells when the image is pulled.
 	// +optional

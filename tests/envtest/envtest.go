@@ -40,10 +40,10 @@ func Main(m *testing.M) {
 
 // Config returns the configuration of a client that may do everything. It skips
 // the test where there is no environment.
-func Config(t testing.TB) *rest.Config {
-	t.Helper()
+func Config(tb testing.TB) *rest.Config {
+	tb.Helper()
 	if config == nil {
-		t.Skipf("%s isn't set: run make test-envtest", assetsVariable)
+		tb.Skipf("%s isn't set: run make test-envtest", assetsVariable)
 	}
 	return rest.CopyConfig(config)
 }

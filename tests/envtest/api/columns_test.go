@@ -61,6 +61,7 @@ const (
 )
 
 func TestPrinterColumns(t *testing.T) {
+	t.Parallel()
 	for name, k := range kinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

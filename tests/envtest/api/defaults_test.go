@@ -64,6 +64,7 @@ func TestDefaults(t *testing.T) {
 // A write of the object changes nothing but the object, one of the status
 // nothing but the status, and only the former counts as a new generation.
 func TestStatusSubresource(t *testing.T) {
+	t.Parallel()
 	for name, k := range kinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,6 +101,7 @@ const loaded = `{"lastTransitionTime":"2026-01-02T03:04:05Z","message":"m","reas
 
 // What the server accepts as a status, on the same object again and again.
 func TestStatusValidation(t *testing.T) {
+	t.Parallel()
 	userRules := []validation{
 		{`{"observedGeneration":3,"nodes":{"selected":2,"attached":1,"failed":0}}`, ``},
 		{`{"nodes":{"selected":2,"attached":1}}`, `status.nodes.failed: Required value`},
@@ -150,5 +152,21 @@ func checkKept(t *testing.T, status string, got *unstructured.Unstructured) {
 	t.Helper()
 	if found := at(t, got, "status"); found != encode(t, decode(t, status)) {
 		t.Errorf("%s became %s", status, found)
+	}
+}
+
+// Go clients built for upstream write each field that they know, set or not.
+func TestUpstreamGoClientsWrites(t *testing.T) {
+	k := kinds()["UprobeProgram"]
+	o := object(t, k, "upstream", `{"func_name":"","offset":0,"pid":0,"retprobe":false,"mapownerselector":{}}`)
+	if err := unstructured.SetNestedField(o.Object, nil, "spec", "containers"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := client(t, k).Create(deadline(t), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := at(t, got, "spec", "containers"); found != "" {
+		t.Errorf("containers: null became %s", found)
 	}
 }

@@ -235,6 +235,7 @@ var namespacedOnlyMemberRules = []validation{
 }
 
 func TestValidation(t *testing.T) {
+	t.Parallel()
 	if len(rulesOfKind) != len(kinds()) {
 		t.Errorf("rules for %d kinds, want %d", len(rulesOfKind), len(kinds()))
 	}
