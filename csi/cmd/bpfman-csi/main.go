@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/csi/access"
@@ -33,10 +34,17 @@ import (
 // version is set when an image is built.
 var version = "dev"
 
+// Values of --cluster-access.
+const (
+	accessAll  = "all"
+	accessRBAC = "rbac"
+)
+
 type options struct {
 	endpoint, daemonSocket, mapsRoot, kubeletRoot, nodeName string
 	selfRegister                                            bool
 	registrationDir, registrationPath                       string
+	clusterAccess                                           string
 }
 
 func parseFlags() (options, error) {
@@ -51,6 +59,8 @@ func parseFlags() (options, error) {
 		"Directory of the kubelet's plugin registration, for --self-register.")
 	flag.StringVar(&o.registrationPath, "registration-path", "",
 		"Path of the CSI socket as the kubelet sees it, for --self-register (default <kubelet-root>/plugins/csi-bpfman/csi.sock).")
+	flag.StringVar(&o.clusterAccess, "cluster-access", accessAll,
+		"Who may mount the maps of cluster-scoped programs: every pod (all), or pods whose ServiceAccount may use the program (rbac).")
 	flag.Parse()
 
 	if flag.NArg() > 0 {
@@ -98,13 +108,17 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	defer daemon.Close()
 
+	policy, err := newPolicy(o.clusterAccess)
+	if err != nil {
+		return err
+	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(driver.Trace(log)))
 	driver.Register(server, driver.Options{
 		NodeName: o.nodeName,
 		Version:  version,
 		Programs: daemon,
 		Volumes:  maps.NewVolumes(filepath.Join(o.kubeletRoot, "pods")),
-		Policy:   access.All{},
+		Policy:   policy,
 		Log:      log,
 	})
 	servers, ctx := errgroup.WithContext(ctx)
@@ -121,6 +135,21 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		}
 	}
 	return servers.Wait()
+}
+
+func newPolicy(clusterAccess string) (access.Policy, error) {
+	switch clusterAccess {
+	case accessAll:
+		return access.All{}, nil
+	case accessRBAC:
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--cluster-access=%s: %w", accessRBAC, err)
+		}
+		return access.NewRBAC(config)
+	default:
+		return nil, fmt.Errorf("--cluster-access %q is neither %s nor %s", clusterAccess, accessAll, accessRBAC)
+	}
 }
 
 func serve(ctx context.Context, servers *errgroup.Group, path string, server *grpc.Server) error {

@@ -68,6 +68,7 @@ func startPlugin(t testing.TB, daemonSocket string) *kubelet {
 		endpoint: filepath.Join(directory, "csi.sock"), daemonSocket: daemonSocket, mapsRoot: sandbox.DaemonMaps,
 		kubeletRoot: filepath.Join(directory, "kubelet"), nodeName: "node-1",
 		selfRegister: true, registrationDir: directory, registrationPath: filepath.Join(directory, "csi.sock"),
+		clusterAccess: accessAll,
 	}}
 	if err := os.MkdirAll(filepath.Join(k.kubeletRoot, "pods"), 0o755); err != nil {
 		t.Fatal(err)

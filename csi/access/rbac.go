@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/program"
+)
+
+const (
+	// verb is what a pod's ServiceAccount needs on the user object.
+	verb          = "use"
+	reviewTimeout = 5 * time.Second
+)
+
+// RBAC asks the cluster, about programs that are cluster-scoped, whether the
+// pod's ServiceAccount may "use" the user object.
+type RBAC struct {
+	reviews rest.Interface
+}
+
+// NewRBAC returns the policy of the cluster that config leads to.
+func NewRBAC(config *rest.Config) (*RBAC, error) {
+	scheme := runtime.NewScheme()
+	if err := authorizationv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register access reviews: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.APIPath = "/apis"
+	config.GroupVersion = &authorizationv1.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.Timeout = reviewTimeout
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("client for access reviews: %w", err)
+	}
+	return &RBAC{reviews: client}, nil
+}
+
+// Check implements [Policy].
+func (r *RBAC) Check(ctx context.Context, pod Pod, program program.Program) error {
+	if program.Namespace != "" {
+		return nil
+	}
+	if program.Kind == "" {
+		return fmt.Errorf("%w: program %q was loaded without an object that a right could be given on", ErrDenied, program.Name)
+	}
+	if pod.ServiceAccount == "" {
+		return errors.New("the kubelet named no ServiceAccount")
+	}
+	serviceAccounts := "system:serviceaccounts"
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   fmt.Sprintf("system:serviceaccount:%s:%s", pod.Namespace, pod.ServiceAccount),
+		Groups: []string{serviceAccounts, serviceAccounts + ":" + pod.Namespace, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: verb, Group: v1alpha1.SchemeGroupVersion.Group, Resource: resourceOf(program.Kind), Name: program.Name,
+		},
+	}}
+	err := r.reviews.Post().Resource("subjectaccessreviews").Body(review).Do(ctx).Into(review)
+	if err != nil {
+		return fmt.Errorf("review the access of ServiceAccount %s/%s: %w", pod.Namespace, pod.ServiceAccount, err)
+	}
+	if !review.Status.Allowed {
+		return fmt.Errorf("%w: ServiceAccount %s/%s needs the verb %q on %s.%s %q",
+			ErrDenied, pod.Namespace, pod.ServiceAccount, verb, resourceOf(program.Kind), v1alpha1.SchemeGroupVersion.Group, program.Name)
+	}
+	return nil
+}
+
+// resourceOf names the resource of a kind of the API, all of which are regular.
+func resourceOf(kind string) string { return strings.ToLower(kind) + "s" }
