@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package status
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+func agentPod(uid types.UID, node string, phase corev1.PodPhase) client.Object {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: string(uid), UID: uid},
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status:     corev1.PodStatus{Phase: phase},
+	}
+}
+
+func newReconciler(x *Index) (*Reconciler, *clocktesting.FakeClock, queue) {
+	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[Ref]())
+	return &Reconciler{Clock: clock, index: x, notes: map[types.UID]note{}}, clock, q
+}
+
+// A pod that is bound, evicted, replaced; and at last one that isn't replaced within the grace.
+func TestAgentPodEvents(t *testing.T) {
+	x := NewIndex()
+	x.SetNode("a", nil, true)
+	x.SetOwner(ref, uid, everywhere(1))
+	r, clock, q := newReconciler(x)
+	handler := r.podEvents()
+	selected := func(want int) {
+		t.Helper()
+		if s, _ := x.Summary(uid); s.Selected != want {
+			t.Errorf("%d nodes selected, want %d", s.Selected, want)
+		}
+	}
+
+	handler.Create(t.Context(), event.CreateEvent{Object: agentPod("one", "", corev1.PodPending)}, q)
+	selected(0)
+	handler.Update(t.Context(), event.UpdateEvent{ObjectOld: agentPod("one", "", corev1.PodPending), ObjectNew: agentPod("one", "a", corev1.PodPending)}, q)
+	selected(1)
+	handler.Update(t.Context(), event.UpdateEvent{ObjectOld: agentPod("one", "a", corev1.PodRunning), ObjectNew: agentPod("one", "a", corev1.PodFailed)}, q)
+	selected(1)
+	handler.Create(t.Context(), event.CreateEvent{Object: agentPod("two", "a", corev1.PodPending)}, q)
+	clock.Step(agentGrace)
+	selected(1)
+	handler.Delete(t.Context(), event.DeleteEvent{Object: agentPod("one", "a", corev1.PodFailed)}, q)
+	selected(1)
+
+	handler.Delete(t.Context(), event.DeleteEvent{Object: agentPod("two", "a", corev1.PodRunning)}, q)
+	clock.Step(agentGrace - 1)
+	selected(1)
+	clock.Step(1)
+	selected(0)
+	if got, _ := q.Get(); got != ref {
+		t.Errorf("%v is to be looked at, want %v", got, ref)
+	}
+}
+
+// After a lost watch, a BpfProgram of another owner may arrive as an update of the old one.
+func TestProgramChangesHands(t *testing.T) {
+	x := cluster(t, "a")
+	r, _, q := newReconciler(x)
+	other := Ref{Kind: ref.Kind, NamespacedName: types.NamespacedName{Name: "other"}}
+	x.SetOwner(ref, uid, everywhere(1))
+	x.SetOwner(other, "other", everywhere(1))
+	loaded := func(owner types.UID, name string) client.Object {
+		return &v1alpha1.BpfProgram{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "p", UID: "p-of-" + owner, Labels: map[string]string{v1alpha1.LabelHostname: "a"},
+				OwnerReferences: []metav1.OwnerReference{{Kind: ref.Kind, Name: name, UID: owner, Controller: new(true)}},
+			},
+			Status: v1alpha1.BpfProgramStatus{OwnerGeneration: 1, Conditions: []metav1.Condition{v1alpha1.BpfProgCondLoaded.Condition()}},
+		}
+	}
+	handler := r.programEvents()
+	handler.Create(t.Context(), event.CreateEvent{Object: loaded(uid, "prog")}, q)
+	handler.Update(t.Context(), event.UpdateEvent{ObjectOld: loaded(uid, "prog"), ObjectNew: loaded("other", "other")}, q)
+	for owner, want := range map[types.UID]int{uid: 0, "other": 1} {
+		if s, _ := x.Summary(owner); s.Attached != want {
+			t.Errorf("%s is attached on %d nodes, want %d", owner, s.Attached, want)
+		}
+	}
+}
+
+// What the cache drops must not matter to the index.
+func TestTrimKeepsWhatIsCounted(t *testing.T) {
+	program := &v1alpha1.BpfProgram{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{v1alpha1.LabelAppProgramID: "xdp-pass"}},
+		Spec:       v1alpha1.BpfProgramSpec{Maps: map[string]string{"m": "/run/bpfman/fs/maps/1/m"}},
+		Status: v1alpha1.BpfProgramStatus{
+			Node: "a", OwnerGeneration: 3, Links: []v1alpha1.BpfProgramLink{{AttachPoint: "eth0"}},
+			Conditions: []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition("no")},
+		},
+	}
+	before := programOf(program)
+	if _, err := trimmed(trimProgram)(program); err != nil {
+		t.Fatal(err)
+	}
+	if after := programOf(program); after != before || program.Status.Node != "a" {
+		t.Errorf("got %+v, want %+v", after, before)
+	}
+	if program.Spec.Maps != nil || program.Status.Links != nil {
+		t.Error("maps and links are kept")
+	}
+}
+
+// A state that passes by itself is written when it has lasted; a final one at once, more of the same at the pace.
+func TestDue(t *testing.T) {
+	at := time.Unix(100, 0)
+	for _, c := range []struct {
+		name       string
+		note       note
+		condition  v1alpha1.ProgramConditionType
+		transition bool
+		want       time.Time
+	}{
+		{"waits from now on", note{waitingSince: at}, v1alpha1.ProgramNotYetLoaded, true, at.Add(pace)},
+		{"waits again just after a write", note{waitingSince: at, wroteAt: at.Add(pace / 2)}, v1alpha1.ProgramNotYetLoaded, false, at.Add(pace * 3 / 2)},
+		{"success", note{waitingSince: at, wroteAt: at}, v1alpha1.ProgramReconcileSuccess, true, time.Time{}},
+		{"another failure", note{wroteAt: at}, v1alpha1.ProgramReconcileError, false, at.Add(pace)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.note.due(c.condition, c.transition); !got.Equal(c.want) {
+				t.Errorf("due %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestNodeOfProgram(t *testing.T) {
+	long := v1alpha1.LabelValue("ip-10-0-0-1.some-very-long-name.of-a-region.compute.internal.example.com")
+	for _, c := range []struct{ label, node, want string }{
+		{"node-a", "", "node-a"},
+		{"node-a", "node-a", "node-a"},
+		{long, "", ""},
+		{long, "the-long-name", "the-long-name"},
+	} {
+		p := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelHostname: c.label}}}
+		p.Status.Node = c.node
+		if got := nodeOf(p); got != c.want {
+			t.Errorf("label %q, node %q: got %q, want %q", c.label, c.node, got, c.want)
+		}
+	}
+}
