@@ -186,6 +186,11 @@ cluster-bytecode: ## Push the example programs to that cluster's registry, which
 	@$(MAKE) --no-print-directory push-bytecode BYTECODE_REGISTRY=10.97.0.2:5000 \
 		BYTECODE_PUSH_FLAGS="--ca $(CLUSTER_STATE)/pki/registry-ca.crt"
 
+# On an instance of its own: a cluster that is in use isn't disturbed.
+.PHONY: test-cluster
+test-cluster: deps build-cluster ## Start and end one-node clusters, and prove that nothing is left of them (as root).
+	cd hack/cluster && GOWORK=off CLUSTER_PROGRAM=$(LOCALBIN)/cluster CLUSTER_KUBERNETES=$(KUBERNETES) go test -count=1 ./...
+
 .PHONY: cluster-shell
 cluster-shell: build-cluster ## Open a shell inside that cluster's node.
 	@$(CLUSTER) exec

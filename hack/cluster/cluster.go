@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/hack/cluster/component"
 	"github.com/bpfman/bpfman-operator/hack/cluster/node"
@@ -32,7 +32,9 @@ const (
 // else is ever removed.
 const marker = "bpfman-cluster"
 
-// cluster is the one cluster of this machine.
+var errNodeEnded = errors.New("the node's init has ended")
+
+// cluster is one cluster of this machine.
 type cluster struct {
 	options
 	settings component.Settings
@@ -50,26 +52,23 @@ func step(name string, run func() error) error {
 	return err
 }
 
-// locked runs while no other does on this machine: it locks the directory that
-// holds the state directory, which leaves no file.
+// locked runs while no other does for this instance. The lock is a socket
+// without a file, which the kernel lets go of with the process.
 func (c cluster) locked(ctx context.Context, run func(context.Context) error) error {
-	parent := filepath.Dir(c.stateDir)
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return fmt.Errorf("making %s: %w", parent, err)
-	}
-	dir, err := os.Open(parent)
+	waiting := false
+	var lock net.Listener
+	err := component.Wait(ctx, func(ctx context.Context) (err error) {
+		lock, err = (&net.ListenConfig{}).Listen(ctx, "unix", "@"+c.settings.Cgroup)
+		if err != nil && !waiting {
+			waiting = true
+			fmt.Println("waiting for another cluster command to end")
+		}
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("opening %s: %w", parent, err)
+		return fmt.Errorf("waiting for another cluster command: %w", err)
 	}
-	defer dir.Close()
-	err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		fmt.Println("waiting for another cluster command to end")
-		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		return fmt.Errorf("locking %s: %w", parent, err)
-	}
+	defer lock.Close()
 	return run(ctx)
 }
 
@@ -78,12 +77,17 @@ func (c cluster) up(ctx context.Context) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the cluster wasn't up after %v", startTimeout))
 	defer cancel()
-	if !node.Load(c.stateDir).Alive() {
+	err := errNodeEnded
+	if node.Load(c.stateDir).Alive() {
+		err = c.await(ctx)
+	}
+	if errors.Is(err, errNodeEnded) {
 		if err := c.start(ctx); err != nil {
 			return err
 		}
+		err = c.await(ctx)
 	}
-	if err := c.await(ctx); err != nil {
+	if err != nil {
 		c.explain()
 		return err
 	}
@@ -106,7 +110,9 @@ func (c cluster) start(ctx context.Context) error {
 		return err
 	}
 	return step("namespaces, cgroups and network", func() error {
-		arguments := []string{"--state-dir=" + c.stateDir, "--kubernetes=" + c.kubernetes}
+		arguments := []string{
+			"--instance=" + strconv.Itoa(c.instance), "--state-dir=" + c.stateDir, "--kubernetes=" + c.kubernetes,
+		}
 		_, err := node.Start(c.settings, initProgram(c.settings), arguments)
 		return err
 	})
@@ -139,20 +145,22 @@ func (c cluster) await(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx, ended := context.WithCancelCause(ctx)
+	defer ended(nil)
 	group, ctx := errgroup.WithContext(ctx)
+	ask := func(ask func(context.Context) error) error {
+		return component.Wait(ctx, func(ctx context.Context) error {
+			if !node.Load(c.stateDir).Alive() {
+				ended(errNodeEnded)
+			}
+			return ask(ctx)
+		})
+	}
 	group.Go(func() error {
-		ask := func(ctx context.Context, ask func(context.Context) error) error {
-			return component.Wait(ctx, func(ctx context.Context) error {
-				if !node.Load(c.stateDir).Alive() {
-					return errors.New("the node's init has ended")
-				}
-				return ask(ctx)
-			})
-		}
-		if err := step("API server ready", func() error { return ask(ctx, api.Ready) }); err != nil {
+		if err := step("API server ready", func() error { return ask(api.Ready) }); err != nil {
 			return err
 		}
-		return step("node ready", func() error { return ask(ctx, api.NodeReady) })
+		return step("node ready", func() error { return ask(api.NodeReady) })
 	})
 	group.Go(func() error { return c.loadImages(ctx) })
 	return group.Wait()
@@ -205,7 +213,7 @@ func (c cluster) clean(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(c.stateDir, marker)); err != nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty and not a cluster's: give another --state-dir", c.stateDir)
 	}
-	if err := node.Stop(ctx, c.stateDir); err != nil {
+	if err := node.Stop(ctx, c.settings); err != nil {
 		return err
 	}
 	written, err := os.ReadFile(c.settings.AdminKubeconfig())

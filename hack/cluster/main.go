@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -36,6 +37,7 @@ flags:
 
 // options are the command line's.
 type options struct {
+	instance   int
 	stateDir   string
 	kubernetes string
 	kubeconfig string
@@ -58,6 +60,7 @@ func run(args []string) error {
 	}
 	var o options
 	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
+	flags.IntVar(&o.instance, "instance", 0, "which cluster of this machine, 0 to 255; each needs a state directory")
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/bpfman-cluster", "everything that the cluster keeps on disk")
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the multi-call binary of hack/kubernetes")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "bin/kubeconfig", "the administrator's kubeconfig, written by up")
@@ -80,7 +83,10 @@ func run(args []string) error {
 		}
 		*file = absolute
 	}
-	settings := component.Default(o.stateDir, o.kubernetes)
+	if o.instance < 0 || o.instance > math.MaxUint8 {
+		return fmt.Errorf("there is no instance %d", o.instance)
+	}
+	settings := component.Default(uint8(o.instance), o.stateDir, o.kubernetes)
 	o.sources.RegistryCA = settings.RegistryCA()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

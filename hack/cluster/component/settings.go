@@ -6,6 +6,7 @@
 package component
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -16,27 +17,36 @@ type Settings struct {
 	StateDir   string // everything that the cluster keeps on disk
 	Kubernetes string // the multi-call binary of hack/kubernetes
 	Node       string // the node's name
-	IP         netip.Prefix
-	HostIP     netip.Prefix
-	IP6        netip.Prefix
-	HostIP6    netip.Prefix
-	Pods       netip.Prefix
-	Services   netip.Prefix
+	// Cgroup is the node's cgroup, in each hierarchy of the host, and
+	// Interface the host's end of the cable to the node.
+	Cgroup    string
+	Interface string
+	IP        netip.Prefix
+	HostIP    netip.Prefix
+	IP6       netip.Prefix
+	HostIP6   netip.Prefix
+	Pods      netip.Prefix
+	Services  netip.Prefix
 }
 
-// Default are the settings that the one-node cluster is run with; the
-// directory and the binary are the caller's.
-func Default(stateDir, kubernetes string) Settings {
+// Default are the settings of an instance of the cluster: 0, and others for
+// tests that must not disturb it. They share nothing on the host.
+func Default(instance uint8, stateDir, kubernetes string) Settings {
+	prefix := func(format string) netip.Prefix {
+		return netip.MustParsePrefix(fmt.Sprintf(format, instance))
+	}
 	return Settings{
 		StateDir:   stateDir,
 		Kubernetes: kubernetes,
 		Node:       "bpfman-node",
-		IP:         netip.MustParsePrefix("10.97.0.2/24"),
-		HostIP:     netip.MustParsePrefix("10.97.0.1/24"),
-		IP6:        netip.MustParsePrefix("fd97:62::2/64"),
-		HostIP6:    netip.MustParsePrefix("fd97:62::1/64"),
-		Pods:       netip.MustParsePrefix("10.99.0.0/24"),
-		Services:   netip.MustParsePrefix("10.98.0.0/16"),
+		Cgroup:     fmt.Sprintf("bpfman-cluster-%d", instance),
+		Interface:  fmt.Sprintf("bpfman%d", instance),
+		IP:         prefix("10.97.%d.2/24"),
+		HostIP:     prefix("10.97.%d.1/24"),
+		IP6:        prefix("fd97:62:%x::2/64"),
+		HostIP6:    prefix("fd97:62:%x::1/64"),
+		Pods:       prefix("10.99.%d.0/24"),
+		Services:   prefix("10.98.%d.0/24"),
 	}
 }
 

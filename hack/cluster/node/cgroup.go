@@ -19,10 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupName is the node's cgroup, in each hierarchy of the host. In the node
-// it looks like the root, so that all its cgroups are below it.
-const cgroupName = "bpfman-cluster"
-
 // hierarchy is a mounted cgroup hierarchy.
 type hierarchy struct {
 	point   string // where it is mounted
@@ -55,8 +51,9 @@ func hierarchies() ([]hierarchy, error) {
 	return all, nil
 }
 
-// createCgroups makes the node's cgroup in each hierarchy.
-func createCgroups() error {
+// createCgroups makes the node's cgroup in each hierarchy. In the node it looks
+// like the root, so that all cgroups that are made there are below it.
+func createCgroups(name string) error {
 	all, err := hierarchies()
 	if err != nil {
 		return err
@@ -65,7 +62,7 @@ func createCgroups() error {
 		if h.fstype == "cgroup2" {
 			enableControllers(h.point)
 		}
-		dir := filepath.Join(h.point, cgroupName)
+		dir := filepath.Join(h.point, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("making the node's cgroup: %w", err)
 		}
@@ -104,13 +101,13 @@ func inheritCpuset(parent, dir string) error {
 }
 
 // joinCgroups moves the process to the node's cgroups.
-func joinCgroups(pid int) error {
+func joinCgroups(name string, pid int) error {
 	all, err := hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		procs := filepath.Join(h.point, cgroupName, "cgroup.procs")
+		procs := filepath.Join(h.point, name, "cgroup.procs")
 		if err := os.WriteFile(procs, []byte(strconv.Itoa(pid)), 0); err != nil {
 			return fmt.Errorf("moving process %d to the node's cgroup: %w", pid, err)
 		}
@@ -120,13 +117,13 @@ func joinCgroups(pid int) error {
 
 // removeCgroups removes the node's cgroups. A process still in one was put
 // there by the node, or entered it: it is killed.
-func removeCgroups(ctx context.Context) error {
+func removeCgroups(ctx context.Context, name string) error {
 	all, err := hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		dir := filepath.Join(h.point, cgroupName)
+		dir := filepath.Join(h.point, name)
 		for {
 			err := removeTree(dir)
 			if err == nil {

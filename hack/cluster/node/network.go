@@ -16,27 +16,24 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/cluster/component"
 )
 
-// The two ends of the cable between the host and the node.
-const (
-	HostInterface = "bpfman0"
-	nodeInterface = "eth0"
-)
+// nodeInterface is the node's end of the cable to the host.
+const nodeInterface = "eth0"
 
 // connect lays the cable from the host to the node's network namespace, and
 // sets up the host's end. The kernel removes it with the namespace.
 func connect(s component.Settings, pid int) error {
 	attributes := netlink.NewLinkAttrs()
-	attributes.Name = HostInterface
+	attributes.Name = s.Interface
 	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: nodeInterface, PeerNamespace: netlink.NsPid(pid)}
 	if err := netlink.LinkAdd(veth); err != nil {
-		return fmt.Errorf("making the interface %s: %w", HostInterface, err)
+		return fmt.Errorf("making the interface %s: %w", s.Interface, err)
 	}
-	if err := configure(HostInterface, s.HostIP, s.HostIP6); err != nil {
+	if err := configure(s.Interface, s.HostIP, s.HostIP6); err != nil {
 		return err
 	}
-	link, err := netlink.LinkByName(HostInterface)
+	link, err := netlink.LinkByName(s.Interface)
 	if err != nil {
-		return fmt.Errorf("finding the interface %s: %w", HostInterface, err)
+		return fmt.Errorf("finding the interface %s: %w", s.Interface, err)
 	}
 	// The host reaches pods and services too; both routes end with the interface.
 	for _, network := range []netip.Prefix{s.Pods, s.Services} {
@@ -49,16 +46,16 @@ func connect(s component.Settings, pid int) error {
 }
 
 // disconnect removes the cable where the kernel hasn't yet.
-func disconnect() error {
-	link, err := netlink.LinkByName(HostInterface)
+func disconnect(name string) error {
+	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("finding the interface %s: %w", HostInterface, err)
+		return fmt.Errorf("finding the interface %s: %w", name, err)
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("removing the interface %s: %w", HostInterface, err)
+		return fmt.Errorf("removing the interface %s: %w", name, err)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ const (
 // cable to it. The init goes on after the caller has ended. The arguments are
 // those that make the program run StageUnshare with the same settings.
 func Start(s component.Settings, program string, arguments []string) (*State, error) {
-	if err := createCgroups(); err != nil {
+	if err := createCgroups(s.Cgroup); err != nil {
 		return nil, err
 	}
 	log, err := os.OpenFile(s.Log("node"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -69,7 +69,7 @@ func Start(s component.Settings, program string, arguments []string) (*State, er
 	if err := state.save(s.StateDir); err != nil {
 		return nil, err
 	}
-	if err := joinCgroups(pid); err != nil {
+	if err := joinCgroups(s.Cgroup, pid); err != nil {
 		return nil, err
 	}
 	if err := connect(s, pid); err != nil {
@@ -97,15 +97,15 @@ func Unshare(program string, arguments []string) error {
 
 // Stop ends the node and removes what the kernel doesn't by itself. It works on
 // any remains of a node as well.
-func Stop(ctx context.Context, stateDir string) error {
-	if err := kill(ctx, Load(stateDir)); err != nil {
+func Stop(ctx context.Context, s component.Settings) error {
+	if err := kill(ctx, Load(s.StateDir)); err != nil {
 		return err
 	}
 	// Stragglers hold namespaces open: they go before the interface does.
-	if err := removeCgroups(ctx); err != nil {
+	if err := removeCgroups(ctx, s.Cgroup); err != nil {
 		return err
 	}
-	return disconnect()
+	return disconnect(s.Interface)
 }
 
 // kill ends the node's init, and with it every process of its PID namespace,

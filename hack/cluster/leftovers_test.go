@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/bpfman/bpfman-operator/hack/cluster/component"
+	"github.com/bpfman/bpfman-operator/hack/cluster/node"
+)
+
+const (
+	// instance is another than the one that people use, which may be running.
+	instance    = 77
+	testTimeout = 3 * time.Minute
+)
+
+// machine is what the cluster runs with in a test.
+type machine struct {
+	t          *testing.T
+	settings   component.Settings
+	flags      []string
+	program    string
+	kubeconfig string
+	scratch    string // TMPDIR of the program
+}
+
+// newMachine reads from the environment where things are; make test-cluster sets it.
+func newMachine(t *testing.T) machine {
+	t.Helper()
+	program, kubernetes := os.Getenv("CLUSTER_PROGRAM"), os.Getenv("CLUSTER_KUBERNETES")
+	if program == "" || kubernetes == "" {
+		t.Skip("CLUSTER_PROGRAM and CLUSTER_KUBERNETES are not set: run make test-cluster")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("not root: the cluster takes namespaces and mounts")
+	}
+	dir := t.TempDir()
+	m := machine{
+		t:          t,
+		settings:   component.Default(instance, "/var/lib/bpfman-cluster-test", kubernetes),
+		program:    program,
+		kubeconfig: filepath.Join(dir, "kubeconfig"),
+		scratch:    filepath.Join(dir, "tmp"),
+	}
+	if err := os.Mkdir(m.scratch, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.flags = []string{
+		"--instance=" + strconv.Itoa(instance),
+		"--state-dir=" + m.settings.StateDir,
+		"--kubernetes=" + kubernetes,
+		"--bin=" + filepath.Dir(program),
+		"--kubeconfig=" + m.kubeconfig,
+	}
+	t.Cleanup(func() { _ = m.command(context.Background(), "down").Run() })
+	return m
+}
+
+func (m machine) command(ctx context.Context, name string) *exec.Cmd {
+	command := exec.CommandContext(ctx, m.program, append(slices.Clone(m.flags), name)...)
+	command.Env = append(os.Environ(), "TMPDIR="+m.scratch)
+	return command
+}
+
+// run runs a command of the program, which must succeed.
+func (m machine) run(name string) {
+	m.t.Helper()
+	m.output(m.command(m.t.Context(), name))
+}
+
+func (m machine) kubectl(input string, args ...string) string {
+	m.t.Helper()
+	command := exec.CommandContext(m.t.Context(), m.settings.Kubernetes, append([]string{"kubectl", "--kubeconfig", m.kubeconfig, "--cache-dir", m.scratch + "/.."}, args...)...)
+	command.Stdin = strings.NewReader(input)
+	return m.output(command)
+}
+
+func (m machine) output(command *exec.Cmd) string {
+	m.t.Helper()
+	output, err := command.CombinedOutput()
+	if err != nil {
+		m.t.Fatalf("%v: %v\n%s", command.Args, err, output)
+	}
+	return string(output)
+}
+
+// pod is one that leaves a mount on the node.
+const pod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: shell
+    image: quay.io/bpfman/busybox:latest
+    imagePullPolicy: IfNotPresent
+    securityContext: {privileged: true}
+    command: [sh, -c, "mount -t tmpfs tmpfs /run/left && echo mounted && sleep 100000"]
+    volumeMounts: [{name: run, mountPath: /run/left, mountPropagation: Bidirectional}]
+  volumes: [{name: run, hostPath: {path: /run/left, type: DirectoryOrCreate}}]
+`
+
+// useIt runs a pod to the point where it has made its mount.
+func (m machine) useIt(name string) {
+	m.t.Helper()
+	m.kubectl(fmt.Sprintf(pod, name), "apply", "-f", "-")
+	m.kubectl("", "wait", "--for=condition=Ready", "--timeout=60s", "pod/"+name)
+	if got := m.kubectl("", "exec", name, "--", "grep", "-c", "/run/left", "/proc/self/mountinfo"); strings.TrimSpace(got) != "2" {
+		m.t.Errorf("the pod %s sees %q mounts at /run/left, want 2", name, got)
+	}
+}
+
+// inside lists the processes of the node, as the host numbers them, by name.
+func (m machine) inside() map[string]*os.Process {
+	m.t.Helper()
+	state := node.Load(m.settings.StateDir)
+	if !state.Alive() {
+		m.t.Fatal("the node doesn't run")
+	}
+	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", state.PID))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	found := map[string]*os.Process{}
+	links, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
+	for _, link := range links {
+		if in, err := os.Readlink(link); err != nil || in != namespace {
+			continue
+		}
+		pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
+		commandLine, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		name, _, _ := bytes.Cut(commandLine, []byte{0})
+		process, err := os.FindProcess(pid)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		found[filepath.Base(string(name))] = process
+	}
+	return found
+}
+
+func (m machine) kill(process *os.Process) {
+	m.t.Helper()
+	if process == nil {
+		m.t.Fatal("no such process")
+	}
+	if err := process.Kill(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// awaitEnd fails the test unless the process is gone; its parent may take a
+// moment to collect it.
+func (m machine) awaitEnd(name string, process *os.Process) {
+	m.t.Helper()
+	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Second)
+	defer cancel()
+	if err := component.Wait(ctx, func(context.Context) error {
+		if process.Signal(syscall.Signal(0)) == nil {
+			return fmt.Errorf("process %d still runs", process.Pid)
+		}
+		return nil
+	}); err != nil {
+		m.t.Errorf("%s: %v", name, err)
+	}
+}
+
+func TestDownLeavesNothing(t *testing.T) {
+	m := newMachine(t)
+	m.run("down")
+	before := m.observe()
+
+	t.Run("after use and kills", func(t *testing.T) {
+		m := m
+		m.t = t
+		m.run("up")
+		m.mustSee(before)
+		m.useIt("first")
+		processes := m.inside()
+		for _, name := range []string{"etcd", "containerd", "kubelet", "kube-apiserver"} {
+			m.kill(processes[name])
+		}
+		m.run("up") // waits until it is back
+		m.useIt("second")
+		processes = m.inside()
+		m.run("down")
+		for name, process := range processes {
+			m.awaitEnd(name, process)
+		}
+		m.compare(before)
+	})
+
+	t.Run("after the init was killed", func(t *testing.T) {
+		m := m
+		m.t = t
+		m.run("up")
+		m.kill(m.inside()["cluster"])
+		m.run("up")
+		m.run("down")
+		m.compare(before)
+	})
+
+	t.Run("after half an up", func(t *testing.T) {
+		m := m
+		m.t = t
+		m.interruptUp("certificates")
+		m.run("down")
+		m.compare(before)
+		m.interruptUp("namespaces")
+		m.run("down")
+		m.compare(before)
+	})
+}
+
+// interruptUp kills the program once it has reported the step.
+func (m machine) interruptUp(step string) {
+	m.t.Helper()
+	ctx, cancel := context.WithTimeout(m.t.Context(), testTimeout)
+	defer cancel()
+	command := m.command(ctx, "up")
+	output, err := command.StdoutPipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		if strings.Contains(lines.Text(), step) {
+			break
+		}
+	}
+	m.kill(command.Process)
+	if err := command.Wait(); err == nil {
+		m.t.Errorf("up ended before the step %q", step)
+	}
+}
+
+// observation is everything on the host that a cluster could leave behind.
+type observation map[string][]string
+
+func (m machine) observe() observation {
+	m.t.Helper()
+	found := observation{}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		found["mounts"] = append(found["mounts"], fields[4]+" "+fields[5])
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, link := range links {
+		found["interfaces"] = append(found["interfaces"], link.Attrs().Name)
+	}
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, route := range routes {
+		found["routes"] = append(found["routes"], route.String())
+	}
+	// Processes and files of the machine's other users come and go; these
+	// are those that bear the cluster's name, and the places that a node
+	// writes to.
+	found["processes"] = m.processes()
+	found["cgroups"] = m.cgroups()
+	for _, dir := range []string{"/etc", "/run", "/dev", "/opt", "/var/lib", "/var/log", m.scratch} {
+		found["files"] = append(found["files"], files(dir, m.settings.StateDir)...)
+	}
+	for _, name := range []string{
+		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "kernel/hostname",
+	} {
+		value, _ := os.ReadFile("/proc/sys/" + name)
+		found["sysctls"] = append(found["sysctls"], name+" = "+strings.TrimSpace(string(value)))
+	}
+	if _, err := os.Stat(m.kubeconfig); err == nil {
+		found["files"] = append(found["files"], m.kubeconfig)
+	}
+	return found
+}
+
+// processes lists those whose command line names the state directory.
+func (m machine) processes() []string {
+	var found []string
+	commandLines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range commandLines {
+		commandLine, _ := os.ReadFile(file)
+		if bytes.Contains(commandLine, []byte(m.settings.StateDir)) {
+			found = append(found, string(bytes.ReplaceAll(commandLine, []byte{0}, []byte{' '})))
+		}
+	}
+	return found
+}
+
+// cgroups lists the topmost ones of each hierarchy, where the node's is.
+func (m machine) cgroups() []string {
+	hierarchies, _ := filepath.Glob("/sys/fs/cgroup/*/")
+	found, _ := filepath.Glob("/sys/fs/cgroup/*/*/")
+	return append(hierarchies, found...)
+}
+
+// files lists the files below the directory, without following others' state.
+func files(root, stateDir string) []string {
+	var found []string
+	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // gone meanwhile
+		}
+		// Another cluster's state changes all the time.
+		if strings.HasPrefix(path, "/var/lib/bpfman-cluster") && !strings.HasPrefix(path, stateDir) && entry.IsDir() {
+			return fs.SkipDir
+		}
+		// Terminals and processes' shared memory are the machine's users'.
+		if path == "/dev/pts" || path == "/dev/shm" {
+			return fs.SkipDir
+		}
+		found = append(found, path)
+		return nil
+	})
+	return found
+}
+
+// compare fails the test for what is there now and wasn't before, or was and isn't.
+func (m machine) compare(before observation) {
+	m.t.Helper()
+	after := m.observe()
+	for _, what := range slices.Sorted(maps.Keys(after)) {
+		for _, left := range difference(after[what], before[what]) {
+			m.t.Errorf("%s: left behind: %s", what, left)
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(before)) {
+		for _, gone := range difference(before[what], after[what]) {
+			m.t.Errorf("%s: taken away: %s", what, gone)
+		}
+	}
+}
+
+// mustSee fails the test unless it would notice that a cluster is left running.
+func (m machine) mustSee(before observation) {
+	m.t.Helper()
+	during := m.observe()
+	for _, what := range []string{"interfaces", "routes", "cgroups", "processes", "files"} {
+		if len(difference(during[what], before[what])) == 0 {
+			m.t.Errorf("%s: a running cluster isn't noticed", what)
+		}
+	}
+}
+
+// difference is what a has and b hasn't, counting repetitions.
+func difference(a, b []string) []string {
+	count := map[string]int{}
+	for _, x := range b {
+		count[x]++
+	}
+	var more []string
+	for _, x := range a {
+		if count[x]--; count[x] < 0 {
+			more = append(more, x)
+		}
+	}
+	return more
+}
