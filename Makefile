@@ -127,6 +127,22 @@ build: $(COMMANDS:%=build/%) ## Build all commands to bin/, static.
 $(COMMANDS:%=build/%): build/%:
 	go -C $(firstword $(subst /, ,$*)) build -trimpath -ldflags "$(call LDFLAGS,$*)" -o $(LOCALBIN)/$(notdir $*) ./cmd/$(notdir $*)
 
+BPFMAN_OPERATOR_IMG ?= quay.io/bpfman/bpfman-operator:latest
+BPFMAN_AGENT_IMG ?= quay.io/bpfman/bpfman-agent:latest
+BPFMAN_CSI_IMG ?= quay.io/bpfman/bpfman-csi:latest
+BPFMAN_COUNTERS_IMG ?= quay.io/bpfman/bpfman-counters:latest
+BPFMAN_GO_TARGET_IMG ?= quay.io/bpfman/bpfman-go-target:latest
+CONTAINER_ENGINE ?= $(firstword $(foreach engine,docker podman,$(if $(shell $(engine) info >/dev/null 2>&1 && echo yes),$(engine))))
+
+.PHONY: build-images
+build-images: ## Build the container images with docker or podman.
+	@test -n "$(CONTAINER_ENGINE)" || { echo "no container engine is running; make cluster-images builds the images for the one-node cluster without one" >&2; exit 1; }
+	$(CONTAINER_ENGINE) build --target operator -t $(BPFMAN_OPERATOR_IMG) .
+	$(CONTAINER_ENGINE) build --target agent -t $(BPFMAN_AGENT_IMG) .
+	$(CONTAINER_ENGINE) build --target csi -t $(BPFMAN_CSI_IMG) .
+	$(CONTAINER_ENGINE) build --target counters -t $(BPFMAN_COUNTERS_IMG) .
+	$(CONTAINER_ENGINE) build --target go-target -t $(BPFMAN_GO_TARGET_IMG) .
+
 # Example eBPF programs. Their objects work on every kernel that has their program types: no CO-RE.
 BYTECODE := $(patsubst examples/bytecode/%.bpf.c,$(LOCALBIN)/bytecode/%.o,$(wildcard examples/bytecode/*.bpf.c))
 CLANG ?= clang
