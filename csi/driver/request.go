@@ -145,11 +145,10 @@ func parseAccess(capability *csi.VolumeCapability, readOnly bool) (maps.Access, 
 	if capability.GetMount() == nil {
 		return maps.Access{}, errors.New("not of type mount")
 	}
-	switch capability.GetAccessMode().GetMode() {
-	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY, csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
-		readOnly = true
-	}
-	result := maps.Access{ReadOnly: readOnly}
+	mode := capability.GetAccessMode().GetMode()
+	readers := mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY ||
+		mode == csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	result := maps.Access{ReadOnly: readOnly || readers}
 	if group := capability.GetMount().GetVolumeMountGroup(); group != "" {
 		// Kubernetes has group ids of 31 bits.
 		gid, err := strconv.ParseUint(group, 10, 31)

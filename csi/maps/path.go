@@ -42,10 +42,10 @@ func Below(root, path string) (string, error) {
 
 // openDirectory opens the directory name below parent for use in *at calls,
 // as the top of whatever is mounted there.
-func openDirectory(parent *os.File, name string, flags int) (*os.File, error) {
+func openDirectory(parent *os.File, name string, flags uint64) (*os.File, error) {
 	path := filepath.Join(parent.Name(), name)
 	fd, err := unix.Openat2(int(parent.Fd()), name, &unix.OpenHow{
-		Flags:   uint64(flags | unix.O_DIRECTORY | unix.O_CLOEXEC),
+		Flags:   flags | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: resolve,
 	})
 	switch {

@@ -66,20 +66,21 @@ type node struct {
 	maps         []Map
 }
 
-func newNode(t testing.TB) node {
-	directory := sandbox.Root(t)
+func newNode(tb testing.TB) node {
+	tb.Helper()
+	directory := sandbox.Root(tb)
 	root := filepath.Join(directory, "pods")
 	parent := filepath.Join(root, "uid/volumes/kubernetes.io~csi/maps")
 	if err := os.MkdirAll(parent, 0o755); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		for unix.Unmount(filepath.Join(parent, "mount"), unix.MNT_DETACH) == nil {
 		}
 	})
 	bpffs := filepath.Join(directory, "fs")
-	sandbox.MountBPFFS(t, bpffs)
-	sandbox.PinMaps(t, filepath.Join(bpffs, "maps/7"), "counters", "config")
+	sandbox.MountBPFFS(tb, bpffs)
+	sandbox.PinMaps(tb, filepath.Join(bpffs, "maps/7"), "counters", "config")
 	return node{
 		volumes: NewVolumes(root), root: root, target: filepath.Join(parent, "mount"),
 		maps: []Map{
@@ -90,31 +91,29 @@ func newNode(t testing.TB) node {
 }
 
 // check says what is wrong with the volume.
-func (n node) check(t testing.TB, access Access) {
-	t.Helper()
+func (n node) check(tb testing.TB, access Access) {
+	tb.Helper()
 	if complete, err := n.volumes.Complete(n.target, []string{"counters", "config"}, access); err != nil || !complete {
-		t.Errorf("Complete = %v, %v", complete, err)
+		tb.Errorf("Complete = %v, %v", complete, err)
 	}
-	if mounts := sandbox.Mounts(t, n.root); mounts != 1 {
-		t.Errorf("%d mounts, want 1", mounts)
+	if mounts := sandbox.Mounts(tb, n.root); mounts != 1 {
+		tb.Errorf("%d mounts, want 1", mounts)
 	}
 }
 
 // checkGone says what is left of the volume.
-func (n node) checkGone(t testing.TB) {
-	t.Helper()
-	if mounts := sandbox.Mounts(t, n.root); mounts != 0 {
-		t.Errorf("%d mounts left", mounts)
+func (n node) checkGone(tb testing.TB) {
+	tb.Helper()
+	if mounts := sandbox.Mounts(tb, n.root); mounts != 0 {
+		tb.Errorf("%d mounts left", mounts)
 	}
 	if _, err := os.Lstat(n.target); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("target left: %v", err)
+		tb.Errorf("target left: %v", err)
 	}
 }
 
-func group(gid uint32) *uint32 { return &gid }
-
 func TestPublishAndUnpublishAreIdempotent(t *testing.T) {
-	n, access := newNode(t), Access{Group: group(2000)}
+	n, access := newNode(t), Access{Group: new(uint32(2000))}
 	for range 3 {
 		if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
 			t.Fatal(err)
@@ -171,9 +170,9 @@ func TestKernelEnforcesAccess(t *testing.T) {
 		group  uint32
 		opens  map[int]bool
 	}{
-		"group member":            {Access{Group: group(inside)}, 1000, inside, map[int]bool{readWrite: true, readOnly: true, writeOnly: true}},
-		"group member, read-only": {Access{Group: group(inside), ReadOnly: true}, 1000, inside, map[int]bool{readOnly: true}},
-		"stranger":                {Access{Group: group(inside)}, 1000, outside, nil},
+		"group member":            {Access{Group: new(uint32(inside))}, 1000, inside, map[int]bool{readWrite: true, readOnly: true, writeOnly: true}},
+		"group member, read-only": {Access{Group: new(uint32(inside)), ReadOnly: true}, 1000, inside, map[int]bool{readOnly: true}},
+		"stranger":                {Access{Group: new(uint32(inside))}, 1000, outside, nil},
 		"no group":                {Access{}, 1000, inside, nil},
 		"root, no group":          {Access{}, 0, 0, map[int]bool{readWrite: true, readOnly: true, writeOnly: true}},
 	}
@@ -196,7 +195,7 @@ func TestKernelEnforcesAccess(t *testing.T) {
 
 func TestVolumeIsClosedToOthersAndChanges(t *testing.T) {
 	n := newNode(t)
-	if err := n.volumes.Publish(n.target, n.maps, Access{Group: group(2000)}); err != nil {
+	if err := n.volumes.Publish(n.target, n.maps, Access{Group: new(uint32(2000))}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(n.target)
@@ -227,7 +226,7 @@ var publishCalls = map[string]int{
 }
 
 func TestPublishSurvivesFaults(t *testing.T) {
-	access := Access{Group: group(2000)}
+	access := Access{Group: new(uint32(2000))}
 	for name, call := range publishCalls {
 		for _, errno := range []syscall.Errno{0, syscall.EIO} {
 			t.Run(name+" "+errno.Error(), func(t *testing.T) {
@@ -286,7 +285,7 @@ func TestUnpublishSurvivesFaults(t *testing.T) {
 }
 
 func TestPublishCompletesAVolume(t *testing.T) {
-	access := Access{Group: group(2000), ReadOnly: true}
+	access := Access{Group: new(uint32(2000)), ReadOnly: true}
 	damage := map[string]func(target string) error{
 		"map missing": func(target string) error { return os.Remove(filepath.Join(target, "config")) },
 		"mode wrong":  func(target string) error { return os.Chmod(filepath.Join(target, "config"), 0o660) },
@@ -328,14 +327,14 @@ func TestPublishRefusesWhatAPodPutInItsVolume(t *testing.T) {
 	if err := os.Symlink(victim, planted); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.volumes.Publish(n.target, n.maps, Access{Group: group(2000)}); err == nil {
+	if err := n.volumes.Publish(n.target, n.maps, Access{Group: new(uint32(2000))}); err == nil {
 		t.Error("a symbolic link in place of a pin was accepted")
 	}
 	info, err := os.Stat(victim)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Mode().Perm() != 0o600 || info.Sys().(*syscall.Stat_t).Gid != 0 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || info.Mode().Perm() != 0o600 || stat.Gid != 0 {
 		t.Errorf("the link's target was changed: %v", info.Mode())
 	}
 }
@@ -463,7 +462,7 @@ func TestNames(t *testing.T) {
 func BenchmarkPublish(b *testing.B) {
 	n := newNode(b)
 	for b.Loop() {
-		if err := n.volumes.Publish(n.target, n.maps, Access{Group: group(2000)}); err != nil {
+		if err := n.volumes.Publish(n.target, n.maps, Access{Group: new(uint32(2000))}); err != nil {
 			b.Fatal(err)
 		}
 		if err := n.volumes.Unpublish(n.target); err != nil {

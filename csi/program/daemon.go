@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/csi/maps"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // ErrDaemon is in the chain when the daemon doesn't answer, or with an error.

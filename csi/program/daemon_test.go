@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // fakeDaemon answers List.
@@ -29,17 +30,16 @@ func (f fakeDaemon) List(ctx context.Context, request *gobpfman.ListRequest) (*g
 	return f.list(ctx, request)
 }
 
-func (f fakeDaemon) serve(t *testing.T, socket string) *grpc.Server {
+func (f fakeDaemon) serve(t *testing.T, socket string) {
 	t.Helper()
-	listener, err := net.Listen("unix", socket)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
 	gobpfman.RegisterBpfmanServer(server, f)
-	go server.Serve(listener)
+	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	return server
 }
 
 func newDaemon(t *testing.T) (*Daemon, string) {

@@ -28,7 +28,7 @@ func TestRegistration(t *testing.T) {
 	}
 	server := grpc.NewServer()
 	plugin.Register(server)
-	listener, err := socket.Listen(path)
+	listener, err := socket.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

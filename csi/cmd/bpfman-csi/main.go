@@ -153,7 +153,7 @@ func newPolicy(clusterAccess string) (access.Policy, error) {
 }
 
 func serve(ctx context.Context, servers *errgroup.Group, path string, server *grpc.Server) error {
-	listener, err := socket.Listen(path)
+	listener, err := socket.Listen(ctx, path)
 	if err != nil {
 		return err
 	}

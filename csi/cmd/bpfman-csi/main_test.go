@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	"github.com/cilium/ebpf"
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -28,11 +27,14 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 const (
 	counterMap = "tracepoint_stats_map"
 	group      = 2000
+	// namespace is the pods'.
+	namespace = "team"
 )
 
 func TestMain(m *testing.M) {
@@ -61,9 +63,9 @@ type kubelet struct {
 	stop func() error
 }
 
-func startPlugin(t testing.TB, daemonSocket string) *kubelet {
-	t.Helper()
-	directory := sandbox.Root(t)
+func startPlugin(tb testing.TB, daemonSocket string) *kubelet {
+	tb.Helper()
+	directory := sandbox.Root(tb)
 	k := &kubelet{options: options{
 		endpoint: filepath.Join(directory, "csi.sock"), daemonSocket: daemonSocket, mapsRoot: sandbox.DaemonMaps,
 		kubeletRoot: filepath.Join(directory, "kubelet"), nodeName: "node-1",
@@ -71,7 +73,7 @@ func startPlugin(t testing.TB, daemonSocket string) *kubelet {
 		clusterAccess: accessAll,
 	}}
 	if err := os.MkdirAll(filepath.Join(k.kubeletRoot, "pods"), 0o755); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -80,38 +82,38 @@ func startPlugin(t testing.TB, daemonSocket string) *kubelet {
 		cancel()
 		return <-ended
 	})
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := k.stop(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
-	connection := dial(t, k.endpoint)
+	connection := dial(tb, k.endpoint)
 	k.node, k.identity = csi.NewNodeClient(connection), csi.NewIdentityClient(connection)
-	if _, err := k.identity.Probe(t.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Fatal(err)
+	if _, err := k.identity.Probe(tb.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		tb.Fatal(err)
 	}
 	return k
 }
 
-func dial(t testing.TB, socket string) *grpc.ClientConn {
-	t.Helper()
+func dial(tb testing.TB, socket string) *grpc.ClientConn {
+	tb.Helper()
 	// The socket may not be there yet: try again soon.
 	soon := backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 10 * time.Millisecond}
 	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon}))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { connection.Close() })
+	tb.Cleanup(func() { connection.Close() })
 	return connection
 }
 
 // request is about the volume of a pod, whose directory it makes.
-func (k *kubelet) request(t testing.TB, pod, namespace string) *csi.NodePublishVolumeRequest {
-	t.Helper()
+func (k *kubelet) request(tb testing.TB, pod string) *csi.NodePublishVolumeRequest {
+	tb.Helper()
 	parent := filepath.Join(k.kubeletRoot, "pods", pod, "volumes/kubernetes.io~csi/maps")
 	if err := os.MkdirAll(parent, 0o755); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return &csi.NodePublishVolumeRequest{
 		VolumeId:   "csi-" + pod,
@@ -153,7 +155,7 @@ func TestPluginRegistersAndStops(t *testing.T) {
 
 func TestWithoutDaemon(t *testing.T) {
 	k := startPlugin(t, "/run/no-daemon.sock")
-	request := k.request(t, "pod", "team")
+	request := k.request(t, "pod")
 	start := time.Now()
 	_, err := k.node.NodePublishVolume(t.Context(), request)
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "bpfman daemon") {
@@ -168,11 +170,11 @@ func TestWithoutDaemon(t *testing.T) {
 }
 
 // load has the daemon load a program for a user object.
-func load(t testing.TB, daemon gobpfman.BpfmanClient, kind, namespace string) uint32 {
-	t.Helper()
+func load(tb testing.TB, daemon gobpfman.BpfmanClient, kind, namespace string) uint32 {
+	tb.Helper()
 	object, err := filepath.Abs("../../../bin/bytecode/go-tracepoint-counter.o")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	metadata := map[string]string{
 		v1alpha1.MetadataProgramName: "counter", v1alpha1.MetadataKind: kind, v1alpha1.MetadataUUID: kind + namespace,
@@ -180,28 +182,28 @@ func load(t testing.TB, daemon gobpfman.BpfmanClient, kind, namespace string) ui
 	if namespace != "" {
 		metadata[v1alpha1.MetadataNamespace] = namespace
 	}
-	response, err := daemon.Load(t.Context(), &gobpfman.LoadRequest{
+	response, err := daemon.Load(tb.Context(), &gobpfman.LoadRequest{
 		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: object}},
 		Metadata: metadata,
 		Info:     []*gobpfman.LoadInfo{{Name: "tracepoint_kill_recorder", ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT}},
 	})
 	if err != nil {
-		t.Fatalf("load: %v", err)
+		tb.Fatalf("load: %v", err)
 	}
 	return response.GetPrograms()[0].GetKernelInfo().GetId()
 }
 
 // mapID is the kernel's id of the map that a pin shows.
-func mapID(t testing.TB, pin string) ebpf.MapID {
-	t.Helper()
+func mapID(tb testing.TB, pin string) ebpf.MapID {
+	tb.Helper()
 	m, err := ebpf.LoadPinnedMap(pin, nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer m.Close()
 	info, err := m.Info()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	id, _ := info.ID()
 	return id
@@ -210,7 +212,7 @@ func mapID(t testing.TB, pin string) ebpf.MapID {
 func TestWithTheRealDaemon(t *testing.T) {
 	socket, daemon, stopDaemon := sandbox.StartDaemon(t)
 	k := startPlugin(t, socket)
-	request := k.request(t, "pod-1", "team")
+	request := k.request(t, "pod-1")
 	if _, err := k.node.NodePublishVolume(t.Context(), request); status.Code(err) != codes.NotFound {
 		t.Fatalf("publish before the program is loaded: %v", err)
 	}
@@ -236,8 +238,8 @@ func TestWithTheRealDaemon(t *testing.T) {
 		}
 	}
 
-	own := load(t, daemon, "TracepointNsProgram", "team")
-	second := k.request(t, "pod-2", "team")
+	own := load(t, daemon, "TracepointNsProgram", namespace)
+	second := k.request(t, "pod-2")
 	second.Readonly = true
 	second.VolumeContext[v1alpha1.VolumeAttributeMaps] = "*"
 	if _, err := k.node.NodePublishVolume(t.Context(), second); err != nil {
@@ -252,13 +254,13 @@ func TestWithTheRealDaemon(t *testing.T) {
 		t.Error("a read-only volume's map was opened for writing")
 	}
 
-	third := k.request(t, "pod-3", "team")
+	third := k.request(t, "pod-3")
 	third.VolumeContext[v1alpha1.VolumeAttributeMaps] = "typo"
 	_, err := k.node.NodePublishVolume(t.Context(), third)
 	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), counterMap) {
 		t.Errorf("publish of an unknown map: %v", err)
 	}
-	load(t, daemon, "BpfNsApplication", "team")
+	load(t, daemon, "BpfNsApplication", namespace)
 	third.VolumeContext[v1alpha1.VolumeAttributeMaps] = counterMap
 	_, err = k.node.NodePublishVolume(t.Context(), third)
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "BpfNsApplication, TracepointNsProgram") {
@@ -301,7 +303,7 @@ func BenchmarkPublish(b *testing.B) {
 			b.Fatal(err)
 		}
 		lists = append(lists, time.Since(start))
-		request := k.request(b, fmt.Sprint("pod-", i), "team")
+		request := k.request(b, fmt.Sprint("pod-", i))
 		start = time.Now()
 		if _, err := k.node.NodePublishVolume(b.Context(), request); err != nil {
 			b.Fatal(err)

@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 const (
@@ -34,73 +35,73 @@ const (
 // StartDaemon runs the real bpfman daemon inside the sandbox, on an empty /run,
 // and returns its socket, a client, and a function that ends it early. The test
 // is skipped where there is no daemon.
-func StartDaemon(t testing.TB) (socket string, client gobpfman.BpfmanClient, stop func()) {
-	t.Helper()
-	directory := Root(t)
+func StartDaemon(tb testing.TB) (socket string, client gobpfman.BpfmanClient, stop func()) {
+	tb.Helper()
+	directory := Root(tb)
 	binary := os.Getenv(envDaemon)
 	if binary == "" {
-		t.Skipf("no daemon: %s doesn't name bpfman-rpc", envDaemon)
+		tb.Skipf("no daemon: %s doesn't name bpfman-rpc", envDaemon)
 	}
-	mountConfig(t, directory)
+	mountConfig(tb, directory)
 	socket = filepath.Join(directory, "bpfman.sock")
 	arguments := []string{binary, "--timeout", "0", "--socket-path", socket}
 	if launcher := os.Getenv(envLauncher); launcher != "" {
 		arguments = append([]string{launcher, "--"}, arguments...)
 	}
-	command := exec.Command(arguments[0], arguments[1:]...)
+	command := exec.CommandContext(tb.Context(), arguments[0], arguments[1:]...) //nolint:gosec // named by who runs the tests
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	output, err := os.Create(filepath.Join(directory, "log"))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	command.Stdout, command.Stderr = output, output
 	if err := command.Start(); err != nil {
-		t.Fatalf("start daemon: %v", err)
+		tb.Fatalf("start daemon: %v", err)
 	}
 	stop = func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		stop()
 		output.Close()
-		if text, err := os.ReadFile(output.Name()); err == nil && t.Failed() {
-			t.Logf("the daemon's log:\n%s", text)
+		if text, err := os.ReadFile(output.Name()); err == nil && tb.Failed() {
+			tb.Logf("the daemon's log:\n%s", text)
 		}
 	})
 	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { connection.Close() })
+	tb.Cleanup(func() { connection.Close() })
 	client = gobpfman.NewBpfmanClient(connection)
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(tb.Context(), startTimeout)
 	defer cancel()
 	if _, err := client.List(ctx, &gobpfman.ListRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Fatalf("daemon not ready: %v", err)
+		tb.Fatalf("daemon not ready: %v", err)
 	}
 	return socket, client, stop
 }
 
 // mountConfig gives the daemon an empty /run, and an /etc with its
 // configuration, whose path is fixed, in this mount namespace.
-func mountConfig(t testing.TB, directory string) {
-	t.Helper()
+func mountConfig(tb testing.TB, directory string) {
+	tb.Helper()
 	upper, work := filepath.Join(directory, "upper"), filepath.Join(directory, "work")
 	for _, path := range []string{filepath.Join(upper, "bpfman"), work} {
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			t.Fatal(err)
+		if err := os.MkdirAll(path, 0o750); err != nil {
+			tb.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(upper, "bpfman/bpfman.toml"), []byte(offlineConfig), 0o644); err != nil {
-		t.Fatal(err)
+	if err := os.WriteFile(filepath.Join(upper, "bpfman/bpfman.toml"), []byte(offlineConfig), 0o600); err != nil {
+		tb.Fatal(err)
 	}
 	if err := unix.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir="+upper+",workdir="+work); err != nil {
-		t.Fatalf("mount /etc: %v", err)
+		tb.Fatalf("mount /etc: %v", err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount("/etc", unix.MNT_DETACH) })
+	tb.Cleanup(func() { _ = unix.Unmount("/etc", unix.MNT_DETACH) })
 	if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"); err != nil {
-		t.Fatalf("mount /run: %v", err)
+		tb.Fatalf("mount /run: %v", err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount("/run", unix.MNT_DETACH) })
+	tb.Cleanup(func() { _ = unix.Unmount("/run", unix.MNT_DETACH) })
 }

@@ -60,7 +60,7 @@ func runInside() (int, error) {
 		return 0, err
 	}
 	defer os.Remove(scratch)
-	command := exec.Command("/proc/self/exe", os.Args[1:]...)
+	command := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:gosec,noctx // the same command line, to its end
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	command.Env = append(os.Environ(), envScratch+"="+scratch)
 	command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
@@ -77,20 +77,20 @@ var mountScratch = sync.OnceValue(func() error {
 
 // Root skips the test unless it runs as root in a sandbox, and returns an empty
 // directory on a tmpfs.
-func Root(t testing.TB) string {
-	t.Helper()
+func Root(tb testing.TB) string {
+	tb.Helper()
 	if os.Getenv(envScratch) == "" {
-		t.Skip("needs root: mounts bpffs")
+		tb.Skip("needs root: mounts bpffs")
 	}
 	if err := mountScratch(); err != nil {
-		t.Fatalf("mount tmpfs: %v", err)
+		tb.Fatalf("mount tmpfs: %v", err)
 	}
-	directory, err := os.MkdirTemp(os.Getenv(envScratch), "test")
+	directory, err := os.MkdirTemp(os.Getenv(envScratch), "test") //nolint:usetesting // other users can't search TempDir
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	if err := os.Chmod(directory, 0o755); err != nil {
-		t.Fatal(err)
+	if err := os.Chmod(directory, 0o755); err != nil { //nolint:gosec // reached by the test's other users
+		tb.Fatal(err)
 	}
 	return directory
 }
@@ -105,9 +105,9 @@ type Fault struct {
 
 // Run runs a child to its end. With a credential it runs as that user, without
 // capabilities.
-func Run(t testing.TB, name string, user *syscall.Credential, fault Fault, args ...string) error {
-	t.Helper()
-	command := exec.Command("/proc/self/exe", args...)
+func Run(tb testing.TB, name string, user *syscall.Credential, fault Fault, args ...string) error {
+	tb.Helper()
+	command := exec.CommandContext(tb.Context(), "/proc/self/exe", args...)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	command.Env = append(os.Environ(), envChild+"="+name,
@@ -120,16 +120,16 @@ func Run(t testing.TB, name string, user *syscall.Credential, fault Fault, args 
 }
 
 // Start starts a child that is killed at the end of the test, if it still runs.
-func Start(t testing.TB, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	command := exec.Command("/proc/self/exe", args...)
-	command.Stderr = t.Output()
+func Start(tb testing.TB, name string, args ...string) *exec.Cmd {
+	tb.Helper()
+	command := exec.CommandContext(tb.Context(), "/proc/self/exe", args...)
+	command.Stderr = tb.Output()
 	command.Env = append(os.Environ(), envChild+"="+name, envFault+"=0,0")
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
-		t.Fatalf("start %s: %v", name, err)
+		tb.Fatalf("start %s: %v", name, err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if command.ProcessState == nil {
 			_ = command.Process.Kill()
 			_ = command.Wait()
@@ -139,12 +139,12 @@ func Start(t testing.TB, name string, args ...string) *exec.Cmd {
 }
 
 func runChild(child Child) {
-	var nr, errno int
+	var nr, errno uint32
 	if _, err := fmt.Sscanf(os.Getenv(envFault), "%d,%d", &nr, &errno); err != nil {
 		panic(err)
 	}
 	if nr != 0 {
-		if err := installFault(uint32(nr), uint32(errno)); err != nil {
+		if err := installFault(nr, errno); err != nil {
 			panic(err)
 		}
 	}
@@ -168,9 +168,9 @@ func installFault(nr, errno uint32) error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: action},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]} //nolint:gosec // 4
 	_, _, err := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))) //nolint:gosec // no wrapper for seccomp(2)
 	if err != 0 {
 		return fmt.Errorf("install seccomp filter: %w", err)
 	}
@@ -178,11 +178,11 @@ func installFault(nr, errno uint32) error {
 }
 
 // Mounts counts the mounts at or below a directory.
-func Mounts(t testing.TB, directory string) int {
-	t.Helper()
+func Mounts(tb testing.TB, directory string) int {
+	tb.Helper()
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer file.Close()
 	count := 0
@@ -197,30 +197,30 @@ func Mounts(t testing.TB, directory string) int {
 }
 
 // MountBPFFS mounts a bpffs on a new directory.
-func MountBPFFS(t testing.TB, directory string) {
-	t.Helper()
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		t.Fatal(err)
+func MountBPFFS(tb testing.TB, directory string) {
+	tb.Helper()
+	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // reached by the test's other users
+		tb.Fatal(err)
 	}
 	if err := unix.Mount("bpffs", directory, "bpf", 0, ""); err != nil {
-		t.Fatalf("mount bpffs on %s: %v", directory, err)
+		tb.Fatalf("mount bpffs on %s: %v", directory, err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
+	tb.Cleanup(func() { _ = unix.Unmount(directory, unix.MNT_DETACH) })
 }
 
 // PinMaps pins new maps in directory, on a bpffs, as the daemon does.
-func PinMaps(t testing.TB, directory string, names ...string) {
-	t.Helper()
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		t.Fatal(err)
+func PinMaps(tb testing.TB, directory string, names ...string) {
+	tb.Helper()
+	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // reached by the test's other users
+		tb.Fatal(err)
 	}
 	for _, name := range names {
 		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 		if err != nil {
-			t.Fatalf("create map: %v", err)
+			tb.Fatalf("create map: %v", err)
 		}
 		if err := m.Pin(filepath.Join(directory, name)); err != nil {
-			t.Fatalf("pin map: %v", err)
+			tb.Fatalf("pin map: %v", err)
 		}
 		m.Close()
 	}

@@ -20,7 +20,7 @@ import (
 const drainTimeout = 5 * time.Second
 
 // Listen listens on path, in place of a socket that an earlier process left.
-func Listen(path string) (net.Listener, error) {
+func Listen(ctx context.Context, path string) (net.Listener, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -33,11 +33,11 @@ func Listen(path string) (net.Listener, error) {
 			return nil, fmt.Errorf("remove stale socket: %w", err)
 		}
 	}
-	listener, err := net.Listen("unix", path)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	if err := os.Chmod(path, 0o660); err != nil {
+	if err := os.Chmod(path, 0o600); err != nil {
 		listener.Close()
 		return nil, fmt.Errorf("restrict socket: %w", err)
 	}

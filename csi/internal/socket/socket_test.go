@@ -23,12 +23,12 @@ func TestListenReplacesAStaleSocket(t *testing.T) {
 	}
 	stale.SetUnlinkOnClose(false)
 	stale.Close()
-	listener, err := Listen(path)
+	listener, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o660 {
+	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("socket %v, %v", info, err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -46,7 +46,7 @@ func TestListenKeepsWhatIsNoSocket(t *testing.T) {
 	if err := os.WriteFile(path, []byte("data"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(path); err == nil {
+	if _, err := Listen(t.Context(), path); err == nil {
 		t.Error("listened in place of a file")
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != "data" {
