@@ -54,15 +54,16 @@ func Register(server *grpc.Server, options Options) {
 	csi.RegisterNodeServer(server, newNode(options))
 }
 
-// statusCodes is what errors of the parts mean to the kubelet. It retries all.
+// statusCodes is what errors of the parts mean to the kubelet, which retries
+// them all. The first that is in the chain counts.
 var statusCodes = []struct {
 	err  error
 	code codes.Code
 }{
-	{maps.ErrPath, codes.InvalidArgument},
 	{program.ErrNotFound, codes.NotFound},
 	{program.ErrAmbiguous, codes.FailedPrecondition},
 	{program.ErrDaemon, codes.Unavailable},
+	{maps.ErrPath, codes.InvalidArgument},
 	{access.ErrDenied, codes.PermissionDenied},
 }
 

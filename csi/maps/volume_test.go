@@ -419,6 +419,39 @@ func TestSymbolicLinksInTheTarget(t *testing.T) {
 	}
 }
 
+// TestMountsReachTheHost publishes below a mount that is shared with another
+// place, as the kubelet's directory is with the host (Bidirectional).
+func TestMountsReachTheHost(t *testing.T) {
+	n := newNode(t)
+	host := filepath.Join(filepath.Dir(n.root), "host")
+	if err := os.Mkdir(host, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for _, mount := range []struct {
+		from, to string
+		flags    uintptr
+	}{
+		{n.root, n.root, unix.MS_BIND}, {"", n.root, unix.MS_SHARED}, {n.root, host, unix.MS_BIND},
+	} {
+		if err := unix.Mount(mount.from, mount.to, "", mount.flags, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(mount.to, unix.MNT_DETACH) })
+	}
+	if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+		t.Fatal(err)
+	}
+	if mounts := sandbox.Mounts(t, host); mounts != 2 {
+		t.Errorf("%d mounts on the host, want the shared one and the volume", mounts)
+	}
+	if err := n.volumes.Unpublish(n.target); err != nil {
+		t.Fatal(err)
+	}
+	if mounts := sandbox.Mounts(t, host); mounts != 1 {
+		t.Errorf("%d mounts on the host, want the shared one", mounts)
+	}
+}
+
 func TestManyVolumesAtOnce(t *testing.T) {
 	n := newNode(t)
 	var group sync.WaitGroup

@@ -20,7 +20,8 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// ErrDaemon is in the chain when the daemon doesn't answer, or with an error.
+// ErrDaemon is in the chain when the daemon doesn't answer, or not with what
+// can be used.
 var ErrDaemon = errors.New("bpfman daemon failed")
 
 const (
@@ -94,7 +95,7 @@ func (d *Daemon) Maps(programs []Program, wanted []string) ([]maps.Map, error) {
 			var err error
 			names, err = maps.Names(d.mapsRoot, program.Pins)
 			if err != nil && !errors.Is(err, os.ErrNotExist) { // unloaded meanwhile
-				return nil, fmt.Errorf("maps of program %q, kernel id %d: %w", program.Name, program.ID, err)
+				return nil, fmt.Errorf("%w to show the maps of program %q, kernel id %d: %w", ErrDaemon, program.Name, program.ID, err)
 			}
 		}
 		pinned = append(pinned, Pinned{Program: program, Maps: names})

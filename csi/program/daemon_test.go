@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/csi/maps"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -125,5 +126,16 @@ func TestFindGivesUpOnASilentDaemon(t *testing.T) {
 	defer cancel()
 	if _, err := daemon.Find(ctx, Query{Name: "counter"}); !errors.Is(err, ErrDaemon) {
 		t.Errorf("Find: %v", err)
+	}
+}
+
+func TestMapsStayBelowTheRoot(t *testing.T) {
+	daemon, _ := newDaemon(t)
+	_, err := daemon.Maps([]Program{{ID: 7, Name: "counter", Pins: "/run/bpfman/fs/maps/../../../../etc"}}, nil)
+	if !errors.Is(err, ErrDaemon) || !errors.Is(err, maps.ErrPath) {
+		t.Errorf("Maps: %v", err)
+	}
+	if _, err := daemon.Maps([]Program{{ID: 7, Name: "counter"}}, nil); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Maps without a pin directory: %v", err)
 	}
 }
