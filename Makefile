@@ -274,9 +274,12 @@ test-envtest: $(KUBERNETES) ## Run the tests that need a kube-apiserver and etcd
 $(KUBERNETES):
 	$(MAKE) deps
 
-BPFMAN_RPC ?= $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
-
 .PHONY: test-bytecode
-test-bytecode: bytecode ## Run the example programs on the real daemon (as root), as far as this kernel can.
-	GOWORK=off go -C hack/cluster build -o $(LOCALBIN)/launcher ./launcher
-	BPFMAN_RPC=$(wildcard $(BPFMAN_RPC)) BPFMAN_LAUNCHER=$(LOCALBIN)/launcher go -C tests test -count=1 -v ./bytecode
+test-bytecode: bytecode ## Run the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
+	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher go -C tests test -count=1 -v ./bytecode ./manifests
+
+.PHONY: test-csi
+test-csi: bytecode ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon; with publish times.
+	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher go -C csi test -count=1 -bench . -benchtime 200x ./...

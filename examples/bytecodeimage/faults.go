@@ -6,7 +6,7 @@ package bytecodeimage
 import (
 	"fmt"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1"
 )
 
 // Faults returns, by name, images that the daemon refuses, for tests: one without its

@@ -104,6 +104,7 @@ func TestObjects(t *testing.T) {
 }
 
 func (f *fixture) unload(t *testing.T, id uint32) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	if _, err := f.Client.Unload(ctx, &gobpfman.UnloadRequest{Id: id}); err != nil {
@@ -151,7 +152,7 @@ func (f *fixture) cause(t *testing.T, kind gobpfman.BpfmanProgramType) {
 	var err error
 	switch kind {
 	case gobpfman.BpfmanProgramType_XDP, gobpfman.BpfmanProgramType_TC, gobpfman.BpfmanProgramType_TCX:
-		err = f.InNetwork(sendPacket)
+		err = f.InNetwork(func() error { return sendPacket(t.Context()) })
 	case gobpfman.BpfmanProgramType_TRACEPOINT:
 		err = syscall.Kill(os.Getpid(), 0)
 	case gobpfman.BpfmanProgramType_UPROBE:
@@ -165,8 +166,8 @@ func (f *fixture) cause(t *testing.T, kind gobpfman.BpfmanProgramType) {
 }
 
 // sendPacket sends one over the loopback interface and waits until it is there.
-func sendPacket() error {
-	receiver, err := net.ListenPacket("udp", "127.0.0.1:0")
+func sendPacket(ctx context.Context) error {
+	receiver, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("receive packets: %w", err)
 	}

@@ -26,12 +26,12 @@ type program struct {
 
 func (p program) loadInfo() *gobpfman.LoadInfo {
 	info := &gobpfman.LoadInfo{Name: p.function, ProgramType: p.kind}
-	switch p.kind {
-	case gobpfman.BpfmanProgramType_FENTRY:
+	if p.kind == gobpfman.BpfmanProgramType_FENTRY {
 		info.Info = &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FentryLoadInfo{
 			FentryLoadInfo: &gobpfman.FentryLoadInfo{FnName: kernelFunction},
 		}}
-	case gobpfman.BpfmanProgramType_FEXIT:
+	}
+	if p.kind == gobpfman.BpfmanProgramType_FEXIT {
 		info.Info = &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FexitLoadInfo{
 			FexitLoadInfo: &gobpfman.FexitLoadInfo{FnName: kernelFunction},
 		}}

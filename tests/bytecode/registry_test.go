@@ -6,6 +6,7 @@
 package bytecode
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,8 +14,10 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -26,7 +29,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
@@ -83,7 +86,7 @@ func (a *authority) serveRegistry(t *testing.T, d *daemon.Daemon) string {
 	t.Helper()
 	var listener net.Listener
 	err := d.InNetwork(func() (err error) {
-		listener, err = net.Listen("tcp", "127.0.0.1:0")
+		listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		return err
 	})
 	if err != nil {
@@ -99,19 +102,21 @@ func (a *authority) serveRegistry(t *testing.T, d *daemon.Daemon) string {
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()
-		<-served
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("registry: %v", err)
+		}
 	})
 
 	address := listener.Addr().String()
 	images := images(t)
 	err = d.InNetwork(func() error {
 		// Dialled here, as a connection belongs to the namespace of the thread that makes it.
-		conn, err := net.Dial("tcp", address)
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			return err
 		}
 		transport := &http.Transport{
-			Dial:            func(string, string) (net.Conn, error) { return conn, nil },
+			DialContext:     func(context.Context, string, string) (net.Conn, error) { return conn, nil },
 			TLSClientConfig: &tls.Config{RootCAs: a.pool, MinVersion: tls.VersionTLS12},
 			MaxConnsPerHost: 1,
 		}
@@ -154,8 +159,6 @@ func images(t *testing.T) map[string]v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for image, content := range faults {
-		images[image] = content
-	}
+	maps.Copy(images, faults)
 	return images
 }

@@ -6,6 +6,7 @@
 package bytecode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,7 +51,7 @@ func TestUnprivilegedReader(t *testing.T) {
 		"owner alone":   {0o600, nobody, []string{"CapEff 0000000000000000", "tcx_stats_map", "permission denied"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := readAs(c.group, c.mode, maps, counters)
+			out, err := readAs(t.Context(), c.group, c.mode, maps, counters)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +66,7 @@ func TestUnprivilegedReader(t *testing.T) {
 
 // readAs pins the maps anew, for the group nobody and with the mode, and returns what the
 // command prints when run by user nobody in the group.
-func readAs(group uint32, mode fs.FileMode, maps, command string) (string, error) {
+func readAs(ctx context.Context, group uint32, mode fs.FileMode, maps, command string) (string, error) {
 	type result struct {
 		out string
 		err error
@@ -74,14 +75,14 @@ func readAs(group uint32, mode fs.FileMode, maps, command string) (string, error
 	go func() {
 		// Never unlocked: the thread ends with its mount namespace.
 		runtime.LockOSThread()
-		out, err := readInNamespace(group, mode, maps, command)
+		out, err := readInNamespace(ctx, group, mode, maps, command)
 		done <- result{out, err}
 	}()
 	r := <-done
 	return r.out, r.err
 }
 
-func readInNamespace(group uint32, mode fs.FileMode, maps, command string) (string, error) {
+func readInNamespace(ctx context.Context, group uint32, mode fs.FileMode, maps, command string) (string, error) {
 	// Over a directory that every system has; nothing outside of the namespace sees it.
 	const dir = "/mnt"
 	if err := errors.Join(
@@ -103,7 +104,7 @@ func readInNamespace(group uint32, mode fs.FileMode, maps, command string) (stri
 	if err := os.WriteFile(dir+"/counters", binary, 0o755); err != nil {
 		return "", err
 	}
-	cmd := exec.Command(dir+"/counters", "--once", "--maps", dir+"/maps")
+	cmd := exec.CommandContext(ctx, dir+"/counters", "--once", "--maps", dir+"/maps")
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: group}}
 	out, err := cmd.CombinedOutput()

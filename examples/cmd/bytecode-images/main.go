@@ -24,7 +24,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
@@ -148,7 +148,11 @@ func transportTrusting(caFile string) (http.RoundTripper, error) {
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("no certificate in %s", caFile)
 	}
-	transport := remote.DefaultTransport.(*http.Transport).Clone()
+	base, ok := remote.DefaultTransport.(*http.Transport)
+	if !ok {
+		return nil, fmt.Errorf("default transport is a %T, not an HTTP transport", remote.DefaultTransport)
+	}
+	transport := base.Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	return transport, nil
 }
