@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf"
 )
@@ -48,7 +49,8 @@ func (c *Count) add(value []byte) {
 	c.Events += binary.NativeEndian.Uint64(value)
 }
 
-// Names returns the maps pinned in a directory, in order.
+// Names returns the maps pinned in a directory, in order. Names with a dot aren't maps:
+// the kernel keeps them for files of its own, such as maps.debug.
 func Names(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -56,7 +58,7 @@ func Names(dir string) ([]string, error) {
 	}
 	names := make([]string, 0, len(entries))
 	for _, entry := range entries {
-		if !entry.IsDir() {
+		if !entry.IsDir() && !strings.Contains(entry.Name(), ".") {
 			names = append(names, entry.Name())
 		}
 	}

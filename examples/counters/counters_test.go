@@ -41,7 +41,7 @@ func TestCountAddsUpCPUs(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"b_map", "a_map"} {
+	for _, name := range []string{"b_map", "a_map", "maps.debug"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
