@@ -8,6 +8,8 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,8 +73,22 @@ func (e *Error) Error() string {
 	case codes.DeadlineExceeded:
 		return e.Op + ": the bpfman daemon didn't answer in time"
 	default:
-		return e.Op + ": " + s.Message()
+		return e.Op + ": " + words(s.Message())
 	}
+}
+
+// wrapped is how the daemon of v0.6.0 gives an error of its own: as the debug
+// form of a status, whose message alone is for people.
+var wrapped = regexp.MustCompile(`^status: \w+, message: ("(?:[^"\\]|\\.)*"), details: `)
+
+// words takes the daemon's words out of what it wraps them in.
+func words(message string) string {
+	if match := wrapped.FindStringSubmatch(message); match != nil {
+		if inner, err := strconv.Unquote(match[1]); err == nil {
+			return inner
+		}
+	}
+	return message
 }
 
 func (e *Error) Unwrap() error { return e.Cause }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -157,7 +158,7 @@ func (i *Inventory) programOf(info *gobpfman.ProgramInfo, kernel *gobpfman.Kerne
 		OwnerUID:   metadata[v1alpha1.MetadataUUID],
 		LoadID:     metadata[v1alpha1.MetadataLoad],
 		MapOwnerID: info.MapOwnerId,
-		MapUsedBy:  info.GetMapUsedBy(),
+		MapUsedBy:  others(info.GetMapUsedBy(), kernel.GetId()),
 		MapIDs:     kernel.GetMapIds(),
 		Maps:       i.pins(info.GetMapPinPath()),
 		Tag:        kernel.GetTag(),
@@ -168,6 +169,12 @@ func (i *Inventory) programOf(info *gobpfman.ProgramInfo, kernel *gobpfman.Kerne
 		p.Links[id] = Link{}
 	}
 	return p, true
+}
+
+// others drops the program itself from the users of its maps.
+func others(users []string, id uint32) []string {
+	self := strconv.FormatUint(uint64(id), 10)
+	return slices.DeleteFunc(slices.Clone(users), func(u string) bool { return u == self })
 }
 
 // pins lists the maps pinned in a directory of the daemon's. The wire has the

@@ -166,15 +166,20 @@ func describePredecessor(object v1alpha1.ProgramObject, p plan.Plan, function st
 // linksOf lists the wanted attach points with what came of each, and those
 // links that should be gone but aren't. The error is the first of an attach.
 func linksOf(n int, wanted plan.Program, loaded daemon.Program, o Outcome) ([]v1alpha1.BpfProgramLink, error) {
+	digests := map[string]string{}
+	for _, point := range wanted.Points {
+		digests[point.Name] = point.Digest
+	}
 	byPoint := map[string]v1alpha1.BpfProgramLink{}
 	for id, link := range loaded.Links {
-		if link.Point != "" {
+		// A link that should be gone gives way to the wanted one of its name.
+		if digest, ok := digests[link.Point]; link.Point != "" && (!ok || digest == link.Digest) {
 			byPoint[link.Point] = v1alpha1.BpfProgramLink{AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached}
 		}
 	}
 	var failed []error
 	for _, point := range wanted.Points {
-		if link, ok := byPoint[point.Name]; ok && link.Digest == point.Digest {
+		if _, ok := byPoint[point.Name]; ok {
 			continue
 		}
 		link := v1alpha1.BpfProgramLink{AttachPoint: point.Name, State: v1alpha1.LinkNotAttached}

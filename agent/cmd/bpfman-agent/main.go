@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"runtime/debug"
 	"time"
 
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -21,17 +22,20 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/bpfman/bpfman-operator/agent/bpffs"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/node"
+	"github.com/bpfman/bpfman-operator/agent/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -60,30 +64,35 @@ func main() {
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only mount a BPF file system at "+bpffsDir+" if there is none, and exit.")
 	flag.Parse()
 	log := logger(os.Getenv("GO_LOG"))
-	ctrl.SetLogger(log)
+	ctrllog.SetLogger(log)
 	if err := run(o); err != nil {
 		log.Error(err, "Stopped")
 		os.Exit(1)
 	}
 }
 
+// gcPercent trades a little CPU, of which the agent needs hardly any, for memory
+// on every node.
+const gcPercent = 50
+
 func run(o options) error {
 	if o.mountBpffs {
 		return bpffs.Mount(bpffsDir)
 	}
+	debug.SetGCPercent(gcPercent)
 	if o.nodeName == "" {
 		return errors.New("KUBE_NODE_NAME is not set")
 	}
 	if o.profilingAddr != "" {
 		go serveProfiles(o.profilingAddr)
 	}
-	config, err := ctrl.GetConfig()
+	restConfig, err := config.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
 	// The API server's own priority and fairness does this better.
-	config.QPS = -1
-	config.UserAgent = "bpfman-agent"
+	restConfig.QPS = -1
+	restConfig.UserAgent = "bpfman-agent"
 
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.Install} {
@@ -91,14 +100,14 @@ func run(o options) error {
 			return fmt.Errorf("register types: %w", err)
 		}
 	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	mgr, err := manager.New(restConfig, manager.Options{
 		Scheme:                 scheme,
 		Cache:                  cacheOptions(o.nodeName),
 		HealthProbeBindAddress: o.healthAddr,
 		Metrics: server.Options{
 			BindAddress:    o.metricsAddr,
 			SecureServing:  true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			FilterProvider: scrape.Authorized,
 		},
 	})
 	if err != nil {
@@ -120,7 +129,7 @@ func run(o options) error {
 		Interfaces: node.Interfaces,
 		Containers: containers.Containers,
 	}
-	ctx := ctrl.SetupSignalHandler()
+	ctx := signals.SetupSignalHandler()
 	if err := reconciler.SetupWithManager(ctx, mgr, conn); err != nil {
 		return err
 	}
@@ -183,5 +192,5 @@ func serveProfiles(addr string) {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	ctrl.Log.Error(s.ListenAndServe(), "Profiles are not served", "address", addr)
+	ctrllog.Log.Error(s.ListenAndServe(), "Profiles are not served", "address", addr)
 }
