@@ -50,7 +50,8 @@ func (n *node) NodePublishVolume(ctx context.Context, request *csi.NodePublishVo
 		"namespace", attributes[attributeNamespace], "pod", attributes[attributePod],
 		"program", attributes[v1alpha1.VolumeAttributeProgram])
 	if err := n.publish(ctx, request, log); err != nil {
-		log.Error("volume not published", "error", err)
+		// Often a pod that waits for its program; the kubelet tries again.
+		log.Warn("volume not published", "error", err)
 		return nil, statusOf(err)
 	}
 	return &csi.NodePublishVolumeResponse{}, nil

@@ -4,7 +4,6 @@
 package driver
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,8 +73,10 @@ func parsePublication(request *csi.NodePublishVolumeRequest) (publication, error
 	if err := checkName(p.query.Name, maxName); err != nil {
 		return p, fmt.Errorf("attribute %s: %w", v1alpha1.VolumeAttributeProgram, err)
 	}
-	if err := checkName(cmp.Or(p.query.Kind, "any"), maxName); err != nil {
-		return p, fmt.Errorf("attribute %s: %w", v1alpha1.VolumeAttributeKind, err)
+	if p.query.Kind != "" {
+		if err := checkName(p.query.Kind, maxName); err != nil {
+			return p, fmt.Errorf("attribute %s: %w", v1alpha1.VolumeAttributeKind, err)
+		}
 	}
 	var err error
 	if p.maps, err = parseMaps(attributes[v1alpha1.VolumeAttributeMaps]); err != nil {
