@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bpfman/bpfman-operator/operator/event"
 )
 
 const (
@@ -46,6 +48,8 @@ const (
 	ReasonApplied = "Applied"
 	// ReasonApplyFailed: the API server refused an object.
 	ReasonApplyFailed = "ApplyFailed"
+
+	action = "Deploy"
 )
 
 // Reconciler makes the node components what the ConfigMap of its own namespace says. There are no finalizers: without
@@ -94,11 +98,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) error {
 	config, unknown, err := ParseConfig(configMap.Data)
 	if len(unknown) > 0 {
-		r.warn(configMap, ReasonUnknownKey, "not a key of this ConfigMap, ignored: "+strings.Join(unknown, ", "))
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonUnknownKey, action, "not a key of this ConfigMap, ignored: "+strings.Join(unknown, ", "))
 	}
 	if err != nil {
 		// Nothing to retry: the ConfigMap's next change starts the next pass.
-		r.warn(configMap, ReasonInvalidConfig, "the node components stay as they are: "+oneLine(err))
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonInvalidConfig, action, "the node components stay as they are: "+err.Error())
 		return nil
 	}
 	daemonSet, err := DaemonSet(config, r.Namespace)
@@ -134,14 +138,14 @@ func (r *Reconciler) apply(ctx context.Context, configMap *corev1.ConfigMap, obj
 	created := apierrors.IsNotFound(err)
 	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(FieldManager), client.ForceOwnership)
 	if err != nil {
-		r.warn(configMap, ReasonApplyFailed, name+": "+oneLine(err))
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonApplyFailed, action, name+": "+err.Error())
 		return fmt.Errorf("apply %s: %w", name, err)
 	}
 	switch {
 	case created:
-		r.Recorder.Eventf(configMap, nil, corev1.EventTypeNormal, ReasonApplied, "Apply", "created %s", name)
+		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, ReasonApplied, action, "created "+name)
 	case before.GetGeneration() != object.GetGeneration():
-		r.Recorder.Eventf(configMap, nil, corev1.EventTypeNormal, ReasonApplied, "Apply", "updated %s", name)
+		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, ReasonApplied, action, "updated "+name)
 	}
 	return nil
 }
@@ -163,24 +167,6 @@ func (r *Reconciler) withdraw(ctx context.Context) error {
 	return nil
 }
 
-func (r *Reconciler) warn(configMap *corev1.ConfigMap, reason, note string) {
-	// %s because the note quotes the user's text.
-	r.Recorder.Eventf(configMap, nil, corev1.EventTypeWarning, reason, "Apply", "%s", cut(note))
-}
-
 func own(object *unstructured.Unstructured, owner metav1.OwnerReference) {
 	object.SetOwnerReferences([]metav1.OwnerReference{owner})
-}
-
-// oneLine puts joined errors on one line, as an Event has.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
-
-// maxNote is the API's limit for an Event's note.
-const maxNote = 1024
-
-func cut(note string) string {
-	if len(note) <= maxNote {
-		return note
-	}
-	return strings.ToValidUTF8(note[:maxNote-len("…")], "") + "…"
 }

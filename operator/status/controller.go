@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/event"
 )
 
 const (
@@ -179,8 +180,7 @@ func (r *Reconciler) announce(object v1alpha1.UserObject, c metav1.Condition) {
 	case v1alpha1.ProgramReconcileSuccess:
 		severity = corev1.EventTypeNormal
 	}
-	const maxNote = 1024 // the API's limit
-	r.Recorder.Eventf(object, nil, severity, c.Reason, "Reconcile", "%s", cut(c.Message, maxNote))
+	event.Emit(r.Recorder, object, severity, c.Reason, "Reconcile", c.Message)
 }
 
 // transitioned tells whether the conditions differ in type, or are about another generation.

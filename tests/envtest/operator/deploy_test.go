@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+)
+
+var (
+	daemonSetKey = types.NamespacedName{Namespace: namespace, Name: deploy.DaemonSetName}
+	configMapKey = types.NamespacedName{Namespace: namespace, Name: deploy.ConfigMapName}
+)
+
+func getDaemonSet(t *testing.T, c client.Client) *appsv1.DaemonSet {
+	t.Helper()
+	ds := &appsv1.DaemonSet{}
+	eventually(t, "the DaemonSet is there", func(ctx context.Context) error { return c.Get(ctx, daemonSetKey, ds) })
+	return ds
+}
+
+func getConfigMap(t *testing.T, c client.Client) *corev1.ConfigMap {
+	t.Helper()
+	configMap := &corev1.ConfigMap{}
+	if err := c.Get(t.Context(), configMapKey, configMap); err != nil {
+		t.Fatal(err)
+	}
+	return configMap
+}
+
+// set edits keys of the ConfigMap until the test ends.
+func set(t *testing.T, c client.Client, data map[string]string) *corev1.ConfigMap {
+	t.Helper()
+	before := getConfigMap(t, c)
+	edited := before.DeepCopy()
+	for key, value := range data {
+		edited.Data[key] = value
+	}
+	if err := c.Update(t.Context(), edited); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		restored := edited.DeepCopy()
+		restored.Data, restored.ResourceVersion = before.Data, ""
+		if err := c.Update(context.Background(), restored); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	})
+	return edited
+}
+
+func image(ds *appsv1.DaemonSet, container string) string {
+	i := slices.IndexFunc(ds.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == container })
+	if i < 0 {
+		return ""
+	}
+	return ds.Spec.Template.Spec.Containers[i].Image
+}
+
+func hasImage(c client.Client, container, want string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ds := &appsv1.DaemonSet{}
+		if err := c.Get(ctx, daemonSetKey, ds); err != nil {
+			return err
+		}
+		if got := image(ds, container); got != want {
+			return fmt.Errorf("image of %s is %q, want %q", container, got, want)
+		}
+		return nil
+	}
+}
+
+func TestNodeComponentsAreDeployed(t *testing.T) {
+	c := cluster(t)
+	ds, configMap := getDaemonSet(t, c), getConfigMap(t, c)
+	if owner := metav1.GetControllerOf(ds); owner == nil || owner.UID != configMap.UID {
+		t.Errorf("owned by %v, not by the ConfigMap: garbage collection won't take it", owner)
+	}
+	if len(ds.Finalizers)+len(configMap.Finalizers) > 0 {
+		t.Error("there are finalizers")
+	}
+	driver := &storagev1.CSIDriver{}
+	eventually(t, "the CSIDriver is there", func(ctx context.Context) error {
+		return c.Get(ctx, types.NamespacedName{Name: deploy.CSIDriverName}, driver)
+	})
+	ns := &corev1.Namespace{}
+	if err := c.Get(t.Context(), types.NamespacedName{Name: namespace}, ns); err != nil {
+		t.Fatal(err)
+	}
+	if len(driver.OwnerReferences) != 1 || driver.OwnerReferences[0].UID != ns.UID {
+		t.Errorf("owned by %v, not by the namespace: it would outlive it", driver.OwnerReferences)
+	}
+	eventually(t, "an Event says so", hasEvent(c, configMap, deploy.ReasonApplied, func(note string) bool {
+		return note == "created DaemonSet bpfman-daemon"
+	}))
+}
+
+// Faults 9 and 25 of upstream.
+func TestConfigMapEditsReachTheDaemonSet(t *testing.T) {
+	c := cluster(t)
+	getDaemonSet(t, c)
+	set(t, c, map[string]string{deploy.KeyAgentImage: "quay.io/bpfman/bpfman-agent:other", deploy.KeyDaemonTOML: "[signing]\nverify_enabled = false\n"})
+	eventually(t, "the new image is there", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:other"))
+	if got := getDaemonSet(t, c).Spec.Template.Annotations["bpfman.io/bpfman.toml"]; got != "[signing]\nverify_enabled = false\n" {
+		t.Errorf("bpfman.toml is %q", got)
+	}
+}
+
+func TestBrokenValueKeepsWhatRuns(t *testing.T) {
+	c := cluster(t)
+	before := getDaemonSet(t, c)
+	configMap := set(t, c, map[string]string{
+		deploy.KeyAgentImage:    "quay.io/bpfman/bpfman-agent:never",
+		deploy.KeyAgentLogLevel: "loud",
+		"bpfman.agnet.image":    "oops",
+	})
+	eventually(t, "an Event names the key and the reason", hasEvent(c, configMap, deploy.ReasonInvalidConfig, func(note string) bool {
+		return strings.Contains(note, deploy.KeyAgentLogLevel+`: "loud" is not one of info, debug, trace`)
+	}))
+	eventually(t, "an Event names the unknown key", hasEvent(c, configMap, deploy.ReasonUnknownKey, func(note string) bool {
+		return strings.Contains(note, "bpfman.agnet.image")
+	}))
+	if after := getDaemonSet(t, c); after.Generation != before.Generation {
+		t.Errorf("the DaemonSet was changed: generation %d, then %d", before.Generation, after.Generation)
+	}
+	set(t, c, map[string]string{deploy.KeyAgentLogLevel: "debug"})
+	eventually(t, "the mended ConfigMap takes effect", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:never"))
+}
+
+func TestDriftIsRepaired(t *testing.T) {
+	c := cluster(t)
+	ds := getDaemonSet(t, c)
+	want := image(ds, "bpfman-csi")
+	for i := range ds.Spec.Template.Spec.Containers {
+		ds.Spec.Template.Spec.Containers[i].Image = "example.com/evil:latest"
+	}
+	if err := c.Update(t.Context(), ds, client.FieldOwner(admin)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the edited DaemonSet is repaired", hasImage(c, "bpfman-csi", want))
+
+	if err := c.Delete(t.Context(), ds); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the deleted DaemonSet is back", func(ctx context.Context) error {
+		back := &appsv1.DaemonSet{}
+		if err := c.Get(ctx, daemonSetKey, back); err != nil {
+			return err
+		}
+		if back.UID == ds.UID {
+			return errors.New("it hasn't gone yet")
+		}
+		return nil
+	})
+
+	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: deploy.CSIDriverName}}
+	if err := c.Delete(t.Context(), driver); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the deleted CSIDriver is back", func(ctx context.Context) error {
+		return c.Get(ctx, client.ObjectKeyFromObject(driver), driver)
+	})
+}
+
+// What others own is left to them, and nothing is written where nothing changed.
+func TestNothingIsWrittenTwice(t *testing.T) {
+	c := cluster(t)
+	ds := getDaemonSet(t, c)
+	ds.Spec.Template.Spec.ActiveDeadlineSeconds = nil
+	patch := client.MergeFrom(ds.DeepCopy())
+	ds.Annotations = map[string]string{"example.com/note": "someone's"}
+	if err := c.Patch(t.Context(), ds, patch, client.FieldOwner(admin)); err != nil {
+		t.Fatal(err)
+	}
+	set(t, c, map[string]string{deploy.KeyCSILogLevel: "debug"})
+	var after *appsv1.DaemonSet
+	eventually(t, "the edit takes effect", func(context.Context) error {
+		if after = getDaemonSet(t, c); after.Generation == ds.Generation {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if after.Annotations["example.com/note"] != "someone's" {
+		t.Error("another's annotation is gone")
+	}
+	if after.Generation != ds.Generation+1 {
+		t.Errorf("%d writes for one edit", after.Generation-ds.Generation)
+	}
+	owned := slices.IndexFunc(after.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == deploy.FieldManager && f.Operation == metav1.ManagedFieldsOperationApply
+	})
+	if owned < 0 || strings.Contains(string(after.ManagedFields[owned].FieldsV1.Raw), "example.com/note") {
+		t.Errorf("field ownership: %v", after.ManagedFields)
+	}
+}
+
+// Faults 22 and the finalizers of upstream: without its ConfigMap everything goes, and nothing is made.
+func TestConfigMapGone(t *testing.T) {
+	c := cluster(t)
+	getDaemonSet(t, c)
+	configMap := getConfigMap(t, c)
+	if err := c.Delete(t.Context(), configMap); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the CSIDriver goes", gone(c, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: deploy.CSIDriverName}}))
+	// The garbage collector's part, which doesn't run here.
+	if err := c.Delete(t.Context(), getDaemonSet(t, c)); err != nil {
+		t.Fatal(err)
+	}
+	configMap.ResourceVersion, configMap.UID = "", ""
+	if err := c.Create(t.Context(), configMap); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all is back with the ConfigMap", func(ctx context.Context) error {
+		ds := &appsv1.DaemonSet{}
+		if err := c.Get(ctx, daemonSetKey, ds); err != nil {
+			return err
+		}
+		if owner := metav1.GetControllerOf(ds); owner == nil || owner.UID != configMap.UID {
+			return fmt.Errorf("owned by %v", owner)
+		}
+		return c.Get(ctx, types.NamespacedName{Name: deploy.CSIDriverName}, &storagev1.CSIDriver{})
+	})
+}

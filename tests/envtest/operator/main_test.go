@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package operator tests the operator on a real kube-apiserver, with the rights that config/rbac gives it and no others.
+// Nothing else runs there: no DaemonSet controller, no garbage collector, no agent; the tests play their parts.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+const (
+	namespace = "bpfman"
+	admin     = "test"
+	patience  = 30 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	envtest.Main(m)
+}
+
+var (
+	start = sync.OnceValues(deployAndRun)
+	// ended takes the operator's error if it ends before the tests do.
+	ended = make(chan error, 1)
+	// config is the administrator's; set before start.
+	config *rest.Config
+)
+
+// cluster returns an administrator's client of a cluster where config/default is deployed and the operator runs.
+func cluster(t *testing.T) client.Client {
+	t.Helper()
+	config = envtest.Config(t)
+	c, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("the operator ended: %v", err)
+	default:
+		return c
+	}
+	return nil
+}
+
+func deployAndRun() (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	if err := applyDefault(ctx, c); err != nil {
+		return nil, err
+	}
+	own := rest.CopyConfig(config)
+	own.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:bpfman:bpfman-operator",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:bpfman", "system:authenticated"},
+	}
+	mgr, err := operator.New(own, operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0", LeaderElection: true})
+	if err != nil {
+		return nil, err
+	}
+	go func() { ended <- mgr.Start(ctx) }()
+	return c, nil
+}
+
+// applyDefault applies config/default, whose CRDs are there already, without the Deployment.
+func applyDefault(ctx context.Context, c client.Client) error {
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
+		Run(filesys.MakeFsOnDisk(), filepath.Join("..", "..", "..", "config", "default"))
+	if err != nil {
+		return fmt.Errorf("build config/default: %w", err)
+	}
+	for _, resource := range resources.Resources() {
+		if kind := resource.GetKind(); kind == "CustomResourceDefinition" || kind == "Deployment" {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		if object.Object, err = resource.Map(); err != nil {
+			return err
+		}
+		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(admin)); err != nil {
+			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// eventually polls until check returns nil.
+func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+}
+
+func gone(c client.Client, object client.Object) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("%s is still there", object.GetName()), err)
+	}
+}
+
+// hasEvent looks for an Event of the operator about the object.
+func hasEvent(c client.Client, about client.Object, reason string, note func(string) bool) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var list eventsv1.EventList
+		if err := c.List(ctx, &list); err != nil {
+			return err
+		}
+		var notes []string
+		for _, event := range list.Items {
+			if event.Regarding.UID == about.GetUID() && event.Reason == reason {
+				if note(event.Note) {
+					return nil
+				}
+				notes = append(notes, event.Note)
+			}
+		}
+		return fmt.Errorf("no such Event %s about %s, only %q", reason, about.GetName(), notes)
+	}
+}
+
+// addNode plays a node on which the DaemonSet's pod is bound.
+func addNode(t *testing.T, c client.Client, name string, labels map[string]string) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	create(t, c, node)
+	create(t, c, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + name, Namespace: namespace, Labels: deploy.PodLabels()},
+		Spec: corev1.PodSpec{
+			NodeName:           name,
+			ServiceAccountName: "bpfman-daemon",
+			Containers:         []corev1.Container{{Name: "agent", Image: "agent"}},
+		},
+	})
+}
+
+// create makes an object that goes with the test.
+func create(t *testing.T, c client.Client, object client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), object); err != nil {
+		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := c.Delete(ctx, object, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+			t.Errorf("delete %T %s: %v", object, object.GetName(), err)
+		}
+	})
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// tracepoint is a user object that selects the nodes with the label pool of that value.
+func tracepoint(name, pool string) *v1alpha1.TracepointProgram {
+	o := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	o.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}}
+	o.Spec.ByteCode = v1alpha1.BytecodeSelector{Path: new("/bytecode.o")}
+	o.Spec.BpfFunctionName = "enter"
+	o.Spec.Names = []string{"syscalls/sys_enter_kill"}
+	return o
+}
+
+// report plays the agent of a node: it writes what it made of the owner.
+func report(t *testing.T, c client.Client, owner *v1alpha1.TracepointProgram, node string, condition metav1.Condition) *v1alpha1.BpfProgram {
+	t.Helper()
+	p := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{Name: owner.Name + "-" + node}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		p.Labels = map[string]string{v1alpha1.LabelOwnedByProgram: owner.Name, v1alpha1.LabelHostname: node, v1alpha1.LabelAppProgramID: ""}
+		p.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "TracepointProgram", Name: owner.Name, UID: owner.UID, Controller: new(true),
+		}}
+		create(t, c, p)
+	}
+	p.Status.Node, p.Status.OwnerGeneration = node, owner.Generation
+	v1alpha1.SetCondition(&p.Status.Conditions, condition)
+	if err := c.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// shows waits for "selected/attached/failed type: message" in the object's status.
+func shows(t *testing.T, c client.Client, object v1alpha1.UserObject, want string) {
+	t.Helper()
+	eventually(t, "status of "+object.GetName(), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		s := object.GetStatus()
+		if len(s.Conditions) != 1 || s.Nodes == nil {
+			return fmt.Errorf("status %+v", s)
+		}
+		got := fmt.Sprintf("%d/%d/%d %s: %s", s.Nodes.Selected, s.Nodes.Attached, s.Nodes.Failed, s.Conditions[0].Type, s.Conditions[0].Message)
+		if got != want {
+			return fmt.Errorf("\ngot  %s\nwant %s", got, want)
+		}
+		if s.ObservedGeneration != object.GetGeneration() || s.Conditions[0].ObservedGeneration != object.GetGeneration() {
+			return fmt.Errorf("observed generation %d, condition's %d, of %d", s.ObservedGeneration, s.Conditions[0].ObservedGeneration, object.GetGeneration())
+		}
+		return nil
+	})
+}
+
+func TestStatusFollowsTheNodes(t *testing.T) {
+	c := cluster(t)
+	addNode(t, c, "follow-a", map[string]string{"pool": "follow"})
+	addNode(t, c, "follow-b", map[string]string{"pool": "follow"})
+	o := tracepoint("follow", "follow")
+	create(t, c, o)
+	shows(t, c, o, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for follow-a, follow-b")
+
+	report(t, c, o, "follow-a", v1alpha1.BpfProgCondLoaded.Condition())
+	shows(t, c, o, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for follow-b")
+	report(t, c, o, "follow-b", v1alpha1.BpfProgCondNotLoaded.Condition("attach syscalls/sys_enter_kill: no such file"))
+	shows(t, c, o, "2/1/1 ReconcileError: Failed on 1 node, attached on 1 of 2 selected nodes: follow-b: attach syscalls/sys_enter_kill: no such file")
+	eventually(t, "an Event tells of the failure", hasEvent(c, o, "ReconcileError", func(note string) bool {
+		return strings.Contains(note, "follow-b: attach syscalls/sys_enter_kill: no such file")
+	}))
+	failedSince := o.Status.Conditions[0].LastTransitionTime
+	report(t, c, o, "follow-b", v1alpha1.BpfProgCondNotLoaded.Condition("another reason"))
+	shows(t, c, o, "2/1/1 ReconcileError: Failed on 1 node, attached on 1 of 2 selected nodes: follow-b: another reason")
+	if got := o.Status.Conditions[0].LastTransitionTime; !got.Equal(&failedSince) {
+		t.Errorf("transition time %v, then %v, without a transition", failedSince, got)
+	}
+	report(t, c, o, "follow-b", v1alpha1.BpfProgCondLoaded.Condition())
+	shows(t, c, o, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")
+	eventually(t, "an Event tells of the success", hasEvent(c, o, "ReconcileSuccess", func(note string) bool {
+		return note == "Attached on 2 of 2 selected nodes"
+	}))
+
+	// An edit: all wait for the nodes to act on it.
+	o.Spec.Names = append(o.Spec.Names, "syscalls/sys_enter_openat")
+	if err := c.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	shows(t, c, o, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for follow-a, follow-b")
+	report(t, c, o, "follow-a", v1alpha1.BpfProgCondLoaded.Condition())
+	report(t, c, o, "follow-b", v1alpha1.BpfProgCondLoaded.Condition())
+	shows(t, c, o, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")
+}
+
+// A node that is gone blocks nothing, and leaves nothing.
+func TestNodeGone(t *testing.T) {
+	c := cluster(t)
+	addNode(t, c, "gone-a", map[string]string{"pool": "gone"})
+	addNode(t, c, "gone-b", map[string]string{"pool": "gone"})
+	o := tracepoint("gone", "gone")
+	create(t, c, o)
+	report(t, c, o, "gone-a", v1alpha1.BpfProgCondLoaded.Condition())
+	left := report(t, c, o, "gone-b", v1alpha1.BpfProgCondNotLoaded.Condition("no"))
+	shows(t, c, o, "2/1/1 ReconcileError: Failed on 1 node, attached on 1 of 2 selected nodes: gone-b: no")
+
+	if err := c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gone-b"}}); err != nil {
+		t.Fatal(err)
+	}
+	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+	eventually(t, "the program of the node that is gone is deleted", gone(c, left))
+}
+
+// The program of a node that went while no operator watched.
+func TestProgramWithoutNode(t *testing.T) {
+	c := cluster(t)
+	o := tracepoint("orphan", "nowhere")
+	create(t, c, o)
+	left := report(t, c, o, "never-was", v1alpha1.BpfProgCondLoaded.Condition())
+	eventually(t, "it is deleted", gone(c, left))
+}
+
+func TestNodeLabelsSelect(t *testing.T) {
+	c := cluster(t)
+	addNode(t, c, "label-a", nil)
+	o := tracepoint("label", "label")
+	create(t, c, o)
+	shows(t, c, o, "0/0/0 ReconcileSuccess: No node matches the node selector")
+	node := &corev1.Node{}
+	if err := c.Get(t.Context(), types.NamespacedName{Name: "label-a"}, node); err != nil {
+		t.Fatal(err)
+	}
+	node.Labels = map[string]string{"pool": "label"}
+	if err := c.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	shows(t, c, o, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for label-a")
+}
+
+// The operator alone writes the status: what another wrote is replaced, to one condition at index 0.
+func TestForeignStatusIsReplaced(t *testing.T) {
+	c := cluster(t)
+	addNode(t, c, "foreign-a", map[string]string{"pool": "foreign"})
+	o := tracepoint("foreign", "foreign")
+	create(t, c, o)
+	report(t, c, o, "foreign-a", v1alpha1.BpfProgCondLoaded.Condition())
+	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+	bogus := v1alpha1.ProgramDeleteError.Condition("")
+	bogus.LastTransitionTime = metav1.Now()
+	o.Status.Conditions = append([]metav1.Condition{bogus}, o.Status.Conditions...)
+	if err := c.Status().Update(t.Context(), o, client.FieldOwner(admin)); err != nil {
+		t.Fatal(err)
+	}
+	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+}
+
+// Nothing is written where nothing changed.
+func TestStatusIsWrittenOnce(t *testing.T) {
+	c := cluster(t)
+	addNode(t, c, "once-a", map[string]string{"pool": "once"})
+	o, later := tracepoint("once", "once"), tracepoint("once-later", "once")
+	create(t, c, o)
+	report(t, c, o, "once-a", v1alpha1.BpfProgCondLoaded.Condition())
+	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+	version := o.ResourceVersion
+
+	p := report(t, c, o, "once-a", v1alpha1.BpfProgCondLoaded.Condition())
+	p.Status.MapUsedBy = []string{"someone"}
+	if err := c.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	// What comes later shows that the events before it were seen.
+	create(t, c, later)
+	report(t, c, later, "once-a", v1alpha1.BpfProgCondLoaded.Condition())
+	shows(t, c, later, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		t.Fatal(err)
+	}
+	if o.ResourceVersion != version {
+		t.Errorf("written again: %+v", o.Status)
+	}
+}
+
+// One controller serves all kinds.
+func TestEveryKindHasAStatus(t *testing.T) {
+	c := cluster(t)
+	for _, kind := range v1alpha1.UserKinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			list := kind.NewList().(client.ObjectList)
+			if err := c.List(t.Context(), list); err != nil {
+				t.Fatal(err)
+			}
+			o := sample(t, kind.Name)
+			o.SetName(strings.ToLower(kind.Name) + "-status")
+			if kind.Namespaced {
+				o.SetNamespace("default")
+			} else {
+				o.SetNamespace("")
+			}
+			o.GetAppCommon().NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "no-such"}}
+			create(t, c, o)
+			eventually(t, "status", func(ctx context.Context) error {
+				if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+					return err
+				}
+				if len(o.GetStatus().Conditions) != 1 {
+					return fmt.Errorf("status %+v", o.GetStatus())
+				}
+				return nil
+			})
+		})
+	}
+}
