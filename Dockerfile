@@ -6,7 +6,7 @@
 
 FROM --platform=$BUILDPLATFORM golang:1.26 AS source
 ARG TARGETOS TARGETARCH
-ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS="-trimpath -buildvcs=false"
+ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace"
 WORKDIR /src
 COPY . .
 

@@ -119,13 +119,16 @@ COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/
 	examples/cmd/counters/main.go examples/cmd/go-target/main.go))
 # A uprobe is attached to go-target by the name of a symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w)
+# Without gRPC's tracing pages nothing calls methods by name, and the linker can leave out what isn't called: a quarter
+# of each binary, which the node components would have in memory.
+TAGS = grpcnotrace
 
 .PHONY: build
 build: $(COMMANDS:%=build/%) ## Build all commands to bin/, static.
 
 .PHONY: $(COMMANDS:%=build/%)
 $(COMMANDS:%=build/%): build/%:
-	go -C $(firstword $(subst /, ,$*)) build -trimpath -ldflags "$(call LDFLAGS,$*)" -o $(LOCALBIN)/$(notdir $*) ./cmd/$(notdir $*)
+	go -C $(firstword $(subst /, ,$*)) build -trimpath -tags $(TAGS) -ldflags "$(call LDFLAGS,$*)" -o $(LOCALBIN)/$(notdir $*) ./cmd/$(notdir $*)
 
 BPFMAN_OPERATOR_IMG ?= quay.io/bpfman/bpfman-operator:latest
 BPFMAN_AGENT_IMG ?= quay.io/bpfman/bpfman-agent:latest
