@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package daemontest is a bpfman daemon in memory, for unit tests, for faults
+// that the real one can't be made to have, and for scale. What it does is what
+// the daemon of v0.6.0 was seen to do; that something works is only ever shown
+// with the real one.
+package daemontest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// Daemon is a daemon in memory. It implements gobpfman.BpfmanClient.
+type Daemon struct {
+	// Root is where its file system is, for the pins of maps.
+	Root string
+	// Fault, if set, is asked before each call and after it has taken effect;
+	// the error it returns is the call's.
+	Fault func(call string, request proto.Message, done bool) error
+	// Maps are the names of the maps of any object.
+	Maps []string
+
+	mu       sync.Mutex
+	last     uint32
+	programs map[uint32]*program
+	calls    []string
+}
+
+type program struct {
+	info   *gobpfman.ProgramInfo
+	kernel *gobpfman.KernelProgramInfo
+	attach map[uint32]*gobpfman.AttachInfo
+}
+
+var _ gobpfman.BpfmanClient = &Daemon{}
+
+// New returns a daemon without programs, whose objects have one map, "counter".
+func New(root string) *Daemon {
+	return &Daemon{Root: root, Maps: []string{"counter"}, last: 100, programs: map[uint32]*program{}}
+}
+
+func aborted(format string, args ...any) error {
+	return status.Errorf(codes.Aborted, format, args...)
+}
+
+// call runs one call, as the daemon does: one at a time.
+func call[R any](d *Daemon, name string, request proto.Message, do func() (R, error)) (R, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls = append(d.calls, name)
+	var none R
+	if d.Fault != nil {
+		if err := d.Fault(name, request, false); err != nil {
+			return none, err
+		}
+	}
+	response, err := do()
+	if err == nil && d.Fault != nil {
+		if err := d.Fault(name, request, true); err != nil {
+			return none, err
+		}
+	}
+	return response, err
+}
+
+// Load implements gobpfman.BpfmanClient.
+func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.CallOption) (*gobpfman.LoadResponse, error) {
+	return call(d, "Load", in, func() (*gobpfman.LoadResponse, error) {
+		names := map[string]bool{}
+		for _, f := range in.GetInfo() {
+			if names[f.GetName()] {
+				return nil, aborted("AlreadyLoaded")
+			}
+			names[f.GetName()] = true
+		}
+		var owner *program
+		if in.MapOwnerId != nil {
+			if owner = d.programs[in.GetMapOwnerId()]; owner == nil {
+				return nil, aborted("map_owner_id does not exist")
+			}
+		}
+		out := &gobpfman.LoadResponse{}
+		for _, f := range in.GetInfo() {
+			d.last++
+			id := d.last
+			p := &program{
+				info: &gobpfman.ProgramInfo{
+					Name: f.GetName(), Bytecode: in.GetBytecode(), GlobalData: in.GetGlobalData(), MapOwnerId: in.MapOwnerId,
+					MapPinPath: "/run/bpfman/fs/maps/" + strconv.Itoa(int(id)), Metadata: in.GetMetadata(), MapUsedBy: []string{strconv.Itoa(int(id))},
+				},
+				kernel: &gobpfman.KernelProgramInfo{Id: id, Name: f.GetName(), LoadedAt: "2026-01-01T00:00:00+0000", Tag: "0123456789abcdef", MapIds: []uint32{1000 + id}},
+				attach: map[uint32]*gobpfman.AttachInfo{},
+			}
+			if owner != nil {
+				p.info.MapPinPath, p.kernel.MapIds = owner.info.GetMapPinPath(), owner.kernel.GetMapIds()
+			}
+			if err := d.pin(p.info.GetMapPinPath()); err != nil {
+				return nil, err
+			}
+			d.programs[id] = p
+			out.Programs = append(out.Programs, &gobpfman.LoadResponseInfo{Info: clone(p.info), KernelInfo: clone(p.kernel)})
+		}
+		return out, nil
+	})
+}
+
+func (d *Daemon) pin(dir string) error {
+	dir = filepath.Join(d.Root, dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return aborted("pin: %v", err)
+	}
+	for _, name := range d.Maps {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			return aborted("pin: %v", err)
+		}
+	}
+	return nil
+}
+
+// Unload implements gobpfman.BpfmanClient.
+func (d *Daemon) Unload(_ context.Context, in *gobpfman.UnloadRequest, _ ...grpc.CallOption) (*gobpfman.UnloadResponse, error) {
+	return call(d, "Unload", in, func() (*gobpfman.UnloadResponse, error) {
+		if d.programs[in.GetId()] == nil {
+			return nil, aborted("Program %d does not exist or was not created by bpfman", in.GetId())
+		}
+		delete(d.programs, in.GetId())
+		return &gobpfman.UnloadResponse{}, nil
+	})
+}
+
+// Attach implements gobpfman.BpfmanClient.
+func (d *Daemon) Attach(_ context.Context, in *gobpfman.AttachRequest, _ ...grpc.CallOption) (*gobpfman.AttachResponse, error) {
+	return call(d, "Attach", in, func() (*gobpfman.AttachResponse, error) {
+		p := d.programs[in.GetId()]
+		if p == nil {
+			return nil, aborted("Program %d does not exist or was not created by bpfman", in.GetId())
+		}
+		d.last++
+		p.attach[d.last] = clone(in.GetAttach())
+		p.info.Links = append(p.info.Links, d.last)
+		return &gobpfman.AttachResponse{LinkId: d.last}, nil
+	})
+}
+
+// Detach implements gobpfman.BpfmanClient.
+func (d *Daemon) Detach(_ context.Context, in *gobpfman.DetachRequest, _ ...grpc.CallOption) (*gobpfman.DetachResponse, error) {
+	return call(d, "Detach", in, func() (*gobpfman.DetachResponse, error) {
+		for _, p := range d.programs {
+			if i := slices.Index(p.info.GetLinks(), in.GetLinkId()); i >= 0 {
+				p.info.Links = slices.Delete(p.info.Links, i, i+1)
+				delete(p.attach, in.GetLinkId())
+				return &gobpfman.DetachResponse{}, nil
+			}
+		}
+		return nil, aborted("Database entry type does not exist in tree %q", fmt.Sprintf("link_%d", in.GetLinkId()))
+	})
+}
+
+// List implements gobpfman.BpfmanClient.
+func (d *Daemon) List(_ context.Context, in *gobpfman.ListRequest, _ ...grpc.CallOption) (*gobpfman.ListResponse, error) {
+	return call(d, "List", in, func() (*gobpfman.ListResponse, error) {
+		out := &gobpfman.ListResponse{}
+		for _, id := range slices.Sorted(maps.Keys(d.programs)) {
+			p := d.programs[id]
+			if !matches(p.info.GetMetadata(), in.GetMatchMetadata()) {
+				continue
+			}
+			out.Results = append(out.Results, &gobpfman.ListResponse_ListResult{Info: clone(p.info), KernelInfo: clone(p.kernel)})
+		}
+		return out, nil
+	})
+}
+
+func matches(metadata, wanted map[string]string) bool {
+	for k, v := range wanted {
+		if metadata[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// PullBytecode implements gobpfman.BpfmanClient.
+func (d *Daemon) PullBytecode(_ context.Context, in *gobpfman.PullBytecodeRequest, _ ...grpc.CallOption) (*gobpfman.PullBytecodeResponse, error) {
+	return call(d, "PullBytecode", in, func() (*gobpfman.PullBytecodeResponse, error) { return &gobpfman.PullBytecodeResponse{}, nil })
+}
+
+// Get implements gobpfman.BpfmanClient.
+func (d *Daemon) Get(_ context.Context, in *gobpfman.GetRequest, _ ...grpc.CallOption) (*gobpfman.GetResponse, error) {
+	return call(d, "Get", in, func() (*gobpfman.GetResponse, error) {
+		p := d.programs[in.GetId()]
+		if p == nil {
+			return nil, aborted("Program %d does not exist or was not created by bpfman", in.GetId())
+		}
+		return &gobpfman.GetResponse{Info: clone(p.info), KernelInfo: clone(p.kernel)}, nil
+	})
+}
+
+// Calls returns the names of the calls made since the last time it was asked.
+func (d *Daemon) Calls() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	calls := d.calls
+	d.calls = nil
+	return calls
+}
+
+// Loaded is what a test sees of a program.
+type Loaded struct {
+	ID       uint32
+	Function string
+	Metadata map[string]string
+	Links    []*gobpfman.AttachInfo
+}
+
+// Programs returns all programs, by ascending id.
+func (d *Daemon) Programs() []Loaded {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []Loaded
+	for _, id := range slices.Sorted(maps.Keys(d.programs)) {
+		p := d.programs[id]
+		l := Loaded{ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata()}
+		for _, link := range slices.Sorted(maps.Keys(p.attach)) {
+			l.Links = append(l.Links, clone(p.attach[link]))
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+func clone[M proto.Message](m M) M {
+	return proto.CloneOf(m)
+}
