@@ -4,11 +4,17 @@
 package maps
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
+
+// nobody is a user and group that no pod can have: Kubernetes takes ids of 31
+// bits. An owner could open a file to itself, even without capabilities.
+const nobody = math.MaxUint32 - 1
 
 // source is what the mount table shows as the device of a volume.
 const source = "csi.bpfman.io"
@@ -22,8 +28,8 @@ func isBPFFS(file *os.File) (bool, error) {
 	return stat.Type == unix.BPF_FS_MAGIC, nil
 }
 
-// newBPFFS returns the root of a new bpffs that is mounted nowhere: it can be
-// filled unseen, and is gone when the file is closed, or the process dies,
+// newBPFFS returns the root of a new bpffs that is mounted nowhere: it can
+// be filled unseen, and is gone when the file is closed, or the process dies,
 // before attach.
 func newBPFFS(access Access) (*os.File, error) {
 	context, err := unix.Fsopen("bpf", unix.FSOPEN_CLOEXEC)
@@ -43,11 +49,38 @@ func newBPFFS(access Access) (*os.File, error) {
 		return nil, fmt.Errorf("fsmount bpffs: %w", err)
 	}
 	root := os.NewFile(uintptr(fd), "detached bpffs")
-	if err := access.apply(root, access.directoryMode()); err != nil {
+	if err := errors.Join(sealIterators(root), access.apply(root, access.directoryMode())); err != nil {
 		root.Close()
 		return nil, err
 	}
 	return root, nil
+}
+
+// sealIterators closes maps.debug and progs.debug to all but the node's root. A
+// kernel with CONFIG_BPF_PRELOAD puts them into each new bpffs, they list the
+// maps and programs of the whole node, and can't be removed.
+func sealIterators(root *os.File) error {
+	directory, err := openDirectory(root, ".", unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer directory.Close()
+	entries, err := directory.ReadDir(-1)
+	if err != nil {
+		return fmt.Errorf("list a new bpffs: %w", err)
+	}
+	for _, entry := range entries {
+		iterator, err := openPin(directory, entry.Name())
+		if err != nil {
+			return err
+		}
+		err = apply(iterator, nobody, nobody, 0)
+		iterator.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // attach mounts the detached file system on directory.

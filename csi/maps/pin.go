@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -59,10 +60,15 @@ func (a Access) gid() uint32 {
 	return 0
 }
 
-// apply gives file, which may be opened with O_PATH, its group and mode.
+// apply gives file, which root keeps, its group and mode.
 func (a Access) apply(file *os.File, mode os.FileMode) error {
-	if err := unix.Fchownat(int(file.Fd()), "", 0, int(a.gid()), unix.AT_EMPTY_PATH); err != nil {
-		return fmt.Errorf("give %s to group %d: %w", file.Name(), a.gid(), err)
+	return apply(file, 0, int(a.gid()), mode)
+}
+
+// apply gives file, which may be opened with O_PATH, its owners and mode.
+func apply(file *os.File, uid, gid int, mode os.FileMode) error {
+	if err := unix.Fchownat(int(file.Fd()), "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
+		return fmt.Errorf("give %s to user %d and group %d: %w", file.Name(), uid, gid, err)
 	}
 	if err := os.Chmod(procPath(file), mode); err != nil {
 		return fmt.Errorf("set mode %o of %s: %w", mode, file.Name(), errors.Unwrap(err))
@@ -140,7 +146,8 @@ func Names(root, directory string) ([]string, error) {
 	return pinNames(pins)
 }
 
-// pinNames lists the regular files of directory in order.
+// pinNames lists the pins in directory in order. A name with a dot is none: the
+// kernel keeps those for files of its own, like maps.debug.
 func pinNames(directory *os.File) ([]string, error) {
 	entries, err := directory.ReadDir(-1)
 	if err != nil {
@@ -148,7 +155,7 @@ func pinNames(directory *os.File) ([]string, error) {
 	}
 	names := make([]string, 0, len(entries))
 	for _, entry := range entries {
-		if entry.Type().IsRegular() {
+		if entry.Type().IsRegular() && !strings.Contains(entry.Name(), ".") {
 			names = append(names, entry.Name())
 		}
 	}

@@ -194,9 +194,21 @@ func TestKernelEnforcesAccess(t *testing.T) {
 }
 
 func TestVolumeIsClosedToOthersAndChanges(t *testing.T) {
-	n := newNode(t)
-	if err := n.volumes.Publish(n.target, n.maps, Access{Group: new(uint32(2000))}); err != nil {
+	n, access := newNode(t), Access{Group: new(uint32(2000))}
+	if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
 		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(n.target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries { // not all kernels have any
+		if strings.Contains(entry.Name(), ".") {
+			checkSealed(t, filepath.Join(n.target, entry.Name()))
+		}
+	}
+	if complete, err := n.volumes.Complete(n.target, nil, access); err != nil || !complete {
+		t.Errorf("Complete = %v, %v for all maps", complete, err)
 	}
 	info, err := os.Stat(n.target)
 	if err != nil {
@@ -214,6 +226,19 @@ func TestVolumeIsClosedToOthersAndChanges(t *testing.T) {
 	}
 	if stat.Flags&unix.ST_RDONLY != 0 {
 		t.Error("mount is read-only: the runtime can't relabel it")
+	}
+}
+
+// checkSealed checks that no user of a pod reads the file, be it root, without
+// capabilities.
+func checkSealed(t *testing.T, path string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || info.Mode().Perm() != 0 || stat.Uid != nobody || stat.Gid != nobody {
+		t.Errorf("%s is open: %v", path, info)
 	}
 }
 
