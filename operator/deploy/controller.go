@@ -101,9 +101,8 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonUnknownKey, action, "not a key of this ConfigMap, ignored: "+strings.Join(unknown, ", "))
 	}
 	if err != nil {
-		// Nothing to retry: the ConfigMap's next change starts the next pass.
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonInvalidConfig, action, "the node components stay as they are: "+err.Error())
-		return nil
+		return nil //nolint:nilerr // nothing to retry: the ConfigMap's next change starts the next pass
 	}
 	daemonSet, err := DaemonSet(config, r.Namespace)
 	if err != nil {

@@ -4,6 +4,7 @@
 package event
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -15,9 +16,9 @@ import (
 // recorder keeps what an Event is told apart by.
 type recorder struct{ actions, notes []string }
 
-func (r *recorder) Eventf(_, _ runtime.Object, _, _, action, note string, args ...any) {
+func (r *recorder) Eventf(_, _ runtime.Object, _, _, action, _ string, args ...any) {
 	r.actions = append(r.actions, action)
-	r.notes = append(r.notes, args[0].(string))
+	r.notes = append(r.notes, fmt.Sprint(args...))
 }
 
 func TestNotesKeepEventsApart(t *testing.T) {

@@ -179,6 +179,7 @@ func (r *Reconciler) announce(object v1alpha1.UserObject, c metav1.Condition) {
 		return
 	case v1alpha1.ProgramReconcileSuccess:
 		severity = corev1.EventTypeNormal
+	case v1alpha1.ProgramReconcileError, v1alpha1.ProgramDeleteError:
 	}
 	event.Emit(r.Recorder, object, severity, c.Reason, "Reconcile", c.Message)
 }

@@ -21,21 +21,34 @@ import (
 type queue = workqueue.TypedRateLimitingInterface[Ref]
 
 // handle makes a handler of three functions that change the index.
-func handle(set func(client.Object, queue), replaced func(old, new client.Object) bool, remove func(client.Object, queue)) handler.TypedEventHandler[client.Object, Ref] {
+func handle[O client.Object](set func(O, queue), replaced func(before, after O) bool, remove func(O, queue)) handler.TypedEventHandler[client.Object, Ref] {
 	return handler.TypedFuncs[client.Object, Ref]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { set(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
-			// After a lost watch, deleted and created anew arrives as one update.
-			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || replaced(e.ObjectOld, e.ObjectNew) {
-				remove(e.ObjectOld, q)
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) {
+			if o, ok := e.Object.(O); ok {
+				set(o, q)
 			}
-			set(e.ObjectNew, q)
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) { remove(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
+			before, wasO := e.ObjectOld.(O)
+			after, isO := e.ObjectNew.(O)
+			if !wasO || !isO {
+				return
+			}
+			// After a lost watch, deleted and created anew arrives as one update.
+			if before.GetUID() != after.GetUID() || replaced(before, after) {
+				remove(before, q)
+			}
+			set(after, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) {
+			if o, ok := e.Object.(O); ok {
+				remove(o, q)
+			}
+		},
 	}
 }
 
-func never(client.Object, client.Object) bool { return false }
+func never[O client.Object](O, O) bool { return false }
 
 func enqueue(q queue, refs []Ref) {
 	for _, ref := range refs {
@@ -45,14 +58,14 @@ func enqueue(q queue, refs []Ref) {
 
 func (r *Reconciler) ownerEvents(kind string) handler.TypedEventHandler[client.Object, Ref] {
 	return handle(
-		func(o client.Object, q queue) {
+		func(o v1alpha1.UserObject, q queue) {
 			ref := Ref{Kind: kind, NamespacedName: client.ObjectKeyFromObject(o)}
-			r.index.SetOwner(ref, o.GetUID(), ownerOf(o.(v1alpha1.UserObject)))
+			r.index.SetOwner(ref, o.GetUID(), ownerOf(o))
 			// Whatever changed: if it was the status, it may not be ours.
 			q.Add(ref)
 		},
 		never,
-		func(o client.Object, _ queue) {
+		func(o v1alpha1.UserObject, _ queue) {
 			r.index.DeleteOwner(o.GetUID())
 			r.forgetNote(o.GetUID())
 		},
@@ -78,18 +91,18 @@ func ownerOf(o v1alpha1.UserObject) Owner {
 
 func (r *Reconciler) programEvents() handler.TypedEventHandler[client.Object, Ref] {
 	return handle(
-		func(o client.Object, q queue) {
+		func(o v1alpha1.ProgramObject, q queue) {
 			owner := metav1.GetControllerOf(o)
 			if owner == nil {
 				return
 			}
 			ref := Ref{Kind: owner.Kind, NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}
-			enqueue(q, r.index.SetProgram(ref, owner.UID, nodeKey(o), programOf(o.(v1alpha1.ProgramObject))))
+			enqueue(q, r.index.SetProgram(ref, owner.UID, nodeKey(o), programOf(o)))
 		},
-		func(old, new client.Object) bool {
-			return nodeKey(old) != nodeKey(new) || ownerUID(old) != ownerUID(new)
+		func(before, after v1alpha1.ProgramObject) bool {
+			return nodeKey(before) != nodeKey(after) || ownerUID(before) != ownerUID(after)
 		},
-		func(o client.Object, q queue) {
+		func(o v1alpha1.ProgramObject, q queue) {
 			enqueue(q, r.index.DeleteProgram(ownerUID(o), nodeKey(o), o.GetName()))
 		},
 	)
@@ -114,11 +127,11 @@ func programOf(o v1alpha1.ProgramObject) Program {
 
 func (r *Reconciler) nodeEvents() handler.TypedEventHandler[client.Object, Ref] {
 	return handle(
-		func(o client.Object, q queue) {
-			enqueue(q, r.index.SetNode(o.GetName(), o.GetLabels(), reachable(o.(*corev1.Node))))
+		func(node *corev1.Node, q queue) {
+			enqueue(q, r.index.SetNode(node.Name, node.Labels, reachable(node)))
 		},
 		never,
-		func(o client.Object, q queue) { enqueue(q, r.index.DeleteNode(o.GetName())) },
+		func(node *corev1.Node, q queue) { enqueue(q, r.index.DeleteNode(node.Name)) },
 	)
 }
 
@@ -133,20 +146,18 @@ func reachable(node *corev1.Node) bool {
 }
 
 func (r *Reconciler) podEvents() handler.TypedEventHandler[client.Object, Ref] {
-	gone := func(o client.Object, q queue) {
-		pod := o.(*corev1.Pod)
+	gone := func(pod *corev1.Pod, q queue) {
 		if pod.Spec.NodeName != "" && r.index.RemoveAgent(pod.Spec.NodeName, pod.UID) {
 			r.Clock.AfterFunc(agentGrace, func() { enqueue(q, r.index.SettleAgent(pod.Spec.NodeName)) })
 		}
 	}
 	return handle(
-		func(o client.Object, q queue) {
-			pod := o.(*corev1.Pod)
+		func(pod *corev1.Pod, q queue) {
 			switch {
 			case pod.Spec.NodeName == "":
 			case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
 				// Evicted, say: the object stays for a while.
-				gone(o, q)
+				gone(pod, q)
 			default:
 				enqueue(q, r.index.AddAgent(pod.Spec.NodeName, pod.UID))
 			}

@@ -21,8 +21,8 @@ var (
 )
 
 // cluster is an index with nodes a, b, … that run an agent.
-func cluster(t testing.TB, nodes ...string) *Index {
-	t.Helper()
+func cluster(tb testing.TB, nodes ...string) *Index {
+	tb.Helper()
 	x := NewIndex()
 	for _, name := range nodes {
 		x.SetNode(name, map[string]string{"name": name}, true)
@@ -35,7 +35,7 @@ func everywhere(generation int64) Owner {
 	return Owner{Generation: generation, Selector: labels.Everything(), Programs: 1}
 }
 
-func only(t testing.TB, generation int64, selector string) Owner {
+func only(t *testing.T, generation int64, selector string) Owner {
 	t.Helper()
 	parsed, err := labels.Parse(selector)
 	if err != nil {

@@ -44,8 +44,8 @@ func (l *Leftovers) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range v1alpha1.ProgramKinds {
 		b.Watches(kind.New(), handler.Funcs{
 			CreateFunc: func(_ context.Context, e event.CreateEvent, q requests) {
-				if node := nodeOf(e.Object.(v1alpha1.ProgramObject)); node != "" {
-					q.Add(nodeRequest(node))
+				if program, ok := e.Object.(v1alpha1.ProgramObject); ok && nodeOf(program) != "" {
+					q.Add(nodeRequest(nodeOf(program)))
 				}
 			},
 		})
@@ -87,17 +87,28 @@ func (l *Leftovers) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	var errs []error
 	for _, kind := range v1alpha1.ProgramKinds {
-		list := kind.NewList().(client.ObjectList)
-		if err := l.Client.List(ctx, list, client.MatchingLabels{v1alpha1.LabelHostname: v1alpha1.LabelValue(request.Name)}); err != nil {
-			return reconcile.Result{}, fmt.Errorf("list %ss of node %s: %w", kind.Name, request.Name, err)
-		}
-		errs = append(errs, meta.EachListItem(list, func(item runtime.Object) error {
-			program := item.(client.Object)
-			if err := l.Client.Delete(ctx, program, client.Preconditions{UID: new(program.GetUID())}); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("delete %s %s of node %s, which is gone: %w", kind.Name, program.GetName(), request.Name, err)
-			}
-			return nil
-		}))
+		errs = append(errs, l.collect(ctx, kind, request.Name))
 	}
 	return reconcile.Result{}, errors.Join(errs...)
+}
+
+// collect deletes the programs of that kind of a node that is gone.
+func (l *Leftovers) collect(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], node string) error {
+	list, ok := kind.NewList().(client.ObjectList)
+	if !ok {
+		return fmt.Errorf("%T is no list", kind.NewList())
+	}
+	if err := l.Client.List(ctx, list, client.MatchingLabels{v1alpha1.LabelHostname: v1alpha1.LabelValue(node)}); err != nil {
+		return fmt.Errorf("list %ss of node %s: %w", kind.Name, node, err)
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		program, ok := item.(client.Object)
+		if !ok {
+			return fmt.Errorf("%T is no object", item)
+		}
+		if err := l.Client.Delete(ctx, program, client.Preconditions{UID: new(program.GetUID())}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s %s of node %s, which is gone: %w", kind.Name, program.GetName(), node, err)
+		}
+		return nil
+	})
 }

@@ -156,6 +156,7 @@ func (o *owner) count(r *report, n int) {
 		o.sum.Selected += n
 	}
 	switch r.outcome {
+	case uncounted:
 	case waiting:
 		o.sum.Waiting += n
 		keep(o.waiting, r, n > 0)

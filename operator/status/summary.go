@@ -49,6 +49,7 @@ type NodeFailure struct {
 
 // Counts is the part of the summary that the object's status shows as numbers.
 func (s Summary) Counts() v1alpha1.NodeCounts {
+	//nolint:gosec // there are fewer than 2^31 nodes
 	return v1alpha1.NodeCounts{Selected: int32(s.Selected), Attached: int32(s.Attached), Failed: int32(s.Failed)}
 }
 
