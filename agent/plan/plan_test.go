@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package plan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// application is an owner whose members are tracepoint programs, each given as
+// "function tracepoint…".
+func application(t *testing.T, members ...string) program.Owner {
+	t.Helper()
+	app := &v1alpha1.BpfApplication{}
+	app.Name, app.UID, app.Generation = "app", "uid-1", 1
+	path := "/app.o"
+	app.Spec.ByteCode.Path = &path
+	for _, m := range members {
+		words := strings.Fields(m)
+		app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{
+			Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{
+				BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: words[0]}, Names: words[1:],
+			},
+		})
+	}
+	owner, err := program.OwnerOf("BpfApplication", app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owner
+}
+
+// settle takes the steps until none are left, as the controller does, and
+// returns what they were.
+func settle(t *testing.T, i *daemon.Inventory, owner program.Owner, p Plan) []string {
+	t.Helper()
+	ctx := context.Background()
+	var taken []string
+	for range 3 {
+		steps := p.Diff(i.Of(owner.Key))
+		if len(steps) == 0 {
+			return taken
+		}
+		for _, s := range steps {
+			var err error
+			switch s.Op {
+			case OpLoad:
+				taken = append(taken, "load "+strings.Join(functions(p.Loads[s.Load]), "+"))
+				mapOwner, known := p.MapOwner(s.Load, i.Of(owner.Key))
+				if !known {
+					t.Fatal("the owner of the maps isn't loaded when it is needed")
+				}
+				request, requestErr := p.Loads[s.Load].Request(owner, mapOwner)
+				if requestErr != nil {
+					t.Fatal(requestErr)
+				}
+				err = i.Load(ctx, request)
+			case OpAttach:
+				taken = append(taken, "attach "+s.Function+" "+s.Point.Name)
+				err = i.Attach(ctx, p.Present(s.Load, i.Of(owner.Key))[s.Function].ID, s.Point)
+			case OpDetach:
+				taken = append(taken, "detach "+s.Function)
+				err = i.Detach(ctx, s.ProgramID, s.LinkID)
+			case OpUnload:
+				taken = append(taken, "unload")
+				err = i.Unload(ctx, s.ProgramID)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Fatalf("the steps don't end: %v", taken)
+	return nil
+}
+
+func functions(l Load) []string {
+	var out []string
+	for _, p := range l.Programs {
+		out = append(out, p.LoadInfo().GetName())
+	}
+	return out
+}
+
+func inventory(t *testing.T) (*daemon.Inventory, *daemontest.Daemon) {
+	t.Helper()
+	d := daemontest.New(t.TempDir())
+	return inventoryOf(t, d), d
+}
+
+func inventoryOf(t *testing.T, d *daemontest.Daemon) *daemon.Inventory {
+	t.Helper()
+	i := daemon.NewInventory(d, d.Root)
+	if _, err := i.Refresh(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func TestStepsFromOneOwnerToAnother(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after []string // members; nil for no owner
+		change        func(*program.Owner)
+		want          []string
+	}{
+		"nothing to something":    {nil, []string{"f a/x b/y"}, nil, []string{"load f", "attach f a/x", "attach f b/y"}},
+		"the same":                {[]string{"f a/x"}, []string{"f a/x"}, nil, nil},
+		"something to nothing":    {[]string{"f a/x", "g b/y"}, nil, nil, []string{"unload", "unload"}},
+		"a further attach point":  {[]string{"f a/x"}, []string{"f a/x b/y"}, nil, []string{"attach f b/y"}},
+		"an attach point less":    {[]string{"f a/x b/y"}, []string{"f a/x"}, nil, []string{"detach f"}},
+		"no attach point":         {nil, []string{"f"}, nil, []string{"load f"}},
+		"all members in one Load": {nil, []string{"f a/x", "g b/y"}, nil, []string{"load f+g", "attach f a/x", "attach g b/y"}},
+		"members in another order": {
+			[]string{"f a/x", "g b/y"},
+			[]string{"g b/y", "f a/x"},
+			nil, nil,
+		},
+		"a further member loads all anew, before the old ones go": {
+			[]string{"f a/x"},
+			[]string{"f a/x", "g b/y"},
+			nil,
+			[]string{"load f+g", "attach f a/x", "attach g b/y", "unload"},
+		},
+		"other globals": {
+			[]string{"f a/x"}, []string{"f a/x"},
+			func(o *program.Owner) { o.GlobalData = map[string][]byte{"sampling": {1}} },
+			[]string{"load f", "attach f a/x", "unload"},
+		},
+		"another file": {
+			[]string{"f a/x"}, []string{"f a/x"},
+			func(o *program.Owner) { path := "/other.o"; o.Bytecode.Path = &path },
+			[]string{"load f", "attach f a/x", "unload"},
+		},
+		"an owner of the same name made anew": {
+			[]string{"f a/x"}, []string{"f a/x"},
+			func(o *program.Owner) { o.UID = "uid-2" },
+			[]string{"load f", "attach f a/x", "unload"},
+		},
+		"a function twice: a second Load, and none takes a name twice": {
+			nil,
+			[]string{"f a/x", "g b/y", "f c/z"},
+			nil,
+			[]string{"load f+g", "attach f a/x", "attach g b/y", "load f", "attach f c/z"},
+		},
+		"a function twice, the second use dropped": {
+			[]string{"f a/x", "f c/z"},
+			[]string{"f a/x"},
+			nil,
+			[]string{"unload"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, _ := inventory(t)
+			if test.before != nil {
+				owner := application(t, test.before...)
+				settle(t, i, owner, Want(owner, program.Node{}, nil))
+			}
+			owner := application(t, test.after...)
+			var p Plan
+			if test.after != nil {
+				if test.change != nil {
+					test.change(&owner)
+				}
+				p = Want(owner, program.Node{}, nil)
+			}
+			if got := settle(t, i, owner, p); !slices.Equal(got, test.want) {
+				t.Errorf("steps %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// What some other tool unloaded, or an earlier run of the agent left, is mended.
+func TestStepsFromWhatIsFound(t *testing.T) {
+	owner := application(t, "f a/x", "g b/y", "f c/z")
+	p := Want(owner, program.Node{}, nil)
+	for name, test := range map[string]struct {
+		disturb func(*testing.T, *daemon.Inventory, *daemontest.Daemon) *daemon.Inventory
+		want    []string
+	}{
+		"the second of two loads is gone": {
+			func(t *testing.T, i *daemon.Inventory, _ *daemontest.Daemon) *daemon.Inventory {
+				return unload(t, i, owner, 2)
+			},
+			[]string{"load f", "attach f c/z"},
+		},
+		"the owner of the maps is gone: who shares them is loaded anew too": {
+			func(t *testing.T, i *daemon.Inventory, _ *daemontest.Daemon) *daemon.Inventory {
+				return unload(t, i, owner, 0)
+			},
+			[]string{"load f+g", "attach f a/x", "attach g b/y", "load f", "attach f c/z", "unload", "unload"},
+		},
+		"links that nothing tells of": {
+			// As a new run of the agent finds them without any record.
+			func(t *testing.T, _ *daemon.Inventory, d *daemontest.Daemon) *daemon.Inventory { return inventoryOf(t, d) },
+			[]string{"detach f", "attach f a/x", "detach g", "attach g b/y", "detach f", "attach f c/z"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, d := inventory(t)
+			settle(t, i, owner, p)
+			i = test.disturb(t, i, d)
+			if got := settle(t, i, owner, p); !slices.Equal(got, test.want) {
+				t.Errorf("steps %q, want %q", got, test.want)
+			}
+			if n := len(d.Programs()); n != 3 {
+				t.Errorf("%d programs in the end", n)
+			}
+		})
+	}
+}
+
+func unload(t *testing.T, i *daemon.Inventory, owner program.Owner, n int) *daemon.Inventory {
+	t.Helper()
+	if err := i.Unload(context.Background(), i.Of(owner.Key)[n].ID); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// Upstream's fault 18: map owners of namespaced kinds were taken from any
+// namespace.
+func TestMapOwners(t *testing.T) {
+	labels := map[string]string{v1alpha1.LabelOwnedByProgram: "other"}
+	for name, test := range map[string]struct {
+		owners    []MapOwner
+		want      uint32
+		condition v1alpha1.BpfProgramConditionType
+		message   string
+	}{
+		"one":                {[]MapOwner{{Name: "other-1", Labels: labels, ID: 7}}, 7, "", ""},
+		"none":               {nil, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "no program on this node matches mapownerselector bpfman.io/ownedByProgram=other"},
+		"not loaded":         {[]MapOwner{{Name: "other-1", Labels: labels}}, 0, v1alpha1.BpfProgCondMapOwnerNotLoaded, "map owner other-1 is not loaded on this node"},
+		"several":            {[]MapOwner{{Name: "b", Labels: labels, ID: 7}, {Name: "a", Labels: labels, ID: 8}}, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "mapownerselector bpfman.io/ownedByProgram=other matches 2 programs on this node, not one: [a b]"},
+		"another namespace":  {[]MapOwner{{Name: "x", Namespace: "evil", Labels: labels, ID: 7}}, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "no program on this node matches mapownerselector bpfman.io/ownedByProgram=other"},
+		"own beside another": {[]MapOwner{{Name: "x", Namespace: "evil", Labels: labels, ID: 7}, {Name: "other-1", Labels: labels, ID: 8}}, 8, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := &v1alpha1.TracepointProgram{}
+			object.Spec.MapOwnerSelector = metav1.LabelSelector{MatchLabels: labels}
+			owner, err := program.OwnerOf("TracepointProgram", object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := Want(owner, program.Node{}, test.owners)
+			if test.condition != "" {
+				if len(p.Loads) != 0 || len(p.Blocked) != 1 || p.Blocked[0].Condition != test.condition || p.Blocked[0].Message != test.message {
+					t.Errorf("got %+v", p)
+				}
+				return
+			}
+			if len(p.Loads) != 1 || p.Loads[0].MapOwner == nil || *p.Loads[0].MapOwner != test.want {
+				t.Errorf("got %+v", p)
+			}
+		})
+	}
+}
+
+// Another hash reloads every program when the agent is upgraded.
+func TestLoadIDsStay(t *testing.T) {
+	owner := application(t, "f a/x", "g b/y")
+	owner.GlobalData = map[string][]byte{"a": {1, 2}, "b": {3}}
+	if got, want := Want(owner, program.Node{}, nil).Loads[0].ID, "e86959037bf13d10a942c64e64f04e74"; got != want {
+		t.Errorf("id %s, want %s", got, want)
+	}
+}
+
+// An application of many members is still one Load.
+func TestLargeApplication(t *testing.T) {
+	var members []string
+	for n := range 300 {
+		members = append(members, fmt.Sprintf("f%d a/x", n))
+	}
+	i, d := inventory(t)
+	owner := application(t, members...)
+	settle(t, i, owner, Want(owner, program.Node{}, nil))
+	loads := 0
+	for _, call := range d.Calls() {
+		if call == "Load" {
+			loads++
+		}
+	}
+	if loads != 1 {
+		t.Errorf("%d Loads", loads)
+	}
+}

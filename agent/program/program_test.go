@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+func TestEveryKindHasARow(t *testing.T) {
+	for _, kind := range v1alpha1.UserKinds {
+		if strings.HasSuffix(kind.Name, "Application") {
+			continue
+		}
+		owner, err := OwnerOf(kind.Name, kind.New())
+		if err != nil || len(owner.Members) != 1 {
+			t.Errorf("%s: %d members, %v", kind.Name, len(owner.Members), err)
+		}
+	}
+	if want := len(v1alpha1.UserKinds) - 2; len(kinds) != want {
+		t.Errorf("%d rows for %d kinds", len(kinds), want)
+	}
+}
+
+// Upstream's fault 4: Kretprobe and Uretprobe members were read from the wrong
+// configuration, and one absent made the agent panic.
+func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
+	app := &v1alpha1.BpfApplication{}
+	for _, p := range []v1alpha1.BpfApplicationProgram{
+		{Type: v1alpha1.ProgTypeXDP, XDP: &v1alpha1.XdpProgramInfo{BpfProgramCommon: named("f0")}},
+		{Type: v1alpha1.ProgTypeTC, TC: &v1alpha1.TcProgramInfo{BpfProgramCommon: named("f1"), Direction: "ingress"}},
+		{Type: v1alpha1.ProgTypeTCX, TCX: &v1alpha1.TcxProgramInfo{BpfProgramCommon: named("f2"), Direction: "egress"}},
+		{Type: v1alpha1.ProgTypeFentry, Fentry: &v1alpha1.FentryProgramInfo{BpfProgramCommon: named("f3"), FunctionName: "do_unlinkat"}},
+		{Type: v1alpha1.ProgTypeFexit, Fexit: &v1alpha1.FexitProgramInfo{BpfProgramCommon: named("f4"), FunctionName: "do_unlinkat"}},
+		{Type: v1alpha1.ProgTypeKprobe, Kprobe: &v1alpha1.KprobeProgramInfo{BpfProgramCommon: named("f5"), FunctionName: "try_to_wake_up"}},
+		{Type: v1alpha1.ProgTypeKretprobe, Kretprobe: &v1alpha1.KprobeProgramInfo{BpfProgramCommon: named("f6"), FunctionName: "try_to_wake_up"}},
+		{Type: v1alpha1.ProgTypeUprobe, Uprobe: &v1alpha1.UprobeProgramInfo{BpfProgramCommon: named("f7"), FunctionName: "main.getCount", Target: "/go-target"}},
+		{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: &v1alpha1.UprobeProgramInfo{BpfProgramCommon: named("f8"), FunctionName: "malloc", Target: "libc"}},
+		{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{BpfProgramCommon: named("f9")}},
+	} {
+		app.Spec.Programs = append(app.Spec.Programs, p)
+	}
+	owner, err := OwnerOf("BpfApplication", app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, m := range owner.Members {
+		if m.Type != "application" {
+			t.Errorf("%s has type %q", m.ID, m.Type)
+		}
+		ids = append(ids, m.ID)
+	}
+	want := []string{
+		"xdp-f0", "tc-ingress-f1", "tcx-egress-f2", "fentry-do-unlinkat-f3", "fexit-do-unlinkat-f4", "kprobe-try-to-wake-up-f5",
+		"kretprobe-try-to-wake-up-f6", "uprobe-main.getcount-f7", "uretprobe-malloc-f8", "tracepoint-f9",
+	}
+	if !slices.Equal(ids, want) {
+		t.Errorf("ids %v, want %v", ids, want)
+	}
+
+	for i := range app.Spec.Programs {
+		app.Spec.Programs[i] = v1alpha1.BpfApplicationProgram{Type: app.Spec.Programs[i].Type}
+	}
+	if _, err := OwnerOf("BpfApplication", app); err == nil || !strings.Contains(err.Error(), "spec.programs[0]") {
+		t.Errorf("a member without its configuration: %v", err)
+	}
+}
+
+// Upstream's fault 16: members with the same id fought over one object.
+func TestUpstreamFault16MembersOfOneIDStayApart(t *testing.T) {
+	app := &v1alpha1.BpfApplication{}
+	for range 3 {
+		app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{
+			Type: v1alpha1.ProgTypeXDP, XDP: &v1alpha1.XdpProgramInfo{BpfProgramCommon: named("stats")},
+		})
+	}
+	owner, err := OwnerOf("BpfApplication", app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"xdp-stats", "xdp-stats-2", "xdp-stats-3"} {
+		if owner.Members[i].ID != want {
+			t.Errorf("member %d has id %q, want %q", i, owner.Members[i].ID, want)
+		}
+	}
+}
+
+func named(function string) v1alpha1.BpfProgramCommon {
+	return v1alpha1.BpfProgramCommon{BpfFunctionName: function}
+}
+
+func interfaces(names ...string) v1alpha1.InterfaceSelector {
+	return v1alpha1.InterfaceSelector{Interfaces: &names}
+}
+
+func primary() v1alpha1.InterfaceSelector {
+	yes := true
+	return v1alpha1.InterfaceSelector{PrimaryNodeInterface: &yes}
+}
+
+var node = Node{
+	Name:      "n1",
+	Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7")},
+	Interfaces: map[string]Interface{
+		"lo":   {Index: 1, Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
+		"eth0": {Index: 2, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7")}},
+		"eth1": {Index: 3, Addresses: []netip.Addr{netip.MustParseAddr("fd00::7")}},
+	},
+	Containers: []Container{
+		{Namespace: "acme", Pod: "web-0", PodUID: "u1", PodLabels: map[string]string{"app": "web"}, Name: "web", ID: "c1", PID: 11},
+		{Namespace: "acme", Pod: "web-0", PodUID: "u1", PodLabels: map[string]string{"app": "web"}, Name: "log", ID: "c2", PID: 12},
+		{Namespace: "evil", Pod: "web-0", PodUID: "u2", PodLabels: map[string]string{"app": "web"}, Name: "web", ID: "c3", PID: 21},
+		{Namespace: "acme", Pod: "net-a", PodUID: "u3", PodLabels: map[string]string{"app": "net"}, HostNetwork: true, Name: "net", ID: "c4", PID: 31},
+		{Namespace: "acme", Pod: "net-b", PodUID: "u4", PodLabels: map[string]string{"app": "net"}, HostNetwork: true, Name: "net", ID: "c5", PID: 41},
+	},
+}
+
+func app(label string) metav1.LabelSelector {
+	return metav1.LabelSelector{MatchLabels: map[string]string{"app": label}}
+}
+
+func TestAttachPoints(t *testing.T) {
+	log := []string{"log"}
+	for name, test := range map[string]struct {
+		kind Kind
+		node Node
+		want map[string]string // name of the point to the daemon's argument
+		err  string
+	}{
+		"interfaces, one of them twice and one absent": {
+			kind: xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth1", "eth0", "eth9", "eth0"), Priority: 50, ProceedOn: []v1alpha1.XdpProceedOnValue{"pass", "dispatcher_return", "pass"}}),
+			node: node,
+			want: map[string]string{
+				"eth0": `xdp_attach_info:{priority:50 iface:"eth0" proceed_on:2 proceed_on:31}`,
+				"eth1": `xdp_attach_info:{priority:50 iface:"eth1" proceed_on:2 proceed_on:31}`,
+				"eth9": `xdp_attach_info:{priority:50 iface:"eth9" proceed_on:2 proceed_on:31}`,
+			},
+		},
+		"the primary interface": {
+			kind: tcOf(&v1alpha1.TcProgramInfo{InterfaceSelector: primary(), Direction: "egress", Priority: 1, ProceedOn: []v1alpha1.TcProceedOnValue{"unspec", "pipe"}}),
+			node: node,
+			want: map[string]string{"eth0 egress": `tc_attach_info:{priority:1 iface:"eth0" direction:"egress" proceed_on:-1 proceed_on:3}`},
+		},
+		"the primary interface by the second address": {
+			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: primary(), Direction: "ingress"}),
+			node: Node{Addresses: node.Addresses, Interfaces: map[string]Interface{"eth1": node.Interfaces["eth1"]}},
+			want: map[string]string{"eth1 ingress": `tcx_attach_info:{iface:"eth1" direction:"ingress"}`},
+		},
+		"no primary interface": {
+			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: primary(), Direction: "ingress"}),
+			node: Node{Name: "n1", Addresses: node.Addresses[:1]},
+			err:  "no interface of node n1 carries one of its internal addresses [10.0.0.7]",
+		},
+		"pods of every namespace, once each": {
+			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}),
+			node: node,
+			want: map[string]string{
+				"eth0 ingress in pod acme/web-0": `tcx_attach_info:{iface:"eth0" direction:"ingress" netns:"/host/proc/12/ns/net"}`,
+				"eth0 ingress in pod evil/web-0": `tcx_attach_info:{iface:"eth0" direction:"ingress" netns:"/host/proc/21/ns/net"}`,
+			},
+		},
+		"pods of the own namespace only": {
+			kind: xdpNsOf("acme", &v1alpha1.XdpNsProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: &v1alpha1.ContainerNsSelector{Pods: app("web")}}),
+			node: node,
+			want: map[string]string{"eth0 in pod acme/web-0": `xdp_attach_info:{iface:"eth0" netns:"/host/proc/12/ns/net"}`},
+		},
+		"pods on the host's network, once": {
+			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Pods: app("net")}}),
+			node: node,
+			want: map[string]string{"eth0 ingress": `tcx_attach_info:{iface:"eth0" direction:"ingress"}`},
+		},
+		"a container by name": {
+			kind: uprobeNsOf("uprobe", "acme", &v1alpha1.UprobeNsProgramInfo{Target: "/bin/web", FunctionName: "main", Containers: &v1alpha1.ContainerNsSelector{Pods: metav1.LabelSelector{}, ContainerNames: &log}}),
+			node: node,
+			want: map[string]string{"main in /bin/web of container acme/web-0/log": `uprobe_attach_info:{fn_name:"main" target:"/bin/web" container_pid:12}`},
+		},
+		"no runtime": {
+			kind: uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "libc", Containers: &v1alpha1.ContainerSelector{}}),
+			node: Node{ContainersErr: errors.New("no container runtime listens")},
+			err:  "no container runtime listens",
+		},
+		"upstream's fault 7, the pid of a uprobe": {
+			kind: uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "libc", FunctionName: "malloc", Offset: 16, Pid: 4711}),
+			want: map[string]string{"malloc+0x10 in libc of process 4711": `uprobe_attach_info:{fn_name:"malloc" offset:16 target:"libc" pid:4711}`},
+		},
+		"a uprobe by offset alone": {
+			kind: uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/x", Offset: 4096}),
+			want: map[string]string{"/bin/x+0x1000": `uprobe_attach_info:{offset:4096 target:"/bin/x"}`},
+		},
+		"a kprobe": {
+			kind: kprobeOf(&v1alpha1.KprobeProgramInfo{FunctionName: "try_to_wake_up", Offset: 8}),
+			want: map[string]string{"try_to_wake_up+0x8": `kprobe_attach_info:{fn_name:"try_to_wake_up" offset:8}`},
+		},
+		"tracepoints": {
+			kind: tracepointOf(&v1alpha1.TracepointProgramInfo{Names: []string{"syscalls/sys_enter_kill", "sched/sched_switch", "sched/sched_switch"}}),
+			want: map[string]string{
+				"sched/sched_switch":      `tracepoint_attach_info:{tracepoint:"sched/sched_switch"}`,
+				"syscalls/sys_enter_kill": `tracepoint_attach_info:{tracepoint:"syscalls/sys_enter_kill"}`,
+			},
+		},
+		"fentry": {kind: fentryOf(&v1alpha1.FentryProgramInfo{FunctionName: "do_unlinkat"}), want: map[string]string{"do_unlinkat": "fentry_attach_info:{}"}},
+		"fexit":  {kind: fexitOf(&v1alpha1.FexitProgramInfo{FunctionName: "do_unlinkat"}), want: map[string]string{"do_unlinkat": "fexit_attach_info:{}"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			points, err := test.kind.AttachPoints(test.node)
+			if got := text(err); got != test.err {
+				t.Fatalf("error %q, want %q", got, test.err)
+			}
+			got := map[string]string{}
+			for _, p := range points {
+				// The text form has blanks at random.
+				got[p.Name] = strings.Join(strings.Fields(p.Info.String()), " ")
+			}
+			if len(got) != len(points) {
+				t.Errorf("names of attach points are not unique: %v", points)
+			}
+			for name, info := range test.want {
+				if got[name] != info {
+					t.Errorf("%q: got %s, want %s", name, got[name], info)
+				}
+				delete(got, name)
+			}
+			if len(got) > 0 {
+				t.Errorf("not wanted: %v", got)
+			}
+		})
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Another digest attaches every link anew when the agent is upgraded.
+func TestDigestsStay(t *testing.T) {
+	for want, kind := range map[string]Kind{
+		"8e36afbdc4ecf5e6": xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Priority: 50, ProceedOn: []v1alpha1.XdpProceedOnValue{"pass"}}),
+		"299b6dace98d8994": tracepointOf(&v1alpha1.TracepointProgramInfo{Names: []string{"syscalls/sys_enter_kill"}}),
+	} {
+		points, err := kind.AttachPoints(node)
+		if err != nil || len(points) != 1 || points[0].Digest != want {
+			t.Errorf("%v, %v, want digest %s", points, err, want)
+		}
+	}
+}
+
+// Upstream's fault 10: a restarted container, or an interface that came anew,
+// kept the link to what was there before.
+func TestUpstreamFault10ANewInstanceIsANewLink(t *testing.T) {
+	selector := &v1alpha1.ContainerSelector{Pods: app("web")}
+	for name, test := range map[string]struct {
+		kind   Kind
+		change func(*Node)
+		same   bool
+	}{
+		"interface came anew":           {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0")}), func(n *Node) { n.Interfaces["eth0"] = Interface{Index: 99} }, false},
+		"address changed":               {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0")}), func(n *Node) { n.Interfaces["eth0"] = Interface{Index: 2} }, true},
+		"container restarted, uprobe":   {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Containers: selector}), func(n *Node) { n.Containers[0].ID, n.Containers[0].PID = "new", 99 }, false},
+		"container restarted, same net": {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), func(n *Node) { n.Containers[1].ID, n.Containers[1].PID = "new", 99 }, true},
+		"pod made anew":                 {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), func(n *Node) { n.Containers[0].PodUID, n.Containers[1].PodUID = "new", "new" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, err := test.kind.AttachPoints(node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := Node{Interfaces: map[string]Interface{"eth0": node.Interfaces["eth0"]}, Containers: slices.Clone(node.Containers)}
+			test.change(&changed)
+			after, err := test.kind.AttachPoints(changed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before[0].Name != after[0].Name || (before[0].Digest == after[0].Digest) != test.same {
+				t.Errorf("before %v, after %v, same link wanted: %v", before[0], after[0], test.same)
+			}
+		})
+	}
+}
