@@ -122,7 +122,7 @@ func TestConfigMapEditsReachTheDaemonSet(t *testing.T) {
 
 func TestBrokenValueKeepsWhatRuns(t *testing.T) {
 	c := cluster(t)
-	getDaemonSet(t, c)
+	eventually(t, "what runs is the default", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:latest"))
 	configMap := set(t, c, map[string]string{
 		deploy.KeyAgentImage:    "quay.io/bpfman/bpfman-agent:never",
 		deploy.KeyAgentLogLevel: "loud",
