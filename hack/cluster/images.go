@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/bpfman/bpfman-operator/hack/cluster/component"
@@ -29,7 +29,7 @@ func (c cluster) loadImages(ctx context.Context) error {
 	}
 	for _, description := range image.Catalog() {
 		described, err := description.Describe(ctx, c.sources)
-		if absent := (*image.Absent)(nil); errors.As(err, &absent) {
+		if absent := (*image.AbsentError)(nil); errors.As(err, &absent) {
 			fmt.Printf("         image %s skipped: %s is not built\n", description.Name, absent.File)
 			continue
 		}

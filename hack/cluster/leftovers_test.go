@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,7 +115,7 @@ spec:
     image: quay.io/bpfman/busybox:latest
     imagePullPolicy: IfNotPresent
     securityContext: {privileged: true}
-    command: [sh, -c, "mount -t tmpfs tmpfs /run/left && echo mounted && sleep 100000"]
+    command: [sh, -c, "mount -t tmpfs left /run/left && echo mounted && sleep 100000"]
     volumeMounts: [{name: run, mountPath: /run/left, mountPropagation: Bidirectional}]
   volumes: [{name: run, hostPath: {path: /run/left, type: DirectoryOrCreate}}]
 `
@@ -273,14 +274,23 @@ func (m machine) observe() observation {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	// Another cluster may come or go meanwhile.
+	others := map[int]bool{}
 	for _, link := range links {
-		found["interfaces"] = append(found["interfaces"], link.Attrs().Name)
+		if name := link.Attrs().Name; m.isOthers(name) {
+			others[link.Attrs().Index] = true
+		} else {
+			found["interfaces"] = append(found["interfaces"], name)
+		}
 	}
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	for _, route := range routes {
+		if others[route.LinkIndex] {
+			continue
+		}
 		found["routes"] = append(found["routes"], route.String())
 	}
 	// Processes and files of the machine's other users come and go; these
@@ -304,6 +314,13 @@ func (m machine) observe() observation {
 	return found
 }
 
+var instanceName = regexp.MustCompile(`^bpfman(-cluster-)?[0-9]+$`)
+
+// isOthers tells whether the interface or cgroup is another instance's.
+func (m machine) isOthers(name string) bool {
+	return instanceName.MatchString(name) && name != m.settings.Interface && name != m.settings.Cgroup
+}
+
 // processes lists those whose command line names the state directory.
 func (m machine) processes() []string {
 	var found []string
@@ -319,9 +336,16 @@ func (m machine) processes() []string {
 
 // cgroups lists the topmost ones of each hierarchy, where the node's is.
 func (m machine) cgroups() []string {
-	hierarchies, _ := filepath.Glob("/sys/fs/cgroup/*/")
-	found, _ := filepath.Glob("/sys/fs/cgroup/*/*/")
-	return append(hierarchies, found...)
+	var found []string
+	for _, pattern := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup/*/*"} {
+		entries, _ := filepath.Glob(pattern)
+		for _, entry := range entries {
+			if info, err := os.Stat(entry); err == nil && info.IsDir() && !m.isOthers(info.Name()) {
+				found = append(found, entry)
+			}
+		}
+	}
+	return found
 }
 
 // files lists the files below the directory, without following others' state.

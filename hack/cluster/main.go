@@ -73,15 +73,8 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	for _, file := range []*string{&o.stateDir, &o.kubernetes, &o.kubeconfig, &o.sources.Bin, &o.sources.Daemon} {
-		if *file == "" {
-			continue
-		}
-		absolute, err := filepath.Abs(*file)
-		if err != nil {
-			return fmt.Errorf("finding %s: %w", *file, err)
-		}
-		*file = absolute
+	if err := makeAbsolute(&o.stateDir, &o.kubernetes, &o.kubeconfig, &o.sources.Bin, &o.sources.Daemon); err != nil {
+		return err
 	}
 	if o.instance < 0 || o.instance > math.MaxUint8 {
 		return fmt.Errorf("there is no instance %d", o.instance)
@@ -115,6 +108,21 @@ func run(args []string) error {
 		flags.Usage()
 		return fmt.Errorf("no such command: %q", flags.Arg(0))
 	}
+}
+
+// makeAbsolute makes the paths that are given independent of the working directory.
+func makeAbsolute(files ...*string) error {
+	for _, file := range files {
+		if *file == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*file)
+		if err != nil {
+			return fmt.Errorf("finding %s: %w", *file, err)
+		}
+		*file = absolute
+	}
+	return nil
 }
 
 // initProgram is this program's copy that the node runs: the original may be

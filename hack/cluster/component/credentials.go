@@ -28,12 +28,15 @@ func user(name string, groups ...string) func(Settings) pki.Subject {
 	return func(Settings) pki.Subject { return pki.Subject{CommonName: name, Groups: groups} }
 }
 
+// clusterCA is the authority that the API server and its clients trust.
+const clusterCA = "ca"
+
 // authorities, and the certificates that each signs. The registry's authority
 // is apart because the daemon's image trusts it.
 func authorities(s Settings) map[string]map[string]pki.Subject {
 	ip := s.IP.Addr().String()
 	return map[string]map[string]pki.Subject{
-		"ca": {
+		clusterCA: {
 			"apiserver": {CommonName: "kube-apiserver", Names: []string{
 				ip, s.Services.Addr().Next().String(), "127.0.0.1", "localhost", s.Node,
 				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
@@ -53,14 +56,12 @@ func authorities(s Settings) map[string]map[string]pki.Subject {
 
 // writeCredentials makes the certificates and kubeconfigs under pki/.
 func writeCredentials(s Settings) error {
-	dir := s.Dir("pki")
-	var ca *pki.Pair
 	for authority, subjects := range authorities(s) {
 		signer, err := pki.NewCA("bpfman cluster " + authority)
 		if err != nil {
 			return err
 		}
-		if err := signer.Write(dir, authority); err != nil {
+		if err := signer.Write(s.Dir("pki"), authority); err != nil {
 			return err
 		}
 		for name, subject := range subjects {
@@ -68,29 +69,37 @@ func writeCredentials(s Settings) error {
 			if err != nil {
 				return err
 			}
-			if err := pair.Write(dir, name); err != nil {
+			if err := pair.Write(s.Dir("pki"), name); err != nil {
 				return err
 			}
 		}
-		if authority == "ca" {
-			ca = signer
+		if authority != clusterCA {
+			continue
+		}
+		for _, u := range users {
+			if err := writeUser(s, signer, u.file, u.subject(s)); err != nil {
+				return err
+			}
 		}
 	}
-	for _, u := range users {
-		client, err := ca.Issue(u.subject(s))
-		if err != nil {
-			return err
-		}
-		if err := client.Write(dir, u.file+"-user"); err != nil {
-			return err
-		}
-		kubeconfig, err := pki.Kubeconfig(s.Server(), ca, client)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(s.Dir("pki", u.file+".kubeconfig"), kubeconfig, 0o600); err != nil {
-			return fmt.Errorf("writing the kubeconfig of %s: %w", u.file, err)
-		}
+	return nil
+}
+
+// writeUser makes the certificate and the kubeconfig of a user.
+func writeUser(s Settings, ca *pki.Pair, file string, subject pki.Subject) error {
+	client, err := ca.Issue(subject)
+	if err != nil {
+		return err
+	}
+	if err := client.Write(s.Dir("pki"), file+"-user"); err != nil {
+		return err
+	}
+	kubeconfig, err := pki.Kubeconfig(s.Server(), ca, client)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.Dir("pki", file+".kubeconfig"), kubeconfig, 0o600); err != nil {
+		return fmt.Errorf("writing the kubeconfig of %s: %w", file, err)
 	}
 	return nil
 }

@@ -17,7 +17,6 @@ type Process struct {
 func Processes(s Settings) []Process {
 	pki := func(name string) string { return s.Dir("pki", name) }
 	etc := func(name string) string { return s.Dir("etc", name) }
-	ip := s.IP.Addr().String()
 	return []Process{
 		{Name: "etcd", Path: s.Kubernetes, Args: []string{
 			"--data-dir=" + s.Dir("etcd"),
@@ -28,37 +27,7 @@ func Processes(s Settings) []Process {
 			"--log-level=warn",
 		}},
 		{Name: "containerd", Args: []string{"--config=" + etc("containerd.toml")}},
-		{Name: "kube-apiserver", Path: s.Kubernetes, Args: []string{
-			"--advertise-address=" + ip,
-			"--secure-port=" + apiPort,
-			"--etcd-servers=http://127.0.0.1:2379",
-			"--service-cluster-ip-range=" + s.Services.String(),
-			"--allow-privileged=true",
-			"--authorization-mode=Node,RBAC",
-			"--enable-admission-plugins=NodeRestriction",
-			"--client-ca-file=" + pki("ca.crt"),
-			"--tls-cert-file=" + pki("apiserver.crt"),
-			"--tls-private-key-file=" + pki("apiserver.key"),
-			"--kubelet-certificate-authority=" + pki("ca.crt"),
-			"--kubelet-client-certificate=" + pki("apiserver-kubelet.crt"),
-			"--kubelet-client-key=" + pki("apiserver-kubelet.key"),
-			"--kubelet-preferred-address-types=InternalIP",
-			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-			"--service-account-key-file=" + pki("service-accounts.crt"),
-			"--service-account-signing-key-file=" + pki("service-accounts.key"),
-			"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"),
-			"--requestheader-allowed-names=front-proxy-client",
-			"--requestheader-username-headers=X-Remote-User",
-			"--requestheader-group-headers=X-Remote-Group",
-			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-			"--proxy-client-cert-file=" + pki("front-proxy.crt"),
-			"--proxy-client-key-file=" + pki("front-proxy.key"),
-			"--audit-policy-file=" + etc("audit.yaml"),
-			"--audit-log-path=" + s.Log("audit"),
-			"--audit-log-mode=batch",
-			"--audit-log-maxsize=100",
-			"--audit-log-maxbackup=1",
-		}},
+		{Name: "kube-apiserver", Path: s.Kubernetes, Args: apiServerArgs(s)},
 		{Name: "kube-controller-manager", Path: s.Kubernetes, NeedsAPI: true, Args: []string{
 			"--kubeconfig=" + pki("kube-controller-manager.kubeconfig"),
 			"--authentication-kubeconfig=" + pki("kube-controller-manager.kubeconfig"),
@@ -81,10 +50,45 @@ func Processes(s Settings) []Process {
 			"--config=" + etc("kubelet.yaml"),
 			"--kubeconfig=" + pki("kubelet.kubeconfig"),
 			"--hostname-override=" + s.Node,
-			"--node-ip=" + ip,
+			"--node-ip=" + s.IP.Addr().String(),
 		}},
 		{Name: "kube-proxy", Path: s.Kubernetes, NeedsAPI: true, Args: []string{
 			"--config=" + etc("kube-proxy.yaml"),
 		}},
+	}
+}
+
+func apiServerArgs(s Settings) []string {
+	pki := func(name string) string { return s.Dir("pki", name) }
+	return []string{
+		"--advertise-address=" + s.IP.Addr().String(),
+		"--secure-port=" + apiPort,
+		"--etcd-servers=http://127.0.0.1:2379",
+		"--service-cluster-ip-range=" + s.Services.String(),
+		"--allow-privileged=true",
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--client-ca-file=" + pki("ca.crt"),
+		"--tls-cert-file=" + pki("apiserver.crt"),
+		"--tls-private-key-file=" + pki("apiserver.key"),
+		"--kubelet-certificate-authority=" + pki("ca.crt"),
+		"--kubelet-client-certificate=" + pki("apiserver-kubelet.crt"),
+		"--kubelet-client-key=" + pki("apiserver-kubelet.key"),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + pki("service-accounts.crt"),
+		"--service-account-signing-key-file=" + pki("service-accounts.key"),
+		"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + pki("front-proxy.crt"),
+		"--proxy-client-key-file=" + pki("front-proxy.key"),
+		"--audit-policy-file=" + s.Dir("etc", "audit.yaml"),
+		"--audit-log-path=" + s.Log("audit"),
+		"--audit-log-mode=batch",
+		"--audit-log-maxsize=100",
+		"--audit-log-maxbackup=1",
 	}
 }

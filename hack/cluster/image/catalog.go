@@ -22,10 +22,10 @@ type Sources struct {
 	RegistryCA string // the certificate that the daemon's pulls trust besides the host's
 }
 
-// Absent says which file an image can't be built without.
-type Absent struct{ Image, File string }
+// AbsentError says which file an image can't be built without.
+type AbsentError struct{ Image, File string }
 
-func (a *Absent) Error() string { return fmt.Sprintf("%s: %s is not built", a.Image, a.File) }
+func (a *AbsentError) Error() string { return fmt.Sprintf("%s: %s is not built", a.Image, a.File) }
 
 // Catalog lists the cluster's images; each is described when asked for, as its
 // files may not exist.
@@ -48,7 +48,7 @@ type Description struct {
 	describe func(ctx context.Context, name string, s Sources) (Image, error)
 }
 
-// Describe finds the image's files; the error is an *Absent where one that has
+// Describe finds the image's files; the error is an *AbsentError where one that has
 // to be built isn't.
 func (d Description) Describe(ctx context.Context, s Sources) (Image, error) {
 	return d.describe(ctx, d.Name, s)
@@ -92,7 +92,7 @@ func base() []File {
 // existing is an executable of the image, which is on the host.
 func existing(image, target, source string) (File, error) {
 	if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
-		return File{}, &Absent{Image: image, File: source}
+		return File{}, &AbsentError{Image: image, File: source}
 	} else if err != nil {
 		return File{}, fmt.Errorf("looking for a file of %s: %w", image, err)
 	}

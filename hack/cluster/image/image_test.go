@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1"
 )
 
 func example(t *testing.T, program string) Image {
@@ -126,7 +126,7 @@ func TestCatalogNamesWhatIsNotBuilt(t *testing.T) {
 			continue // is installed, not built
 		}
 		_, err := description.Describe(t.Context(), empty)
-		if absent := (*Absent)(nil); !errors.As(err, &absent) || absent.Image != description.Name {
+		if absent := (*AbsentError)(nil); !errors.As(err, &absent) || absent.Image != description.Name {
 			t.Errorf("%s: %v, want that its file is absent", description.Name, err)
 		}
 	}

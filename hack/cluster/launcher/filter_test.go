@@ -20,7 +20,7 @@ const filtered = "LAUNCHER_TEST_FILTERED"
 
 func TestFilter(t *testing.T) {
 	if os.Getenv(filtered) == "" {
-		command := exec.Command(os.Args[0], "-test.run=^TestFilter$", "-test.v")
+		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFilter$", "-test.v")
 		command.Env = append(os.Environ(), filtered+"=yes")
 		if output, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, output)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"os"
 	"path/filepath"
@@ -68,8 +69,12 @@ func Init(ctx context.Context, s component.Settings, serveRegistry func(context.
 // v2: a cgroup with processes can't give its children controllers there.
 func leaveRootCgroup() error {
 	const root = "/sys/fs/cgroup"
-	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
-		return nil // v1
+	_, err := os.Stat(filepath.Join(root, "cgroup.controllers"))
+	if errors.Is(err, fs.ErrNotExist) { // v1
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for the cgroup version: %w", err)
 	}
 	own := filepath.Join(root, "init")
 	if err := os.Mkdir(own, 0o755); err != nil {

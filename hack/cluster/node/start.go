@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +22,9 @@ const (
 	StageUnshare = "node-unshare"
 	StageInit    = "node-init"
 )
+
+// pollMilliseconds is how often the wait for the init's end looks whether it is to be given up.
+const pollMilliseconds = 100
 
 // Start makes the node: its cgroups, its init in namespaces of its own, and the
 // cable to it. The init goes on after the caller has ended. The arguments are
@@ -44,7 +46,7 @@ func Start(s component.Settings, program string, arguments []string) (*State, er
 		return nil, fmt.Errorf("making the pipe to the node's init: %w", err)
 	}
 	defer signal.Close()
-	command := exec.Command(program, append([]string{StageUnshare}, arguments...)...)
+	command := exec.Command(program, append([]string{StageUnshare}, arguments...)...) //nolint:noctx // outlives the caller
 	command.Dir = "/"
 	command.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	command.Stdin = ready
@@ -130,7 +132,7 @@ func kill(ctx context.Context, state *State) error {
 		return fmt.Errorf("killing the node's init, process %d: %w", state.PID, err)
 	}
 	for {
-		ended, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(100*time.Millisecond/time.Millisecond))
+		ended, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, pollMilliseconds)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("waiting for the node's init, process %d, to end: %w", state.PID, err)
 		}

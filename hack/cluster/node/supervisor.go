@@ -43,7 +43,7 @@ func (v *supervisor) keepRunning(p component.Process, logFile string) {
 			status := <-ended
 			log.Printf("%s ended: exit status %d, signal %d; restarting it", p.Name, status.ExitStatus(), status.Signal())
 		}
-		time.Sleep(restartDelay)
+		time.Sleep(restartDelay) //nolint:forbidigo // there is no event to wait for
 	}
 }
 

@@ -50,7 +50,7 @@ func NewCA(name string) (*Pair, error) {
 }
 
 // Issue signs a certificate for the subject.
-func (ca *Pair) Issue(subject Subject) (*Pair, error) {
+func (p *Pair) Issue(subject Subject) (*Pair, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: subject.CommonName, Organization: subject.Groups},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
@@ -66,7 +66,7 @@ func (ca *Pair) Issue(subject Subject) (*Pair, error) {
 	if len(subject.Names) > 0 {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
-	return issue(template, ca)
+	return issue(template, p)
 }
 
 // issue signs the template with the parent's key, or with its own where there is no parent.
