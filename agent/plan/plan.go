@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -221,6 +222,11 @@ func (l Load) Request(owner program.Owner, mapOwner *uint32) (*gobpfman.LoadRequ
 		location.Location = &gobpfman.BytecodeLocation_File{File: *b.Path}
 	default:
 		return nil, errors.New("bytecode names neither an image nor a path")
+	}
+	for _, name := range slices.Sorted(maps.Keys(owner.GlobalData)) {
+		if owner.GlobalData[name] == nil {
+			return nil, fmt.Errorf("globaldata %s is neither base64 nor a list of bytes", name)
+		}
 	}
 	uid := string(owner.UID)
 	request := &gobpfman.LoadRequest{

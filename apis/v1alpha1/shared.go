@@ -17,7 +17,7 @@ type BpfAppCommon struct {
 	// value is the variable's raw bytes, in the node's byte order and with its
 	// padding, written in base64 (AQ==) or as a list of integers ([0x01]).
 	// +optional
-	GlobalData map[string][]byte `json:"globaldata,omitempty"`
+	GlobalData GlobalData `json:"globaldata,omitempty"`
 
 	// bytecode tells where the bytecode comes from.
 	// +required

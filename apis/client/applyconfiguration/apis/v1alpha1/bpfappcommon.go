@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -21,7 +22,7 @@ type BpfAppCommonApplyConfiguration struct {
 	// globaldata sets global variables of the bytecode before it is loaded. Each
 	// value is the variable's raw bytes, in the node's byte order and with its
 	// padding, written in base64 (AQ==) or as a list of integers ([0x01]).
-	GlobalData map[string][]byte `json:"globaldata,omitempty"`
+	GlobalData *apisv1alpha1.GlobalData `json:"globaldata,omitempty"`
 	// bytecode tells where the bytecode comes from.
 	ByteCode *BytecodeSelectorApplyConfiguration `json:"bytecode,omitempty"`
 }
@@ -40,17 +41,11 @@ func (b *BpfAppCommonApplyConfiguration) WithNodeSelector(value *v1.LabelSelecto
 	return b
 }
 
-// WithGlobalData puts the entries into the GlobalData field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the GlobalData field,
-// overwriting an existing map entries in GlobalData field with the same key.
-func (b *BpfAppCommonApplyConfiguration) WithGlobalData(entries map[string][]byte) *BpfAppCommonApplyConfiguration {
-	if b.GlobalData == nil && len(entries) > 0 {
-		b.GlobalData = make(map[string][]byte, len(entries))
-	}
-	for k, v := range entries {
-		b.GlobalData[k] = v
-	}
+// WithGlobalData sets the GlobalData field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the GlobalData field is set to the value of the last call.
+func (b *BpfAppCommonApplyConfiguration) WithGlobalData(value apisv1alpha1.GlobalData) *BpfAppCommonApplyConfiguration {
+	b.GlobalData = &value
 	return b
 }
 

@@ -6,6 +6,7 @@
 package v1alpha1
 
 import (
+	apisv1alpha1 "github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -56,17 +57,11 @@ func (b *FentryProgramSpecApplyConfiguration) WithNodeSelector(value *v1.LabelSe
 	return b
 }
 
-// WithGlobalData puts the entries into the GlobalData field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the GlobalData field,
-// overwriting an existing map entries in GlobalData field with the same key.
-func (b *FentryProgramSpecApplyConfiguration) WithGlobalData(entries map[string][]byte) *FentryProgramSpecApplyConfiguration {
-	if b.BpfAppCommonApplyConfiguration.GlobalData == nil && len(entries) > 0 {
-		b.BpfAppCommonApplyConfiguration.GlobalData = make(map[string][]byte, len(entries))
-	}
-	for k, v := range entries {
-		b.BpfAppCommonApplyConfiguration.GlobalData[k] = v
-	}
+// WithGlobalData sets the GlobalData field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the GlobalData field is set to the value of the last call.
+func (b *FentryProgramSpecApplyConfiguration) WithGlobalData(value apisv1alpha1.GlobalData) *FentryProgramSpecApplyConfiguration {
+	b.BpfAppCommonApplyConfiguration.GlobalData = &value
 	return b
 }
 

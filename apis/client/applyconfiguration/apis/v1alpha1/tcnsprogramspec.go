@@ -91,17 +91,11 @@ func (b *TcNsProgramSpecApplyConfiguration) WithNodeSelector(value *v1.LabelSele
 	return b
 }
 
-// WithGlobalData puts the entries into the GlobalData field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the GlobalData field,
-// overwriting an existing map entries in GlobalData field with the same key.
-func (b *TcNsProgramSpecApplyConfiguration) WithGlobalData(entries map[string][]byte) *TcNsProgramSpecApplyConfiguration {
-	if b.BpfAppCommonApplyConfiguration.GlobalData == nil && len(entries) > 0 {
-		b.BpfAppCommonApplyConfiguration.GlobalData = make(map[string][]byte, len(entries))
-	}
-	for k, v := range entries {
-		b.BpfAppCommonApplyConfiguration.GlobalData[k] = v
-	}
+// WithGlobalData sets the GlobalData field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the GlobalData field is set to the value of the last call.
+func (b *TcNsProgramSpecApplyConfiguration) WithGlobalData(value apisv1alpha1.GlobalData) *TcNsProgramSpecApplyConfiguration {
+	b.BpfAppCommonApplyConfiguration.GlobalData = &value
 	return b
 }
 

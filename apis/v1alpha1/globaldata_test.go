@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package v1alpha1
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+)
+
+func TestGlobalDataInBothWrittenForms(t *testing.T) {
+	var common BpfAppCommon
+	written := `{"globaldata": {
+		"base64": "DQwLCg==", "list": [13, 12, 11, 10], "none": [], "empty": "",
+		"overflow": [256], "text": ["x"], "nested": [[1]], "number": 5, "null": null}}`
+	if err := json.Unmarshal([]byte(written), &common); err != nil {
+		t.Fatal(err)
+	}
+	want := GlobalData{
+		"base64": {13, 12, 11, 10}, "list": {13, 12, 11, 10}, "none": {}, "empty": {},
+		"overflow": nil, "text": nil, "nested": nil, "number": nil, "null": nil,
+	}
+	if !reflect.DeepEqual(common.GlobalData, want) {
+		t.Errorf("got %#v, want %#v", common.GlobalData, want)
+	}
+}
+
+func TestGlobalDataIsWrittenInBase64(t *testing.T) {
+	b, err := json.Marshal(BpfAppCommon{GlobalData: map[string][]byte{"A": {1}}}.GlobalData)
+	if err != nil || string(b) != `{"A":"AQ=="}` {
+		t.Errorf("%s, %v", b, err)
+	}
+}
