@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -43,12 +41,15 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// SetupWithManager starts the reconciler with a manager. Conn is the daemon's.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, conn *grpc.ClientConn) error {
+// SetupWithManager starts the reconciler with a manager. OnConnect calls a
+// function each time the daemon can be reached again, until its context ends.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, onConnect func(context.Context, func())) error {
 	c, err := ctrl.NewTyped("programs", mgr, ctrl.TypedOptions[program.Key]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
+		// Tests run many agents in one process.
+		SkipNameValidation: ptr(true),
+		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
 	})
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)
@@ -56,7 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 	sources := []source.TypedSource[program.Key]{
 		source.TypedFunc[program.Key](func(ctx context.Context, q queue) error {
 			r.queue = q
-			go daemon.OnConnect(ctx, conn, func() { r.daemonReturned(ctx, q) })
+			go onConnect(ctx, func() { r.daemonReturned(ctx, q) })
 			go r.compare(ctx)
 			go node.WatchInterfaces(ctx,
 				func() { r.enqueue(ctx, q, func(n program.Needs) bool { return n.Interfaces }) },

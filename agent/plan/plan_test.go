@@ -203,7 +203,9 @@ func TestStepsFromWhatIsFound(t *testing.T) {
 		},
 		"links that nothing tells of": {
 			// As a new run of the agent finds them without any record.
-			func(t *testing.T, _ *daemon.Inventory, d *daemontest.Daemon) *daemon.Inventory { return inventoryOf(t, d) },
+			func(t *testing.T, _ *daemon.Inventory, d *daemontest.Daemon) *daemon.Inventory {
+				return inventoryOf(t, d)
+			},
 			[]string{"detach f", "attach f a/x", "detach g", "attach g b/y", "detach f", "attach f c/z"},
 		},
 	} {

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,11 +20,7 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -102,7 +99,7 @@ func run(o options) error {
 	}
 	mgr, err := manager.New(restConfig, manager.Options{
 		Scheme:                 scheme,
-		Cache:                  cacheOptions(o.nodeName),
+		Cache:                  controller.CacheOptions(o.nodeName),
 		HealthProbeBindAddress: o.healthAddr,
 		Metrics: server.Options{
 			BindAddress:    o.metricsAddr,
@@ -130,7 +127,7 @@ func run(o options) error {
 		Containers: containers.Containers,
 	}
 	ctx := signals.SetupSignalHandler()
-	if err := reconciler.SetupWithManager(ctx, mgr, conn); err != nil {
+	if err := reconciler.SetupWithManager(ctx, mgr, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) }); err != nil {
 		return err
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
@@ -140,43 +137,6 @@ func run(o options) error {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
-}
-
-// cacheOptions keep in memory only what concerns this node, so that it doesn't
-// grow with the cluster: the API server selects.
-func cacheOptions(nodeName string) cache.Options {
-	ofNode := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelHostname: v1alpha1.LabelValue(nodeName)})}
-	byObject := map[client.Object]cache.ByObject{
-		&corev1.Node{}: {Field: fields.OneTermEqualSelector("metadata.name", nodeName), Transform: trimNode},
-		&corev1.Pod{}:  {Field: fields.OneTermEqualSelector("spec.nodeName", nodeName), Transform: trimPod},
-	}
-	for _, kind := range v1alpha1.ProgramKinds {
-		byObject[kind.New()] = ofNode
-	}
-	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
-}
-
-// trimNode keeps of a node what the agent reads.
-func trimNode(o any) (any, error) {
-	if n, ok := o.(*corev1.Node); ok {
-		n.ManagedFields, n.Annotations, n.Spec = nil, nil, corev1.NodeSpec{}
-		n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses}
-	}
-	return o, nil
-}
-
-// trimPod keeps of a pod what the agent reads.
-func trimPod(o any) (any, error) {
-	if p, ok := o.(*corev1.Pod); ok {
-		p.ManagedFields, p.Annotations, p.OwnerReferences = nil, nil, nil
-		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork}
-		p.Status = corev1.PodStatus{
-			InitContainerStatuses:      p.Status.InitContainerStatuses,
-			ContainerStatuses:          p.Status.ContainerStatuses,
-			EphemeralContainerStatuses: p.Status.EphemeralContainerStatuses,
-		}
-	}
-	return o, nil
 }
 
 // logger writes JSON lines to standard error. Level is upstream's GO_LOG: info
