@@ -169,9 +169,12 @@ push-bytecode: bytecode ## Push a bytecode image per example program to BYTECODE
 
 ##@ One-node cluster
 
-CLUSTER_STATE ?= /var/lib/bpfman-cluster
-CLUSTER = $(LOCALBIN)/cluster --state-dir $(CLUSTER_STATE) --kubernetes $(KUBERNETES) --daemon $(DAEMON) \
-	--bin $(LOCALBIN) --kubeconfig $(LOCALBIN)/kubeconfig
+# A machine can have several, each with a number, a state directory and a kubeconfig of its own.
+CLUSTER_INSTANCE ?= 0
+CLUSTER_STATE ?= /var/lib/bpfman-cluster$(filter-out 0,$(CLUSTER_INSTANCE))
+CLUSTER_KUBECONFIG ?= $(LOCALBIN)/kubeconfig$(filter-out 0,$(CLUSTER_INSTANCE))
+CLUSTER = $(LOCALBIN)/cluster --instance $(CLUSTER_INSTANCE) --state-dir $(CLUSTER_STATE) --kubernetes $(KUBERNETES) \
+	--daemon $(DAEMON) --bin $(LOCALBIN) --kubeconfig $(CLUSTER_KUBECONFIG)
 
 # The cluster's program, and what its own images are made of.
 .PHONY: build-cluster
@@ -202,7 +205,7 @@ cluster-load: build-cluster ## Load the images of what is in bin/ that changed, 
 
 .PHONY: cluster-bytecode
 cluster-bytecode: ## Push the example programs to that cluster's registry, which serves them as quay.io.
-	@$(MAKE) --no-print-directory push-bytecode BYTECODE_REGISTRY=10.97.0.2:5000 \
+	@$(MAKE) --no-print-directory push-bytecode BYTECODE_REGISTRY=10.97.$(CLUSTER_INSTANCE).2:5000 \
 		BYTECODE_PUSH_FLAGS="--ca $(CLUSTER_STATE)/pki/registry-ca.crt"
 
 # On an instance of its own: a cluster that is in use isn't disturbed.
@@ -258,6 +261,14 @@ undeploy: ## Remove bpfman, its CustomResourceDefinitions and all objects of the
 	-$(KUBECTL) wait --for=delete csidriver/csi.bpfman.io --timeout=30s
 	-$(KUBECTL) -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=60s
 	$(RENDER) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
+
+# Without KUBECONFIG on a cluster of this machine, with it on that one.
+.PHONY: run
+run: export CLUSTER_DOWN = make cluster-down$(if $(filter-out 0,$(CLUSTER_INSTANCE)), CLUSTER_INSTANCE=$(CLUSTER_INSTANCE))
+run: ## From nothing to counters read by a pod without privileges: cluster, bpfman, sample program, application.
+	@KUBECTL="$(KUBECTL)" CLUSTER_KUBECONFIG="$(CLUSTER_KUBECONFIG)" DEPLOY="$(DEPLOY)" \
+		BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" \
+		hack/run.sh
 
 ##@ Tests and benchmarks
 

@@ -11,6 +11,8 @@
 set -euo pipefail
 cache=${1:?} bin=${2:?}
 here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=hack/progress.sh
+. "$here/progress.sh"
 
 daemon_version=0.6.0
 kubernetes_version=v1.36.3
@@ -20,7 +22,7 @@ kubernetes_version=v1.36.3
 # be replaced by Debian's containerd.
 packages=(
 	containerd:containerd ctr:containerd runc:runc nft:nftables
-	clang:clang llvm-strip:llvm gcc:gcc pkg-config:pkg-config ip:iproute2
+	clang:clang llvm-strip:llvm gcc:gcc pkg-config:pkg-config ip:iproute2 make:make
 	/usr/lib/cni/bridge:containernetworking-plugins
 	/etc/ssl/certs/ca-certificates.crt:ca-certificates
 	/usr/include/stdio.h:libc6-dev
@@ -30,30 +32,6 @@ packages=(
 	/usr/include/zlib.h:zlib1g-dev
 	=busybox-static:busybox-static
 )
-
-# slow MESSAGE COMMAND… runs the command, showing that it goes on, and its
-# output only if it fails.
-slow() {
-	local message=$1 log start=$SECONDS pid
-	shift
-	log=$(mktemp)
-	echo "$message"
-	"$@" >"$log" 2>&1 &
-	pid=$!
-	while kill -0 "$pid" 2>/dev/null; do
-		sleep 1
-		if (((SECONDS - start) % 15 == 0)); then
-			printf '  %4ds  %s\n' "$((SECONDS - start))" "$(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c 1-100)"
-		fi
-	done
-	if ! wait "$pid"; then
-		cat "$log" >&2
-		rm -f "$log"
-		return 1
-	fi
-	printf '  %4ds  done\n' "$((SECONDS - start))"
-	rm -f "$log"
-}
 
 install_packages() {
 	local missing=() want
@@ -107,6 +85,9 @@ install_kubernetes() {
 	[[ $(readlink "$bin/kubectl") == "$root/kubectl" ]] || ln -sf "$root/kubectl" "$bin/kubectl"
 }
 
+for tool in go cargo; do
+	command -v "$tool" >/dev/null || { echo "$tool is needed: see https://go.dev/doc/install and https://rustup.rs" >&2; exit 1; }
+done
 install_packages
 install_daemon
 install_kubernetes
