@@ -28,6 +28,10 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     go -C examples build -ldflags "-s -w" -o /out/ ./cmd/counters && \
     go -C examples build -o /out/ ./cmd/go-target
 
+FROM source AS build-node-probe
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    go -C tests build -ldflags "-s -w" -o /out/ ./cmd/node-probe
+
 FROM gcr.io/distroless/static-debian12 AS operator
 COPY --from=build-operator /out/bpfman-operator /
 USER 65532:65532
@@ -52,3 +56,8 @@ FROM gcr.io/distroless/static-debian12 AS go-target
 COPY --from=build-examples /out/go-target /
 USER 65534:65534
 ENTRYPOINT ["/go-target"]
+
+# For tests alone: root, to look at the node from within.
+FROM gcr.io/distroless/static-debian12 AS node-probe
+COPY --from=build-node-probe /out/node-probe /
+ENTRYPOINT ["/node-probe"]

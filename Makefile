@@ -116,7 +116,7 @@ lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in 
 
 # The commands that images are made of.
 COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go csi/cmd/*/main.go \
-	examples/cmd/counters/main.go examples/cmd/go-target/main.go))
+	examples/cmd/counters/main.go examples/cmd/go-target/main.go tests/cmd/node-probe/main.go))
 # A uprobe is attached to go-target by the name of a symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w)
 # Without gRPC's tracing pages nothing calls methods by name, and the linker can leave out what isn't called: a quarter
@@ -135,6 +135,7 @@ BPFMAN_AGENT_IMG ?= quay.io/bpfman/bpfman-agent:latest
 BPFMAN_CSI_IMG ?= quay.io/bpfman/bpfman-csi:latest
 BPFMAN_COUNTERS_IMG ?= quay.io/bpfman/bpfman-counters:latest
 BPFMAN_GO_TARGET_IMG ?= quay.io/bpfman/bpfman-go-target:latest
+BPFMAN_NODE_PROBE_IMG ?= quay.io/bpfman/bpfman-node-probe:latest
 CONTAINER_ENGINE ?= $(firstword $(foreach engine,docker podman,$(if $(shell $(engine) info >/dev/null 2>&1 && echo yes),$(engine))))
 
 .PHONY: build-images
@@ -145,6 +146,7 @@ build-images: ## Build the container images with docker or podman.
 	$(CONTAINER_ENGINE) build --target csi -t $(BPFMAN_CSI_IMG) .
 	$(CONTAINER_ENGINE) build --target counters -t $(BPFMAN_COUNTERS_IMG) .
 	$(CONTAINER_ENGINE) build --target go-target -t $(BPFMAN_GO_TARGET_IMG) .
+	$(CONTAINER_ENGINE) build --target node-probe -t $(BPFMAN_NODE_PROBE_IMG) .
 
 # Example eBPF programs. Their objects work on every kernel that has their program types: no CO-RE.
 BYTECODE := $(patsubst examples/bytecode/%.bpf.c,$(LOCALBIN)/bytecode/%.o,$(wildcard examples/bytecode/*.bpf.c))

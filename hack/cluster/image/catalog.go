@@ -39,6 +39,7 @@ func Catalog() []Description {
 		ownBinary("bpfman-csi", "bpfman-csi", ""),
 		ownBinary("bpfman-counters", "counters", "65534:65534"),
 		ownBinary("bpfman-go-target", "go-target", "65534:65534"),
+		ownBinary("bpfman-node-probe", "node-probe", ""),
 	}
 }
 
@@ -75,6 +76,9 @@ func ownBinary(repository, binary, user string) Description {
 
 // bundle is where Debian keeps the CA certificates that are trusted, and the images too.
 const bundle = "/etc/ssl/certs/ca-certificates.crt"
+
+// libraryCache says where the host's libraries are; those of the image are in the same places.
+const libraryCache = "/etc/ld.so.cache"
 
 // base is in every image.
 func base() []File {
@@ -145,7 +149,8 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 		return Image{}, err
 	}
 	files = append(files, libraries...)
-	files = append(files, File{Path: bundle, Mode: 0o644, Text: trusted})
+	// By the cache the daemon finds a library that a uprobe's target names.
+	files = append(files, File{Path: bundle, Mode: 0o644, Text: trusted}, File{Path: libraryCache, Mode: 0o644, Source: libraryCache})
 	return Image{
 		Name:       name,
 		Files:      files,

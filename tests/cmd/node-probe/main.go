@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+// Command node-probe tells tests about the node it runs on, in JSON, and does to it
+// what they ask: see usage. It runs in a privileged pod of the node's process and
+// network namespaces.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+const usage = `usage: node-probe command
+
+  wait                    do nothing until stopped
+  programs                list the daemon's programs
+  try PREFIX              try each type of program on the daemon, images below PREFIX
+  unload ID               unload a program from the daemon, behind the agent's back
+  mounts                  list the mounts of eBPF file systems and CSI volumes
+  processes EXECUTABLE    list the processes that run it
+  kill EXECUTABLE         kill them
+  signal N                call kill(2) N times, harmlessly
+  add-interface NAME      make a pair of network interfaces
+  remove-interface NAME   remove it
+`
+
+const deadline = 2 * time.Minute
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	result, err := run(ctx, os.Args[1:])
+	if err == nil && result != nil {
+		err = json.NewEncoder(os.Stdout).Encode(result)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "node-probe:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (any, error) {
+	command, argument := "", ""
+	if len(args) > 0 {
+		command = args[0]
+	}
+	if len(args) > 1 {
+		argument = args[1]
+	}
+	if command == "wait" {
+		<-ctx.Done()
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	switch command {
+	case "programs":
+		return onDaemon(ctx, node.Programs)
+	case "try":
+		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) ([]node.Trial, error) { return node.Try(ctx, c, argument) })
+	case "unload":
+		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) (any, error) { return nil, unload(ctx, c, argument) })
+	case "mounts":
+		return node.Mounts()
+	case "processes":
+		return node.Processes(argument)
+	case "kill":
+		return nil, node.Kill(argument)
+	case "signal":
+		return nil, signalSelf(argument)
+	case "add-interface":
+		return nil, node.AddInterface(argument)
+	case "remove-interface":
+		return nil, node.RemoveInterface(argument)
+	default:
+		fmt.Fprint(os.Stderr, usage)
+		return nil, fmt.Errorf("no such command: %q", command)
+	}
+}
+
+// onDaemon calls f with a client of the node's daemon.
+func onDaemon[T any](ctx context.Context, f func(context.Context, gobpfman.BpfmanClient) (T, error)) (result T, err error) {
+	conn, err := node.DialDaemon()
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	return f(ctx, gobpfman.NewBpfmanClient(conn))
+}
+
+func unload(ctx context.Context, client gobpfman.BpfmanClient, argument string) error {
+	id, err := strconv.ParseUint(argument, 10, 32)
+	if err != nil {
+		return fmt.Errorf("program id: %w", err)
+	}
+	if _, err := client.Unload(ctx, &gobpfman.UnloadRequest{Id: uint32(id)}); err != nil {
+		return fmt.Errorf("unload program %d: %w", id, err)
+	}
+	return nil
+}
+
+// signalSelf calls kill(2) on this process with signal 0, which does nothing.
+func signalSelf(argument string) error {
+	times, err := strconv.Atoi(argument)
+	if err != nil {
+		return fmt.Errorf("number of calls: %w", err)
+	}
+	for range times {
+		if err := unix.Kill(unix.Getpid(), 0); err != nil {
+			return fmt.Errorf("signal this process: %w", err)
+		}
+	}
+	return nil
+}

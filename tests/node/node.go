@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+// Package node looks at a node from within: its processes, its mounts, its
+// interfaces, and the bpfman daemon. It needs root and the node's own process and
+// network namespaces, as a privileged pod with hostPID and hostNetwork has them,
+// and nothing of the node's directories.
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// The executables of the node components.
+const (
+	Daemon   = "bpfman-rpc"
+	Agent    = "bpfman-agent"
+	CSI      = "bpfman-csi"
+	Operator = "bpfman-operator"
+)
+
+// daemonSocket is where the daemon's own container has its socket.
+const daemonSocket = "/run/bpfman-sock/bpfman.sock"
+
+// Processes lists the processes that run an executable of that name.
+func Processes(executable string) ([]int, error) {
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var pids []int
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil || filepath.Base(target) != executable {
+			continue // ended meanwhile, a kernel thread, or another
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", link, err)
+		}
+		pids = append(pids, pid)
+	}
+	slices.Sort(pids)
+	return pids, nil
+}
+
+// Kill ends the processes that run the executable, without warning.
+func Kill(executable string) error {
+	pids, err := Processes(executable)
+	if err != nil {
+		return err
+	}
+	if len(pids) == 0 {
+		return fmt.Errorf("no process runs %s", executable)
+	}
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("kill %s, process %d: %w", executable, pid, err)
+		}
+	}
+	return nil
+}
+
+// Mounts lists the node's mounts that are of eBPF file systems or at a volume of
+// the CSI plugin, one line each: type and mount point.
+func Mounts() ([]string, error) {
+	table, err := os.ReadFile("/proc/1/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("read the node's mount table: %w", err)
+	}
+	var mounts []string
+	for line := range bytes.Lines(table) {
+		fields := strings.Fields(string(line))
+		separator := slices.Index(fields, "-")
+		if separator < 0 || separator+1 >= len(fields) {
+			return nil, fmt.Errorf("mount table has a line of another format: %q", line)
+		}
+		kind, point := fields[separator+1], fields[4]
+		if kind == "bpf" || strings.Contains(point, "kubernetes.io~csi") {
+			mounts = append(mounts, kind+" "+point)
+		}
+	}
+	slices.Sort(mounts)
+	return mounts, nil
+}
+
+// AddInterface makes a pair of network interfaces, the second named like the first
+// with a p. Virtual pairs are what every node with pods can make.
+func AddInterface(name string) error {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = name
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: name + "p"}); err != nil {
+		return fmt.Errorf("make interface %s: %w", name, err)
+	}
+	return nil
+}
+
+// RemoveInterface removes such a pair, if it is there.
+func RemoveInterface(name string) error {
+	link, err := netlink.LinkByName(name)
+	if absent := (netlink.LinkNotFoundError{}); errors.As(err, &absent) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find interface %s: %w", name, err)
+	}
+	if err := netlink.LinkDel(link); err != nil {
+		return fmt.Errorf("remove interface %s: %w", name, err)
+	}
+	return nil
+}
+
+// DialDaemon connects to the node's daemon, through its container's own root: that
+// path is short enough for a socket's address, and the same with every kubelet.
+func DialDaemon() (*grpc.ClientConn, error) {
+	pids, err := Processes(Daemon)
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range pids {
+		socket := filepath.Join("/proc", strconv.Itoa(pid), "root", daemonSocket)
+		if _, err := os.Stat(socket); err != nil {
+			continue
+		}
+		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return nil, fmt.Errorf("dial daemon at %s: %w", socket, err)
+		}
+		return conn, nil
+	}
+	return nil, fmt.Errorf("no process among %v runs %s with a socket at %s", pids, Daemon, daemonSocket)
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"fmt"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// Program is a program as the daemon lists it.
+type Program struct {
+	ID       uint32            `json:"id"`
+	Function string            `json:"function"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Links    []uint32          `json:"links,omitempty"`
+	MapIDs   []uint32          `json:"mapIDs,omitempty"`
+}
+
+// Programs lists the daemon's own programs.
+func Programs(ctx context.Context, client gobpfman.BpfmanClient) ([]Program, error) {
+	only := true
+	list, err := client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only})
+	if err != nil {
+		return nil, fmt.Errorf("list the daemon's programs: %w", err)
+	}
+	programs := make([]Program, 0, len(list.GetResults()))
+	for _, r := range list.GetResults() {
+		programs = append(programs, Program{
+			ID: r.GetKernelInfo().GetId(), Function: r.GetInfo().GetName(), Metadata: r.GetInfo().GetMetadata(),
+			Links: r.GetInfo().GetLinks(), MapIDs: r.GetKernelInfo().GetMapIds(),
+		})
+	}
+	return programs, nil
+}
+
+// Trial is what came of trying a type of program on the daemon itself.
+type Trial struct {
+	// Type is the type as an application's member has it, such as TCX.
+	Type     string `json:"type"`
+	Loaded   bool   `json:"loaded"`
+	Attached bool   `json:"attached"`
+	// Error has the daemon's words where it isn't attached.
+	Error string `json:"error,omitempty"`
+}
+
+// trial is a program to try.
+type trial struct {
+	name, image string
+	load        *gobpfman.LoadInfo
+	attach      *gobpfman.AttachInfo
+}
+
+const (
+	trialInterface  = "bpfmantrial"
+	trialFunction   = "do_unlinkat"
+	trialWakeUp     = "try_to_wake_up"
+	trialTracepoint = "syscalls/sys_enter_kill"
+	trialPriority   = 500
+)
+
+// trials lists a program of each type, all from the sample images.
+func trials() []trial {
+	fn := func(name string) *gobpfman.ProgSpecificInfo {
+		return &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FentryLoadInfo{FentryLoadInfo: &gobpfman.FentryLoadInfo{FnName: name}}}
+	}
+	fexit := &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FexitLoadInfo{FexitLoadInfo: &gobpfman.FexitLoadInfo{FnName: trialFunction}}}
+	malloc := "malloc"
+	return []trial{
+		{"XDP", "xdp_pass", &gobpfman.LoadInfo{Name: "pass", ProgramType: gobpfman.BpfmanProgramType_XDP},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{XdpAttachInfo: &gobpfman.XDPAttachInfo{Priority: trialPriority, Iface: trialInterface}}}},
+		{"TC", "tc_pass", &gobpfman.LoadInfo{Name: "pass", ProgramType: gobpfman.BpfmanProgramType_TC},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcAttachInfo{TcAttachInfo: &gobpfman.TCAttachInfo{Priority: trialPriority, Iface: trialInterface, Direction: "ingress"}}}},
+		{"TCX", "tcx_test", &gobpfman.LoadInfo{Name: "tcx_pass", ProgramType: gobpfman.BpfmanProgramType_TCX},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcxAttachInfo{TcxAttachInfo: &gobpfman.TCXAttachInfo{Priority: trialPriority, Iface: trialInterface, Direction: "ingress"}}}},
+		{"Fentry", "fentry", &gobpfman.LoadInfo{Name: "test_fentry", ProgramType: gobpfman.BpfmanProgramType_FENTRY, Info: fn(trialFunction)},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FentryAttachInfo{FentryAttachInfo: &gobpfman.FentryAttachInfo{}}}},
+		{"Fexit", "fexit", &gobpfman.LoadInfo{Name: "test_fexit", ProgramType: gobpfman.BpfmanProgramType_FEXIT, Info: fexit},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FexitAttachInfo{FexitAttachInfo: &gobpfman.FexitAttachInfo{}}}},
+		{"Kprobe", "kprobe", &gobpfman.LoadInfo{Name: "my_kprobe", ProgramType: gobpfman.BpfmanProgramType_KPROBE},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_KprobeAttachInfo{KprobeAttachInfo: &gobpfman.KprobeAttachInfo{FnName: trialWakeUp}}}},
+		{"Tracepoint", "tracepoint", &gobpfman.LoadInfo{Name: "enter_openat", ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: trialTracepoint}}}},
+		{"Uprobe", "uprobe", &gobpfman.LoadInfo{Name: "my_uprobe", ProgramType: gobpfman.BpfmanProgramType_UPROBE},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{UprobeAttachInfo: &gobpfman.UprobeAttachInfo{FnName: &malloc, Target: "libc"}}}},
+	}
+}
+
+// ContainerUprobe is the name of the trial of a uprobe in a container.
+const ContainerUprobe = "Uprobe in a container"
+
+// Try loads and attaches a program of each type on the daemon, without the agent,
+// and removes it. Images are named as prefix/name:latest.
+func Try(ctx context.Context, client gobpfman.BpfmanClient, prefix string) ([]Trial, error) {
+	if err := RemoveInterface(trialInterface); err != nil {
+		return nil, err
+	}
+	if err := AddInterface(trialInterface); err != nil {
+		return nil, err
+	}
+	defer func() { _ = RemoveInterface(trialInterface) }() // the next trial removes it as well
+	tried := trials()
+	// A container is told by a process of it: the agent's has libc nowhere, the
+	// daemon's does.
+	if pids, err := Processes(Daemon); err == nil && len(pids) > 0 {
+		inContainer := tried[len(tried)-1]
+		inContainer.name = ContainerUprobe
+		malloc, pid := "malloc", int32(pids[0]) //nolint:gosec // process ids end at 2^22
+		inContainer.attach = &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{
+			UprobeAttachInfo: &gobpfman.UprobeAttachInfo{FnName: &malloc, Target: "libc", ContainerPid: &pid},
+		}}
+		tried = append(tried, inContainer)
+	}
+	results := make([]Trial, 0, len(tried))
+	for _, t := range tried {
+		results = append(results, t.run(ctx, client, prefix))
+	}
+	return results, nil
+}
+
+func (t trial) run(ctx context.Context, client gobpfman.BpfmanClient, prefix string) Trial {
+	result := Trial{Type: t.name}
+	loaded, err := client.Load(ctx, &gobpfman.LoadRequest{
+		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_Image{
+			Image: &gobpfman.BytecodeImage{Url: prefix + "/" + t.image + ":latest", ImagePullPolicy: 1},
+		}},
+		Metadata: map[string]string{"bpfman.io/ProgramName": "trial"},
+		Info:     []*gobpfman.LoadInfo{t.load},
+	})
+	if err != nil {
+		result.Error = err.Error()
+		return result
+	}
+	result.Loaded = true
+	id := loaded.GetPrograms()[0].GetKernelInfo().GetId()
+	if _, err := client.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: t.attach}); err != nil {
+		result.Error = err.Error()
+	} else {
+		result.Attached = true
+	}
+	if _, err := client.Unload(ctx, &gobpfman.UnloadRequest{Id: id}); err != nil {
+		result.Error += "; unload: " + err.Error()
+	}
+	return result
+}
