@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -47,9 +48,7 @@ func set(t *testing.T, c client.Client, data map[string]string) *corev1.ConfigMa
 	t.Helper()
 	before := getConfigMap(t, c)
 	edited := before.DeepCopy()
-	for key, value := range data {
-		edited.Data[key] = value
-	}
+	maps.Copy(edited.Data, data)
 	if err := c.Update(t.Context(), edited); err != nil {
 		t.Fatal(err)
 	}
@@ -180,16 +179,18 @@ func TestDriftIsRepaired(t *testing.T) {
 func TestNothingIsWrittenTwice(t *testing.T) {
 	c := cluster(t)
 	ds := getDaemonSet(t, c)
-	ds.Spec.Template.Spec.ActiveDeadlineSeconds = nil
 	patch := client.MergeFrom(ds.DeepCopy())
 	ds.Annotations = map[string]string{"example.com/note": "someone's"}
 	if err := c.Patch(t.Context(), ds, patch, client.FieldOwner(admin)); err != nil {
 		t.Fatal(err)
 	}
 	set(t, c, map[string]string{deploy.KeyCSILogLevel: "debug"})
-	var after *appsv1.DaemonSet
-	eventually(t, "the edit takes effect", func(context.Context) error {
-		if after = getDaemonSet(t, c); after.Generation == ds.Generation {
+	after := &appsv1.DaemonSet{}
+	eventually(t, "the edit takes effect", func(ctx context.Context) error {
+		if err := c.Get(ctx, daemonSetKey, after); err != nil {
+			return err
+		}
+		if after.Generation == ds.Generation {
 			return errors.New("not yet")
 		}
 		return nil
@@ -203,7 +204,7 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 	owned := slices.IndexFunc(after.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == deploy.FieldManager && f.Operation == metav1.ManagedFieldsOperationApply
 	})
-	if owned < 0 || strings.Contains(string(after.ManagedFields[owned].FieldsV1.Raw), "example.com/note") {
+	if owned < 0 || strings.Contains(after.ManagedFields[owned].FieldsV1.GetRawString(), "example.com/note") {
 		t.Errorf("field ownership: %v", after.ManagedFields)
 	}
 }
