@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# For scripts to source: what a user sees of a long step.
+
+# slow MESSAGE COMMAND… runs the command, showing that it goes on, and its
+# output only if it fails.
+slow() {
+	local message=$1 log start=$SECONDS shown=15 pid status=0
+	shift
+	log=$(mktemp)
+	echo "$message"
+	"$@" >"$log" 2>&1 &
+	pid=$!
+	# What runs in the background doesn't get the terminal's interrupt.
+	trap 'kill "$pid" 2>/dev/null; rm -f "$log"; exit 130' INT TERM
+	while kill -0 "$pid" 2>/dev/null; do
+		sleep 0.2
+		if ((SECONDS - start >= shown)); then
+			printf '  %4ds  %s\n' "$((SECONDS - start))" "$(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c 1-100)"
+			shown=$((shown + 15))
+		fi
+	done
+	wait "$pid" || status=$?
+	trap - INT TERM
+	if ((status)); then
+		cat "$log" >&2
+	else
+		printf '  %4ds  done\n' "$((SECONDS - start))"
+	fi
+	rm -f "$log"
+	return "$status"
+}

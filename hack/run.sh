@@ -1,0 +1,212 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# `make run`: from nothing to the counters of an eBPF program, printed by a pod
+# without any privilege. It can be run again at any time.
+#
+# Without KUBECONFIG it installs what is missing on this machine and starts the
+# one-node cluster; with one it uses that cluster and changes nothing here.
+set -euo pipefail
+: "${KUBECTL:?run this as: make run}" "${CLUSTER_KUBECONFIG:?}"
+cd "$(dirname "$0")/.."
+# shellcheck source=hack/progress.sh
+. hack/progress.sh
+
+readings=3
+timeout=${RUN_TIMEOUT:-120}
+make=(make --no-print-directory)
+
+die() {
+	printf '\nmake run: %s\n' "$1" >&2
+	shift
+	printf '  %s\n' "$@" >&2
+	exit 1
+}
+
+# step MESSAGE HINT COMMAND… runs a step, and ends all with the hint if it fails.
+step() {
+	local message=$1 hint=$2
+	shift 2
+	slow "$message" "$@" || die "this failed: $message" "$hint"
+}
+
+kubectl() { "$KUBECTL" "$@"; }
+
+# --- the cluster -----------------------------------------------------------
+
+# one_node brings up the cluster of this machine.
+one_node() {
+	((EUID == 0)) || die "this takes root: it installs packages and starts a cluster on this machine" \
+		"run it as root, or give the cluster to use: make run KUBECONFIG=\$HOME/.kube/config"
+	command -v go >/dev/null || die "Go is missing" "https://go.dev/doc/install says how to install it"
+	"${make[@]}" --silent deps || die "what is needed couldn't be installed" "see above; make deps tries again"
+	step "building the commands and the example programs" "see above" \
+		"${make[@]}" build build-cluster bytecode
+	local log
+	log=$(mktemp)
+	"${make[@]}" --silent cluster-up 2>&1 | tee "$log" || die "the cluster doesn't start" \
+		"make cluster-status says where its logs are; make cluster-down removes what there is of it"
+	export KUBECONFIG=$CLUSTER_KUBECONFIG
+	restart_changed "$log"
+	rm -f "$log"
+}
+
+# restart_changed restarts what runs an image that has just been replaced: its
+# name is the same as before.
+restart_changed() {
+	if grep -q 'image .*/bpfman-operator:' "$1" && kubectl -n bpfman get deployment bpfman-operator >/dev/null 2>&1; then
+		kubectl -n bpfman rollout restart deployment/bpfman-operator >/dev/null
+	fi
+	if grep -qE 'image .*/bpfman(-agent|-csi)?:' "$1" && kubectl -n bpfman get daemonset bpfman-daemon >/dev/null 2>&1; then
+		step "restarting the node components: their images changed" "see above" \
+			"$KUBECTL" -n bpfman delete pod -l name=bpfman-daemon
+	fi
+}
+
+# given_cluster checks that the cluster of KUBECONFIG answers.
+given_cluster() {
+	command -v "$KUBECTL" >/dev/null || die "kubectl is missing" "https://kubernetes.io/docs/tasks/tools/ says how to install it"
+	kubectl --request-timeout=15s get --raw /readyz >/dev/null || die "the cluster of KUBECONFIG=$KUBECONFIG doesn't answer" \
+		"check it with: kubectl get nodes"
+	echo "using the cluster of KUBECONFIG=$KUBECONFIG"
+}
+
+# --- the program -----------------------------------------------------------
+
+# render FILE-OR-DIRECTORY prints manifests of an example with the images that
+# were asked for.
+render() {
+	if [[ -d $1 ]]; then kubectl kustomize "$1"; else cat "$1"; fi |
+		sed -e "s|quay.io/bpfman-bytecode/|$BYTECODE_REGISTRY/$BYTECODE_PREFIX/|" \
+			-e "s|quay.io/bpfman/bpfman-counters:latest|$BPFMAN_COUNTERS_IMG|"
+}
+
+# outcome KIND NAME waits until the object says what came of it; it prints the
+# condition's type, how many nodes have it attached, and the message.
+outcome() {
+	local deadline=$((SECONDS + timeout)) state generation observed condition
+	while ((SECONDS < deadline)); do
+		state=$(kubectl get "$1" "$2" -o jsonpath='{.metadata.generation} {.status.observedGeneration} {.status.conditions[0].type} {.status.nodes.attached} {.status.conditions[0].message}')
+		read -r generation observed condition _ <<<"$state"
+		if [[ $generation == "$observed" && $condition != NotYetLoaded ]]; then
+			echo "${state#* * }"
+			return
+		fi
+		sleep 0.5
+	done
+	echo "NotYetLoaded 0 no answer within $timeout s: ${state#* * * }"
+}
+
+# attach_sample applies the counter of the first of the kinds that the nodes'
+# kernel can run, and sets kind to it.
+attach_sample() {
+	local candidate name condition attached message
+	for candidate in xdp tcx; do
+		name=go-$candidate-counter-example
+		render "examples/config/go-$candidate-counter/bytecode.yaml" | kubectl apply -f - >/dev/null
+		read -r condition attached message < <(outcome "${candidate}program" "$name")
+		if [[ $condition == ReconcileSuccess ]] && ((attached > 0)); then
+			kind=$candidate
+			echo "  ${kind^^}: $message"
+			return
+		fi
+		echo "  ${candidate^^} can't be used here: $message"
+		kubectl delete "${candidate}program" "$name" --timeout=60s >/dev/null
+	done
+	die "neither XDP nor TCX programs can be attached in this cluster" \
+		"the messages above are the daemon's own; TCX wants Linux 6.6, XDP a kernel with BPF trampolines" \
+		"kubectl -n bpfman logs daemonset/bpfman-daemon -c bpfman  shows the daemon's log"
+}
+
+# --- traffic and readings --------------------------------------------------
+
+# traffic sends packets to a node until it is ended: pings from here, or, where
+# these don't arrive, requests that the API server passes on to its kubelet.
+traffic() {
+	local node=$1 address=$2 ping=()
+	if command -v ping >/dev/null; then ping=(ping); else ping=(busybox ping); fi
+	if "${ping[@]}" -c 1 -w 2 "$address" >/dev/null 2>&1; then
+		exec "${ping[@]}" -i 0.2 "$address" >/dev/null 2>&1
+	fi
+	while :; do
+		kubectl get --raw "/api/v1/nodes/$node/proxy/healthz" >/dev/null 2>&1 || sleep 0.2
+	done
+}
+
+# show_readings prints what the pod has to say while there is traffic, and fails
+# unless each count is higher than the one before.
+show_readings() {
+	local namespace=$1 pod=$2 node=$3 address=$4 sender reader logs line count last=-1 seen=0 grown=0
+	traffic "$node" "$address" &
+	sender=$!
+	exec {logs}< <(exec timeout "$timeout" "$KUBECTL" -n "$namespace" logs --follow --tail=1 "$pod")
+	reader=$!
+	while ((seen < readings)) && read -r -u "$logs" line; do
+		echo "  $line"
+		[[ $line =~ packets=([0-9]+) ]] || continue
+		count=${BASH_REMATCH[1]}
+		((last >= 0 && count > last)) && grown=$((grown + 1))
+		last=$count
+		seen=$((seen + 1))
+	done
+	kill "$sender" "$reader" 2>/dev/null || true
+	wait "$sender" 2>/dev/null || true
+	exec {logs}<&-
+	((seen == readings && grown == readings - 1))
+}
+
+# whoami_in prints as whom the application runs: its first line is from its own
+# /proc/self/status. Where the log doesn't reach back to it, it is run once more.
+whoami_in() {
+	kubectl -n "$1" logs --limit-bytes=300 "$2" | grep -m 1 CapEff ||
+		kubectl -n "$1" exec "$2" -- /counters --once --maps="/run/$kind/maps" | grep -m 1 CapEff
+}
+
+# --- all of it -------------------------------------------------------------
+
+if [[ -z ${KUBECONFIG:-} || $KUBECONFIG -ef $CLUSTER_KUBECONFIG || $KUBECONFIG == "$CLUSTER_KUBECONFIG" ]]; then
+	one_node
+	overlay=config/one-node
+	ending="${CLUSTER_DOWN:-make cluster-down}    # ends the cluster; nothing is left of it"
+else
+	given_cluster
+	overlay=${DEPLOY:?}
+	ending="make undeploy    # removes bpfman from the cluster, after: kubectl delete -k examples/config/go-KIND-counter"
+fi
+
+step "deploying bpfman ($overlay)" "kubectl -n bpfman get pods, and describe pod, show what it waits for" \
+	"${make[@]}" deploy "DEPLOY=$overlay" "DEPLOY_TIMEOUT=${timeout}s"
+
+echo "attaching the sample program"
+kind=
+attach_sample
+namespace=go-$kind-counter
+render "examples/config/go-$kind-counter" | kubectl apply -f - >/dev/null
+step "starting the application that reads its map" "kubectl -n $namespace describe pods  shows what it waits for" \
+	"$KUBECTL" -n "$namespace" rollout status "daemonset/go-$kind-counter-ds" "--timeout=${timeout}s"
+
+read -r pod node address < <(kubectl -n "$namespace" get pods -l "name=go-$kind-counter" --field-selector=status.phase=Running \
+	-o jsonpath='{.items[0].metadata.name} {.items[0].spec.nodeName} {.items[0].status.hostIP}{"\n"}')
+echo "sending traffic to node $node; pod $pod says:"
+identity=$(whoami_in "$namespace" "$pod") || die "pod $pod doesn't say as whom it runs" "kubectl -n $namespace logs $pod"
+echo "  $identity"
+[[ $identity == *"CapEff 0000000000000000" ]] || die "the application has capabilities, and should have none" "kubectl -n $namespace get pod $pod -o yaml"
+show_readings "$namespace" "$pod" "$node" "$address" || die "the count doesn't grow" \
+	"a program with a lower priority on the same interface may end the chain before the counter:" \
+	"kubectl get tcxprograms,xdpprograms -A -o wide  shows the priorities"
+
+shown=$KUBECTL
+[[ $(type -P kubectl) != "$KUBECTL" ]] || shown=kubectl
+cat <<END
+
+It works: $kind program, real packets, read without any capability. (${SECONDS} s)
+
+Try next:
+  export KUBECONFIG=$KUBECONFIG
+  $shown get ${kind}programs -o wide
+  $shown get bpfprograms
+  $shown describe ${kind}program go-$kind-counter-example
+  $shown -n $namespace logs daemonset/go-$kind-counter-ds --follow
+  ${ending//KIND/$kind}
+END
