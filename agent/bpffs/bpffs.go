@@ -12,6 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// source is what the mount table names as the device. The daemon of v0.6.0 knows
+// its file system by this very word, and mounts another over it, which nobody
+// else sees, where it reads something else.
+const source = "none"
+
 // Mount mounts a BPF file system on dir unless one is mounted there. It asks the
 // file system, not the mount table's text, and so never mounts over pins.
 func Mount(dir string) error {
@@ -22,7 +27,7 @@ func Mount(dir string) error {
 	if err != nil || mounted {
 		return err
 	}
-	if err := unix.Mount("bpf", dir, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME, "mode=0755"); err != nil {
+	if err := unix.Mount(source, dir, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME, "mode=0755"); err != nil {
 		return fmt.Errorf("mount bpffs on %s: %w", dir, err)
 	}
 	return nil
