@@ -23,6 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/event"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -226,25 +227,16 @@ func (r *Reconciler) tell(ctx context.Context, key program.Key, object v1alpha1.
 		was = before.Conditions[0]
 	}
 	failed := func(c metav1.Condition) bool { return v1alpha1.BpfProgramConditionType(c.Type).Failed() }
-	function := object.GetStatus().Function
-	switch {
+	where := fmt.Sprintf("node %s: %s", r.NodeName, object.GetStatus().Function)
+	switch id := object.GetStatus().ProgramID; {
 	case failed(is) && is.Message != was.Message:
-		r.Events.Eventf(owner, nil, corev1.EventTypeWarning, is.Type, "Load", "node %s: %s: %s", r.NodeName, function, cut(is.Message))
+		event.Emit(r.Events, owner, corev1.EventTypeWarning, is.Type, "Load", where+": "+is.Message)
 	case failed(was) && !failed(is):
-		r.Events.Eventf(owner, nil, corev1.EventTypeNormal, is.Type, "Load", "node %s: %s works again", r.NodeName, function)
-	case before.ProgramID != 0 && before.ProgramID != object.GetStatus().ProgramID:
-		r.Events.Eventf(owner, nil, corev1.EventTypeNormal, "Reloaded", "Load", "node %s: %s is loaded anew: program %d took the place of %d",
-			r.NodeName, function, object.GetStatus().ProgramID, before.ProgramID)
+		event.Emit(r.Events, owner, corev1.EventTypeNormal, is.Type, "Load", where+" works again")
+	case before.ProgramID != 0 && before.ProgramID != id:
+		event.Emit(r.Events, owner, corev1.EventTypeNormal, "Reloaded", "Load",
+			fmt.Sprintf("%s is loaded anew: program %d took the place of %d", where, id, before.ProgramID))
 	}
-}
-
-// cut keeps a text within the 1 kB that an Event's note may have.
-func cut(s string) string {
-	const most = 900
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + " …"
 }
 
 // lastWritten holds what was written and the cache doesn't show yet, so that a

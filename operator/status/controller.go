@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/operator/event"
+	"github.com/bpfman/bpfman-operator/apis/event"
 )
 
 const (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package event emits Events whose text arrives.
+// Package event emits Events whose text arrives. The operator and the agent use it.
 package event
 
 import (

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package agent tests the agent against a real API server and a daemon in
+// memory: what it writes, and that no crash makes it lose or double anything.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/bpfman/bpfman-operator/agent/controller"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	envtest.Main(m)
+}
+
+const patience = 30 * time.Second
+
+// node is one node of a test: its daemon, and an agent that can be crashed and
+// started anew.
+type node struct {
+	t      *testing.T
+	name   string
+	client client.Client
+	daemon *daemontest.Daemon
+	// writes sees each request of the agent that changes something, before it is
+	// sent and once it is answered; the error that it returns is the request's.
+	writes func(request string, done bool) error
+
+	mu         sync.Mutex
+	interfaces map[string]program.Interface
+	stop       func()
+	written    []string
+}
+
+var scheme = runtime.NewScheme()
+
+func init() {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, v1alpha1.Install} {
+		if err := add(scheme); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// start makes a node with a running agent.
+func start(t *testing.T) *node {
+	t.Helper()
+	config := envtest.Config(t)
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, client: c, daemon: daemontest.New(t.TempDir()), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
+	// It is a label's value as well.
+	n.name = v1alpha1.LabelValue(strings.ToLower(t.Name()))
+	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{"test": n.name}}})
+	n.startAgent()
+	t.Cleanup(func() { n.stop() })
+	return n
+}
+
+// crash ends the agent where it is, without any call or write more.
+func (n *node) crash() {
+	n.stop()
+}
+
+func (n *node) startAgent() {
+	n.t.Helper()
+	config := envtest.Config(n.t)
+	ctx, cancel := context.WithCancel(context.Background())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recorder{ctx, n, next} })
+	grace := time.Duration(0)
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme, Cache: controller.CacheOptions(n.name), Metrics: server.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: &grace,
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	reconciler := &controller.Reconciler{
+		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("bpfman-agent"),
+		Inventory: daemon.NewInventory(n.daemon, n.daemon.Root), NodeName: n.name,
+		Interfaces: func() (map[string]program.Interface, error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.interfaces, nil
+		},
+		Containers: func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
+	}
+	connected := func(_ context.Context, f func()) { f() }
+	if err := reconciler.SetupWithManager(ctx, mgr, connected); err != nil {
+		n.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = mgr.Start(ctx) // ends by its context
+	}()
+	n.stop = func() { cancel(); <-ended }
+}
+
+// recorder sees an agent's requests.
+type recorder struct {
+	ctx  context.Context //nolint:containedctx // the agent's life
+	node *node
+	next http.RoundTripper
+}
+
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodGet {
+		return r.next.RoundTrip(request) //nolint:wrapcheck // a transport passes errors on
+	}
+	what := request.Method + " " + request.URL.Path
+	if r.ctx.Err() != nil {
+		return nil, errors.New("the agent has crashed")
+	}
+	r.node.mu.Lock()
+	r.node.written = append(r.node.written, what)
+	fault := r.node.writes
+	r.node.mu.Unlock()
+	if fault == nil {
+		return r.next.RoundTrip(request) //nolint:wrapcheck // a transport passes errors on
+	}
+	if err := fault(what, false); err != nil {
+		return nil, err
+	}
+	response, err := r.next.RoundTrip(request)
+	if err == nil {
+		if faultErr := fault(what, true); faultErr != nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+			return nil, faultErr
+		}
+	}
+	return response, err //nolint:wrapcheck // a transport passes errors on
+}
+
+// writesOf returns the agent's writes since the last time it was asked.
+func (n *node) writesOf() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	written := n.written
+	n.written = nil
+	return written
+}
+
+func (n *node) create(o client.Object) {
+	n.t.Helper()
+	if err := n.client.Create(context.Background(), o); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = n.client.Delete(context.Background(), o) })
+}
+
+func (n *node) delete(o client.Object) {
+	n.t.Helper()
+	if err := n.client.Delete(context.Background(), o); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// change edits an object of the user's.
+func (n *node) change(o client.Object, edit func()) {
+	n.t.Helper()
+	n.eventually("edit "+o.GetName(), func() error {
+		if err := n.client.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		edit()
+		return n.client.Update(context.Background(), o)
+	})
+}
+
+// eventually waits until check has nothing to say.
+func (n *node) eventually(what string, check func() error) {
+	n.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		n.t.Fatalf("%s: %v", what, last)
+	}
+}
+
+// programs lists the program objects of this node, of both kinds.
+func (n *node) programs() ([]v1alpha1.ProgramObject, error) {
+	var out []v1alpha1.ProgramObject
+	label := client.MatchingLabels{v1alpha1.LabelHostname: v1alpha1.LabelValue(n.name)}
+	var cluster v1alpha1.BpfProgramList
+	if err := n.client.List(context.Background(), &cluster, label); err != nil {
+		return nil, fmt.Errorf("list BpfPrograms: %w", err)
+	}
+	for i := range cluster.Items {
+		out = append(out, &cluster.Items[i])
+	}
+	var namespaced v1alpha1.BpfNsProgramList
+	if err := n.client.List(context.Background(), &namespaced, label); err != nil {
+		return nil, fmt.Errorf("list BpfNsPrograms: %w", err)
+	}
+	for i := range namespaced.Items {
+		out = append(out, &namespaced.Items[i])
+	}
+	return out, nil
+}
+
+// holds waits until the daemon holds just these programs, each given as
+// "owner function link…", and until the program objects say the same.
+func (n *node) holds(want ...string) {
+	n.t.Helper()
+	slices.Sort(want)
+	n.eventually("the node's programs", func() error {
+		held := n.daemon.Programs()
+		var got []string
+		for _, p := range held {
+			if p.Metadata[v1alpha1.MetadataUUID] == "" {
+				continue
+			}
+			words := []string{p.Metadata[v1alpha1.MetadataKind] + "/" + p.Metadata[v1alpha1.MetadataProgramName], p.Function}
+			for _, l := range p.Links {
+				words = append(words, l.GetTracepointAttachInfo().GetTracepoint()+l.GetTcxAttachInfo().GetIface())
+			}
+			got = append(got, strings.Join(words, " "))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("the daemon holds %q, not %q", got, want)
+		}
+		return n.reported(held)
+	})
+}
+
+// reported compares the program objects with what the daemon holds.
+func (n *node) reported(held []daemontest.Loaded) error {
+	objects, err := n.programs()
+	if err != nil {
+		return err
+	}
+	links := map[uint32]int{}
+	for _, p := range held {
+		if p.Metadata[v1alpha1.MetadataUUID] != "" {
+			links[p.ID] = len(p.Links)
+		}
+	}
+	for _, o := range objects {
+		s := o.GetStatus()
+		if len(s.Conditions) != 1 || s.Conditions[0].Type != string(v1alpha1.BpfProgCondLoaded) {
+			return fmt.Errorf("%s says %v", o.GetName(), s.Conditions)
+		}
+		if count, ok := links[s.ProgramID]; !ok || count != len(s.Links) {
+			return fmt.Errorf("%s says program %d with %d links, the daemon has %v", o.GetName(), s.ProgramID, len(s.Links), links)
+		}
+		if o.GetSpec().Maps["counter"] != fmt.Sprintf("/run/bpfman/fs/maps/%d/counter", s.ProgramID) {
+			return fmt.Errorf("%s has maps %v", o.GetName(), o.GetSpec().Maps)
+		}
+		delete(links, s.ProgramID)
+	}
+	if len(links) > 0 {
+		return fmt.Errorf("no object tells of %v", links)
+	}
+	return nil
+}
+
+// says waits until some program object of an owner has a condition whose
+// message contains a text.
+func (n *node) says(owner string, condition v1alpha1.BpfProgramConditionType, text string) {
+	n.t.Helper()
+	n.eventually(owner+" to say "+text, func() error {
+		objects, err := n.programs()
+		if err != nil {
+			return err
+		}
+		var got []metav1.Condition
+		for _, o := range objects {
+			if ref := metav1.GetControllerOf(o); ref == nil || ref.Name != owner {
+				continue
+			}
+			for _, c := range o.GetStatus().Conditions {
+				if c.Type == string(condition) && strings.Contains(c.Message, text) {
+					return nil
+				}
+				got = append(got, c)
+			}
+		}
+		return fmt.Errorf("it says %v", got)
+	})
+}
+
+// tracepoint is a program of the test's own node.
+func (n *node) tracepoint(name, function string, names ...string) *v1alpha1.TracepointProgram {
+	o := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	o.Spec.BpfFunctionName, o.Spec.Names = function, names
+	n.fill(&o.Spec.BpfAppCommon)
+	return o
+}
+
+func (n *node) fill(common *v1alpha1.BpfAppCommon) {
+	path := "/object.o"
+	common.ByteCode.Path = &path
+	common.NodeSelector.MatchLabels = map[string]string{"test": n.name}
+}
