@@ -45,7 +45,7 @@ one_node() {
 		"${make[@]}" build build-cluster bytecode
 	local log
 	log=$(mktemp)
-	"${make[@]}" --silent cluster-up 2>&1 | tee "$log" || die "the cluster doesn't start" \
+	"${make[@]}" --silent cluster-up 2>&1 | tee "$log" | sed -u '/^pushed /d' || die "the cluster doesn't start" \
 		"make cluster-status says where its logs are; make cluster-down removes what there is of it"
 	export KUBECONFIG=$CLUSTER_KUBECONFIG
 	restart_changed "$log"
@@ -111,7 +111,7 @@ attach_sample() {
 			echo "  ${kind^^}: $message"
 			return
 		fi
-		echo "  ${candidate^^} can't be used here: $message"
+		echo "  ${candidate^^} can't be used here. What its object says: $message"
 		kubectl delete "${candidate}program" "$name" --timeout=60s >/dev/null
 	done
 	die "neither XDP nor TCX programs can be attached in this cluster" \
@@ -200,7 +200,7 @@ shown=$KUBECTL
 [[ $(type -P kubectl) != "$KUBECTL" ]] || shown=kubectl
 cat <<END
 
-It works: $kind program, real packets, read without any capability. (${SECONDS} s)
+It works: a ${kind^^} program counts real packets, and a pod without any capability reads them. (${SECONDS} s)
 
 Try next:
   export KUBECONFIG=$KUBECONFIG
