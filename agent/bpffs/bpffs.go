@@ -20,7 +20,7 @@ const source = "none"
 // Mount mounts a BPF file system on dir unless one is mounted there. It asks the
 // file system, not the mount table's text, and so never mounts over pins.
 func Mount(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // users list what is pinned
 		return fmt.Errorf("mount bpffs: %w", err)
 	}
 	mounted, err := Mounted(dir)

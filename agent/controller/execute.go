@@ -7,13 +7,13 @@ import (
 	"context"
 	"fmt"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // execute takes the steps from what the daemon holds to the plan. A step that
@@ -22,32 +22,7 @@ import (
 func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan) (report.Outcome, error) {
 	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}}
 	for _, step := range want.Diff(r.Inventory.Of(key)) {
-		var err error
-		switch step.Op {
-		case plan.OpLoad:
-			if err = r.load(ctx, *owner, want, step.Load); err != nil {
-				outcome.Loads[step.Load] = err
-			}
-		case plan.OpAttach:
-			loaded, there := want.Present(step.Load, r.Inventory.Of(key))[step.Function]
-			if !there {
-				continue
-			}
-			if err = r.Inventory.Attach(ctx, loaded.ID, step.Point); err != nil {
-				outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Point: step.Point.Name}] = err
-			}
-		case plan.OpDetach:
-			if err = r.Inventory.Detach(ctx, step.ProgramID, step.LinkID); err != nil {
-				outcome.Removals = append(outcome.Removals, err)
-			}
-		case plan.OpUnload:
-			if step.Replaced && len(outcome.Loads) > 0 {
-				continue
-			}
-			if err = r.Inventory.Unload(ctx, step.ProgramID); err != nil {
-				outcome.Removals = append(outcome.Removals, err)
-			}
-		}
+		err := r.take(ctx, key, owner, want, step, &outcome)
 		if ctx.Err() != nil {
 			return outcome, fmt.Errorf("stopped: %w", context.Cause(ctx))
 		}
@@ -56,6 +31,37 @@ func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *progra
 		}
 	}
 	return outcome, nil
+}
+
+// take takes one step and puts its error into the outcome.
+func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, step plan.Step, outcome *report.Outcome) error {
+	var err error
+	switch step.Op {
+	case plan.OpLoad:
+		if err = r.load(ctx, *owner, want, step.Load); err != nil {
+			outcome.Loads[step.Load] = err
+		}
+	case plan.OpAttach:
+		loaded, there := want.Present(step.Load, r.Inventory.Of(key))[step.Function]
+		if !there {
+			return nil // its Load failed, which is told
+		}
+		if err = r.Inventory.Attach(ctx, loaded.ID, step.Point); err != nil {
+			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Point: step.Point.Name}] = err
+		}
+	case plan.OpDetach:
+		if err = r.Inventory.Detach(ctx, step.ProgramID, step.LinkID); err != nil {
+			outcome.Removals = append(outcome.Removals, err)
+		}
+	case plan.OpUnload:
+		if step.Replaced && len(outcome.Loads) > 0 {
+			return nil // it stays until its successor is there
+		}
+		if err = r.Inventory.Unload(ctx, step.ProgramID); err != nil {
+			outcome.Removals = append(outcome.Removals, err)
+		}
+	}
+	return err
 }
 
 // load makes the plan's n-th Load. Credentials are read for it alone, so that a

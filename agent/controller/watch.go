@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 		Reconciler:              r,
 		MaxConcurrentReconciles: workers,
 		// Tests run many agents in one process.
-		SkipNameValidation: ptr(true),
+		SkipNameValidation: new(true),
 		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
 	})
 	if err != nil {
@@ -216,7 +216,7 @@ func (r *Reconciler) enqueue(ctx context.Context, q queue, affected func(program
 // enqueueSharers starts work for the owners that use maps of other programs.
 func (r *Reconciler) enqueueSharers(q queue) {
 	r.sharers.Range(func(key, _ any) bool {
-		q.Add(key.(program.Key)) //nolint:forcetypeassert // the only type put in
+		q.Add(key.(program.Key)) //nolint:errcheck,forcetypeassert // the only type put in
 		return true
 	})
 }

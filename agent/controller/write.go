@@ -9,15 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/agent/plan"
@@ -110,31 +107,22 @@ func (r *Reconciler) write(ctx context.Context, key program.Key, owner *program.
 func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, object v1alpha1.ProgramObject) error {
 	status := object.GetStatus().DeepCopy()
 	what := describe(object)
-	if old == nil {
-		err := r.Client.Create(ctx, object)
-		if apierrors.IsAlreadyExists(err) {
-			// The cache lags behind an earlier run of the agent.
-			err = r.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
-			if err == nil {
-				return fmt.Errorf("create %s: exists already, try again", what)
-			}
-		}
-		if err != nil {
+	switch {
+	case old == nil:
+		// That it exists already, when the cache lags behind an earlier run of the
+		// agent, is an error like others: the next try sees it.
+		if err := r.Client.Create(ctx, object); err != nil {
 			return fmt.Errorf("create %s: %w", what, err)
 		}
 		r.written.put(key, object)
-	} else {
-		current := copyOf(old)
-		if !sameContent(current, object) {
-			current.SetLabels(merge(current.GetLabels(), object.GetLabels()))
-			current.SetAnnotations(merge(current.GetAnnotations(), object.GetAnnotations()))
-			*current.GetSpec() = *object.GetSpec()
-			if err := r.Client.Update(ctx, current); err != nil {
-				return fmt.Errorf("update %s: %w", what, err)
-			}
-			r.written.put(key, current)
+	case sameContent(old, object):
+		object = copyOf(old)
+	default:
+		object = withContent(copyOf(old), object)
+		if err := r.Client.Update(ctx, object); err != nil {
+			return fmt.Errorf("update %s: %w", what, err)
 		}
-		object = current
+		r.written.put(key, object)
 	}
 
 	before := object.GetStatus().DeepCopy()
@@ -167,7 +155,7 @@ func (r *Reconciler) remove(ctx context.Context, key program.Key, object v1alpha
 		r.written.put(key, object)
 		return nil
 	}
-	err := r.Client.Delete(ctx, object, client.Preconditions{UID: ptr(object.GetUID())})
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: new(object.GetUID())})
 	r.written.drop(key, object.GetName())
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %s: %w", what, err)
@@ -239,71 +227,17 @@ func (r *Reconciler) tell(ctx context.Context, key program.Key, object v1alpha1.
 	}
 }
 
-// lastWritten holds what was written and the cache doesn't show yet, so that a
-// pass never acts on older state than it made itself.
-type lastWritten struct {
-	mu      sync.Mutex
-	objects map[program.Key]map[string]v1alpha1.ProgramObject
-}
-
-func (l *lastWritten) put(key program.Key, o v1alpha1.ProgramObject) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.objects == nil {
-		l.objects = map[program.Key]map[string]v1alpha1.ProgramObject{}
-	}
-	if l.objects[key] == nil {
-		l.objects[key] = map[string]v1alpha1.ProgramObject{}
-	}
-	l.objects[key][o.GetName()] = copyOf(o)
-}
-
-func (l *lastWritten) of(key program.Key) map[string]v1alpha1.ProgramObject {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := map[string]v1alpha1.ProgramObject{}
-	maps.Copy(out, l.objects[key])
-	return out
-}
-
-// seen tells whether the cache's object is no news: one that was written here.
-// The newest needn't be held any longer.
-func (l *lastWritten) seen(key program.Key, o v1alpha1.ProgramObject) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w, ok := l.objects[key][o.GetName()]
-	if !ok {
-		return false
-	}
-	if older(o, w) {
-		return true
-	}
-	l.forget(key, o.GetName())
-	return o.GetResourceVersion() == w.GetResourceVersion()
-}
-
-func (l *lastWritten) drop(key program.Key, name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.forget(key, name)
-}
-
-func (l *lastWritten) forget(key program.Key, name string) {
-	delete(l.objects[key], name)
-	if len(l.objects[key]) == 0 {
-		delete(l.objects, key)
-	}
-}
-
-// older tells whether a is an older state of an object than b. The versions of
-// one object compare as numbers since Kubernetes 1.35, and do with etcd before.
-func older(a, b client.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err == nil && order < 0
-}
-
 func sameContent(a, b v1alpha1.ProgramObject) bool {
 	return equality.Semantic.DeepEqual(a.GetSpec(), b.GetSpec()) && contains(a.GetLabels(), b.GetLabels()) && contains(a.GetAnnotations(), b.GetAnnotations())
+}
+
+// withContent puts the wanted content into an object, beside labels and
+// annotations of others.
+func withContent(object, wanted v1alpha1.ProgramObject) v1alpha1.ProgramObject {
+	object.SetLabels(merge(object.GetLabels(), wanted.GetLabels()))
+	object.SetAnnotations(merge(object.GetAnnotations(), wanted.GetAnnotations()))
+	*object.GetSpec() = *wanted.GetSpec()
+	return object
 }
 
 func contains(all, some map[string]string) bool {
@@ -341,7 +275,5 @@ func describe(o v1alpha1.ProgramObject) string {
 }
 
 func copyOf(o v1alpha1.ProgramObject) v1alpha1.ProgramObject {
-	return o.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:forcetypeassert // a copy has the type of its original
+	return o.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has the type of its original
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -47,10 +47,10 @@ func Dial(socket string) (*grpc.ClientConn, error) {
 // OnConnect calls f each time the connection comes up, until ctx ends.
 func OnConnect(ctx context.Context, conn *grpc.ClientConn, f func()) {
 	for state := conn.GetState(); ; state = conn.GetState() {
-		switch state {
-		case connectivity.Ready:
+		if state == connectivity.Ready {
 			f()
-		case connectivity.Idle:
+		}
+		if state == connectivity.Idle {
 			conn.Connect()
 		}
 		if !conn.WaitForStateChange(ctx, state) {

@@ -15,10 +15,9 @@ import (
 	"strings"
 	"sync"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
-
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // Program is one program that the daemon holds and that the agent loaded.
@@ -114,31 +113,41 @@ func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 		only := true
 		return i.rpc.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only})
 	}, func(r *gobpfman.ListResponse) {
-		listed := map[uint32]Program{}
-		for _, result := range r.GetResults() {
-			p, ours := i.programOf(result.GetInfo(), result.GetKernelInfo())
-			if !ours {
-				continue
-			}
-			old, had := i.programs[p.ID]
-			if had && old.LoadedAt == p.LoadedAt {
-				for id := range p.Links {
-					p.Links[id] = old.Links[id]
-				}
-			}
-			if !had || !slices.Equal(sortedKeys(old.Links), sortedKeys(p.Links)) {
-				changed[p.Owner] = true
-			}
-			listed[p.ID] = p
+		for _, owner := range i.replace(r) {
+			changed[owner] = true
 		}
-		for id, old := range i.programs {
-			if _, still := listed[id]; !still {
-				changed[old.Owner] = true
-			}
-		}
-		i.programs, i.known = listed, true
 	})
 	return slices.Collect(maps.Keys(changed)), err
+}
+
+// replace takes over the daemon's list, keeps what is known of links, and
+// returns the owners of whatever differs.
+func (i *Inventory) replace(list *gobpfman.ListResponse) []program.Key {
+	var changed []program.Key
+	listed := map[uint32]Program{}
+	for _, result := range list.GetResults() {
+		p, ours := i.programOf(result.GetInfo(), result.GetKernelInfo())
+		if !ours {
+			continue
+		}
+		old, had := i.programs[p.ID]
+		if had && old.LoadedAt == p.LoadedAt {
+			for id := range p.Links {
+				p.Links[id] = old.Links[id]
+			}
+		}
+		if !had || !slices.Equal(sortedKeys(old.Links), sortedKeys(p.Links)) {
+			changed = append(changed, p.Owner)
+		}
+		listed[p.ID] = p
+	}
+	for id, old := range i.programs {
+		if _, still := listed[id]; !still {
+			changed = append(changed, old.Owner)
+		}
+	}
+	i.programs, i.known = listed, true
+	return changed
 }
 
 // programOf reads a program from the daemon; it isn't ours without our metadata.

@@ -130,6 +130,7 @@ func renamed(names map[int32]string, u netlink.LinkUpdate) bool {
 }
 
 func drain[T any](c <-chan T) {
-	for range c { //nolint:revive // emptied, so that its sender can end
+	for range c {
+		// Emptied, so that its sender can end.
 	}
 }

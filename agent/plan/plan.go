@@ -14,13 +14,13 @@ import (
 	"maps"
 	"slices"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // Plan is what an owner wants on this node. The zero Plan wants nothing.
@@ -205,7 +205,7 @@ func loadID(owner program.Owner, use int, load *Load) string {
 		}
 		return 0
 	})
-	b, _ := json.Marshal(content) // strings, bytes and numbers always encode
+	b, _ := json.Marshal(content) //nolint:errchkjson // strings, bytes and numbers always encode
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }

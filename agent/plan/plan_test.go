@@ -133,17 +133,20 @@ func TestStepsFromOneOwnerToAnother(t *testing.T) {
 			[]string{"load f+g", "attach f a/x", "attach g b/y", "unload"},
 		},
 		"other globals": {
-			[]string{"f a/x"}, []string{"f a/x"},
+			[]string{"f a/x"},
+			[]string{"f a/x"},
 			func(o *program.Owner) { o.GlobalData = map[string][]byte{"sampling": {1}} },
 			[]string{"load f", "attach f a/x", "unload"},
 		},
 		"another file": {
-			[]string{"f a/x"}, []string{"f a/x"},
+			[]string{"f a/x"},
+			[]string{"f a/x"},
 			func(o *program.Owner) { path := "/other.o"; o.Bytecode.Path = &path },
 			[]string{"load f", "attach f a/x", "unload"},
 		},
 		"an owner of the same name made anew": {
-			[]string{"f a/x"}, []string{"f a/x"},
+			[]string{"f a/x"},
+			[]string{"f a/x"},
 			func(o *program.Owner) { o.UID = "uid-2" },
 			[]string{"load f", "attach f a/x", "unload"},
 		},
@@ -191,12 +194,14 @@ func TestStepsFromWhatIsFound(t *testing.T) {
 	}{
 		"the second of two loads is gone": {
 			func(t *testing.T, i *daemon.Inventory, _ *daemontest.Daemon) *daemon.Inventory {
+				t.Helper()
 				return unload(t, i, owner, 2)
 			},
 			[]string{"load f", "attach f c/z"},
 		},
 		"the owner of the maps is gone: who shares them is loaded anew too": {
 			func(t *testing.T, i *daemon.Inventory, _ *daemontest.Daemon) *daemon.Inventory {
+				t.Helper()
 				return unload(t, i, owner, 0)
 			},
 			[]string{"load f+g", "attach f a/x", "attach g b/y", "load f", "attach f c/z", "unload", "unload"},
@@ -204,6 +209,7 @@ func TestStepsFromWhatIsFound(t *testing.T) {
 		"links that nothing tells of": {
 			// As a new run of the agent finds them without any record.
 			func(t *testing.T, _ *daemon.Inventory, d *daemontest.Daemon) *daemon.Inventory {
+				t.Helper()
 				return inventoryOf(t, d)
 			},
 			[]string{"detach f", "attach f a/x", "detach g", "attach g b/y", "detach f", "attach f c/z"},

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strconv"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
-
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // onNetwork is what XDP, TC and TCX programs have in common: they are attached

@@ -6,9 +6,8 @@ package program
 import (
 	"strconv"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
-
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // kprobe runs when a kernel function is entered or, as a kretprobe, returns.

@@ -12,9 +12,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // Key names a user object. Namespace is empty for cluster-scoped kinds.

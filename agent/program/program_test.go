@@ -34,7 +34,7 @@ func TestEveryKindHasARow(t *testing.T) {
 // configuration, and one absent made the agent panic.
 func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 	app := &v1alpha1.BpfApplication{}
-	for _, p := range []v1alpha1.BpfApplicationProgram{
+	app.Spec.Programs = []v1alpha1.BpfApplicationProgram{
 		{Type: v1alpha1.ProgTypeXDP, XDP: &v1alpha1.XdpProgramInfo{BpfProgramCommon: named("f0")}},
 		{Type: v1alpha1.ProgTypeTC, TC: &v1alpha1.TcProgramInfo{BpfProgramCommon: named("f1"), Direction: "ingress"}},
 		{Type: v1alpha1.ProgTypeTCX, TCX: &v1alpha1.TcxProgramInfo{BpfProgramCommon: named("f2"), Direction: "egress"}},
@@ -45,8 +45,6 @@ func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 		{Type: v1alpha1.ProgTypeUprobe, Uprobe: &v1alpha1.UprobeProgramInfo{BpfProgramCommon: named("f7"), FunctionName: "main.getCount", Target: "/go-target"}},
 		{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: &v1alpha1.UprobeProgramInfo{BpfProgramCommon: named("f8"), FunctionName: "malloc", Target: "libc"}},
 		{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{BpfProgramCommon: named("f9")}},
-	} {
-		app.Spec.Programs = append(app.Spec.Programs, p)
 	}
 	owner, err := OwnerOf("BpfApplication", app)
 	if err != nil {

@@ -55,7 +55,7 @@ var nsMembers = map[v1alpha1.EBPFProgType]func(string, *v1alpha1.BpfNsApplicatio
 
 // row turns a function over one kind's Go type into one over all.
 func row[T v1alpha1.UserObject](kind func(T) Kind) func(v1alpha1.UserObject) Kind {
-	return func(o v1alpha1.UserObject) Kind { return kind(o.(T)) }
+	return func(o v1alpha1.UserObject) Kind { return kind(o.(T)) } //nolint:errcheck,forcetypeassert // a row is looked up by its kind
 }
 
 // of is kind(info), or nil without info.

@@ -4,9 +4,8 @@
 package program
 
 import (
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
-
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // tcx is a classifier in the kernel's own chain for an interface and direction

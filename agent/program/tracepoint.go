@@ -6,9 +6,8 @@ package program
 import (
 	"slices"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
-
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // tracepoint runs at the kernel's static tracepoints, one link for each.

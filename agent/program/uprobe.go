@@ -6,9 +6,8 @@ package program
 import (
 	"strconv"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
-
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // uprobe runs when a function of a user-space binary or library is entered or,
@@ -72,7 +71,7 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 	}
 	var points []AttachPoint
 	for _, c := range containers {
-		pid := int32(c.PID)
+		pid := int32(c.PID) //nolint:gosec // Linux's PIDs end at 2^22
 		points = append(points, newAttachPoint(name+" of container "+c.path(), u.info(&pid), c.ID))
 	}
 	return points, nil

@@ -4,9 +4,8 @@
 package program
 
 import (
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
-
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // xdp runs on packets as an interface receives them, before the network stack.

@@ -121,10 +121,6 @@ var settings = []setting{
 	{key: KeyCSIRegistrarImage, fallback: "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", set: func(c *Config, v string) error { c.CSI.RegistrarImage = v; return checkImage(v) }},
 	{key: KeyCSIClusterAccess, fallback: ClusterAccessAll, set: func(c *Config, v string) error {
 		c.CSI.ClusterAccess = v
-		if v == ClusterAccessRBAC {
-			// To ignore it would let every pod in where an admin asked for a lock.
-			return errors.New("rbac is not implemented by the CSI plugin yet")
-		}
 		return checkOneOf(v, ClusterAccessAll, ClusterAccessRBAC)
 	}},
 	{key: KeyKubeletRoot, fallback: "/var/lib/kubelet", set: func(c *Config, v string) error { c.KubeletRoot = v; return checkRoot(v) }},

@@ -160,6 +160,7 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		{KeyCSILogLevel, "debug"},
 		{KeyCSIRegistration, RegistrationSelf},
 		{KeyCSIRegistrarImage, "quay.io/other/registrar:v1"},
+		{KeyCSIClusterAccess, ClusterAccessRBAC},
 		{KeyKubeletRoot, "/data/kubelet"},
 		{KeyImagePullPolicy, "Always"},
 	} {
@@ -170,7 +171,7 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		}
 	}
 	for _, s := range settings {
-		if _, tried := self[s.key]; !tried && s.key != KeyCSIClusterAccess {
+		if _, tried := self[s.key]; !tried {
 			t.Errorf("%s isn't tried", s.key)
 		}
 	}

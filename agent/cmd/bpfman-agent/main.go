@@ -17,7 +17,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,6 +33,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // bpffsDir is where the daemon pins, in its and in the host's file system.
@@ -92,10 +92,8 @@ func run(o options) error {
 	restConfig.UserAgent = "bpfman-agent"
 
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.Install} {
-		if err := add(scheme); err != nil {
-			return fmt.Errorf("register types: %w", err)
-		}
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		return fmt.Errorf("register types: %w", err)
 	}
 	mgr, err := manager.New(restConfig, manager.Options{
 		Scheme:                 scheme,
@@ -114,9 +112,8 @@ func run(o options) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // the process ends
+	defer conn.Close()
 
-	containers := &node.Runtime{Run: o.hostRun}
 	reconciler := &controller.Reconciler{
 		Client:     mgr.GetClient(),
 		Secrets:    mgr.GetAPIReader(),
@@ -124,7 +121,7 @@ func run(o options) error {
 		Inventory:  daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
 		NodeName:   o.nodeName,
 		Interfaces: node.Interfaces,
-		Containers: containers.Containers,
+		Containers: (&node.Runtime{Run: o.hostRun}).Containers,
 	}
 	ctx := signals.SetupSignalHandler()
 	if err := reconciler.SetupWithManager(ctx, mgr, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) }); err != nil {

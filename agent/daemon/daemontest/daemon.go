@@ -17,11 +17,12 @@ import (
 	"strconv"
 	"sync"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // Daemon is a daemon in memory. It implements gobpfman.BpfmanClient.
@@ -120,7 +121,7 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 
 func (d *Daemon) pin(dir string) error {
 	dir = filepath.Join(d.Root, dir)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return aborted("pin: %v", err)
 	}
 	for _, name := range d.Maps {
