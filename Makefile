@@ -130,12 +130,15 @@ build: $(COMMANDS:%=build/%) ## Build all commands to bin/, static.
 $(COMMANDS:%=build/%): build/%:
 	go -C $(firstword $(subst /, ,$*)) build -trimpath -tags $(TAGS) -ldflags "$(call LDFLAGS,$*)" -o $(LOCALBIN)/$(notdir $*) ./cmd/$(notdir $*)
 
-BPFMAN_OPERATOR_IMG ?= quay.io/bpfman/bpfman-operator:latest
-BPFMAN_AGENT_IMG ?= quay.io/bpfman/bpfman-agent:latest
-BPFMAN_CSI_IMG ?= quay.io/bpfman/bpfman-csi:latest
-BPFMAN_COUNTERS_IMG ?= quay.io/bpfman/bpfman-counters:latest
-BPFMAN_GO_TARGET_IMG ?= quay.io/bpfman/bpfman-go-target:latest
-BPFMAN_NODE_PROBE_IMG ?= quay.io/bpfman/bpfman-node-probe:latest
+# Where the project's images are pushed to and pulled from. The daemon's is upstream's.
+IMAGE_PREFIX ?= quay.io/bpfman
+IMAGE_TAG ?= latest
+BPFMAN_OPERATOR_IMG ?= $(IMAGE_PREFIX)/bpfman-operator:$(IMAGE_TAG)
+BPFMAN_AGENT_IMG ?= $(IMAGE_PREFIX)/bpfman-agent:$(IMAGE_TAG)
+BPFMAN_CSI_IMG ?= $(IMAGE_PREFIX)/bpfman-csi:$(IMAGE_TAG)
+BPFMAN_COUNTERS_IMG ?= $(IMAGE_PREFIX)/bpfman-counters:$(IMAGE_TAG)
+BPFMAN_GO_TARGET_IMG ?= $(IMAGE_PREFIX)/bpfman-go-target:$(IMAGE_TAG)
+BPFMAN_NODE_PROBE_IMG ?= $(IMAGE_PREFIX)/bpfman-node-probe:$(IMAGE_TAG)
 CONTAINER_ENGINE ?= $(firstword $(foreach engine,docker podman,$(if $(shell $(engine) info >/dev/null 2>&1 && echo yes),$(engine))))
 
 .PHONY: build-images
@@ -224,11 +227,7 @@ cluster-shell: build-cluster ## Open a shell inside that cluster's node.
 KUBECTL ?= $(or $(shell command -v kubectl),$(LOCALBIN)/kubectl)
 # What is deployed: config/default, or an overlay of it.
 DEPLOY ?= config/default
-IMAGE_TAG ?= latest
-BPFMAN_IMG ?= quay.io/bpfman/bpfman:$(IMAGE_TAG)
-BPFMAN_OPERATOR_IMG ?= quay.io/bpfman/bpfman-operator:$(IMAGE_TAG)
-BPFMAN_AGENT_IMG ?= quay.io/bpfman/bpfman-agent:$(IMAGE_TAG)
-BPFMAN_CSI_IMG ?= quay.io/bpfman/bpfman-csi:$(IMAGE_TAG)
+BPFMAN_IMG ?= quay.io/bpfman/bpfman:latest
 ignore-not-found ?= true
 DEPLOY_TIMEOUT ?= 180s
 
