@@ -298,3 +298,13 @@ test-bytecode: bytecode ## Run the example programs on the real daemon (as root)
 test-csi: bytecode ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon; with publish times.
 	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher go -C csi test -count=1 -bench . -benchtime 200x ./...
+
+BENCH_ROUNDS ?= 5
+# The audit log is the one-node cluster's; elsewhere the requests aren't counted by verb.
+BENCH_AUDIT_LOG ?= $(if $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG))),$(CLUSTER_STATE)/logs/audit.log)
+
+.PHONY: bench
+bench: ## Measure time, requests and memory beside the bare daemon, on the cluster of KUBECONFIG or the one-node cluster, where bpfman is deployed.
+	go -C tests build -trimpath -o $(LOCALBIN)/bench ./bench
+	KUBECONFIG=$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)) $(LOCALBIN)/bench --kubectl $(KUBECTL) --probe-image $(BPFMAN_NODE_PROBE_IMG) \
+		--rounds $(BENCH_ROUNDS) --audit-log "$(BENCH_AUDIT_LOG)" --out $(LOCALBIN)/bench.json

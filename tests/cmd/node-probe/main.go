@@ -36,6 +36,8 @@ const usage = `usage: node-probe command
   processes EXECUTABLE    list the processes that run it
   kill EXECUTABLE         kill them
   signal N                call kill(2) N times, harmlessly
+  time N IMAGE FUNCTION   time the daemon's calls for N programs of a bytecode image
+  memory EXECUTABLE...    the resident memory of their processes, in bytes
   add-interface NAME      make a pair of network interfaces
   remove-interface NAME   remove it
 `
@@ -73,7 +75,9 @@ func run(ctx context.Context, args []string) (any, error) {
 	case "programs":
 		return onDaemon(ctx, node.Programs)
 	case "try":
-		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) ([]node.Trial, error) { return node.Try(ctx, c, argument) })
+		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) ([]node.Trial, error) {
+			return node.Try(ctx, c, argument)
+		})
 	case "unload":
 		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) (any, error) { return nil, unload(ctx, c, argument) })
 	case "mounts":
@@ -84,6 +88,12 @@ func run(ctx context.Context, args []string) (any, error) {
 		return nil, node.Kill(argument)
 	case "signal":
 		return nil, signalSelf(argument)
+	case "time":
+		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) (node.Times, error) {
+			return timeCalls(ctx, c, args[1:])
+		})
+	case "memory":
+		return node.Memory(args[1:]...)
 	case "add-interface":
 		return nil, node.AddInterface(argument)
 	case "remove-interface":
@@ -113,6 +123,17 @@ func unload(ctx context.Context, client gobpfman.BpfmanClient, argument string) 
 		return fmt.Errorf("unload program %d: %w", id, err)
 	}
 	return nil
+}
+
+func timeCalls(ctx context.Context, client gobpfman.BpfmanClient, args []string) (node.Times, error) {
+	if len(args) != 3 {
+		return node.Times{}, fmt.Errorf("time takes a number, an image and a function, not %d arguments", len(args))
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return node.Times{}, fmt.Errorf("number of programs: %w", err)
+	}
+	return node.TimeCalls(ctx, client, n, args[1], args[2])
 }
 
 // signalSelf calls kill(2) on this process with signal 0, which does nothing.

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+// measuredProcesses are those whose memory is shown.
+var measuredProcesses = []string{node.Agent, node.CSI, node.Operator, node.Daemon}
+
+// loadAndAttach is what our time is compared with.
+func loadAndAttach(t node.Times) time.Duration { return t.Load + t.Attach }
+
+// figures are what was measured.
+type figures struct {
+	own    map[int][]node.Times    // by number of programs
+	ours   map[int][]declaredTimes // the same
+	memory map[string][]float64    // MiB, by process
+
+	attaching, removing map[request]int // nil without an audit log
+}
+
+func newFigures() *figures {
+	return &figures{own: map[int][]node.Times{}, ours: map[int][]declaredTimes{}, memory: map[string][]float64{}}
+}
+
+func (f *figures) add(n int, own node.Times, ours declaredTimes) {
+	f.own[n] = append(f.own[n], own)
+	f.ours[n] = append(f.ours[n], ours)
+}
+
+func (f *figures) addMemory(resident map[string]int) {
+	for name, bytes := range resident {
+		f.memory[name] = append(f.memory[name], float64(bytes)/(1<<20))
+	}
+}
+
+func (f *figures) readRequests(auditLog string) (err error) {
+	var attaching, removing []span
+	for n, all := range f.ours {
+		for _, t := range all {
+			attaching = append(attaching, span{from: t.From, to: t.To, programs: n})
+			removing = append(removing, span{from: t.To, to: t.Gone, programs: n})
+		}
+	}
+	if f.attaching, err = requestsIn(auditLog, attaching); err != nil {
+		return err
+	}
+	if len(f.attaching) == 0 {
+		return fmt.Errorf("audit log %s has no request of bpfman's about the programs measured: is it this cluster's?", auditLog)
+	}
+	f.removing, err = requestsIn(auditLog, removing)
+	return err
+}
+
+// programs is how many programs were declared in all.
+func (f *figures) programs() float64 {
+	sum := 0
+	for n, all := range f.ours {
+		sum += n * len(all)
+	}
+	return float64(sum)
+}
+
+// ratio is our time over the daemon's own.
+func (f *figures) ratio(n int) float64 {
+	own := median(f.own[n], loadAndAttach)
+	return median(f.ours[n], func(t declaredTimes) time.Duration { return t.Attached }).Seconds() / own.Seconds()
+}
+
+// served is our time without what kubectl does before it sends the first object.
+func served(t declaredTimes) time.Duration { return t.Attached - t.Seen }
+
+// servedRatio is that time over the daemon's own.
+func (f *figures) servedRatio(n int) float64 {
+	return median(f.ours[n], served).Seconds() / median(f.own[n], loadAndAttach).Seconds()
+}
+
+// writesPerProgram counts the agent's writes; without an audit log, those that
+// the BpfPrograms show.
+func (f *figures) writesPerProgram() float64 {
+	writes := 0
+	if f.attaching == nil {
+		for _, all := range f.ours {
+			for _, t := range all {
+				writes += t.Writes
+			}
+		}
+	}
+	for r, count := range f.attaching {
+		if r.Component == node.Agent && r.writes() {
+			writes += count
+		}
+	}
+	return float64(writes) / f.programs()
+}
+
+// json has the keys that are compared between runs.
+func (f *figures) json() map[string]any {
+	out := map[string]any{
+		"writes_per_program": round(f.writesPerProgram()),
+		"agent_rss_mb":       round(f.resident(node.Agent)),
+		"csi_rss_mb":         round(f.resident(node.CSI)),
+		"operator_rss_mb":    round(f.resident(node.Operator)),
+		"daemon_rss_mb":      round(f.resident(node.Daemon)),
+	}
+	for _, n := range sizes {
+		key := func(name string) string { return fmt.Sprintf("%s_%d", name, n) }
+		out[key("attach_ratio")] = round(f.ratio(n))
+		out[key("attach_ratio_from_first_object")] = round(f.servedRatio(n))
+		out[key("daemon_s")] = round(median(f.own[n], loadAndAttach).Seconds())
+		for name, of := range map[string]func(declaredTimes) time.Duration{
+			"first_object_s": func(t declaredTimes) time.Duration { return t.Seen },
+			"applied_s":      func(t declaredTimes) time.Duration { return t.Applied },
+			"loaded_s":       func(t declaredTimes) time.Duration { return t.Loaded },
+			"attached_s":     func(t declaredTimes) time.Duration { return t.Attached },
+		} {
+			out[key(name)] = round(median(f.ours[n], of).Seconds())
+		}
+	}
+	if f.attaching != nil {
+		requests := []map[string]any{}
+		for _, r := range f.requests() {
+			requests = append(requests, map[string]any{
+				"component": r.Component, "verb": r.Verb, "resource": r.Resource,
+				"attaching": round(float64(f.attaching[r]) / f.programs()), "removing": round(float64(f.removing[r]) / f.programs()),
+			})
+		}
+		out["requests_per_program"] = requests
+	}
+	return out
+}
+
+// resident is the most memory that a component had with all programs attached.
+func (f *figures) resident(process string) float64 {
+	if len(f.memory[process]) == 0 {
+		return 0
+	}
+	return slices.Max(f.memory[process])
+}
+
+// requests lists the kinds of requests of both phases.
+func (f *figures) requests() []request {
+	all := map[request]int{}
+	for _, counts := range []map[request]int{f.attaching, f.removing} {
+		for r, count := range counts {
+			all[r] += count
+		}
+	}
+	return sortedRequests(all)
+}
+
+func (f *figures) print(w io.Writer) {
+	f.printTimes(w)
+	f.printRequests(w)
+	fmt.Fprintf(w, "\nResident memory in MiB with %d programs attached, the most of all rounds\n\n", sizes[len(sizes)-1])
+	table := newTable(w)
+	for _, process := range measuredProcesses {
+		fmt.Fprintf(table, "  %s\t%.1f\n", process, f.resident(process))
+	}
+	_ = table.Flush() // to standard output
+}
+
+func (f *figures) printTimes(w io.Writer) {
+	fmt.Fprintf(w, "\nSeconds, medians of %d rounds\n\n", len(f.ours[sizes[0]]))
+	table := newTable(w)
+	fmt.Fprint(table, "  programs\t")
+	for _, n := range sizes {
+		fmt.Fprintf(table, "%d\t", n)
+	}
+	own := func(name string, of func(node.Times) time.Duration) {
+		fmt.Fprintf(table, "\n  %s\t", name)
+		for _, n := range sizes {
+			fmt.Fprintf(table, "%.2f\t", median(f.own[n], of).Seconds())
+		}
+	}
+	ours := func(name string, of func(declaredTimes) time.Duration) {
+		fmt.Fprintf(table, "\n  %s\t", name)
+		for _, n := range sizes {
+			fmt.Fprintf(table, "%.2f\t", median(f.ours[n], of).Seconds())
+		}
+	}
+	own("daemon, called directly: Load", func(t node.Times) time.Duration { return t.Load })
+	own("daemon, called directly: Attach", func(t node.Times) time.Duration { return t.Attach })
+	own("daemon, called directly: both", loadAndAttach)
+	ours("kubectl apply started; first object seen after", func(t declaredTimes) time.Duration { return t.Seen })
+	ours("… kubectl apply ended after", func(t declaredTimes) time.Duration { return t.Applied })
+	ours("… last BpfProgram Loaded after", func(t declaredTimes) time.Duration { return t.Loaded })
+	ours("… last object ReconcileSuccess after", func(t declaredTimes) time.Duration { return t.Attached })
+	ratio := func(name string, of func(int) float64) {
+		fmt.Fprintf(table, "\n  %s\t", name)
+		for _, n := range sizes {
+			fmt.Fprintf(table, "%.2f\t", of(n))
+		}
+	}
+	ratio("ratio, all from kubectl's start over the daemon's own", f.ratio)
+	ratio("ratio, from the first object seen", f.servedRatio)
+	own("daemon, called directly: Unload", func(t node.Times) time.Duration { return t.Unload })
+	ours("kubectl delete started; last BpfProgram gone after", func(t declaredTimes) time.Duration { return t.Removed })
+	fmt.Fprintln(table)
+	_ = table.Flush() // to standard output
+}
+
+func (f *figures) printRequests(w io.Writer) {
+	fmt.Fprintf(w, "\nWrites of the agent per program and node: %.2f\n", f.writesPerProgram())
+	if f.attaching == nil {
+		fmt.Fprintln(w, "Requests by component and verb are not shown: they are in the API server's audit log (--audit-log)")
+		return
+	}
+	fmt.Fprint(w, "\nRequests of the API server per program\n\n")
+	table := newTable(w)
+	fmt.Fprintln(table, "  component\tverb\tresource\tto attach\tto remove")
+	for _, r := range f.requests() {
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%.2f\t%.2f\n", r.Component, r.Verb, r.Resource,
+			float64(f.attaching[r])/f.programs(), float64(f.removing[r])/f.programs())
+	}
+	_ = table.Flush() // to standard output
+}
+
+func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 3, ' ', 0) }
+
+// median of what a function takes of each.
+func median[T any](all []T, of func(T) time.Duration) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	values := make([]time.Duration, 0, len(all))
+	for _, t := range all {
+		values = append(values, of(t))
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 0 {
+		return (values[middle-1] + values[middle]) / 2
+	}
+	return values[middle]
+}
+
+// round keeps three decimals.
+func round(f float64) float64 { return math.Round(f*1000) / 1000 }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+// Command bench measures, on a running cluster, what declaring programs as
+// Kubernetes objects costs over calling the daemon directly: time, requests of
+// the API server, memory. docs/benchmarks.md says what the figures mean.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+const (
+	namePrefix = "bench-"
+	// declareTimeout ends a wait for objects that get nowhere.
+	declareTimeout = 3 * time.Minute
+)
+
+// sizes are the numbers of programs that are measured.
+var sizes = []int{1, 20, 60}
+
+func programName(i int) string { return fmt.Sprintf("%s%02d", namePrefix, i) }
+
+type options struct {
+	rounds     int
+	image      string
+	function   string
+	probeImage string
+	kubectl    string
+	auditLog   string
+	out        string
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	var o options
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	flags.IntVar(&o.rounds, "rounds", 5, "How often each is measured.")
+	flags.StringVar(&o.image, "image", "quay.io/bpfman-bytecode/go-tracepoint-counter:latest", "Bytecode image with a tracepoint program.")
+	flags.StringVar(&o.function, "function", "tracepoint_kill_recorder", "The program's function.")
+	flags.StringVar(&o.probeImage, "probe-image", "quay.io/bpfman/bpfman-node-probe:latest", "The node probe's image, for a pod on the node.")
+	flags.StringVar(&o.kubectl, "kubectl", "kubectl", "The kubectl to apply with.")
+	flags.StringVar(&o.auditLog, "audit-log", "", "The API server's audit log, if it can be read here.")
+	flags.StringVar(&o.out, "out", "bench.json", "File for the figures.")
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("parse arguments: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	figures, err := measure(ctx, o)
+	if err != nil {
+		return err
+	}
+	figures.print(os.Stdout)
+	text, err := json.MarshalIndent(figures.json(), "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode figures: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(o.out), 0o750); err != nil {
+		return fmt.Errorf("make directory of figures: %w", err)
+	}
+	if err := os.WriteFile(o.out, append(text, '\n'), 0o644); err != nil { //nolint:gosec // for everyone
+		return fmt.Errorf("write figures: %w", err)
+	}
+	fmt.Println("\nwritten to", o.out)
+	return nil
+}
+
+// measure does all rounds. Ours and the daemon's own take turns, so that the
+// machine's moods hit both.
+func measure(ctx context.Context, o options) (f *figures, err error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		return nil, fmt.Errorf("register types: %w", err)
+	}
+	restConfig, err := config.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	c, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	nodeName, err := nodeUnderTest(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("node %s: %s of %s, %d rounds\n", nodeName, o.function, o.image, o.rounds)
+	h, err := startHelper(ctx, c, o.kubectl, nodeName, o.probeImage)
+	defer func() { err = errors.Join(err, h.stop(context.WithoutCancel(ctx))) }()
+	if err != nil {
+		return nil, err
+	}
+	b := bench{options: o, cluster: cluster{client: c, kubectl: o.kubectl, node: nodeName}, helper: h, figures: newFigures()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.cleanUp(context.WithoutCancel(ctx)))
+		}
+	}()
+	// The first time pulls the image, fills kubectl's caches.
+	if err := b.pair(ctx, 1, false, newFigures()); err != nil {
+		return nil, err
+	}
+	for round := range o.rounds {
+		for _, n := range sizes {
+			if err := b.pair(ctx, n, round%2 == 1, b.figures); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if o.auditLog == "" {
+		return b.figures, nil
+	}
+	return b.figures, b.figures.readRequests(o.auditLog)
+}
+
+type bench struct {
+	options
+	cluster cluster
+	helper  helper
+	figures *figures
+}
+
+// pair measures the daemon's own time and ours, in this order or the other.
+func (b bench) pair(ctx context.Context, n int, oursFirst bool, f *figures) error {
+	var own node.Times
+	var ours declaredTimes
+	steps := []func() error{
+		func() (err error) {
+			own, err = b.helper.direct(ctx, n, b.image, b.function)
+			return err
+		},
+		func() (err error) {
+			ours, err = b.declare(ctx, n, f)
+			return err
+		},
+	}
+	if oursFirst {
+		steps[0], steps[1] = steps[1], steps[0]
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	f.add(n, own, ours)
+	fmt.Printf("%3d programs: daemon alone %6.2f s, kubectl apply to all attached %6.2f s\n", n, loadAndAttach(own).Seconds(), ours.Attached.Seconds())
+	return nil
+}
+
+func (b bench) declare(ctx context.Context, n int, f *figures) (declaredTimes, error) {
+	manifest, err := b.cluster.manifest(n, b.image, b.function)
+	if err != nil {
+		return declaredTimes{}, err
+	}
+	return b.cluster.declare(ctx, manifest, n, func(ctx context.Context) error {
+		if n != sizes[len(sizes)-1] {
+			return nil
+		}
+		resident, err := b.helper.memory(ctx, measuredProcesses...)
+		f.addMemory(resident)
+		return err
+	})
+}
+
+// cleanUp removes the objects of a run that failed.
+func (b bench) cleanUp(ctx context.Context) error {
+	manifest, err := b.cluster.manifest(sizes[len(sizes)-1], b.image, b.function)
+	if err != nil {
+		return err
+	}
+	_, err = runKubectl(ctx, b.kubectl, manifest, "delete", "--ignore-not-found", "--wait=false", "-f", "-")
+	return err
+}
