@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -22,46 +20,41 @@ import (
 func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan) (report.Outcome, error) {
 	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}}
 	for _, step := range want.Diff(r.Inventory.Of(key)) {
-		err := r.take(ctx, key, owner, want, step, &outcome)
+		r.take(ctx, key, owner, want, step, &outcome)
 		if ctx.Err() != nil {
 			return outcome, fmt.Errorf("stopped: %w", context.Cause(ctx))
-		}
-		if err != nil {
-			log.FromContext(ctx).Info("A step failed", "owner", key.String(), "reason", err.Error())
 		}
 	}
 	return outcome, nil
 }
 
 // take takes one step and puts its error into the outcome.
-func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, step plan.Step, outcome *report.Outcome) error {
-	var err error
+func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, step plan.Step, outcome *report.Outcome) {
 	switch step.Op {
 	case plan.OpLoad:
-		if err = r.load(ctx, *owner, want, step.Load); err != nil {
+		if err := r.load(ctx, *owner, want, step.Load); err != nil {
 			outcome.Loads[step.Load] = err
 		}
 	case plan.OpAttach:
 		loaded, there := want.Present(step.Load, r.Inventory.Of(key))[step.Function]
 		if !there {
-			return nil // its Load failed, which is told
+			return // its Load failed, which is told
 		}
-		if err = r.Inventory.Attach(ctx, loaded.ID, step.Point); err != nil {
+		if err := r.Inventory.Attach(ctx, loaded.ID, step.Point); err != nil {
 			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Point: step.Point.Name}] = err
 		}
 	case plan.OpDetach:
-		if err = r.Inventory.Detach(ctx, step.ProgramID, step.LinkID); err != nil {
+		if err := r.Inventory.Detach(ctx, step.ProgramID, step.LinkID); err != nil {
 			outcome.Removals = append(outcome.Removals, err)
 		}
 	case plan.OpUnload:
 		if step.Replaced && len(outcome.Loads) > 0 {
-			return nil // it stays until its successor is there
+			return // it stays until its successor is there
 		}
-		if err = r.Inventory.Unload(ctx, step.ProgramID); err != nil {
+		if err := r.Inventory.Unload(ctx, step.ProgramID); err != nil {
 			outcome.Removals = append(outcome.Removals, err)
 		}
 	}
-	return err
 }
 
 // load makes the plan's n-th Load. Credentials are read for it alone, so that a
@@ -81,8 +74,29 @@ func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Pl
 			return &report.BytecodeError{Err: err}
 		}
 		authenticate(image, credentials)
+		return r.loadImage(ctx, request, image)
 	}
 	return r.Inventory.Load(ctx, request)
+}
+
+// loadImage keeps a silent registry from holding up the daemon: then only what
+// the daemon has already is loaded.
+func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadRequest, image *gobpfman.BytecodeImage) error {
+	if image.GetImagePullPolicy() == plan.PullNever {
+		return r.Inventory.Load(ctx, request)
+	}
+	silent := r.registries.Silent(ctx, image.GetUrl())
+	if silent == nil {
+		return r.Inventory.Load(ctx, request)
+	}
+	if image.GetImagePullPolicy() == plan.PullAlways {
+		return &report.BytecodeError{Err: fmt.Errorf("pull %s: %w", image.GetUrl(), silent)}
+	}
+	image.ImagePullPolicy = plan.PullNever
+	if err := r.Inventory.Load(ctx, request); err != nil {
+		return &report.BytecodeError{Err: fmt.Errorf("%w, and without it: %w", silent, err)}
+	}
+	return nil
 }
 
 func authenticate(image *gobpfman.BytecodeImage, c bytecode.Credentials) {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -49,8 +50,9 @@ type Reconciler struct {
 	// Containers lists the running containers of pods on this node.
 	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
 
-	queue   queue
-	written lastWritten
+	queue      queue
+	written    lastWritten
+	registries bytecode.Registries
 	// sharers holds the keys of owners that use maps of other programs.
 	sharers sync.Map
 }

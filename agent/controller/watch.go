@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -49,7 +50,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 		MaxConcurrentReconciles: workers,
 		// Tests run many agents in one process.
 		SkipNameValidation: new(true),
-		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
+		LogConstructor: func(key *program.Key) logr.Logger {
+			if key == nil {
+				return mgr.GetLogger()
+			}
+			return mgr.GetLogger().WithValues("owner", key.String())
+		},
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
 	})
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)

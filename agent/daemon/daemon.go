@@ -28,12 +28,17 @@ const (
 	callDeadline = 30 * time.Second
 )
 
+// maxAnswer is the longest answer that is taken. Each program is listed with its
+// global data, which a user's object may have a megabyte of.
+const maxAnswer = 64 << 20
+
 // Dial returns a connection to the daemon's socket, made when it is first
 // needed and made again, within a second or so, whenever the daemon returns.
 func Dial(socket string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithIdleTimeout(0),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,
@@ -93,12 +98,17 @@ func words(message string) string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// gone tells that what was to be removed is no longer there. The daemon has one
-// status code for all failures, so its text must tell: an unknown program and
-// an unknown link, as v0.6.0 says it.
-func gone(err error) bool {
-	text := status.Convert(err).Message()
-	return strings.Contains(text, "does not exist")
+// noProgram and noLink are how the daemon of v0.6.0 says that what was to be
+// removed is no longer there. It has one status code for all failures, and
+// other things that it may say not to exist.
+const (
+	noProgram = "Program %d does not exist"
+	noLink    = `does not exist in tree "link_%d"`
+)
+
+// gone tells that the daemon no longer has a program or link.
+func gone(err error, text string, id uint32) bool {
+	return strings.Contains(words(status.Convert(err).Message()), fmt.Sprintf(text, id))
 }
 
 // uncertain tells that the call may or may not have taken effect: the daemon

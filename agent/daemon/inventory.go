@@ -104,7 +104,7 @@ func (i *Inventory) Doubt() {
 }
 
 // Refresh asks the daemon for all it holds and returns the owners whose
-// programs or links differ from what was known.
+// programs, links or users of maps differ from what was known.
 func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 	changed := map[program.Key]bool{}
 	err := do(ctx, i, "list programs", func(ctx context.Context) (*gobpfman.ListResponse, error) {
@@ -136,7 +136,7 @@ func (i *Inventory) replace(list *gobpfman.ListResponse) []program.Key {
 				p.Links[id] = old.Links[id]
 			}
 		}
-		if !had || !slices.Equal(sortedKeys(old.Links), sortedKeys(p.Links)) {
+		if !had || !slices.Equal(sortedKeys(old.Links), sortedKeys(p.Links)) || !slices.Equal(old.MapUsedBy, p.MapUsedBy) {
 			changed = append(changed, p.Owner)
 		}
 		listed[p.ID] = p
@@ -180,10 +180,14 @@ func (i *Inventory) programOf(info *gobpfman.ProgramInfo, kernel *gobpfman.Kerne
 	return p, true
 }
 
-// others drops the program itself from the users of its maps.
+// others drops the program itself from the users of its maps, and sorts them:
+// the daemon's order is any.
 func others(users []string, id uint32) []string {
 	self := strconv.FormatUint(uint64(id), 10)
-	return slices.DeleteFunc(slices.Clone(users), func(u string) bool { return u == self })
+	return slices.Sorted(maps.Keys(maps.Collect(func(yield func(string, struct{}) bool) {
+		_ = yield
+		_ = self
+	})))
 }
 
 // pins lists the maps pinned in a directory of the daemon's. The wire has the
@@ -243,7 +247,7 @@ func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
 		_, err := i.rpc.Detach(ctx, &gobpfman.DetachRequest{LinkId: link})
-		if err != nil && gone(err) {
+		if gone(err, noLink, link) {
 			err = nil
 		}
 		return struct{}{}, err
@@ -260,7 +264,7 @@ func (i *Inventory) Unload(ctx context.Context, id uint32) error {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
 		_, err := i.rpc.Unload(ctx, &gobpfman.UnloadRequest{Id: id})
-		if err != nil && gone(err) {
+		if gone(err, noProgram, id) {
 			err = nil
 		}
 		return struct{}{}, err

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -27,6 +29,9 @@ var criSockets = []string{"containerd/containerd.sock", "crio/crio.sock", "cri-d
 
 // criDeadline is for one call of the runtime.
 const criDeadline = 10 * time.Second
+
+// maxList is the longest answer that is taken, which is the kubelet's limit.
+const maxList = 16 << 20
 
 // Labels that the kubelet gives to each container (k8s.io/kubelet's types).
 const (
@@ -43,6 +48,7 @@ type Runtime struct {
 
 	mu     sync.Mutex
 	socket string
+	conn   *grpc.ClientConn
 	client runtimeapi.RuntimeServiceClient
 	pids   map[string]int // by container id; a container's PID doesn't change
 }
@@ -63,7 +69,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 	}})
 	if err != nil {
-		r.client = nil // another runtime may have taken the first one's place
+		r.disconnect() // another runtime may have taken the first one's place
 		return nil, fmt.Errorf("list containers at %s: %w", r.socket, err)
 	}
 
@@ -83,8 +89,10 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 		}
 		pid, known := running[c.GetId()]
 		if !known {
-			// One that ended meanwhile is no longer a container to attach to.
 			if pid, err = r.pid(ctx, c.GetId()); err != nil {
+				return nil, err
+			}
+			if pid == 0 {
 				continue
 			}
 			running[c.GetId()] = pid
@@ -105,7 +113,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 }
 
 func (r *Runtime) connect() error {
-	if r.client != nil {
+	if r.conn != nil {
 		return nil
 	}
 	for _, s := range criSockets {
@@ -113,27 +121,40 @@ func (r *Runtime) connect() error {
 		if info, err := os.Stat(socket); err != nil || info.Mode()&os.ModeSocket == 0 {
 			continue
 		}
-		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxList)))
 		if err != nil {
 			return fmt.Errorf("dial container runtime at %s: %w", socket, err)
 		}
-		r.socket, r.client = socket, runtimeapi.NewRuntimeServiceClient(conn)
+		r.socket, r.conn, r.client = socket, conn, runtimeapi.NewRuntimeServiceClient(conn)
 		return nil
 	}
 	return fmt.Errorf("no container runtime listens below %s at %s", r.Run, strings.Join(criSockets, ", "))
 }
 
+func (r *Runtime) disconnect() {
+	_ = r.conn.Close() // fails only where it is closed already
+	r.conn = nil
+}
+
 // pid asks for the PID of a container's first process, which CRI has only in
-// the runtimes' own details: containerd and CRI-O both call it pid.
+// the runtimes' own details: containerd and CRI-O both call it pid. It is 0 for
+// a container that has ended since it was listed.
 func (r *Runtime) pid(ctx context.Context, id string) (int, error) {
-	status, err := r.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	response, err := r.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if status.Code(err) == codes.NotFound {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, fmt.Errorf("status of container %s: %w", id, err)
+	}
+	if response.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return 0, nil
 	}
 	var info struct {
 		PID int `json:"pid"`
 	}
-	if err := json.Unmarshal([]byte(status.GetInfo()["info"]), &info); err != nil {
+	if err := json.Unmarshal([]byte(response.GetInfo()["info"]), &info); err != nil {
 		return 0, fmt.Errorf("status of container %s: %w", id, err)
 	}
 	if info.PID <= 0 {

@@ -20,8 +20,8 @@ import (
 // Interfaces lists the network interfaces of the agent's network namespace,
 // which is the host's, with their addresses.
 func Interfaces() (map[string]program.Interface, error) {
-	links, err := netlink.LinkList()
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	links, err := whole(netlink.LinkList)
+	if err != nil {
 		return nil, fmt.Errorf("list network interfaces: %w", err)
 	}
 	interfaces := make(map[string]program.Interface, len(links))
@@ -31,8 +31,8 @@ func Interfaces() (map[string]program.Interface, error) {
 		interfaces[attrs.Name] = program.Interface{Index: attrs.Index}
 		names[attrs.Index] = attrs.Name
 	}
-	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	addresses, err := whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
 		return nil, fmt.Errorf("list addresses of network interfaces: %w", err)
 	}
 	for _, a := range addresses {
@@ -48,13 +48,25 @@ func Interfaces() (map[string]program.Interface, error) {
 	return interfaces, nil
 }
 
+// whole lists again where a change came between: such a list may lack what has
+// been there all the time.
+func whole[T any](list func() ([]T, error)) ([]T, error) {
+	const tries = 10
+	var all []T
+	err := netlink.ErrDumpInterrupted
+	for try := 0; try < tries && errors.Is(err, netlink.ErrDumpInterrupted); try++ {
+		all, err = list()
+	}
+	return all, err
+}
+
 // settle is how long interfaces must have been quiet before they are looked at:
 // one change brings several messages.
 const settle = 50 * time.Millisecond
 
-// WatchInterfaces calls changed after interfaces or their addresses have come,
-// gone or changed names, until ctx ends. Where the kernel's messages were lost
-// it calls changed as well and watches on.
+// WatchInterfaces calls changed once it watches, and after interfaces or their
+// addresses have come, gone or changed names, until ctx ends. Where the kernel's
+// messages were lost it begins anew.
 func WatchInterfaces(ctx context.Context, changed func(), failed func(error)) {
 	for ctx.Err() == nil {
 		if err := watchInterfaces(ctx, changed); err != nil {
@@ -63,7 +75,6 @@ func WatchInterfaces(ctx context.Context, changed func(), failed func(error)) {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
 			}
-			changed()
 		}
 	}
 }
@@ -80,6 +91,7 @@ func watchInterfaces(ctx context.Context, changed func()) error {
 		drain(links)
 		return fmt.Errorf("subscribe to addresses: %w", err)
 	}
+	changed() // whatever was listed before may have changed unseen
 	var quiet <-chan time.Time
 	names := map[int32]string{}
 	for {

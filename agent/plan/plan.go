@@ -250,7 +250,13 @@ func (l Load) Request(owner program.Owner, mapOwner *uint32) (*gobpfman.LoadRequ
 	return request, nil
 }
 
-// pullPolicies are the numbers that the daemon's wire has for the API's words.
+// The numbers that the daemon's wire has for pull policies.
+const (
+	PullAlways       = 0
+	PullIfNotPresent = 1
+	PullNever        = 2
+)
+
 var pullPolicies = map[v1alpha1.PullPolicy]int32{
-	v1alpha1.PullAlways: 0, v1alpha1.PullIfNotPresent: 1, v1alpha1.PullNever: 2, "": 1,
+	v1alpha1.PullAlways: PullAlways, v1alpha1.PullIfNotPresent: PullIfNotPresent, v1alpha1.PullNever: PullNever, "": PullIfNotPresent,
 }
