@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc/status"
+
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -71,22 +73,38 @@ func trials() []trial {
 	fexit := &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FexitLoadInfo{FexitLoadInfo: &gobpfman.FexitLoadInfo{FnName: trialFunction}}}
 	malloc := "malloc"
 	return []trial{
-		{"XDP", "xdp_pass", &gobpfman.LoadInfo{Name: "pass", ProgramType: gobpfman.BpfmanProgramType_XDP},
-			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{XdpAttachInfo: &gobpfman.XDPAttachInfo{Priority: trialPriority, Iface: trialInterface}}}},
-		{"TC", "tc_pass", &gobpfman.LoadInfo{Name: "pass", ProgramType: gobpfman.BpfmanProgramType_TC},
-			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcAttachInfo{TcAttachInfo: &gobpfman.TCAttachInfo{Priority: trialPriority, Iface: trialInterface, Direction: "ingress"}}}},
-		{"TCX", "tcx_test", &gobpfman.LoadInfo{Name: "tcx_pass", ProgramType: gobpfman.BpfmanProgramType_TCX},
-			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcxAttachInfo{TcxAttachInfo: &gobpfman.TCXAttachInfo{Priority: trialPriority, Iface: trialInterface, Direction: "ingress"}}}},
-		{"Fentry", "fentry", &gobpfman.LoadInfo{Name: "test_fentry", ProgramType: gobpfman.BpfmanProgramType_FENTRY, Info: fn(trialFunction)},
-			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FentryAttachInfo{FentryAttachInfo: &gobpfman.FentryAttachInfo{}}}},
-		{"Fexit", "fexit", &gobpfman.LoadInfo{Name: "test_fexit", ProgramType: gobpfman.BpfmanProgramType_FEXIT, Info: fexit},
-			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FexitAttachInfo{FexitAttachInfo: &gobpfman.FexitAttachInfo{}}}},
-		{"Kprobe", "kprobe", &gobpfman.LoadInfo{Name: "my_kprobe", ProgramType: gobpfman.BpfmanProgramType_KPROBE},
-			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_KprobeAttachInfo{KprobeAttachInfo: &gobpfman.KprobeAttachInfo{FnName: trialWakeUp}}}},
-		{"Tracepoint", "tracepoint", &gobpfman.LoadInfo{Name: "enter_openat", ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT},
-			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: trialTracepoint}}}},
-		{"Uprobe", "uprobe", &gobpfman.LoadInfo{Name: "my_uprobe", ProgramType: gobpfman.BpfmanProgramType_UPROBE},
-			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{UprobeAttachInfo: &gobpfman.UprobeAttachInfo{FnName: &malloc, Target: "libc"}}}},
+		{
+			"XDP", "xdp_pass", &gobpfman.LoadInfo{Name: "pass", ProgramType: gobpfman.BpfmanProgramType_XDP},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{XdpAttachInfo: &gobpfman.XDPAttachInfo{Priority: trialPriority, Iface: trialInterface}}},
+		},
+		{
+			"TC", "tc_pass", &gobpfman.LoadInfo{Name: "pass", ProgramType: gobpfman.BpfmanProgramType_TC},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcAttachInfo{TcAttachInfo: &gobpfman.TCAttachInfo{Priority: trialPriority, Iface: trialInterface, Direction: "ingress"}}},
+		},
+		{
+			"TCX", "tcx_test", &gobpfman.LoadInfo{Name: "tcx_pass", ProgramType: gobpfman.BpfmanProgramType_TCX},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcxAttachInfo{TcxAttachInfo: &gobpfman.TCXAttachInfo{Priority: trialPriority, Iface: trialInterface, Direction: "ingress"}}},
+		},
+		{
+			"Fentry", "fentry", &gobpfman.LoadInfo{Name: "test_fentry", ProgramType: gobpfman.BpfmanProgramType_FENTRY, Info: fn(trialFunction)},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FentryAttachInfo{FentryAttachInfo: &gobpfman.FentryAttachInfo{}}},
+		},
+		{
+			"Fexit", "fexit", &gobpfman.LoadInfo{Name: "test_fexit", ProgramType: gobpfman.BpfmanProgramType_FEXIT, Info: fexit},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FexitAttachInfo{FexitAttachInfo: &gobpfman.FexitAttachInfo{}}},
+		},
+		{
+			"Kprobe", "kprobe", &gobpfman.LoadInfo{Name: "my_kprobe", ProgramType: gobpfman.BpfmanProgramType_KPROBE},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_KprobeAttachInfo{KprobeAttachInfo: &gobpfman.KprobeAttachInfo{FnName: trialWakeUp}}},
+		},
+		{
+			"Tracepoint", "tracepoint", &gobpfman.LoadInfo{Name: "enter_openat", ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: trialTracepoint}}},
+		},
+		{
+			"Uprobe", "uprobe", &gobpfman.LoadInfo{Name: "my_uprobe", ProgramType: gobpfman.BpfmanProgramType_UPROBE},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{UprobeAttachInfo: &gobpfman.UprobeAttachInfo{FnName: &malloc, Target: "libc"}}},
+		},
 	}
 }
 
@@ -132,13 +150,13 @@ func (t trial) run(ctx context.Context, client gobpfman.BpfmanClient, prefix str
 		Info:     []*gobpfman.LoadInfo{t.load},
 	})
 	if err != nil {
-		result.Error = err.Error()
+		result.Error = status.Convert(err).Message()
 		return result
 	}
 	result.Loaded = true
 	id := loaded.GetPrograms()[0].GetKernelInfo().GetId()
 	if _, err := client.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: t.attach}); err != nil {
-		result.Error = err.Error()
+		result.Error = status.Convert(err).Message()
 	} else {
 		result.Attached = true
 	}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
+	"sigs.k8s.io/e2e-framework/klient/wait"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+const (
+	// label is on all that the tests make, so that what a killed run left is found.
+	label          = "bpfman.io/e2e"
+	probeNamespace = "bpfman-e2e"
+	probeName      = "node-probe"
+	bpfmanSpace    = "bpfman"
+
+	patience = 90 * time.Second
+	interval = 150 * time.Millisecond
+)
+
+// cluster is the cluster under test.
+type cluster struct {
+	client.Client
+	resources *resources.Resources
+	clientset *kubernetes.Clientset
+	// probes are the pods of the node probe by their nodes.
+	probes map[string]string
+	// trials say what the kernels of all nodes can do, by type.
+	trials map[string]node.Trial
+}
+
+func connect(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
+	kube, err := cfg.NewClient()
+	if err != nil {
+		return ctx, fmt.Errorf("connect to the cluster of %s: %w", settings.kubeconfig, err)
+	}
+	r := kube.Resources()
+	// Tests of many objects aren't to be slowed by the client.
+	r.GetConfig().QPS, r.GetConfig().Burst = 200, 400
+	// The framework's decoder knows this scheme.
+	if err := v1alpha1.Install(scheme.Scheme); err != nil {
+		return ctx, fmt.Errorf("add the kinds of bpfman.io: %w", err)
+	}
+	c, err := client.New(r.GetConfig(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		return ctx, fmt.Errorf("make a client: %w", err)
+	}
+	clientset, err := kubernetes.NewForConfig(r.GetConfig())
+	if err != nil {
+		return ctx, fmt.Errorf("make a clientset: %w", err)
+	}
+	under = &cluster{Client: c, resources: r, clientset: clientset, probes: map[string]string{}, trials: map[string]node.Trial{}}
+	return ctx, nil
+}
+
+// sweep removes what a run that was killed left.
+func sweep(ctx context.Context, _ *envconf.Config) (context.Context, error) {
+	for _, kind := range v1alpha1.UserKinds {
+		list, ok := kind.NewList().(client.ObjectList)
+		if !ok {
+			return ctx, fmt.Errorf("%s: its list is none", kind.Name)
+		}
+		if err := under.List(ctx, list, client.HasLabels{label}); err != nil {
+			return ctx, fmt.Errorf("list %ss: %w", kind.Name, err)
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			return client.IgnoreNotFound(under.Delete(ctx, o.(client.Object))) //nolint:forcetypeassert // user objects are
+		})
+		if err != nil {
+			return ctx, fmt.Errorf("delete %ss left by another run: %w", kind.Name, err)
+		}
+	}
+	var spaces corev1.NamespaceList
+	if err := under.List(ctx, &spaces, client.HasLabels{label}); err != nil {
+		return ctx, fmt.Errorf("list namespaces: %w", err)
+	}
+	for i := range spaces.Items {
+		if err := remove(ctx, &spaces.Items[i]); err != nil {
+			return ctx, err
+		}
+	}
+	return ctx, nil
+}
+
+// remove deletes an object at once and waits until it is gone.
+func remove(ctx context.Context, o client.Object) error {
+	what := fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName())
+	if err := under.Delete(ctx, o, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("delete %s: %w", what, err)
+	}
+	err := wait.For(func(ctx context.Context) (bool, error) {
+		err := under.Get(ctx, client.ObjectKeyFromObject(o), o)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}, wait.WithContext(ctx), wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate())
+	if err != nil {
+		return fmt.Errorf("wait until %s is gone: %w", what, err)
+	}
+	return nil
+}
+
+// startProbes runs the node probe on each node that has the node components.
+func startProbes(ctx context.Context, _ *envconf.Config) (context.Context, error) {
+	privileged := true
+	labels := map[string]string{label: probeName}
+	probes := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: probeName, Namespace: probeNamespace, Labels: labels},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					HostPID: true, HostNetwork: true,
+					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					Containers: []corev1.Container{{
+						Name: probeName, Image: settings.probe, ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"wait"},
+						SecurityContext: &corev1.SecurityContext{Privileged: &privileged},
+					}},
+				},
+			},
+		},
+	}
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: probeNamespace, Labels: map[string]string{
+		label: "true", "pod-security.kubernetes.io/enforce": "privileged",
+	}}}
+	for _, o := range []client.Object{space, probes} {
+		if err := under.Create(ctx, o); err != nil {
+			return ctx, fmt.Errorf("create %s: %w", o.GetName(), err)
+		}
+	}
+	var agents corev1.PodList
+	if err := under.List(ctx, &agents, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
+		return ctx, fmt.Errorf("list the pods of the node components: %w", err)
+	}
+	if len(agents.Items) == 0 {
+		return ctx, errors.New("no node component runs in the namespace bpfman: deploy bpfman first")
+	}
+	nodes := map[string]bool{}
+	for _, pod := range agents.Items {
+		nodes[pod.Spec.NodeName] = true
+	}
+	err := wait.For(func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		if err := under.List(ctx, &pods, client.InNamespace(probeNamespace), client.MatchingLabels(labels)); err != nil {
+			return false, fmt.Errorf("list the probes: %w", err)
+		}
+		for _, pod := range pods.Items {
+			if ready(&pod) && nodes[pod.Spec.NodeName] {
+				under.probes[pod.Spec.NodeName] = pod.Name
+			}
+		}
+		return len(under.probes) == len(nodes), nil
+	}, wait.WithContext(ctx), wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate())
+	if err != nil {
+		return ctx, fmt.Errorf("wait for the probe %s on %d nodes, ready on %v: %w", settings.probe, len(nodes), under.probes, err)
+	}
+	return ctx, nil
+}
+
+func stopProbes(ctx context.Context, _ *envconf.Config) (context.Context, error) {
+	return ctx, remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: probeNamespace}})
+}
+
+// tryKernel finds out what every node can load and attach.
+func tryKernel(ctx context.Context, _ *envconf.Config) (context.Context, error) {
+	for _, name := range under.nodes() {
+		trials, err := ask[[]node.Trial](ctx, name, "try", settings.bytecode)
+		if err != nil {
+			return ctx, err
+		}
+		for _, t := range trials {
+			// What one node can't do counts.
+			if known, ok := under.trials[t.Type]; !ok || known.Attached {
+				under.trials[t.Type] = t
+			}
+		}
+	}
+	return ctx, nil
+}
+
+// nodes lists the nodes with node components.
+func (c *cluster) nodes() []string { return slices.Sorted(maps.Keys(c.probes)) }
+
+// ask runs a command of the node probe on a node, and decodes its answer.
+func ask[T any](ctx context.Context, nodeName string, command ...string) (answer T, err error) {
+	var out, errOut bytes.Buffer
+	err = under.resources.ExecInPod(ctx, probeNamespace, under.probes[nodeName], probeName, append([]string{"/node-probe"}, command...), &out, &errOut)
+	if err != nil {
+		return answer, fmt.Errorf("%s on node %s: %w: %s", strings.Join(command, " "), nodeName, err, strings.TrimSpace(errOut.String()))
+	}
+	if out.Len() == 0 {
+		return answer, nil
+	}
+	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
+		return answer, fmt.Errorf("%s on node %s: answer: %w", strings.Join(command, " "), nodeName, err)
+	}
+	return answer, nil
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}

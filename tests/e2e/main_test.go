@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+// Package e2e tests bpfman on a cluster where it is deployed: the one of KUBECONFIG.
+// What that cluster's kernels can't do is found out by trying it on the daemon itself,
+// and skipped; the run ends with a table of what was attached for real.
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"testing"
+
+	"sigs.k8s.io/e2e-framework/pkg/env"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+)
+
+// settings come from the environment, see `make test-e2e`.
+var settings = struct {
+	kubeconfig string
+	// bytecode is where the daemon finds the sample images, as registry/prefix.
+	bytecode string
+	// push is where this process pushes images so that the daemon finds them there;
+	// tests that need it are skipped where it is empty. pushCA is the certificate
+	// authority of that registry.
+	push, pushCA             string
+	probe, counters, uprobed string
+}{
+	kubeconfig: os.Getenv("KUBECONFIG"),
+	bytecode:   variable("BYTECODE_REGISTRY", "quay.io") + "/" + bytecodePrefix,
+	push:       os.Getenv("BYTECODE_PUSH"),
+	pushCA:     os.Getenv("BYTECODE_PUSH_CA"),
+	probe:      variable("BPFMAN_NODE_PROBE_IMG", "quay.io/bpfman/bpfman-node-probe:latest"),
+	counters:   variable("BPFMAN_COUNTERS_IMG", "quay.io/bpfman/bpfman-counters:latest"),
+	uprobed:    variable("BPFMAN_GO_TARGET_IMG", "quay.io/bpfman/bpfman-go-target:latest"),
+}
+
+var bytecodePrefix = variable("BYTECODE_PREFIX", "bpfman-bytecode")
+
+func variable(name, otherwise string) string { return cmp.Or(os.Getenv(name), otherwise) }
+
+var (
+	testenv env.Environment
+	under   *cluster
+)
+
+func TestMain(m *testing.M) {
+	if settings.kubeconfig == "" {
+		fmt.Println("skipped: KUBECONFIG names no cluster where bpfman is deployed; see `make test-e2e`")
+		return
+	}
+	testenv = env.NewWithConfig(envconf.NewWithKubeConfig(settings.kubeconfig))
+	testenv.Setup(connect, sweep, startProbes, tryKernel)
+	testenv.Finish(stopProbes, printResults)
+	os.Exit(testenv.Run(m))
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// image names one of the sample bytecode images.
+func image(name string) v1alpha1.BytecodeSelector {
+	return v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: settings.bytecode + "/" + name + ":latest"}}
+}
+
+func functionOf(name string) v1alpha1.BpfProgramCommon {
+	return v1alpha1.BpfProgramCommon{BpfFunctionName: name}
+}
+
+// tcxInfo is a program on what an interface receives.
+func tcxInfo(function, iface string) v1alpha1.TcxProgramInfo {
+	return v1alpha1.TcxProgramInfo{
+		BpfProgramCommon:  functionOf(function),
+		InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{iface}},
+		Direction:         "ingress",
+		Priority:          500,
+	}
+}
+
+// tcx is an object of such a program, of the image tcx_test.
+func tcx(name, iface string) *v1alpha1.TcxProgram {
+	return &v1alpha1.TcxProgram{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.TcxProgramSpec{
+			TcxProgramInfo: tcxInfo("tcx_next", iface),
+			BpfAppCommon:   v1alpha1.BpfAppCommon{ByteCode: image("tcx_test")},
+		},
+	}
+}
+
+// tracepoint counts calls of kill(2), in the map tracepoint_stats_map.
+func tracepoint(name string) *v1alpha1.TracepointProgram {
+	return &v1alpha1.TracepointProgram{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.TracepointProgramSpec{
+			TracepointProgramInfo: tracepointInfo("syscalls/sys_enter_kill"),
+			BpfAppCommon:          v1alpha1.BpfAppCommon{ByteCode: image("go-tracepoint-counter")},
+		},
+	}
+}
+
+func tracepointInfo(names ...string) v1alpha1.TracepointProgramInfo {
+	return v1alpha1.TracepointProgramInfo{BpfProgramCommon: functionOf("tracepoint_kill_recorder"), Names: names}
+}
+
+// reader is an example application, of uid 65534 without capabilities, that prints what
+// the maps of a program count.
+func reader(namespace, name, program, maps string) *corev1.Pod {
+	unprivileged, none, nobody, yes := false, []corev1.Capability{"ALL"}, int64(65534), true
+	driver := v1alpha1.CSIDriverName
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: &unprivileged,
+			SecurityContext:              &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &nobody, RunAsGroup: &nobody, FSGroup: &nobody},
+			Containers: []corev1.Container{{
+				Name: "counters", Image: settings.counters, ImagePullPolicy: corev1.PullIfNotPresent,
+				Args: []string{"--maps=/run/maps", "--interval=250ms"},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: &unprivileged, ReadOnlyRootFilesystem: &yes,
+					Capabilities: &corev1.Capabilities{Drop: none},
+				},
+				VolumeMounts: []corev1.VolumeMount{{Name: "maps", MountPath: "/run/maps", ReadOnly: true}},
+			}},
+			Volumes: []corev1.Volume{{Name: "maps", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+				Driver: driver, ReadOnly: &yes,
+				VolumeAttributes: map[string]string{v1alpha1.VolumeAttributeProgram: program, v1alpha1.VolumeAttributeMaps: maps},
+			}}}},
+		},
+	}
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/e2e-framework/klient/wait"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+var trialOrder = []string{"XDP", "TC", "TCX", "Fentry", "Fexit", "Kprobe", "Tracepoint", "Uprobe", node.ContainerUprobe}
+
+// step is one of a feature. Its t is its own: what it makes for the steps after it
+// must be made with the t of the feature's test.
+type step struct {
+	name string
+	run  func(ctx context.Context, t *testing.T)
+}
+
+// feature runs the steps, each of which needs those before it.
+func feature(t *testing.T, steps ...step) {
+	t.Helper()
+	b := features.New(t.Name())
+	for _, s := range steps {
+		b.Assess(s.name, func(ctx context.Context, own *testing.T, _ *envconf.Config) context.Context {
+			if t.Failed() {
+				own.Skip("a step before this one failed")
+			}
+			s.run(ctx, own)
+			return ctx
+		})
+	}
+	testenv.Test(t, b.Feature())
+}
+
+// requireType skips the test where the daemon itself can't attach such programs here.
+func requireType(t *testing.T, name string) {
+	t.Helper()
+	trial, tried := under.trials[name]
+	if !tried {
+		t.Skipf("%s was not tried on the daemon", name)
+	}
+	if !trial.Attached {
+		t.Skipf("this cluster can't do %s; the daemon itself says: %s", name, trial.Error)
+	}
+}
+
+// await polls until look finds it so, and fails with what it saw last.
+func await(ctx context.Context, t *testing.T, what string, look func(ctx context.Context) (ok bool, saw string)) {
+	t.Helper()
+	awaitFor(ctx, t, patience, what, look)
+}
+
+func awaitFor(ctx context.Context, t *testing.T, timeout time.Duration, what string, look func(ctx context.Context) (ok bool, saw string)) {
+	t.Helper()
+	var last string
+	err := wait.For(func(ctx context.Context) (ok bool, _ error) {
+		ok, last = look(ctx)
+		return ok, nil
+	}, wait.WithContext(ctx), wait.WithTimeout(timeout), wait.WithInterval(interval), wait.WithImmediate())
+	if err != nil {
+		t.Fatalf("waited %s for: %s\nlast seen: %s", timeout, what, last)
+	}
+}
+
+// create makes an object and has it removed when the test of t ends.
+func create(ctx context.Context, t *testing.T, o client.Object) {
+	t.Helper()
+	labels := o.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[label] = "true"
+	o.SetLabels(labels)
+	ctx = context.WithoutCancel(ctx)
+	await(ctx, t, fmt.Sprintf("%T %s can be created", o, o.GetName()), func(ctx context.Context) (bool, string) {
+		err := under.Create(ctx, o)
+		// One of that name, of another test, may be on its way out.
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+	t.Cleanup(func() {
+		if user, ok := o.(v1alpha1.UserObject); ok {
+			removeProgram(ctx, t, user)
+			return
+		}
+		if space, ok := o.(*corev1.Namespace); ok {
+			// What was made in it is gone already: nobody waits for it.
+			if err := under.Delete(ctx, space); client.IgnoreNotFound(err) != nil {
+				t.Errorf("delete namespace %s: %v", space.Name, err)
+			}
+			return
+		}
+		if err := remove(ctx, o); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// removeProgram deletes a user object, and waits until nothing of it is left: neither
+// program objects nor programs in the daemon.
+func removeProgram(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
+	t.Helper()
+	if err := remove(ctx, o); err != nil {
+		t.Error(err)
+		return
+	}
+	await(ctx, t, kindOf(o)+" "+o.GetName()+" leaves nothing", func(ctx context.Context) (bool, string) {
+		programs, err := programsOf(ctx, o)
+		if err != nil || len(programs) > 0 {
+			return false, fmt.Sprintf("%d program objects, %v", len(programs), err)
+		}
+		loaded, err := loadedFor(ctx, o.GetUID())
+		return err == nil && len(loaded) == 0, fmt.Sprintf("in the daemon: %v, %v", loaded, err)
+	})
+}
+
+// namespace makes a namespace for the test.
+func namespace(ctx context.Context, t *testing.T, name string) string {
+	t.Helper()
+	create(ctx, t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return name
+}
+
+// modify changes an object, again if somebody else did meanwhile.
+func modify[O client.Object](ctx context.Context, t *testing.T, o O, change func(O)) {
+	t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := under.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		change(o)
+		return under.Update(ctx, o)
+	})
+	if err != nil {
+		t.Fatalf("update %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// conditionOf reads the object's condition, empty where there is none for its present
+// generation.
+func conditionOf(ctx context.Context, o v1alpha1.UserObject) (metav1.Condition, error) {
+	if err := under.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+		return metav1.Condition{}, err
+	}
+	conditions := o.GetStatus().Conditions
+	if len(conditions) == 0 || conditions[0].ObservedGeneration != o.GetGeneration() {
+		return metav1.Condition{}, nil
+	}
+	return conditions[0], nil
+}
+
+// awaitSuccess waits until the object has what it asks for on all nodes.
+func awaitSuccess(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
+	t.Helper()
+	await(ctx, t, kindOf(o)+" "+o.GetName()+" is attached", func(ctx context.Context) (bool, string) {
+		c, err := conditionOf(ctx, o)
+		return c.Type == string(v1alpha1.ProgramReconcileSuccess), fmt.Sprintf("%s: %s, %v", c.Type, c.Message, err)
+	})
+	programs, err := programsOf(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range programs {
+		saw(kindOf(o), func(r *result) {
+			r.loaded = r.loaded || p.GetStatus().ProgramID != 0
+			r.attached = r.attached || slices.ContainsFunc(p.GetStatus().Links, attached)
+		})
+	}
+}
+
+func attached(l v1alpha1.BpfProgramLink) bool { return l.State == v1alpha1.LinkAttached }
+
+// awaitFailure waits until the object's condition says that it failed, with all the
+// words, and the node's name.
+func awaitFailure(ctx context.Context, t *testing.T, o v1alpha1.UserObject, words ...string) metav1.Condition {
+	t.Helper()
+	var c metav1.Condition
+	await(ctx, t, fmt.Sprintf("%s %s fails with %q", kindOf(o), o.GetName(), words), func(ctx context.Context) (bool, string) {
+		var err error
+		c, err = conditionOf(ctx, o)
+		ok := c.Type == string(v1alpha1.ProgramReconcileError) && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(c.Message, w) })
+		return ok, fmt.Sprintf("%s: %s, %v", c.Type, c.Message, err)
+	})
+	if !slices.ContainsFunc(under.nodes(), func(n string) bool { return strings.Contains(c.Message, n) }) {
+		t.Errorf("the condition names no node: %s", c.Message)
+	}
+	return c
+}
+
+// awaitEvent waits for an Event about an object that has all the words.
+func awaitEvent(ctx context.Context, t *testing.T, about client.Object, eventType string, words ...string) corev1.Event {
+	t.Helper()
+	var found corev1.Event
+	await(ctx, t, fmt.Sprintf("a %s Event about %s with %q", eventType, about.GetName(), words), func(ctx context.Context) (bool, string) {
+		events, err := eventsAbout(ctx, about)
+		var texts []string
+		for _, e := range events {
+			text := e.Reason + ": " + e.Message
+			texts = append(texts, e.Type+" "+text)
+			if e.Type == eventType && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) }) {
+				found = e
+				return true, ""
+			}
+		}
+		return false, fmt.Sprintf("%q, %v", texts, err)
+	})
+	return found
+}
+
+func eventsAbout(ctx context.Context, about client.Object) ([]corev1.Event, error) {
+	var events corev1.EventList
+	if err := under.List(ctx, &events); err != nil {
+		return nil, fmt.Errorf("list Events: %w", err)
+	}
+	return slices.DeleteFunc(events.Items, func(e corev1.Event) bool { return e.InvolvedObject.UID != about.GetUID() }), nil
+}
+
+// programsOf lists the program objects that a user object owns.
+func programsOf(ctx context.Context, o v1alpha1.UserObject) ([]v1alpha1.ProgramObject, error) {
+	var out []v1alpha1.ProgramObject
+	for _, kind := range v1alpha1.ProgramKinds {
+		if kind.Namespaced != (o.GetNamespace() != "") {
+			continue
+		}
+		list, ok := kind.NewList().(client.ObjectList)
+		if !ok {
+			return nil, fmt.Errorf("%s: its list is none", kind.Name)
+		}
+		if err := under.List(ctx, list, client.InNamespace(o.GetNamespace())); err != nil {
+			return nil, fmt.Errorf("list %ss: %w", kind.Name, err)
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			if p, ok := item.(v1alpha1.ProgramObject); ok && metav1.IsControlledBy(p, o) {
+				out = append(out, p)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// loadedFor lists what the daemons hold for an owner.
+func loadedFor(ctx context.Context, owner types.UID) ([]node.Program, error) {
+	var out []node.Program
+	for _, name := range under.nodes() {
+		programs, err := ask[[]node.Program](ctx, name, "programs")
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range programs {
+			if p.Metadata[v1alpha1.MetadataUUID] == string(owner) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out, nil
+}
+
+// only is the one program that the daemon holds for an owner, on a cluster's first node.
+func only(ctx context.Context, t *testing.T, o client.Object) node.Program {
+	t.Helper()
+	programs, err := loadedFor(ctx, o.GetUID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(programs) != len(under.nodes()) {
+		t.Fatalf("the daemons hold %d programs for %s, want one on each of %d nodes: %v", len(programs), o.GetName(), len(under.nodes()), programs)
+	}
+	return programs[0]
+}
+
+// kindOf is an object's kind, which a typed client doesn't keep in the object.
+func kindOf(o runtime.Object) string {
+	gvks, _, err := under.Scheme().ObjectKinds(o)
+	if err != nil || len(gvks) == 0 {
+		return fmt.Sprintf("%T", o)
+	}
+	return gvks[0].Kind
+}
+
+func gone(ctx context.Context, o client.Object) bool {
+	return apierrors.IsNotFound(under.Get(ctx, client.ObjectKeyFromObject(o), o))
+}
