@@ -184,10 +184,9 @@ func (i *Inventory) programOf(info *gobpfman.ProgramInfo, kernel *gobpfman.Kerne
 // the daemon's order is any.
 func others(users []string, id uint32) []string {
 	self := strconv.FormatUint(uint64(id), 10)
-	return slices.Sorted(maps.Keys(maps.Collect(func(yield func(string, struct{}) bool) {
-		_ = yield
-		_ = self
-	})))
+	rest := slices.DeleteFunc(slices.Clone(users), func(u string) bool { return u == self })
+	slices.Sort(rest)
+	return rest
 }
 
 // pins lists the maps pinned in a directory of the daemon's. The wire has the

@@ -52,12 +52,12 @@ func Interfaces() (map[string]program.Interface, error) {
 // been there all the time.
 func whole[T any](list func() ([]T, error)) ([]T, error) {
 	const tries = 10
-	var all []T
-	err := netlink.ErrDumpInterrupted
-	for try := 0; try < tries && errors.Is(err, netlink.ErrDumpInterrupted); try++ {
-		all, err = list()
+	for try := 1; ; try++ {
+		all, err := list()
+		if try == tries || !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
 	}
-	return all, err
 }
 
 // settle is how long interfaces must have been quiet before they are looked at:
