@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package docs tests what the documentation can be held to: links lead somewhere,
+// manifests are valid, and targets and keys that it names are there.
+package docs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+const root = "../.."
+
+// page is one file of the documentation.
+type page struct {
+	path string
+	text string // without what is in fences
+	yaml []string
+}
+
+// readPages reads the README files and everything in docs.
+func readPages(t *testing.T) []page {
+	t.Helper()
+	paths := []string{"README.md", "examples/README.md", "hack/cluster/README.md"}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(entry.Name()) == ".md" {
+			path, err = filepath.Rel(root, path)
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages []page
+	for _, path := range paths {
+		content, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, parse(path, string(content)))
+	}
+	return pages
+}
+
+func parse(path, content string) page {
+	p := page{path: path}
+	var text, block strings.Builder
+	fence := ""
+	for line := range strings.Lines(content) {
+		marker, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case isFence && fence == "":
+			fence = "fence " + marker
+		case isFence:
+			if fence == "fence yaml" {
+				p.yaml = append(p.yaml, block.String())
+			}
+			fence = ""
+			block.Reset()
+		case fence != "":
+			block.WriteString(line)
+		default:
+			text.WriteString(line)
+		}
+	}
+	p.text = text.String()
+	return p
+}
+
+var (
+	linkPattern    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	headingPattern = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	notInAnchor    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors are the fragments that GitHub gives to a page's headings.
+func anchors(text string) []string {
+	var out []string
+	for _, heading := range headingPattern.FindAllStringSubmatch(text, -1) {
+		plain := notInAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading[1])), "")
+		out = append(out, strings.ReplaceAll(plain, " ", "-"))
+	}
+	return out
+}
+
+// TestLinks follows each link within the repository, to the heading if it names one.
+func TestLinks(t *testing.T) {
+	for _, p := range readPages(t) {
+		for _, link := range linkPattern.FindAllStringSubmatch(p.text, -1) {
+			if strings.Contains(link[1], "://") {
+				continue
+			}
+			path, fragment, _ := strings.Cut(link[1], "#")
+			target := filepath.Join(root, filepath.Dir(p.path), path)
+			if path == "" {
+				target = filepath.Join(root, p.path)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: link %s: %v", p.path, link[1], err)
+				continue
+			}
+			if fragment == "" {
+				continue
+			}
+			content, err := os.ReadFile(target)
+			if err != nil {
+				t.Errorf("%s: link %s: %v", p.path, link[1], err)
+			} else if !slices.Contains(anchors(string(content)), fragment) {
+				t.Errorf("%s: link %s: no such heading", p.path, link[1])
+			}
+		}
+	}
+}
+
+// TestManifests decodes each object in a block of YAML, refusing unknown fields. A block
+// without kind is a part of an object, and only has to be YAML.
+func TestManifests(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	objects := 0
+	for _, p := range readPages(t) {
+		for _, block := range p.yaml {
+			documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(block)))
+			for {
+				document, err := documents.Read()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", p.path, err)
+				}
+				if !bytes.Contains(document, []byte("kind:")) {
+					var part map[string]any
+					if err := yaml.UnmarshalStrict(document, &part); err != nil {
+						t.Errorf("%s: %v in:\n%s", p.path, err, document)
+					}
+					continue
+				}
+				objects++
+				if _, _, err := decoder.Decode(document, nil, nil); err != nil {
+					t.Errorf("%s: %v in:\n%s", p.path, err, document)
+				}
+			}
+		}
+	}
+	if objects == 0 {
+		t.Error("no manifest in the documentation")
+	}
+}
+
+// TestTargets finds each target of make that is named.
+func TestTargets(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("(?m)(?:^    |`)make ([a-z][a-z-]*)")
+	for _, p := range readPages(t) {
+		for _, target := range named.FindAllStringSubmatch(p.text, -1) {
+			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target[1]) + `:`).Match(makefile) {
+				t.Errorf("%s: no target %s in the Makefile", p.path, target[1])
+			}
+		}
+	}
+}
+
+// TestConfigurationKeys finds each key of the ConfigMap that is deployed.
+func TestConfigurationKeys(t *testing.T) {
+	manifest, err := os.ReadFile(filepath.Join(root, "config/bpfman-deployment/config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var configMap corev1.ConfigMap
+	if err := yaml.UnmarshalStrict(manifest, &configMap); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs/configuration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range configMap.Data {
+		if !bytes.Contains(page, []byte("| `"+key+"` |")) {
+			t.Errorf("docs/configuration.md: no key %s", key)
+		}
+	}
+}
