@@ -299,6 +299,11 @@ test-csi: bytecode ## Run the CSI plugin's tests as root: real mounts and maps, 
 	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher go -C csi test -count=1 -bench . -benchtime 200x ./...
 
+.PHONY: test-sanity
+test-sanity: bytecode build/csi/cmd/bpfman-csi ## Run csi-sanity, the CSI community's suite, against the plugin with the real daemon (as root).
+	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C tests test -count=1 -v ./sanity
+
 BENCH_ROUNDS ?= 5
 # The audit log is the one-node cluster's; elsewhere the requests aren't counted by verb.
 BENCH_AUDIT_LOG ?= $(if $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG))),$(CLUSTER_STATE)/logs/audit.log)

@@ -59,6 +59,8 @@ exec "$@"
 type Daemon struct {
 	// Client calls it.
 	Client gobpfman.BpfmanClient
+	// Socket is the path of its socket.
+	Socket string
 	pid    int
 }
 
@@ -115,7 +117,7 @@ func Start(t *testing.T, env ...string) *Daemon {
 		t.Fatalf("connect to daemon: %v", err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	d := &Daemon{Client: gobpfman.NewBpfmanClient(conn), pid: cmd.Process.Pid}
+	d := &Daemon{Client: gobpfman.NewBpfmanClient(conn), Socket: socket, pid: cmd.Process.Pid}
 	d.awaitReady(t, ended)
 	return d
 }
@@ -142,6 +144,14 @@ func (d *Daemon) awaitReady(t *testing.T, ended <-chan struct{}) {
 // Path is where this process finds a file of the daemon's own file system.
 func (d *Daemon) Path(path string) string {
 	return filepath.Join("/proc", strconv.Itoa(d.pid), "root", path)
+}
+
+// Command is a command that sees and changes the daemon's own file systems. What it mounts
+// is gone with the daemon.
+func (d *Daemon) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	mounts := filepath.Join("/proc", strconv.Itoa(d.pid), "ns/mnt")
+	//nolint:gosec // Who writes the test chooses the command.
+	return exec.CommandContext(ctx, "nsenter", append([]string{"--mount=" + mounts, "--", name}, args...)...)
 }
 
 // InNetwork runs a function in the daemon's network namespace.
