@@ -119,6 +119,19 @@ attach_sample() {
 		"kubectl -n bpfman logs daemonset/bpfman-daemon -c bpfman  shows the daemon's log"
 }
 
+# fresh_readers restarts readers that are older than the program: their volumes
+# keep the maps of one that is gone, from before bpfman was deployed anew, say.
+fresh_readers() {
+	local loaded started
+	loaded=$(kubectl get bpfprograms -l "bpfman.io/ownedByProgram=go-$kind-counter-example" \
+		-o jsonpath='{range .items[*]}{.status.loadedat}{"\n"}{end}' | sort | tail -n 1)
+	started=$(kubectl -n "$namespace" get pods -l "name=go-$kind-counter" \
+		-o jsonpath='{range .items[*]}{.status.startTime}{"\n"}{end}' | sort | head -n 1)
+	if [[ -n $started && ${loaded:0:19} > ${started:0:19} ]]; then
+		kubectl -n "$namespace" rollout restart "daemonset/go-$kind-counter-ds" >/dev/null
+	fi
+}
+
 # --- traffic and readings --------------------------------------------------
 
 # traffic sends packets to a node until it is ended: pings from here, or, where
@@ -176,13 +189,14 @@ else
 fi
 
 step "deploying bpfman ($overlay)" "kubectl -n bpfman get pods, and describe pod, show what it waits for" \
-	"${make[@]}" deploy "DEPLOY=$overlay" "DEPLOY_TIMEOUT=${timeout}s"
+	"${make[@]}" deploy "KUBECONFIG=$KUBECONFIG" "DEPLOY=$overlay" "DEPLOY_TIMEOUT=${timeout}s"
 
 echo "attaching the sample program"
 kind=
 attach_sample
 namespace=go-$kind-counter
 render "examples/config/go-$kind-counter" | kubectl apply -f - >/dev/null
+fresh_readers
 step "starting the application that reads its map" "kubectl -n $namespace describe pods  shows what it waits for" \
 	"$KUBECTL" -n "$namespace" rollout status "daemonset/go-$kind-counter-ds" "--timeout=${timeout}s"
 
@@ -193,8 +207,8 @@ identity=$(whoami_in "$namespace" "$pod") || die "pod $pod doesn't say as whom i
 echo "  $identity"
 [[ $identity == *"CapEff 0000000000000000" ]] || die "the application has capabilities, and should have none" "kubectl -n $namespace get pod $pod -o yaml"
 show_readings "$namespace" "$pod" "$node" "$address" || die "the count doesn't grow" \
-	"a program with a lower priority on the same interface may end the chain before the counter:" \
-	"kubectl get tcxprograms,xdpprograms -A -o wide  shows the priorities"
+	"another program of a lower priority on the same interface may end the chain before the counter:" \
+	"kubectl get tcxprograms,xdpprograms -o wide  shows the priorities"
 
 shown=$KUBECTL
 [[ $(type -P kubectl) != "$KUBECTL" ]] || shown=kubectl
