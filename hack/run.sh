@@ -14,6 +14,7 @@ cd "$(dirname "$0")/.."
 . hack/progress.sh
 
 readings=3
+# Seconds that the cluster has for each thing that is waited for.
 timeout=${RUN_TIMEOUT:-120}
 make=(make --no-print-directory)
 
@@ -172,8 +173,10 @@ show_readings() {
 # whoami_in prints as whom the application runs: its first line is from its own
 # /proc/self/status. Where the log doesn't reach back to it, it is run once more.
 whoami_in() {
-	kubectl -n "$1" logs --limit-bytes=300 "$2" | grep -m 1 CapEff ||
-		kubectl -n "$1" exec "$2" -- /counters --once --maps="/run/$kind/maps" | grep -m 1 CapEff
+	local said
+	said=$(kubectl -n "$1" logs --limit-bytes=300 "$2")
+	[[ $said == *CapEff* ]] || said=$(kubectl -n "$1" exec "$2" -- /counters --once --maps="/run/$kind/maps")
+	grep -m 1 CapEff <<<"$said"
 }
 
 # --- all of it -------------------------------------------------------------
