@@ -9,6 +9,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/distribution/reference"
@@ -36,7 +38,7 @@ func CredentialsFor(ctx context.Context, secrets client.Reader, namespace string
 	if namespace != "" && key.Namespace != namespace {
 		return Credentials{}, fmt.Errorf("pull Secret %s: only Secrets of namespace %s may be used by its programs", key, namespace)
 	}
-	host, err := registry(image.Url)
+	repository, err := parse(image.Url)
 	if err != nil {
 		return Credentials{}, err
 	}
@@ -44,20 +46,19 @@ func CredentialsFor(ctx context.Context, secrets client.Reader, namespace string
 	if err := secrets.Get(ctx, key, &secret); err != nil {
 		return Credentials{}, fmt.Errorf("get pull Secret %s: %w", key, err)
 	}
-	credentials, err := find(&secret, host)
+	credentials, err := find(&secret, repository.Name())
 	if err != nil {
 		return Credentials{}, fmt.Errorf("pull Secret %s: %w", key, err)
 	}
 	return credentials, nil
 }
 
-// registry is the host that serves an image, as Secrets call it.
-func registry(url string) (string, error) {
+func parse(url string) (reference.Named, error) {
 	named, err := reference.ParseNormalizedNamed(url)
 	if err != nil {
-		return "", fmt.Errorf("bytecode image %q: %w", url, err)
+		return nil, fmt.Errorf("bytecode image %q: %w", url, err)
 	}
-	return reference.Domain(named), nil
+	return named, nil
 }
 
 // entry is one registry's in a Secret: auth is user:password in base64.
@@ -67,9 +68,10 @@ type entry struct {
 	Password string `json:"password"`
 }
 
-// find looks a registry up in a Secret of either of the types that hold
-// registries' credentials. A registry that isn't listed has none.
-func find(secret *corev1.Secret, host string) (Credentials, error) {
+// find looks a repository up in a Secret of either of the types that hold
+// registries' credentials. An entry may be for a part of a registry; as for the
+// kubelet, the longest that fits is taken. A repository that none fits has none.
+func find(secret *corev1.Secret, repository string) (Credentials, error) {
 	entries := map[string]entry{}
 	switch secret.Type {
 	case corev1.SecretTypeDockerConfigJson:
@@ -87,23 +89,29 @@ func find(secret *corev1.Secret, host string) (Credentials, error) {
 	default:
 		return Credentials{}, fmt.Errorf("its type is %q, not %s or %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
 	}
-	for name, e := range entries {
-		if hostOf(name) == host {
-			return e.credentials()
+	var best string
+	var found entry
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		if scope := scopeOf(name); len(scope) > len(best) && strings.HasPrefix(repository+"/", scope+"/") {
+			best, found = scope, entries[name]
 		}
 	}
-	return Credentials{}, nil
+	return found.credentials()
 }
 
-// hostOf reduces an entry's name to its registry's host. Docker Hub's is known
-// by the URL of its first API.
-func hostOf(name string) string {
+// scopeOf reduces an entry's name to the registry's host and, where it is for a
+// part of it, that part. Docker names a registry by the URL of its API, Docker
+// Hub by that of its first.
+func scopeOf(name string) string {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://")
-	host, _, _ := strings.Cut(name, "/")
+	host, path, _ := strings.Cut(name, "/")
 	if host == "index.docker.io" || host == "registry-1.docker.io" {
-		return "docker.io"
+		host = "docker.io"
 	}
-	return host
+	for _, api := range []string{"v1/", "v2/"} {
+		path = strings.TrimPrefix(path+"/", api)
+	}
+	return strings.TrimRight(host+"/"+path, "/")
 }
 
 func (e entry) credentials() (Credentials, error) {

@@ -10,6 +10,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/distribution/reference"
 )
 
 const (
@@ -55,10 +57,11 @@ func (r *Registries) Silent(ctx context.Context, url string) error {
 
 // addressOf is where an image's registry listens.
 func addressOf(url string) (string, bool) {
-	host, err := registry(url)
+	repository, err := parse(url)
 	if err != nil {
 		return "", false
 	}
+	host := reference.Domain(repository)
 	if host == "docker.io" {
 		host = "registry-1.docker.io"
 	}

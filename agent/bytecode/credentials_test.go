@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package bytecode
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// password is in each Secret of these tests, and must be in no error.
+const password = "s3cr3t:with-colon"
+
+func auth(user, password string) string {
+	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+}
+
+// dockerConfigJSON is a Secret of the newer type.
+func dockerConfigJSON(auths string) *corev1.Secret {
+	return &corev1.Secret{
+		Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":` + auths + `}`)},
+	}
+}
+
+// dockercfg is a Secret of the older type.
+func dockercfg(auths string) *corev1.Secret {
+	return &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(auths)}}
+}
+
+func TestCredentials(t *testing.T) {
+	entry := func(name string) string { return fmt.Sprintf(`{%q: {"auth": %q}}`, name, auth("user", password)) }
+	members := fmt.Sprintf(`{"quay.io": {"username": "user", "password": %q}}`, password)
+	user := Credentials{Username: "user", Password: password}
+	for name, c := range map[string]struct {
+		secret *corev1.Secret
+		image  string
+		want   Credentials
+	}{
+		"dockerconfigjson, auth":         {dockerConfigJSON(entry("quay.io")), "quay.io/a/b:latest", user},
+		"dockerconfigjson, members":      {dockerConfigJSON(members), "quay.io/a/b:latest", user},
+		"dockercfg, auth":                {dockercfg(entry("quay.io")), "quay.io/a/b:latest", user},
+		"dockercfg, members":             {dockercfg(members), "quay.io/a/b:latest", user},
+		"unpadded auth":                  {dockerConfigJSON(strings.ReplaceAll(entry("quay.io"), "=", "")), "quay.io/a/b", user},
+		"auth rules over members":        {dockerConfigJSON(fmt.Sprintf(`{"quay.io": {"auth": %q, "username": "x", "password": "y"}}`, auth("user", password))), "quay.io/a", user},
+		"other members are left alone":   {dockerConfigJSON(strings.Replace(entry("quay.io"), `{"auth"`, `{"email": "a@b", "identitytoken": "", "auth"`, 1)), "quay.io/a", user},
+		"by digest":                      {dockerConfigJSON(entry("quay.io")), "quay.io/a/b@sha256:" + strings.Repeat("0a", 32), user},
+		"URL":                            {dockerConfigJSON(entry("https://quay.io")), "quay.io/a/b", user},
+		"URL of an API":                  {dockerConfigJSON(entry("https://quay.io/v2/")), "quay.io/a/b", user},
+		"plain HTTP":                     {dockerConfigJSON(entry("http://quay.io/v1/")), "quay.io/a/b", user},
+		"port":                           {dockerConfigJSON(entry("registry.example:5000")), "registry.example:5000/a", user},
+		"port and path":                  {dockerConfigJSON(entry("https://registry.example:5000/a")), "registry.example:5000/a/b", user},
+		"another port":                   {dockerConfigJSON(entry("registry.example:5000")), "registry.example/a", Credentials{}},
+		"another registry":               {dockerConfigJSON(entry("quay.io")), "ghcr.io/a/b", Credentials{}},
+		"a registry that begins alike":   {dockerConfigJSON(entry("quay.io")), "quay.io.example/a/b", Credentials{}},
+		"another path":                   {dockerConfigJSON(entry("quay.io/other")), "quay.io/a/b", Credentials{}},
+		"a path that begins alike":       {dockerConfigJSON(entry("quay.io/a")), "quay.io/ab/c", Credentials{}},
+		"the image's own path":           {dockerConfigJSON(entry("quay.io/a/b")), "quay.io/a/b:latest", user},
+		"Docker Hub's odd key":           {dockerConfigJSON(entry("https://index.docker.io/v1/")), "docker.io/a/b", user},
+		"Docker Hub, short image":        {dockerConfigJSON(entry("https://index.docker.io/v1/")), "alpine", user},
+		"Docker Hub by its name":         {dockercfg(entry("docker.io")), "a/b:latest", user},
+		"Docker Hub's registry":          {dockercfg(entry("registry-1.docker.io")), "a/b:latest", user},
+		"no entries":                     {dockerConfigJSON(`{}`), "quay.io/a", Credentials{}},
+		"null":                           {dockerConfigJSON(`null`), "quay.io/a", Credentials{}},
+		"an empty entry":                 {dockerConfigJSON(`{"quay.io": {}}`), "quay.io/a", Credentials{}},
+		"an odd entry of another's":      {dockerConfigJSON(`{"ghcr.io": {"auth": "%"}, "quay.io": {"username": "user", "password": "` + password + `"}}`), "quay.io/a", user},
+		"an entry without a name, first": {dockerConfigJSON(`{"": {"auth": "%"}, "quay.io": {"username": "user", "password": "` + password + `"}}`), "quay.io/a", user},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := credentialsFor(t.Context(), c.secret, "", c.image)
+			if err != nil || got != c.want {
+				t.Errorf("got %v, %v, want %v", got, err, c.want)
+			}
+		})
+	}
+}
+
+// The longest entry that fits is taken, however often it is asked: maps have no
+// order.
+func TestCredentialsOfPartOfARegistry(t *testing.T) {
+	secret := dockerConfigJSON(fmt.Sprintf(`{"quay.io": {"auth": %q}, "quay.io/team": {"auth": %q}, "quay.io/team/a": {"auth": %q}, "https://quay.io/v1/": {"auth": %q}}`,
+		auth("all", "1"), auth("team", "2"), auth("a", "3"), auth("api", "4")))
+	for image, want := range map[string]string{"quay.io/team/a": "a", "quay.io/team/b": "team", "quay.io/b/team": "api"} {
+		for range 20 {
+			if got, err := credentialsFor(t.Context(), secret, "", image); err != nil || got.Username != want {
+				t.Fatalf("%s: user %q, %v, want %q", image, got.Username, err, want)
+			}
+		}
+	}
+}
+
+func TestCredentialsRefused(t *testing.T) {
+	good := dockerConfigJSON(fmt.Sprintf(`{"quay.io": {"auth": %q}}`, auth("user", password)))
+	opaque := good.DeepCopy()
+	opaque.Type = corev1.SecretTypeOpaque
+	empty := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson}
+	noColon := base64.StdEncoding.EncodeToString([]byte("s3cr3t"))
+	for name, c := range map[string]struct {
+		secret    *corev1.Secret
+		namespace string
+		image     string
+		want      string
+	}{
+		"absent":             {nil, "", "quay.io/a", `get pull Secret secrets/pull: secrets "pull" not found`},
+		"wrong type":         {opaque, "", "quay.io/a", `pull Secret secrets/pull: its type is "Opaque", not kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg`},
+		"no data":            {empty, "", "quay.io/a", "pull Secret secrets/pull: its .dockerconfigjson is not valid"},
+		"no JSON":            {dockerConfigJSON("{s3cr3t"), "", "quay.io/a", "pull Secret secrets/pull: its .dockerconfigjson is not valid"},
+		"no JSON, dockercfg": {dockercfg(`"s3cr3t"`), "", "quay.io/a", "pull Secret secrets/pull: its .dockercfg is not valid"},
+		"auth no string":     {dockercfg(`{"quay.io": {"auth": ["s3cr3t"]}}`), "", "quay.io/a", "pull Secret secrets/pull: its .dockercfg is not valid"},
+		"auth no base64":     {dockercfg(`{"quay.io": {"auth": "s3cr3t:s3cr3t"}}`), "", "quay.io/a", "pull Secret secrets/pull: the auth of a registry is not base64"},
+		"auth no user":       {dockercfg(`{"quay.io": {"auth": "` + noColon + `"}}`), "", "quay.io/a", "pull Secret secrets/pull: the auth of a registry is not user:password"},
+		"foreign namespace":  {good, "tenant", "quay.io/a", "pull Secret secrets/pull: only Secrets of namespace tenant may be used by its programs"},
+		"malformed image":    {good, "", "UPPER CASE", `bytecode image "UPPER CASE": invalid reference format`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := credentialsFor(t.Context(), c.secret, c.namespace, c.image)
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) || got != (Credentials{}) {
+				t.Fatalf("got %v, %v, want %q", got, err, c.want)
+			}
+			if strings.Contains(err.Error(), "s3cr3t") || strings.Contains(err.Error(), noColon) {
+				t.Errorf("the error tells the Secret's content: %v", err)
+			}
+		})
+	}
+}
+
+// A Secret is read for images that name one alone, and a foreign one never.
+func TestSecretsAreNotReadInVain(t *testing.T) {
+	for name, c := range map[string]struct {
+		image *v1alpha1.BytecodeImage
+		fails bool
+	}{
+		"no image":          {nil, false},
+		"no Secret":         {&v1alpha1.BytecodeImage{Url: "quay.io/a"}, false},
+		"foreign namespace": {&v1alpha1.BytecodeImage{Url: "quay.io/a", ImagePullSecret: &v1alpha1.ImagePullSecretSelector{Name: "pull", Namespace: "secrets"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := CredentialsFor(t.Context(), unreadable{t}, "tenant", c.image); (err != nil) != c.fails {
+				t.Errorf("error: %v", err)
+			}
+		})
+	}
+}
+
+type unreadable struct{ t *testing.T }
+
+func (u unreadable) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	u.t.Errorf("Secret %s was read", key)
+	return errors.New("not to be read")
+}
+
+func (u unreadable) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	u.t.Error("Secrets were listed")
+	return errors.New("not to be listed")
+}
+
+// credentialsFor puts the Secret, if any, into a cluster and asks for it.
+func credentialsFor(ctx context.Context, secret *corev1.Secret, namespace, image string) (Credentials, error) {
+	cluster := fake.NewClientBuilder()
+	if secret != nil {
+		secret = secret.DeepCopy()
+		secret.ObjectMeta = metav1.ObjectMeta{Name: "pull", Namespace: "secrets"}
+		cluster = cluster.WithObjects(secret)
+	}
+	return CredentialsFor(ctx, cluster.Build(), namespace, &v1alpha1.BytecodeImage{
+		Url: image, ImagePullSecret: &v1alpha1.ImagePullSecretSelector{Name: "pull", Namespace: "secrets"},
+	})
+}
+
+// A Secret is what some user wrote: whatever it is, nothing of it is told, and
+// the same is found each time.
+func FuzzFind(f *testing.F) {
+	for _, seed := range []string{
+		`{"auths": {"quay.io": {"auth": "dXNlcjpzM2NyM3Q="}}}`, `{"quay.io": {"username": "user", "password": "s3cr3t"}}`,
+		`{"auths": {"https://quay.io/v1/": {"auth": "===="}}}`, `{"auths": [{"quay.io": 1}]}`, `null`, `{"": {"auth": "Og=="}}`, `{"/": {}}`,
+	} {
+		f.Add([]byte(seed), true)
+		f.Add([]byte(seed), false)
+	}
+	known := map[string]bool{
+		"its .dockerconfigjson is not valid": true, "its .dockercfg is not valid": true,
+		"the auth of a registry is not base64": true, "the auth of a registry is not user:password": true,
+	}
+	f.Fuzz(func(t *testing.T, data []byte, newer bool) {
+		secret := &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: data}}
+		if newer {
+			secret = &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: data}}
+		}
+		got, err := find(secret, "quay.io/a/b")
+		if err != nil && (!known[err.Error()] || got != (Credentials{})) {
+			t.Errorf("got %v, %v", got, err)
+		}
+		again, err2 := find(secret, "quay.io/a/b")
+		if got != again || fmt.Sprint(err) != fmt.Sprint(err2) {
+			t.Errorf("first %v, %v, then %v, %v", got, err, again, err2)
+		}
+	})
+}
