@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package wire
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// unknown is no program's and no link's id.
+const unknown = 4_000_000_000
+
+// refused makes a call that must fail, as all failures of the daemon do, with code Aborted
+// and a text that tells.
+func (c client) refused(what string, do func() error, want string) {
+	c.t.Helper()
+	got := status.Convert(do())
+	if got.Code() != codes.Aborted || !strings.Contains(got.Message(), want) {
+		c.t.Errorf("%s: %s %q, want Aborted with %q", what, got.Code(), got.Message(), want)
+	}
+	c.t.Logf("%s: %s", what, got.Message())
+}
+
+// TestRefusals has the texts that the agent tells cases apart by, and that users read.
+func TestRefusals(t *testing.T) {
+	c := start(t)
+	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}})
+	id := loaded.GetPrograms()[0].GetKernelInfo().GetId()
+	owner := uint32(unknown)
+	missing := &gobpfman.BytecodeImage{Url: "127.0.0.1:1/absent:latest"}
+	for what, tt := range map[string]struct {
+		do   func() error
+		want string
+	}{
+		"Unload, unknown":       {func() error { _, err := call(c, c.unload, unknown); return err }, "Program 4000000000 does not exist"},
+		"Detach, unknown":       {func() error { _, err := call(c, c.detach, unknown); return err }, `does not exist in tree "link_4000000000"`},
+		"Attach, unknown":       {func() error { _, err := call(c, c.attach, onLoopback(unknown, "ingress")); return err }, "Program 4000000000 does not exist"},
+		"Get, unknown":          {func() error { _, err := call(c, c.get, unknown); return err }, "Program 4000000000 does not exist"},
+		"PullBytecode, no host": {func() error { _, err := call(c, c.pull, missing); return err }, "127.0.0.1:1"},
+		"PullBytecode, nothing": {func() error { _, err := call(c, c.pull, nil); return err }, ""},
+		"Load, nothing":         {func() error { _, err := call(c, c.load, &gobpfman.LoadRequest{}); return err }, "missing bytecode info"},
+		"Load, a name twice": {func() error {
+			_, err := call(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_next"), tcx("tcx_next")}})
+			return err
+		}, "AlreadyLoaded"},
+		"Load, one of two unknown": {func() error {
+			_, err := call(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_next"), tcx("absent")}})
+			return err
+		}, "absent"},
+		"Load, map owner unknown": {func() error {
+			_, err := call(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), MapOwnerId: &owner, Info: []*gobpfman.LoadInfo{tcx("tcx_next")}})
+			return err
+		}, "map_owner_id does not exist"},
+		"Attach, no interface": {func() error {
+			r := onLoopback(id, "ingress")
+			r.GetAttach().GetTcxAttachInfo().Iface = "absent"
+			_, err := call(c, c.attach, r)
+			return err
+		}, "Invalid Interface"},
+		"Attach, direction": {func() error { _, err := call(c, c.attach, onLoopback(id, "sideways")); return err }, "sideways"},
+		"Attach, no place":  {func() error { _, err := call(c, c.attach, &gobpfman.AttachRequest{Id: id}); return err }, "missing attach_info"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			client{c.Daemon, t}.refused(what, tt.do, tt.want)
+		})
+	}
+	// None of them left or took anything, or hurt the daemon.
+	c.holds(loaded.GetPrograms()[0])
+	if ids := c.ids(&gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}); len(ids) != 1 {
+		t.Errorf("programs %v are loaded, want %d alone", ids, id)
+	}
+	link := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+	c.holds(loaded.GetPrograms()[0], link)
+}
+
+// TestPhantomLink has a fault of the daemon's: one that it panics over, as one that it is
+// killed over, stays listed although nothing is attached and Detach knows nothing of it.
+// That has to count as detached, and the program can be attached and unloaded all the same.
+func TestPhantomLink(t *testing.T) {
+	c := start(t)
+	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
+	id := loaded.GetKernelInfo().GetId()
+	c.refused("attach point of another type", func() error {
+		_, err := call(c, c.attach, &gobpfman.AttachRequest{Id: id, Attach: &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{
+			TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: "syscalls/sys_enter_kill"},
+		}}})
+		return err
+	}, "panicked")
+	phantoms := must(c, c.get, id).GetInfo().GetLinks()
+	if len(phantoms) != 1 {
+		t.Fatalf("links %v, want one: the daemon is mended, and this test is no longer needed", phantoms)
+	}
+	c.refused("Detach, phantom", func() error { _, err := call(c, c.detach, phantoms[0]); return err }, "does not exist in tree \"link_"+decimal(phantoms[0])+`"`)
+	link := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+	c.holds(loaded, phantoms[0], link)
+	must(c, c.unload, id)
+	if ids := c.ids(&gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}); len(ids) != 0 {
+		t.Errorf("programs %v are left", ids)
+	}
+}
+
+// loadForeign loads a program without the daemon, until the test ends, and returns its id.
+func loadForeign(t *testing.T) uint32 {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SocketFilter, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, ok := info.ID()
+	if !ok {
+		t.Fatal("the kernel gives programs no ids")
+	}
+	return uint32(id)
+}
+
+func decimal(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
