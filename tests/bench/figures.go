@@ -73,19 +73,20 @@ func (f *figures) programs() float64 {
 	return float64(sum)
 }
 
-// ratio is our time over the daemon's own.
-func (f *figures) ratio(n int) float64 {
-	own := median(f.own[n], loadAndAttach)
-	return median(f.ours[n], func(t declaredTimes) time.Duration { return t.Attached }).Seconds() / own.Seconds()
+// ratio is our time over the daemon's own: the median of the rounds, in each of
+// which both are measured one after the other.
+func (f *figures) ratio(n int, of func(declaredTimes) time.Duration) float64 {
+	ratios := make([]float64, 0, len(f.ours[n]))
+	for round, ours := range f.ours[n] {
+		ratios = append(ratios, of(ours).Seconds()/loadAndAttach(f.own[n][round]).Seconds())
+	}
+	return median(ratios, func(r float64) float64 { return r })
 }
 
-// served is our time without what kubectl does before it sends the first object.
+// attached is our time; served is it without what kubectl does before it sends the first object.
+func attached(t declaredTimes) time.Duration { return t.Attached }
+
 func served(t declaredTimes) time.Duration { return t.Attached - t.Seen }
-
-// servedRatio is that time over the daemon's own.
-func (f *figures) servedRatio(n int) float64 {
-	return median(f.ours[n], served).Seconds() / median(f.own[n], loadAndAttach).Seconds()
-}
 
 // writesPerProgram counts the agent's writes; without an audit log, those that
 // the BpfPrograms show.
@@ -117,8 +118,8 @@ func (f *figures) json() map[string]any {
 	}
 	for _, n := range sizes {
 		key := func(name string) string { return fmt.Sprintf("%s_%d", name, n) }
-		out[key("attach_ratio")] = round(f.ratio(n))
-		out[key("attach_ratio_from_first_object")] = round(f.servedRatio(n))
+		out[key("attach_ratio")] = round(f.ratio(n, attached))
+		out[key("attach_ratio_from_first_object")] = round(f.ratio(n, served))
 		out[key("daemon_s")] = round(median(f.own[n], loadAndAttach).Seconds())
 		for name, of := range map[string]func(declaredTimes) time.Duration{
 			"first_object_s": func(t declaredTimes) time.Duration { return t.Seen },
@@ -198,14 +199,14 @@ func (f *figures) printTimes(w io.Writer) {
 	ours("… kubectl apply ended after", func(t declaredTimes) time.Duration { return t.Applied })
 	ours("… last BpfProgram Loaded after", func(t declaredTimes) time.Duration { return t.Loaded })
 	ours("… last object ReconcileSuccess after", func(t declaredTimes) time.Duration { return t.Attached })
-	ratio := func(name string, of func(int) float64) {
+	ratio := func(name string, of func(declaredTimes) time.Duration) {
 		fmt.Fprintf(table, "\n  %s\t", name)
 		for _, n := range sizes {
-			fmt.Fprintf(table, "%.2f\t", of(n))
+			fmt.Fprintf(table, "%.2f\t", f.ratio(n, of))
 		}
 	}
-	ratio("ratio, all from kubectl's start over the daemon's own", f.ratio)
-	ratio("ratio, from the first object seen", f.servedRatio)
+	ratio("ratio, all from kubectl's start over the daemon's own", attached)
+	ratio("ratio, from the first object seen", served)
 	own("daemon, called directly: Unload", func(t node.Times) time.Duration { return t.Unload })
 	ours("kubectl delete started; last BpfProgram gone after", func(t declaredTimes) time.Duration { return t.Removed })
 	fmt.Fprintln(table)
@@ -231,11 +232,11 @@ func (f *figures) printRequests(w io.Writer) {
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 3, ' ', 0) }
 
 // median of what a function takes of each.
-func median[T any](all []T, of func(T) time.Duration) time.Duration {
+func median[T any, V float64 | time.Duration](all []T, of func(T) V) V {
 	if len(all) == 0 {
 		return 0
 	}
-	values := make([]time.Duration, 0, len(all))
+	values := make([]V, 0, len(all))
 	for _, t := range all {
 		values = append(values, of(t))
 	}

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	goruntime "runtime"
 	"runtime/debug"
 	"time"
 
@@ -70,13 +71,16 @@ func main() {
 
 // gcPercent trades a little CPU, of which the agent needs hardly any, for memory
 // on every node.
-const gcPercent = 50
+const gcPercent = 25
 
 func run(o options) error {
 	if o.mountBpffs {
 		return bpffs.Mount(bpffsDir)
 	}
 	debug.SetGCPercent(gcPercent)
+	if o.profilingAddr == "" {
+		goruntime.MemProfileRate = 0 // samples that nobody can ask for, half a megabyte
+	}
 	if o.nodeName == "" {
 		return errors.New("KUBE_NODE_NAME is not set")
 	}
