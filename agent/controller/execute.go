@@ -41,6 +41,9 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 			return // its Load failed, which is told
 		}
 		if err := r.Inventory.Attach(ctx, loaded.ID, step.Point); err != nil {
+			if step.Point.Lack != "" {
+				err = fmt.Errorf("%w: %s", err, step.Point.Lack)
+			}
 			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Point: step.Point.Name}] = err
 		}
 	case plan.OpDetach:

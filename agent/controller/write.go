@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,7 +127,7 @@ func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, obj
 	}
 
 	before := object.GetStatus().DeepCopy()
-	keepTransition(status, before)
+	keep(status, before)
 	if equality.Semantic.DeepEqual(status, before) {
 		return nil
 	}
@@ -258,13 +259,35 @@ func merge(old, wanted map[string]string) map[string]string {
 	return out
 }
 
-// keepTransition gives a condition that stays its time of transition.
-func keepTransition(status, before *v1alpha1.BpfProgramStatus) {
+// keep leaves of a status what is no news: the time of a condition's transition,
+// and the words of an error that differ in what is another at each try. A retry
+// would else write them each time.
+func keep(status, before *v1alpha1.BpfProgramStatus) {
 	conditions := slices.Clone(before.Conditions)
 	for _, c := range status.Conditions {
+		if len(conditions) == 1 && conditions[0].Type == c.Type && alike(conditions[0].Message, c.Message) {
+			c.Message = conditions[0].Message
+		}
 		v1alpha1.SetCondition(&conditions, c)
 	}
 	status.Conditions = conditions
+	for i, link := range status.Links {
+		for _, old := range before.Links {
+			if old.AttachPoint == link.AttachPoint && alike(old.Error, link.Error) {
+				status.Links[i].Error = old.Error
+			}
+		}
+	}
+}
+
+// volatile is what the daemon's words for one failure have of their own at each
+// try: how long the kernel's verifier took, and the number of a task that
+// panicked.
+var volatile = regexp.MustCompile(`verification time [0-9]+ usec|task [0-9]+ panicked`)
+
+// alike tells whether two texts tell of the same failure.
+func alike(a, b string) bool {
+	return a == b || volatile.ReplaceAllString(a, "") == volatile.ReplaceAllString(b, "")
 }
 
 func describe(o v1alpha1.ProgramObject) string {

@@ -46,7 +46,12 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 	onHost := func() []AttachPoint {
 		points := make([]AttachPoint, 0, len(names))
 		for _, name := range names {
-			points = append(points, newAttachPoint(name+what, info(name, nil), strconv.Itoa(n.Interfaces[name].Index)))
+			i, there := n.Interfaces[name]
+			point := newAttachPoint(name+what, info(name, nil), strconv.Itoa(i.Index))
+			if !there {
+				point.Lack = "the node has no interface " + name
+			}
+			points = append(points, point)
 		}
 		return points
 	}

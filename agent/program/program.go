@@ -64,6 +64,9 @@ type AttachPoint struct {
 	Name string
 	// Info is the daemon's Attach argument.
 	Info *gobpfman.AttachInfo
+	// Lack tells what the node lacks for it now, as far as is known; attaching is
+	// tried all the same.
+	Lack string
 	// Digest identifies the link asked for: same digest, same link. It is kept
 	// in the BpfProgram's status, so its making must not change between
 	// versions of the agent without need: that would attach every link anew.
