@@ -40,7 +40,7 @@ const (
 	probeName      = "node-probe"
 	bpfmanSpace    = "bpfman"
 
-	patience = 90 * time.Second
+	patience = time.Minute
 	interval = 150 * time.Millisecond
 )
 

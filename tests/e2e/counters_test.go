@@ -132,6 +132,14 @@ func rename(o k8s.Object) error {
 		if uprobe, ok := o.(*v1alpha1.UprobeProgram); ok && uprobe.Spec.Containers != nil {
 			uprobe.Spec.Containers.Namespace = prefix + uprobe.Spec.Containers.Namespace
 		}
+		if image := o.GetAppCommon().ByteCode.Image; image != nil && image.ImagePullSecret != nil {
+			image.ImagePullSecret.Name = prefix + image.ImagePullSecret.Name
+		}
+	case *appsv1.Deployment:
+		o.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64)
+		if settings.sampleApp != "" {
+			o.Spec.Template.Spec.Containers[0].Image = settings.sampleApp
+		}
 	case *appsv1.DaemonSet:
 		pod := &o.Spec.Template.Spec
 		pod.TerminationGracePeriodSeconds = new(int64)
@@ -278,4 +286,14 @@ func awaitGrowth(ctx context.Context, t *testing.T, pod *corev1.Pod, name string
 		}
 		return true, ""
 	})
+}
+
+// knock sends packets to a pod, from all nodes: nothing listens, but they arrive.
+func knock(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	for _, name := range under.nodes() {
+		if _, err := ask[any](ctx, name, "knock", pod.Status.PodIP); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

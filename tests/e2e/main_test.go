@@ -26,8 +26,10 @@ var settings = struct {
 	// push is where this process pushes images so that the daemon finds them there;
 	// tests that need it are skipped where it is empty. pushCA is the certificate
 	// authority of that registry.
-	push, pushCA             string
-	probe, counters, uprobed string
+	push, pushCA string
+	// images of the probe, of the reading application and of what uprobes are put on;
+	// sampleApp is what the samples' nginx is, nginx itself where it is empty.
+	probe, counters, uprobed, sampleApp string
 }{
 	kubeconfig: os.Getenv("KUBECONFIG"),
 	bytecode:   variable("BYTECODE_REGISTRY", "quay.io") + "/" + bytecodePrefix,
@@ -36,6 +38,7 @@ var settings = struct {
 	probe:      variable("BPFMAN_NODE_PROBE_IMG", "quay.io/bpfman/bpfman-node-probe:latest"),
 	counters:   variable("BPFMAN_COUNTERS_IMG", "quay.io/bpfman/bpfman-counters:latest"),
 	uprobed:    variable("BPFMAN_GO_TARGET_IMG", "quay.io/bpfman/bpfman-go-target:latest"),
+	sampleApp:  os.Getenv("SAMPLE_APP_IMG"),
 }
 
 var bytecodePrefix = variable("BYTECODE_PREFIX", "bpfman-bytecode")

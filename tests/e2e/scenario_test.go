@@ -75,8 +75,11 @@ func await(ctx context.Context, t *testing.T, what string, look func(ctx context
 func awaitFor(ctx context.Context, t *testing.T, timeout time.Duration, what string, look func(ctx context.Context) (ok bool, saw string)) {
 	t.Helper()
 	var last string
-	err := wait.For(func(ctx context.Context) (ok bool, _ error) {
-		ok, last = look(ctx)
+	err := wait.For(func(ctx context.Context) (bool, error) {
+		ok, now := look(ctx)
+		if ctx.Err() == nil || last == "" {
+			last = now
+		}
 		return ok, nil
 	}, wait.WithContext(ctx), wait.WithTimeout(timeout), wait.WithInterval(interval), wait.WithImmediate())
 	if err != nil {
@@ -307,4 +310,36 @@ func kindOf(o runtime.Object) string {
 
 func gone(ctx context.Context, o client.Object) bool {
 	return apierrors.IsNotFound(under.Get(ctx, client.ObjectKeyFromObject(o), o))
+}
+
+// awaitAttached waits until the object has a link on some node: success alone may mean
+// that there was no container.
+func awaitAttached(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
+	t.Helper()
+	await(ctx, t, o.GetName()+" has a link", func(ctx context.Context) (bool, string) {
+		programs, err := programsOf(ctx, o)
+		for _, p := range programs {
+			if slices.ContainsFunc(p.GetStatus().Links, attached) {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(programs, err)
+	})
+	awaitSuccess(ctx, t, o)
+}
+
+// awaitReady waits until a pod is ready.
+func awaitReady(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	await(ctx, t, "pod "+pod.Name+" is ready", func(ctx context.Context) (bool, string) {
+		if err := under.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return false, err.Error()
+		}
+		events, err := eventsAbout(ctx, pod)
+		texts := []string{podState(pod)}
+		for _, e := range events {
+			texts = append(texts, e.Reason+": "+e.Message)
+		}
+		return ready(pod), fmt.Sprintf("%q, %v", texts, err)
+	})
 }

@@ -11,13 +11,16 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -75,6 +78,68 @@ func Kill(executable string) error {
 	return nil
 }
 
+// KeepDown kills the processes that run the executable, and those that take their
+// place, until the context ends.
+func KeepDown(ctx context.Context, executable string) error {
+	const interval = 10 * time.Millisecond
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		pids, err := Processes(executable)
+		if err != nil {
+			return err
+		}
+		if len(pids) > 0 {
+			if err := Kill(executable); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// File is a file as a pod sees it.
+type File struct {
+	Name string `json:"name"`
+	// Mode is in octal.
+	Mode string `json:"mode"`
+	GID  uint32 `json:"gid"`
+}
+
+// PodFiles lists a directory as the first process of a pod's containers sees it. The
+// process is told by its mounts, which name the pod.
+func PodFiles(podUID, dir string) ([]File, error) {
+	tables, err := filepath.Glob("/proc/[0-9]*/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	for _, table := range tables {
+		mounts, err := os.ReadFile(table)
+		root := filepath.Join(filepath.Dir(table), "root")
+		if err != nil || !bytes.Contains(mounts, []byte("/pods/"+podUID+"/etc-hosts")) {
+			continue // ended meanwhile, or another pod's
+		}
+		entries, err := os.ReadDir(filepath.Join(root, dir))
+		if err != nil {
+			continue // the node's own processes have these mounts as well
+		}
+		files := make([]File, 0, len(entries))
+		for _, entry := range entries {
+			var stat unix.Stat_t
+			if err := unix.Stat(filepath.Join(root, dir, entry.Name()), &stat); err != nil {
+				return nil, fmt.Errorf("stat %s in pod %s: %w", entry.Name(), podUID, err)
+			}
+			files = append(files, File{Name: entry.Name(), Mode: strconv.FormatUint(uint64(stat.Mode&0o7777), 8), GID: stat.Gid})
+		}
+		return files, nil
+	}
+	return nil, fmt.Errorf("no process of pod %s has a directory %s", podUID, dir)
+}
+
 // Mounts lists the node's mounts that are of eBPF file systems or at a volume of
 // the CSI plugin, one line each: type and mount point.
 func Mounts() ([]string, error) {
@@ -120,6 +185,23 @@ func RemoveInterface(name string) error {
 	}
 	if err := netlink.LinkDel(link); err != nil {
 		return fmt.Errorf("remove interface %s: %w", name, err)
+	}
+	return nil
+}
+
+// Knock sends a few packets, which need no answer, to an address.
+func Knock(ctx context.Context, address string) (err error) {
+	const discard, packets = "9", 5
+	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", net.JoinHostPort(address, discard))
+	if err != nil {
+		return fmt.Errorf("dial %s: %w", address, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	for range packets {
+		// The address may answer that nothing listens there.
+		if _, err := conn.Write([]byte("knock")); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
+			return fmt.Errorf("send to %s: %w", address, err)
+		}
 	}
 	return nil
 }

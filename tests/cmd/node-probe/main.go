@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -31,13 +32,17 @@ const usage = `usage: node-probe command
   wait                    do nothing until stopped
   programs                list the daemon's programs
   try PREFIX              try each type of program on the daemon, images below PREFIX
+  leftovers IDS IDS       list what is left of programs and maps, ids with commas
   unload ID               unload a program from the daemon, behind the agent's back
   mounts                  list the mounts of eBPF file systems and CSI volumes
   processes EXECUTABLE    list the processes that run it
   kill EXECUTABLE         kill them
+  keep-down EXECUTABLE D  kill them, and those that take their place, for a duration
+  files POD-UID DIR       list a directory as a pod sees it, with modes and groups
   signal N                call kill(2) N times, harmlessly
   time N IMAGE FUNCTION   time the daemon's calls for N programs of a bytecode image
   memory EXECUTABLE...    the resident memory of their processes, in bytes
+  knock ADDRESS           send a few packets to an address
   add-interface NAME      make a pair of network interfaces
   remove-interface NAME   remove it
 `
@@ -58,12 +63,15 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) (any, error) {
-	command, argument := "", ""
+	command, argument, second := "", "", ""
 	if len(args) > 0 {
 		command = args[0]
 	}
 	if len(args) > 1 {
 		argument = args[1]
+	}
+	if len(args) > 2 {
+		second = args[2]
 	}
 	if command == "wait" {
 		<-ctx.Done()
@@ -80,12 +88,18 @@ func run(ctx context.Context, args []string) (any, error) {
 		})
 	case "unload":
 		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) (any, error) { return nil, unload(ctx, c, argument) })
+	case "leftovers":
+		return leftovers(argument, second)
 	case "mounts":
 		return node.Mounts()
 	case "processes":
 		return node.Processes(argument)
 	case "kill":
 		return nil, node.Kill(argument)
+	case "keep-down":
+		return nil, keepDown(ctx, argument, second)
+	case "files":
+		return node.PodFiles(argument, second)
 	case "signal":
 		return nil, signalSelf(argument)
 	case "time":
@@ -94,6 +108,8 @@ func run(ctx context.Context, args []string) (any, error) {
 		})
 	case "memory":
 		return node.Memory(args[1:]...)
+	case "knock":
+		return nil, node.Knock(ctx, argument)
 	case "add-interface":
 		return nil, node.AddInterface(argument)
 	case "remove-interface":
@@ -134,6 +150,44 @@ func timeCalls(ctx context.Context, client gobpfman.BpfmanClient, args []string)
 		return node.Times{}, fmt.Errorf("number of programs: %w", err)
 	}
 	return node.TimeCalls(ctx, client, n, args[1], args[2])
+}
+
+func keepDown(ctx context.Context, executable, duration string) error {
+	d, err := time.ParseDuration(duration)
+	if err != nil {
+		return fmt.Errorf("duration: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return node.KeepDown(ctx, executable)
+}
+
+func leftovers(programs, maps string) ([]string, error) {
+	programIDs, err := ids(programs)
+	if err != nil {
+		return nil, err
+	}
+	mapIDs, err := ids(maps)
+	if err != nil {
+		return nil, err
+	}
+	return node.Leftovers(programIDs, mapIDs)
+}
+
+// ids are numbers separated by commas.
+func ids(list string) ([]uint32, error) {
+	var out []uint32
+	for text := range strings.SplitSeq(list, ",") {
+		if text == "" {
+			continue
+		}
+		id, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("ids %q: %w", list, err)
+		}
+		out = append(out, uint32(id))
+	}
+	return out, nil
 }
 
 // signalSelf calls kill(2) on this process with signal 0, which does nothing.

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+// TestApplication follows an application through its edits.
+func TestApplication(t *testing.T) {
+	requireType(t, "TCX")
+	requireType(t, "Tracepoint")
+	tcxMember := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", "lo"))}
+	kills := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_enter_kill"))}
+	sameFunction := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_exit_kill"))}
+	app := &v1alpha1.BpfApplication{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-app"},
+		Spec: v1alpha1.BpfApplicationSpec{
+			BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-app-counter")},
+			Programs:     []v1alpha1.BpfApplicationProgram{tcxMember, kills},
+		},
+	}
+	var before []node.Program
+	feature(t,
+		step{"the members are one load", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, app)
+			awaitSuccess(ctx, s, app)
+			before = exactly(ctx, s, app, 2)
+			if before[0].Metadata[v1alpha1.MetadataLoad] != before[1].Metadata[v1alpha1.MetadataLoad] {
+				s.Errorf("the members were loaded one by one: %v", before)
+			}
+		}},
+		step{"an attach point changes without a reload", func(ctx context.Context, s *testing.T) {
+			modify(ctx, s, app, func(a *v1alpha1.BpfApplication) {
+				a.Spec.Programs[1].Tracepoint.Names = []string{"syscalls/sys_enter_kill", "syscalls/sys_exit_kill"}
+			})
+			awaitSuccess(ctx, s, app)
+			now := exactly(ctx, s, app, 2)
+			if !slices.Equal(ids(now), ids(before)) {
+				s.Errorf("programs %v took the place of %v", ids(now), ids(before))
+			}
+			links := 0
+			for _, p := range now {
+				links += len(p.Links)
+			}
+			if links != 3*len(under.nodes()) {
+				s.Errorf("%d links, want 3 on each node: %v", links, now)
+			}
+		}},
+		step{"a function twice, and a member more", func(ctx context.Context, s *testing.T) {
+			modify(ctx, s, app, func(a *v1alpha1.BpfApplication) {
+				a.Spec.Programs = []v1alpha1.BpfApplicationProgram{tcxMember, kills, sameFunction}
+			})
+			awaitSuccess(ctx, s, app)
+			exactly(ctx, s, app, 3)
+		}},
+		step{"a member less", func(ctx context.Context, s *testing.T) {
+			modify(ctx, s, app, func(a *v1alpha1.BpfApplication) {
+				a.Spec.Programs = []v1alpha1.BpfApplicationProgram{kills}
+			})
+			awaitSuccess(ctx, s, app)
+			exactly(ctx, s, app, 1)
+		}},
+	)
+}
+
+// TestApplicationIsRead has an unprivileged pod read what the members count: they share
+// their maps, or it would see one of them.
+func TestApplicationIsRead(t *testing.T) {
+	requireType(t, "TCX")
+	requireType(t, "Tracepoint")
+	app := &v1alpha1.BpfApplication{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-app-read"},
+		Spec: v1alpha1.BpfApplicationSpec{
+			BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-app-counter")},
+			Programs: []v1alpha1.BpfApplicationProgram{
+				{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", "lo"))},
+				{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_enter_kill"))},
+			},
+		},
+	}
+	feature(t, step{"counted and read", func(ctx context.Context, s *testing.T) {
+		space := namespace(ctx, t, "e2e-app-read")
+		create(ctx, t, app)
+		pod := reader(space, "reader", app.Name, "tcx_stats_map,tracepoint_stats_map")
+		create(ctx, t, pod)
+		awaitSuccess(ctx, s, app)
+		awaitReady(ctx, s, pod)
+		awaitGrowth(ctx, s, pod, "tracepoint_stats_map", callKill)
+		awaitGrowth(ctx, s, pod, "tcx_stats_map", nil)
+		saw("BpfApplication", func(r *result) { r.counted, r.read = true, true })
+	}})
+}
+
+// TestNamespaced attaches a namespaced program and application to a pod of their own
+// namespace, which another pod of it reads.
+func TestNamespaced(t *testing.T) {
+	requireType(t, "TCX")
+	const space = "e2e-tenant"
+	selector := metav1.LabelSelector{MatchLabels: map[string]string{"app": "target"}}
+	info := v1alpha1.TcxNsProgramInfo{
+		BpfProgramCommon:  functionOf("tcx_stats"),
+		InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0"}},
+		Containers:        &v1alpha1.ContainerNsSelector{Pods: selector},
+		Direction:         "ingress", Priority: 500,
+	}
+	program := &v1alpha1.TcxNsProgram{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-tcx", Namespace: space},
+		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: info, BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-tcx-counter")}},
+	}
+	app := &v1alpha1.BpfNsApplication{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-app", Namespace: space},
+		Spec: v1alpha1.BpfNsApplicationSpec{
+			BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-app-counter")},
+			Programs:     []v1alpha1.BpfNsApplicationProgram{{Type: v1alpha1.ProgTypeTCX, TCX: &info}},
+		},
+	}
+	target := reader(space, "target", program.Name, "tcx_stats_map")
+	target.Labels = map[string]string{"app": "target"}
+	feature(t, step{"counted and read", func(ctx context.Context, s *testing.T) {
+		namespace(ctx, t, space)
+		create(ctx, t, program)
+		create(ctx, t, app)
+		// The pod that the packets go to reads the program, another the application.
+		create(ctx, t, target)
+		other := reader(space, "other", app.Name, "tcx_stats_map")
+		create(ctx, t, other)
+		awaitReady(ctx, s, target)
+		awaitReady(ctx, s, other)
+		ping := func(ctx context.Context, t *testing.T) { knock(ctx, t, target) }
+		for o, pod := range map[v1alpha1.UserObject]*corev1.Pod{program: target, app: other} {
+			awaitAttached(ctx, s, o)
+			awaitGrowth(ctx, s, pod, "tcx_stats_map", ping)
+			saw(kindOf(o), func(r *result) { r.counted, r.read = true, true })
+		}
+	}})
+}
+
+// TestGlobalsAreReloaded changes what can't be changed on a live program.
+func TestGlobalsAreReloaded(t *testing.T) {
+	requireType(t, "TCX")
+	o := tcx("e2e-globals", "lo")
+	o.Spec.GlobalData = v1alpha1.GlobalData{"GLOBAL_u8": []byte{1}}
+	var before node.Program
+	feature(t,
+		step{"attached", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, o)
+			awaitSuccess(ctx, s, o)
+			before = exactly(ctx, s, o, 1)[0]
+		}},
+		step{"reloaded, and an Event says so", func(ctx context.Context, s *testing.T) {
+			modify(ctx, s, o, func(o *v1alpha1.TcxProgram) { o.Spec.GlobalData = v1alpha1.GlobalData{"GLOBAL_u8": []byte{2}} })
+			awaitSuccess(ctx, s, o)
+			now := exactly(ctx, s, o, 1)[0]
+			if now.ID == before.ID {
+				s.Errorf("program %d has its globals changed without a reload", now.ID)
+			}
+			awaitEvent(ctx, s, o, corev1.EventTypeNormal, "Reloaded", fmt.Sprint(now.ID), fmt.Sprint(before.ID))
+		}},
+	)
+}
+
+// exactly waits until the daemons hold so many programs for the owner on each node, and
+// the program objects say the very same.
+func exactly(ctx context.Context, t *testing.T, o v1alpha1.UserObject, n int) []node.Program {
+	t.Helper()
+	var loaded []node.Program
+	await(ctx, t, fmt.Sprintf("%d programs of %s on each node, and no other", n, o.GetName()), func(ctx context.Context) (bool, string) {
+		var err error
+		if loaded, err = loadedFor(ctx, o.GetUID()); err != nil {
+			return false, err.Error()
+		}
+		programs, err := programsOf(ctx, o)
+		var reported []uint32
+		for _, p := range programs {
+			reported = append(reported, p.GetStatus().ProgramID)
+		}
+		slices.Sort(reported)
+		ok := err == nil && len(loaded) == n*len(under.nodes()) && slices.Equal(ids(loaded), reported)
+		return ok, fmt.Sprintf("loaded %v, reported %v, %v", loaded, reported, err)
+	})
+	return loaded
+}
+
+func ids(programs []node.Program) []uint32 {
+	out := make([]uint32, 0, len(programs))
+	for _, p := range programs {
+		out = append(out, p.ID)
+	}
+	return sorted(out)
+}
+
+func sorted(numbers []uint32) []uint32 {
+	out := slices.Clone(numbers)
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+const (
+	// rounds is how often each component is killed.
+	rounds = 3
+	// recovery is how long a killed component may take to be back, with a kubelet that
+	// waits ever longer.
+	recovery = 5 * time.Minute
+)
+
+// TestKills kills each component, more than once, while objects come, change and go. In
+// the end all is as if nothing had been killed.
+func TestKills(t *testing.T) {
+	requireType(t, "TCX")
+	requireType(t, "Tracepoint")
+	for _, victim := range []string{node.Agent, node.CSI, node.Operator, node.Daemon} {
+		t.Run(victim, func(t *testing.T) {
+			space := "e2e-kill-" + victim
+			var before state
+			feature(t,
+				step{"nothing is there", func(ctx context.Context, s *testing.T) {
+					namespace(ctx, t, space)
+					before = stateOf(ctx, s)
+				}},
+				step{"killed at work", func(ctx context.Context, s *testing.T) {
+					for round := range rounds {
+						work(ctx, s, victim, fmt.Sprintf("e2e-kill-%d", round), space)
+					}
+				}},
+				step{"nothing is left", func(ctx context.Context, s *testing.T) {
+					awaitFor(ctx, s, recovery, "the nodes as before", func(ctx context.Context) (bool, string) {
+						now, err := look(ctx)
+						return err == nil && now.equal(before), fmt.Sprintf("%v\nbefore %v, %v", now, before, err)
+					})
+				}},
+			)
+		})
+	}
+}
+
+// work makes, changes and removes objects, with a kill at one of the operations, chosen
+// at random.
+func work(ctx context.Context, t *testing.T, victim, name, space string) {
+	t.Helper()
+	stays, changes, goes := tcx(name+"-stays", "lo"), tracepoint(name+"-changes"), tcx(name+"-goes", "lo")
+	pod, early := reader(space, name, changes.Name, "*"), reader(space, name+"-early", changes.Name, "*")
+	operations := []func(){
+		func() { create(ctx, t, early) },
+		func() { create(ctx, t, goes) },
+		func() { create(ctx, t, changes) },
+		func() { create(ctx, t, pod) },
+		func() { create(ctx, t, stays) },
+		func() {
+			modify(ctx, t, changes, func(o *v1alpha1.TracepointProgram) { o.Spec.Names = append(o.Spec.Names, "syscalls/sys_exit_kill") })
+		},
+		func() {
+			if err := under.Delete(ctx, goes); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func() {
+			if err := under.Delete(ctx, early, client.GracePeriodSeconds(0)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	chosen := rand.IntN(len(operations)) //nolint:gosec // any will do
+	t.Logf("%s is killed at operation %d of %d", victim, chosen+1, len(operations))
+	killed := make(chan struct{})
+	for i, operation := range operations {
+		if i == chosen {
+			go func() {
+				defer close(killed)
+				killAll(ctx, t, victim)
+			}()
+		}
+		operation()
+	}
+	<-killed
+	awaitRunning(ctx, t)
+	for _, o := range []v1alpha1.UserObject{stays, changes} {
+		awaitSuccess(ctx, t, o)
+		exactly(ctx, t, o, 1)
+	}
+	awaitReady(ctx, t, pod)
+	awaitGrowth(ctx, t, pod, "tracepoint_stats_map", callKill)
+	// What was deleted is removed a second time when t ends, and waited for: that it
+	// leaves nothing is checked there.
+	for _, o := range []client.Object{pod, stays, changes} {
+		if err := remove(ctx, o); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func killAll(ctx context.Context, t *testing.T, victim string) {
+	t.Helper()
+	for _, n := range under.nodes() {
+		pids, err := ask[[]int](ctx, n, "processes", victim)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if len(pids) == 0 {
+			continue // the operator runs on one node
+		}
+		if _, err := ask[any](ctx, n, "kill", victim); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// awaitRunning waits until all pods of bpfman are ready.
+func awaitRunning(ctx context.Context, t *testing.T) {
+	t.Helper()
+	awaitFor(ctx, t, recovery, "the components run", func(ctx context.Context) (bool, string) {
+		var pods corev1.PodList
+		if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace)); err != nil {
+			return false, err.Error()
+		}
+		ok := true
+		var states []string
+		for i := range pods.Items {
+			// The kubelet may not have seen yet that a container was killed.
+			ok = ok && ready(&pods.Items[i])
+			states = append(states, podState(&pods.Items[i]))
+		}
+		for _, n := range under.nodes() {
+			for _, component := range []string{node.Daemon, node.Agent, node.CSI} {
+				pids, err := ask[[]int](ctx, n, "processes", component)
+				ok = ok && err == nil && len(pids) > 0
+			}
+		}
+		return ok, fmt.Sprint(states)
+	})
+}
+
+// TestDaemonDown applies an object while the daemon is away: it says so, and is attached
+// once the daemon is back.
+func TestDaemonDown(t *testing.T) {
+	requireType(t, "TCX")
+	o := tcx("e2e-daemon-down", "lo")
+	feature(t, step{"says so, and recovers", func(ctx context.Context, s *testing.T) {
+		const away = "6s"
+		done := make(chan error, len(under.nodes()))
+		for _, n := range under.nodes() {
+			go func() {
+				_, err := ask[any](ctx, n, "keep-down", node.Daemon, away)
+				done <- err
+			}()
+		}
+		await(ctx, s, "the daemon is away", func(ctx context.Context) (bool, string) {
+			pids, err := ask[[]int](ctx, under.nodes()[0], "processes", node.Daemon)
+			return err == nil && len(pids) == 0, fmt.Sprint(pids, err)
+		})
+		create(ctx, t, o)
+		awaitEvent(ctx, s, o, corev1.EventTypeWarning, "daemon can't be reached", under.nodes()[0])
+		for range under.nodes() {
+			if err := <-done; err != nil {
+				s.Error(err)
+			}
+		}
+		awaitRunning(ctx, s)
+		awaitSuccess(ctx, s, o)
+		exactly(ctx, s, o, 1)
+	}})
+}
+
+// TestUnloadedByAnother has a program unloaded behind the agent's back, who loads it anew.
+func TestUnloadedByAnother(t *testing.T) {
+	requireType(t, "TCX")
+	o := tcx("e2e-unloaded", "lo")
+	feature(t, step{"comes back", func(ctx context.Context, s *testing.T) {
+		create(ctx, t, o)
+		awaitSuccess(ctx, s, o)
+		before := exactly(ctx, s, o, 1)[0]
+		if _, err := ask[any](ctx, under.nodes()[0], "unload", fmt.Sprint(before.ID)); err != nil {
+			s.Fatal(err)
+		}
+		// The agent compares with the daemon's list once a minute.
+		awaitFor(ctx, s, 2*time.Minute, "it is loaded anew", func(ctx context.Context) (bool, string) {
+			now, err := loadedFor(ctx, o.GetUID())
+			return err == nil && len(now) == len(under.nodes()) && !slices.Equal(ids(now), []uint32{before.ID}), fmt.Sprint(now, err)
+		})
+		exactly(ctx, s, o, 1)
+	}})
+}
+
+// state is what must not change for good: the nodes' mounts and the daemons' programs.
+type state struct{ mounts, programs sets.Set[string] }
+
+func (s state) equal(o state) bool { return s.mounts.Equal(o.mounts) && s.programs.Equal(o.programs) }
+
+func (s state) String() string {
+	return fmt.Sprintf("mounts %q, programs %q", sets.List(s.mounts), sets.List(s.programs))
+}
+
+func stateOf(ctx context.Context, t *testing.T) state {
+	t.Helper()
+	s, err := look(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func look(ctx context.Context) (state, error) {
+	s := state{sets.New[string](), sets.New[string]()}
+	for _, n := range under.nodes() {
+		mounts, err := ask[[]string](ctx, n, "mounts")
+		if err != nil {
+			return s, err
+		}
+		for i, m := range mounts {
+			// A mount twice is one too many.
+			s.mounts.Insert(fmt.Sprintf("%s: %s (%d)", n, m, i-slices.Index(mounts, m)))
+		}
+		programs, err := ask[[]node.Program](ctx, n, "programs")
+		if err != nil {
+			return s, err
+		}
+		for _, p := range programs {
+			s.programs.Insert(fmt.Sprintf("%s: %d %s", n, p.ID, p.Function))
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// variable parts of what kubectl describes.
+var (
+	timestamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\S+`)
+	ages       = regexp.MustCompile(`  \d+[smh]\S* `)
+	eventRule  = regexp.MustCompile(`-{2,}`)
+	spaces     = regexp.MustCompile(` +`)
+)
+
+const described = `Status:
+ Conditions:
+ Last Transition Time: TIME
+ Message: Attached on 1 of 1 selected node
+ Observed Generation: 1
+ Reason: ReconcileSuccess
+ Status: True
+ Type: ReconcileSuccess
+ Nodes:
+ Attached: 1
+ Failed: 0
+ Selected: 1
+ Observed Generation: 1
+Events:
+ Type Reason Age From Message
+ - - - - -
+ Normal ReconcileSuccess AGE bpfman-operator Attached on 1 of 1 selected node
+`
+
+// TestDescribe reads what a user reads of the first sample.
+func TestDescribe(t *testing.T) {
+	requireType(t, "TCX")
+	if len(under.nodes()) != 1 {
+		t.Skip("the text is that of a cluster of one node")
+	}
+	kubectl, err := exec.LookPath(cmp.Or(os.Getenv("KUBECTL"), "kubectl"))
+	if err != nil {
+		t.Skip("there is no kubectl")
+	}
+	var objects []client.Object
+	feature(t, step{"a newcomer understands it", func(ctx context.Context, s *testing.T) {
+		objects = sample(s, "bpfman.io_v1alpha1_tcx_pass_tcxprogram.yaml")
+		o := objects[0].(*v1alpha1.TcxProgram) //nolint:forcetypeassert // the file says so
+		create(ctx, t, o)
+		awaitSuccess(ctx, s, o)
+		awaitEvent(ctx, s, o, "Normal", "ReconcileSuccess")
+		//nolint:gosec // who runs the test chooses kubectl
+		out, err := exec.CommandContext(ctx, kubectl, "--kubeconfig", settings.kubeconfig, "describe", "tcxprogram", o.Name).CombinedOutput()
+		if err != nil {
+			s.Fatalf("kubectl describe: %v: %s", err, out)
+		}
+		_, text, _ := strings.Cut(string(out), "\nStatus:\n")
+		text = "Status:\n" + text
+		text = timestamps.ReplaceAllString(text, "TIME")
+		text = ages.ReplaceAllString(text, "  AGE ")
+		text = eventRule.ReplaceAllString(text, "-")
+		text = spaces.ReplaceAllString(text, " ")
+		if text != described {
+			s.Errorf("kubectl describe says\n%s\nwant\n%s", text, described)
+		}
+	}})
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
+)
+
+// promptly is how soon an object has to be attached whatever becomes of others.
+const promptly = 10 * time.Second
+
+// TestBadInput applies what can't work. The object says on which node what was tried,
+// and what the daemon said; nobody else waits for it; and once it is mended, it works.
+func TestBadInput(t *testing.T) {
+	requireType(t, "TCX")
+	const absent = "e2eabsent0"
+	spec := func(change func(*v1alpha1.TcxProgramSpec)) func(context.Context, *testing.T, *v1alpha1.TcxProgram) {
+		return func(ctx context.Context, t *testing.T, o *v1alpha1.TcxProgram) {
+			modify(ctx, t, o, func(o *v1alpha1.TcxProgram) { change(&o.Spec) })
+		}
+	}
+	good := tcx("good", "lo").Spec
+	useGood := spec(func(s *v1alpha1.TcxProgramSpec) { s.ByteCode, s.BpfFunctionName = good.ByteCode, good.BpfFunctionName })
+	path := "/absent/tcx_test.o"
+	for _, c := range []struct {
+		name string
+		// needs is what must be pushed first, if anything.
+		needs string
+		spoil func(*v1alpha1.TcxProgramSpec)
+		// says are words of the condition, of what was tried and of the daemon's.
+		says []string
+		mend func(context.Context, *testing.T, *v1alpha1.TcxProgram)
+	}{
+		{
+			"missing-interface", "", func(s *v1alpha1.TcxProgramSpec) { s.InterfaceSelector.Interfaces = &[]string{absent} },
+			[]string{"attach", absent},
+			func(ctx context.Context, t *testing.T, _ *v1alpha1.TcxProgram) { addInterface(ctx, t, absent) },
+		},
+		{"wrong-function", "", func(s *v1alpha1.TcxProgramSpec) { s.BpfFunctionName = "absent" }, []string{"load absent from image"}, useGood},
+		{
+			"absent-path", "", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode = v1alpha1.BytecodeSelector{Path: &path} },
+			[]string{"load tcx_next from", path, "No such file"},
+			useGood,
+		},
+		{
+			"rejected", "", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode, s.BpfFunctionName = image("rejected"), "rejected" },
+			[]string{"load rejected from image"},
+			useGood,
+		},
+		{
+			"absent-image", "", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode = image("e2e-absent") },
+			[]string{"load tcx_next from image", "e2e-absent"},
+			useGood,
+		},
+		{
+			"image-without-labels", "fault-no-labels", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode = image("fault-no-labels") },
+			[]string{"fault-no-labels", "Labels not found"},
+			useGood,
+		},
+		{
+			"image-of-no-bytecode", "fault-not-bytecode", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode = image("fault-not-bytecode") },
+			[]string{"fault-not-bytecode", "Unknown file magic"},
+			useGood,
+		},
+		{
+			"image-with-bad-labels", "fault-bad-labels", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode = image("fault-bad-labels") },
+			[]string{"fault-bad-labels", "invalid image map label"},
+			useGood,
+		},
+		{
+			"image-without-file", "fault-no-file", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode = image("fault-no-file") },
+			[]string{"fault-no-file"},
+			useGood,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o, neighbour := tcx("e2e-"+c.name, "lo"), tcx("e2e-beside-"+c.name, "lo")
+			c.spoil(&o.Spec)
+			feature(t,
+				step{"says what is wrong", func(ctx context.Context, s *testing.T) {
+					if c.needs != "" {
+						pushFault(ctx, t, c.needs)
+					}
+					create(ctx, t, o)
+					awaitFailure(ctx, s, o, c.says...)
+					awaitEvent(ctx, s, o, corev1.EventTypeWarning, append(c.says, under.nodes()[0])...)
+				}},
+				step{"nobody waits for it", func(ctx context.Context, s *testing.T) {
+					start := time.Now()
+					create(ctx, t, neighbour)
+					awaitSuccess(ctx, s, neighbour)
+					if took := time.Since(start); took > promptly {
+						s.Errorf("attached after %s, want at most %s", took, promptly)
+					}
+				}},
+				step{"works once mended", func(ctx context.Context, s *testing.T) {
+					c.mend(ctx, t, o)
+					awaitSuccess(ctx, s, o)
+					awaitEvent(ctx, s, o, corev1.EventTypeNormal, "")
+				}},
+			)
+		})
+	}
+}
+
+// TestImageThatComesLater attaches once the image is there, though nobody touches the
+// object.
+func TestImageThatComesLater(t *testing.T) {
+	requireType(t, "TCX")
+	requirePush(t)
+	// A name of its own for each run: a registry can't be made to forget.
+	late := "e2e-late-" + strings.ToLower(time.Now().UTC().Format("20060102T150405"))
+	o := tcx("e2e-late", "lo")
+	o.Spec.ByteCode = image(late)
+	feature(t,
+		step{"waits for the image", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, o)
+			awaitFailure(ctx, s, o, late)
+		}},
+		step{"attaches once it is pushed", func(ctx context.Context, s *testing.T) {
+			object, err := os.ReadFile("../../bin/bytecode/tcx_test.o")
+			if err != nil {
+				s.Fatalf("read the bytecode of `make bytecode`: %v", err)
+			}
+			img, err := bytecodeimage.Build("tcx_test.o", object)
+			if err != nil {
+				s.Fatal(err)
+			}
+			push(ctx, s, late, img)
+			awaitSuccess(ctx, s, o)
+		}},
+	)
+}
+
+// TestDeletedWithoutEverLoading deletes objects that never loaded.
+func TestDeletedWithoutEverLoading(t *testing.T) {
+	feature(t, step{"leaves nothing", func(ctx context.Context, s *testing.T) {
+		o := tcx("e2e-never", "e2eabsent1")
+		o.Spec.ByteCode = image("e2e-absent")
+		create(ctx, s, o)
+		awaitFailure(ctx, s, o)
+	}})
+}
+
+// addInterface makes a network interface on all nodes until the test ends.
+func addInterface(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	for _, n := range under.nodes() {
+		if _, err := ask[any](ctx, n, "add-interface", name); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if _, err := ask[any](context.WithoutCancel(ctx), n, "remove-interface", name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func requirePush(t *testing.T) {
+	t.Helper()
+	if settings.push == "" {
+		t.Skip("BYTECODE_PUSH names no registry that this test may push to")
+	}
+}
+
+func pushFault(ctx context.Context, t *testing.T, fault string) {
+	t.Helper()
+	requirePush(t)
+	faults, err := bytecodeimage.Faults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	push(ctx, t, fault, faults[fault])
+}
+
+func push(ctx context.Context, t *testing.T, repository string, img v1.Image) {
+	t.Helper()
+	ref, err := name.ParseReference(settings.push + "/" + bytecodePrefix + "/" + repository + ":latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is documented to be one
+	if settings.pushCA != "" {
+		pem, err := os.ReadFile(settings.pushCA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			t.Fatalf("no certificate in %s", settings.pushCA)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	if err := remote.Write(ref, img, remote.WithContext(ctx), remote.WithTransport(transport)); err != nil {
+		t.Fatalf("push %s: %v", ref, err)
+	}
+}
