@@ -273,6 +273,9 @@ run: ## From nothing to counters read by a pod without privileges: cluster, bpfm
 
 ##@ Tests and benchmarks
 
+.PHONY: test
+test: deps test-unit test-envtest test-bytecode test-csi test-sanity test-e2e ## Run all tests (as root); those of e2e on the cluster of KUBECONFIG, or the one-node cluster, which is left running.
+
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.
 	CGO_ENABLED=1 go test -race $(patsubst %,./%/...,$(filter-out tests,$(MODULES)))
@@ -303,6 +306,24 @@ test-csi: bytecode ## Run the CSI plugin's tests as root: real mounts and maps, 
 test-sanity: bytecode build/csi/cmd/bpfman-csi ## Run csi-sanity, the CSI community's suite, against the plugin with the real daemon (as root).
 	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C tests test -count=1 -v ./sanity
+
+# What is particular about the one-node cluster is known here; of others the environment says it: BYTECODE_REGISTRY and
+# BYTECODE_PREFIX for where the daemon finds the example programs (`make push-bytecode`), BYTECODE_PUSH and
+# BYTECODE_PUSH_CA for where the tests may push more of them to that very place.
+ONE_NODE = $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)))
+E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_INSTANCE).2:5000 \
+	BYTECODE_PUSH_CA=$(CLUSTER_STATE)/pki/registry-ca.crt SAMPLE_APP_IMG=$(BPFMAN_GO_TARGET_IMG)
+E2E_FLAGS ?=
+E2E_TIMEOUT ?= 30m
+
+# The one-node cluster's pods are made anew, as their images may have changed under their names.
+.PHONY: test-e2e
+test-e2e: $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECONFIG, or the one-node cluster, and test it there (E2E_FLAGS="-run Kills").
+	$(if $(ONE_NODE),@KUBECONFIG=$(CLUSTER_KUBECONFIG) $(KUBECTL) -n bpfman delete pods --all --ignore-not-found)
+	@$(if $(ONE_NODE),KUBECONFIG=$(CLUSTER_KUBECONFIG)) $(MAKE) --no-print-directory deploy $(if $(ONE_NODE),DEPLOY=config/one-node)
+	@cd tests && $(if $(ONE_NODE),$(E2E_ONE_NODE)) KUBECTL="$(KUBECTL)" BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" \
+		BPFMAN_NODE_PROBE_IMG="$(BPFMAN_NODE_PROBE_IMG)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" \
+		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
 
 BENCH_ROUNDS ?= 5
 # The audit log is the one-node cluster's; elsewhere the requests aren't counted by verb.

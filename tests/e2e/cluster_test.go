@@ -192,9 +192,15 @@ func stopProbes(ctx context.Context, _ *envconf.Config) (context.Context, error)
 // tryKernel finds out what every node can load and attach.
 func tryKernel(ctx context.Context, _ *envconf.Config) (context.Context, error) {
 	for _, name := range under.nodes() {
-		trials, err := ask[[]node.Trial](ctx, name, "try", settings.bytecode)
+		var trials []node.Trial
+		var refused error
+		err := wait.For(func(ctx context.Context) (bool, error) {
+			// The daemon may have been started a moment ago.
+			trials, refused = ask[[]node.Trial](ctx, name, "try", settings.bytecode)
+			return refused == nil, nil
+		}, wait.WithContext(ctx), wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate())
 		if err != nil {
-			return ctx, err
+			return ctx, refused
 		}
 		for _, t := range trials {
 			// What one node can't do counts.

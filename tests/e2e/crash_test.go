@@ -114,8 +114,15 @@ func work(ctx context.Context, t *testing.T, victim, name, space string) {
 	}
 }
 
+// killAll kills the component wherever it runs.
 func killAll(ctx context.Context, t *testing.T, victim string) {
 	t.Helper()
+	killed := 0
+	defer func() {
+		if killed == 0 {
+			t.Errorf("%s runs nowhere", victim)
+		}
+	}()
 	for _, n := range under.nodes() {
 		pids, err := ask[[]int](ctx, n, "processes", victim)
 		if err != nil {
@@ -127,7 +134,9 @@ func killAll(ctx context.Context, t *testing.T, victim string) {
 		}
 		if _, err := ask[any](ctx, n, "kill", victim); err != nil {
 			t.Error(err)
+			continue
 		}
+		killed++
 	}
 }
 
