@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// What the daemon of v0.6.0 said, word for word, and what a user is to read.
+func TestErrorText(t *testing.T) {
+	for name, c := range map[string]struct{ cause, want string }{
+		"its words": {
+			"An error occurred. Program 7 does not exist or was not created by bpfman",
+			"attach to lo: An error occurred. Program 7 does not exist or was not created by bpfman",
+		},
+		"of a list": {
+			`one or more programs failed to load: [BpfFunctionNameNotValid("absent")]`,
+			`attach to lo: one or more programs failed to load: [BpfFunctionNameNotValid("absent")]`,
+		},
+		"a status in a status": {
+			`status: Aborted, message: "failed to parse proceed_on", details: [], metadata: MetadataMap { headers: {} }`,
+			"attach to lo: failed to parse proceed_on",
+		},
+		"quotes and lines within": {
+			`status: Aborted, message: "failed to list programs: Database entry id does not exist in tree \"program_7\": \n\\o/", details: [], metadata: MetadataMap { headers: {} }`,
+			"attach to lo: failed to list programs: Database entry id does not exist in tree \"program_7\": \n\\o/",
+		},
+		"Rust's own escapes stay whole": {
+			`status: Aborted, message: "\u{1b}[31m", details: [], metadata: MetadataMap { headers: {} }`,
+			`attach to lo: status: Aborted, message: "\u{1b}[31m", details: [], metadata: MetadataMap { headers: {} }`,
+		},
+		"a like text of another's": {
+			`the verifier said status: Aborted, message: "x", details: []`,
+			`attach to lo: the verifier said status: Aborted, message: "x", details: []`,
+		},
+		"nothing": {"", "attach to lo: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (&Error{Op: "attach to lo", Cause: status.Error(codes.Aborted, c.cause)}).Error(); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+
+	for code, want := range map[codes.Code]string{
+		codes.Unavailable:      "list programs: the bpfman daemon can't be reached: socket is gone",
+		codes.DeadlineExceeded: "list programs: the bpfman daemon didn't answer in time",
+		codes.Internal:         "list programs: socket is gone",
+	} {
+		cause := status.Error(code, "socket is gone")
+		err := error(&Error{Op: "list programs", Cause: cause})
+		if err.Error() != want || !errors.Is(err, cause) {
+			t.Errorf("%s: %v, want %s", code, err, want)
+		}
+	}
+}
+
+// The daemon says of many things that they do not exist: only of the one that
+// was to be removed does it mean that there is nothing to do.
+func TestGone(t *testing.T) {
+	for text, want := range map[string]struct{ program, link bool }{
+		"An error occurred. Program 7 does not exist or was not created by bpfman":                                         {program: true},
+		"An error occurred. Program 77 does not exist or was not created by bpfman":                                        {},
+		`Database entry type does not exist in tree "link_7": `:                                                            {link: true},
+		`Database entry type does not exist in tree "link_77": `:                                                           {},
+		`status: Aborted, message: "Database entry type does not exist in tree \"link_7\": ", details: [], metadata: M {}`: {link: true},
+		`Database entry kind does not exist in tree "program_7": `:                                                         {},
+		"An error occurred. map_pin_path does not exists":                                                                  {},
+		"": {},
+	} {
+		err := status.Error(codes.Aborted, text)
+		if program, link := gone(err, noProgram, 7), gone(err, noLink, 7); program != want.program || link != want.link {
+			t.Errorf("%s: program gone %v, link gone %v, want %v", text, program, link, want)
+		}
+	}
+	if gone(nil, noProgram, 7) {
+		t.Error("no error tells that something is gone")
+	}
+}
+
+// server is a daemon at a socket, that can go and return.
+type server struct {
+	gobpfman.UnimplementedBpfmanServer
+	list *gobpfman.ListResponse
+}
+
+func (s server) List(context.Context, *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
+	return s.list, nil
+}
+
+// serve listens at the socket until stop is called, which removes it.
+func (s server) serve(t *testing.T, socket string) (stop func()) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	gobpfman.RegisterBpfmanServer(g, s)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(listener) }()
+	stop = func() {
+		g.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		served <- nil // a second stop has nothing to wait for
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func TestDaemonReturns(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "bpfman.sock")
+	conn, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := gobpfman.NewBpfmanClient(conn)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	up, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		OnConnect(ctx, conn, func() { up <- struct{}{} })
+	}()
+
+	// More often than the backoff between tries could hide.
+	for round := range 3 {
+		if _, err := client.List(t.Context(), &gobpfman.ListRequest{}); status.Code(err) != codes.Unavailable {
+			t.Fatalf("round %d, without a daemon: %v", round, err)
+		}
+		stop := server{list: &gobpfman.ListResponse{}}.serve(t, socket)
+		await(t, up, "the connection to come up")
+		if _, err := client.List(t.Context(), &gobpfman.ListRequest{}); err != nil {
+			t.Fatalf("round %d, with a daemon: %v", round, err)
+		}
+		stop()
+	}
+	cancel()
+	await(t, ended, "OnConnect to end")
+}
+
+// The daemon's list has each program's global data: gRPC's usual limit of 4 MiB
+// is soon reached.
+func TestLongAnswers(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "bpfman.sock")
+	long := &gobpfman.ListResponse_ListResult{Info: &gobpfman.ProgramInfo{GlobalData: map[string][]byte{"table": bytes.Repeat([]byte{1}, 8<<20)}}}
+	server{list: &gobpfman.ListResponse{Results: []*gobpfman.ListResponse_ListResult{long}}}.serve(t, socket)
+	conn, err := Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := gobpfman.NewBpfmanClient(conn).List(t.Context(), &gobpfman.ListRequest{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDialRefusesNoSocket(t *testing.T) {
+	if _, err := Dial("\x00%zz"); err == nil || !strings.Contains(err.Error(), "dial daemon at") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+// await waits for an event, with patience that only a failure uses up.
+func await(t *testing.T, event <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-event:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("waited in vain for %s", what)
+	}
+}

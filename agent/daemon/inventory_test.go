@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+var (
+	owner = program.Key{Kind: "TcxProgram", Name: "counter"}
+	other = program.Key{Kind: "TcxNsProgram", Namespace: "tenant", Name: "counter"}
+)
+
+func request(owner program.Key, functions ...string) *gobpfman.LoadRequest {
+	r := &gobpfman.LoadRequest{
+		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: "/x.o"}},
+		Metadata: map[string]string{
+			v1alpha1.MetadataUUID: "uid-" + owner.String(), v1alpha1.MetadataKind: owner.Kind,
+			v1alpha1.MetadataProgramName: owner.Name, v1alpha1.MetadataLoad: "hash",
+		},
+	}
+	if owner.Namespace != "" {
+		r.Metadata[v1alpha1.MetadataNamespace] = owner.Namespace
+	}
+	for _, f := range functions {
+		r.Info = append(r.Info, &gobpfman.LoadInfo{Name: f})
+	}
+	return r
+}
+
+func point(name string) program.AttachPoint {
+	return program.AttachPoint{Name: name, Digest: "digest of " + name, Info: &gobpfman.AttachInfo{}}
+}
+
+// known is an inventory that knows all of a daemon.
+func known(t *testing.T, rpc gobpfman.BpfmanClient, root string) *Inventory {
+	t.Helper()
+	i := NewInventory(rpc, root)
+	refresh(t, i)
+	return i
+}
+
+// refresh refreshes and returns the owners with changes.
+func refresh(t *testing.T, i *Inventory) []program.Key {
+	t.Helper()
+	changed, err := i.Refresh(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !i.Known() {
+		t.Fatal("not known after a refresh")
+	}
+	slices.SortFunc(changed, func(a, b program.Key) int { return strings.Compare(a.String(), b.String()) })
+	return changed
+}
+
+// load loads and attaches, and returns what the inventory then has.
+func load(t *testing.T, i *Inventory, owner program.Key, points ...string) Program {
+	t.Helper()
+	p, err := tryLoad(t.Context(), i, owner, points...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func tryLoad(ctx context.Context, i *Inventory, owner program.Key, points ...string) (Program, error) {
+	if err := i.Load(ctx, request(owner, "f")); err != nil {
+		return Program{}, err
+	}
+	programs := i.Of(owner)
+	newest := programs[len(programs)-1].ID
+	for _, p := range points {
+		if err := i.Attach(ctx, newest, point(p)); err != nil {
+			return Program{}, err
+		}
+	}
+	programs = i.Of(owner)
+	return programs[len(programs)-1], nil
+}
+
+func TestInventoryFollowsItsOwnCalls(t *testing.T) {
+	root := t.TempDir()
+	d := daemontest.New(root)
+	d.Maps = []string{"counter", "config"}
+	i := NewInventory(d, root)
+	if i.Known() {
+		t.Error("known before it asked")
+	}
+	refresh(t, i)
+	d.Calls()
+
+	p := load(t, i, owner, "lo ingress", "lo egress")
+	want := Program{
+		ID: p.ID, Function: "f", Owner: owner, OwnerUID: "uid-TcxProgram/counter", LoadID: "hash",
+		MapIDs: []uint32{1000 + p.ID}, Tag: "0123456789abcdef", LoadedAt: "2026-01-01T00:00:00+0000",
+		Maps: map[string]string{
+			"counter": fmt.Sprintf("/run/bpfman/fs/maps/%d/counter", p.ID),
+			"config":  fmt.Sprintf("/run/bpfman/fs/maps/%d/config", p.ID),
+		},
+		Links: p.Links,
+	}
+	if got := fmt.Sprintf("%+v", p); got != fmt.Sprintf("%+v", want) {
+		t.Errorf("got  %s\nwant %+v", got, want)
+	}
+	var links []string
+	for _, l := range p.Links {
+		links = append(links, l.Point+", "+l.Digest)
+	}
+	slices.Sort(links)
+	if !slices.Equal(links, []string{"lo egress, digest of lo egress", "lo ingress, digest of lo ingress"}) {
+		t.Errorf("links %q", links)
+	}
+
+	load(t, i, other)
+	if keys := i.Owners(); len(keys) != 2 || !slices.Contains(keys, owner) || !slices.Contains(keys, other) {
+		t.Errorf("owners %v", keys)
+	}
+	link := slices.Min(slices.Collect(maps.Keys(p.Links)))
+	if err := i.Detach(t.Context(), p.ID, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, there := i.Of(owner)[0].Links[link]; there || len(i.Of(owner)[0].Links) != 1 {
+		t.Errorf("links %v after %d was detached", i.Of(owner)[0].Links, link)
+	}
+	if len(p.Links) != 2 {
+		t.Error("what was returned earlier changed")
+	}
+	if calls := d.Calls(); slices.Contains(calls, "List") || slices.Contains(calls, "Get") {
+		t.Errorf("the daemon was asked what is known: %v", calls)
+	}
+	if changed := refresh(t, i); len(changed) != 0 {
+		t.Errorf("the daemon has other than known, of %v", changed)
+	}
+	if err := i.Unload(t.Context(), p.ID); err != nil {
+		t.Fatal(err)
+	}
+	if keys := i.Owners(); !slices.Equal(keys, []program.Key{other}) || len(i.Of(owner)) != 0 {
+		t.Errorf("owners %v", keys)
+	}
+}
+
+func TestRefreshTellsWhatOthersDid(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *edited, Program){
+		"unloaded": func(t *testing.T, d *edited, p Program) {
+			t.Helper()
+			if _, err := d.Unload(t.Context(), &gobpfman.UnloadRequest{Id: p.ID}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"detached": func(t *testing.T, d *edited, p Program) {
+			t.Helper()
+			for link := range p.Links {
+				if _, err := d.Detach(t.Context(), &gobpfman.DetachRequest{LinkId: link}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"attached": func(t *testing.T, d *edited, p Program) {
+			t.Helper()
+			if _, err := d.Attach(t.Context(), &gobpfman.AttachRequest{Id: p.ID}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"loaded": func(t *testing.T, d *edited, _ Program) {
+			t.Helper()
+			if _, err := d.Load(t.Context(), request(owner, "g")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"maps shared": func(_ *testing.T, d *edited, p Program) {
+			d.edit = func(r *gobpfman.ListResponse_ListResult) {
+				if r.GetKernelInfo().GetId() == p.ID {
+					r.Info.MapUsedBy = append(r.Info.MapUsedBy, "9999")
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &edited{Daemon: daemontest.New(t.TempDir())}
+			i := known(t, d, "")
+			p := load(t, i, owner, "lo ingress")
+			load(t, i, other, "lo ingress")
+			change(t, d, p)
+			if changed := refresh(t, i); !slices.Equal(changed, []program.Key{owner}) {
+				t.Errorf("changed: %v", changed)
+			}
+			if changed := refresh(t, i); len(changed) != 0 {
+				t.Errorf("changed once more: %v", changed)
+			}
+		})
+	}
+}
+
+// edited is a daemon whose list is edited.
+type edited struct {
+	*daemontest.Daemon
+	edit func(*gobpfman.ListResponse_ListResult)
+}
+
+func (e *edited) List(ctx context.Context, in *gobpfman.ListRequest, opts ...grpc.CallOption) (*gobpfman.ListResponse, error) {
+	list, err := e.Daemon.List(ctx, in, opts...)
+	if err == nil && e.edit != nil {
+		for _, r := range list.GetResults() {
+			e.edit(r)
+		}
+	}
+	return list, err
+}
+
+func TestUsersOfMaps(t *testing.T) {
+	d := &edited{Daemon: daemontest.New(t.TempDir())}
+	p := load(t, known(t, d, ""), owner)
+	d.edit = func(r *gobpfman.ListResponse_ListResult) { r.Info.MapUsedBy = []string{"30", fmt.Sprint(p.ID), "20"} }
+	if used := known(t, d, "").Of(owner)[0].MapUsedBy; !slices.Equal(used, []string{"20", "30"}) {
+		t.Errorf("maps of %d are used by %v", p.ID, used)
+	}
+}
+
+func TestForeignProgramsAreNotOurs(t *testing.T) {
+	d := daemontest.New(t.TempDir())
+	for _, metadata := range []map[string]string{
+		nil,
+		{"owner": "somebody"},
+		{v1alpha1.MetadataUUID: "uid", v1alpha1.MetadataProgramName: "upstream's"}, // its agent sends no kind
+		{v1alpha1.MetadataKind: "TcxProgram", v1alpha1.MetadataProgramName: "counter"},
+	} {
+		if _, err := d.Load(t.Context(), &gobpfman.LoadRequest{Metadata: metadata, Info: []*gobpfman.LoadInfo{{Name: "f"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unknown := &edited{Daemon: d, edit: func(r *gobpfman.ListResponse_ListResult) { r.Info = nil }}
+	for name, rpc := range map[string]gobpfman.BpfmanClient{"with metadata": d, "without info": unknown} {
+		i := NewInventory(rpc, "")
+		if changed := refresh(t, i); len(changed) != 0 || len(i.Owners()) != 0 || len(i.Of(program.Key{})) != 0 {
+			t.Errorf("%s: changed %v, owners %v", name, changed, i.Owners())
+		}
+	}
+}
+
+// A new run of the agent finds programs of the run before, and learns from what
+// that one recorded what their links are.
+func TestRecall(t *testing.T) {
+	d := daemontest.New(t.TempDir())
+	before := load(t, known(t, d, ""), owner, "lo ingress", "lo egress")
+	recorded := maps.Clone(before.Links)
+	recorded[4711] = Link{Point: "gone", Digest: "d"}
+	unrecorded := slices.Min(slices.Collect(maps.Keys(before.Links)))
+	some := maps.Clone(recorded)
+	delete(some, unrecorded)
+
+	for name, c := range map[string]struct {
+		id       uint32
+		loadedAt string
+		links    map[uint32]Link
+		want     map[uint32]Link
+	}{
+		"all":             {before.ID, before.LoadedAt, recorded, before.Links},
+		"some":            {before.ID, before.LoadedAt, some, with(before.Links, unrecorded, Link{})},
+		"none":            {before.ID, before.LoadedAt, nil, zero(before.Links)},
+		"another load":    {before.ID, "2025-01-01T00:00:00+0000", recorded, zero(before.Links)},
+		"another program": {before.ID + 1, before.LoadedAt, recorded, zero(before.Links)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := known(t, d, "")
+			i.Recall(c.id, c.loadedAt, c.links)
+			if got := i.Of(owner)[0].Links; !maps.Equal(got, c.want) {
+				t.Errorf("links %v, want %v", got, c.want)
+			}
+			// What is known is neither forgotten at a refresh nor told anew.
+			i.Recall(before.ID, before.LoadedAt, with(zero(before.Links), unrecorded, Link{Point: "other"}))
+			refresh(t, i)
+			got := i.Of(owner)[0].Links
+			if c.want[unrecorded] != (Link{}) && got[unrecorded] != c.want[unrecorded] {
+				t.Errorf("link %d was %v, became %v", unrecorded, c.want[unrecorded], got[unrecorded])
+			}
+		})
+	}
+}
+
+// After a reboot the kernel gives the same ids again: nothing known holds.
+func TestSameIDOfAnotherLoad(t *testing.T) {
+	d := &edited{Daemon: daemontest.New(t.TempDir())}
+	i := known(t, d, "")
+	p := load(t, i, owner, "lo ingress")
+	d.edit = func(r *gobpfman.ListResponse_ListResult) { r.KernelInfo.LoadedAt = "2026-02-02T00:00:00+0000" }
+	refresh(t, i)
+	if got := i.Of(owner)[0].Links; !maps.Equal(got, zero(p.Links)) {
+		t.Errorf("links %v, want them unknown", got)
+	}
+}
+
+func with(links map[uint32]Link, id uint32, link Link) map[uint32]Link {
+	links = maps.Clone(links)
+	links[id] = link
+	return links
+}
+
+func zero(links map[uint32]Link) map[uint32]Link {
+	out := map[uint32]Link{}
+	for id := range links {
+		out[id] = Link{}
+	}
+	return out
+}
+
+// calls is each call that changes something, on a loaded and attached program.
+var calls = map[string]func(context.Context, *Inventory, Program) error{
+	"Load": func(ctx context.Context, i *Inventory, _ Program) error { return i.Load(ctx, request(owner, "g")) },
+	"Attach": func(ctx context.Context, i *Inventory, p Program) error {
+		return i.Attach(ctx, p.ID, point("eth0 ingress"))
+	},
+	"Unload": func(ctx context.Context, i *Inventory, p Program) error { return i.Unload(ctx, p.ID) },
+	"Detach": func(ctx context.Context, i *Inventory, p Program) error {
+		return i.Detach(ctx, p.ID, slices.Min(slices.Collect(maps.Keys(p.Links))))
+	},
+}
+
+// A call that isn't answered may have been done: what is known is in doubt, and
+// the next refresh tells the truth. The daemon's own refusal leaves no doubt.
+func TestDoubt(t *testing.T) {
+	for name, call := range calls {
+		for code, doubt := range map[codes.Code]bool{
+			codes.Aborted: false, codes.Unavailable: true, codes.DeadlineExceeded: true, codes.Canceled: true, codes.ResourceExhausted: true,
+		} {
+			for _, done := range []bool{false, true} {
+				if done && !doubt {
+					continue // what is refused isn't done
+				}
+				t.Run(fmt.Sprintf("%s/%s/%v", name, code, done), func(t *testing.T) {
+					d := daemontest.New(t.TempDir())
+					i := known(t, d, "")
+					p := load(t, i, owner, "lo ingress")
+					d.Fault = func(_ string, _ proto.Message, after bool) error {
+						if after == done {
+							return status.Error(code, "the reason")
+						}
+						return nil
+					}
+					err := call(t.Context(), i, p)
+					if status.Code(err) != code || err == nil {
+						t.Errorf("error %v has no code %s", err, code)
+					}
+					if i.Known() == doubt {
+						t.Errorf("known: %v", i.Known())
+					}
+					if fmt.Sprint(i.Of(owner)) != fmt.Sprint([]Program{p}) {
+						t.Errorf("has %v, had %v", i.Of(owner), p)
+					}
+					d.Fault = nil
+					changed := refresh(t, i)
+					if (len(changed) == 1) != done {
+						t.Errorf("changed: %v", changed)
+					}
+					agrees(t, i, d)
+				})
+			}
+		}
+	}
+}
+
+func TestDoubtOnRequest(t *testing.T) {
+	i := known(t, daemontest.New(t.TempDir()), "")
+	i.Doubt()
+	if i.Known() {
+		t.Error("known in spite of doubt")
+	}
+	refresh(t, i)
+}
+
+func TestRefreshFails(t *testing.T) {
+	d := daemontest.New(t.TempDir())
+	i := known(t, d, "")
+	p := load(t, i, owner, "lo ingress")
+	d.Fault = func(string, proto.Message, bool) error { return status.Error(codes.Unavailable, "no socket") }
+	changed, err := i.Refresh(t.Context())
+	if len(changed) != 0 || err == nil || err.Error() != "list programs: the bpfman daemon can't be reached: no socket" {
+		t.Errorf("changed %v, error %v", changed, err)
+	}
+	if fmt.Sprint(i.Of(owner)) != fmt.Sprint([]Program{p}) || i.Known() {
+		t.Errorf("has %v, known: %v", i.Of(owner), i.Known())
+	}
+}
+
+// What is gone needn't be removed, but the daemon's other failures to find
+// something are failures.
+func TestRemovalOfWhatIsGone(t *testing.T) {
+	for name, remove := range map[string]func(*Inventory, *daemontest.Daemon, Program) error{
+		"Detach": func(i *Inventory, d *daemontest.Daemon, p Program) error {
+			for link := range p.Links {
+				if _, err := d.Detach(t.Context(), &gobpfman.DetachRequest{LinkId: link}); err != nil {
+					return err
+				}
+				if err := i.Detach(t.Context(), p.ID, link); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"Unload": func(i *Inventory, d *daemontest.Daemon, p Program) error {
+			if _, err := d.Unload(t.Context(), &gobpfman.UnloadRequest{Id: p.ID}); err != nil {
+				return err
+			}
+			return i.Unload(t.Context(), p.ID)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := daemontest.New(t.TempDir())
+			i := known(t, d, "")
+			p := load(t, i, owner, "lo ingress")
+			if err := remove(i, d, p); err != nil || !i.Known() {
+				t.Errorf("error %v, known: %v", err, i.Known())
+			}
+			agrees(t, i, d)
+
+			p = load(t, i, owner, "lo ingress")
+			d.Fault = func(string, proto.Message, bool) error {
+				return status.Error(codes.Aborted, "An error occurred. map_pin_path does not exists")
+			}
+			if err := calls[name](t.Context(), i, p); err == nil {
+				t.Error("another failure was taken for success")
+			}
+		})
+	}
+}
+
+// A call whose context ends while another has the daemon's turn isn't made, and
+// casts no doubt.
+func TestTurn(t *testing.T) {
+	d := daemontest.New(t.TempDir())
+	i := known(t, d, "")
+	p := load(t, i, owner, "lo ingress")
+	entered, leave := make(chan struct{}), make(chan struct{})
+	d.Fault = func(_ string, _ proto.Message, done bool) error {
+		if !done {
+			close(entered)
+			<-leave
+		}
+		return nil
+	}
+	first := make(chan error, 1)
+	go func() { first <- i.Load(t.Context(), request(other, "f")) }()
+	await(t, entered, "the first call")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, call := range calls {
+		if err := call(ctx, i, p); err == nil || !strings.Contains(err.Error(), "waiting for the daemon's turn") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !i.Known() {
+		t.Error("calls that weren't made cast doubt")
+	}
+	close(leave)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	d.Fault = nil
+	agrees(t, i, d)
+}
+
+// Operations name what they were about; many functions are cut short.
+func TestOperationsAreNamed(t *testing.T) {
+	d := daemontest.New(t.TempDir())
+	d.Fault = func(string, proto.Message, bool) error { return status.Error(codes.Aborted, "no") }
+	i := NewInventory(d, "")
+	image := request(owner, "a", "b", "c", "d", "e", "f", "g")
+	image.Bytecode.Location = &gobpfman.BytecodeLocation_Image{Image: &gobpfman.BytecodeImage{Url: "quay.io/x", Password: new("s3cr3t")}}
+	for want, err := range map[string]error{
+		"load f from file /x.o: no":                              i.Load(t.Context(), request(owner, "f")),
+		"load a, b, c, d, e and 2 more from image quay.io/x: no": i.Load(t.Context(), image),
+		"attach to lo ingress: no":                               i.Attach(t.Context(), 7, point("lo ingress")),
+		"detach link 8: no":                                      i.Detach(t.Context(), 7, 8),
+		"unload program 7: no":                                   i.Unload(t.Context(), 7),
+	} {
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// Many owners at once, with refreshes between: the race detector watches, and in
+// the end the inventory has what the daemon has.
+func TestManyAtOnce(t *testing.T) {
+	root := t.TempDir()
+	d := daemontest.New(root)
+	i := known(t, d, root)
+	var all sync.WaitGroup
+	for n := range 8 {
+		key := program.Key{Kind: "TcxProgram", Name: fmt.Sprint("p", n)}
+		all.Go(func() {
+			for round := range 5 {
+				p, err := tryLoad(t.Context(), i, key, "lo ingress", "lo egress")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				i.Recall(p.ID, p.LoadedAt, map[uint32]Link{1: {Point: "x"}})
+				if err := i.Detach(t.Context(), p.ID, slices.Min(slices.Collect(maps.Keys(p.Links)))); err != nil {
+					t.Error(err)
+				}
+				if round%2 == 0 {
+					if err := i.Unload(t.Context(), p.ID); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+		all.Go(func() {
+			if changed, err := i.Refresh(t.Context()); err != nil || len(changed) != 0 {
+				t.Errorf("changed by nobody else: %v, %v", changed, err)
+			}
+			i.Owners()
+			i.Known()
+		})
+	}
+	all.Wait()
+	agrees(t, i, d)
+	if n := len(d.Programs()); n != 8*2 {
+		t.Errorf("%d programs are left", n)
+	}
+}
+
+// agrees compares an inventory with the daemon.
+func agrees(t *testing.T, i *Inventory, d *daemontest.Daemon) {
+	t.Helper()
+	var got, want []string
+	for _, key := range i.Owners() {
+		for _, p := range i.Of(key) {
+			got = append(got, fmt.Sprint(p.ID, p.Function, len(p.Links)))
+		}
+	}
+	for _, p := range d.Programs() {
+		want = append(want, fmt.Sprint(p.ID, p.Function, len(p.Links)))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("inventory %q, daemon %q", got, want)
+	}
+}
