@@ -55,6 +55,10 @@ const (
 	VolumeAttributeMaps = "csi.bpfman.io/maps"
 	// VolumeAttributeKind gives the program's kind where names collide.
 	VolumeAttributeKind = "csi.bpfman.io/kind"
+	// VolumeAttributeFollow says whether the volume shows the program's new maps
+	// when the program is loaded anew: "true", the default, or "false" to keep
+	// those that the pod got at its start.
+	VolumeAttributeFollow = "csi.bpfman.io/follow"
 )
 
 const labelHashLength = 8

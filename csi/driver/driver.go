@@ -9,7 +9,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,17 +24,23 @@ import (
 
 // Programs are the programs loaded on this node, in the daemon.
 type Programs interface {
-	// Find returns the programs that the query means, newest first.
-	Find(ctx context.Context, query program.Query) ([]program.Program, error)
+	// Find returns the programs that the query means, newest first, as they are
+	// now or were at the time since or later.
+	Find(ctx context.Context, query program.Query, since time.Time) ([]program.Program, error)
 	// Maps picks the wanted maps, or all where none are named.
 	Maps(programs []program.Program, wanted []string) ([]maps.Map, error)
+	// Loaded returns the ids of the maps of all programs.
+	Loaded() (map[ebpf.MapID]bool, error)
 }
 
 // Volumes are the volumes mounted on this node.
 type Volumes interface {
 	Ready() error
+	List() ([]maps.Volume, error)
 	Complete(target string, names []string, access maps.Access) (bool, error)
-	Publish(target string, maps []maps.Map, access maps.Access) error
+	Shows(target string, maps []maps.Map, access maps.Access) (bool, error)
+	Pins(target string) ([]maps.Pin, error)
+	Publish(volume maps.Volume, maps []maps.Map, access maps.Access) error
 	Unpublish(target string) error
 }
 
@@ -45,13 +53,26 @@ type Options struct {
 	Programs Programs
 	Volumes  Volumes
 	Policy   access.Policy
-	Log      *slog.Logger
+	// Denied is told of each publication that the policy refused.
+	Denied func()
+	Log    *slog.Logger
 }
 
-// Register adds a driver's services to server.
-func Register(server *grpc.Server, options Options) {
-	csi.RegisterIdentityServer(server, &identity{Options: options})
-	csi.RegisterNodeServer(server, newNode(options))
+// Driver serves CSI.
+type Driver struct {
+	identity *identity
+	node     *node
+}
+
+// New returns a driver.
+func New(options Options) *Driver {
+	return &Driver{identity: &identity{Options: options}, node: newNode(options)}
+}
+
+// Register adds the driver's services to server.
+func (d *Driver) Register(server *grpc.Server) {
+	csi.RegisterIdentityServer(server, d.identity)
+	csi.RegisterNodeServer(server, d.node)
 }
 
 // statusCodes is what errors of the parts mean to the kubelet, which retries

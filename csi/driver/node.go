@@ -5,6 +5,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -14,13 +15,19 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/access"
+	"github.com/bpfman/bpfman-operator/csi/maps"
+	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
 type node struct {
 	csi.UnimplementedNodeServer
 	Options
 	busy targets
+	// live are the volumes published, or published again, by this process.
+	live live
+	// remarks are what each volume lacks, if anything.
+	remarks remarks
 }
 
 var _ csi.NodeServer = (*node)(nil)
@@ -33,74 +40,127 @@ func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 	return &csi.NodeGetInfoResponse{NodeId: n.NodeName}, nil
 }
 
+// volumeCondition is the capability to tell a volume's condition in its stats.
+// CSI 1.13 has given its name up for NodeGetVolumeHealth, but kubelets ask for it.
+const volumeCondition csi.NodeServiceCapability_RPC_Type = 4
+
 func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
-	// The kubelet hands over a pod's fsGroup, instead of changing owners itself.
-	mountGroup := &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{
-		Type: csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP,
-	}}
-	return &csi.NodeGetCapabilitiesResponse{
-		Capabilities: []*csi.NodeServiceCapability{{Type: mountGroup}},
-	}, nil
+	response := &csi.NodeGetCapabilitiesResponse{}
+	for _, capability := range []csi.NodeServiceCapability_RPC_Type{
+		// The kubelet hands over a pod's fsGroup, instead of changing owners itself.
+		csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
+		volumeCondition,
+	} {
+		response.Capabilities = append(response.Capabilities, &csi.NodeServiceCapability{
+			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: capability}},
+		})
+	}
+	return response, nil
 }
 
-// NodePublishVolume shows a program's maps on the target path.
+// NodePublishVolume shows a program's maps on the target path. The kubelet calls
+// it for a running pod again and again (requiresRepublish): an error then would
+// tell the pod's user of a failed mount, though the pod keeps what it has.
 func (n *node) NodePublishVolume(ctx context.Context, request *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	attributes := request.GetVolumeContext()
-	log := n.volumeLog(request.GetVolumeId(), request.GetTargetPath()).With(
-		"namespace", attributes[attributeNamespace], "pod", attributes[attributePod],
-		"program", attributes[v1alpha1.VolumeAttributeProgram])
-	if err := n.publish(ctx, request, log); err != nil {
+	p, err := parsePublication(request)
+	log := n.publicationLog(p)
+	if err == nil {
+		err = n.publish(ctx, p, log)
+	} else {
+		err = status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err != nil {
 		// Often a pod that waits for its program; the kubelet tries again.
-		log.Warn("volume not published", "error", err)
+		log.Log(ctx, n.levelOf(p.target, err), "volume not published", "error", err)
 		return nil, statusOf(err)
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-func (n *node) publish(ctx context.Context, request *csi.NodePublishVolumeRequest, log *slog.Logger) error {
-	start := time.Now()
-	p, err := parsePublication(request)
-	if err != nil {
-		return status.Error(codes.InvalidArgument, err.Error())
+// levelOf is the level to log a volume's failure at: at its repetition it is no
+// news.
+func (n *node) levelOf(target string, err error) slog.Level {
+	if n.remarks.note(target, err.Error()) {
+		return slog.LevelWarn
 	}
-	release, err := n.busy.acquire(p.target)
+	return slog.LevelDebug
+}
+
+func (n *node) publish(ctx context.Context, p publication, log *slog.Logger) error {
+	release, err := n.busy.acquire(ctx, p.target)
 	if err != nil {
 		return err
 	}
 	defer release()
-	// The kubelet repeats itself; the daemon needn't be asked again.
 	complete, err := n.Volumes.Complete(p.target, p.maps, p.access)
 	if err != nil {
 		return err
 	}
 	if complete {
-		log.Debug("volume is there already")
-		return nil
-	}
-	programs, err := n.Programs.Find(ctx, p.query)
-	if err != nil {
+		n.follow(ctx, p, time.Now().Add(-followReuse), log)
+	} else if err := n.create(ctx, p, log); err != nil {
 		return err
 	}
-	found := time.Since(start)
-	if err := n.Policy.Check(ctx, p.pod, programs[0]); err != nil {
-		return err
-	}
-	chosen, err := n.Programs.Maps(programs, p.maps)
-	if err != nil {
-		return err
-	}
-	if err := n.Volumes.Publish(p.target, chosen, p.access); err != nil {
-		return err
-	}
-	log.Info("volume published", "kind", programs[0].Kind, "programID", programs[0].ID, "maps", len(chosen),
-		"readOnly", p.access.ReadOnly, "lookup", found, "total", time.Since(start))
+	n.live.add(p)
 	return nil
 }
 
+// createReuse is how old may be what is known of the daemon's programs when a
+// volume is made: many pods start at once.
+const createReuse = time.Second
+
+func (n *node) create(ctx context.Context, p publication, log *slog.Logger) error {
+	start := time.Now()
+	found, err := n.find(ctx, p, start.Add(-createReuse))
+	if errors.Is(err, program.ErrNotFound) || errors.Is(err, program.ErrAmbiguous) {
+		found, err = n.find(ctx, p, start)
+	}
+	if err != nil {
+		return err
+	}
+	lookup := time.Since(start)
+	if err := n.Volumes.Publish(p.volume(), found.maps, p.access); err != nil {
+		return err
+	}
+	n.remarks.forget(p.target)
+	log.Info("volume published", "kind", found.program.Kind, "programID", found.program.ID, "maps", len(found.maps),
+		"readOnly", p.access.ReadOnly, "lookup", lookup, "total", time.Since(start))
+	return nil
+}
+
+// found is what a pod may have of what it asked for.
+type found struct {
+	program program.Program
+	maps    []maps.Map
+}
+
+func (n *node) find(ctx context.Context, p publication, since time.Time) (found, error) {
+	programs, err := n.Programs.Find(ctx, p.query, since)
+	if err != nil {
+		return found{}, err
+	}
+	// Before the maps: whoever is denied isn't told their names.
+	if err := n.check(ctx, p, programs[0]); err != nil {
+		return found{}, err
+	}
+	chosen, err := n.Programs.Maps(programs, p.maps)
+	return found{programs[0], chosen}, err
+}
+
+func (n *node) check(ctx context.Context, p publication, program program.Program) error {
+	err := n.Policy.Check(ctx, p.pod, program)
+	if errors.Is(err, access.ErrDenied) {
+		n.Denied()
+	}
+	return err
+}
+
 // NodeUnpublishVolume removes the volume. It doesn't need the daemon.
-func (n *node) NodeUnpublishVolume(_ context.Context, request *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (n *node) NodeUnpublishVolume(ctx context.Context, request *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	log := n.volumeLog(request.GetVolumeId(), request.GetTargetPath())
-	if err := n.unpublish(request.GetVolumeId(), request.GetTargetPath()); err != nil {
+	if err := n.unpublish(ctx, request.GetVolumeId(), request.GetTargetPath()); err != nil {
 		log.Error("volume not unpublished", "error", err)
 		return nil, statusOf(err)
 	}
@@ -108,31 +168,67 @@ func (n *node) NodeUnpublishVolume(_ context.Context, request *csi.NodeUnpublish
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
-func (n *node) unpublish(id, target string) error {
+func (n *node) unpublish(ctx context.Context, id, target string) error {
 	if err := checkVolume(id, target); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	release, err := n.busy.acquire(target)
+	release, err := n.busy.acquire(ctx, target)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return n.Volumes.Unpublish(target)
+	if err := n.Volumes.Unpublish(target); err != nil {
+		return err
+	}
+	n.live.remove(target)
+	n.remarks.forget(target)
+	return nil
 }
 
 func (n *node) volumeLog(id, target string) *slog.Logger {
 	return n.Log.With("volume", id, "target", target)
 }
 
-// targets are the target paths that a request works on.
+func (n *node) publicationLog(p publication) *slog.Logger {
+	return n.volumeLog(p.volumeID, p.target).With("namespace", p.pod.Namespace, "pod", p.pod.Name, "program", p.query.Name)
+}
+
+// targets are the target paths that are worked on.
 type targets struct {
+	// paths holds, for each, a channel that is closed when the plugin's own work on
+	// it is done, or nil while it is a request's.
 	paths sync.Map
 }
 
-// acquire reserves a target, or refuses as CSI asks while another request has it.
-func (t *targets) acquire(path string) (release func(), err error) {
-	if _, taken := t.paths.LoadOrStore(path, nil); taken {
-		return nil, status.Error(codes.Aborted, fmt.Sprintf("another request for %s is running", path))
+// acquire reserves a target for a request, or refuses as CSI asks while another
+// has it. The plugin's own work is short, and waited for.
+func (t *targets) acquire(ctx context.Context, path string) (release func(), err error) {
+	for {
+		holder, taken := t.paths.LoadOrStore(path, nil)
+		if !taken {
+			return func() { t.paths.Delete(path) }, nil
+		}
+		done, own := holder.(chan struct{})
+		if !own {
+			return nil, status.Error(codes.Aborted, fmt.Sprintf("another request for %s is running", path))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		case <-done:
+		}
 	}
-	return func() { t.paths.Delete(path) }, nil
+}
+
+// acquireFree reserves a target for the plugin's own work, unless a request has
+// it.
+func (t *targets) acquireFree(path string) (release func(), ok bool) {
+	done := make(chan struct{})
+	if _, taken := t.paths.LoadOrStore(path, done); taken {
+		return nil, false
+	}
+	return func() {
+		t.paths.Delete(path)
+		close(done)
+	}, true
 }

@@ -5,13 +5,18 @@ package driver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -24,16 +29,22 @@ import (
 
 // fakePrograms has one program, and counts questions.
 type fakePrograms struct {
-	asked int
-	err   error
-	query program.Query
+	asked  int
+	err    error
+	query  program.Query
+	since  time.Time
+	id     uint32
+	loaded map[ebpf.MapID]bool
 }
 
-func (f *fakePrograms) Find(_ context.Context, query program.Query) ([]program.Program, error) {
+func (f *fakePrograms) Find(_ context.Context, query program.Query, since time.Time) ([]program.Program, error) {
 	f.asked++
-	f.query = query
-	return []program.Program{{ID: 7, Name: query.Name, Kind: "TcxProgram", Pins: "/pins/7"}}, f.err
+	f.query, f.since = query, since
+	id := cmp.Or(f.id, 7)
+	return []program.Program{{ID: id, Name: query.Name, Kind: "TcxProgram", Pins: fmt.Sprint("/pins/", id)}}, f.err
 }
+
+func (f *fakePrograms) Loaded() (map[ebpf.MapID]bool, error) { return f.loaded, nil }
 
 func (f *fakePrograms) Maps(programs []program.Program, wanted []string) ([]maps.Map, error) {
 	return program.Choose([]program.Pinned{{Program: programs[0], Maps: []string{"config", "counters"}}}, wanted)
@@ -56,7 +67,38 @@ func (f *fakeVolumes) Complete(target string, _ []string, _ maps.Access) (bool, 
 	return ok, nil
 }
 
-func (f *fakeVolumes) Publish(target string, maps []maps.Map, access maps.Access) error {
+func (f *fakeVolumes) Shows(target string, maps []maps.Map, _ maps.Access) (bool, error) {
+	return slices.Equal(f.published[target], maps), nil
+}
+
+func (f *fakeVolumes) Pins(target string) ([]maps.Pin, error) {
+	published, ok := f.published[target]
+	if !ok {
+		return nil, os.ErrNotExist
+	}
+	var pins []maps.Pin
+	for _, m := range published {
+		pins = append(pins, maps.Pin{Name: m.Name, ID: idOf(m), Bytes: 4096})
+	}
+	return pins, nil
+}
+
+// idOf is a map's id: that of its program.
+func idOf(m maps.Map) ebpf.MapID {
+	var id uint32
+	_, _ = fmt.Sscanf(m.Path, "/pins/%d/", &id)
+	return ebpf.MapID(id)
+}
+
+func (f *fakeVolumes) List() ([]maps.Volume, error) {
+	var volumes []maps.Volume
+	for target := range f.published {
+		volumes = append(volumes, maps.Volume{ID: publishRequest().GetVolumeId(), Target: target})
+	}
+	return volumes, nil
+}
+
+func (f *fakeVolumes) Publish(volume maps.Volume, maps []maps.Map, access maps.Access) error {
 	if f.entered != nil {
 		close(f.entered)
 		<-f.proceed
@@ -64,7 +106,7 @@ func (f *fakeVolumes) Publish(target string, maps []maps.Map, access maps.Access
 	if f.err != nil {
 		return f.err
 	}
-	f.published[target], f.access = maps, access
+	f.published[volume.Target], f.access = maps, access
 	return nil
 }
 
@@ -81,20 +123,21 @@ func newTestNode() (*node, *fakePrograms, *fakeVolumes, *bytes.Buffer) {
 	programs, volumes, log := &fakePrograms{}, &fakeVolumes{published: map[string][]maps.Map{}}, &bytes.Buffer{}
 	return newNode(Options{
 		NodeName: "node-1", Version: "v1", Programs: programs, Volumes: volumes, Policy: access.All{},
-		Log: slog.New(slog.NewTextHandler(log, nil)),
+		Denied: func() {}, Log: slog.New(slog.NewTextHandler(log, nil)),
 	}), programs, volumes, log
 }
 
-func TestPublishAsksTheDaemonOnce(t *testing.T) {
+func TestPublish(t *testing.T) {
 	n, programs, volumes, log := newTestNode()
 	request := publishRequest()
+	request.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
 	for range 3 {
 		if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if programs.asked != 1 {
-		t.Errorf("the daemon was asked %d times", programs.asked)
+		t.Errorf("a volume that doesn't follow asked %d times", programs.asked)
 	}
 	if programs.query != (program.Query{Name: "counter", Namespace: "team"}) {
 		t.Errorf("query %+v", programs.query)
@@ -226,9 +269,12 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("node %v, %v", node, err)
 	}
 	capabilities, err := n.NodeGetCapabilities(t.Context(), nil)
-	if err != nil || len(capabilities.GetCapabilities()) != 1 ||
-		capabilities.GetCapabilities()[0].GetRpc().GetType() != csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP {
-		t.Errorf("capabilities %v, %v", capabilities, err)
+	var types []csi.NodeServiceCapability_RPC_Type
+	for _, capability := range capabilities.GetCapabilities() {
+		types = append(types, capability.GetRpc().GetType())
+	}
+	if err != nil || !slices.Contains(types, csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP) || !slices.Contains(types, volumeCondition) {
+		t.Errorf("capabilities %v, %v", types, err)
 	}
 	if _, err := n.NodeStageVolume(t.Context(), nil); status.Code(err) != codes.Unimplemented {
 		t.Errorf("stage: %v", err)

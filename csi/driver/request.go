@@ -45,7 +45,12 @@ type publication struct {
 	// maps are the names that are wanted; all if empty.
 	maps   []string
 	access maps.Access
+	// follow says whether the volume shows the maps of the program that is loaded
+	// now, or keeps those of its start.
+	follow bool
 }
+
+func (p publication) volume() maps.Volume { return maps.Volume{ID: p.volumeID, Target: p.target} }
 
 func parsePublication(request *csi.NodePublishVolumeRequest) (publication, error) {
 	attributes := request.GetVolumeContext()
@@ -81,6 +86,9 @@ func parsePublication(request *csi.NodePublishVolumeRequest) (publication, error
 	var err error
 	if p.maps, err = parseMaps(attributes[v1alpha1.VolumeAttributeMaps]); err != nil {
 		return p, fmt.Errorf("attribute %s: %w", v1alpha1.VolumeAttributeMaps, err)
+	}
+	if p.follow, err = parseFollow(attributes[v1alpha1.VolumeAttributeFollow]); err != nil {
+		return p, fmt.Errorf("attribute %s: %w", v1alpha1.VolumeAttributeFollow, err)
 	}
 	if p.access, err = parseAccess(request.GetVolumeCapability(), request.GetReadonly()); err != nil {
 		return p, fmt.Errorf("volume capability: %w", err)
@@ -140,6 +148,17 @@ func parseMaps(list string) ([]string, error) {
 		names = append(names, name)
 	}
 	return names, nil
+}
+
+func parseFollow(value string) (bool, error) {
+	switch value {
+	case "", "true":
+		return true, nil
+	case "false":
+		return false, nil
+	default:
+		return false, fmt.Errorf("%q is neither \"true\" nor \"false\"", value)
+	}
 }
 
 func parseAccess(capability *csi.VolumeCapability, readOnly bool) (maps.Access, error) {

@@ -39,7 +39,7 @@ func TestParsePublication(t *testing.T) {
 	}
 	if p.query.Name != "counter" || p.query.Namespace != "team" || p.query.Kind != "" || p.pod.Name != "reader-0" ||
 		p.pod.ServiceAccount != "reader" || !slices.Equal(p.maps, []string{"counters"}) ||
-		p.access.Group == nil || *p.access.Group != 2000 || p.access.ReadOnly {
+		p.access.Group == nil || *p.access.Group != 2000 || p.access.ReadOnly || !p.follow {
 		t.Errorf("publication %+v", p)
 	}
 }
@@ -76,6 +76,7 @@ func TestParsePublicationRefuses(t *testing.T) {
 		"map without name":     {attribute(v1alpha1.VolumeAttributeMaps, "a,,b"), "missing"},
 		"map twice":            {attribute(v1alpha1.VolumeAttributeMaps, "a, b ,a"), "twice"},
 		"all and one":          {attribute(v1alpha1.VolumeAttributeMaps, "*,a"), "alone"},
+		"follow maybe":         {attribute(v1alpha1.VolumeAttributeFollow, "maybe"), v1alpha1.VolumeAttributeFollow},
 		"too many maps":        {attribute(v1alpha1.VolumeAttributeMaps, strings.Repeat("a,", maxMaps)+"b"), "more than"},
 	}
 	for name, test := range tests {

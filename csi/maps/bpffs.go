@@ -16,7 +16,8 @@ import (
 // bits. An owner could open a file to itself, even without capabilities.
 const nobody = math.MaxUint32 - 1
 
-// source is what the mount table shows as the device of a volume.
+// source begins what the mount table shows as the device of a volume; a slash
+// and the volume's id follow.
 const source = "csi.bpfman.io"
 
 // isBPFFS reports whether file is on a bpffs, as the file system itself says.
@@ -31,13 +32,13 @@ func isBPFFS(file *os.File) (bool, error) {
 // newBPFFS returns the root of a new bpffs that is mounted nowhere: it can
 // be filled unseen, and is gone when the file is closed, or the process dies,
 // before attach.
-func newBPFFS(access Access) (*os.File, error) {
+func newBPFFS(id string, access Access) (*os.File, error) {
 	context, err := unix.Fsopen("bpf", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("fsopen bpffs: %w", err)
 	}
 	defer unix.Close(context)
-	if err := unix.FsconfigSetString(context, "source", source); err != nil {
+	if err := unix.FsconfigSetString(context, "source", source+"/"+id); err != nil {
 		return nil, fmt.Errorf("set bpffs source: %w", err)
 	}
 	if err := unix.FsconfigCreate(context); err != nil {

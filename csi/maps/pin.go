@@ -85,30 +85,123 @@ func (a Access) matches(file *os.File) (bool, error) {
 	return stat.Mode == unix.S_IFREG|uint32(a.pinMode()) && stat.Uid == 0 && stat.Gid == a.gid(), nil
 }
 
-// pin pins the map in directory, a bpffs, unless its name is there already,
-// and gives the pin its access.
+// temporary begins the name under which a map is pinned before it takes the
+// place of another. No map has such a name: it is that of a C variable.
+const temporary = "~"
+
+// pin has directory, a bpffs, show the map under its name and with its access.
+// A pin of that name that shows another map, an earlier one of the program's,
+// is replaced: a reader finds either the old map or the new one.
 func pin(directory *os.File, m Map, access Access) error {
 	original, err := ebpf.LoadPinnedMap(m.Path, nil)
 	if err != nil {
 		return fmt.Errorf("open map %s: %w", m.Path, err)
 	}
 	defer original.Close()
+	info, err := original.Info()
+	if err != nil {
+		return fmt.Errorf("identify map %s: %w", m.Path, err)
+	}
+	if id, ok := info.ID(); ok {
+		same, err := shows(directory, m.Name, id, access)
+		if err != nil || same {
+			return err
+		}
+	}
 	// A map that knows its pin moves it; a clone knows none.
 	clone, err := original.Clone()
 	if err != nil {
 		return fmt.Errorf("clone map %s: %w", m.Path, err)
 	}
 	defer clone.Close()
-	if err := clone.Pin(filepath.Join(procPath(directory), m.Name)); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := clone.Pin(filepath.Join(procPath(directory), temporary+m.Name)); err != nil {
 		return fmt.Errorf("pin map %s in %s: %w", m.Name, directory.Name(), err)
 	}
-	file, err := openPin(directory, m.Name)
+	file, err := openPin(directory, temporary+m.Name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	return access.apply(file, access.pinMode())
+	if err := access.apply(file, access.pinMode()); err != nil {
+		return err
+	}
+	at := int(directory.Fd())
+	if err := unix.Renameat(at, temporary+m.Name, at, m.Name); err != nil {
+		return &os.PathError{Op: "rename to", Path: filepath.Join(directory.Name(), m.Name), Err: err}
+	}
+	return nil
 }
+
+// shows reports whether directory has a pin of the map, with this access.
+func shows(directory *os.File, name string, id ebpf.MapID, access Access) (bool, error) {
+	file, err := openPin(directory, name)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, errNoPin) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	if matches, err := access.matches(file); err != nil || !matches {
+		return false, err
+	}
+	shown, err := pinOf(file)
+	return err == nil && shown.ID == id, err
+}
+
+// Pin is a map that is pinned.
+type Pin struct {
+	Name string
+	// ID is the kernel's, of the map.
+	ID ebpf.MapID
+	// Bytes is the kernel memory that the map takes.
+	Bytes uint64
+}
+
+// pinOf tells which map an open pin is of.
+func pinOf(file *os.File) (Pin, error) { return load(procPath(file), file.Name()) }
+
+// load reads the pin at path, called by name.
+func load(path, name string) (Pin, error) {
+	m, err := ebpf.LoadPinnedMap(path, nil)
+	if err != nil {
+		return Pin{}, fmt.Errorf("open map %s: %w", name, err)
+	}
+	defer m.Close()
+	info, err := m.Info()
+	if err != nil {
+		return Pin{}, fmt.Errorf("identify map %s: %w", name, err)
+	}
+	result := Pin{Name: filepath.Base(name)}
+	result.ID, _ = info.ID()
+	result.Bytes, _ = info.Memlock()
+	return result, nil
+}
+
+// removeTemporary removes what a process that was killed left in a volume.
+func removeTemporary(directory *os.File) error {
+	entries, err := openDirectory(directory, ".", unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer entries.Close()
+	names, err := entries.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("list pins: %w", err)
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, temporary) {
+			continue
+		}
+		if err := unix.Unlinkat(int(directory.Fd()), name, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return &os.PathError{Op: "unlink", Path: filepath.Join(directory.Name(), name), Err: err}
+		}
+	}
+	return nil
+}
+
+// errNoPin is in the chain when a file isn't a pin.
+var errNoPin = errors.New("not a pin")
 
 // openPin opens a pin as a file. A root user of the pod can have put anything
 // in its place, so no link is followed and nothing but a pin accepted.
@@ -122,7 +215,7 @@ func openPin(directory *os.File, name string) (*os.File, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		file.Close()
-		return nil, fmt.Errorf("%s is not a pin", path)
+		return nil, fmt.Errorf("%s: %w", path, errNoPin)
 	}
 	return file, nil
 }
@@ -146,8 +239,69 @@ func Names(root, directory string) ([]string, error) {
 	return pinNames(pins)
 }
 
+// Loaded returns the ids of all maps that the daemon has pinned below root: the
+// maps of the programs that are loaded.
+func Loaded(root string) (map[ebpf.MapID]bool, error) {
+	top, err := os.Open(root)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // nothing was loaded since the node started
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the daemon's map pins: %w", err)
+	}
+	defer top.Close()
+	programs, err := top.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list the daemon's map pins: %w", err)
+	}
+	ids := map[ebpf.MapID]bool{}
+	for _, program := range programs {
+		directory, err := openDirectory(top, program, unix.O_RDONLY)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrPath) { // unloaded meanwhile, or no directory
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		pins, err := pinsIn(directory)
+		directory.Close()
+		if err != nil {
+			return nil, err
+		}
+		for _, pin := range pins {
+			ids[pin.ID] = true
+		}
+	}
+	return ids, nil
+}
+
+// pinsIn reads the pins in directory. Those that vanish meanwhile are left out.
+func pinsIn(directory *os.File) ([]Pin, error) {
+	names, err := pinNames(directory)
+	if err != nil {
+		return nil, err
+	}
+	pins := make([]Pin, 0, len(names))
+	for _, name := range names {
+		file, err := openPin(directory, name)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, errNoPin) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		pin, err := pinOf(file)
+		file.Close()
+		if err != nil {
+			return nil, err
+		}
+		pins = append(pins, pin)
+	}
+	return pins, nil
+}
+
 // pinNames lists the pins in directory in order. A name with a dot is none: the
-// kernel keeps those for files of its own, like maps.debug.
+// kernel keeps those for files of its own, like maps.debug. Nor is a temporary one.
 func pinNames(directory *os.File) ([]string, error) {
 	entries, err := directory.ReadDir(-1)
 	if err != nil {
@@ -155,7 +309,7 @@ func pinNames(directory *os.File) ([]string, error) {
 	}
 	names := make([]string, 0, len(entries))
 	for _, entry := range entries {
-		if entry.Type().IsRegular() && !strings.Contains(entry.Name(), ".") {
+		if entry.Type().IsRegular() && !strings.Contains(entry.Name(), ".") && !strings.HasPrefix(entry.Name(), temporary) {
 			names = append(names, entry.Name())
 		}
 	}

@@ -13,6 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Volume is one of a pod's.
+type Volume struct {
+	// ID is the kubelet's.
+	ID string
+	// Target is the path where the pod's containers get it from.
+	Target string
+}
+
 // Volumes publishes volumes below one directory.
 type Volumes struct {
 	root string
@@ -32,15 +40,10 @@ func (v *Volumes) Ready() error {
 	return root.Close()
 }
 
-// Complete reports whether the volume on target shows these maps, or at least
-// one where none are named, with this access.
+// Complete reports whether the volume on target has these maps, or at least
+// one where none are named, with this access. Which maps they are doesn't count.
 func (v *Volumes) Complete(target string, names []string, access Access) (bool, error) {
-	parent, name, err := v.parent(target)
-	if err != nil {
-		return false, err
-	}
-	defer parent.Close()
-	directory, err := openDirectory(parent, name, unix.O_RDONLY)
+	directory, err := v.open(target)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -48,9 +51,6 @@ func (v *Volumes) Complete(target string, names []string, access Access) (bool, 
 		return false, err
 	}
 	defer directory.Close()
-	if mounted, err := isBPFFS(directory); err != nil || !mounted {
-		return false, err
-	}
 	found, err := pinNames(directory)
 	if err != nil {
 		return false, fmt.Errorf("volume %s: %w", target, err)
@@ -63,6 +63,9 @@ func (v *Volumes) Complete(target string, names []string, access Access) (bool, 
 			return false, nil
 		}
 		pin, err := openPin(directory, name)
+		if errors.Is(err, errNoPin) {
+			return false, nil
+		}
 		if err != nil {
 			return false, err
 		}
@@ -75,11 +78,67 @@ func (v *Volumes) Complete(target string, names []string, access Access) (bool, 
 	return len(names) > 0, nil
 }
 
-// Publish mounts a bpffs with the maps on target, or adds what is missing to
-// the one that is there. The new file system is filled before it is mounted:
-// at any moment target shows the whole volume or none.
-func (v *Volumes) Publish(target string, maps []Map, access Access) (err error) {
+// Shows reports whether the volume on target shows these very maps, with this
+// access.
+func (v *Volumes) Shows(target string, maps []Map, access Access) (bool, error) {
+	directory, err := v.open(target)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer directory.Close()
+	for _, m := range maps {
+		original, err := load(m.Path, m.Path)
+		if err != nil {
+			return false, err
+		}
+		if same, err := shows(directory, m.Name, original.ID, access); err != nil || !same {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// Pins reads what the volume on target shows. The error of one that isn't there
+// has [os.ErrNotExist] in its chain.
+func (v *Volumes) Pins(target string) ([]Pin, error) {
+	directory, err := v.open(target)
+	if err != nil {
+		return nil, err
+	}
+	defer directory.Close()
+	return pinsIn(directory)
+}
+
+// open opens the root of the volume on target.
+func (v *Volumes) open(target string) (*os.File, error) {
 	parent, name, err := v.parent(target)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	directory, err := openDirectory(parent, name, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	mounted, err := isBPFFS(directory)
+	if err == nil && !mounted {
+		err = &os.PathError{Op: "find volume", Path: target, Err: os.ErrNotExist}
+	}
+	if err != nil {
+		directory.Close()
+		return nil, err
+	}
+	return directory, nil
+}
+
+// Publish mounts a bpffs with the maps on the volume's target, or has the one
+// that is there show them. A new file system is filled before it is mounted: at
+// any moment the target shows the whole volume or none.
+func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) {
+	parent, name, err := v.parent(volume.Target)
 	if err != nil {
 		return err
 	}
@@ -87,7 +146,7 @@ func (v *Volumes) Publish(target string, maps []Map, access Access) (err error) 
 
 	err = unix.Mkdirat(int(parent.Fd()), name, 0o750)
 	if err != nil && !errors.Is(err, os.ErrExist) {
-		return &os.PathError{Op: "mkdir", Path: target, Err: err}
+		return &os.PathError{Op: "mkdir", Path: volume.Target, Err: err}
 	}
 	if err == nil {
 		defer func() {
@@ -106,9 +165,12 @@ func (v *Volumes) Publish(target string, maps []Map, access Access) (err error) 
 		return err
 	}
 	if mounted {
+		if err := removeTemporary(directory); err != nil {
+			return err
+		}
 		return fill(directory, maps, access)
 	}
-	root, err := newBPFFS(access)
+	root, err := newBPFFS(volume.ID, access)
 	if err != nil {
 		return err
 	}

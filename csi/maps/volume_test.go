@@ -55,7 +55,7 @@ func childPublish(args []string) error {
 	if err := json.Unmarshal([]byte(args[0]), &p); err != nil {
 		return err
 	}
-	return NewVolumes(p.Root).Publish(p.Target, p.Maps, p.Access)
+	return NewVolumes(p.Root).Publish(Volume{ID: "csi-0", Target: p.Target}, p.Maps, p.Access)
 }
 
 // node is a kubelet's directory of pods with one volume's parent, and a
@@ -90,6 +90,8 @@ func newNode(tb testing.TB) node {
 	}
 }
 
+func (n node) volume() Volume { return Volume{ID: "csi-0", Target: n.target} }
+
 // check says what is wrong with the volume.
 func (n node) check(tb testing.TB, access Access) {
 	tb.Helper()
@@ -115,7 +117,7 @@ func (n node) checkGone(tb testing.TB) {
 func TestPublishAndUnpublishAreIdempotent(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000))}
 	for range 3 {
-		if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
+		if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 			t.Fatal(err)
 		}
 		n.check(t, access)
@@ -136,7 +138,7 @@ func TestPublishAndUnpublishAreIdempotent(t *testing.T) {
 
 func TestMapOutlivesItsProgram(t *testing.T) {
 	n := newNode(t)
-	if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
 		t.Fatal(err)
 	}
 	original, err := ebpf.LoadPinnedMap(n.maps[0].Path, nil)
@@ -179,7 +181,7 @@ func TestKernelEnforcesAccess(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			if err := n.volumes.Publish(n.target, n.maps, test.access); err != nil {
+			if err := n.volumes.Publish(n.volume(), n.maps, test.access); err != nil {
 				t.Fatal(err)
 			}
 			for _, flags := range []int{readWrite, readOnly, writeOnly} {
@@ -195,7 +197,7 @@ func TestKernelEnforcesAccess(t *testing.T) {
 
 func TestVolumeIsClosedToOthersAndChanges(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000))}
-	if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
+	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(n.target)
@@ -247,7 +249,7 @@ var publishCalls = map[string]int{
 	"openat2": unix.SYS_OPENAT2, "mkdirat": unix.SYS_MKDIRAT, "fstatfs": unix.SYS_FSTATFS,
 	"fsopen": unix.SYS_FSOPEN, "fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT,
 	"fchownat": unix.SYS_FCHOWNAT, "fchmodat": unix.SYS_FCHMODAT, "bpf": unix.SYS_BPF,
-	"move_mount": unix.SYS_MOVE_MOUNT,
+	"renameat": unix.SYS_RENAMEAT, "move_mount": unix.SYS_MOVE_MOUNT,
 }
 
 func TestPublishSurvivesFaults(t *testing.T) {
@@ -273,7 +275,7 @@ func TestPublishSurvivesFaults(t *testing.T) {
 				if errno != 0 {
 					n.checkGone(t)
 				}
-				if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
+				if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 					t.Fatalf("retry: %v", err)
 				}
 				n.check(t, access)
@@ -294,7 +296,7 @@ func TestUnpublishSurvivesFaults(t *testing.T) {
 		for _, errno := range []syscall.Errno{0, syscall.EIO} {
 			t.Run(name+" "+errno.Error(), func(t *testing.T) {
 				n := newNode(t)
-				if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+				if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
 					t.Fatal(err)
 				}
 				if err := sandbox.Run(t, "unpublish", nil, sandbox.Fault{Syscall: call, Errno: errno}, n.root, n.target); err == nil {
@@ -319,7 +321,7 @@ func TestPublishCompletesAVolume(t *testing.T) {
 	for name, spoil := range damage {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
+			if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 				t.Fatal(err)
 			}
 			if err := spoil(n.target); err != nil {
@@ -328,7 +330,7 @@ func TestPublishCompletesAVolume(t *testing.T) {
 			if complete, err := n.volumes.Complete(n.target, []string{"counters", "config"}, access); err != nil || complete {
 				t.Fatalf("Complete = %v, %v of a spoilt volume", complete, err)
 			}
-			if err := n.volumes.Publish(n.target, n.maps, access); err != nil {
+			if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 				t.Fatal(err)
 			}
 			n.check(t, access)
@@ -336,25 +338,31 @@ func TestPublishCompletesAVolume(t *testing.T) {
 	}
 }
 
-func TestPublishRefusesWhatAPodPutInItsVolume(t *testing.T) {
-	n := newNode(t)
-	if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+func TestPublishReplacesWhatAPodPutInItsVolume(t *testing.T) {
+	n, access := newNode(t), Access{Group: new(uint32(2000))}
+	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 		t.Fatal(err)
 	}
 	victim := filepath.Join(n.root, "victim")
 	if err := os.WriteFile(victim, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	planted := filepath.Join(n.target, "config")
-	if err := os.Remove(planted); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"config", temporary + "config"} {
+		planted := filepath.Join(n.target, name)
+		if err := os.Remove(planted); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(victim, planted); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.Symlink(victim, planted); err != nil {
-		t.Fatal(err)
+	if complete, err := n.volumes.Complete(n.target, []string{"config"}, access); err != nil || complete {
+		t.Errorf("Complete = %v, %v with a symbolic link in place of a pin", complete, err)
 	}
-	if err := n.volumes.Publish(n.target, n.maps, Access{Group: new(uint32(2000))}); err == nil {
-		t.Error("a symbolic link in place of a pin was accepted")
+	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
+		t.Error(err)
 	}
+	n.check(t, access)
 	info, err := os.Stat(victim)
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +374,7 @@ func TestPublishRefusesWhatAPodPutInItsVolume(t *testing.T) {
 
 func TestUnpublishOfStackedMounts(t *testing.T) {
 	n := newNode(t)
-	if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -382,7 +390,7 @@ func TestUnpublishOfStackedMounts(t *testing.T) {
 
 func TestUnpublishWhileInUse(t *testing.T) {
 	n := newNode(t)
-	if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
 		t.Fatal(err)
 	}
 	user, err := os.Open(n.target)
@@ -425,7 +433,7 @@ func TestSymbolicLinksInTheTarget(t *testing.T) {
 			if err := link.plant(); err != nil {
 				t.Fatal(err)
 			}
-			if err := n.volumes.Publish(n.target, n.maps, Access{}); !errors.Is(err, ErrPath) {
+			if err := n.volumes.Publish(n.volume(), n.maps, Access{}); !errors.Is(err, ErrPath) {
 				t.Errorf("Publish: %v", err)
 			}
 			if err := n.volumes.Unpublish(n.target); !errors.Is(err, ErrPath) {
@@ -463,7 +471,7 @@ func TestMountsReachTheHost(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = unix.Unmount(mount.to, unix.MNT_DETACH) })
 	}
-	if err := n.volumes.Publish(n.target, n.maps, Access{}); err != nil {
+	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
 		t.Fatal(err)
 	}
 	if mounts := sandbox.Mounts(t, host); mounts != 2 {
@@ -487,7 +495,7 @@ func TestManyVolumesAtOnce(t *testing.T) {
 		}
 		group.Go(func() {
 			target := filepath.Join(parent, "mount")
-			if err := n.volumes.Publish(target, n.maps, Access{}); err != nil {
+			if err := n.volumes.Publish(Volume{ID: "csi-0", Target: target}, n.maps, Access{}); err != nil {
 				t.Error(err)
 			}
 			if err := n.volumes.Unpublish(target); err != nil {
@@ -520,7 +528,7 @@ func TestNames(t *testing.T) {
 func BenchmarkPublish(b *testing.B) {
 	n := newNode(b)
 	for b.Loop() {
-		if err := n.volumes.Publish(n.target, n.maps, Access{Group: new(uint32(2000))}); err != nil {
+		if err := n.volumes.Publish(n.volume(), n.maps, Access{Group: new(uint32(2000))}); err != nil {
 			b.Fatal(err)
 		}
 		if err := n.volumes.Unpublish(n.target); err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
@@ -38,6 +39,7 @@ type Daemon struct {
 	connection *grpc.ClientConn
 	client     gobpfman.BpfmanClient
 	mapsRoot   string
+	listing    listing
 }
 
 // NewDaemon returns the daemon that serves socket and pins maps below mapsRoot.
@@ -52,28 +54,40 @@ func NewDaemon(socket, mapsRoot string) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bpfman daemon at %s: %w", socket, err)
 	}
-	return &Daemon{connection: connection, client: gobpfman.NewBpfmanClient(connection), mapsRoot: mapsRoot}, nil
+	daemon := &Daemon{connection: connection, client: gobpfman.NewBpfmanClient(connection), mapsRoot: mapsRoot}
+	daemon.listing.ask = daemon.list
+	return daemon, nil
 }
 
 // Close ends the connection.
 func (d *Daemon) Close() error { return d.connection.Close() }
 
-// Find returns the programs that the query means, newest first, by asking the
-// daemon once.
-func (d *Daemon) Find(ctx context.Context, query Query) ([]Program, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	onlyBpfman := true
-	response, err := d.client.List(ctx, &gobpfman.ListRequest{
-		BpfmanProgramsOnly: &onlyBpfman,
-		MatchMetadata:      map[string]string{v1alpha1.MetadataProgramName: query.Name},
-	})
+// Find returns the programs that the query means, newest first, as the daemon
+// lists them now or did at the time since or later, if nothing changed since.
+func (d *Daemon) Find(ctx context.Context, query Query, since time.Time) ([]Program, error) {
+	programs, err := d.listing.since(ctx, since)
 	if err != nil {
 		return nil, fmt.Errorf("%w to list its programs: %s", ErrDaemon, status.Convert(err).Message())
+	}
+	return Select(programs, query)
+}
+
+// Changed tells that programs may have come or gone.
+func (d *Daemon) Changed() { d.listing.outdate() }
+
+// list asks the daemon for the programs that have names.
+func (d *Daemon) list(ctx context.Context) ([]Program, error) {
+	onlyBpfman := true
+	response, err := d.client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &onlyBpfman})
+	if err != nil {
+		return nil, err
 	}
 	programs := make([]Program, 0, len(response.GetResults()))
 	for _, result := range response.GetResults() {
 		metadata := result.GetInfo().GetMetadata()
+		if metadata[v1alpha1.MetadataProgramName] == "" {
+			continue
+		}
 		programs = append(programs, Program{
 			ID:        result.GetKernelInfo().GetId(),
 			Name:      metadata[v1alpha1.MetadataProgramName],
@@ -82,8 +96,12 @@ func (d *Daemon) Find(ctx context.Context, query Query) ([]Program, error) {
 			Pins:      result.GetInfo().GetMapPinPath(),
 		})
 	}
-	return Select(programs, query)
+	return programs, nil
 }
+
+// Loaded returns the ids of the maps of all programs that are loaded. It doesn't
+// need the daemon.
+func (d *Daemon) Loaded() (map[ebpf.MapID]bool, error) { return maps.Loaded(d.mapsRoot) }
 
 // Maps picks the wanted maps, or all where none are named, of the programs of
 // one user object, newest first.

@@ -55,7 +55,7 @@ func newDaemon(t *testing.T) (*Daemon, string) {
 }
 
 func listCounter(_ context.Context, request *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
-	if request.GetMatchMetadata()["bpfman.io/ProgramName"] != "counter" || !request.GetBpfmanProgramsOnly() {
+	if !request.GetBpfmanProgramsOnly() {
 		return &gobpfman.ListResponse{}, nil
 	}
 	return &gobpfman.ListResponse{Results: []*gobpfman.ListResponse_ListResult{
@@ -70,12 +70,12 @@ func listCounter(_ context.Context, request *gobpfman.ListRequest) (*gobpfman.Li
 func TestFind(t *testing.T) {
 	daemon, socket := newDaemon(t)
 	fakeDaemon{list: listCounter}.serve(t, socket)
-	programs, err := daemon.Find(t.Context(), Query{Name: "counter", Namespace: "team"})
+	programs, err := daemon.Find(t.Context(), Query{Name: "counter", Namespace: "team"}, time.Now())
 	want := Program{ID: 7, Name: "counter", Namespace: "team", Kind: "TcxNsProgram", Pins: "/run/bpfman/fs/maps/7"}
 	if err != nil || len(programs) != 1 || programs[0] != want {
 		t.Errorf("Find = %+v, %v", programs, err)
 	}
-	if _, err := daemon.Find(t.Context(), Query{Name: "other", Namespace: "team"}); !errors.Is(err, ErrNotFound) {
+	if _, err := daemon.Find(t.Context(), Query{Name: "other", Namespace: "team"}, time.Now()); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Find of an unknown program: %v", err)
 	}
 }
@@ -85,7 +85,7 @@ func TestFindTellsTheDaemonsWords(t *testing.T) {
 	fakeDaemon{list: func(context.Context, *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
 		return nil, status.Error(codes.Aborted, "database is locked")
 	}}.serve(t, socket)
-	_, err := daemon.Find(t.Context(), Query{Name: "counter"})
+	_, err := daemon.Find(t.Context(), Query{Name: "counter"}, time.Now())
 	if !errors.Is(err, ErrDaemon) || !strings.Contains(err.Error(), "database is locked") {
 		t.Errorf("Find: %v", err)
 	}
@@ -94,7 +94,7 @@ func TestFindTellsTheDaemonsWords(t *testing.T) {
 func TestFindFailsFastWhileTheDaemonIsDown(t *testing.T) {
 	daemon, socket := newDaemon(t)
 	start := time.Now()
-	_, err := daemon.Find(t.Context(), Query{Name: "counter"})
+	_, err := daemon.Find(t.Context(), Query{Name: "counter"}, time.Now())
 	if !errors.Is(err, ErrDaemon) || !strings.Contains(err.Error(), socket) {
 		t.Errorf("Find: %v", err)
 	}
@@ -109,7 +109,7 @@ func TestFindFailsFastWhileTheDaemonIsDown(t *testing.T) {
 		if state := daemon.connection.GetState(); state == connectivity.TransientFailure || state == connectivity.Connecting {
 			daemon.connection.WaitForStateChange(ctx, state)
 		}
-		_, err = daemon.Find(ctx, Query{Name: "counter", Namespace: "team"})
+		_, err = daemon.Find(ctx, Query{Name: "counter", Namespace: "team"}, time.Now())
 	}
 	if err != nil {
 		t.Errorf("the daemon's return wasn't noticed: %v", err)
@@ -124,7 +124,7 @@ func TestFindGivesUpOnASilentDaemon(t *testing.T) {
 	}}.serve(t, socket)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := daemon.Find(ctx, Query{Name: "counter"}); !errors.Is(err, ErrDaemon) {
+	if _, err := daemon.Find(ctx, Query{Name: "counter"}, time.Now()); !errors.Is(err, ErrDaemon) {
 		t.Errorf("Find: %v", err)
 	}
 }

@@ -33,6 +33,7 @@ const (
 	KeyCSIRegistration   = "bpfman.csi.registration"
 	KeyCSIRegistrarImage = "bpfman.csi.registrar.image"
 	KeyCSIClusterAccess  = "bpfman.csi.cluster.access"
+	KeyCSIMetricsAddr    = "bpfman.csi.metric.addr"
 	KeyKubeletRoot       = "bpfman.kubelet.root"
 	KeyImagePullPolicy   = "bpfman.image.pull.policy"
 )
@@ -86,6 +87,8 @@ type CSIConfig struct {
 	Registration   string
 	RegistrarImage string
 	ClusterAccess  string
+	// MetricsAddr is the node's, as the pod is in the host's network.
+	MetricsAddr string
 }
 
 // KeyError says what is wrong with the value of one key of the ConfigMap.
@@ -123,6 +126,7 @@ var settings = []setting{
 		c.CSI.ClusterAccess = v
 		return checkOneOf(v, ClusterAccessAll, ClusterAccessRBAC)
 	}},
+	{key: KeyCSIMetricsAddr, fallback: "127.0.0.1:8173", set: func(c *Config, v string) error { c.CSI.MetricsAddr = v; return checkAddr(v) }},
 	{key: KeyKubeletRoot, fallback: "/var/lib/kubelet", set: func(c *Config, v string) error { c.KubeletRoot = v; return checkRoot(v) }},
 	{key: KeyImagePullPolicy, fallback: string(corev1.PullIfNotPresent), set: func(c *Config, v string) error {
 		c.PullPolicy = corev1.PullPolicy(v)
@@ -161,10 +165,15 @@ func ParseConfig(data map[string]string) (config Config, unknown []string, err e
 
 // checkPorts refuses one port for two servers: on the host's network the second would crash-loop.
 func (c Config) checkPorts() error {
-	_, health, _ := net.SplitHostPort(c.Agent.HealthAddr)
-	_, metrics, _ := net.SplitHostPort(c.Agent.MetricsAddr)
-	if health == metrics {
-		return &KeyError{KeyAgentMetricsAddr, fmt.Sprintf("port %s is the port of %s", metrics, KeyAgentHealthAddr)}
+	taken := map[string]string{}
+	for _, server := range []struct{ key, addr string }{
+		{KeyAgentHealthAddr, c.Agent.HealthAddr}, {KeyAgentMetricsAddr, c.Agent.MetricsAddr}, {KeyCSIMetricsAddr, c.CSI.MetricsAddr},
+	} {
+		_, port, _ := net.SplitHostPort(server.addr)
+		if other, ok := taken[port]; ok {
+			return &KeyError{server.key, fmt.Sprintf("port %s is the port of %s", port, other)}
+		}
+		taken[port] = server.key
 	}
 	return nil
 }

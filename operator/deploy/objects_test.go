@@ -161,6 +161,7 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		{KeyCSIRegistration, RegistrationSelf},
 		{KeyCSIRegistrarImage, "quay.io/other/registrar:v1"},
 		{KeyCSIClusterAccess, ClusterAccessRBAC},
+		{KeyCSIMetricsAddr, "127.0.0.1:9173"},
 		{KeyKubeletRoot, "/data/kubelet"},
 		{KeyImagePullPolicy, "Always"},
 	} {

@@ -12,14 +12,19 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -27,6 +32,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/driver"
 	"github.com/bpfman/bpfman-operator/csi/internal/socket"
 	"github.com/bpfman/bpfman-operator/csi/maps"
+	"github.com/bpfman/bpfman-operator/csi/metrics"
 	"github.com/bpfman/bpfman-operator/csi/program"
 	"github.com/bpfman/bpfman-operator/csi/registration"
 )
@@ -45,6 +51,8 @@ type options struct {
 	selfRegister                                            bool
 	registrationDir, registrationPath                       string
 	clusterAccess                                           string
+	metricsAddress                                          string
+	probe                                                   bool
 }
 
 func parseFlags() (options, error) {
@@ -61,12 +69,14 @@ func parseFlags() (options, error) {
 		"Path of the CSI socket as the kubelet sees it, for --self-register (default <kubelet-root>/plugins/csi-bpfman/csi.sock).")
 	flag.StringVar(&o.clusterAccess, "cluster-access", accessAll,
 		"Who may mount the maps of cluster-scoped programs: every pod (all), or pods whose ServiceAccount may use the program (rbac).")
+	flag.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:8173", "Address of /metrics; 0 for none.")
+	flag.BoolVar(&o.probe, "probe", false, "Only ask the plugin that serves --endpoint whether it is ready.")
 	flag.Parse()
 
 	if flag.NArg() > 0 {
 		return o, fmt.Errorf("unexpected arguments: %q", flag.Args())
 	}
-	if o.nodeName == "" {
+	if o.nodeName == "" && !o.probe {
 		return o, errors.New("--node-name or $KUBE_NODE_NAME is needed")
 	}
 	path, isUnix := strings.CutPrefix(o.endpoint, "unix://")
@@ -84,6 +94,13 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
+	}
+	if o.probe {
+		if err := probe(o.endpoint); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
 	level, known := logLevel(os.Getenv("GO_LOG"))
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
@@ -112,29 +129,55 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(driver.Trace(log)))
-	driver.Register(server, driver.Options{
+	counted := metrics.New()
+	plugin := driver.New(driver.Options{
 		NodeName: o.nodeName,
 		Version:  version,
 		Programs: daemon,
 		Volumes:  maps.NewVolumes(filepath.Join(o.kubeletRoot, "pods")),
 		Policy:   policy,
+		Denied:   counted.Denied,
 		Log:      log,
 	})
+	counted.Volumes(plugin.Count, log)
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(driver.Trace(log), counted.Calls))
+	plugin.Register(server)
 	servers, ctx := errgroup.WithContext(ctx)
 	if err := serve(ctx, servers, o.endpoint, server); err != nil {
 		return err
 	}
+	if err := serveMetrics(ctx, servers, o.metricsAddress, counted.Handler()); err != nil {
+		return err
+	}
+	follow(ctx, servers, daemon, plugin, o.mapsRoot)
 	log.Info("serving CSI", "driver", v1alpha1.CSIDriverName, "version", version, "socket", o.endpoint, "node", o.nodeName)
 	if o.selfRegister {
-		plugin := &registration.Plugin{Name: v1alpha1.CSIDriverName, Endpoint: o.registrationPath, Log: log}
+		registered := &registration.Plugin{Name: v1alpha1.CSIDriverName, Endpoint: o.registrationPath, Log: log}
 		registrar := grpc.NewServer()
-		plugin.Register(registrar)
-		if err := serve(ctx, servers, plugin.SocketPath(o.registrationDir), registrar); err != nil {
+		registered.Register(registrar)
+		if err := serve(ctx, servers, registered.SocketPath(o.registrationDir), registrar); err != nil {
 			return err
 		}
 	}
 	return servers.Wait()
+}
+
+// follow has the volumes follow their programs.
+func follow(ctx context.Context, servers *errgroup.Group, daemon *program.Daemon, plugin *driver.Driver, mapsRoot string) {
+	changes := make(chan struct{}, 1)
+	servers.Go(func() error {
+		return maps.Watch(ctx, mapsRoot, func() {
+			daemon.Changed()
+			select {
+			case changes <- struct{}{}:
+			default: // one that waits tells of this change as well
+			}
+		})
+	})
+	servers.Go(func() error {
+		plugin.Follow(ctx, changes)
+		return nil
+	})
 }
 
 func newPolicy(clusterAccess string) (access.Policy, error) {
@@ -158,6 +201,49 @@ func serve(ctx context.Context, servers *errgroup.Group, path string, server *gr
 		return err
 	}
 	servers.Go(func() error { return socket.Serve(ctx, listener, server) })
+	return nil
+}
+
+const (
+	headerTimeout = 10 * time.Second
+	probeTimeout  = 5 * time.Second
+)
+
+func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, handler http.Handler) error {
+	if address == "0" {
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen for scrapes of metrics: %w", err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
+	context.AfterFunc(ctx, func() { server.Close() })
+	servers.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve metrics: %w", err)
+		}
+		return nil
+	})
+	return nil
+}
+
+// probe asks the plugin that serves socket whether it is ready.
+func probe(socket string) error {
+	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("plugin at %s: %w", socket, err)
+	}
+	defer connection.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	response, err := csi.NewIdentityClient(connection).Probe(ctx, &csi.ProbeRequest{})
+	if err != nil {
+		return fmt.Errorf("probe the plugin at %s: %w", socket, err)
+	}
+	if !response.GetReady().GetValue() {
+		return errors.New("the plugin isn't ready; its log says why")
+	}
 	return nil
 }
 

@@ -70,7 +70,7 @@ func startPlugin(tb testing.TB, daemonSocket string) *kubelet {
 		endpoint: filepath.Join(directory, "csi.sock"), daemonSocket: daemonSocket, mapsRoot: sandbox.DaemonMaps,
 		kubeletRoot: filepath.Join(directory, "kubelet"), nodeName: "node-1",
 		selfRegister: true, registrationDir: directory, registrationPath: filepath.Join(directory, "csi.sock"),
-		clusterAccess: accessAll,
+		clusterAccess: accessAll, metricsAddress: "127.0.0.1:0",
 	}}
 	if err := os.MkdirAll(filepath.Join(k.kubeletRoot, "pods"), 0o755); err != nil {
 		tb.Fatal(err)
@@ -282,6 +282,109 @@ func TestWithTheRealDaemon(t *testing.T) {
 	}
 	if mounts := sandbox.Mounts(t, k.kubeletRoot); mounts != 0 {
 		t.Errorf("%d mounts left", mounts)
+	}
+}
+
+// TestVolumesFollowTheRealDaemon loads a program anew, as the agent does: the new
+// one before the old one goes.
+func TestVolumesFollowTheRealDaemon(t *testing.T) {
+	socket, daemon, _ := sandbox.StartDaemon(t)
+	k := startPlugin(t, socket)
+	old := load(t, daemon, "TracepointProgram", "")
+	following, staying := k.request(t, "pod-1"), k.request(t, "pod-2")
+	staying.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
+	for _, request := range []*csi.NodePublishVolumeRequest{following, staying} {
+		if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pin := func(request *csi.NodePublishVolumeRequest) string {
+		return filepath.Join(request.GetTargetPath(), counterMap)
+	}
+	first := mapID(t, pin(following))
+	renewed := load(t, daemon, "TracepointProgram", "")
+	want := mapID(t, filepath.Join(sandbox.DaemonMaps, fmt.Sprint(renewed), counterMap))
+	start := time.Now()
+	awaitMap(t, pin(following), want)
+	t.Logf("followed after %v", time.Since(start))
+	if _, err := daemon.Unload(t.Context(), &gobpfman.UnloadRequest{Id: old}); err != nil {
+		t.Fatal(err)
+	}
+	if got := mapID(t, pin(staying)); got != first {
+		t.Errorf("a volume that stays shows map %d, not %d", got, first)
+	}
+	if message := k.condition(t, following); message != "" {
+		t.Errorf("condition of a volume that followed: %s", message)
+	}
+	if message := k.condition(t, staying); !strings.Contains(message, counterMap) {
+		t.Errorf("condition of a volume that stays: %q", message)
+	}
+
+	if _, err := daemon.Unload(t.Context(), &gobpfman.UnloadRequest{Id: renewed}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := k.node.NodePublishVolume(t.Context(), following); err != nil {
+			t.Errorf("republish with the program gone: %v", err)
+		}
+	}
+	if got := mapID(t, pin(following)); got != want {
+		t.Errorf("with the program gone the volume shows map %d, not %d", got, want)
+	}
+	if message := k.condition(t, following); !strings.Contains(message, counterMap) {
+		t.Errorf("condition with the program gone: %q", message)
+	}
+	again := load(t, daemon, "TracepointProgram", "")
+	awaitMap(t, pin(following), mapID(t, filepath.Join(sandbox.DaemonMaps, fmt.Sprint(again), counterMap)))
+	for _, request := range []*csi.NodePublishVolumeRequest{following, staying} {
+		if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// awaitMap waits until the pin shows the map. It is there all the time.
+func awaitMap(t *testing.T, pin string, want ebpf.MapID) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for mapID(t, pin) != want {
+		if ctx.Err() != nil {
+			t.Fatalf("the volume shows map %d, not %d", mapID(t, pin), want)
+		}
+	}
+}
+
+// condition is what is wrong with a volume.
+func (k *kubelet) condition(t *testing.T, request *csi.NodePublishVolumeRequest) string {
+	t.Helper()
+	health, err := k.node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: request.GetVolumeId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range health.GetVolumeHealth().GetHealthStatuses() {
+		return status.GetMessage()
+	}
+	return ""
+}
+
+func TestProbe(t *testing.T) {
+	k := startPlugin(t, "/run/no-daemon.sock")
+	if err := probe(k.endpoint); err != nil {
+		t.Errorf("probe: %v", err)
+	}
+	pods := filepath.Join(k.kubeletRoot, "pods")
+	if err := os.Rename(pods, pods+"-gone"); err != nil {
+		t.Fatal(err)
+	}
+	if err := probe(k.endpoint); err == nil || !strings.Contains(err.Error(), "isn't ready") {
+		t.Errorf("probe without the kubelet's directory: %v", err)
+	}
+	if err := k.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := probe(k.endpoint); err == nil || !strings.Contains(err.Error(), k.endpoint) {
+		t.Errorf("probe of nothing: %v", err)
 	}
 }
 

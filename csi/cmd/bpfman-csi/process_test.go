@@ -72,6 +72,7 @@ func newProcess(tb testing.TB) *process {
 	p.arguments = []string{
 		"--endpoint=unix://" + p.endpoint, "--daemon-socket=" + listener.Addr().String(), "--node-name=node-1",
 		"--maps-root=" + filepath.Join(directory, "fs/maps"), "--kubelet-root=" + p.kubeletRoot,
+		"--metrics-address=127.0.0.1:0",
 	}
 	if err := os.MkdirAll(filepath.Join(p.kubeletRoot, "pods"), 0o755); err != nil {
 		tb.Fatal(err)

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/access"
+	"github.com/bpfman/bpfman-operator/csi/maps"
+	"github.com/bpfman/bpfman-operator/csi/program"
+)
+
+// publishAgain publishes as the kubelet does for a running pod, where an error
+// would be an Event on the pod.
+func publishAgain(t *testing.T, n *node) {
+	t.Helper()
+	if _, err := n.NodePublishVolume(t.Context(), publishRequest()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shown is the id of the program whose maps the test's volume shows.
+func shown(t *testing.T, volumes *fakeVolumes) ebpf.MapID {
+	t.Helper()
+	shown := volumes.published[publishRequest().GetTargetPath()]
+	if len(shown) != 1 {
+		t.Fatalf("published %v", shown)
+	}
+	return idOf(shown[0])
+}
+
+func TestLiveVolumeFollowsItsProgram(t *testing.T) {
+	n, programs, volumes, log := newTestNode()
+	publishAgain(t, n)
+	publishAgain(t, n)
+	if age := time.Since(programs.since); age < createReuse {
+		t.Errorf("a live volume asks for what is %v old at most", age)
+	}
+	programs.id = 9
+	publishAgain(t, n)
+	if shown(t, volumes) != 9 {
+		t.Error("the volume shows the old map")
+	}
+	if strings.Count(log.String(), "follows its program") != 1 {
+		t.Errorf("log %q", log)
+	}
+}
+
+func TestLiveVolumeKeepsItsMaps(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(*node, *fakePrograms)
+		says  string
+	}{
+		"program gone": {func(_ *node, p *fakePrograms) { p.err = fmt.Errorf("program %w", program.ErrNotFound) }, "program not found"},
+		"map gone": {func(n *node, p *fakePrograms) {
+			p.id = 9
+			n.Programs = without{p}
+		}, "map not found"},
+		"right gone": {func(n *node, p *fakePrograms) {
+			p.id = 9
+			n.Policy = policy{fmt.Errorf("%w: needs use", access.ErrDenied)}
+		}, "needs use"},
+		"daemon down": {func(_ *node, p *fakePrograms) { p.err = program.ErrDaemon }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, programs, volumes, log := newTestNode()
+			publishAgain(t, n)
+			programs.loaded = map[ebpf.MapID]bool{7: true}
+			test.spoil(n, programs)
+			for range 3 {
+				publishAgain(t, n)
+			}
+			if shown(t, volumes) != 7 {
+				t.Error("the volume shows another map")
+			}
+			lines := strings.Count(log.String(), "keeps the maps")
+			if want := min(len(test.says), 1); lines != want {
+				t.Errorf("%d lines, want %d: %s", lines, want, log)
+			}
+			if abnormal, message := conditionOf(t, n); abnormal != (test.says != "") || !strings.Contains(message, test.says) {
+				t.Errorf("condition %v, %q", abnormal, message)
+			}
+		})
+	}
+}
+
+// without has lost the wanted map.
+type without struct{ *fakePrograms }
+
+func (w without) Maps(programs []program.Program, _ []string) (_ []maps.Map, err error) {
+	return nil, fmt.Errorf("map %w in program %q", program.ErrNotFound, programs[0].Name)
+}
+
+func TestPinnedVolumeStays(t *testing.T) {
+	n, programs, volumes, _ := newTestNode()
+	request := publishRequest()
+	request.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
+	for range 2 {
+		if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		programs.id = 9
+	}
+	n.followAll(t.Context())
+	if shown(t, volumes) != 7 {
+		t.Error("the volume followed")
+	}
+}
+
+func TestCreateAsksAgain(t *testing.T) {
+	n, programs, _, _ := newTestNode()
+	programs.err = program.ErrNotFound
+	start := time.Now()
+	if _, err := n.NodePublishVolume(t.Context(), publishRequest()); status.Code(err) != codes.NotFound {
+		t.Errorf("publish: %v", err)
+	}
+	if programs.asked != 2 || programs.since.Before(start) {
+		t.Errorf("asked %d times, last for what was so at %v", programs.asked, programs.since)
+	}
+}
+
+func TestFollowWithoutTheKubelet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, programs, volumes, _ := newTestNode()
+		publishAgain(t, n)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		changes := make(chan struct{}, 1)
+		go (&Driver{node: n}).Follow(ctx, changes)
+		programs.id = 9
+		changed := time.Now()
+		changes <- struct{}{}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if shown(t, volumes) != 9 {
+			t.Error("the volume shows the old map")
+		}
+		if programs.since.Before(changed) {
+			t.Error("took what was known before the change")
+		}
+		// A volume that is gone stays gone.
+		unpublish := &csi.NodeUnpublishVolumeRequest{VolumeId: "v", TargetPath: publishRequest().GetTargetPath()}
+		if _, err := n.NodeUnpublishVolume(t.Context(), unpublish); err != nil {
+			t.Fatal(err)
+		}
+		asked := programs.asked
+		changes <- struct{}{}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(volumes.published) != 0 || programs.asked != asked {
+			t.Errorf("published %v", volumes.published)
+		}
+	})
+}
+
+func TestRequestWaitsForFollowing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _, _, _ := newTestNode()
+		release, ok := n.busy.acquireFree(publishRequest().GetTargetPath())
+		if !ok {
+			t.Fatal("the target isn't free")
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := n.NodePublishVolume(t.Context(), publishRequest())
+			done <- err
+		}()
+		synctest.Wait()
+		release()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDenialIsLoggedOnceAndCounted(t *testing.T) {
+	n, _, _, log := newTestNode()
+	denials := 0
+	n.Denied = func() { denials++ }
+	n.Policy = policy{fmt.Errorf("%w: ServiceAccount team/reader needs the verb \"use\"", access.ErrDenied)}
+	for range 3 {
+		_, err := n.NodePublishVolume(t.Context(), publishRequest())
+		if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "needs the verb") {
+			t.Errorf("publish: %v", err)
+		}
+	}
+	if denials != 3 || strings.Count(log.String(), "needs the verb") != 1 {
+		t.Errorf("%d denials, log %q", denials, log)
+	}
+	n.Policy = access.All{}
+	publishAgain(t, n)
+}
+
+// conditionOf reads the volume's condition as a kubelet of CSI 1.12 does.
+func conditionOf(t *testing.T, n *node) (abnormal bool, message string) {
+	t.Helper()
+	request := publishRequest()
+	stats, err := n.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{
+		VolumeId: request.GetVolumeId(), VolumePath: request.GetTargetPath(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	health, err := n.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: request.GetVolumeId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := stats.ProtoReflect().GetUnknown()
+	number, kind, n1 := protowire.ConsumeTag(raw)
+	if number != 2 || kind != protowire.BytesType {
+		t.Fatalf("condition is field %d of type %d", number, kind)
+	}
+	fields, _ := protowire.ConsumeBytes(raw[n1:])
+	for len(fields) > 0 {
+		number, kind, tag := protowire.ConsumeTag(fields)
+		value := protowire.ConsumeFieldValue(number, kind, fields[tag:])
+		switch number {
+		case 1:
+			set, _ := protowire.ConsumeVarint(fields[tag:])
+			abnormal = protowire.DecodeBool(set)
+		case 2:
+			message, _ = protowire.ConsumeString(fields[tag:])
+		}
+		fields = fields[tag+value:]
+	}
+	if statuses := health.GetVolumeHealth().GetHealthStatuses(); abnormal != (len(statuses) == 1) || abnormal && statuses[0].GetMessage() != message {
+		t.Errorf("condition %v, %q, but health %v", abnormal, message, statuses)
+	}
+	return abnormal, message
+}
+
+func TestStatsAndCounts(t *testing.T) {
+	n, programs, _, _ := newTestNode()
+	d := &Driver{node: n}
+	if counts, err := d.Count(); err != nil || counts != (Counts{}) {
+		t.Errorf("Count = %+v, %v", counts, err)
+	}
+	publishAgain(t, n)
+	programs.loaded = map[ebpf.MapID]bool{7: true}
+	if counts, err := d.Count(); err != nil || counts != (Counts{Live: 1}) {
+		t.Errorf("Count = %+v, %v", counts, err)
+	}
+	if abnormal, message := conditionOf(t, n); abnormal || message == "" {
+		t.Errorf("condition %v, %q", abnormal, message)
+	}
+	programs.loaded = nil
+	if counts, err := d.Count(); err != nil || counts != (Counts{Live: 1, Stale: 1}) {
+		t.Errorf("Count = %+v, %v", counts, err)
+	}
+	if abnormal, message := conditionOf(t, n); !abnormal || !strings.Contains(message, "counters") {
+		t.Errorf("condition %v, %q", abnormal, message)
+	}
+	request := publishRequest()
+	stats, err := n.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: "v", VolumePath: request.GetTargetPath()})
+	if err != nil || stats.GetUsage()[0].GetUsed() != 4096 || stats.GetUsage()[1].GetUsed() != 1 {
+		t.Errorf("stats %v, %v", stats, err)
+	}
+	for _, id := range []string{"", "unknown"} {
+		if _, err := n.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: id}); err == nil {
+			t.Errorf("health of volume %q", id)
+		}
+	}
+}
+
+func TestRemarksAreBounded(t *testing.T) {
+	var r remarks
+	for i := range 3 * maxRemarks {
+		r.note(fmt.Sprint(i), errors.ErrUnsupported.Error())
+	}
+	if len(r.texts) > maxRemarks {
+		t.Errorf("%d remarks", len(r.texts))
+	}
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/bpfman/bpfman-operator/csi/maps"
+)
+
+// reasonStale is the machine's word for a volume whose maps aren't those of the
+// program that is loaded.
+const reasonStale = "StaleMaps"
+
+// NodeGetVolumeStats tells how many maps a volume has, as inodes, and how much
+// of the kernel's memory they take; and the volume's condition.
+func (n *node) NodeGetVolumeStats(_ context.Context, request *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+	if err := checkVolume(request.GetVolumeId(), request.GetVolumePath()); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	pins, condition, err := n.inspect(request.GetVolumePath())
+	if err != nil {
+		return nil, err
+	}
+	memory := int64(0)
+	for _, pin := range pins {
+		memory += int64(pin.Bytes) //nolint:gosec // of this machine's memory
+	}
+	count := int64(len(pins))
+	response := &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
+		{Unit: csi.VolumeUsage_BYTES, Used: memory, Total: memory},
+		{Unit: csi.VolumeUsage_INODES, Used: count, Total: count},
+	}}
+	setCondition(response, condition)
+	return response, nil
+}
+
+// NodeGetVolumeHealth tells the volume's condition as CSI 1.13 has it.
+func (n *node) NodeGetVolumeHealth(_ context.Context, request *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+	id, target := request.GetVolumeId(), request.GetVolumePublishPath()
+	if err := checkName(id, maxVolumeID); err != nil {
+		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("volume id: %v", err))
+	}
+	if target == "" {
+		volumes, err := n.Volumes.List()
+		if err != nil {
+			return nil, statusOf(err)
+		}
+		at := slices.IndexFunc(volumes, func(v maps.Volume) bool { return v.ID == id })
+		if at < 0 {
+			return nil, status.Error(codes.NotFound, fmt.Sprintf("no volume %q is mounted", id))
+		}
+		target = volumes[at].Target
+	}
+	_, condition, err := n.inspect(target)
+	if err != nil {
+		return nil, err
+	}
+	health := &csi.VolumeHealth{VolumeId: id}
+	if condition != "" {
+		health.HealthStatuses = []*csi.VolumeHealth_VolumeHealthEntry{{
+			Status: csi.VolumeHealthErrorType_DEGRADED, Reason: reasonStale, Message: condition,
+		}}
+	}
+	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: health}, nil
+}
+
+// inspect reads a volume and says what is wrong with it, if anything.
+func (n *node) inspect(target string) ([]maps.Pin, string, error) {
+	pins, err := n.Volumes.Pins(target)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, maps.ErrPath) {
+		return nil, "", status.Error(codes.NotFound, fmt.Sprintf("no volume is mounted on %q", target))
+	}
+	if err != nil {
+		return nil, "", statusOf(err)
+	}
+	loaded, err := n.Programs.Loaded()
+	if err != nil {
+		return nil, "", statusOf(err)
+	}
+	return pins, condition(pins, loaded, n.remarks.about(target)), nil
+}
+
+// condition says what is wrong with a volume, if anything.
+func condition(pins []maps.Pin, loaded map[ebpf.MapID]bool, remark string) string {
+	var stale []string
+	for _, pin := range pins {
+		if !loaded[pin.ID] {
+			stale = append(stale, pin.Name)
+		}
+	}
+	var text string
+	if len(stale) > 0 {
+		text = "no program that is loaded has these maps any more: " + strings.Join(stale, ", ")
+	}
+	switch {
+	case text == "":
+		return remark
+	case remark == "":
+		return text
+	default:
+		return text + "; " + remark
+	}
+}
+
+// Counts are how many volumes are mounted on this node.
+type Counts struct {
+	// Live is how many there are; Stale, how many of them don't show the maps of a
+	// program that is loaded, or not of the newest.
+	Live, Stale int
+}
+
+// Count counts the volumes in the mount table.
+func (d *Driver) Count() (Counts, error) {
+	volumes, err := d.node.Volumes.List()
+	if err != nil {
+		return Counts{}, err
+	}
+	counts := Counts{Live: len(volumes)}
+	if len(volumes) == 0 {
+		return counts, nil
+	}
+	loaded, err := d.node.Programs.Loaded()
+	if err != nil {
+		return Counts{}, err
+	}
+	for _, volume := range volumes {
+		pins, err := d.node.Volumes.Pins(volume.Target)
+		if errors.Is(err, os.ErrNotExist) {
+			counts.Live-- // unpublished meanwhile
+			continue
+		}
+		if err != nil {
+			return Counts{}, err
+		}
+		if condition(pins, loaded, d.node.remarks.about(volume.Target)) != "" {
+			counts.Stale++
+		}
+	}
+	return counts, nil
+}
+
+// Field numbers of the condition that CSI had until 1.13, and that kubelets of
+// Kubernetes 1.36 and earlier read.
+const (
+	fieldCondition = 2
+	fieldAbnormal  = 1
+	fieldMessage   = 2
+)
+
+// setCondition adds the condition to the response in the form of CSI 1.12.
+func setCondition(response *csi.NodeGetVolumeStatsResponse, condition string) {
+	var message []byte
+	if condition != "" {
+		message = protowire.AppendTag(message, fieldAbnormal, protowire.VarintType)
+		message = protowire.AppendVarint(message, protowire.EncodeBool(true))
+	} else {
+		condition = "the maps are those of the program that is loaded"
+	}
+	message = protowire.AppendTag(message, fieldMessage, protowire.BytesType)
+	message = protowire.AppendString(message, condition)
+	field := protowire.AppendTag(nil, fieldCondition, protowire.BytesType)
+	response.ProtoReflect().SetUnknown(protowire.AppendBytes(field, message))
+}

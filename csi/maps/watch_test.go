@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package maps
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+)
+
+// TestWatch watches a bpffs through another mount than the one that the daemon
+// pins through, as the plugin's container does.
+func TestWatch(t *testing.T) {
+	directory := sandbox.Root(t)
+	daemons, ours := filepath.Join(directory, "daemon"), filepath.Join(directory, "plugin")
+	sandbox.MountBPFFS(t, daemons)
+	if err := os.Mkdir(ours, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(daemons, ours, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(ours, unix.MNT_DETACH) })
+
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, ended := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		ended <- Watch(ctx, filepath.Join(ours, "maps"), func() {
+			select {
+			case changes <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	// The directory comes while it is looked for, and is replaced while it is watched.
+	for range 2 {
+		sandbox.PinMaps(t, filepath.Join(daemons, "maps/7"), "counters")
+		<-changes
+		sandbox.PinMaps(t, filepath.Join(daemons, "maps/8"), "counters")
+		<-changes
+		if err := os.RemoveAll(filepath.Join(daemons, "maps")); err != nil {
+			t.Fatal(err)
+		}
+		<-changes
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

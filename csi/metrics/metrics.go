@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package metrics counts what the plugin does, for Prometheus.
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	libmetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"google.golang.org/grpc"
+	"k8s.io/component-base/metrics"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/driver"
+)
+
+// subsystem begins the names of the plugin's own metrics, as it does those of
+// csi-lib-utils.
+const subsystem = "csi_plugin"
+
+// Metrics are the plugin's metrics. Those of calls are the CSI community's:
+// csi_plugin_operations_seconds by method and code.
+type Metrics struct {
+	operations libmetrics.CSIMetricsManager
+	denials    *metrics.Counter
+}
+
+// New returns metrics that are all 0.
+func New() *Metrics {
+	m := &Metrics{
+		operations: libmetrics.NewCSIMetricsManagerForPlugin(v1alpha1.CSIDriverName),
+		denials: metrics.NewCounter(&metrics.CounterOpts{
+			Subsystem: subsystem, Name: "denials_total",
+			Help: "Publications refused because the pod's ServiceAccount lacks a right, retries included.",
+		}),
+	}
+	m.operations.GetRegistry().MustRegister(m.denials)
+	return m
+}
+
+// Denied counts a refused publication.
+func (m *Metrics) Denied() { m.denials.Inc() }
+
+// Calls measures every call.
+func (m *Metrics) Calls(ctx context.Context, request any, call *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	start := time.Now()
+	response, err := handler(ctx, request)
+	m.operations.RecordMetrics(call.FullMethod, err, time.Since(start))
+	return response, err
+}
+
+// Volumes shows the volumes at each scrape, as count finds them.
+func (m *Metrics) Volumes(count func() (driver.Counts, error), log *slog.Logger) {
+	m.operations.GetRegistry().CustomMustRegister(&volumes{
+		live: metrics.NewDesc(subsystem+"_volumes", "Volumes mounted on this node.", nil, nil, metrics.ALPHA, ""),
+		stale: metrics.NewDesc(subsystem+"_stale_volumes",
+			"Volumes that don't show the maps of the newest of their programs, or of one that is loaded.", nil, nil, metrics.ALPHA, ""),
+		count: count, log: log,
+	})
+}
+
+// Handler serves the metrics.
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	m.operations.RegisterToServer(mux, "/metrics")
+	return mux
+}
+
+// volumes counts when it is asked: the mount table is the only state.
+type volumes struct {
+	metrics.BaseStableCollector
+	live, stale *metrics.Desc
+	count       func() (driver.Counts, error)
+	log         *slog.Logger
+}
+
+func (v *volumes) DescribeWithStability(descriptions chan<- *metrics.Desc) {
+	descriptions <- v.live
+	descriptions <- v.stale
+}
+
+func (v *volumes) CollectWithStability(collected chan<- metrics.Metric) {
+	counts, err := v.count()
+	if err != nil {
+		v.log.Error("volumes not counted", "error", err)
+		return
+	}
+	collected <- metrics.NewLazyConstMetric(v.live, metrics.GaugeValue, float64(counts.Live))
+	collected <- metrics.NewLazyConstMetric(v.stale, metrics.GaugeValue, float64(counts.Stale))
+}

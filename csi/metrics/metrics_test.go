@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/csi/driver"
+)
+
+func scrape(m *Metrics) string {
+	response := httptest.NewRecorder()
+	m.Handler().ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return response.Body.String()
+}
+
+func TestMetrics(t *testing.T) {
+	m := New()
+	var log bytes.Buffer
+	counts, failure := driver.Counts{Live: 3, Stale: 1}, error(nil)
+	m.Volumes(func() (driver.Counts, error) { return counts, failure }, slog.New(slog.NewTextHandler(&log, nil)))
+	m.Denied()
+	call := &grpc.UnaryServerInfo{FullMethod: csi.Node_NodePublishVolume_FullMethodName}
+	_, err := m.Calls(t.Context(), nil, call, func(context.Context, any) (any, error) {
+		return nil, status.Error(codes.PermissionDenied, "no")
+	})
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("Calls: %v", err)
+	}
+	text := scrape(m)
+	for _, want := range []string{
+		"csi_plugin_volumes 3\n", "csi_plugin_stale_volumes 1\n", "csi_plugin_denials_total 1\n",
+		`csi_plugin_operations_seconds_count{driver_name="csi.bpfman.io",grpc_status_code="PermissionDenied",method_name="/csi.v1.Node/NodePublishVolume"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q:\n%s", want, text)
+		}
+	}
+	failure = errors.New("no mount table")
+	if text := scrape(m); strings.Contains(text, "csi_plugin_volumes") || !strings.Contains(log.String(), "no mount table") {
+		t.Errorf("after a failure: %s\nlog %s", text, &log)
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// slowDaemon answers after a second, and numbers its answers.
+func slowDaemon(asked *atomic.Int32) *listing {
+	return &listing{ask: func(ctx context.Context) ([]Program, error) {
+		n := asked.Add(1)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+			return []Program{{ID: uint32(n)}}, nil //nolint:gosec // small
+		}
+	}}
+}
+
+func TestListingIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		l := slowDaemon(&asked)
+		var group sync.WaitGroup
+		for range 100 {
+			group.Go(func() {
+				if programs, err := l.since(t.Context(), time.Now()); err != nil || programs[0].ID != 1 {
+					t.Errorf("since = %v, %v", programs, err)
+				}
+			})
+		}
+		group.Wait()
+		if _, err := l.since(t.Context(), time.Now().Add(-time.Second)); err != nil || asked.Load() != 1 {
+			t.Errorf("the daemon was asked %d times, %v", asked.Load(), err)
+		}
+		if programs, err := l.since(t.Context(), time.Now()); err != nil || programs[0].ID != 2 {
+			t.Errorf("later: %v, %v", programs, err)
+		}
+	})
+}
+
+func TestListingIsNoOlderThanAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		l := slowDaemon(&asked)
+		early := make(chan struct{})
+		go func() {
+			defer close(early)
+			_, _ = l.since(t.Context(), time.Now())
+		}()
+		time.Sleep(time.Second / 2)
+		if programs, err := l.since(t.Context(), time.Now()); err != nil || programs[0].ID != 2 {
+			t.Errorf("since = %v, %v; want the answer to a later call", programs, err)
+		}
+		<-early
+	})
+}
+
+func TestListingIsNotUsedAfterAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		l := slowDaemon(&asked)
+		start := time.Now()
+		for want := range uint32(3) {
+			if programs, err := l.since(t.Context(), start); err != nil || programs[0].ID != want+1 {
+				t.Errorf("since = %v, %v", programs, err)
+			}
+			time.Sleep(time.Second)
+			l.outdate()
+		}
+	})
+}
+
+func TestListingOutlivesWhoAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		l := slowDaemon(&asked)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		start := time.Now()
+		if _, err := l.since(ctx, start); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("since: %v", err)
+		}
+		if _, err := l.since(t.Context(), start); err != nil || asked.Load() != 1 {
+			t.Errorf("the daemon was asked %d times, %v", asked.Load(), err)
+		}
+	})
+}
+
+func TestListingOfAFailingDaemonIsAskedAgain(t *testing.T) {
+	failure := errors.New("down")
+	l := &listing{ask: func(context.Context) ([]Program, error) { return nil, failure }}
+	if _, err := l.since(t.Context(), time.Now()); !errors.Is(err, failure) {
+		t.Errorf("since: %v", err)
+	}
+	l.ask = func(context.Context) ([]Program, error) { return nil, nil }
+	if _, err := l.since(t.Context(), time.Now()); err != nil {
+		t.Errorf("since: %v", err)
+	}
+}
