@@ -48,8 +48,8 @@ func TestRequestsOfAnAuditLog(t *testing.T) {
 // One slow moment of the machine mustn't decide.
 func TestRatioIsOfRounds(t *testing.T) {
 	f := newFigures()
-	for _, round := range []struct{ own, ours time.Duration }{{1, 2}, {10, 12}, {1, 1}} {
-		f.add(20, node.Times{Load: round.own * time.Second}, declaredTimes{Attached: round.ours * time.Second})
+	for _, round := range []struct{ own, ours time.Duration }{{time.Second, 2 * time.Second}, {10 * time.Second, 12 * time.Second}, {time.Second, time.Second}} {
+		f.add(20, node.Times{Load: round.own}, declaredTimes{Attached: round.ours})
 	}
 	if got := f.ratio(20, attached); got != 1.2 {
 		t.Errorf("got %v, want 1.2", got)

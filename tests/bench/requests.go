@@ -39,7 +39,7 @@ type span struct {
 // requestsIn counts the requests of bpfman's components in an audit log within
 // the spans.
 func requestsIn(path string, spans []span) (counts map[request]int, err error) {
-	file, err := os.Open(path) //nolint:gosec // Who runs the benchmark says where.
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open audit log: %w", err)
 	}
