@@ -15,8 +15,10 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
@@ -31,10 +33,15 @@ const (
 // use of the API server's own libraries would add a sixth to the agent's memory
 // on every node.
 func Authorized(config *rest.Config, httpClient *http.Client) (server.Filter, error) {
-	c, err := client.New(config, client.Options{HTTPClient: httpClient})
+	tokens, err := authenticationclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("make client for token reviews: %w", err)
 	}
+	access, err := authorizationclient.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("make client for access reviews: %w", err)
+	}
+	api := reviewers{tokens.TokenReviews(), access.SubjectAccessReviews()}
 	decisions := &decisions{until: map[decision]time.Time{}}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +54,7 @@ func Authorized(config *rest.Config, httpClient *http.Client) (server.Filter, er
 			if !decisions.hold(d) {
 				ctx, cancel := context.WithTimeout(r.Context(), deadline)
 				defer cancel()
-				status, err := ask(ctx, c, d)
+				status, err := api.ask(ctx, d)
 				if err != nil {
 					log.Error(err, "Could not decide who may read", "path", d.path)
 				}
@@ -64,10 +71,16 @@ func Authorized(config *rest.Config, httpClient *http.Client) (server.Filter, er
 
 type decision struct{ token, path, verb string }
 
+// reviewers are the API server's.
+type reviewers struct {
+	tokens authenticationclient.TokenReviewInterface
+	access authorizationclient.SubjectAccessReviewInterface
+}
+
 // ask has the API server decide; anything but OK refuses.
-func ask(ctx context.Context, c client.Client, d decision) (int, error) {
-	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: d.token}}
-	if err := c.Create(ctx, review); err != nil {
+func (r reviewers) ask(ctx context.Context, d decision) (int, error) {
+	review, err := r.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: d.token}}, metav1.CreateOptions{})
+	if err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("review a token: %w", err)
 	}
 	if !review.Status.Authenticated {
@@ -78,11 +91,11 @@ func ask(ctx context.Context, c client.Client, d decision) (int, error) {
 	for k, v := range user.Extra {
 		extra[k] = authorizationv1.ExtraValue(v)
 	}
-	access := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	access, err := r.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: d.path, Verb: d.verb},
-	}}
-	if err := c.Create(ctx, access); err != nil {
+	}}, metav1.CreateOptions{})
+	if err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("review access of %s: %w", user.Username, err)
 	}
 	if !access.Status.Allowed {

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package report
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+const uid = "11111111-2222-3333-4444-555555555555"
+
+// ownerOf reads a user object as the agent does.
+func ownerOf(t *testing.T, kind string, o v1alpha1.UserObject) program.Owner {
+	t.Helper()
+	path := "/x.o"
+	o.GetAppCommon().ByteCode.Path = &path
+	o.SetUID(uid)
+	o.SetGeneration(3)
+	if o.GetName() == "" {
+		o.SetName("counter")
+	}
+	owner, err := program.OwnerOf(kind, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owner
+}
+
+// tracepoint is an owner of one program with these tracepoints.
+func tracepoint(t *testing.T, names ...string) program.Owner {
+	t.Helper()
+	o := &v1alpha1.TracepointProgram{}
+	o.Spec.BpfFunctionName, o.Spec.Names = "f", names
+	return ownerOf(t, "TracepointProgram", o)
+}
+
+// uprobe is an owner of one program in the containers of its namespace.
+func uprobe(t *testing.T) program.Owner {
+	t.Helper()
+	o := &v1alpha1.UprobeNsProgram{}
+	o.Namespace = "tenant"
+	o.Spec.BpfFunctionName, o.Spec.FunctionName, o.Spec.Target = "f", "malloc", "libc"
+	return ownerOf(t, "UprobeNsProgram", o)
+}
+
+// application is an owner of tracepoint programs of these functions.
+func application(t *testing.T, functions ...string) program.Owner {
+	t.Helper()
+	o := &v1alpha1.BpfApplication{}
+	for _, f := range functions {
+		o.Spec.Programs = append(o.Spec.Programs, v1alpha1.BpfApplicationProgram{
+			Type: v1alpha1.ProgTypeTracepoint,
+			Tracepoint: &v1alpha1.TracepointProgramInfo{
+				BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: f}, Names: []string{"a/" + f},
+			},
+		})
+	}
+	return ownerOf(t, "BpfApplication", o)
+}
+
+// loaded is what the daemon holds of a plan's Load, from program 9 on, attached to the first links of each
+// program's attach points.
+func loaded(p plan.Plan, links int) []daemon.Program {
+	var out []daemon.Program
+	for _, load := range p.Loads {
+		for _, wanted := range load.Programs {
+			l := daemon.Program{
+				ID: 9 + uint32(len(out)), Function: wanted.LoadInfo().GetName(), OwnerUID: uid, LoadID: load.ID, Tag: "0123456789abcdef",
+				LoadedAt: "2026-01-01T00:00:00+0000", MapIDs: []uint32{7}, Maps: map[string]string{"counter": "/run/bpfman/fs/maps/9/counter"},
+				Links: map[uint32]daemon.Link{},
+			}
+			for n, point := range wanted.Points[:min(links, len(wanted.Points))] {
+				l.Links[100+uint32(n)] = daemon.Link{Point: point.Name, Digest: point.Digest}
+			}
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// text is what people read of an object: its condition and links.
+func text(o v1alpha1.ProgramObject) string {
+	lines := make([]string, 0, 4)
+	for _, c := range o.GetStatus().Conditions {
+		lines = append(lines, c.Type+"/"+c.Reason+": "+c.Message)
+	}
+	for _, l := range o.GetStatus().Links {
+		line := string(l.State) + " " + l.AttachPoint
+		if l.Error != "" {
+			line += ": " + l.Error
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// What a user reads of a program in each state.
+func TestConditions(t *testing.T) {
+	points := tracepoint(t, "a/x", "b/y")
+	want := plan.Want(points, program.Node{}, nil)
+	edited := tracepoint(t, "a/x", "b/y")
+	edited.GlobalData = map[string][]byte{"sampling": {1}}
+	reload := plan.Want(edited, program.Node{}, nil)
+	many := tracepoint(t, "a/1", "a/2", "a/3", "a/4", "a/5")
+	blocked := plan.Plan{UID: uid, Blocked: []plan.Blocked{{
+		Member: points.Members[0], Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: "no program on this node matches mapownerselector app=x",
+	}}}
+	waiting := blocked
+	waiting.Blocked = []plan.Blocked{{Member: points.Members[0], Condition: v1alpha1.BpfProgCondMapOwnerNotLoaded, Message: "map owner x is not loaded on this node"}}
+	refusal := errors.New("load f from file /x.o: an error of the daemon's")
+	removal := errors.New("detach link 103: an error of the daemon's")
+
+	for name, c := range map[string]struct {
+		owner   program.Owner
+		plan    plan.Plan
+		actual  []daemon.Program
+		outcome Outcome
+		want    string
+	}{
+		"attached": {
+			points, want, loaded(want, 2),
+			Outcome{},
+			"Loaded/bpfmanLoaded: Successfully loaded bpfProgram\nAttached a/x\nAttached b/y",
+		},
+		"not loaded": {
+			points, want, nil,
+			Outcome{Loads: map[int]error{0: refusal}},
+			"NotLoaded/bpfmanNotLoaded: load f from file /x.o: an error of the daemon's",
+		},
+		"not yet": {
+			points, want, nil,
+			Outcome{},
+			"NotLoaded/bpfmanNotLoaded: not loaded yet",
+		},
+		"no bytecode": {
+			points, want, nil,
+			Outcome{Loads: map[int]error{0: fmt.Errorf("wrapped: %w", &BytecodeError{errors.New("get pull Secret a/b: not found")})}},
+			"BytecodeSelectorError/bytecodeSelectorError: wrapped: get pull Secret a/b: not found",
+		},
+		"one attach point fails": {
+			points, want, loaded(want, 1), attachErrors(want, "b/y"),
+			"NotLoaded/bpfmanNotLoaded: attach to b/y: an error of the daemon's\nAttached a/x\nNotAttached b/y: attach to b/y: an error of the daemon's",
+		},
+		"many attach points fail": {
+			many, plan.Want(many, program.Node{}, nil), loaded(plan.Want(many, program.Node{}, nil), 0),
+			attachErrors(plan.Want(many, program.Node{}, nil), "a/1", "a/2", "a/3", "a/4", "a/5"),
+			"NotLoaded/bpfmanNotLoaded: attach to a/1: an error of the daemon's; attach to a/2: an error of the daemon's; attach to a/3: an error of the daemon's; and 2 more\n" +
+				"NotAttached a/1: attach to a/1: an error of the daemon's\nNotAttached a/2: attach to a/2: an error of the daemon's\nNotAttached a/3: attach to a/3: an error of the daemon's\n" +
+				"NotAttached a/4: attach to a/4: an error of the daemon's\nNotAttached a/5: attach to a/5: an error of the daemon's",
+		},
+		"a link stays that should go": {
+			points, want, with(loaded(want, 2), 103, daemon.Link{Point: "c/z", Digest: "d"}),
+			Outcome{Removals: []error{removal}},
+			"NotUnLoaded/bpfmanNotUnloaded: detach link 103: an error of the daemon's\nAttached a/x\nAttached b/y\nAttached c/z",
+		},
+		"a link stays in the way of another": {
+			points, want, with(loaded(want, 1), 103, daemon.Link{Point: "b/y", Digest: "old"}), attachErrors(want, "b/y"),
+			"NotLoaded/bpfmanNotLoaded: attach to b/y: an error of the daemon's\nAttached a/x\nNotAttached b/y: attach to b/y: an error of the daemon's",
+		},
+		"a link that nobody knows isn't told of": {
+			points, want, with(loaded(want, 2), 103, daemon.Link{}),
+			Outcome{},
+			"Loaded/bpfmanLoaded: Successfully loaded bpfProgram\nAttached a/x\nAttached b/y",
+		},
+		"a predecessor runs": {
+			edited, reload, loaded(want, 2),
+			Outcome{Loads: map[int]error{0: refusal}},
+			"NotLoaded/bpfmanNotLoaded: load f from file /x.o: an error of the daemon's (program 9, loaded before, keeps running)\nAttached a/x\nAttached b/y",
+		},
+		"another owner's program is no predecessor": {
+			edited, reload, of("another uid", loaded(want, 2)),
+			Outcome{Loads: map[int]error{0: refusal}},
+			"NotLoaded/bpfmanNotLoaded: load f from file /x.o: an error of the daemon's",
+		},
+		"blocked": {
+			points, blocked, nil,
+			Outcome{},
+			"MapOwnerNotFound/mapOwnerNotFound: no program on this node matches mapownerselector app=x",
+		},
+		"blocked, loaded before": {
+			points, waiting, loaded(want, 2),
+			Outcome{},
+			"MapOwnerNotLoaded/mapOwnerNotLoaded: map owner x is not loaded on this node (program 9, loaded before, keeps running)\nAttached a/x\nAttached b/y",
+		},
+		"no container": {
+			uprobe(t), plan.Want(uprobe(t), program.Node{}, nil), loaded(plan.Want(uprobe(t), program.Node{}, nil), 0),
+			Outcome{},
+			"NoContainersOnNode/noContainersOnNode: There are no containers on the node that match the container selector",
+		},
+		"no telling of containers": {
+			uprobe(t), plan.Want(uprobe(t), program.Node{ContainersErr: errors.New("list containers: no runtime")}, nil), loaded(plan.Want(uprobe(t), program.Node{}, nil), 0),
+			Outcome{},
+			"NotLoaded/bpfmanNotLoaded: list containers: no runtime",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := Programs(c.owner, "node", c.plan, c.actual, c.outcome)
+			if len(objects) != 1 {
+				t.Fatalf("%d objects", len(objects))
+			}
+			if got := text(objects[0]); got != c.want {
+				t.Errorf("got\n%s\n\nwant\n%s", got, c.want)
+			}
+			conditions := objects[0].GetStatus().Conditions
+			if len(conditions) != 1 || conditions[0].ObservedGeneration != 3 || conditions[0].Status != metav1.ConditionTrue {
+				t.Errorf("conditions %+v", conditions)
+			}
+		})
+	}
+}
+
+func attachErrors(p plan.Plan, points ...string) Outcome {
+	o := Outcome{Attaches: map[Attach]error{}}
+	for _, point := range points {
+		key := Attach{Load: 0, Function: p.Loads[0].Programs[0].LoadInfo().GetName(), Point: point}
+		o.Attaches[key] = fmt.Errorf("attach to %s: an error of the daemon's", point)
+	}
+	return o
+}
+
+func with(programs []daemon.Program, id uint32, link daemon.Link) []daemon.Program {
+	programs[0].Links[id] = link
+	return programs
+}
+
+func of(uid string, programs []daemon.Program) []daemon.Program {
+	for n := range programs {
+		programs[n].OwnerUID = uid
+	}
+	return programs
+}
+
+// All that others read of an object: the CSI plugin, the operator, scripts.
+func TestObject(t *testing.T) {
+	owner := application(t, "f", "g")
+	want := plan.Want(owner, program.Node{}, nil)
+	actual := loaded(want, 1)
+	actual[1].MapOwnerID, actual[1].MapUsedBy = new(uint32(9)), []string{"10", "11"}
+	objects := Programs(owner, "node", want, actual, Outcome{})
+	if len(objects) != 2 {
+		t.Fatalf("%d objects", len(objects))
+	}
+	o, ok := objects[1].(*v1alpha1.BpfProgram)
+	if !ok {
+		t.Fatalf("a %T", objects[1])
+	}
+	expected := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{
+		Name: Name(owner, "tracepoint-g", "node"),
+		Labels: map[string]string{
+			"bpfman.io/ownedByProgram": "counter", "bpfman.io/appProgramId": "tracepoint-g",
+			"kubernetes.io/hostname": "node", "bpfman.io/ownerKind": "BpfApplication",
+		},
+		Annotations:     map[string]string{"bpfman.io/ProgramId": "10"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "bpfman.io/v1alpha1", Kind: "BpfApplication", Name: "counter", UID: uid, Controller: new(true)}},
+	}}
+	expected.Spec = v1alpha1.BpfProgramSpec{Type: "application", Maps: map[string]string{"counter": "/run/bpfman/fs/maps/9/counter"}}
+	expected.Status = v1alpha1.BpfProgramStatus{
+		Conditions: o.Status.Conditions, Node: "node", OwnerGeneration: 3, ProgramID: 10, Function: "g", Tag: "0123456789abcdef",
+		LoadedAt: "2026-01-01T00:00:00+0000", MapIDs: []uint32{7}, MapOwnerID: new(uint32(9)), MapUsedBy: []string{"10", "11"},
+		Links: []v1alpha1.BpfProgramLink{{AttachPoint: "a/g", Digest: want.Loads[0].Programs[1].Points[0].Digest, LinkID: 100, State: v1alpha1.LinkAttached}},
+	}
+	if got, want := describeAll(o), describeAll(expected); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+
+	namespaced := Programs(uprobe(t), "node", plan.Want(uprobe(t), program.Node{}, nil), nil, Outcome{})[0]
+	if _, ok := namespaced.(*v1alpha1.BpfNsProgram); !ok || namespaced.GetNamespace() != "tenant" || namespaced.GetSpec().Type != "uprobe" {
+		t.Errorf("a %T in namespace %q of type %q", namespaced, namespaced.GetNamespace(), namespaced.GetSpec().Type)
+	}
+	if id, there := namespaced.GetLabels()[v1alpha1.LabelAppProgramID]; !there || id != "" {
+		t.Errorf("the member's label of a program of its own: %q, %v", id, there)
+	}
+}
+
+func describeAll(o *v1alpha1.BpfProgram) string {
+	s := o.Status
+	return fmt.Sprintf("%s %v %v %+v\n%+v\n%v %v %v %v %v %v %v %v %v %v", o.Name, o.Labels, o.Annotations, ownerOfObject(o), o.Spec,
+		s.Node, s.OwnerGeneration, s.ProgramID, s.Function, s.Tag, s.LoadedAt, s.MapIDs, *s.MapOwnerID, s.MapUsedBy, s.Links)
+}
+
+// ownerOfObject is the owner reference without pointers. Nothing of ours blocks a deletion.
+func ownerOfObject(o *v1alpha1.BpfProgram) string {
+	r := o.OwnerReferences[0]
+	return fmt.Sprint(len(o.OwnerReferences), r.APIVersion, r.Kind, r.Name, r.UID, *r.Controller, r.BlockOwnerDeletion == nil)
+}
+
+// Names and labels are valid whatever the owner, its functions and the node are
+// called, and two programs never share a name.
+func TestNames(t *testing.T) {
+	long := strings.Repeat("a", 253)
+	dotted := strings.Repeat("a", 243) + "-.b" // cut within the signs that a name can't end in
+	seen := map[string]string{}
+	for _, kind := range []string{"TracepointProgram", "KprobeProgram"} {
+		for _, namespace := range []string{"", "tenant", "tenant2"} {
+			for _, name := range []string{"a", "a.b-c", long, long[:252] + "b", dotted} {
+				for _, uid := range []types.UID{uid, "another"} {
+					for _, member := range []string{"", "tracepoint-f", "tracepoint-f-2", "uprobe-_ZN3std2io5WriteE-f"} {
+						for _, node := range []string{"node", "node.example.com", long} {
+							owner := program.Owner{Key: program.Key{Kind: kind, Namespace: namespace, Name: name}, UID: uid}
+							got := Name(owner, member, node)
+							what := fmt.Sprint(kind, namespace, name, uid, member, node)
+							if wrong := validation.IsDNS1123Subdomain(got); len(wrong) > 0 {
+								t.Fatalf("%s is named %s: %v", what, got, wrong)
+							}
+							if before, taken := seen[got]; taken {
+								t.Fatalf("%s and %s are both named %s", before, what, got)
+							}
+							if got != Name(owner, member, node) {
+								t.Fatalf("%s has more than one name", what)
+							}
+							seen[got] = what
+						}
+					}
+				}
+			}
+		}
+	}
+	// Names are kept in the cluster: agents of two versions must agree on them.
+	owner := program.Owner{Key: program.Key{Kind: "TcxNsProgram", Namespace: "tenant", Name: "counter"}, UID: uid}
+	if got := Name(owner, "", "node"); got != "counter-da7726f8" {
+		t.Errorf("the name's making changed: %s", got)
+	}
+}
+
+func TestLabels(t *testing.T) {
+	o := &v1alpha1.BpfApplication{}
+	o.Name = strings.Repeat("long.", 50) + "name"
+	symbol := "_ZNSt6vectorIiSaIiEE9push_backEOi$" + strings.Repeat("x", 100)
+	for range 2 {
+		o.Spec.Programs = append(o.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeUprobe, Uprobe: &v1alpha1.UprobeProgramInfo{
+			BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: "f"}, FunctionName: symbol, Target: "/bin/x",
+		}})
+	}
+	owner := ownerOf(t, "BpfApplication", o)
+	ids := map[string]bool{}
+	for _, object := range Programs(owner, strings.Repeat("node.", 50)+"example", plan.Want(owner, program.Node{}, nil), nil, Outcome{}) {
+		for key, value := range object.GetLabels() {
+			if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
+				t.Errorf("%s=%s: %v", key, value, wrong)
+			}
+		}
+		ids[object.GetLabels()[v1alpha1.LabelAppProgramID]] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("two members have the labels %v", ids)
+	}
+}
+
+// What is reported of links comes back to the next run of the agent.
+func TestLinksComeBack(t *testing.T) {
+	owner := tracepoint(t, "a/x", "b/y", "c/z")
+	want := plan.Want(owner, program.Node{}, nil)
+	actual := with(loaded(want, 2), 200, daemon.Link{}) // c/z isn't attached, link 200 unknown
+	status := Programs(owner, "node", want, actual, attachErrors(want, "c/z"))[0].GetStatus()
+	if len(status.Links) != 3 {
+		t.Fatalf("links %v", status.Links)
+	}
+	known := maps.Clone(actual[0].Links)
+	delete(known, 200)
+	if got := LinksOf(status); !maps.Equal(got, known) {
+		t.Errorf("got %v, want %v", got, known)
+	}
+	if got := LinksOf(&v1alpha1.BpfProgramStatus{Links: []v1alpha1.BpfProgramLink{{AttachPoint: "x", State: v1alpha1.LinkAttached}, {AttachPoint: "y", LinkID: 7, State: v1alpha1.LinkNotAttached}}}); len(got) != 0 {
+		t.Errorf("links %v of what tells of none", got)
+	}
+}
+
+func TestOutcomeJoinsItsErrors(t *testing.T) {
+	if err := (Outcome{}).Err(); err != nil {
+		t.Errorf("nothing went wrong: %v", err)
+	}
+	o := Outcome{
+		Loads: map[int]error{1: errors.New("load 1"), 0: errors.New("load 0")},
+		Attaches: map[Attach]error{
+			{0, "g", "a"}: errors.New("attach g"), {0, "f", "b"}: errors.New("attach f b"), {0, "f", "a"}: errors.New("attach f a"), {1, "e", "a"}: errors.New("attach e"),
+		},
+		Removals: []error{errors.New("unload")},
+	}
+	want := []string{"load 0", "load 1", "attach f a", "attach f b", "attach g", "attach e", "unload"}
+	if got := strings.Split(o.Err().Error(), "\n"); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
