@@ -144,7 +144,7 @@ func TestFollowWithoutTheKubelet(t *testing.T) {
 		programs.id = 9
 		changed := time.Now()
 		changes <- struct{}{}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		if shown(t, volumes) != 9 {
 			t.Error("the volume shows the old map")
@@ -159,7 +159,7 @@ func TestFollowWithoutTheKubelet(t *testing.T) {
 		}
 		asked := programs.asked
 		changes <- struct{}{}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		if len(volumes.published) != 0 || programs.asked != asked {
 			t.Errorf("published %v", volumes.published)
@@ -228,11 +228,10 @@ func conditionOf(t *testing.T, n *node) (abnormal bool, message string) {
 	for len(fields) > 0 {
 		number, kind, tag := protowire.ConsumeTag(fields)
 		value := protowire.ConsumeFieldValue(number, kind, fields[tag:])
-		switch number {
-		case 1:
+		if number == 1 {
 			set, _ := protowire.ConsumeVarint(fields[tag:])
 			abnormal = protowire.DecodeBool(set)
-		case 2:
+		} else {
 			message, _ = protowire.ConsumeString(fields[tag:])
 		}
 		fields = fields[tag+value:]

@@ -21,9 +21,10 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/driver"
 )
 
-func scrape(m *Metrics) string {
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
 	response := httptest.NewRecorder()
-	m.Handler().ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	m.Handler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	return response.Body.String()
 }
 
@@ -40,7 +41,7 @@ func TestMetrics(t *testing.T) {
 	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("Calls: %v", err)
 	}
-	text := scrape(m)
+	text := scrape(t, m)
 	for _, want := range []string{
 		"csi_plugin_volumes 3\n", "csi_plugin_stale_volumes 1\n", "csi_plugin_denials_total 1\n",
 		`csi_plugin_operations_seconds_count{driver_name="csi.bpfman.io",grpc_status_code="PermissionDenied",method_name="/csi.v1.Node/NodePublishVolume"} 1`,
@@ -50,7 +51,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	failure = errors.New("no mount table")
-	if text := scrape(m); strings.Contains(text, "csi_plugin_volumes") || !strings.Contains(log.String(), "no mount table") {
+	if text := scrape(t, m); strings.Contains(text, "csi_plugin_volumes") || !strings.Contains(log.String(), "no mount table") {
 		t.Errorf("after a failure: %s\nlog %s", text, &log)
 	}
 }

@@ -21,7 +21,7 @@ func slowDaemon(asked *atomic.Int32) *listing {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(time.Second):
-			return []Program{{ID: uint32(n)}}, nil //nolint:gosec // small
+			return []Program{{ID: uint32(n)}}, nil
 		}
 	}}
 }
@@ -57,7 +57,7 @@ func TestListingIsNoOlderThanAskedFor(t *testing.T) {
 			defer close(early)
 			_, _ = l.since(t.Context(), time.Now())
 		}()
-		time.Sleep(time.Second / 2)
+		<-time.After(time.Second / 2)
 		if programs, err := l.since(t.Context(), time.Now()); err != nil || programs[0].ID != 2 {
 			t.Errorf("since = %v, %v; want the answer to a later call", programs, err)
 		}
@@ -74,7 +74,7 @@ func TestListingIsNotUsedAfterAChange(t *testing.T) {
 			if programs, err := l.since(t.Context(), start); err != nil || programs[0].ID != want+1 {
 				t.Errorf("since = %v, %v", programs, err)
 			}
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			l.outdate()
 		}
 	})

@@ -34,6 +34,7 @@ const usage = `usage: node-probe command
   try PREFIX              try each type of program on the daemon, images below PREFIX
   leftovers IDS IDS       list what is left of programs and maps, ids with commas
   unload ID               unload a program from the daemon, behind the agent's back
+  mount-table             list all mounts, without what changes with each container
   mounts                  list the mounts of eBPF file systems and CSI volumes
   processes EXECUTABLE    list the processes that run it
   kill EXECUTABLE         kill them
@@ -90,6 +91,8 @@ func run(ctx context.Context, args []string) (any, error) {
 		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) (any, error) { return nil, unload(ctx, c, argument) })
 	case "leftovers":
 		return leftovers(argument, second)
+	case "mount-table":
+		return node.MountTable()
 	case "mounts":
 		return node.Mounts()
 	case "processes":

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// keyClusterAccess is the key of the ConfigMap that says who may mount the maps of
+// cluster-scoped programs.
+const keyClusterAccess = "bpfman.csi.cluster.access"
+
+// TestClusterAccessByRBAC leaves cluster-scoped programs to pods whose ServiceAccount may
+// use them: a pod that may not waits, is told which right it lacks, and starts once it has
+// it. Pods of other namespaces go on waiting.
+func TestClusterAccessByRBAC(t *testing.T) {
+	requireType(t, "Tracepoint")
+	const space, elsewhere, mapName = "e2e-rbac", "e2e-rbac-elsewhere", "tracepoint_stats_map"
+	program := tracepoint("e2e-rbac")
+	pod, other := reader(space, "reader", program.Name, mapName), reader(elsewhere, "reader", program.Name, mapName)
+	right := []string{"FailedMount", "PermissionDenied", `needs the verb "use" on tracepointprograms.bpfman.io "` + program.Name + `"`}
+	feature(t,
+		step{"a pod without the right waits, and is told", func(ctx context.Context, s *testing.T) {
+			namespace(ctx, t, space)
+			namespace(ctx, t, elsewhere)
+			create(ctx, t, program)
+			awaitSuccess(ctx, s, program)
+			configure(ctx, t, s, keyClusterAccess, "rbac")
+			create(ctx, t, pod)
+			create(ctx, t, other)
+			awaitEvent(ctx, s, pod, corev1.EventTypeWarning, append(right, "ServiceAccount "+space+"/default")...)
+			awaitEvent(ctx, s, other, corev1.EventTypeWarning, append(right, "ServiceAccount "+elsewhere+"/default")...)
+		}},
+		step{"the right lets it start, and it alone", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, &rbacv1.ClusterRole{
+				ObjectMeta: metav1.ObjectMeta{Name: space},
+				Rules: []rbacv1.PolicyRule{{
+					APIGroups: []string{v1alpha1.SchemeGroupVersion.Group}, Resources: []string{"tracepointprograms"},
+					ResourceNames: []string{program.Name}, Verbs: []string{"use"},
+				}},
+			})
+			create(ctx, t, &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: space},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: space},
+				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: space, Name: "default"}},
+			})
+			awaitReady(ctx, s, pod)
+			awaitGrowth(ctx, s, pod, mapName, callKill)
+			if ready(other) {
+				s.Error("a pod of another namespace started too")
+			}
+		}},
+		step{"without the choice every pod starts", func(ctx context.Context, s *testing.T) {
+			configure(ctx, t, s, keyClusterAccess, "all")
+			awaitReady(ctx, s, other)
+		}},
+	)
+}
+
+// configure sets a key of the ConfigMap, waits until all node components run so, and sets
+// it back when the test ends.
+func configure(ctx context.Context, test, t *testing.T, key, value string) {
+	t.Helper()
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: bpfmanSpace, Name: "bpfman-config"}}
+	var before string
+	modify(ctx, t, config, func(c *corev1.ConfigMap) { before, c.Data[key] = c.Data[key], value })
+	test.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		modify(ctx, test, config, func(c *corev1.ConfigMap) { c.Data[key] = before })
+		awaitFlag(ctx, test, "cluster-access="+before)
+	})
+	awaitFlag(ctx, t, "cluster-access="+value)
+}
+
+// awaitFlag waits until all pods of the node components run with that flag.
+func awaitFlag(ctx context.Context, t *testing.T, flag string) {
+	t.Helper()
+	awaitFor(ctx, t, recovery, "the node components run with "+flag, func(ctx context.Context) (bool, string) {
+		var pods corev1.PodList
+		if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
+			return false, err.Error()
+		}
+		ok := len(pods.Items) >= len(under.nodes())
+		var states []string
+		for i := range pods.Items {
+			states = append(states, podState(&pods.Items[i]))
+			ok = ok && ready(&pods.Items[i]) && hasFlag(&pods.Items[i], flag)
+		}
+		return ok, strings.Join(states, "; ")
+	})
+}
+
+func hasFlag(pod *corev1.Pod, flag string) bool {
+	for _, c := range pod.Spec.Containers {
+		for _, arg := range c.Args {
+			if strings.HasSuffix(arg, flag) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+// TestRunningPodFollowsItsProgram has a program loaded anew below two pods that run: one
+// sees the new map at the same path, the other has chosen to keep its own.
+func TestRunningPodFollowsItsProgram(t *testing.T) {
+	requireType(t, "Tracepoint")
+	const space, mapName = "e2e-reload", "tracepoint_stats_map"
+	program := tracepoint("e2e-reload")
+	following, staying := reader(space, "following", program.Name, mapName), reader(space, "staying", program.Name, mapName)
+	staying.Spec.Volumes[0].CSI.VolumeAttributes[v1alpha1.VolumeAttributeFollow] = "false"
+	feature(t,
+		step{"both count", func(ctx context.Context, s *testing.T) {
+			namespace(ctx, t, space)
+			create(ctx, t, program)
+			awaitSuccess(ctx, s, program)
+			for _, pod := range []*corev1.Pod{following, staying} {
+				create(ctx, t, pod)
+				awaitReady(ctx, s, pod)
+				awaitGrowth(ctx, s, pod, mapName, callKill)
+			}
+		}},
+		step{"one follows, and never misses a file", func(ctx context.Context, s *testing.T) {
+			before := exactly(ctx, s, program, 1)[0]
+			modify(ctx, s, program, func(p *v1alpha1.TracepointProgram) { p.Spec.ByteCode = image("go-app-counter") })
+			awaitSuccess(ctx, s, program)
+			if now := exactly(ctx, s, program, 1)[0]; now.ID == before.ID {
+				s.Fatalf("program %d was not loaded anew", now.ID)
+			}
+			awaitGrowth(ctx, s, following, mapName, callKill)
+			for _, pod := range []*corev1.Pod{following, staying} {
+				checkUndisturbed(ctx, s, pod)
+			}
+			log, err := logOf(ctx, staying)
+			if err != nil {
+				s.Fatal(err)
+			}
+			kept := counts(log)[mapName]
+			callKill(ctx, s)
+			awaitGrowth(ctx, s, following, mapName, callKill)
+			if log, err = logOf(ctx, staying); err != nil || counts(log)[mapName] != kept {
+				s.Errorf("the pod that stays counts %d after %d: %v", counts(log)[mapName], kept, err)
+			}
+		}},
+		step{"without the program they keep their maps", func(ctx context.Context, s *testing.T) {
+			if err := remove(ctx, program); err != nil {
+				s.Fatal(err)
+			}
+			for _, pod := range []*corev1.Pod{following, staying} {
+				checkUndisturbed(ctx, s, pod)
+				files, err := ask[[]node.File](ctx, pod.Spec.NodeName, "files", string(pod.UID), "/run/maps")
+				if err != nil || !slices.ContainsFunc(files, func(f node.File) bool { return f.Name == mapName }) {
+					s.Errorf("pod %s has %v, %v", pod.Name, files, err)
+				}
+			}
+		}},
+	)
+}
+
+// checkUndisturbed checks that the pod's container never failed and that no Event tells
+// its user of a failed mount.
+func checkUndisturbed(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	awaitReady(ctx, t, pod)
+	if restarts := pod.Status.ContainerStatuses[0].RestartCount; restarts != 0 {
+		t.Errorf("pod %s was restarted %d times", pod.Name, restarts)
+	}
+	events, err := eventsAbout(ctx, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := pod.Status.ContainerStatuses[0].State.Running.StartedAt
+	for _, e := range events {
+		if e.Reason == "FailedMount" && started.Before(&e.LastTimestamp) {
+			t.Errorf("pod %s is told: %s", pod.Name, e.Message)
+		}
+	}
+}
+
+// TestSeveralVolumesInAPod mounts all maps of an application and one of a program.
+func TestSeveralVolumesInAPod(t *testing.T) {
+	requireType(t, "Tracepoint")
+	requireType(t, "TCX")
+	const space = "e2e-volumes"
+	program := tracepoint("e2e-volumes")
+	application := &v1alpha1.BpfApplication{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-volumes-app"},
+		Spec: v1alpha1.BpfApplicationSpec{
+			BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-app-counter")},
+			Programs: []v1alpha1.BpfApplicationProgram{
+				{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_enter_kill"))},
+				{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", "lo"))},
+			},
+		},
+	}
+	pod := reader(space, "reader", program.Name, "tracepoint_stats_map")
+	second := pod.Spec.Volumes[0].DeepCopy()
+	second.Name = "all"
+	second.CSI.VolumeAttributes = map[string]string{v1alpha1.VolumeAttributeProgram: application.Name, v1alpha1.VolumeAttributeMaps: "*"}
+	third := second.DeepCopy()
+	third.Name = "member"
+	third.CSI.VolumeAttributes[v1alpha1.VolumeAttributeMaps] = "tcx_stats_map, tracepoint_stats_map"
+	pod.Spec.Volumes = append(pod.Spec.Volumes, *second, *third)
+	for _, v := range []string{"all", "member"} {
+		mount := corev1.VolumeMount{Name: v, MountPath: "/run/" + v, ReadOnly: true}
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, mount)
+	}
+	feature(t, step{"each has its maps", func(ctx context.Context, s *testing.T) {
+		namespace(ctx, t, space)
+		create(ctx, t, program)
+		create(ctx, t, application)
+		create(ctx, t, pod)
+		awaitReady(ctx, s, pod)
+		for path, want := range map[string][]string{
+			"/run/maps":   {"tracepoint_stats_map"},
+			"/run/member": {"tcx_stats_map", "tracepoint_stats_map"},
+			"/run/all":    {"kprobe_stats_map", "tcx_stats_map", "tracepoint_stats_map"},
+		} {
+			files, err := ask[[]node.File](ctx, pod.Spec.NodeName, "files", string(pod.UID), path)
+			if err != nil {
+				s.Fatal(err)
+			}
+			var names []string
+			for _, f := range files {
+				names = append(names, f.Name)
+			}
+			for _, name := range want {
+				if !slices.Contains(names, name) {
+					s.Errorf("%s has %q, not %s", path, names, name)
+				}
+			}
+			if path != "/run/all" && len(files) > len(want)+2 { // the kernel's own iterators
+				s.Errorf("%s has %q", path, names)
+			}
+		}
+	}})
+}
+
+// restarts is how often each container of the node components is restarted.
+const restarts = 50
+
+// TestRestartsLeaveTheMountTable kills each container of the node components again and
+// again: the node's mount table is as it was, line for line (bpfman-operator#468).
+func TestRestartsLeaveTheMountTable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	const space = "e2e-restarts"
+	program := tracepoint("e2e-restarts")
+	pod := reader(space, "reader", program.Name, "*")
+	feature(t, step{"restarted", func(ctx context.Context, s *testing.T) {
+		requireType(t, "Tracepoint")
+		namespace(ctx, t, space)
+		create(ctx, t, program)
+		create(ctx, t, pod)
+		awaitReady(ctx, s, pod)
+		awaitRunning(ctx, s)
+		before := tables(ctx, s)
+		for _, victim := range []string{node.CSI, node.Agent, node.Daemon} {
+			start := time.Now()
+			for range restarts {
+				killAndAwait(ctx, s, victim)
+			}
+			s.Logf("%d restarts of %s in %v", restarts, victim, time.Since(start).Round(time.Second))
+		}
+		awaitRunning(ctx, s)
+		await(ctx, s, "the mount tables as before", func(ctx context.Context) (bool, string) {
+			now := tables(ctx, s)
+			return slices.Equal(before, now), fmt.Sprintf("before %q\nnow %q", before, now)
+		})
+		awaitGrowth(ctx, s, pod, "tracepoint_stats_map", callKill)
+	}})
+}
+
+// killAndAwait kills a component on all nodes and waits until another process runs it.
+func killAndAwait(ctx context.Context, t *testing.T, victim string) {
+	t.Helper()
+	for _, n := range under.nodes() {
+		before, err := ask[[]int](ctx, n, "processes", victim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ask[any](ctx, n, "kill", victim); err != nil {
+			t.Fatal(err)
+		}
+		awaitFor(ctx, t, recovery, victim+" runs again", func(ctx context.Context) (bool, string) {
+			now, err := ask[[]int](ctx, n, "processes", victim)
+			return err == nil && len(now) > 0 && !slices.Equal(now, before), fmt.Sprint(now, err)
+		})
+	}
+}
+
+// tables are the lines of all nodes' mount tables that aren't of containers.
+func tables(ctx context.Context, t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, n := range under.nodes() {
+		lines, err := ask[[]string](ctx, n, "mount-table")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, lines...)
+	}
+	return all
+}
