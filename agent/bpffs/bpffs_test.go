@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package bpffs
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// privately runs a test with a mount table of its own, which goes with it.
+func privately(t *testing.T, test func(t *testing.T, dir string)) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: mounting needs CAP_SYS_ADMIN")
+	}
+	dir := t.TempDir()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		// Never unlocked: the thread, and its mount table, end with the goroutine.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			t.Errorf("make a mount namespace: %v", err)
+			return
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			t.Errorf("make mounts private: %v", err)
+			return
+		}
+		test(t, dir)
+	}()
+	<-ended
+}
+
+// mounts returns the lines of the thread's mount table about a directory.
+func mounts(t *testing.T, dir string) []string {
+	t.Helper()
+	table, err := os.ReadFile("/proc/thread-self/mounts")
+	if err != nil {
+		t.Error(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == dir {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestMount(t *testing.T) {
+	privately(t, func(t *testing.T, dir string) {
+		t.Helper()
+		dir = filepath.Join(dir, "bpfman/fs") // made where it is missing
+		if err := Mount(dir); err != nil {
+			t.Error(err)
+			return
+		}
+		if mounted, err := Mounted(dir); err != nil || !mounted {
+			t.Errorf("mounted: %v, %v", mounted, err)
+		}
+		lines := mounts(t, dir)
+		// The daemon looks for the source "none".
+		if len(lines) != 1 || !strings.HasPrefix(lines[0], "none "+dir+" bpf ") {
+			t.Errorf("mounts %q", lines)
+		}
+		for _, option := range []string{"nosuid", "nodev", "noexec"} {
+			if len(lines) == 1 && !strings.Contains(lines[0], option) {
+				t.Errorf("not %s: %s", option, lines[0])
+			}
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("%v, %v", info, err)
+		}
+
+		// What is pinned stays reachable: nothing is mounted over it.
+		pin := filepath.Join(dir, "maps")
+		if err := os.Mkdir(pin, 0o750); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := Mount(dir); err != nil {
+				t.Error(err)
+			}
+		}
+		if lines := mounts(t, dir); len(lines) != 1 {
+			t.Errorf("mounted again: %q", lines)
+		}
+		if _, err := os.Stat(pin); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Another's bpffs, by whatever name, is one; another file system isn't.
+func TestMountWhereSomethingIsMounted(t *testing.T) {
+	for kind, want := range map[string]int{"bpf": 1, "tmpfs": 2} {
+		t.Run(kind, func(t *testing.T) {
+			privately(t, func(t *testing.T, dir string) {
+				t.Helper()
+				if err := unix.Mount("another", dir, kind, 0, ""); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := Mount(dir); err != nil {
+					t.Error(err)
+				}
+				if lines := mounts(t, dir); len(lines) != want {
+					t.Errorf("mounts %q, want %d", lines, want)
+				}
+			})
+		})
+	}
+}
+
+func TestMountedTellsOfWhatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	if mounted, err := Mounted(dir); err != nil || mounted {
+		t.Errorf("mounted: %v, %v", mounted, err)
+	}
+	absent := filepath.Join(dir, "absent")
+	if _, err := Mounted(absent); err == nil || !strings.Contains(err.Error(), absent) {
+		t.Errorf("error of an absent directory: %v", err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Mount(filepath.Join(file, "fs")); err == nil || !strings.Contains(err.Error(), "mount bpffs") {
+		t.Errorf("error of a directory in a file: %v", err)
+	}
+}

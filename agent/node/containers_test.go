@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+)
+
+// container is one that the runtime has. Its verbose status is as containerd gives it.
+type container struct {
+	podUID, name, id string
+	pid              int
+	// state is what its status says, where that isn't what the list says.
+	state runtimeapi.ContainerState
+	// info, if set, is in place of containerd's; err in place of any status.
+	info string
+	err  error
+}
+
+// cri is a container runtime.
+type cri struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+
+	mu         sync.Mutex
+	containers []container
+	asked      []string
+}
+
+func (r *cri) set(containers ...container) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.containers = containers
+}
+
+// statuses returns whose status was asked for since the last time.
+func (r *cri) statuses() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked := strings.Join(r.asked, " ")
+	r.asked = nil
+	return asked
+}
+
+func (r *cri) ListContainers(_ context.Context, in *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	if in.GetFilter().GetState().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return nil, status.Error(codes.InvalidArgument, "running ones are to be asked for")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := &runtimeapi.ListContainersResponse{}
+	for _, c := range r.containers {
+		out.Containers = append(out.Containers, &runtimeapi.Container{
+			Id: c.id, Labels: map[string]string{"io.kubernetes.pod.uid": c.podUID, "io.kubernetes.container.name": c.name},
+		})
+	}
+	return out, nil
+}
+
+func (r *cri) ContainerStatus(_ context.Context, in *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, in.GetContainerId())
+	for _, c := range r.containers {
+		if c.id != in.GetContainerId() {
+			continue
+		}
+		if c.err != nil {
+			return nil, c.err
+		}
+		state, info := runtimeapi.ContainerState_CONTAINER_RUNNING, fmt.Sprintf(`{"sandboxID": "s", "pid": %d, "runtimeSpec": {}}`, c.pid)
+		if c.state != runtimeapi.ContainerState_CONTAINER_CREATED {
+			state = c.state
+		}
+		if c.info != "" {
+			info = c.info
+		}
+		out := &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{State: state}}
+		if in.GetVerbose() {
+			out.Info = map[string]string{"info": info}
+		}
+		return out, nil
+	}
+	return nil, status.Error(codes.NotFound, "no such container")
+}
+
+// serve listens at a socket below run until stop is called, which removes it.
+func (r *cri) serve(t *testing.T, run, socket string) (stop func()) {
+	t.Helper()
+	path := filepath.Join(run, socket)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(g, r)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(listener) }()
+	stop = func() {
+		g.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		served <- nil // a second stop has nothing to wait for
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func pod(name, uid string) corev1.Pod {
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), Labels: map[string]string{"app": name}}}
+}
+
+// found is what was found, one word each.
+func found(containers []program.Container) string {
+	words := make([]string, 0, len(containers))
+	for _, c := range containers {
+		words = append(words, fmt.Sprintf("%s/%s/%s:%d", c.Namespace, c.Pod, c.Name, c.PID))
+	}
+	return strings.Join(words, " ")
+}
+
+func TestContainers(t *testing.T) {
+	pods := []corev1.Pod{pod("a", "uid-a"), pod("b", "uid-b")}
+	for name, c := range map[string]struct {
+		containers []container
+		want       string
+		err        string
+	}{
+		"by the pod's UID": {
+			containers: []container{{podUID: "uid-a", name: "app", id: "1", pid: 11}, {podUID: "uid-a", name: "side", id: "2", pid: 12}, {podUID: "uid-b", name: "app", id: "3", pid: 13}},
+			want:       "ns/a/app:11 ns/a/side:12 ns/b/app:13",
+		},
+		"other pods'": {
+			// Another pod of that name, which was there before, and one that isn't the node's kubelet's.
+			containers: []container{{podUID: "uid-a-before", name: "app", id: "1", pid: 11}, {id: "2", pid: 12}},
+		},
+		"none": {},
+		"ended and gone since listed": {
+			containers: []container{{podUID: "uid-a", name: "x", id: "1", err: status.Error(codes.NotFound, "no such container")}, {podUID: "uid-b", name: "app", id: "2", pid: 12}},
+			want:       "ns/b/app:12",
+		},
+		"ended since listed": {
+			containers: []container{{podUID: "uid-a", name: "x", id: "1", pid: 0, state: runtimeapi.ContainerState_CONTAINER_EXITED}, {podUID: "uid-b", name: "app", id: "2", pid: 12}},
+			want:       "ns/b/app:12",
+		},
+		// Taken for ended, one that runs would be detached from.
+		"status fails": {
+			containers: []container{{podUID: "uid-a", name: "app", id: "1", err: status.Error(codes.Internal, "busy")}},
+			err:        "status of container 1: rpc error: code = Internal desc = busy",
+		},
+		"no pid": {
+			containers: []container{{podUID: "uid-a", name: "app", id: "1", info: `{"sandboxID": "s"}`}},
+			err:        "status of container 1: no pid in it",
+		},
+		"no details": {
+			containers: []container{{podUID: "uid-a", name: "app", id: "1", info: `none`}},
+			err:        "status of container 1: invalid character",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := t.TempDir()
+			server := &cri{}
+			server.set(c.containers...)
+			server.serve(t, run, "containerd/containerd.sock")
+			got, err := (&Runtime{Run: run}).Containers(t.Context(), pods)
+			if found(got) != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("got %q, %v, want %q, %s", found(got), err, c.want, c.err)
+			}
+		})
+	}
+}
+
+func TestContainerHasItsPodsFacts(t *testing.T) {
+	run := t.TempDir()
+	server := &cri{}
+	server.set(container{podUID: "uid-a", name: "app", id: "1", pid: 11})
+	server.serve(t, run, "crio/crio.sock")
+	host := pod("a", "uid-a")
+	host.Spec.HostNetwork = true
+	got, err := (&Runtime{Run: run}).Containers(t.Context(), []corev1.Pod{host})
+	want := program.Container{
+		Namespace: "ns", Pod: "a", PodUID: "uid-a", PodLabels: map[string]string{"app": "a"}, HostNetwork: true, Name: "app", ID: "1", PID: 11,
+	}
+	if err != nil || len(got) != 1 || fmt.Sprintf("%+v", got[0]) != fmt.Sprintf("%+v", want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// A container's status, which costs the runtime something, is asked for once.
+func TestStatusIsAskedForOnce(t *testing.T) {
+	run := t.TempDir()
+	server := &cri{}
+	a, b := container{podUID: "uid-a", name: "app", id: "1", pid: 11}, container{podUID: "uid-b", name: "app", id: "2", pid: 12}
+	server.set(a, b)
+	server.serve(t, run, "containerd/containerd.sock")
+	r := &Runtime{Run: run}
+	restarted := container{podUID: "uid-a", name: "app", id: "3", pid: 13}
+	for _, step := range []struct {
+		has  []container
+		pods []corev1.Pod
+		want string
+		asks string
+	}{
+		{[]container{a, b}, []corev1.Pod{pod("a", "uid-a")}, "ns/a/app:11", "1"},
+		{[]container{a, b}, []corev1.Pod{pod("b", "uid-b")}, "ns/b/app:12", "2"},
+		{[]container{a, b}, []corev1.Pod{pod("a", "uid-a"), pod("b", "uid-b")}, "ns/a/app:11 ns/b/app:12", ""},
+		{[]container{restarted, b}, []corev1.Pod{pod("a", "uid-a"), pod("b", "uid-b")}, "ns/a/app:13 ns/b/app:12", "3"},
+		{nil, []corev1.Pod{pod("a", "uid-a")}, "", ""},
+	} {
+		server.set(step.has...)
+		got, err := r.Containers(t.Context(), step.pods)
+		if asks := server.statuses(); err != nil || found(got) != step.want || asks != step.asks {
+			t.Errorf("got %q, %v, asked %q, want %q, asked %q", found(got), err, asks, step.want, step.asks)
+		}
+	}
+	if len(r.pids) != 0 {
+		t.Errorf("remembers %v of what is gone", r.pids)
+	}
+}
+
+func TestRuntimeGoesAndReturns(t *testing.T) {
+	run := t.TempDir()
+	pods := []corev1.Pod{pod("a", "uid-a")}
+	r := &Runtime{Run: run}
+	if got, err := r.Containers(t.Context(), nil); len(got) != 0 || err != nil {
+		t.Errorf("no pods: %v, %v", got, err)
+	}
+	if _, err := r.Containers(t.Context(), pods); err == nil || !strings.Contains(err.Error(), "no container runtime listens below "+run) {
+		t.Errorf("no runtime: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(run, "containerd"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(run, "containerd/containerd.sock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Containers(t.Context(), pods); err == nil || !strings.Contains(err.Error(), "no container runtime") {
+		t.Errorf("a file that is no socket: %v", err)
+	}
+	if err := os.Remove(filepath.Join(run, "containerd/containerd.sock")); err != nil {
+		t.Fatal(err)
+	}
+
+	server := &cri{}
+	server.set(container{podUID: "uid-a", name: "app", id: "1", pid: 11})
+	// It may return as another one, too.
+	for _, socket := range []string{"containerd/containerd.sock", "containerd/containerd.sock", "crio/crio.sock"} {
+		stop := server.serve(t, run, socket)
+		if got, err := r.Containers(t.Context(), pods); err != nil || found(got) != "ns/a/app:11" {
+			t.Fatalf("at %s: %q, %v", socket, found(got), err)
+		}
+		stop()
+		if _, err := r.Containers(t.Context(), pods); err == nil || !strings.Contains(err.Error(), socket) {
+			t.Fatalf("without %s: %v", socket, err)
+		}
+		if r.conn != nil {
+			t.Fatal("a connection that is of no use is kept")
+		}
+	}
+}
