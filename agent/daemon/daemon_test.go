@@ -140,10 +140,12 @@ func TestDaemonReturns(t *testing.T) {
 		OnConnect(ctx, conn, func() { up <- struct{}{} })
 	}()
 
-	// More often than the backoff between tries could hide.
-	for round := range 3 {
-		if _, err := client.List(t.Context(), &gobpfman.ListRequest{}); status.Code(err) != codes.Unavailable {
-			t.Fatalf("round %d, without a daemon: %v", round, err)
+	// Whether or not anyone calls while it is away.
+	for round, calls := range []bool{true, false, true, false} {
+		if calls {
+			if _, err := client.List(t.Context(), &gobpfman.ListRequest{}); status.Code(err) != codes.Unavailable {
+				t.Fatalf("round %d, without a daemon: %v", round, err)
+			}
 		}
 		stop := server{list: &gobpfman.ListResponse{}}.serve(t, socket)
 		await(t, up, "the connection to come up")

@@ -304,6 +304,13 @@ func (i *Inventory) Of(owner program.Key) []Program {
 	return out
 }
 
+// MapIDs returns the kernel ids of a program's maps, none for one that isn't held.
+func (i *Inventory) MapIDs(id uint32) []uint32 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.programs[id].MapIDs
+}
+
 // Owners returns the owners of all programs held.
 func (i *Inventory) Owners() []program.Key {
 	i.mu.Lock()

@@ -25,11 +25,11 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Attach names one attach point of one program of a plan.
+// Attach names one wanted link of one function of a plan.
 type Attach struct {
 	Load     int
 	Function string
-	Point    string
+	Link     daemon.Link
 }
 
 // Outcome is what went wrong on the way to a plan.
@@ -56,7 +56,8 @@ func (o Outcome) Err() error {
 		all = append(all, o.Loads[n])
 	}
 	keys := slices.SortedFunc(maps.Keys(o.Attaches), func(a, b Attach) int {
-		return cmp.Or(cmp.Compare(a.Load, b.Load), strings.Compare(a.Function, b.Function), strings.Compare(a.Point, b.Point))
+		return cmp.Or(cmp.Compare(a.Load, b.Load), strings.Compare(a.Function, b.Function),
+			strings.Compare(a.Link.Point, b.Link.Point), strings.Compare(a.Link.Digest, b.Link.Digest))
 	})
 	for _, k := range keys {
 		all = append(all, o.Attaches[k])

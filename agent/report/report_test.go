@@ -302,7 +302,7 @@ func ownerOfObject(o *v1alpha1.BpfProgram) string {
 // called, and two programs never share a name.
 func TestNames(t *testing.T) {
 	long := strings.Repeat("a", 253)
-	dotted := strings.Repeat("a", 243) + "-.b" // cut within the signs that a name can't end in
+	dotted := strings.Repeat("a", 243) + ".b" // cut behind the dot, which nothing but a letter or digit may follow
 	seen := map[string]string{}
 	for _, kind := range []string{"TracepointProgram", "KprobeProgram"} {
 		for _, namespace := range []string{"", "tenant", "tenant2"} {
