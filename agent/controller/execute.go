@@ -5,9 +5,12 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
@@ -44,7 +47,7 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 			if step.Point.Lack != "" {
 				err = fmt.Errorf("%w: %s", err, step.Point.Lack)
 			}
-			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Point: step.Point.Name}] = err
+			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Link: plan.LinkOf(step.Point)}] = err
 		}
 	case plan.OpDetach:
 		if err := r.Inventory.Detach(ctx, step.ProgramID, step.LinkID); err != nil {
@@ -63,23 +66,48 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 // load makes the plan's n-th Load. Credentials are read for it alone, so that a
 // Secret that vanishes later harms nothing that runs.
 func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Plan, n int) error {
-	mapOwner, known := want.MapOwner(n, r.Inventory.Of(owner.Key))
-	if !known {
-		return fmt.Errorf("the program whose maps are to be shared is not loaded")
-	}
-	request, err := want.Loads[n].Request(owner, mapOwner)
+	request, err := want.Loads[n].Request(owner)
 	if err != nil {
 		return &report.BytecodeError{Err: err}
 	}
 	if image := request.GetBytecode().GetImage(); image != nil {
-		credentials, err := bytecode.CredentialsFor(ctx, r.Secrets, owner.Namespace, owner.Bytecode.Image)
-		if err != nil {
-			return &report.BytecodeError{Err: err}
+		credentials, unreadable := bytecode.CredentialsFor(ctx, r.Secrets, owner.Namespace, owner.Bytecode.Image)
+		if unreadable != nil {
+			return &report.BytecodeError{Err: unreadable}
 		}
 		authenticate(image, credentials)
-		return r.loadImage(ctx, request, image)
+		err = r.loadImage(ctx, request, image)
+	} else {
+		err = r.Inventory.Load(ctx, request)
 	}
-	return r.Inventory.Load(ctx, request)
+	if err != nil {
+		return err
+	}
+	return r.checkSharing(ctx, want.Loads[n].MapOwner, want.Present(n, r.Inventory.Of(owner.Key)))
+}
+
+// checkSharing unloads what was to use a program's maps and has its own instead.
+// The daemon of v0.6.0 tells of the former's maps all the same, and nobody would
+// see what the program counts: it hands map_owner_id on to nothing that loads,
+// so only maps that the bytecode pins by name are ever shared.
+func (r *Reconciler) checkSharing(ctx context.Context, mapOwner *uint32, loaded map[string]daemon.Program) error {
+	if mapOwner == nil {
+		return nil
+	}
+	shared := r.Inventory.MapIDs(*mapOwner)
+	own := true
+	for _, p := range loaded {
+		own = own && len(p.MapIDs) > 0 && !slices.ContainsFunc(p.MapIDs, func(id uint32) bool { return slices.Contains(shared, id) })
+	}
+	if !own || len(shared) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, p := range loaded {
+		errs = append(errs, r.Inventory.Unload(ctx, p.ID))
+	}
+	return errors.Join(append([]error{fmt.Errorf(
+		"the maps of program %d are not shared: bpfman v0.6 shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME), and no others", *mapOwner)}, errs...)...)
 }
 
 // loadImage keeps a silent registry from holding up the daemon: then only what

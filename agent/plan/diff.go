@@ -53,13 +53,12 @@ func (p Plan) Diff(actual []daemon.Program) []Step {
 		if present == nil {
 			steps = append(steps, Step{Op: OpLoad, Load: n})
 		}
-		for _, wanted := range load.Programs {
-			function := wanted.LoadInfo().GetName()
-			loaded := present[function]
-			if present != nil {
+		for _, f := range load.Functions {
+			loaded, there := present[f.GetName()]
+			if there {
 				kept[loaded.ID] = true
 			}
-			steps = append(steps, relink(n, wanted, loaded)...)
+			steps = append(steps, load.relink(n, f.GetName(), loaded)...)
 		}
 	}
 	// A blocked program that is loaded already stays as it is.
@@ -88,67 +87,50 @@ func (p Plan) blocks(function string) bool {
 // sets, it is the newer one.
 func (p Plan) Present(n int, actual []daemon.Program) map[string]daemon.Program {
 	load := p.Loads[n]
-	mapOwner, known := p.MapOwner(n, actual)
-	if !known {
-		return nil
-	}
 	found := map[string]daemon.Program{}
 	for _, a := range actual { // by ascending id, so that the newest stays
-		if a.OwnerUID == string(p.UID) && a.LoadID == load.ID && equal(a.MapOwnerID, mapOwner) {
+		if a.OwnerUID == string(p.UID) && a.LoadID == load.ID && equal(a.MapOwnerID, load.MapOwner) {
 			found[a.Function] = a
 		}
 	}
-	for _, wanted := range load.Programs {
-		if _, ok := found[wanted.LoadInfo().GetName()]; !ok {
+	for _, f := range load.Functions {
+		if _, ok := found[f.GetName()]; !ok {
 			return nil
 		}
 	}
 	return found
 }
 
-// MapOwner returns the kernel id of the program whose maps the n-th Load uses,
-// nil where it has its own. It isn't known while that program isn't loaded.
-func (p Plan) MapOwner(n int, actual []daemon.Program) (id *uint32, known bool) {
-	load := p.Loads[n]
-	if !load.SharesFirst {
-		return load.MapOwner, true
-	}
-	first := p.Present(0, actual)
-	if first == nil {
-		return nil, false
-	}
-	owner := first[p.Loads[0].Programs[0].LoadInfo().GetName()].ID
-	return &owner, true
-}
-
-// relink detaches what isn't wanted and attaches what is missing. Where not all
-// attach points could be told, known links are left alone.
-func relink(n int, wanted Program, loaded daemon.Program) []Step {
-	function := wanted.LoadInfo().GetName()
-	missing := map[daemon.Link]program.AttachPoint{}
-	for _, point := range wanted.Points {
-		missing[linkOf(point)] = point
+// relink detaches what no program of a function wants and attaches what is
+// missing. Where not all attach points could be told, known links are left alone.
+func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
+	missing := map[daemon.Link]bool{}
+	var points []program.AttachPoint
+	complete := true
+	for _, user := range l.Users(function) {
+		complete = complete && user.Problem == nil
+		for _, point := range user.Points {
+			if !missing[LinkOf(point)] {
+				missing[LinkOf(point)] = true
+				points = append(points, point)
+			}
+		}
 	}
 	var steps []Step
 	for _, id := range slices.Sorted(maps.Keys(loaded.Links)) {
 		link := loaded.Links[id]
-		if _, ok := missing[link]; ok {
+		if missing[link] {
 			delete(missing, link)
-		} else if wanted.Problem == nil || link == (daemon.Link{}) {
+		} else if complete || link == (daemon.Link{}) {
 			steps = append(steps, Step{Op: OpDetach, Load: n, Function: function, ProgramID: loaded.ID, LinkID: id})
 		}
 	}
-	for _, point := range wanted.Points {
-		if _, ok := missing[linkOf(point)]; ok {
+	for _, point := range points {
+		if missing[LinkOf(point)] {
 			steps = append(steps, Step{Op: OpAttach, Load: n, Function: function, Point: point})
 		}
 	}
 	return steps
-}
-
-// linkOf is the link that an attach point asks for.
-func linkOf(point program.AttachPoint) daemon.Link {
-	return daemon.Link{Point: point.Name, Digest: point.Digest}
 }
 
 func equal(a, b *uint32) bool {

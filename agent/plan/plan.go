@@ -13,11 +13,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -46,12 +49,25 @@ func (p Plan) Problems() error {
 type Load struct {
 	// ID is a hash of all that makes a reload necessary when it changes, save
 	// whose maps are used.
-	ID       string
+	ID string
+	// Functions are what is loaded, each name once.
+	Functions []*gobpfman.LoadInfo
+	// Programs are the owner's programs that these functions serve. Several may
+	// use one function: then it is loaded once and has the links of all.
 	Programs []Program
 	// MapOwner is the kernel id of the program whose maps are used.
 	MapOwner *uint32
-	// SharesFirst tells that the maps of the owner's first Load are used.
-	SharesFirst bool
+}
+
+// Users are the programs that use a function.
+func (l Load) Users(function string) []Program {
+	var users []Program
+	for _, p := range l.Programs {
+		if p.Function() == function {
+			users = append(users, p)
+		}
+	}
+	return users
 }
 
 // Program is one wanted program.
@@ -60,6 +76,19 @@ type Program struct {
 	Points []program.AttachPoint
 	// Problem tells why some attach points couldn't be told.
 	Problem error
+}
+
+// Function is the program's entry function.
+func (p Program) Function() string { return p.LoadInfo().GetName() }
+
+// Wants tells whether the program is to have a link.
+func (p Program) Wants(link daemon.Link) bool {
+	return slices.ContainsFunc(p.Points, func(point program.AttachPoint) bool { return LinkOf(point) == link })
+}
+
+// LinkOf is the link that an attach point asks for.
+func LinkOf(point program.AttachPoint) daemon.Link {
+	return daemon.Link{Point: point.Name, Digest: point.Digest}
 }
 
 // Blocked is a program that can't be loaded as things are.
@@ -82,18 +111,8 @@ type MapOwner struct {
 // Want plans an owner's programs.
 func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 	p := Plan{UID: owner.UID, Generation: owner.Generation}
-	// Programs of one Load share their maps, so each owner of maps needs a Load
-	// of its own. And a Load takes a function once, so the k-th use of one goes
-	// to a k-th Load, which shares the maps of the first.
-	type group struct {
-		mapOwner uint32 // 0 for the Load's own maps
-		use      int
-	}
-	var order []group
-	loads := map[group]*Load{}
-	uses := map[string]int{}
 	for _, member := range owner.Members {
-		g := group{}
+		var mapOwner *uint32
 		if selector := member.MapOwner(); selector != nil {
 			id, blocked := resolve(owner, *selector, mapOwners)
 			if blocked != nil {
@@ -101,44 +120,38 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 				p.Blocked = append(p.Blocked, *blocked)
 				continue
 			}
-			g.mapOwner = id
-		}
-		function := fmt.Sprint(g.mapOwner, " ", member.LoadInfo().GetName())
-		g.use = uses[function]
-		uses[function]++
-
-		load, ok := loads[g]
-		if !ok {
-			load = &Load{}
-			if g.mapOwner != 0 {
-				load.MapOwner = &g.mapOwner
-			} else {
-				load.SharesFirst = g.use > 0
-			}
-			loads[g] = load
-			order = append(order, g)
+			mapOwner = &id
 		}
 		points, problem := member.AttachPoints(node)
+		load := p.loadFor(member.LoadInfo(), mapOwner)
 		load.Programs = append(load.Programs, Program{Member: member, Points: points, Problem: problem})
 	}
-	// The Load with maps of its own comes first: others may share them.
-	slices.SortStableFunc(order, func(a, b group) int {
-		switch {
-		case a == b:
-			return 0
-		case a == group{}:
-			return -1
-		case b == group{}:
-			return 1
-		}
-		return 0
-	})
-	for _, g := range order {
-		load := loads[g]
-		load.ID = loadID(owner, g.use, load)
-		p.Loads = append(p.Loads, *load)
+	for n := range p.Loads {
+		p.Loads[n].ID = loadID(owner, p.Loads[n].Functions)
 	}
 	return p
+}
+
+// loadFor returns the Load that a function belongs to. There is one for each
+// owner of maps, and a further one where functions of one name differ in what is
+// fixed when they are loaded, as fentry's do: a Load takes a name once.
+func (p *Plan) loadFor(function *gobpfman.LoadInfo, mapOwner *uint32) *Load {
+	for n := range p.Loads {
+		load := &p.Loads[n]
+		if !equal(load.MapOwner, mapOwner) {
+			continue
+		}
+		i := slices.IndexFunc(load.Functions, func(f *gobpfman.LoadInfo) bool { return f.GetName() == function.GetName() })
+		if i >= 0 && !proto.Equal(load.Functions[i], function) {
+			continue
+		}
+		if i < 0 {
+			load.Functions = append(load.Functions, function)
+		}
+		return load
+	}
+	p.Loads = append(p.Loads, Load{MapOwner: mapOwner, Functions: []*gobpfman.LoadInfo{function}})
+	return &p.Loads[len(p.Loads)-1]
 }
 
 // resolve finds the program that a map owner selector means: exactly one, of
@@ -157,7 +170,8 @@ func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []Map
 	switch {
 	case len(found) == 0:
 		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: "no program on this node matches mapownerselector " + s.String()}
-	case len(found) > 1:
+	// Programs that use one function are one program with one set of maps.
+	case slices.ContainsFunc(found, func(m MapOwner) bool { return m.ID != found[0].ID }):
 		names := make([]string, 0, len(found))
 		for _, m := range found {
 			names = append(names, m.Name)
@@ -174,7 +188,7 @@ func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []Map
 // the agent without need: that would reload every program. Credentials and the
 // pull policy are left out, since they don't change what is loaded, and so is
 // whose maps are used, which is compared by id.
-func loadID(owner program.Owner, use int, load *Load) string {
+func loadID(owner program.Owner, functions []*gobpfman.LoadInfo) string {
 	type function struct {
 		Name, Type, Symbol string
 	}
@@ -182,36 +196,26 @@ func loadID(owner program.Owner, use int, load *Load) string {
 		Image, Path string
 		GlobalData  map[string][]byte
 		Functions   []function
-		Use         int
-	}{GlobalData: owner.GlobalData, Use: use}
+	}{GlobalData: owner.GlobalData}
 	if image := owner.Bytecode.Image; image != nil {
 		content.Image = image.Url
 	}
 	if path := owner.Bytecode.Path; path != nil {
 		content.Path = *path
 	}
-	for _, p := range load.Programs {
-		info := p.LoadInfo()
-		symbol := info.GetInfo().GetFentryLoadInfo().GetFnName() + info.GetInfo().GetFexitLoadInfo().GetFnName()
-		content.Functions = append(content.Functions, function{info.GetName(), info.GetProgramType().String(), symbol})
+	for _, f := range functions {
+		symbol := f.GetInfo().GetFentryLoadInfo().GetFnName() + f.GetInfo().GetFexitLoadInfo().GetFnName()
+		content.Functions = append(content.Functions, function{f.GetName(), f.GetProgramType().String(), symbol})
 	}
 	// The order of an application's members doesn't matter to the daemon.
-	slices.SortFunc(content.Functions, func(a, b function) int {
-		switch {
-		case a.Name < b.Name:
-			return -1
-		case a.Name > b.Name:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(content.Functions, func(a, b function) int { return strings.Compare(a.Name, b.Name) })
 	b, _ := json.Marshal(content) //nolint:errchkjson // strings, bytes and numbers always encode
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }
 
 // Request is the Load's argument, without credentials.
-func (l Load) Request(owner program.Owner, mapOwner *uint32) (*gobpfman.LoadRequest, error) {
+func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	location := &gobpfman.BytecodeLocation{}
 	switch b := owner.Bytecode; {
 	case b.Image != nil:
@@ -232,7 +236,7 @@ func (l Load) Request(owner program.Owner, mapOwner *uint32) (*gobpfman.LoadRequ
 	request := &gobpfman.LoadRequest{
 		Bytecode:   location,
 		GlobalData: owner.GlobalData,
-		MapOwnerId: mapOwner,
+		MapOwnerId: l.MapOwner,
 		Uuid:       &uid,
 		Metadata: map[string]string{
 			v1alpha1.MetadataUUID:        uid,
@@ -244,9 +248,7 @@ func (l Load) Request(owner program.Owner, mapOwner *uint32) (*gobpfman.LoadRequ
 	if owner.Namespace != "" {
 		request.Metadata[v1alpha1.MetadataNamespace] = owner.Namespace
 	}
-	for _, p := range l.Programs {
-		request.Info = append(request.Info, p.LoadInfo())
-	}
+	request.Info = l.Functions
 	return request, nil
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // application is an owner whose members are tracepoint programs, each given as
-// "function tracepoint…".
+// "function tracepoint…", or fentry programs: "function fentry:symbol".
 func application(t *testing.T, members ...string) program.Owner {
 	t.Helper()
 	app := &v1alpha1.BpfApplication{}
@@ -28,9 +28,17 @@ func application(t *testing.T, members ...string) program.Owner {
 	app.Spec.ByteCode.Path = &path
 	for _, m := range members {
 		words := strings.Fields(m)
+		common := v1alpha1.BpfProgramCommon{BpfFunctionName: words[0]}
+		if len(words) == 2 && strings.HasPrefix(words[1], "fentry:") {
+			app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{
+				Type:   v1alpha1.ProgTypeFentry,
+				Fentry: &v1alpha1.FentryProgramInfo{BpfProgramCommon: common, FunctionName: strings.TrimPrefix(words[1], "fentry:")},
+			})
+			continue
+		}
 		app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{
 			Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{
-				BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: words[0]}, Names: words[1:],
+				BpfProgramCommon: common, Names: words[1:],
 			},
 		})
 	}
@@ -57,11 +65,7 @@ func settle(t *testing.T, i *daemon.Inventory, owner program.Owner, p Plan) []st
 			switch s.Op {
 			case OpLoad:
 				taken = append(taken, "load "+strings.Join(functions(p.Loads[s.Load]), "+"))
-				mapOwner, known := p.MapOwner(s.Load, i.Of(owner.Key))
-				if !known {
-					t.Fatal("the owner of the maps isn't loaded when it is needed")
-				}
-				request, requestErr := p.Loads[s.Load].Request(owner, mapOwner)
+				request, requestErr := p.Loads[s.Load].Request(owner)
 				if requestErr != nil {
 					t.Fatal(requestErr)
 				}
@@ -87,8 +91,8 @@ func settle(t *testing.T, i *daemon.Inventory, owner program.Owner, p Plan) []st
 
 func functions(l Load) []string {
 	var out []string
-	for _, p := range l.Programs {
-		out = append(out, p.LoadInfo().GetName())
+	for _, f := range l.Functions {
+		out = append(out, f.GetName())
 	}
 	return out
 }
@@ -150,15 +154,33 @@ func TestStepsFromOneOwnerToAnother(t *testing.T) {
 			func(o *program.Owner) { o.UID = "uid-2" },
 			[]string{"load f", "attach f a/x", "unload"},
 		},
-		"a function twice: a second Load, and none takes a name twice": {
+		"a function twice: loaded once, with the links of both": {
 			nil,
-			[]string{"f a/x", "g b/y", "f c/z"},
+			[]string{"f a/x", "g b/y", "f c/z a/x"},
 			nil,
-			[]string{"load f+g", "attach f a/x", "attach g b/y", "load f", "attach f c/z"},
+			[]string{"load f+g", "attach f a/x", "attach f c/z", "attach g b/y"},
 		},
-		"a function twice, the second use dropped": {
+		"a function a second time, and no more": {
+			[]string{"f a/x"},
+			[]string{"f a/x", "f c/z"},
+			nil,
+			[]string{"attach f c/z"},
+		},
+		"a function twice, one use dropped": {
 			[]string{"f a/x", "f c/z"},
 			[]string{"f a/x"},
+			nil,
+			[]string{"detach f"},
+		},
+		"a function of two symbols: a second Load, and none takes a name twice": {
+			nil,
+			[]string{"f fentry:x", "g b/y", "f fentry:z"},
+			nil,
+			[]string{"load f+g", "attach f x", "attach g b/y", "load f", "attach f z"},
+		},
+		"a function of two symbols, one dropped": {
+			[]string{"f fentry:x", "f fentry:z"},
+			[]string{"f fentry:x"},
 			nil,
 			[]string{"unload"},
 		},
@@ -186,25 +208,25 @@ func TestStepsFromOneOwnerToAnother(t *testing.T) {
 
 // What some other tool unloaded, or an earlier run of the agent left, is mended.
 func TestStepsFromWhatIsFound(t *testing.T) {
-	owner := application(t, "f a/x", "g b/y", "f c/z")
+	owner := application(t, "f a/x", "f fentry:x", "f c/z", "g fentry:x")
 	p := Want(owner, program.Node{}, nil)
 	for name, test := range map[string]struct {
 		disturb func(*testing.T, *daemon.Inventory, *daemontest.Daemon) *daemon.Inventory
 		want    []string
 	}{
-		"the second of two loads is gone": {
+		"one of two Loads is gone": {
 			func(t *testing.T, i *daemon.Inventory, _ *daemontest.Daemon) *daemon.Inventory {
 				t.Helper()
 				return unload(t, i, owner, 2)
 			},
-			[]string{"load f", "attach f c/z"},
+			[]string{"load f", "attach f x"},
 		},
-		"the owner of the maps is gone: who shares them is loaded anew too": {
+		"one program of a Load is gone": {
 			func(t *testing.T, i *daemon.Inventory, _ *daemontest.Daemon) *daemon.Inventory {
 				t.Helper()
 				return unload(t, i, owner, 0)
 			},
-			[]string{"load f+g", "attach f a/x", "attach g b/y", "load f", "attach f c/z", "unload", "unload"},
+			[]string{"load f+g", "attach f a/x", "attach f c/z", "attach g x", "unload"},
 		},
 		"links that nothing tells of": {
 			// As a new run of the agent finds them without any record.
@@ -212,7 +234,7 @@ func TestStepsFromWhatIsFound(t *testing.T) {
 				t.Helper()
 				return inventoryOf(t, d)
 			},
-			[]string{"detach f", "attach f a/x", "detach g", "attach g b/y", "detach f", "attach f c/z"},
+			[]string{"detach f", "detach f", "attach f a/x", "attach f c/z", "detach g", "attach g x", "detach f", "attach f x"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,12 +269,13 @@ func TestMapOwners(t *testing.T) {
 		condition v1alpha1.BpfProgramConditionType
 		message   string
 	}{
-		"one":                {[]MapOwner{{Name: "other-1", Labels: labels, ID: 7}}, 7, "", ""},
-		"none":               {nil, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "no program on this node matches mapownerselector bpfman.io/ownedByProgram=other"},
-		"not loaded":         {[]MapOwner{{Name: "other-1", Labels: labels}}, 0, v1alpha1.BpfProgCondMapOwnerNotLoaded, "map owner other-1 is not loaded on this node"},
-		"several":            {[]MapOwner{{Name: "b", Labels: labels, ID: 7}, {Name: "a", Labels: labels, ID: 8}}, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "mapownerselector bpfman.io/ownedByProgram=other matches 2 programs on this node, not one: [a b]"},
-		"another namespace":  {[]MapOwner{{Name: "x", Namespace: "evil", Labels: labels, ID: 7}}, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "no program on this node matches mapownerselector bpfman.io/ownedByProgram=other"},
-		"own beside another": {[]MapOwner{{Name: "x", Namespace: "evil", Labels: labels, ID: 7}, {Name: "other-1", Labels: labels, ID: 8}}, 8, "", ""},
+		"one":                            {[]MapOwner{{Name: "other-1", Labels: labels, ID: 7}}, 7, "", ""},
+		"none":                           {nil, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "no program on this node matches mapownerselector bpfman.io/ownedByProgram=other"},
+		"not loaded":                     {[]MapOwner{{Name: "other-1", Labels: labels}}, 0, v1alpha1.BpfProgCondMapOwnerNotLoaded, "map owner other-1 is not loaded on this node"},
+		"several":                        {[]MapOwner{{Name: "b", Labels: labels, ID: 7}, {Name: "a", Labels: labels, ID: 8}}, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "mapownerselector bpfman.io/ownedByProgram=other matches 2 programs on this node, not one: [a b]"},
+		"several objects of one program": {[]MapOwner{{Name: "b", Labels: labels, ID: 7}, {Name: "a", Labels: labels, ID: 7}}, 7, "", ""},
+		"another namespace":              {[]MapOwner{{Name: "x", Namespace: "evil", Labels: labels, ID: 7}}, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "no program on this node matches mapownerselector bpfman.io/ownedByProgram=other"},
+		"own beside another":             {[]MapOwner{{Name: "x", Namespace: "evil", Labels: labels, ID: 7}, {Name: "other-1", Labels: labels, ID: 8}}, 8, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := &v1alpha1.TracepointProgram{}
@@ -279,7 +302,7 @@ func TestMapOwners(t *testing.T) {
 func TestLoadIDsStay(t *testing.T) {
 	owner := application(t, "f a/x", "g b/y")
 	owner.GlobalData = map[string][]byte{"a": {1, 2}, "b": {3}}
-	if got, want := Want(owner, program.Node{}, nil).Loads[0].ID, "e86959037bf13d10a942c64e64f04e74"; got != want {
+	if got, want := Want(owner, program.Node{}, nil).Loads[0].ID, "10e610ea4f83d19a1f5dd6045216aea0"; got != want {
 		t.Errorf("id %s, want %s", got, want)
 	}
 }

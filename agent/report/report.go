@@ -72,11 +72,11 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 	for n, load := range p.Loads {
 		present := p.Present(n, actual)
 		for _, wanted := range load.Programs {
-			function := wanted.LoadInfo().GetName()
+			function := wanted.Function()
 			object := empty(owner, node, wanted.Member)
 			if loaded, ok := present[function]; ok {
 				describe(object, loaded)
-				links, attachErr := linksOf(n, wanted, loaded, o)
+				links, attachErr := linksOf(p, n, wanted, loaded, o)
 				object.GetStatus().Links = links
 				setCondition(object, loadedCondition(wanted, attachErr, o))
 			} else {
@@ -164,31 +164,37 @@ func describePredecessor(object v1alpha1.ProgramObject, p plan.Plan, function st
 	return ""
 }
 
-// linksOf lists the wanted attach points with what came of each, and those
-// links that should be gone but aren't. The error is the first of an attach.
-func linksOf(n int, wanted plan.Program, loaded daemon.Program, o Outcome) ([]v1alpha1.BpfProgramLink, error) {
-	digests := map[string]string{}
-	for _, point := range wanted.Points {
-		digests[point.Name] = point.Digest
-	}
+// linksOf lists the wanted attach points with what came of each. The first of a
+// function's programs also has the links that should be gone but aren't. The
+// error is the first of an attach.
+func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o Outcome) ([]v1alpha1.BpfProgramLink, error) {
+	users := p.Loads[n].Users(wanted.Function())
+	first := users[0].ID == wanted.ID
 	byPoint := map[string]v1alpha1.BpfProgramLink{}
-	for id, link := range loaded.Links {
-		// A link that should be gone gives way to the wanted one of its name.
-		if digest, ok := digests[link.Point]; link.Point != "" && (!ok || digest == link.Digest) {
-			byPoint[link.Point] = v1alpha1.BpfProgramLink{AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached}
+	for _, id := range slices.Sorted(maps.Keys(loaded.Links)) {
+		link := loaded.Links[id]
+		leftover := first && link.Point != "" && !slices.ContainsFunc(users, func(u plan.Program) bool { return u.Wants(link) })
+		if !leftover && !wanted.Wants(link) {
+			continue
 		}
+		// A link that should be gone gives way to the wanted one of its name.
+		if _, there := byPoint[link.Point]; there && leftover {
+			continue
+		}
+		byPoint[link.Point] = v1alpha1.BpfProgramLink{AttachPoint: link.Point, Digest: link.Digest, LinkID: id, State: v1alpha1.LinkAttached}
 	}
 	var failed []error
 	for _, point := range wanted.Points {
-		if _, ok := byPoint[point.Name]; ok {
+		link := plan.LinkOf(point)
+		if there := byPoint[point.Name]; there.LinkID != 0 && there.Digest == link.Digest {
 			continue
 		}
-		link := v1alpha1.BpfProgramLink{AttachPoint: point.Name, State: v1alpha1.LinkNotAttached}
-		if err := o.Attaches[Attach{n, wanted.LoadInfo().GetName(), point.Name}]; err != nil {
-			link.Error = err.Error()
+		missing := v1alpha1.BpfProgramLink{AttachPoint: point.Name, State: v1alpha1.LinkNotAttached}
+		if err := o.Attaches[Attach{n, wanted.Function(), link}]; err != nil {
+			missing.Error = err.Error()
 			failed = append(failed, err)
 		}
-		byPoint[point.Name] = link
+		byPoint[point.Name] = missing
 	}
 	links := slices.SortedFunc(maps.Values(byPoint), func(a, b v1alpha1.BpfProgramLink) int {
 		return strings.Compare(a.AttachPoint, b.AttachPoint)

@@ -223,10 +223,47 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// Programs that use one function tell of one program, each of its own links.
+func TestSharedFunction(t *testing.T) {
+	o := &v1alpha1.BpfApplication{}
+	for _, names := range [][]string{{"a/x", "a/y"}, {"a/y", "b/z"}} {
+		o.Spec.Programs = append(o.Spec.Programs, v1alpha1.BpfApplicationProgram{
+			Type: v1alpha1.ProgTypeTracepoint,
+			Tracepoint: &v1alpha1.TracepointProgramInfo{
+				BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: "f"}, Names: names,
+			},
+		})
+	}
+	owner := ownerOf(t, "BpfApplication", o)
+	want := plan.Want(owner, program.Node{}, nil)
+	actual := loaded(want, 2)[:1]
+	actual[0].Links[110] = daemon.Link{Point: "old/one", Digest: "old"}
+	failed := plan.LinkOf(want.Loads[0].Programs[1].Points[1])
+	outcome := Outcome{Attaches: map[Attach]error{{Load: 0, Function: "f", Link: failed}: errors.New("an error of the daemon's")}}
+
+	objects := Programs(owner, "node", want, actual, outcome)
+	if len(objects) != 2 {
+		t.Fatalf("%d objects", len(objects))
+	}
+	for n, want := range []string{
+		"Loaded/bpfmanLoaded: Successfully loaded bpfProgram\nAttached a/x\nAttached a/y\nAttached old/one",
+		"NotLoaded/bpfmanNotLoaded: an error of the daemon's\nAttached a/y\nNotAttached b/z: an error of the daemon's",
+	} {
+		if got := text(objects[n]); got != want {
+			t.Errorf("object %d: got\n%s\n\nwant\n%s", n, got, want)
+		}
+		if id := objects[n].GetStatus().ProgramID; id != 9 {
+			t.Errorf("object %d: program %d", n, id)
+		}
+	}
+}
+
 func attachErrors(p plan.Plan, points ...string) Outcome {
 	o := Outcome{Attaches: map[Attach]error{}}
 	for _, point := range points {
-		key := Attach{Load: 0, Function: p.Loads[0].Programs[0].LoadInfo().GetName(), Point: point}
+		wanted := p.Loads[0].Programs[0]
+		n := slices.IndexFunc(wanted.Points, func(a program.AttachPoint) bool { return a.Name == point })
+		key := Attach{Load: 0, Function: wanted.Function(), Link: plan.LinkOf(wanted.Points[n])}
 		o.Attaches[key] = fmt.Errorf("attach to %s: an error of the daemon's", point)
 	}
 	return o
@@ -386,7 +423,8 @@ func TestOutcomeJoinsItsErrors(t *testing.T) {
 	o := Outcome{
 		Loads: map[int]error{1: errors.New("load 1"), 0: errors.New("load 0")},
 		Attaches: map[Attach]error{
-			{0, "g", "a"}: errors.New("attach g"), {0, "f", "b"}: errors.New("attach f b"), {0, "f", "a"}: errors.New("attach f a"), {1, "e", "a"}: errors.New("attach e"),
+			{0, "g", daemon.Link{Point: "a"}}: errors.New("attach g"), {0, "f", daemon.Link{Point: "b"}}: errors.New("attach f b"),
+			{0, "f", daemon.Link{Point: "a"}}: errors.New("attach f a"), {1, "e", daemon.Link{Point: "a"}}: errors.New("attach e"),
 		},
 		Removals: []error{errors.New("unload")},
 	}

@@ -113,6 +113,7 @@ func objects(target string) []object {
 		{"fentry", nil, []program{fentry("test_fentry", "fentry_stats_map")}},
 		{"fexit", nil, []program{fexit("test_fexit", "fexit_stats_map")}},
 		{"go-xdp-counter", nil, []program{xdp("xdp_stats", "xdp_stats_map")}},
+		{"go-xdp-counter-sharing-map", nil, []program{tcx("tcx_stats", "shared_stats_map"), xdp("xdp_stats", "shared_stats_map")}},
 		{"go-tc-counter", nil, []program{tc("stats", "tc_stats_map")}},
 		{"go-tcx-counter", nil, []program{tcx("tcx_stats", "tcx_stats_map")}},
 		{"go-tracepoint-counter", nil, []program{tracepoint("tracepoint_kill_recorder", "tracepoint_stats_map")}},

@@ -50,6 +50,7 @@ mkdir "$dir/etc/upper" "$dir/etc/work"
 mount -t overlay -o "lowerdir=/etc,upperdir=$dir/etc/upper,workdir=$dir/etc/work" overlay /etc
 mkdir -p /etc/bpfman
 printf '[signing]\nverify_enabled = false\nallow_unsigned = true\n' > /etc/bpfman/bpfman.toml
+mount -t bpf none /sys/fs/bpf
 mountpoint -q /sys/kernel/tracing || mount -t tracefs trace /sys/kernel/tracing
 ip link set lo up
 exec "$@"
@@ -150,7 +151,6 @@ func (d *Daemon) Path(path string) string {
 // is gone with the daemon.
 func (d *Daemon) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	mounts := filepath.Join("/proc", strconv.Itoa(d.pid), "ns/mnt")
-	//nolint:gosec // Who writes the test chooses the command.
 	return exec.CommandContext(ctx, "nsenter", append([]string{"--mount=" + mounts, "--", name}, args...)...)
 }
 

@@ -309,3 +309,24 @@ func TestListFilters(t *testing.T) {
 		t.Errorf("program %d of this test isn't listed", foreign)
 	})
 }
+
+// TestMapsPinnedByNameAreShared tells which maps a user of its owner's really has: the
+// daemon hands map_owner_id on to nothing that loads, and says of every user that it has
+// its owner's maps.
+func TestMapsPinnedByNameAreShared(t *testing.T) {
+	for object, want := range map[string]bool{"go-tcx-counter": false, "go-xdp-counter-sharing-map": true} {
+		t.Run(object, func(t *testing.T) {
+			c := start(t)
+			request := &gobpfman.LoadRequest{Bytecode: c.object(object), Info: []*gobpfman.LoadInfo{tcx("tcx_stats")}}
+			owner := must(c, c.load, request).GetPrograms()[0].GetKernelInfo()
+			request.MapOwnerId = &owner.Id
+			user := must(c, c.load, request).GetPrograms()[0].GetKernelInfo()
+			if len(owner.GetMapIds()) == 0 {
+				t.Fatal("a counter without maps")
+			}
+			if shared := slices.Equal(owner.GetMapIds(), user.GetMapIds()); shared != want {
+				t.Errorf("maps of the owner %v, of their user %v", owner.GetMapIds(), user.GetMapIds())
+			}
+		})
+	}
+}

@@ -87,30 +87,9 @@ func run(o options) error {
 	if o.profilingAddr != "" {
 		go serveProfiles(o.profilingAddr)
 	}
-	restConfig, err := config.GetConfig()
+	mgr, err := newManager(o)
 	if err != nil {
-		return fmt.Errorf("find the API server: %w", err)
-	}
-	// The API server's own priority and fairness does this better.
-	restConfig.QPS = -1
-	restConfig.UserAgent = "bpfman-agent"
-
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		return fmt.Errorf("register types: %w", err)
-	}
-	mgr, err := manager.New(restConfig, manager.Options{
-		Scheme:                 scheme,
-		Cache:                  controller.CacheOptions(o.nodeName),
-		HealthProbeBindAddress: o.healthAddr,
-		Metrics: server.Options{
-			BindAddress:    o.metricsAddr,
-			SecureServing:  true,
-			FilterProvider: scrape.Authorized,
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("make manager: %w", err)
+		return err
 	}
 	conn, err := daemon.Dial(o.daemonSocket)
 	if err != nil {
@@ -131,13 +110,43 @@ func run(o options) error {
 	if err := reconciler.SetupWithManager(ctx, mgr, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) }); err != nil {
 		return err
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
-		return fmt.Errorf("add health checks: %w", err)
-	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
+}
+
+// newManager returns a manager with the agent's caches, probes and metrics.
+func newManager(o options) (manager.Manager, error) {
+	restConfig, err := config.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	// The API server's own priority and fairness does this better.
+	restConfig.QPS = -1
+	restConfig.UserAgent = "bpfman-agent"
+
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		return nil, fmt.Errorf("register types: %w", err)
+	}
+	mgr, err := manager.New(restConfig, manager.Options{
+		Scheme:                 scheme,
+		Cache:                  controller.CacheOptions(o.nodeName),
+		HealthProbeBindAddress: o.healthAddr,
+		Metrics: server.Options{
+			BindAddress:    o.metricsAddr,
+			SecureServing:  true,
+			FilterProvider: scrape.Authorized,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make manager: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return nil, fmt.Errorf("add health checks: %w", err)
+	}
+	return mgr, nil
 }
 
 // logger writes JSON lines to standard error. Level is upstream's GO_LOG: info

@@ -34,6 +34,9 @@ type Daemon struct {
 	Fault func(call string, request proto.Message, done bool) error
 	// Maps are the names of the maps of any object.
 	Maps []string
+	// PinnedByName is whether objects pin their maps by name: the real daemon
+	// shares no others with those that name a map owner, though it says so.
+	PinnedByName bool
 
 	mu       sync.Mutex
 	last     uint32
@@ -81,12 +84,8 @@ func call[R any](d *Daemon, name string, request proto.Message, do func() (R, er
 // Load implements gobpfman.BpfmanClient.
 func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.CallOption) (*gobpfman.LoadResponse, error) {
 	return call(d, "Load", in, func() (*gobpfman.LoadResponse, error) {
-		names := map[string]bool{}
-		for _, f := range in.GetInfo() {
-			if names[f.GetName()] {
-				return nil, aborted("AlreadyLoaded")
-			}
-			names[f.GetName()] = true
+		if namesTwice(in.GetInfo()) {
+			return nil, aborted("AlreadyLoaded")
 		}
 		var owner *program
 		if in.MapOwnerId != nil {
@@ -107,7 +106,10 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 				attach: map[uint32]*gobpfman.AttachInfo{},
 			}
 			if owner != nil {
-				p.info.MapPinPath, p.kernel.MapIds = owner.info.GetMapPinPath(), owner.kernel.GetMapIds()
+				p.info.MapPinPath = owner.info.GetMapPinPath()
+				if d.PinnedByName {
+					p.kernel.MapIds = owner.kernel.GetMapIds()
+				}
 			}
 			if err := d.pin(p.info.GetMapPinPath()); err != nil {
 				return nil, err
@@ -117,6 +119,14 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 		}
 		return out, nil
 	})
+}
+
+func namesTwice(functions []*gobpfman.LoadInfo) bool {
+	names := map[string]bool{}
+	for _, f := range functions {
+		names[f.GetName()] = true
+	}
+	return len(names) < len(functions)
 }
 
 func (d *Daemon) pin(dir string) error {

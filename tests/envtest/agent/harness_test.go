@@ -279,7 +279,11 @@ func (n *node) reported(held []daemontest.Loaded) error {
 		if count, ok := links[s.ProgramID]; !ok || count != len(s.Links) {
 			return fmt.Errorf("%s says program %d with %d links, the daemon has %v", o.GetName(), s.ProgramID, len(s.Links), links)
 		}
-		if o.GetSpec().Maps["counter"] != fmt.Sprintf("/run/bpfman/fs/maps/%d/counter", s.ProgramID) {
+		mapOwner := s.ProgramID
+		if s.MapOwnerID != nil {
+			mapOwner = *s.MapOwnerID
+		}
+		if o.GetSpec().Maps["counter"] != fmt.Sprintf("/run/bpfman/fs/maps/%d/counter", mapOwner) {
 			return fmt.Errorf("%s has maps %v", o.GetName(), o.GetSpec().Maps)
 		}
 		delete(links, s.ProgramID)
