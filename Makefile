@@ -295,7 +295,7 @@ $(KUBERNETES):
 .PHONY: test-bytecode
 test-bytecode: bytecode ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
 	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
-	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher go -C tests test -count=1 -v ./wire ./bytecode ./manifests
+	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher go -C tests test -count=1 -v ./wire ./bytecode ./manifests ./docs
 
 .PHONY: test-csi
 test-csi: bytecode ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon; with publish times.

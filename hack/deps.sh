@@ -3,7 +3,7 @@
 # Copyright The bpfman-operator authors
 #
 # Installs what building and running on this machine takes, on a Debian 12 with
-# Go and Rust: Debian packages, the bpfman daemon (from crates.io), and
+# Go and Rust: Debian packages, the bpfman daemon (a crate), and
 # Kubernetes (from the Go module proxy). Says what it installs; says nothing
 # where nothing is missing.
 #
