@@ -59,12 +59,14 @@ func TestApplication(t *testing.T) {
 				s.Errorf("%d links, want 3 on each node: %v", links, now)
 			}
 		}},
-		step{"a function twice, and a member more", func(ctx context.Context, s *testing.T) {
+		step{"a further member of the same function is no reload either", func(ctx context.Context, s *testing.T) {
 			modify(ctx, s, app, func(a *v1alpha1.BpfApplication) {
 				a.Spec.Programs = []v1alpha1.BpfApplicationProgram{tcxMember, kills, sameFunction}
 			})
 			awaitSuccess(ctx, s, app)
-			exactly(ctx, s, app, 3)
+			if now := exactly(ctx, s, app, 2); !slices.Equal(ids(now), ids(before)) {
+				s.Errorf("programs %v took the place of %v", ids(now), ids(before))
+			}
 		}},
 		step{"a member less", func(ctx context.Context, s *testing.T) {
 			modify(ctx, s, app, func(a *v1alpha1.BpfApplication) {
@@ -188,6 +190,7 @@ func exactly(ctx context.Context, t *testing.T, o v1alpha1.UserObject, n int) []
 			reported = append(reported, p.GetStatus().ProgramID)
 		}
 		slices.Sort(reported)
+		reported = slices.Compact(reported) // members may use one function
 		ok := err == nil && len(loaded) == n*len(under.nodes()) && slices.Equal(ids(loaded), reported)
 		return ok, fmt.Sprintf("loaded %v, reported %v, %v", loaded, reported, err)
 	})
