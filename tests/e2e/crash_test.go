@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -225,12 +226,31 @@ func (s state) String() string {
 	return fmt.Sprintf("mounts %q, programs %q", sets.List(s.mounts), sets.List(s.programs))
 }
 
+// stateOf waits until no node has a volume of a pod that is gone: a pod that is deleted
+// by force leaves the API before the kubelet has unmounted its volumes.
 func stateOf(ctx context.Context, t *testing.T) state {
 	t.Helper()
-	s, err := look(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var s state
+	await(ctx, t, "no volumes but those of pods", func(ctx context.Context) (bool, string) {
+		var err error
+		if s, err = look(ctx); err != nil {
+			return false, err.Error()
+		}
+		var pods corev1.PodList
+		if err := under.List(ctx, &pods); err != nil {
+			return false, err.Error()
+		}
+		uids := sets.New[string]()
+		for _, pod := range pods.Items {
+			uids.Insert(string(pod.UID))
+		}
+		for mount := range s.mounts {
+			if _, path, ok := strings.Cut(mount, "/pods/"); ok && !uids.Has(strings.Split(path, "/")[0]) {
+				return false, s.String()
+			}
+		}
+		return true, ""
+	})
 	return s
 }
 
