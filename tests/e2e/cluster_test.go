@@ -90,7 +90,7 @@ func sweep(ctx context.Context, _ *envconf.Config) (context.Context, error) {
 			return ctx, fmt.Errorf("list %ss: %w", kind.Name, err)
 		}
 		err := meta.EachListItem(list, func(o runtime.Object) error {
-			return client.IgnoreNotFound(under.Delete(ctx, o.(client.Object))) //nolint:forcetypeassert // user objects are
+			return client.IgnoreNotFound(under.Delete(ctx, o.(client.Object))) //nolint:errcheck // user objects are
 		})
 		if err != nil {
 			return ctx, fmt.Errorf("delete %ss left by another run: %w", kind.Name, err)

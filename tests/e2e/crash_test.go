@@ -86,7 +86,7 @@ func work(ctx context.Context, t *testing.T, victim, name, space string) {
 			}
 		},
 	}
-	chosen := rand.IntN(len(operations)) //nolint:gosec // any will do
+	chosen := rand.IntN(len(operations))
 	t.Logf("%s is killed at operation %d of %d", victim, chosen+1, len(operations))
 	killed := make(chan struct{})
 	for i, operation := range operations {

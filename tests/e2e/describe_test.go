@@ -58,12 +58,11 @@ func TestDescribe(t *testing.T) {
 	}
 	var objects []client.Object
 	feature(t, step{"a newcomer understands it", func(ctx context.Context, s *testing.T) {
-		objects = sample(s, "bpfman.io_v1alpha1_tcx_pass_tcxprogram.yaml")
+		objects = sample(ctx, s, "bpfman.io_v1alpha1_tcx_pass_tcxprogram.yaml")
 		o := objects[0].(*v1alpha1.TcxProgram) //nolint:forcetypeassert // the file says so
 		create(ctx, t, o)
 		awaitSuccess(ctx, s, o)
 		awaitEvent(ctx, s, o, "Normal", "ReconcileSuccess")
-		//nolint:gosec // who runs the test chooses kubectl
 		out, err := exec.CommandContext(ctx, kubectl, "--kubeconfig", settings.kubeconfig, "describe", "tcxprogram", o.Name).CombinedOutput()
 		if err != nil {
 			s.Fatalf("kubectl describe: %v: %s", err, out)

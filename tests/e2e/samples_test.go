@@ -32,19 +32,19 @@ func TestSamples(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no samples in %s: %v", samplesDir, err)
 	}
-	for _, o := range sample(t, "acme.yaml") {
+	for _, o := range sample(t.Context(), t, "acme.yaml") {
 		create(t.Context(), t, o)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "bpfman.io_v1alpha1_"), ".yaml")
 		t.Run(name, func(t *testing.T) {
-			for _, o := range sample(t, filepath.Base(file)) {
+			for _, o := range sample(t.Context(), t, filepath.Base(file)) {
 				user, ok := o.(v1alpha1.UserObject)
 				if !ok {
 					t.Fatalf("%s has a %T", file, o)
 				}
 				feature(t,
-					step{"applied", func(ctx context.Context, s *testing.T) {
+					step{"applied", func(ctx context.Context, _ *testing.T) {
 						create(ctx, t, user)
 						awaitSecret(ctx, t, user)
 					}},
@@ -55,9 +55,9 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-func sample(t *testing.T, file string) []client.Object {
+func sample(ctx context.Context, t *testing.T, file string) []client.Object {
 	t.Helper()
-	all, err := decoder.DecodeAllFiles(t.Context(), os.DirFS(samplesDir), file, decoder.MutateOption(rename))
+	all, err := decoder.DecodeAllFiles(ctx, os.DirFS(samplesDir), file, decoder.MutateOption(rename))
 	if err != nil {
 		t.Fatalf("read sample %s: %v", file, err)
 	}

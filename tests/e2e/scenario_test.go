@@ -199,7 +199,7 @@ func attached(l v1alpha1.BpfProgramLink) bool { return l.State == v1alpha1.LinkA
 
 // awaitFailure waits until the object's condition says that it failed, with all the
 // words, and the node's name.
-func awaitFailure(ctx context.Context, t *testing.T, o v1alpha1.UserObject, words ...string) metav1.Condition {
+func awaitFailure(ctx context.Context, t *testing.T, o v1alpha1.UserObject, words ...string) {
 	t.Helper()
 	var c metav1.Condition
 	await(ctx, t, fmt.Sprintf("%s %s fails with %q", kindOf(o), o.GetName(), words), func(ctx context.Context) (bool, string) {
@@ -211,13 +211,11 @@ func awaitFailure(ctx context.Context, t *testing.T, o v1alpha1.UserObject, word
 	if !slices.ContainsFunc(under.nodes(), func(n string) bool { return strings.Contains(c.Message, n) }) {
 		t.Errorf("the condition names no node: %s", c.Message)
 	}
-	return c
 }
 
 // awaitEvent waits for an Event about an object that has all the words.
-func awaitEvent(ctx context.Context, t *testing.T, about client.Object, eventType string, words ...string) corev1.Event {
+func awaitEvent(ctx context.Context, t *testing.T, about client.Object, eventType string, words ...string) {
 	t.Helper()
-	var found corev1.Event
 	await(ctx, t, fmt.Sprintf("a %s Event about %s with %q", eventType, about.GetName(), words), func(ctx context.Context) (bool, string) {
 		events, err := eventsAbout(ctx, about)
 		var texts []string
@@ -225,13 +223,11 @@ func awaitEvent(ctx context.Context, t *testing.T, about client.Object, eventTyp
 			text := e.Reason + ": " + e.Message
 			texts = append(texts, e.Type+" "+text)
 			if e.Type == eventType && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) }) {
-				found = e
 				return true, ""
 			}
 		}
 		return false, fmt.Sprintf("%q, %v", texts, err)
 	})
-	return found
 }
 
 func eventsAbout(ctx context.Context, about client.Object) ([]corev1.Event, error) {
@@ -286,19 +282,6 @@ func loadedFor(ctx context.Context, owner types.UID) ([]node.Program, error) {
 	return out, nil
 }
 
-// only is the one program that the daemon holds for an owner, on a cluster's first node.
-func only(ctx context.Context, t *testing.T, o client.Object) node.Program {
-	t.Helper()
-	programs, err := loadedFor(ctx, o.GetUID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(programs) != len(under.nodes()) {
-		t.Fatalf("the daemons hold %d programs for %s, want one on each of %d nodes: %v", len(programs), o.GetName(), len(under.nodes()), programs)
-	}
-	return programs[0]
-}
-
 // kindOf is an object's kind, which a typed client doesn't keep in the object.
 func kindOf(o runtime.Object) string {
 	gvks, _, err := under.Scheme().ObjectKinds(o)
@@ -306,10 +289,6 @@ func kindOf(o runtime.Object) string {
 		return fmt.Sprintf("%T", o)
 	}
 	return gvks[0].Kind
-}
-
-func gone(ctx context.Context, o client.Object) bool {
-	return apierrors.IsNotFound(under.Get(ctx, client.ObjectKeyFromObject(o), o))
 }
 
 // awaitAttached waits until the object has a link on some node: success alone may mean

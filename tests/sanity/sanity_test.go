@@ -165,7 +165,7 @@ func standInController(ctx context.Context, method string, request, reply any, c
 		}}}})
 	case csi.Controller_CreateVolume_FullMethodName:
 		merge(reply, &csi.CreateVolumeResponse{Volume: &csi.Volume{
-			VolumeId: "csi-" + request.(*csi.CreateVolumeRequest).GetName(), //nolint:forcetypeassert // of this method
+			VolumeId: "csi-" + request.(*csi.CreateVolumeRequest).GetName(), //nolint:errcheck // of this method
 			VolumeContext: map[string]string{
 				v1alpha1.VolumeAttributeProgram:    programName,
 				v1alpha1.VolumeAttributeMaps:       "*",
@@ -181,5 +181,5 @@ func standInController(ctx context.Context, method string, request, reply any, c
 }
 
 func merge(reply any, with proto.Message) {
-	proto.Merge(reply.(proto.Message), with) //nolint:forcetypeassert // as gRPC's codec needs it
+	proto.Merge(reply.(proto.Message), with) //nolint:errcheck // as gRPC's codec needs it
 }

@@ -22,9 +22,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
-
 	"github.com/bpfman/bpfman-operator/tests/node"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 const usage = `usage: node-probe command
@@ -32,7 +31,7 @@ const usage = `usage: node-probe command
   wait                    do nothing until stopped
   programs                list the daemon's programs
   try PREFIX              try each type of program on the daemon, images below PREFIX
-  leftovers IDS IDS       list what is left of programs and maps, ids with commas
+  leftovers PROGRAM-IDS MAP-IDS       list what is left of programs and maps, ids with commas
   unload ID               unload a program from the daemon, behind the agent's back
   mount-table             list all mounts, without what changes with each container
   mounts                  list the mounts of eBPF file systems and CSI volumes
