@@ -59,7 +59,7 @@ func TestDescribe(t *testing.T) {
 	var objects []client.Object
 	feature(t, step{"a newcomer understands it", func(ctx context.Context, s *testing.T) {
 		objects = sample(ctx, s, "bpfman.io_v1alpha1_tcx_pass_tcxprogram.yaml")
-		o := objects[0].(*v1alpha1.TcxProgram) //nolint:forcetypeassert // the file says so
+		o := objects[0].(*v1alpha1.TcxProgram) //nolint:errcheck // the file says so
 		create(ctx, t, o)
 		awaitSuccess(ctx, s, o)
 		awaitEvent(ctx, s, o, "Normal", "ReconcileSuccess")

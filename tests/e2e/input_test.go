@@ -198,7 +198,7 @@ func push(ctx context.Context, t *testing.T, repository string, img v1.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is documented to be one
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck // it is documented to be one
 	if settings.pushCA != "" {
 		pem, err := os.ReadFile(settings.pushCA)
 		if err != nil {
