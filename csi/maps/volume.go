@@ -21,14 +21,25 @@ type Volume struct {
 	Target string
 }
 
+// mounting is how many volumes are mounted or unmounted at once. The kernel has
+// one lock for all mounts: more would take a thread each, and turns by chance.
+const mounting = 2
+
 // Volumes publishes volumes below one directory.
 type Volumes struct {
-	root string
+	root  string
+	turns chan struct{}
 }
 
 // NewVolumes returns the volumes below root, the kubelet's directory of pods.
 func NewVolumes(root string) *Volumes {
-	return &Volumes{root: root}
+	return &Volumes{root: root, turns: make(chan struct{}, mounting)}
+}
+
+// turn waits until the caller may mount.
+func (v *Volumes) turn() (done func()) {
+	v.turns <- struct{}{}
+	return func() { <-v.turns }
 }
 
 // Ready reports whether volumes can be published at all.
@@ -138,6 +149,7 @@ func (v *Volumes) open(target string) (*os.File, error) {
 // that is there show them. A new file system is filled before it is mounted: at
 // any moment the target shows the whole volume or none.
 func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) {
+	defer v.turn()()
 	parent, name, err := v.parent(volume.Target)
 	if err != nil {
 		return err
@@ -184,6 +196,7 @@ func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) 
 // Unpublish unmounts every bpffs on target and removes the directory. A target
 // that is not there is no error.
 func (v *Volumes) Unpublish(target string) error {
+	defer v.turn()()
 	parent, name, err := v.parent(target)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

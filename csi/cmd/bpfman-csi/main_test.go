@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -172,12 +171,17 @@ func TestWithoutDaemon(t *testing.T) {
 // load has the daemon load a program for a user object.
 func load(tb testing.TB, daemon gobpfman.BpfmanClient, kind, namespace string) uint32 {
 	tb.Helper()
+	return loadNamed(tb, daemon, "counter", kind, namespace)
+}
+
+func loadNamed(tb testing.TB, daemon gobpfman.BpfmanClient, name, kind, namespace string) uint32 {
+	tb.Helper()
 	object, err := filepath.Abs("../../../bin/bytecode/go-tracepoint-counter.o")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	metadata := map[string]string{
-		v1alpha1.MetadataProgramName: "counter", v1alpha1.MetadataKind: kind, v1alpha1.MetadataUUID: kind + namespace,
+		v1alpha1.MetadataProgramName: name, v1alpha1.MetadataKind: kind, v1alpha1.MetadataUUID: name + kind + namespace,
 	}
 	if namespace != "" {
 		metadata[v1alpha1.MetadataNamespace] = namespace
@@ -386,41 +390,4 @@ func TestProbe(t *testing.T) {
 	if err := probe(k.endpoint); err == nil || !strings.Contains(err.Error(), k.endpoint) {
 		t.Errorf("probe of nothing: %v", err)
 	}
-}
-
-// BenchmarkPublish measures a publication through the plugin's socket, beside
-// the daemon's List that is within it.
-func BenchmarkPublish(b *testing.B) {
-	socket, daemon, stop := sandbox.StartDaemon(b)
-	defer stop()
-	load(b, daemon, "TracepointProgram", "")
-	k := startPlugin(b, socket)
-	onlyBpfman := true
-	list := &gobpfman.ListRequest{
-		BpfmanProgramsOnly: &onlyBpfman, MatchMetadata: map[string]string{v1alpha1.MetadataProgramName: "counter"},
-	}
-	var lists, publications []time.Duration
-	for i := 0; b.Loop(); i++ {
-		start := time.Now()
-		if _, err := daemon.List(b.Context(), list); err != nil {
-			b.Fatal(err)
-		}
-		lists = append(lists, time.Since(start))
-		request := k.request(b, fmt.Sprint("pod-", i))
-		start = time.Now()
-		if _, err := k.node.NodePublishVolume(b.Context(), request); err != nil {
-			b.Fatal(err)
-		}
-		publications = append(publications, time.Since(start))
-		if _, err := k.node.NodeUnpublishVolume(b.Context(), unpublishOf(request)); err != nil {
-			b.Fatal(err)
-		}
-	}
-	report := func(name string, times []time.Duration) {
-		slices.Sort(times)
-		b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, name+"-p50-ms")
-		b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, name+"-p99-ms")
-	}
-	report("list", lists)
-	report("publish", publications)
 }

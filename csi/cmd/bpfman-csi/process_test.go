@@ -66,12 +66,19 @@ func newProcess(tb testing.TB) *process {
 	go func() { _ = server.Serve(listener) }()
 	tb.Cleanup(server.Stop)
 
+	return startProcess(tb, listener.Addr().String(), filepath.Join(directory, "fs/maps"))
+}
+
+// startProcess starts the plugin over a daemon.
+func startProcess(tb testing.TB, daemonSocket, mapsRoot string) *process {
+	tb.Helper()
+	directory := sandbox.Root(tb)
 	p := &process{kubelet: kubelet{options: options{
 		endpoint: filepath.Join(directory, "csi.sock"), kubeletRoot: filepath.Join(directory, "kubelet"),
 	}}}
 	p.arguments = []string{
-		"--endpoint=unix://" + p.endpoint, "--daemon-socket=" + listener.Addr().String(), "--node-name=node-1",
-		"--maps-root=" + filepath.Join(directory, "fs/maps"), "--kubelet-root=" + p.kubeletRoot,
+		"--endpoint=unix://" + p.endpoint, "--daemon-socket=" + daemonSocket, "--node-name=node-1",
+		"--maps-root=" + mapsRoot, "--kubelet-root=" + p.kubeletRoot,
 		"--metrics-address=127.0.0.1:0",
 	}
 	if err := os.MkdirAll(filepath.Join(p.kubeletRoot, "pods"), 0o755); err != nil {
@@ -84,7 +91,11 @@ func newProcess(tb testing.TB) *process {
 // start starts the process and returns when it answers.
 func (p *process) start(tb testing.TB) {
 	tb.Helper()
-	p.command = sandbox.Start(tb, "plugin", p.arguments...)
+	if binary := os.Getenv(envBinary); binary != "" {
+		p.command = sandbox.StartBinary(tb, binary, p.arguments...)
+	} else {
+		p.command = sandbox.Start(tb, "plugin", p.arguments...)
+	}
 	connection := dial(tb, p.endpoint)
 	p.node, p.identity = csi.NewNodeClient(connection), csi.NewIdentityClient(connection)
 	if _, err := p.identity.Probe(tb.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
@@ -172,7 +183,7 @@ func TestRestartWithLiveVolumes(t *testing.T) {
 	if published := p.publish(t, requests, func() {}); published != volumes {
 		t.Fatalf("%d of %d volumes", published, volumes)
 	}
-	// The goal for the plugin is 25 MB; this binary holds the tests too.
+	// The goal for the plugin's own binary is 25 MB.
 	t.Logf("RSS after %d volumes at once: %d kB", volumes, residentKB(t, p.command.Process.Pid))
 	before := mountTable(t)
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {

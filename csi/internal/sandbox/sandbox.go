@@ -123,11 +123,22 @@ func Run(tb testing.TB, name string, user *syscall.Credential, fault Fault, args
 func Start(tb testing.TB, name string, args ...string) *exec.Cmd {
 	tb.Helper()
 	command := exec.CommandContext(tb.Context(), "/proc/self/exe", args...)
-	command.Stderr = tb.Output()
 	command.Env = append(os.Environ(), envChild+"="+name, envFault+"=0,0")
+	return start(tb, command)
+}
+
+// StartBinary starts a program that is killed at the end of the test, if it still runs.
+func StartBinary(tb testing.TB, path string, args ...string) *exec.Cmd {
+	tb.Helper()
+	return start(tb, exec.CommandContext(tb.Context(), path, args...)) //nolint:gosec // named by who runs the tests
+}
+
+func start(tb testing.TB, command *exec.Cmd) *exec.Cmd {
+	tb.Helper()
+	command.Stderr = tb.Output()
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
-		tb.Fatalf("start %s: %v", name, err)
+		tb.Fatalf("start %s: %v", command.Path, err)
 	}
 	tb.Cleanup(func() {
 		if command.ProcessState == nil {

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+const (
+	// envBinary names the plugin's binary; without it this one is measured, which holds
+	// the tests too.
+	envBinary = "BPFMAN_CSI"
+	// envFigures names a JSON file that gets the figures besides what it has.
+	envFigures = "BPFMAN_BENCH_JSON"
+)
+
+const (
+	liveVolumes = 200
+	// loadedPrograms are what the daemon lists.
+	loadedPrograms = 20
+	perWorker      = 40
+)
+
+var concurrencies = []int{1, 10, 50}
+
+// BenchmarkVolumes measures the plugin as the kubelet meets it, over the real daemon, with
+// many volumes live: publications and unpublications by so many at once, and beside them
+// the daemon's List that is within. One run of it is one measurement (-benchtime 1x).
+func BenchmarkVolumes(b *testing.B) {
+	socket, daemon, stop := sandbox.StartDaemon(b)
+	defer stop()
+	for i := range loadedPrograms {
+		loadNamed(b, daemon, fmt.Sprint("other-", i), "TracepointProgram", "")
+	}
+	load(b, daemon, "TracepointProgram", "")
+	p := startProcess(b, socket, sandbox.DaemonMaps)
+	for i := range liveVolumes {
+		if _, err := p.node.NodePublishVolume(b.Context(), p.request(b, fmt.Sprint("live-", i))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	lists := durations{}
+	for range perWorker {
+		lists.time(b, func() error { return listAll(b, daemon) })
+	}
+	worst := time.Duration(0)
+	for b.Loop() {
+		for _, workers := range concurrencies {
+			publications, unpublications := measure(b, p, workers)
+			worst = max(worst, publications.at(99)-lists.at(50))
+			name := func(what string, percentile int) string {
+				return fmt.Sprintf("%s-by-%d-p%d-ms", what, workers, percentile)
+			}
+			for _, percentile := range []int{50, 99} {
+				b.ReportMetric(milliseconds(publications.at(percentile)), name("publish", percentile))
+				b.ReportMetric(milliseconds(unpublications.at(percentile)), name("unpublish", percentile))
+			}
+		}
+	}
+	b.ReportMetric(milliseconds(lists.at(50)), "list-p50-ms")
+	b.ReportMetric(milliseconds(lists.at(99)), "list-p99-ms")
+	resident := float64(residentKB(b, p.command.Process.Pid)) / 1024
+	b.ReportMetric(resident, "rss-mb")
+	b.ReportMetric(milliseconds(worst), "publish-p99-over-list-ms")
+	keepFigures(b, map[string]any{
+		"csi_publish_p99_ms": round(milliseconds(worst)), "csi_rss_mb": round(resident), "csi_list_p50_ms": round(milliseconds(lists.at(50))),
+	})
+}
+
+// measure has so many workers publish and unpublish volumes.
+func measure(b *testing.B, p *process, workers int) (publications, unpublications *durations) {
+	b.Helper()
+	publications, unpublications = &durations{}, &durations{}
+	var group sync.WaitGroup
+	for worker := range workers {
+		request := p.request(b, fmt.Sprint("pod-", worker))
+		group.Go(func() {
+			for range perWorker {
+				publications.time(b, func() error {
+					_, err := p.node.NodePublishVolume(b.Context(), request)
+					return err
+				})
+				unpublications.time(b, func() error {
+					_, err := p.node.NodeUnpublishVolume(b.Context(), unpublishOf(request))
+					return err
+				})
+			}
+		})
+	}
+	group.Wait()
+	return publications, unpublications
+}
+
+func listAll(b *testing.B, daemon gobpfman.BpfmanClient) error {
+	b.Helper()
+	onlyBpfman := true
+	_, err := daemon.List(b.Context(), &gobpfman.ListRequest{BpfmanProgramsOnly: &onlyBpfman})
+	return err
+}
+
+// durations are how long something took, each time.
+type durations struct {
+	mu  sync.Mutex
+	all []time.Duration
+}
+
+func (d *durations) time(b *testing.B, do func() error) {
+	b.Helper()
+	start := time.Now()
+	err := do()
+	took := time.Since(start)
+	if err != nil {
+		b.Error(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, took)
+}
+
+func (d *durations) at(percentile int) time.Duration {
+	slices.Sort(d.all)
+	return d.all[(len(d.all)-1)*percentile/100]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func round(f float64) float64 { return math.Round(f*1000) / 1000 }
+
+// keepFigures adds the figures to those in the file, if one is named.
+func keepFigures(b *testing.B, figures map[string]any) {
+	b.Helper()
+	path := os.Getenv(envFigures)
+	if path == "" {
+		return
+	}
+	all := map[string]any{}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		b.Fatal(err)
+	}
+	for key, value := range figures {
+		all[key] = value
+	}
+	if text, err = json.MarshalIndent(all, "", "  "); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil { //nolint:gosec // for everyone
+		b.Fatal(err)
+	}
+}

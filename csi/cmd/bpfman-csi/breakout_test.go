@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+)
+
+// TestBreakOut has a pod of namespace team ask the plugin, over the real daemon, for what
+// isn't its own, in every way that a request has. Another tenant has a program "secret";
+// "counter" is cluster-scoped, and another tenant's as well.
+func TestBreakOut(t *testing.T) {
+	socket, daemon, stop := sandbox.StartDaemon(t)
+	defer stop()
+	const tenant = "other"
+	loadNamed(t, daemon, "secret", "TracepointNsProgram", tenant)
+	theirs := load(t, daemon, "TracepointNsProgram", tenant)
+	load(t, daemon, "TracepointProgram", "")
+	k := startPlugin(t, socket)
+	outside := filepath.Join(filepath.Dir(k.kubeletRoot), "outside")
+	if err := os.MkdirAll(filepath.Join(outside, "mount"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	attribute := func(key, value string) func(*csi.NodePublishVolumeRequest) {
+		return func(r *csi.NodePublishVolumeRequest) { r.VolumeContext[key] = value }
+	}
+	target := func(path string) func(*csi.NodePublishVolumeRequest) {
+		return func(r *csi.NodePublishVolumeRequest) { r.TargetPath = path }
+	}
+	programPins := filepath.Join(sandbox.DaemonMaps, fmt.Sprint(theirs))
+	for name, test := range map[string]struct {
+		ask  func(*csi.NodePublishVolumeRequest)
+		code codes.Code
+	}{
+		"another tenant's program":            {attribute(v1alpha1.VolumeAttributeProgram, "secret"), codes.NotFound},
+		"another tenant's program, with kind": {attribute(v1alpha1.VolumeAttributeKind, "TracepointNsProgram"), codes.NotFound},
+		"another tenant's program, by path":   {attribute(v1alpha1.VolumeAttributeProgram, "other/secret"), codes.InvalidArgument},
+		"a program by its pins":               {attribute(v1alpha1.VolumeAttributeProgram, programPins), codes.InvalidArgument},
+		"a program by nothing":                {attribute(v1alpha1.VolumeAttributeProgram, ""), codes.InvalidArgument},
+		"a program with NUL":                  {attribute(v1alpha1.VolumeAttributeProgram, "counter\x00secret"), codes.InvalidArgument},
+		"a program of 4 kB":                   {attribute(v1alpha1.VolumeAttributeProgram, strings.Repeat("x", 4096)), codes.InvalidArgument},
+		"a program by pattern":                {attribute(v1alpha1.VolumeAttributeProgram, "*"), codes.NotFound},
+		"no namespace":                        {attribute("csi.storage.k8s.io/pod.namespace", ""), codes.InvalidArgument},
+		"a map by ..":                         {attribute(v1alpha1.VolumeAttributeMaps, fmt.Sprintf("../%d/%s", theirs, counterMap)), codes.InvalidArgument},
+		"a map by an absolute path":           {attribute(v1alpha1.VolumeAttributeMaps, filepath.Join(programPins, counterMap)), codes.InvalidArgument},
+		"a map of dots":                       {attribute(v1alpha1.VolumeAttributeMaps, ".."), codes.InvalidArgument},
+		"a map with NUL":                      {attribute(v1alpha1.VolumeAttributeMaps, counterMap+"\x00"), codes.InvalidArgument},
+		"a map of 4 kB":                       {attribute(v1alpha1.VolumeAttributeMaps, strings.Repeat("x", 4096)), codes.InvalidArgument},
+		"a map twice":                         {attribute(v1alpha1.VolumeAttributeMaps, counterMap+", "+counterMap), codes.InvalidArgument},
+		"a map between commas":                {attribute(v1alpha1.VolumeAttributeMaps, ","+counterMap), codes.InvalidArgument},
+		"a map with a blank within":           {attribute(v1alpha1.VolumeAttributeMaps, "tracepoint stats_map"), codes.NotFound},
+		"the program's constants":             {attribute(v1alpha1.VolumeAttributeMaps, ".rodata"), codes.NotFound},
+		"the kernel's list of all maps":       {attribute(v1alpha1.VolumeAttributeMaps, "maps.debug"), codes.NotFound},
+		"a temporary pin":                     {attribute(v1alpha1.VolumeAttributeMaps, "~"+counterMap), codes.NotFound},
+		"a volume id with separators":         {func(r *csi.NodePublishVolumeRequest) { r.VolumeId = "../../x" }, codes.InvalidArgument},
+		"a volume id of 4 kB":                 {func(r *csi.NodePublishVolumeRequest) { r.VolumeId = strings.Repeat("x", 4096) }, codes.InvalidArgument},
+		"a target outside the kubelet's root": {target(filepath.Join(outside, "mount")), codes.InvalidArgument},
+		"a target that leaves by ..":          {target(k.kubeletRoot + "/pods/../../outside/mount"), codes.InvalidArgument},
+		"a relative target":                   {target("pods/x/mount"), codes.InvalidArgument},
+		"the directory of pods as a target":   {target(k.kubeletRoot + "/pods"), codes.InvalidArgument},
+		"a target with NUL":                   {target(k.kubeletRoot + "/pods/x\x00/mount"), codes.InvalidArgument},
+		"a target of 8 kB":                    {target(k.kubeletRoot + "/pods/" + strings.Repeat("x/", 4096) + "mount"), codes.InvalidArgument},
+		"a target behind a symbolic link":     {target(plant(t, filepath.Join(k.kubeletRoot, "pods/linked"), outside)), codes.InvalidArgument},
+		"a target that is a symbolic link":    {func(r *csi.NodePublishVolumeRequest) { plant(t, r.GetTargetPath(), outside) }, codes.InvalidArgument},
+		"a group that is all groups":          {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability.GetMount().VolumeMountGroup = "4294967295" }, codes.InvalidArgument},
+		"a raw device": {func(r *csi.NodePublishVolumeRequest) {
+			r.VolumeCapability = &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Block{}}
+		}, codes.InvalidArgument},
+		"to follow in a way that there isn't":   {attribute(v1alpha1.VolumeAttributeFollow, "../x"), codes.InvalidArgument},
+		"more maps than any program could have": {attribute(v1alpha1.VolumeAttributeMaps, strings.Repeat("x,", 10000)+"x"), codes.InvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := k.request(t, "pod-"+strings.NewReplacer(" ", "-", "'", "", ",", "", ".", "").Replace(name))
+			test.ask(request)
+			_, err := k.node.NodePublishVolume(t.Context(), request)
+			if status.Code(err) != test.code {
+				t.Errorf("publish: %v, want %v", err, test.code)
+			}
+			if err != nil && strings.Contains(err.Error(), fmt.Sprintf("%q", tenant)) {
+				t.Errorf("tells of another tenant: %v", err)
+			}
+			_, _ = k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request))
+			if mounts := sandbox.Mounts(t, filepath.Dir(k.kubeletRoot)); mounts != 0 {
+				t.Errorf("%d mounts", mounts)
+			}
+			if _, err := os.Stat(filepath.Join(outside, "mount")); err != nil {
+				t.Errorf("outside: %v", err)
+			}
+		})
+	}
+}
+
+// plant puts a symbolic link where a target's component is looked for, and returns the
+// target behind it.
+func plant(t *testing.T, link, destination string) string {
+	t.Helper()
+	if err := os.Symlink(destination, link); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(link, "mount")
+}
