@@ -307,6 +307,15 @@ test-sanity: bytecode build/csi/cmd/bpfman-csi ## Run csi-sanity, the CSI commun
 	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C tests test -count=1 -v ./sanity
 
+# Of what `make deps-kernel` installs.
+VNG ?= $(CACHE)/virtme-ng-1.42/bin/vng
+VM_KERNEL ?= $(firstword $(wildcard $(CACHE)/linux-6.12/boot/vmlinuz-*))
+
+.PHONY: test-selinux
+test-selinux: ## Boot Linux 6.12 with SELinux enforcing in a virtual machine, and open volumes' maps in the domain of containers (as root; needs secilc).
+	@test -x "$(VNG)" -a -f "$(VM_KERNEL)" || { echo "the virtual machine's parts are missing: set VNG and VM_KERNEL" >&2; exit 1; }
+	@hack/selinux/test.sh $(VNG) $(VM_KERNEL)
+
 # What is particular about the one-node cluster is known here; of others the environment says it: BYTECODE_REGISTRY and
 # BYTECODE_PREFIX for where the daemon finds the example programs (`make push-bytecode`), BYTECODE_PUSH and
 # BYTECODE_PUSH_CA for where the tests may push more of them to that very place.

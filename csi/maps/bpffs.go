@@ -31,8 +31,9 @@ func isBPFFS(file *os.File) (bool, error) {
 
 // newBPFFS returns the root of a new bpffs that is mounted nowhere: it can
 // be filled unseen, and is gone when the file is closed, or the process dies,
-// before attach.
-func newBPFFS(id string, access Access) (*os.File, error) {
+// before attach. It takes no SELinux labels, but one for all at its start: label,
+// unless that is empty.
+func newBPFFS(id, label string, access Access) (*os.File, error) {
 	context, err := unix.Fsopen("bpf", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("fsopen bpffs: %w", err)
@@ -40,6 +41,11 @@ func newBPFFS(id string, access Access) (*os.File, error) {
 	defer unix.Close(context)
 	if err := unix.FsconfigSetString(context, "source", source+"/"+id); err != nil {
 		return nil, fmt.Errorf("set bpffs source: %w", err)
+	}
+	if label != "" {
+		if err := unix.FsconfigSetString(context, "context", label); err != nil {
+			return nil, fmt.Errorf("set SELinux context %q of a new bpffs: %w", label, err)
+		}
 	}
 	if err := unix.FsconfigCreate(context); err != nil {
 		return nil, fmt.Errorf("create bpffs: %w", err)

@@ -175,7 +175,7 @@ func TestList(t *testing.T) {
 	if volumes, err := n.volumes.List(); err != nil || !slices.Equal(volumes, []Volume{volume}) {
 		t.Errorf("List = %+v, %v", volumes, err)
 	}
-	if volumes, err := NewVolumes(filepath.Join(n.root, "uid/other")).List(); err != nil || len(volumes) != 0 {
+	if volumes, err := NewVolumes(filepath.Join(n.root, "uid/other"), "").List(); err != nil || len(volumes) != 0 {
 		t.Errorf("List = %+v, %v elsewhere", volumes, err)
 	}
 	if err := n.volumes.Unpublish(n.target); err != nil {

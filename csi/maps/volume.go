@@ -27,13 +27,14 @@ const mounting = 2
 
 // Volumes publishes volumes below one directory.
 type Volumes struct {
-	root  string
-	turns chan struct{}
+	root, label string
+	turns       chan struct{}
 }
 
-// NewVolumes returns the volumes below root, the kubelet's directory of pods.
-func NewVolumes(root string) *Volumes {
-	return &Volumes{root: root, turns: make(chan struct{}, mounting)}
+// NewVolumes returns the volumes below root, the kubelet's directory of pods. New
+// ones get the SELinux context label, unless it is empty.
+func NewVolumes(root, label string) *Volumes {
+	return &Volumes{root: root, label: label, turns: make(chan struct{}, mounting)}
 }
 
 // turn waits until the caller may mount.
@@ -182,7 +183,7 @@ func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) 
 		}
 		return fill(directory, maps, access)
 	}
-	root, err := newBPFFS(volume.ID, access)
+	root, err := newBPFFS(volume.ID, v.label, access)
 	if err != nil {
 		return err
 	}

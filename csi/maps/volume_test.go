@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	sandbox.Main(m, map[string]sandbox.Child{
 		"open":      childOpen,
 		"publish":   childPublish,
-		"unpublish": func(args []string) error { return NewVolumes(args[0]).Unpublish(args[1]) },
+		"unpublish": func(args []string) error { return NewVolumes(args[0], "").Unpublish(args[1]) },
 	})
 }
 
@@ -55,7 +55,7 @@ func childPublish(args []string) error {
 	if err := json.Unmarshal([]byte(args[0]), &p); err != nil {
 		return err
 	}
-	return NewVolumes(p.Root).Publish(Volume{ID: "csi-0", Target: p.Target}, p.Maps, p.Access)
+	return NewVolumes(p.Root, "").Publish(Volume{ID: "csi-0", Target: p.Target}, p.Maps, p.Access)
 }
 
 // node is a kubelet's directory of pods with one volume's parent, and a
@@ -82,7 +82,7 @@ func newNode(tb testing.TB) node {
 	sandbox.MountBPFFS(tb, bpffs)
 	sandbox.PinMaps(tb, filepath.Join(bpffs, "maps/7"), "counters", "config")
 	return node{
-		volumes: NewVolumes(root), root: root, target: filepath.Join(parent, "mount"),
+		volumes: NewVolumes(root, ""), root: root, target: filepath.Join(parent, "mount"),
 		maps: []Map{
 			{Name: "counters", Path: filepath.Join(bpffs, "maps/7/counters")},
 			{Name: "config", Path: filepath.Join(bpffs, "maps/7/config")},

@@ -34,6 +34,7 @@ const (
 	KeyCSIRegistrarImage = "bpfman.csi.registrar.image"
 	KeyCSIClusterAccess  = "bpfman.csi.cluster.access"
 	KeyCSIMetricsAddr    = "bpfman.csi.metric.addr"
+	KeyCSISELinuxContext = "bpfman.csi.selinux.context"
 	KeyKubeletRoot       = "bpfman.kubelet.root"
 	KeyImagePullPolicy   = "bpfman.image.pull.policy"
 )
@@ -89,6 +90,9 @@ type CSIConfig struct {
 	ClusterAccess  string
 	// MetricsAddr is the node's, as the pod is in the host's network.
 	MetricsAddr string
+	// SELinuxContext labels volumes on nodes that have SELinux; empty leaves them the
+	// label of every bpffs.
+	SELinuxContext string
 }
 
 // KeyError says what is wrong with the value of one key of the ConfigMap.
@@ -127,6 +131,7 @@ var settings = []setting{
 		return checkOneOf(v, ClusterAccessAll, ClusterAccessRBAC)
 	}},
 	{key: KeyCSIMetricsAddr, fallback: "127.0.0.1:8173", set: func(c *Config, v string) error { c.CSI.MetricsAddr = v; return checkAddr(v) }},
+	{key: KeyCSISELinuxContext, set: func(c *Config, v string) error { c.CSI.SELinuxContext = v; return checkSELinuxContext(v) }},
 	{key: KeyKubeletRoot, fallback: "/var/lib/kubelet", set: func(c *Config, v string) error { c.KubeletRoot = v; return checkRoot(v) }},
 	{key: KeyImagePullPolicy, fallback: string(corev1.PullIfNotPresent), set: func(c *Config, v string) error {
 		c.PullPolicy = corev1.PullPolicy(v)
@@ -197,6 +202,18 @@ func checkOneOf(v string, allowed ...string) error {
 func checkPrintable(v string) error {
 	if i := strings.IndexFunc(v, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 		return fmt.Errorf("%q holds a control character", v)
+	}
+	return nil
+}
+
+// checkSELinuxContext takes user:role:type, with or without a level; whether there is such a type, the node knows.
+func checkSELinuxContext(v string) error {
+	if v == "" {
+		return nil
+	}
+	parts := strings.SplitN(v, ":", 4)
+	if len(parts) < 3 || slices.Contains(parts, "") || strings.ContainsFunc(v, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%q is not an SELinux context such as system_u:object_r:container_file_t:s0", v)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func TestParseConfigDefaults(t *testing.T) {
 	want := Config{
 		Daemon:      DaemonConfig{"quay.io/bpfman/bpfman:latest", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n"},
 		Agent:       AgentConfig{"quay.io/bpfman/bpfman-agent:latest", "info", ":8175", "127.0.0.1:8174"},
-		CSI:         CSIConfig{"quay.io/bpfman/bpfman-csi:latest", "info", RegistrationSidecar, "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", ClusterAccessAll, "127.0.0.1:8173"},
+		CSI:         CSIConfig{"quay.io/bpfman/bpfman-csi:latest", "info", RegistrationSidecar, "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", ClusterAccessAll, "127.0.0.1:8173", ""},
 		KubeletRoot: "/var/lib/kubelet",
 		PullPolicy:  corev1.PullIfNotPresent,
 	}
@@ -89,6 +89,9 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyCSIMetricsAddr, ":8174", "is the port of " + KeyAgentMetricsAddr},
 		{KeyCSIRegistration, "both", "is not one of sidecar, self"},
 		{KeyCSIClusterAccess, "none", "is not one of all, rbac"},
+		{KeyCSISELinuxContext, "container_file_t", "is not an SELinux context"},
+		{KeyCSISELinuxContext, "system_u::container_file_t:s0", "is not an SELinux context"},
+		{KeyCSISELinuxContext, "system_u:object_r:container_file_t:s0 x", "is not an SELinux context"},
 		{KeyKubeletRoot, "var/lib/kubelet", "is not an absolute path"},
 		{KeyKubeletRoot, "/var/lib/../kubelet", "is not an absolute path"},
 		{KeyKubeletRoot, "/var/lib/kubelet/", "is not an absolute path"},

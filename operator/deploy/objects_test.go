@@ -86,6 +86,20 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
+// Under SELinux a container that isn't privileged reaches neither the daemon's pins nor the container runtime's socket
+// nor the kubelet's directories, whatever its user.
+func TestSELinuxType(t *testing.T) {
+	ds := daemonSet(t, nil)
+	if options := ds.Spec.Template.Spec.SecurityContext.SELinuxOptions; options == nil || options.Type != "spc_t" {
+		t.Errorf("pods have %+v", options)
+	}
+	for name, c := range containers(ds) {
+		if c.SecurityContext.SELinuxOptions != nil {
+			t.Errorf("%s has its own", name)
+		}
+	}
+}
+
 func TestDaemonSocketIsForThreeContainersOnly(t *testing.T) {
 	var got []string
 	for name, c := range containers(daemonSet(t, nil)) {
@@ -162,6 +176,7 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		{KeyCSIRegistrarImage, "quay.io/other/registrar:v1"},
 		{KeyCSIClusterAccess, ClusterAccessRBAC},
 		{KeyCSIMetricsAddr, "127.0.0.1:9173"},
+		{KeyCSISELinuxContext, "system_u:object_r:container_file_t:s0"},
 		{KeyKubeletRoot, "/data/kubelet"},
 		{KeyImagePullPolicy, "Always"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -154,13 +155,11 @@ func keepFigures(b *testing.B, figures map[string]any) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		b.Fatal(err)
 	}
-	for key, value := range figures {
-		all[key] = value
-	}
+	maps.Copy(all, figures)
 	if text, err = json.MarshalIndent(all, "", "  "); err != nil {
 		b.Fatal(err)
 	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil { //nolint:gosec // for everyone
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -51,6 +51,7 @@ type options struct {
 	selfRegister                                            bool
 	registrationDir, registrationPath                       string
 	clusterAccess                                           string
+	selinuxContext                                          string
 	metricsAddress                                          string
 	probe                                                   bool
 }
@@ -69,6 +70,8 @@ func parseFlags() (options, error) {
 		"Path of the CSI socket as the kubelet sees it, for --self-register (default <kubelet-root>/plugins/csi-bpfman/csi.sock).")
 	flag.StringVar(&o.clusterAccess, "cluster-access", accessAll,
 		"Who may mount the maps of cluster-scoped programs: every pod (all), or pods whose ServiceAccount may use the program (rbac).")
+	flag.StringVar(&o.selinuxContext, "selinux-context", "",
+		"SELinux context of volumes, on nodes that have SELinux (default that of every bpffs, which containers can't use).")
 	flag.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:8173", "Address of /metrics; 0 for none.")
 	flag.BoolVar(&o.probe, "probe", false, "Only ask the plugin that serves --endpoint whether it is ready.")
 	flag.Parse()
@@ -134,7 +137,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		NodeName: o.nodeName,
 		Version:  version,
 		Programs: daemon,
-		Volumes:  maps.NewVolumes(filepath.Join(o.kubeletRoot, "pods")),
+		Volumes:  maps.NewVolumes(filepath.Join(o.kubeletRoot, "pods"), o.selinuxContext),
 		Policy:   policy,
 		Denied:   counted.Denied,
 		Log:      log,

@@ -130,7 +130,7 @@ func Start(tb testing.TB, name string, args ...string) *exec.Cmd {
 // StartBinary starts a program that is killed at the end of the test, if it still runs.
 func StartBinary(tb testing.TB, path string, args ...string) *exec.Cmd {
 	tb.Helper()
-	return start(tb, exec.CommandContext(tb.Context(), path, args...)) //nolint:gosec // named by who runs the tests
+	return start(tb, exec.CommandContext(tb.Context(), path, args...))
 }
 
 func start(tb testing.TB, command *exec.Cmd) *exec.Cmd {
