@@ -116,7 +116,7 @@ lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in 
 
 # The commands that images are made of.
 COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go csi/cmd/*/main.go \
-	examples/cmd/counters/main.go examples/cmd/go-target/main.go tests/cmd/node-probe/main.go))
+	examples/cmd/counters/main.go examples/cmd/go-target/main.go tests/cmd/*/main.go))
 # A uprobe is attached to go-target by the name of a symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w)
 # Without gRPC's tracing pages nothing calls methods by name, and the linker can leave out what isn't called: a quarter
@@ -321,7 +321,8 @@ test-selinux: ## Boot Linux 6.12 with SELinux enforcing in a virtual machine, an
 # BYTECODE_PUSH_CA for where the tests may push more of them to that very place.
 ONE_NODE = $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)))
 E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_INSTANCE).2:5000 \
-	BYTECODE_PUSH_CA=$(CLUSTER_STATE)/pki/registry-ca.crt SAMPLE_APP_IMG=$(BPFMAN_GO_TARGET_IMG)
+	BYTECODE_PUSH_CA=$(CLUSTER_STATE)/pki/registry-ca.crt SAMPLE_APP_IMG=$(BPFMAN_GO_TARGET_IMG) \
+	REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest
 E2E_FLAGS ?=
 E2E_TIMEOUT ?= 30m
 

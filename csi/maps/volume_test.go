@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +30,23 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// childOpen opens a pin as BPF_OBJ_GET does for a program of the pod.
+// childOpen opens a pin as BPF_OBJ_GET does for a program of the pod, if asked without
+// capabilities, or after a change of the pin's mode.
 func childOpen(args []string) error {
+	for _, first := range args[2:] {
+		switch first {
+		case "drop":
+			runtime.LockOSThread()
+			none := [2]unix.CapUserData{}
+			if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err != nil {
+				return err
+			}
+		case "chmod":
+			if err := os.Chmod(args[0], 0o666); err != nil {
+				return err
+			}
+		}
+	}
 	flags, err := strconv.ParseUint(args[1], 10, 32)
 	if err != nil {
 		return err
@@ -166,17 +182,28 @@ func TestMapOutlivesItsProgram(t *testing.T) {
 func TestKernelEnforcesAccess(t *testing.T) {
 	const inside, outside = 2000, 3000
 	const readWrite, readOnly, writeOnly = 0, unix.BPF_F_RDONLY, unix.BPF_F_WRONLY
+	all, read := map[int]bool{readWrite: true, readOnly: true, writeOnly: true}, map[int]bool{readOnly: true}
 	tests := map[string]struct {
 		access Access
 		uid    uint32
 		group  uint32
 		opens  map[int]bool
+		first  []string
 	}{
-		"group member":            {Access{Group: new(uint32(inside))}, 1000, inside, map[int]bool{readWrite: true, readOnly: true, writeOnly: true}},
-		"group member, read-only": {Access{Group: new(uint32(inside)), ReadOnly: true}, 1000, inside, map[int]bool{readOnly: true}},
-		"stranger":                {Access{Group: new(uint32(inside))}, 1000, outside, nil},
-		"no group":                {Access{}, 1000, inside, nil},
-		"root, no group":          {Access{}, 0, 0, map[int]bool{readWrite: true, readOnly: true, writeOnly: true}},
+		"group member":            {access: Access{Group: new(uint32(inside))}, uid: 1000, group: inside, opens: all},
+		"group member, read-only": {access: Access{Group: new(uint32(inside)), ReadOnly: true}, uid: 1000, group: inside, opens: read},
+		"other user of the group": {access: Access{Group: new(uint32(inside)), ReadOnly: true}, uid: 4000, group: inside, opens: read},
+		"stranger":                {access: Access{Group: new(uint32(inside))}, uid: 1000, group: outside},
+		"stranger, read-only":     {access: Access{Group: new(uint32(inside)), ReadOnly: true}, uid: 1000, group: outside},
+		"group member's chmod":    {access: Access{Group: new(uint32(inside)), ReadOnly: true}, uid: 1000, group: inside, first: []string{"chmod"}},
+		"no group":                {access: Access{}, uid: 1000, group: inside},
+		"no group, read-only":     {access: Access{ReadOnly: true}, uid: 1000, group: inside},
+		"root":                    {access: Access{}, opens: all},
+		"root, read-only":         {access: Access{ReadOnly: true}, opens: all},
+		"mere root":               {access: Access{}, opens: all, first: []string{"drop"}},
+		"mere root, read-only":    {access: Access{ReadOnly: true}, opens: read, first: []string{"drop"}},
+		"mere root and a group":   {access: Access{Group: new(uint32(inside)), ReadOnly: true}, opens: read, first: []string{"drop"}},
+		"mere root after a chmod": {access: Access{ReadOnly: true}, opens: all, first: []string{"drop", "chmod"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +213,8 @@ func TestKernelEnforcesAccess(t *testing.T) {
 			}
 			for _, flags := range []int{readWrite, readOnly, writeOnly} {
 				user := &syscall.Credential{Uid: test.uid, Gid: test.uid, Groups: []uint32{test.group}}
-				err := sandbox.Run(t, "open", user, sandbox.Fault{}, filepath.Join(n.target, "counters"), strconv.Itoa(flags))
+				err := sandbox.Run(t, "open", user, sandbox.Fault{},
+					append([]string{filepath.Join(n.target, "counters"), strconv.Itoa(flags)}, test.first...)...)
 				if want := test.opens[flags]; (err == nil) != want {
 					t.Errorf("open with flags %#x: %v, want success %v", flags, err, want)
 				}

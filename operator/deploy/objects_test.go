@@ -134,6 +134,12 @@ func TestRegistration(t *testing.T) {
 	if want := "--kubelet-registration-path=/data/kubelet/plugins/csi-bpfman/csi.sock"; !slices.Contains(registrar.Args, want) {
 		t.Errorf("registrar has %q, not %q", registrar.Args, want)
 	}
+	// The sidecar writes a file beside the path that it registers, and its probe looks for it.
+	if !slices.ContainsFunc(registrar.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.MountPath == "/data/kubelet/plugins/csi-bpfman" && !m.ReadOnly
+	}) {
+		t.Errorf("registrar can't write beside the path that it registers: %+v", registrar.VolumeMounts)
+	}
 	self := containers(daemonSet(t, map[string]string{KeyCSIRegistration: RegistrationSelf, KeyKubeletRoot: "/data/kubelet"}))
 	if _, there := self["node-driver-registrar"]; there {
 		t.Error("the sidecar is there although the plugin registers itself")

@@ -7,6 +7,8 @@ package e2e
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +39,7 @@ func TestClusterAccessByRBAC(t *testing.T) {
 			namespace(ctx, t, elsewhere)
 			create(ctx, t, program)
 			awaitSuccess(ctx, s, program)
-			configure(ctx, t, s, keyClusterAccess, "rbac")
+			configure(ctx, t, s, map[string]string{keyClusterAccess: "rbac"}, hasFlag("cluster-access=rbac"), hasFlag("cluster-access=all"))
 			create(ctx, t, pod)
 			create(ctx, t, other)
 			awaitEvent(ctx, s, pod, corev1.EventTypeWarning, append(right, "ServiceAccount "+space+"/default")...)
@@ -63,31 +65,35 @@ func TestClusterAccessByRBAC(t *testing.T) {
 			}
 		}},
 		step{"without the choice every pod starts", func(ctx context.Context, s *testing.T) {
-			configure(ctx, t, s, keyClusterAccess, "all")
+			configure(ctx, t, s, map[string]string{keyClusterAccess: "all"}, hasFlag("cluster-access=all"), hasFlag("cluster-access=all"))
 			awaitReady(ctx, s, other)
 		}},
 	)
 }
 
-// configure sets a key of the ConfigMap, waits until all node components run so, and sets
-// it back when the test ends.
-func configure(ctx context.Context, test, t *testing.T, key, value string) {
+// configure sets keys of the ConfigMap and waits until the pods of all node components are
+// as then; when the test ends it sets them back, and waits until they are as before.
+func configure(ctx context.Context, test, t *testing.T, data map[string]string, then, before func(*corev1.Pod) bool) {
 	t.Helper()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: bpfmanSpace, Name: "bpfman-config"}}
-	var before string
-	modify(ctx, t, config, func(c *corev1.ConfigMap) { before, c.Data[key] = c.Data[key], value })
+	old := map[string]string{}
+	modify(ctx, t, config, func(c *corev1.ConfigMap) {
+		for key, value := range data {
+			old[key], c.Data[key] = c.Data[key], value
+		}
+	})
 	test.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
-		modify(ctx, test, config, func(c *corev1.ConfigMap) { c.Data[key] = before })
-		awaitFlag(ctx, test, "cluster-access="+before)
+		modify(ctx, test, config, func(c *corev1.ConfigMap) { maps.Copy(c.Data, old) })
+		awaitPods(ctx, test, before)
 	})
-	awaitFlag(ctx, t, "cluster-access="+value)
+	awaitPods(ctx, t, then)
 }
 
-// awaitFlag waits until all pods of the node components run with that flag.
-func awaitFlag(ctx context.Context, t *testing.T, flag string) {
+// awaitPods waits until the pods of all node components run and are as wanted.
+func awaitPods(ctx context.Context, t *testing.T, wanted func(*corev1.Pod) bool) {
 	t.Helper()
-	awaitFor(ctx, t, recovery, "the node components run with "+flag, func(ctx context.Context) (bool, string) {
+	awaitFor(ctx, t, recovery, "the node components run as configured", func(ctx context.Context) (bool, string) {
 		var pods corev1.PodList
 		if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
 			return false, err.Error()
@@ -96,19 +102,16 @@ func awaitFlag(ctx context.Context, t *testing.T, flag string) {
 		var states []string
 		for i := range pods.Items {
 			states = append(states, podState(&pods.Items[i]))
-			ok = ok && ready(&pods.Items[i]) && hasFlag(&pods.Items[i], flag)
+			ok = ok && ready(&pods.Items[i]) && wanted(&pods.Items[i])
 		}
 		return ok, strings.Join(states, "; ")
 	})
 }
 
-func hasFlag(pod *corev1.Pod, flag string) bool {
-	for _, c := range pod.Spec.Containers {
-		for _, arg := range c.Args {
-			if strings.HasSuffix(arg, flag) {
-				return true
-			}
-		}
+func hasFlag(flag string) func(*corev1.Pod) bool {
+	return func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasSuffix(arg, flag) })
+		})
 	}
-	return false
 }

@@ -30,6 +30,8 @@ var settings = struct {
 	// images of the probe, of the reading application and of what uprobes are put on;
 	// sampleApp is what the samples' nginx is, nginx itself where it is empty.
 	probe, counters, uprobed, sampleApp string
+	// registrar is the image of node-driver-registrar, or of what stands in for it.
+	registrar string
 }{
 	kubeconfig: os.Getenv("KUBECONFIG"),
 	bytecode:   variable("BYTECODE_REGISTRY", "quay.io") + "/" + bytecodePrefix,
@@ -39,6 +41,7 @@ var settings = struct {
 	counters:   variable("BPFMAN_COUNTERS_IMG", "quay.io/bpfman/bpfman-counters:latest"),
 	uprobed:    variable("BPFMAN_GO_TARGET_IMG", "quay.io/bpfman/bpfman-go-target:latest"),
 	sampleApp:  os.Getenv("SAMPLE_APP_IMG"),
+	registrar:  variable("REGISTRAR_IMG", "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0"),
 }
 
 var bytecodePrefix = variable("BYTECODE_PREFIX", "bpfman-bytecode")

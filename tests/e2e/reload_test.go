@@ -173,21 +173,27 @@ func TestRestartsLeaveTheMountTable(t *testing.T) {
 		create(ctx, t, pod)
 		awaitReady(ctx, s, pod)
 		awaitRunning(ctx, s)
-		before := tables(ctx, s)
-		for _, victim := range []string{node.CSI, node.Agent, node.Daemon} {
-			start := time.Now()
-			for range restarts {
-				killAndAwait(ctx, s, victim)
-			}
-			s.Logf("%d restarts of %s in %v", restarts, victim, time.Since(start).Round(time.Second))
-		}
-		awaitRunning(ctx, s)
-		await(ctx, s, "the mount tables as before", func(ctx context.Context) (bool, string) {
-			now := tables(ctx, s)
-			return slices.Equal(before, now), fmt.Sprintf("before %q\nnow %q", before, now)
-		})
+		restart(ctx, s, node.CSI, node.Agent, node.Daemon)
 		awaitGrowth(ctx, s, pod, "tracepoint_stats_map", callKill)
 	}})
+}
+
+// restart kills components again and again, and waits until the mount tables are as before.
+func restart(ctx context.Context, t *testing.T, victims ...string) {
+	t.Helper()
+	before := tables(ctx, t)
+	for _, victim := range victims {
+		start := time.Now()
+		for range restarts {
+			killAndAwait(ctx, t, victim)
+		}
+		t.Logf("%d restarts of %s in %v", restarts, victim, time.Since(start).Round(time.Second))
+	}
+	awaitRunning(ctx, t)
+	await(ctx, t, "the mount tables as before", func(ctx context.Context) (bool, string) {
+		now := tables(ctx, t)
+		return slices.Equal(before, now), fmt.Sprintf("before %q\nnow %q", before, now)
+	})
 }
 
 // killAndAwait kills a component on all nodes and waits until another process runs it.

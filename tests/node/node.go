@@ -30,10 +30,11 @@ import (
 
 // The executables of the node components.
 const (
-	Daemon   = "bpfman-rpc"
-	Agent    = "bpfman-agent"
-	CSI      = "bpfman-csi"
-	Operator = "bpfman-operator"
+	Daemon    = "bpfman-rpc"
+	Agent     = "bpfman-agent"
+	CSI       = "bpfman-csi"
+	Registrar = "csi-node-driver-registrar"
+	Operator  = "bpfman-operator"
 )
 
 // daemonSocket is where the daemon's own container has its socket.

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Command csi-node-driver-registrar stands in for kubernetes-csi's sidecar of that name
+// where its image can't be had: it takes the flags that the node components give, asks
+// the plugin for its name, tells the kubelet of it, and answers the liveness probe in the
+// sidecar's way, by a file beside the plugin's socket as the kubelet sees it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+const (
+	modeProbe = "kubelet-registration-probe"
+	// registrationDir is the kubelet's, as the sidecar has it mounted.
+	registrationDir = "/registration"
+	pluginTimeout   = 30 * time.Second
+)
+
+func main() {
+	csiAddress := flag.String("csi-address", "/run/csi/socket", "")
+	endpoint := flag.String("kubelet-registration-path", "", "")
+	mode := flag.String("mode", "registration", "")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	registered := filepath.Join(filepath.Dir(*endpoint), "registration")
+	var err error
+	if *mode == modeProbe {
+		_, err = os.Stat(registered)
+	} else {
+		err = register(ctx, *csiAddress, *endpoint, registered)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// register serves the kubelet until the context ends.
+func register(ctx context.Context, csiAddress, endpoint, registered string) error {
+	name, err := driverName(ctx, csiAddress)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(registrationDir, name+"-reg.sock")
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the socket of another run: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("listen for the kubelet: %w", err)
+	}
+	server := grpc.NewServer()
+	registerapi.RegisterRegistrationServer(server, &registration{name: name, endpoint: endpoint, registered: registered})
+	context.AfterFunc(ctx, server.Stop) // which removes the socket
+	return server.Serve(listener)
+}
+
+func driverName(ctx context.Context, csiAddress string) (string, error) {
+	connection, err := grpc.NewClient("unix:"+csiAddress, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return "", fmt.Errorf("plugin at %s: %w", csiAddress, err)
+	}
+	defer connection.Close()
+	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
+	defer cancel()
+	info, err := csi.NewIdentityClient(connection).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return "", fmt.Errorf("ask the plugin at %s for its name: %w", csiAddress, err)
+	}
+	return info.GetName(), nil
+}
+
+type registration struct {
+	registerapi.UnimplementedRegistrationServer
+	name, endpoint, registered string
+}
+
+func (r *registration) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
+	if err := os.WriteFile(r.registered, nil, 0o600); err != nil {
+		log.Print("the probe will fail: ", err) // as with the sidecar
+	}
+	return &registerapi.PluginInfo{
+		Type: registerapi.CSIPlugin, Name: r.name, Endpoint: r.endpoint, SupportedVersions: []string{"1.0.0"},
+	}, nil
+}
+
+// NotifyRegistrationStatus ends a sidecar whose plugin the kubelet refuses: it is
+// restarted, and tries again.
+func (r *registration) NotifyRegistrationStatus(_ context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+	if !status.GetPluginRegistered() {
+		log.Fatal("the kubelet refused the plugin: ", status.GetError())
+	}
+	return &registerapi.RegistrationStatusResponse{}, nil
+}
