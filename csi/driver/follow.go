@@ -125,6 +125,13 @@ func (l *live) remove(target string) {
 	delete(l.volumes, target)
 }
 
+func (l *live) get(target string) (publication, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.volumes[target]
+	return p, ok
+}
+
 func (l *live) all() []publication {
 	l.mu.Lock()
 	defer l.mu.Unlock()

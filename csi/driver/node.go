@@ -159,7 +159,7 @@ func (n *node) check(ctx context.Context, p publication, program program.Program
 
 // NodeUnpublishVolume removes the volume. It doesn't need the daemon.
 func (n *node) NodeUnpublishVolume(ctx context.Context, request *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
-	log := n.volumeLog(request.GetVolumeId(), request.GetTargetPath())
+	log := n.endLog(request.GetVolumeId(), request.GetTargetPath())
 	if err := n.unpublish(ctx, request.GetVolumeId(), request.GetTargetPath()); err != nil {
 		log.Error("volume not unpublished", "error", err)
 		return nil, statusOf(err)
@@ -183,6 +183,15 @@ func (n *node) unpublish(ctx context.Context, id, target string) error {
 	n.live.remove(target)
 	n.remarks.forget(target)
 	return nil
+}
+
+// endLog has what is known of a volume that ends: of one that another process published,
+// the mount alone.
+func (n *node) endLog(id, target string) *slog.Logger {
+	if p, ok := n.live.get(target); ok && p.volumeID == id {
+		return n.publicationLog(p)
+	}
+	return n.volumeLog(id, target)
 }
 
 func (n *node) volumeLog(id, target string) *slog.Logger {

@@ -280,3 +280,24 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("stage: %v", err)
 	}
 }
+
+// TestLogOfTheEnd checks that the last line about a volume names its pod and program too.
+func TestLogOfTheEnd(t *testing.T) {
+	n, _, volumes, log := newTestNode()
+	publishAgain(t, n)
+	request := &csi.NodeUnpublishVolumeRequest{VolumeId: publishRequest().GetVolumeId(), TargetPath: publishRequest().GetTargetPath()}
+	volumes.err = errors.New("busy")
+	for _, last := range []string{"volume not unpublished", "volume unpublished"} {
+		log.Reset()
+		_, err := n.NodeUnpublishVolume(t.Context(), request)
+		if (err == nil) != (volumes.err == nil) {
+			t.Errorf("unpublish: %v", err)
+		}
+		for _, word := range []string{last, "namespace=team", "pod=reader-0", "program=counter"} {
+			if !strings.Contains(log.String(), word) {
+				t.Errorf("log %q lacks %s", log, word)
+			}
+		}
+		volumes.err = nil
+	}
+}

@@ -103,6 +103,79 @@ func TestBreakOut(t *testing.T) {
 	}
 }
 
+// TestConstantsStayInside asks for all maps of a program that has constants: the daemon pins
+// them as it does maps, and they aren't for pods.
+func TestConstantsStayInside(t *testing.T) {
+	socket, daemon, stop := sandbox.StartDaemon(t)
+	defer stop()
+	loadFrom(t, daemon, "globals", "show_globals", "globals", "TracepointProgram", "")
+	k := startPlugin(t, socket)
+	request := k.request(t, "pod")
+	request.VolumeContext[v1alpha1.VolumeAttributeProgram] = "globals"
+	for _, list := range []string{".rodata", "globals_map,.rodata", "globals.rodata"} {
+		request.VolumeContext[v1alpha1.VolumeAttributeMaps] = list
+		if _, err := k.node.NodePublishVolume(t.Context(), request); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "has: globals_map") {
+			t.Errorf("publish of %s: %v", list, err)
+		}
+	}
+	request.VolumeContext[v1alpha1.VolumeAttributeMaps] = "*"
+	if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	mapID(t, filepath.Join(request.GetTargetPath(), "globals_map"))
+	entries, err := os.ReadDir(request.GetTargetPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if strings.Contains(entry.Name(), "rodata") {
+			t.Errorf("the volume has %s", entry.Name())
+		}
+	}
+	if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBreakOutOfOtherCalls asks to end or to look at what is no volume, or another's.
+func TestBreakOutOfOtherCalls(t *testing.T) {
+	k := startPlugin(t, "/run/no-daemon.sock")
+	outside := filepath.Join(filepath.Dir(k.kubeletRoot), "outside")
+	sandbox.MountBPFFS(t, filepath.Join(outside, "mount"))
+	pod := filepath.Dir(k.request(t, "pod").GetTargetPath())
+	for name, test := range map[string]struct{ id, path string }{
+		"a volume id with separators": {"../../x", filepath.Join(pod, "mount")},
+		"a volume id with NUL":        {"csi-1\x00", filepath.Join(pod, "mount")},
+		"no volume id":                {"", filepath.Join(pod, "mount")},
+		"a volume id of 4 kB":         {strings.Repeat("x", 4096), filepath.Join(pod, "mount")},
+		"no path":                     {"csi-1", ""},
+		"a path outside":              {"csi-1", filepath.Join(outside, "mount")},
+		"a path that leaves by ..":    {"csi-1", pod + "/../../../../../../outside/mount"},
+		"a path behind a link":        {"csi-1", plant(t, filepath.Join(pod, "linked"), outside)},
+		"a path that is a link":       {"csi-1", filepath.Dir(plant(t, filepath.Join(pod, "last"), filepath.Join(outside, "mount")))},
+		"a path with NUL":             {"csi-1", pod + "/mount\x00/x"},
+		"the directory of pods":       {"csi-1", filepath.Join(k.kubeletRoot, "pods")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := k.node.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: test.id, TargetPath: test.path})
+			if status.Code(err) != codes.InvalidArgument {
+				t.Errorf("unpublish: %v", err)
+			}
+			_, err = k.node.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: test.id, VolumePath: test.path})
+			if code := status.Code(err); code != codes.InvalidArgument && code != codes.NotFound {
+				t.Errorf("stats: %v", err)
+			}
+			_, err = k.node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: test.id, VolumePublishPath: test.path})
+			if code := status.Code(err); code != codes.InvalidArgument && code != codes.NotFound {
+				t.Errorf("health: %v", err)
+			}
+			if mounts := sandbox.Mounts(t, outside); mounts != 1 {
+				t.Errorf("%d mounts outside", mounts)
+			}
+		})
+	}
+}
+
 // plant puts a symbolic link where a target's component is looked for, and returns the
 // target behind it.
 func plant(t *testing.T, link, destination string) string {

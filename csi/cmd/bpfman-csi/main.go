@@ -35,6 +35,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/metrics"
 	"github.com/bpfman/bpfman-operator/csi/program"
 	"github.com/bpfman/bpfman-operator/csi/registration"
+	"github.com/bpfman/bpfman-operator/csi/scrape"
 )
 
 // version is set when an image is built.
@@ -72,7 +73,7 @@ func parseFlags() (options, error) {
 		"Who may mount the maps of cluster-scoped programs: every pod (all), or pods whose ServiceAccount may use the program (rbac).")
 	flag.StringVar(&o.selinuxContext, "selinux-context", "",
 		"SELinux context of volumes, on nodes that have SELinux (default that of every bpffs, which containers can't use).")
-	flag.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:8173", "Address of /metrics; 0 for none.")
+	flag.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:8173", "Address of /metrics, over TLS, for whom RBAC allows to get it; 0 for none.")
 	flag.BoolVar(&o.probe, "probe", false, "Only ask the plugin that serves --endpoint whether it is ready.")
 	flag.Parse()
 
@@ -149,7 +150,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err := serve(ctx, servers, o.endpoint, server); err != nil {
 		return err
 	}
-	if err := serveMetrics(ctx, servers, o.metricsAddress, counted.Handler()); err != nil {
+	if err := serveMetrics(ctx, servers, o.metricsAddress, counted.Handler(), log); err != nil {
 		return err
 	}
 	follow(ctx, servers, daemon, plugin, o.mapsRoot)
@@ -212,7 +213,7 @@ const (
 	probeTimeout  = 5 * time.Second
 )
 
-func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, handler http.Handler) error {
+func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, handler http.Handler, log *slog.Logger) error {
 	if address == "0" {
 		return nil
 	}
@@ -220,15 +221,41 @@ func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, 
 	if err != nil {
 		return fmt.Errorf("listen for scrapes of metrics: %w", err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
+	certified, err := scrape.TLS()
+	if err != nil {
+		return err
+	}
+	protected, err := protect(handler, log)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: protected, TLSConfig: certified, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	context.AfterFunc(ctx, func() { server.Close() })
 	servers.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve metrics: %w", err)
 		}
 		return nil
 	})
 	return nil
+}
+
+// protect has the API server say who may scrape. Where there is none, nobody may.
+func protect(handler http.Handler, log *slog.Logger) (http.Handler, error) {
+	config, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no cluster says who may read this", http.StatusServiceUnavailable)
+		}), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the API server, which says who may scrape: %w", err)
+	}
+	filter, err := scrape.NewFilter(config, log)
+	if err != nil {
+		return nil, err
+	}
+	return filter.Protect(handler), nil
 }
 
 // probe asks the plugin that serves socket whether it is ready.

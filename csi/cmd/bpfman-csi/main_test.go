@@ -176,7 +176,13 @@ func load(tb testing.TB, daemon gobpfman.BpfmanClient, kind, namespace string) u
 
 func loadNamed(tb testing.TB, daemon gobpfman.BpfmanClient, name, kind, namespace string) uint32 {
 	tb.Helper()
-	object, err := filepath.Abs("../../../bin/bytecode/go-tracepoint-counter.o")
+	return loadFrom(tb, daemon, "go-tracepoint-counter", "tracepoint_kill_recorder", name, kind, namespace)
+}
+
+// loadFrom has the daemon load a tracepoint program of one of the examples.
+func loadFrom(tb testing.TB, daemon gobpfman.BpfmanClient, example, function, name, kind, namespace string) uint32 {
+	tb.Helper()
+	object, err := filepath.Abs("../../../bin/bytecode/" + example + ".o")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -189,7 +195,7 @@ func loadNamed(tb testing.TB, daemon gobpfman.BpfmanClient, name, kind, namespac
 	response, err := daemon.Load(tb.Context(), &gobpfman.LoadRequest{
 		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: object}},
 		Metadata: metadata,
-		Info:     []*gobpfman.LoadInfo{{Name: "tracepoint_kill_recorder", ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT}},
+		Info:     []*gobpfman.LoadInfo{{Name: function, ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT}},
 	})
 	if err != nil {
 		tb.Fatalf("load: %v", err)

@@ -243,3 +243,50 @@ func residentKB(tb testing.TB, pid int) int {
 	tb.Fatal("no VmRSS")
 	return 0
 }
+
+// TestReboot has a node come up again: its mounts are gone, the directories are left, and
+// the kubelet publishes the volumes of pods that start again and ends those of others.
+func TestReboot(t *testing.T) {
+	const volumes = 20
+	p := newProcess(t)
+	requests := make([]*csi.NodePublishVolumeRequest, volumes)
+	for i := range requests {
+		requests[i] = p.request(t, fmt.Sprint("pod-", i))
+	}
+	if published := p.publish(t, requests, func() {}); published != volumes {
+		t.Fatalf("%d of %d volumes", published, volumes)
+	}
+	p.kill(t)
+	for _, request := range requests {
+		if err := syscall.Unmount(request.GetTargetPath(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.start(t)
+	again, ended := requests[:volumes/2], requests[volumes/2:]
+	if published := p.publish(t, again, func() {}); published != len(again) {
+		t.Errorf("%d of %d volumes after the reboot", published, len(again))
+	}
+	for _, request := range again {
+		mapID(t, filepath.Join(request.GetTargetPath(), counterMap))
+	}
+	for _, request := range ended {
+		if _, err := p.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(request.GetTargetPath()); !os.IsNotExist(err) {
+			t.Errorf("directory left: %v", err)
+		}
+	}
+	if mounts := sandbox.Mounts(t, p.kubeletRoot); mounts != len(again) {
+		t.Errorf("%d mounts, want %d", mounts, len(again))
+	}
+	for _, request := range again {
+		if _, err := p.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
+			t.Error(err)
+		}
+	}
+	if mounts := sandbox.Mounts(t, p.kubeletRoot); mounts != 0 {
+		t.Errorf("%d mounts left", mounts)
+	}
+}
