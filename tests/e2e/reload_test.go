@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
@@ -175,7 +177,32 @@ func TestRestartsLeaveTheMountTable(t *testing.T) {
 		awaitRunning(ctx, s)
 		restart(ctx, s, node.CSI, node.Agent, node.Daemon)
 		awaitGrowth(ctx, s, pod, "tracepoint_stats_map", callKill)
+	}}, step{"made anew, with their init container", func(ctx context.Context, s *testing.T) {
+		before, start := tables(ctx, s), time.Now()
+		for range restarts {
+			renew(ctx, s)
+		}
+		s.Logf("%d times new pods in %v", restarts, time.Since(start).Round(time.Second))
+		checkTables(ctx, s, before)
+		awaitGrowth(ctx, s, pod, "tracepoint_stats_map", callKill)
 	}})
+}
+
+// renew deletes the pods of the node components and waits until others run in their place.
+func renew(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var pods corev1.PodList
+	if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
+		t.Fatal(err)
+	}
+	old := map[types.UID]bool{}
+	for i := range pods.Items {
+		old[pods.Items[i].UID] = true
+		if err := under.Delete(ctx, &pods.Items[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitPods(ctx, t, func(pod *corev1.Pod) bool { return !old[pod.UID] })
 }
 
 // restart kills components again and again, and waits until the mount tables are as before.
@@ -189,6 +216,12 @@ func restart(ctx context.Context, t *testing.T, victims ...string) {
 		}
 		t.Logf("%d restarts of %s in %v", restarts, victim, time.Since(start).Round(time.Second))
 	}
+	checkTables(ctx, t, before)
+}
+
+// checkTables waits until the mount tables are as before.
+func checkTables(ctx context.Context, t *testing.T, before []string) {
+	t.Helper()
 	awaitRunning(ctx, t)
 	await(ctx, t, "the mount tables as before", func(ctx context.Context) (bool, string) {
 		now := tables(ctx, t)

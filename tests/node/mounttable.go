@@ -14,8 +14,12 @@ import (
 	"strings"
 )
 
-// containerID is what changes in a mount point with each container.
-var containerID = regexp.MustCompile(`[0-9a-f]{64}`)
+// What changes in a mount point with each container, and with each pod.
+var (
+	containerID = regexp.MustCompile(`[0-9a-f]{64}`)
+	podUID      = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	netnsID     = regexp.MustCompile(`/netns/cni-[0-9a-f-]+`)
+)
 
 // MountTable is the node's whole mount table, in order, a line for each mount: root, mount
 // point, options, type and source, without the numbers that the kernel and the container
@@ -33,7 +37,7 @@ func MountTable() ([]string, error) {
 			return nil, fmt.Errorf("mount table has a line of another format: %q", line)
 		}
 		text := strings.Join(append(slices.Clone(fields[3:6]), fields[separator+1:separator+3]...), " ")
-		lines = append(lines, containerID.ReplaceAllString(text, "<container>"))
+		lines = append(lines, netnsID.ReplaceAllString(podUID.ReplaceAllString(containerID.ReplaceAllString(text, "<container>"), "<pod>"), "/netns/<pod>"))
 	}
 	slices.Sort(lines)
 	return lines, nil
