@@ -76,8 +76,7 @@ func messagesIn(t *testing.T, path string) []string {
 			messages = append(messages, text)
 		}
 	}
-	var visit func(ast.Node) bool
-	visit = func(n ast.Node) bool {
+	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			selected, ok := n.Fun.(*ast.SelectorExpr)
@@ -100,8 +99,7 @@ func messagesIn(t *testing.T, path string) []string {
 			}
 		}
 		return true
-	}
-	ast.Inspect(file, visit)
+	})
 	return messages
 }
 

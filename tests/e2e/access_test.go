@@ -65,7 +65,7 @@ func TestClusterAccessByRBAC(t *testing.T) {
 			}
 		}},
 		step{"without the choice every pod starts", func(ctx context.Context, s *testing.T) {
-			configure(ctx, t, s, map[string]string{keyClusterAccess: "all"}, hasFlag("cluster-access=all"), hasFlag("cluster-access=all"))
+			configure(ctx, t, s, map[string]string{keyClusterAccess: "all"}, hasFlag("cluster-access=all"), hasFlag("cluster-access=rbac"))
 			awaitReady(ctx, s, other)
 		}},
 	)

@@ -103,12 +103,16 @@ func TestBreakOut(t *testing.T) {
 	}
 }
 
-// TestConstantsStayInside asks for all maps of a program that has constants: the daemon pins
-// them as it does maps, and they aren't for pods.
+// TestConstantsStayInside asks for the constants of a program, which are a map to the kernel.
+// The daemon pins none whose name has a dot, and pods get none.
 func TestConstantsStayInside(t *testing.T) {
 	socket, daemon, stop := sandbox.StartDaemon(t)
 	defer stop()
-	loadFrom(t, daemon, "globals", "show_globals", "globals", "TracepointProgram", "")
+	program := loadFrom(t, daemon, "globals", "show_globals", "globals", "TracepointProgram", "")
+	pinned, err := os.ReadDir(filepath.Join(sandbox.DaemonMaps, fmt.Sprint(program)))
+	if err != nil || len(pinned) != 1 {
+		t.Errorf("the daemon pins %v, %v", pinned, err)
+	}
 	k := startPlugin(t, socket)
 	request := k.request(t, "pod")
 	request.VolumeContext[v1alpha1.VolumeAttributeProgram] = "globals"
