@@ -54,6 +54,38 @@ func TestManifestsAreValid(t *testing.T) {
 	}
 }
 
+// What the plugin relies on: it can't see whether the kubelet does so.
+func TestCSIDriver(t *testing.T) {
+	object, err := CSIDriver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := into[storagev1.CSIDriver](t, object).Spec
+	for name, flag := range map[string]struct {
+		set  *bool
+		want bool
+	}{
+		"podInfoOnMount": {spec.PodInfoOnMount, true}, "requiresRepublish": {spec.RequiresRepublish, true},
+		"attachRequired": {spec.AttachRequired, false}, "seLinuxMount": {spec.SELinuxMount, false}, "storageCapacity": {spec.StorageCapacity, false},
+	} {
+		if flag.set == nil || *flag.set != flag.want {
+			t.Errorf("%s is %v, want %v", name, flag.set, flag.want)
+		}
+	}
+	if !slices.Equal(spec.VolumeLifecycleModes, []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral}) {
+		t.Errorf("volumes are %v", spec.VolumeLifecycleModes)
+	}
+}
+
+func TestPluginIsProbed(t *testing.T) {
+	csi := containers(daemonSet(t, nil))["bpfman-csi"]
+	for name, probe := range map[string]*corev1.Probe{"liveness": csi.LivenessProbe, "readiness": csi.ReadinessProbe} {
+		if probe == nil || probe.Exec == nil || !slices.Equal(probe.Exec.Command, []string{csi.Command[0], "--probe", csi.Args[0]}) {
+			t.Errorf("%s: %+v, of a plugin with %q", name, probe, csi.Args)
+		}
+	}
+}
+
 // bpfman-operator#468: mounts that containers propagate to the host pile up there with each restart. Two do, once each:
 // the init container, which looks before it mounts, and the plugin, whose volumes the kubelet unmounts.
 func TestOnlyTwoMountsPropagateToTheHost(t *testing.T) {

@@ -97,7 +97,7 @@ func parseFlags() (options, error) {
 
 // gcPercent trades a little CPU, of which the plugin needs hardly any, for memory
 // on every node.
-const gcPercent = 25
+const gcPercent = 50
 
 func main() {
 	o, err := parseFlags()
