@@ -324,7 +324,7 @@ E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_IN
 	BYTECODE_PUSH_CA=$(CLUSTER_STATE)/pki/registry-ca.crt SAMPLE_APP_IMG=$(BPFMAN_GO_TARGET_IMG) \
 	REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest
 E2E_FLAGS ?=
-E2E_TIMEOUT ?= 30m
+E2E_TIMEOUT ?= 45m
 
 # The one-node cluster's pods are made anew, as their images may have changed under their names.
 .PHONY: test-e2e

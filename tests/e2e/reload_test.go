@@ -177,7 +177,25 @@ func TestRestartsLeaveTheMountTable(t *testing.T) {
 		awaitRunning(ctx, s)
 		restart(ctx, s, node.CSI, node.Agent, node.Daemon)
 		awaitGrowth(ctx, s, pod, "tracepoint_stats_map", callKill)
-	}}, step{"made anew, with their init container", func(ctx context.Context, s *testing.T) {
+	}})
+}
+
+// TestNewPodsLeaveTheMountTable has the pods of the node components made anew again and
+// again, and with each their init container, which mounts, run.
+func TestNewPodsLeaveTheMountTable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	requireType(t, "Tracepoint")
+	const space = "e2e-new-pods"
+	program := tracepoint("e2e-new-pods")
+	pod := reader(space, "reader", program.Name, "*")
+	feature(t, step{"made anew", func(ctx context.Context, s *testing.T) {
+		namespace(ctx, t, space)
+		create(ctx, t, program)
+		create(ctx, t, pod)
+		awaitReady(ctx, s, pod)
+		awaitRunning(ctx, s)
 		before, start := tables(ctx, s), time.Now()
 		for range restarts {
 			renew(ctx, s)
@@ -224,8 +242,8 @@ func checkTables(ctx context.Context, t *testing.T, before []string) {
 	t.Helper()
 	awaitRunning(ctx, t)
 	await(ctx, t, "the mount tables as before", func(ctx context.Context) (bool, string) {
-		now := tables(ctx, t)
-		return slices.Equal(before, now), fmt.Sprintf("before %q\nnow %q", before, now)
+		now, err := lookAtTables(ctx)
+		return err == nil && slices.Equal(before, now), fmt.Sprintf("before %q\nnow %q, %v", before, now, err)
 	})
 }
 
@@ -250,13 +268,21 @@ func killAndAwait(ctx context.Context, t *testing.T, victim string) {
 // tables are the lines of all nodes' mount tables that aren't of containers.
 func tables(ctx context.Context, t *testing.T) []string {
 	t.Helper()
+	all, err := lookAtTables(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func lookAtTables(ctx context.Context) ([]string, error) {
 	var all []string
 	for _, n := range under.nodes() {
 		lines, err := ask[[]string](ctx, n, "mount-table")
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		all = append(all, lines...)
 	}
-	return all
+	return all, nil
 }
