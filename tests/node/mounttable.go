@@ -14,12 +14,17 @@ import (
 	"strings"
 )
 
-// What changes in a mount point with each container, and with each pod.
-var (
-	containerID = regexp.MustCompile(`[0-9a-f]{64}`)
-	podUID      = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
-	netnsID     = regexp.MustCompile(`/netns/cni-[0-9a-f-]+`)
-)
+// renamed is what changes in a mount point with each container and each pod, and what stands
+// for it: ids, the name of a token's volume, the time of a projected file.
+var renamed = []struct {
+	changes *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`[0-9a-f]{64}`), "<container>"},
+	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "<pod>"},
+	{regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`), "kube-api-access"},
+	{regexp.MustCompile(`/\.\.[0-9]{4}(_[0-9]{2}){5}\.[0-9]+`), "/<time>"},
+}
 
 // MountTable is the node's whole mount table, in order, a line for each mount: root, mount
 // point, options, type and source, without the numbers that the kernel and the container
@@ -37,7 +42,10 @@ func MountTable() ([]string, error) {
 			return nil, fmt.Errorf("mount table has a line of another format: %q", line)
 		}
 		text := strings.Join(append(slices.Clone(fields[3:6]), fields[separator+1:separator+3]...), " ")
-		lines = append(lines, netnsID.ReplaceAllString(podUID.ReplaceAllString(containerID.ReplaceAllString(text, "<container>"), "<pod>"), "/netns/<pod>"))
+		for _, r := range renamed {
+			text = r.changes.ReplaceAllString(text, r.with)
+		}
+		lines = append(lines, text)
 	}
 	slices.Sort(lines)
 	return lines, nil
