@@ -192,9 +192,13 @@ func running(pod *corev1.Pod) []string {
 // and what failed for want of it can be done.
 func (r *Reconciler) daemonReturned(ctx context.Context, q queue) {
 	r.Inventory.Doubt()
-	r.enqueue(ctx, q, func(program.Needs) bool { return true })
 	for _, key := range r.Inventory.Owners() {
 		q.Add(key)
+	}
+	r.enqueue(ctx, q, func(program.Needs) bool { return true })
+	// Owners that are gone with all their objects are known to the daemon alone.
+	if err := r.ensureInventory(ctx); err != nil {
+		log.FromContext(ctx).Info("What the daemon holds is asked for again later", "reason", err.Error())
 	}
 }
 

@@ -250,6 +250,24 @@ func TestUpstreamFault13ForeignProgramsAreLeftAlone(t *testing.T) {
 	}
 }
 
+// Of an owner that went with all its objects while no agent ran, the daemon alone
+// knows. It isn't left running until the next comparison of what the daemon holds.
+func TestOwnersGoneWhileTheAgentWasDown(t *testing.T) {
+	n := start(t)
+	o := n.tracepoint("orphan", "f", "a/x")
+	n.create(o)
+	n.holds("TracepointProgram/orphan f a/x")
+	n.crash()
+	n.delete(o)
+	objects, err := n.programs()
+	if err != nil || len(objects) != 1 {
+		t.Fatalf("%d program objects: %v", len(objects), err)
+	}
+	n.delete(objects[0]) // as the garbage collector does
+	n.startAgent()
+	n.holds()
+}
+
 func TestAMissingInterfaceThatComes(t *testing.T) {
 	n := start(t)
 	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "interface"}}
