@@ -21,6 +21,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -32,7 +33,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/node"
-	"github.com/bpfman/bpfman-operator/agent/scrape"
+	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -137,7 +138,7 @@ func newManager(o options) (manager.Manager, error) {
 		Metrics: server.Options{
 			BindAddress:    o.metricsAddr,
 			SecureServing:  true,
-			FilterProvider: scrape.Authorized,
+			FilterProvider: authorized,
 		},
 	})
 	if err != nil {
@@ -163,4 +164,15 @@ func serveProfiles(addr string) {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	ctrllog.Log.Error(s.ListenAndServe(), "Profiles are not served", "address", addr)
+}
+
+// authorized lets those scrape whom the cluster's RBAC allows to.
+func authorized(config *rest.Config, httpClient *http.Client) (server.Filter, error) {
+	filter, err := scrape.NewFilter(config, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
+		return filter.Protect(next, slog.New(logr.ToSlogHandler(log))), nil
+	}, nil
 }

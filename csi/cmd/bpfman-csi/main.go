@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/client-go/rest"
 
+	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/csi/access"
 	"github.com/bpfman/bpfman-operator/csi/driver"
@@ -37,7 +38,6 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/metrics"
 	"github.com/bpfman/bpfman-operator/csi/program"
 	"github.com/bpfman/bpfman-operator/csi/registration"
-	"github.com/bpfman/bpfman-operator/csi/scrape"
 )
 
 // version is set when an image is built.
@@ -229,7 +229,7 @@ func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, 
 	if err != nil {
 		return fmt.Errorf("listen for scrapes of metrics: %w", err)
 	}
-	certified, err := scrape.TLS()
+	certified, err := metrics.TLS()
 	if err != nil {
 		return err
 	}
@@ -259,11 +259,11 @@ func protect(handler http.Handler, log *slog.Logger) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API server, which says who may scrape: %w", err)
 	}
-	filter, err := scrape.NewFilter(config, log)
+	filter, err := scrape.NewFilter(config, nil)
 	if err != nil {
 		return nil, err
 	}
-	return filter.Protect(handler), nil
+	return filter.Protect(handler, log), nil
 }
 
 // probe asks the plugin that serves socket whether it is ready.

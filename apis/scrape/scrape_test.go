@@ -6,6 +6,7 @@ package scrape
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -109,23 +108,20 @@ func (s *apiServer) reviewAccess(r *http.Request) *authorizationv1.SubjectAccess
 }
 
 // protect serves "secret figures" behind the filter.
-func protect(t *testing.T, log logr.Logger) (*apiServer, http.Handler) {
+func protect(t *testing.T, log io.Writer) (*apiServer, http.Handler) {
 	t.Helper()
 	api := &apiServer{t: t, asked: map[string]int{}}
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	filter, err := Authorized(&rest.Config{Host: server.URL}, server.Client())
+	filter, err := NewFilter(&rest.Config{Host: server.URL}, server.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := filter(log, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	handler := filter.Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if _, err := w.Write([]byte("secret figures")); err != nil {
 			t.Error(err)
 		}
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}), slog.New(slog.NewTextHandler(log, nil)))
 	return api, handler
 }
 
@@ -161,7 +157,7 @@ func TestWhoMayRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var logged strings.Builder
-			api, handler := protect(t, funcr.New(func(_, args string) { logged.WriteString(args + "\n") }, funcr.Options{}))
+			api, handler := protect(t, &logged)
 			api.breakDown(c.broken)
 			response := get(t, handler, c.method, c.path, c.authorization)
 			if response.Code != c.want {
@@ -183,7 +179,7 @@ func TestWhoMayRead(t *testing.T) {
 // Who was let in is let in again without being asked about, for that path alone
 // and for a while; who wasn't is asked about each time.
 func TestDecisionsAreKept(t *testing.T) {
-	api, handler := protect(t, logr.Discard())
+	api, handler := protect(t, io.Discard)
 	for range 3 {
 		if code := get(t, handler, http.MethodGet, "/metrics", "Bearer "+reader).Code; code != http.StatusOK {
 			t.Fatalf("status %d", code)
