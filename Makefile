@@ -273,8 +273,10 @@ run: ## From nothing to counters read by a pod without privileges: cluster, bpfm
 
 ##@ Tests and benchmarks
 
+# The e2e tests of many restarts and long waits are for CI, and for `make test-e2e`.
 .PHONY: test
-test: deps test-unit test-envtest test-bytecode test-csi test-sanity test-e2e ## Run all tests (as root); those of e2e on the cluster of KUBECONFIG, or the one-node cluster, which is left running.
+test: E2E_FLAGS = -short
+test: deps test-unit test-envtest test-bytecode test-csi test-sanity test-e2e ## Run all tests (as root); those of e2e, but for the longest, on the cluster of KUBECONFIG, or the one-node cluster, which is left running.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.
