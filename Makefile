@@ -286,18 +286,22 @@ test-unit: ## Run the tests that need nothing but Go and a C compiler, with the 
 ENVTEST_ASSETS := $(LOCALBIN)/envtest
 
 .PHONY: test-envtest
-test-envtest: $(KUBERNETES) ## Run the tests that need a kube-apiserver and etcd.
+test-envtest: $(ENVTEST_ASSETS) ## Run the tests that need a kube-apiserver and etcd.
+	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 ./envtest/...
+
+.PHONY: $(ENVTEST_ASSETS)
+$(ENVTEST_ASSETS): $(KUBERNETES)
 	@mkdir -p $(ENVTEST_ASSETS)
 	@for name in etcd kube-apiserver kubectl; do ln -sfn $(KUBERNETES) $(ENVTEST_ASSETS)/$$name; done
-	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 ./envtest/...
 
 $(KUBERNETES):
 	$(MAKE) deps
 
 .PHONY: test-bytecode
-test-bytecode: bytecode ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
+test-bytecode: bytecode $(ENVTEST_ASSETS) ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
 	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
-	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher go -C tests test -count=1 -v ./wire ./bytecode ./manifests ./docs
+	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
+		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./docs
 
 .PHONY: test-csi
 test-csi: bytecode build/csi/cmd/bpfman-csi ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package bytecode finds the credentials that a bytecode image is pulled with.
+// Package bytecode finds the credentials that a bytecode image is pulled with,
+// and keeps from the daemon registries and images that would harm it.
 package bytecode
 
 import (

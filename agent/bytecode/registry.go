@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -28,8 +29,12 @@ const (
 // the kernel gives up, minutes later, and serve nobody meanwhile. One that
 // refuses is not silent: the daemon learns that as fast, and says why.
 type Registries struct {
+	// Transport carries requests to registries; nil is for one of the package's own.
+	Transport http.RoundTripper
+
 	mu    sync.Mutex
 	known map[string]verdict
+	fit   map[string]time.Time // by image, until when
 }
 
 type verdict struct {

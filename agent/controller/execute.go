@@ -76,7 +76,7 @@ func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Pl
 			return &report.BytecodeError{Err: unreadable}
 		}
 		authenticate(image, credentials)
-		err = r.loadImage(ctx, request, image)
+		err = r.loadImage(ctx, request, image, credentials)
 	} else {
 		err = r.Inventory.Load(ctx, request)
 	}
@@ -110,11 +110,14 @@ func (r *Reconciler) checkSharing(ctx context.Context, mapOwner *uint32, loaded 
 		"the maps of program %d are not shared: bpfman v0.6 shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME), and no others", *mapOwner)}, errs...)...)
 }
 
-// loadImage keeps a silent registry from holding up the daemon: then only what
-// the daemon has already is loaded.
-func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadRequest, image *gobpfman.BytecodeImage) error {
+// loadImage keeps an image that would harm the daemon from it, and a silent
+// registry from holding it up: then only what the daemon has already is loaded.
+func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadRequest, image *gobpfman.BytecodeImage, c bytecode.Credentials) error {
 	if image.GetImagePullPolicy() == plan.PullNever {
 		return r.Inventory.Load(ctx, request)
+	}
+	if unfit := r.registries.Unfit(ctx, image.GetUrl(), c, image.GetImagePullPolicy() == plan.PullIfNotPresent); unfit != nil {
+		return &report.BytecodeError{Err: unfit}
 	}
 	silent := r.registries.Silent(ctx, image.GetUrl())
 	if silent == nil {

@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
+	"github.com/distribution/reference"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -220,8 +222,10 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	switch b := owner.Bytecode; {
 	case b.Image != nil:
 		location.Location = &gobpfman.BytecodeLocation_Image{Image: &gobpfman.BytecodeImage{
-			Url: b.Image.Url, ImagePullPolicy: pullPolicies[b.Image.ImagePullPolicy],
+			Url: pinned(b.Image.Url), ImagePullPolicy: pullPolicies[b.Image.ImagePullPolicy],
 		}}
+	case b.Path != nil && isDevice(*b.Path):
+		return nil, fmt.Errorf("bytecode path %s is no file: the daemon would read it without end", *b.Path)
 	case b.Path != nil:
 		location.Location = &gobpfman.BytecodeLocation_File{File: *b.Path}
 	default:
@@ -250,6 +254,33 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	}
 	request.Info = l.Functions
 	return request, nil
+}
+
+// pinned leaves the digest alone of a reference that has a tag as well: the
+// daemon of v0.6.0 keeps images by their tag where they have one, and would take
+// for another digest what it has already.
+func pinned(url string) string {
+	named, err := reference.ParseNormalizedNamed(url)
+	if err != nil {
+		return url // the daemon has words for it
+	}
+	digested, isDigested := named.(reference.Digested)
+	if _, isTagged := named.(reference.Tagged); !isDigested || !isTagged {
+		return url
+	}
+	only, err := reference.WithDigest(reference.TrimNamed(named), digested.Digest())
+	if err != nil {
+		return url
+	}
+	return only.String()
+}
+
+// isDevice tells that a path may lead to what has no end, or never answers.
+func isDevice(file string) bool {
+	file = path.Clean("/" + file)
+	return slices.ContainsFunc([]string{"/dev", "/proc", "/sys", "/host/proc"}, func(dir string) bool {
+		return file == dir || strings.HasPrefix(file, dir+"/")
+	})
 }
 
 // The numbers that the daemon's wire has for pull policies.

@@ -298,6 +298,45 @@ func TestMapOwners(t *testing.T) {
 	}
 }
 
+// What the daemon is asked to load, where that isn't as it was written.
+func TestRequestedBytecode(t *testing.T) {
+	const digest = "@sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	image := func(url string) v1alpha1.BytecodeSelector {
+		return v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: url}}
+	}
+	file := func(path string) v1alpha1.BytecodeSelector { return v1alpha1.BytecodeSelector{Path: &path} }
+	for _, test := range []struct {
+		bytecode  v1alpha1.BytecodeSelector
+		want, err string
+	}{
+		{image("quay.io/a/b"), "quay.io/a/b", ""},
+		{image("quay.io/a/b:v1"), "quay.io/a/b:v1", ""},
+		{image("quay.io/a/b" + digest), "quay.io/a/b" + digest, ""},
+		{image("quay.io/a/b:v1" + digest), "quay.io/a/b" + digest, ""},
+		{image("registry.example:5000/b:v1" + digest), "registry.example:5000/b" + digest, ""},
+		{image("UPPER CASE"), "UPPER CASE", ""},
+		{file("/opt/x.o"), "/opt/x.o", ""},
+		{file("/device/x.o"), "/device/x.o", ""},
+		{file("/dev/zero"), "", "bytecode path /dev/zero is no file: the daemon would read it without end"},
+		{file("//opt/../dev/./zero"), "", "bytecode path //opt/../dev/./zero is no file: the daemon would read it without end"},
+		{file("dev/zero"), "", "bytecode path dev/zero is no file: the daemon would read it without end"},
+		{v1alpha1.BytecodeSelector{}, "", "bytecode names neither an image nor a path"},
+	} {
+		owner := application(t, "f a/x")
+		owner.Bytecode = test.bytecode
+		request, err := Want(owner, program.Node{}, nil).Loads[0].Request(owner)
+		if err != nil || test.err != "" {
+			if err == nil || err.Error() != test.err {
+				t.Errorf("%v, want %q", err, test.err)
+			}
+			continue
+		}
+		if got := request.GetBytecode().GetImage().GetUrl() + request.GetBytecode().GetFile(); got != test.want {
+			t.Errorf("%s, want %s", got, test.want)
+		}
+	}
+}
+
 // Another hash reloads every program when the agent is upgraded.
 func TestLoadIDsStay(t *testing.T) {
 	owner := application(t, "f a/x", "g b/y")

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -140,6 +141,21 @@ func (d *Daemon) awaitReady(t *testing.T, ended <-chan struct{}) {
 	case <-ended:
 		t.Fatal("daemon ended at its start")
 	}
+}
+
+// PeakMemory is the most memory that the daemon has had, in bytes.
+func (d *Daemon) PeakMemory() (int64, error) {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(d.pid), "status"))
+	if err != nil {
+		return 0, fmt.Errorf("read the daemon's memory: %w", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("the kernel tells nothing of the daemon's memory")
 }
 
 // Path is where this process finds a file of the daemon's own file system.

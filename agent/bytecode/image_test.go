@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package bytecode
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fakeRegistry serves blobs and manifests by their path below /v2/repo/.
+type fakeRegistry struct {
+	*httptest.Server
+	content map[string][]byte
+	asked   []string
+	// token, if set, is wanted by bearers; the user's password gets it.
+	token, password string
+	t               *testing.T
+}
+
+func newRegistry(t *testing.T) *fakeRegistry {
+	t.Helper()
+	r := &fakeRegistry{content: map[string][]byte{}, t: t}
+	r.Server = httptest.NewUnstartedServer(r)
+	r.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that carry nothing
+	r.StartTLS()
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *fakeRegistry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if q.URL.Path == "/token" {
+		if _, password, _ := q.BasicAuth(); password == r.password && q.URL.Query().Get("scope") == "repository:team/repo:pull" {
+			_, _ = io.WriteString(w, `{"token": "`+r.token+`"}`)
+		}
+		return
+	}
+	if r.token != "" && q.Header.Get("Authorization") != "Bearer "+r.token {
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s/token",service="test"`, r.URL))
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	path := strings.TrimPrefix(q.URL.Path, "/v2/team/repo/")
+	r.asked = append(r.asked, path)
+	content, ok := r.content[path]
+	if !ok {
+		http.NotFound(w, q)
+		return
+	}
+	_, _ = w.Write(content)
+}
+
+func (r *fakeRegistry) blob(content []byte) descriptor {
+	sum := sha256.Sum256(content)
+	d := descriptor{Digest: "sha256:" + hex.EncodeToString(sum[:])}
+	r.content["blobs/"+d.Digest] = content
+	return d
+}
+
+func (r *fakeRegistry) manifest(version string, m manifest) descriptor {
+	r.t.Helper()
+	b, err := json.Marshal(m)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	d := r.blob(b)
+	r.content["manifests/"+version], r.content["manifests/"+d.Digest] = b, b
+	return d
+}
+
+// image is what the tests ask for; tests differ in the tag.
+func (r *fakeRegistry) image(tag string) string {
+	return strings.TrimPrefix(r.URL, "https://") + "/team/repo:" + tag
+}
+
+func zipped(t *testing.T, files ...int64) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for i, size := range files {
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprint(i), Mode: 0o644, Size: size}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(w, endless{}, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+func TestUnfitImages(t *testing.T) {
+	r := newRegistry(t)
+	small, half, bomb := r.blob(zipped(t, 4096)), r.blob(zipped(t, MaxContent/2)), r.blob(zipped(t, MaxContent+1))
+	config := r.blob([]byte("{}"))
+	here := func(d descriptor) descriptor {
+		d.Platform.OS, d.Platform.Architecture = "linux", runtime.GOARCH
+		return d
+	}
+	elsewhere := r.manifest("elsewhere", manifest{Config: config, Layers: []descriptor{small}})
+	elsewhere.Platform.OS, elsewhere.Platform.Architecture = "linux", "other"
+	const tooLarge, noArchive = "it holds more than the 32 MiB that bytecode may have", "its layer is no gzipped tar archive"
+	for tag, c := range map[string]struct {
+		manifest manifest
+		want     string
+	}{
+		"small":         {manifest{Config: config, Layers: []descriptor{small, small}}, ""},
+		"no-layer":      {manifest{Config: config}, "it has no layer"},
+		"bomb":          {manifest{Config: config, Layers: []descriptor{bomb}}, tooLarge},
+		"second-bomb":   {manifest{Config: config, Layers: []descriptor{small, bomb}}, tooLarge},
+		"together":      {manifest{Config: config, Layers: []descriptor{half, half}}, tooLarge},
+		"index":         {manifest{Manifests: []descriptor{elsewhere, here(r.manifest("x", manifest{Config: config, Layers: []descriptor{bomb}}))}}, tooLarge},
+		"not-here":      {manifest{Manifests: []descriptor{elsewhere}}, ""},
+		"no-tar":        {manifest{Config: config, Layers: []descriptor{r.blob(gzipped(t, bytes.Repeat([]byte("no tar "), 200)))}}, noArchive},
+		"no-gzip":       {manifest{Config: config, Layers: []descriptor{r.blob([]byte("neither gzip nor tar"))}}, noArchive},
+		"no-file":       {manifest{Config: config, Layers: []descriptor{r.blob(zipped(t))}}, "its layer holds no file"},
+		"large-config":  {manifest{Config: r.blob(make([]byte, maxDocument+1)), Layers: []descriptor{small}}, tooLarge},
+		"trailing":      {manifest{Config: config, Layers: []descriptor{r.blob(append(zipped(t, 1), make([]byte, MaxContent)...))}}, tooLarge},
+		"absent-layer":  {manifest{Config: config, Layers: []descriptor{{Digest: "sha256:0"}}}, ""}, // the daemon's to tell
+		"many-archives": {manifest{Config: config, Layers: []descriptor{r.blob(append(zipped(t, 1), zipped(t, MaxContent)...))}}, tooLarge},
+	} {
+		t.Run(tag, func(t *testing.T) {
+			r.manifest(tag, c.manifest)
+			registries := Registries{Transport: r.Client().Transport}
+			err := registries.Unfit(t.Context(), r.image(tag), Credentials{}, false)
+			if want := "image " + r.image(tag) + ": " + c.want; (err == nil) != (c.want == "") || err != nil && err.Error() != want {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
+	}
+}
+
+func gzipped(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// An image is looked at with the credentials that it is pulled with, over a token
+// where the registry wants one, and once only where the daemon keeps it.
+func TestLookingAtImages(t *testing.T) {
+	r := newRegistry(t)
+	r.token, r.password = "t0ken", "s3cr3t"
+	r.manifest("bomb", manifest{Config: r.blob([]byte("{}")), Layers: []descriptor{r.blob(zipped(t, MaxContent+1))}})
+	r.manifest("small", manifest{Config: r.blob([]byte("{}")), Layers: []descriptor{r.blob(zipped(t, 1))}})
+	registries := Registries{Transport: r.Client().Transport}
+	if err := registries.Unfit(t.Context(), r.image("bomb"), Credentials{Username: "user", Password: "s3cr3t"}, true); err == nil {
+		t.Error("a bomb behind a token is fit")
+	}
+	if err := registries.Unfit(t.Context(), r.image("bomb"), Credentials{Username: "user", Password: "wrong"}, true); err != nil {
+		t.Errorf("that the registry refuses is the daemon's to tell: %v", err)
+	}
+	look := func(cached bool) int {
+		before := len(r.asked)
+		if err := registries.Unfit(t.Context(), r.image("small"), Credentials{Username: "user", Password: "s3cr3t"}, cached); err != nil {
+			t.Error(err)
+		}
+		return len(r.asked) - before
+	}
+	if first, again, always := look(true), look(true), look(false); first == 0 || again != 0 || always != first {
+		t.Errorf("%d requests, then %d, and %d where the daemon pulls each time", first, again, always)
+	}
+}
+
+// A registry that takes connections and never answers is silent, too.
+func TestARegistryThatNeverAnswers(t *testing.T) {
+	never := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }))
+	t.Cleanup(never.Close)
+	transport := never.Client().Transport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is one
+	transport.ResponseHeaderTimeout = 100 * time.Millisecond
+	registries := Registries{Transport: transport}
+	image := strings.TrimPrefix(never.URL, "https://") + "/x:latest"
+	if err := registries.Silent(t.Context(), image); err != nil {
+		t.Fatal(err)
+	}
+	if err := registries.Unfit(t.Context(), image, Credentials{}, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := registries.Silent(t.Context(), image); err == nil {
+		t.Error("it isn't silent")
+	}
+}
+
+// An agent that is stopped learns nothing of registries.
+func TestStoppedLook(t *testing.T) {
+	r := newRegistry(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	registries := Registries{Transport: r.Client().Transport}
+	_ = registries.Unfit(ctx, r.image("x"), Credentials{}, false)
+	if silent := registries.Silent(t.Context(), r.image("x")); silent != nil {
+		t.Error(silent)
+	}
+}
+
+// Whatever a layer is, it is read within bounds.
+func FuzzMeasure(f *testing.F) {
+	f.Add([]byte{}, int64(10))
+	f.Fuzz(func(t *testing.T, content []byte, limit int64) {
+		if limit < 0 || limit > MaxContent {
+			return
+		}
+		left := limit
+		_ = measure(bytes.NewReader(content), &left)
+		if left > limit {
+			t.Errorf("more left than %d: %d", limit, left)
+		}
+	})
+}

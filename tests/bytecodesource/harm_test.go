@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package bytecodesource
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
+)
+
+// mebi is a mebibyte.
+const mebi = 1 << 20
+
+// zeros reads as n zeros.
+func zeros(n int64) io.Reader { return io.LimitReader(endless{}, n) }
+
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// packed makes an image whose layer is what layer writes, gzipped, with labels that promise
+// the program that is asked for.
+func packed(t *testing.T, layer func() io.Reader) v1.Image {
+	t.Helper()
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(layer()), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := mutate.AppendLayers(empty.Image, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.Config.Labels = map[string]string{bytecodeimage.ProgramsLabel: `{"tcx_next":"tc"}`, bytecodeimage.MapsLabel: `{}`}
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// archive is a tar archive of one file, whose content follows.
+func archive(t *testing.T, name string, size int64) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size}); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// sparse is a tar archive of one file that is a hole: GNU's old format, which the daemon
+// reads and Go doesn't write.
+func sparse(t *testing.T, size string) []byte {
+	t.Helper()
+	b := archive(t, "sparse.o", 0)
+	b[156] = 'S'
+	copy(b[257:], "ustar  \x00")
+	copy(b[386:], size+"\x00"+"00000000000\x00") // one piece, at the end, of nothing
+	copy(b[483:], size+"\x00")
+	copy(b[148:], "        ")
+	sum := 0
+	for _, c := range b[:512] {
+		sum += int(c)
+	}
+	copy(b[148:], []byte{'0', octal(sum >> 15), octal(sum >> 12), octal(sum >> 9), octal(sum >> 6), octal(sum >> 3), octal(sum), 0})
+	return append(b[:512], make([]byte, 1024)...)
+}
+
+func octal(n int) byte { return byte('0' + n&7) }
+
+// Images that would take the node's memory never reach the daemon, which unpacks them there;
+// the object says why, and the next one is served.
+func TestHarmfulImages(t *testing.T) {
+	n := start(t)
+	n.Push("good:latest", build(t, "tcx_test"))
+	first := n.program("harm-first", n.image("good:latest", ""))
+	n.create(first)
+	n.loaded(first)
+	before, err := n.PeakMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const huge = 1024 * mebi
+	object := bytecode(t, "tcx_test")
+	for name, c := range map[string]struct {
+		layer func() io.Reader
+		says  string
+	}{
+		"bomb": {func() io.Reader {
+			return io.MultiReader(bytes.NewReader(archive(t, "bomb.o", huge)), zeros(huge+1024))
+		}, "more than the 32 MiB that bytecode may have"},
+		"sparse-bomb": {func() io.Reader { return bytes.NewReader(sparse(t, "10000000000")) }, "more than the 32 MiB that bytecode may have"},
+		"fifty-megabytes": {func() io.Reader {
+			return io.MultiReader(bytes.NewReader(archive(t, "large.o", 50*mebi)), bytes.NewReader(object), zeros(50*mebi-int64(len(object))+1024))
+		}, "more than the 32 MiB that bytecode may have"},
+		"no-archive": {func() io.Reader { return bytes.NewReader(object) }, "its layer is no gzipped tar archive"},
+		"no-file":    {func() io.Reader { return zeros(1024) }, "its layer holds no file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n.Push(name+":latest", packed(t, c.layer))
+			o := n.program("harm-"+name, n.image(name+":latest", v1alpha1.PullAlways))
+			n.create(o)
+			beside := n.program("harm-beside-"+name, n.image("good:latest", ""))
+			n.create(beside)
+			n.loaded(beside)
+			n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, "image "+n.Address+"/"+name+":latest: ", c.says)
+			n.delete(o)
+			n.delete(beside)
+		})
+	}
+	after, err := n.PeakMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the daemon's memory: %d MiB before, %d MiB at most", before/mebi, after/mebi)
+	if after-before > 64*mebi {
+		t.Errorf("the daemon's memory rose from %d to %d MiB", before/mebi, after/mebi)
+	}
+}
+
+// The daemon takes a file's content by its place in the archive and writes it nowhere: names
+// that lead out of the archive do nothing.
+func TestNamesThatLeadOut(t *testing.T) {
+	n := start(t)
+	object := bytecode(t, "tcx_test")
+	const outside = "/run/outside.o"
+	for what, name := range map[string]string{"above": "../../../../../../.." + outside, "absolute": outside} {
+		t.Run(what, func(t *testing.T) {
+			n.Push(what+":latest", packed(t, func() io.Reader {
+				padding := int64(512 - len(object)%512)
+				return io.MultiReader(bytes.NewReader(archive(t, name, int64(len(object)))), bytes.NewReader(object), zeros(padding+1024))
+			}))
+			o := n.program("names-"+what, n.image(what+":latest", ""))
+			n.create(o)
+			n.loaded(o)
+			for _, path := range []string{outside, n.Path(outside)} {
+				if _, err := os.Lstat(path); !os.IsNotExist(err) {
+					t.Errorf("%s was written: %v", path, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+// Package bytecodesource tests where bytecode comes from: the agent, a real API
+// server, the real daemon, and a registry on loopback.
+package bytecodesource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-containerregistry/pkg/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/bpfman/bpfman-operator/agent/controller"
+	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/tests/daemon"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/registry"
+)
+
+const (
+	patience = time.Minute
+	// objectDir is where `make bytecode` puts the objects.
+	objectDir = "../../bin/bytecode"
+	namespace = "bytecodesource"
+)
+
+// authority is whom the daemon and the agent, which is this process, trust.
+var (
+	authority     *registry.Authority
+	authorityFile string
+)
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	dir, err := os.MkdirTemp("", "authority")
+	if err == nil {
+		authorityFile = filepath.Join(dir, "ca.crt")
+		authority, err = registry.NewAuthority(authorityFile)
+	}
+	// Go reads it once, with the first certificate that it checks.
+	if err = errors.Join(err, os.Setenv("SSL_CERT_FILE", authorityFile)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	envtest.Main(m)
+}
+
+// node is a node with a daemon and an agent, and a registry beside it.
+type node struct {
+	*daemon.Daemon
+	*registry.Registry
+	t      *testing.T
+	name   string
+	client client.Client
+}
+
+func start(t *testing.T) *node {
+	t.Helper()
+	config := envtest.Config(t)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), eventsv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, Daemon: daemon.Start(t, "SSL_CERT_FILE="+authorityFile)}
+	n.Registry = registry.Serve(t, n.Daemon, authority)
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{"test": n.name}}})
+
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: scheme, Cache: controller.CacheOptions(n.name), Metrics: server.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: new(time.Duration(0)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := &controller.Reconciler{
+		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("bpfman-agent"),
+		Inventory: agentdaemon.NewInventory(n.Client, n.Path("/")), NodeName: n.name,
+		Interfaces: func() (map[string]program.Interface, error) {
+			return map[string]program.Interface{"lo": {Index: 1}}, nil
+		},
+		Containers: func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := agent.SetupWithManager(ctx, mgr, func(_ context.Context, f func()) { f() }); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = mgr.Start(ctx) // ends by its context
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return n
+}
+
+// create makes an object that goes with the test.
+func (n *node) create(o client.Object) {
+	n.t.Helper()
+	if err := n.client.Create(n.t.Context(), o); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = n.client.Delete(context.Background(), o) })
+}
+
+func (n *node) delete(o client.Object) {
+	n.t.Helper()
+	if err := n.client.Delete(n.t.Context(), o); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// change edits an object.
+func (n *node) change(o client.Object, edit func()) {
+	n.t.Helper()
+	n.eventually("edit "+o.GetName(), func(ctx context.Context) error {
+		if err := n.client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		edit()
+		return n.client.Update(ctx, o)
+	})
+}
+
+func (n *node) eventually(what string, check func(context.Context) error) {
+	n.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(n.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		n.t.Fatalf("%s: %v", what, last)
+	}
+}
+
+// program is a TCX program of the test's node. Its function is only in tcx_test.o.
+func (n *node) program(name string, bytecode v1alpha1.BytecodeSelector) *v1alpha1.TcxProgram {
+	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	o.Spec.BpfFunctionName, o.Spec.Direction = "tcx_next", "ingress"
+	o.Spec.InterfaceSelector.Interfaces = &[]string{"lo"}
+	o.Spec.NodeSelector.MatchLabels = map[string]string{"test": n.name}
+	o.Spec.ByteCode = bytecode
+	return o
+}
+
+func (n *node) image(reference string, policy v1alpha1.PullPolicy) v1alpha1.BytecodeSelector {
+	return v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: n.Address + "/" + reference, ImagePullPolicy: policy}}
+}
+
+// reports waits until the object of an owner's one program satisfies a check.
+func (n *node) reports(owner client.Object, what string, check func(*v1alpha1.BpfProgram) error) *v1alpha1.BpfProgram {
+	n.t.Helper()
+	var found *v1alpha1.BpfProgram
+	n.eventually(owner.GetName()+" to be "+what, func(ctx context.Context) error {
+		var list v1alpha1.BpfProgramList
+		if err := n.client.List(ctx, &list, client.MatchingLabels{v1alpha1.LabelHostname: n.name}); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			if ref := metav1.GetControllerOf(o); ref == nil || ref.UID != owner.GetUID() {
+				continue
+			}
+			if o.Status.OwnerGeneration != owner.GetGeneration() || len(o.Status.Conditions) != 1 {
+				return fmt.Errorf("status %+v", o.Status)
+			}
+			found = o
+			return check(o)
+		}
+		return errors.New("no BpfProgram")
+	})
+	return found
+}
+
+// loaded waits until an owner's program is attached, and returns its id.
+func (n *node) loaded(owner client.Object) uint32 {
+	n.t.Helper()
+	return n.reports(owner, "attached", func(o *v1alpha1.BpfProgram) error {
+		if c := o.Status.Conditions[0]; c.Type != string(v1alpha1.BpfProgCondLoaded) || len(o.Status.Links) != 1 {
+			return fmt.Errorf("%s: %s, links %v", c.Type, c.Message, o.Status.Links)
+		}
+		return nil
+	}).Status.ProgramID
+}
+
+// fails waits until an owner's program says why it isn't loaded.
+func (n *node) fails(owner client.Object, condition v1alpha1.BpfProgramConditionType, words ...string) *v1alpha1.BpfProgram {
+	n.t.Helper()
+	return n.reports(owner, "failing", func(o *v1alpha1.BpfProgram) error {
+		c := o.Status.Conditions[0]
+		for _, w := range words {
+			if c.Type != string(condition) || !strings.Contains(c.Message, w) {
+				return fmt.Errorf("%s: %s", c.Type, c.Message)
+			}
+		}
+		return nil
+	})
+}
+
+// bytecode reads an object.
+func bytecode(t *testing.T, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(objectDir, name+".o"))
+	if err != nil {
+		t.Skipf("no objects: run `make bytecode` first: %v", err)
+	}
+	return content
+}
+
+// build makes the image of an object.
+func build(t *testing.T, name string) v1.Image {
+	t.Helper()
+	image, err := bytecodeimage.Build(name+".o", bytecode(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+func digest(t *testing.T, image interface{ Digest() (v1.Hash, error) }) string {
+	t.Helper()
+	d, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.String()
+}
