@@ -87,6 +87,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 		}
 	}
 	outcome, err := r.execute(ctx, key, owner, want)
+	for _, touched := range r.Inventory.Touched() {
+		if touched != key {
+			r.queue.Add(touched)
+		}
+	}
 	if err != nil {
 		return reconcile.Result{}, err // the agent is stopping: leave what is reported
 	}

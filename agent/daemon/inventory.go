@@ -56,13 +56,15 @@ type Inventory struct {
 	mu       sync.Mutex
 	known    bool
 	programs map[uint32]Program
+	// touched holds the owners of programs that calls for other owners changed.
+	touched map[program.Key]bool
 }
 
 // NewInventory returns an inventory that knows nothing before its first
 // Refresh. Root is where the daemon's file system is seen, "" where it is the
 // agent's own.
 func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
-	return &Inventory{rpc: rpc, root: root, lane: make(chan struct{}, 1), programs: map[uint32]Program{}}
+	return &Inventory{rpc: rpc, root: root, lane: make(chan struct{}, 1), programs: map[uint32]Program{}, touched: map[program.Key]bool{}}
 }
 
 // do makes one call when its turn comes. Record runs before the next call's
@@ -223,6 +225,9 @@ func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) err
 			if p, ours := i.programOf(loaded.GetInfo(), loaded.GetKernelInfo()); ours {
 				i.programs[p.ID] = p
 			}
+			if loaded.GetInfo().MapOwnerId != nil {
+				i.share(loaded.GetInfo().GetMapUsedBy())
+			}
 		}
 	})
 }
@@ -269,7 +274,40 @@ func (i *Inventory) Unload(ctx context.Context, id uint32) error {
 		return struct{}{}, err
 	}, func(struct{}) {
 		delete(i.programs, id)
+		self := strconv.FormatUint(uint64(id), 10)
+		for _, p := range i.programs {
+			if slices.Contains(p.MapUsedBy, self) {
+				i.setUsers(p, others(p.MapUsedBy, id))
+			}
+		}
 	})
+}
+
+// share notes who uses the same maps, as the daemon does when a user is loaded.
+func (i *Inventory) share(users []string) {
+	for _, p := range i.programs {
+		if slices.Contains(users, strconv.FormatUint(uint64(p.ID), 10)) {
+			i.setUsers(p, others(users, p.ID))
+		}
+	}
+}
+
+func (i *Inventory) setUsers(p Program, users []string) {
+	if !slices.Equal(p.MapUsedBy, users) {
+		p.MapUsedBy = users
+		i.programs[p.ID] = p
+		i.touched[p.Owner] = true
+	}
+}
+
+// Touched returns, once, the owners whose programs gained or lost a user of
+// their maps since the last time it was asked.
+func (i *Inventory) Touched() []program.Key {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	keys := slices.Collect(maps.Keys(i.touched))
+	clear(i.touched)
+	return keys
 }
 
 // Recall tells the inventory what an earlier run of the agent recorded of a

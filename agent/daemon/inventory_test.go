@@ -557,3 +557,60 @@ func agrees(t *testing.T, i *Inventory, d *daemontest.Daemon) {
 		t.Errorf("inventory %q, daemon %q", got, want)
 	}
 }
+
+// Who uses a program's maps is known at once, without asking the daemon, and
+// those whom it concerns are told of.
+func TestUsersOfMapsAreKnownAtOnce(t *testing.T) {
+	d := daemontest.New(t.TempDir())
+	d.PinnedByName = true
+	i := NewInventory(d, d.Root)
+	ctx := t.Context()
+	if _, err := i.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	load := func(name string, mapOwner *uint32) Program {
+		err := i.Load(ctx, &gobpfman.LoadRequest{
+			Info: []*gobpfman.LoadInfo{{Name: name}}, MapOwnerId: mapOwner,
+			Metadata: map[string]string{v1alpha1.MetadataUUID: name, v1alpha1.MetadataKind: "TcxProgram", v1alpha1.MetadataProgramName: name},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i.Of(program.Key{Kind: "TcxProgram", Name: name})[0]
+	}
+	check := func(name string, want ...string) {
+		t.Helper()
+		if got := i.Of(program.Key{Kind: "TcxProgram", Name: name})[0].MapUsedBy; !slices.Equal(got, want) {
+			t.Errorf("%s: used by %q, not %q", name, got, want)
+		}
+	}
+	touched := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, key := range i.Touched() {
+			got = append(got, key.Name)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("touched are %q, not %q", got, want)
+		}
+	}
+	owner := load("owner", nil)
+	touched()
+	one := load("one", &owner.ID)
+	check("owner", "102")
+	check("one", "101")
+	touched("owner")
+	load("two", &owner.ID)
+	check("owner", "102", "103")
+	check("one", "101", "103")
+	touched("one", "owner")
+	if err := i.Unload(ctx, one.ID); err != nil {
+		t.Fatal(err)
+	}
+	check("owner", "103")
+	check("two", "101")
+	touched("owner", "two")
+	if changed, err := i.Refresh(ctx); err != nil || len(changed) > 0 {
+		t.Errorf("the daemon knows better of %v, %v", changed, err)
+	}
+}

@@ -107,6 +107,8 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 			}
 			if owner != nil {
 				p.info.MapPinPath = owner.info.GetMapPinPath()
+				p.info.MapUsedBy = append(slices.Clone(owner.info.GetMapUsedBy()), p.info.GetMapUsedBy()...)
+				d.setUsers(p.info.GetMapUsedBy())
 				if d.PinnedByName {
 					p.kernel.MapIds = owner.kernel.GetMapIds()
 				}
@@ -142,13 +144,24 @@ func (d *Daemon) pin(dir string) error {
 	return nil
 }
 
+// setUsers tells each program of those that use the same maps.
+func (d *Daemon) setUsers(users []string) {
+	for id, p := range d.programs {
+		if slices.Contains(users, strconv.Itoa(int(id))) {
+			p.info.MapUsedBy = users
+		}
+	}
+}
+
 // Unload implements gobpfman.BpfmanClient.
 func (d *Daemon) Unload(_ context.Context, in *gobpfman.UnloadRequest, _ ...grpc.CallOption) (*gobpfman.UnloadResponse, error) {
 	return call(d, "Unload", in, func() (*gobpfman.UnloadResponse, error) {
 		if d.programs[in.GetId()] == nil {
 			return nil, aborted("Program %d does not exist or was not created by bpfman", in.GetId())
 		}
+		users := d.programs[in.GetId()].info.GetMapUsedBy()
 		delete(d.programs, in.GetId())
+		d.setUsers(slices.DeleteFunc(slices.Clone(users), func(u string) bool { return u == strconv.Itoa(int(in.GetId())) }))
 		return &gobpfman.UnloadResponse{}, nil
 	})
 }

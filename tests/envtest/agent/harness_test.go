@@ -56,8 +56,13 @@ type node struct {
 
 	mu         sync.Mutex
 	interfaces map[string]program.Interface
-	stop       func()
-	written    []string
+	// containers are what the runtime runs, or why it doesn't tell.
+	containers    []program.Container
+	containersErr error
+	lastPID       int
+
+	stop    func()
+	written []string
 }
 
 var scheme = runtime.NewScheme()
@@ -113,7 +118,7 @@ func (n *node) startAgent() {
 			defer n.mu.Unlock()
 			return n.interfaces, nil
 		},
-		Containers: func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
+		Containers: n.running,
 	}
 	connected := func(_ context.Context, f func()) { f() }
 	if err := reconciler.SetupWithManager(ctx, mgr, connected); err != nil {
@@ -162,6 +167,8 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	return response, err //nolint:wrapcheck // a transport passes errors on
 }
+
+func (n *node) key() client.ObjectKey { return client.ObjectKey{Name: n.name} }
 
 // writesOf returns the agent's writes since the last time it was asked.
 func (n *node) writesOf() []string {

@@ -4,7 +4,10 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,4 +94,131 @@ func TestMapsThatTheDaemonDoesNotShare(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// usersOf waits until a program's object names just these programs as users of its maps.
+func (n *node) usersOf(owner string, want ...uint32) {
+	n.t.Helper()
+	n.eventually("the users of the maps of "+owner, func() error {
+		objects, err := n.programs()
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			if o.GetLabels()[v1alpha1.LabelOwnedByProgram] != owner {
+				continue
+			}
+			var got []string
+			for _, id := range want {
+				got = append(got, strconv.FormatUint(uint64(id), 10))
+			}
+			if slices.Sort(got); !slices.Equal(got, o.GetStatus().MapUsedBy) {
+				return fmt.Errorf("%q, not %q", o.GetStatus().MapUsedBy, got)
+			}
+			return nil
+		}
+		return errors.New("it has no object")
+	})
+}
+
+func (n *node) idOf(function string) uint32 {
+	n.t.Helper()
+	for _, p := range n.daemon.Programs() {
+		if p.Function == function {
+			return p.ID
+		}
+	}
+	n.t.Fatalf("%s isn't loaded", function)
+	return 0
+}
+
+// A map owner that fails, several that match, and one that the selector comes to mean later.
+func TestMapOwnersThatAreNotOne(t *testing.T) {
+	n := start(t)
+	n.daemon.PinnedByName = true
+	mend := n.fails("Load", "no such file")
+	owner := n.tracepoint("owner", "bad", "a/x")
+	n.create(owner)
+	n.says("owner", v1alpha1.BpfProgCondNotLoaded, "no such file")
+	user := n.sharer("user", "g", "owner", "b/y")
+	n.create(user)
+	n.says("user", v1alpha1.BpfProgCondMapOwnerNotLoaded, "is not loaded on this node")
+	mend()
+	n.holds("TracepointProgram/owner bad a/x", "TracepointProgram/user g b/y")
+	n.shares("user", "owner")
+	n.usersOf("owner", n.idOf("g"))
+
+	// Two kinds may have objects of one name: the kind tells them apart.
+	tcx := n.tcx("owner", nil, "eth0")
+	n.create(tcx)
+	n.says("user", v1alpha1.BpfProgCondMapOwnerNotFound, "matches 2 programs on this node, not one")
+	n.says("user", v1alpha1.BpfProgCondMapOwnerNotFound, "keeps running")
+	running := n.idOf("g")
+	n.change(user, func() { user.Spec.MapOwnerSelector.MatchLabels[v1alpha1.LabelOwnerKind] = "TracepointProgram" })
+	n.holds("TracepointProgram/owner bad a/x", "TracepointProgram/user g b/y", "TcxProgram/owner t eth0")
+	if now := n.idOf("g"); now != running {
+		t.Errorf("program %d became %d", running, now)
+	}
+
+	n.delete(user)
+	n.holds("TracepointProgram/owner bad a/x", "TcxProgram/owner t eth0")
+	n.eventually("the owner to have no users", func() error {
+		objects, err := n.programs()
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			if users := o.GetStatus().MapUsedBy; len(users) > 0 {
+				return fmt.Errorf("%s: %q", o.GetName(), users)
+			}
+		}
+		return nil
+	})
+}
+
+// Members of an application use the maps of another application's member, beside members that have
+// the application's own.
+func TestMapsAcrossApplications(t *testing.T) {
+	n := start(t)
+	n.daemon.PinnedByName = true
+	application := func(name string, programs ...v1alpha1.TracepointProgramInfo) *v1alpha1.BpfApplication {
+		app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		n.fill(&app.Spec.BpfAppCommon)
+		for _, p := range programs {
+			app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &p})
+		}
+		return app
+	}
+	member := func(function, tracepoint string) v1alpha1.TracepointProgramInfo {
+		return v1alpha1.TracepointProgramInfo{BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: function}, Names: []string{tracepoint}}
+	}
+	shares := member("shares", "c/z")
+	shares.MapOwnerSelector.MatchLabels = map[string]string{v1alpha1.LabelOwnedByProgram: "maps", v1alpha1.LabelAppProgramID: "tracepoint-second"}
+	user := application("uses", member("own", "b/y"), shares)
+	n.create(user)
+	n.says("uses", v1alpha1.BpfProgCondMapOwnerNotFound, "no program on this node matches mapownerselector")
+	n.eventually("the other member to be loaded all the same", func() error {
+		if p := n.daemon.Programs(); len(p) != 1 || p[0].Function != "own" || len(p[0].Links) != 1 {
+			return fmt.Errorf("%v", p)
+		}
+		return nil
+	})
+	alone := n.idOf("own")
+
+	n.create(application("maps", member("first", "a/x"), member("second", "a/y")))
+	n.holds("BpfApplication/maps first a/x", "BpfApplication/maps second a/y", "BpfApplication/uses own b/y", "BpfApplication/uses shares c/z")
+	if now := n.idOf("own"); now != alone {
+		t.Errorf("program %d became %d for another's maps", alone, now)
+	}
+	objects, err := n.programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		s := o.GetStatus()
+		want := map[string]uint32{"shares": n.idOf("second")}[s.Function]
+		if got := s.MapOwnerID; (got == nil) != (want == 0) || got != nil && *got != want {
+			t.Errorf("%s uses the maps of %v, not of %d", s.Function, got, want)
+		}
+	}
 }

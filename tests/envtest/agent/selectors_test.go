@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// place names where a link is, by what the daemon was asked: "eth0" of the host, "eth0@7" in
+// the network namespace of process 7, "@7" a uprobe in the container of process 7, "host" a
+// uprobe outside of containers.
+func place(link *gobpfman.AttachInfo) string {
+	if u := link.GetUprobeAttachInfo(); u != nil {
+		if u.ContainerPid == nil {
+			return "host"
+		}
+		return fmt.Sprint("@", u.GetContainerPid())
+	}
+	info := link.GetTcxAttachInfo()
+	if info.Netns == nil {
+		return info.GetIface()
+	}
+	pid := strings.TrimSuffix(strings.TrimPrefix(info.GetNetns(), "/host/proc/"), "/ns/net")
+	return info.GetIface() + "@" + pid
+}
+
+// attached waits until the one program of an owner is attached to just these places, and its
+// object says so, and returns its id.
+func (n *node) attached(owner v1alpha1.UserObject, condition v1alpha1.BpfProgramConditionType, want ...string) (id uint32) {
+	n.t.Helper()
+	slices.Sort(want)
+	n.eventually(owner.GetName()+" to be attached", func() error {
+		var got []string
+		id = 0
+		for _, p := range n.daemon.Programs() {
+			if p.Metadata[v1alpha1.MetadataUUID] != string(owner.GetUID()) {
+				continue
+			}
+			if id != 0 {
+				return errors.New("two programs")
+			}
+			id = p.ID
+			for _, l := range p.Links {
+				got = append(got, place(l))
+			}
+		}
+		slices.Sort(got)
+		if id == 0 || !slices.Equal(got, want) {
+			return fmt.Errorf("program %d is attached to %q, not %q", id, got, want)
+		}
+		objects, err := n.programs()
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			if ref := metav1.GetControllerOf(o); ref == nil || ref.UID != owner.GetUID() {
+				continue
+			}
+			s := o.GetStatus()
+			links := slices.DeleteFunc(slices.Clone(s.Links), func(l v1alpha1.BpfProgramLink) bool { return l.State != v1alpha1.LinkAttached })
+			if s.ProgramID != id || len(links) != len(want) || len(s.Conditions) != 1 || s.Conditions[0].Type != string(condition) {
+				return fmt.Errorf("its object says %+v", s)
+			}
+			return nil
+		}
+		return errors.New("it has no object")
+	})
+	return id
+}
+
+func (n *node) tcx(name string, containers *v1alpha1.ContainerSelector, interfaces ...string) *v1alpha1.TcxProgram {
+	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	o.Spec.BpfFunctionName, o.Spec.Direction, o.Spec.Containers = "t", "ingress", containers
+	o.Spec.InterfaceSelector.Interfaces = &interfaces
+	n.fill(&o.Spec.BpfAppCommon)
+	return o
+}
+
+func (n *node) uprobe(name string, containers *v1alpha1.ContainerSelector) *v1alpha1.UprobeProgram {
+	o := &v1alpha1.UprobeProgram{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	o.Spec.BpfFunctionName, o.Spec.FunctionName, o.Spec.Target, o.Spec.Containers = "u", "malloc", "libc", containers
+	n.fill(&o.Spec.BpfAppCommon)
+	return o
+}
+
+// links changes the host's interfaces.
+func (n *node) links(interfaces map[string]program.Interface) {
+	n.t.Helper()
+	n.mu.Lock()
+	n.interfaces = maps.Clone(interfaces)
+	n.mu.Unlock()
+}
+
+// Several interfaces, of which one comes later and comes anew; the others are left alone, and an
+// empty list attaches nowhere.
+func TestInterfaces(t *testing.T) {
+	n := start(t)
+	eth := map[string]program.Interface{"eth0": {Index: 2}, "eth1": {Index: 3}}
+	n.links(eth)
+	n.daemon.Fault = func(call string, request proto.Message, done bool) error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if attach, is := request.(*gobpfman.AttachRequest); is && !done {
+			if _, there := n.interfaces[attach.GetAttach().GetTcxAttachInfo().GetIface()]; !there {
+				return status.Error(codes.Aborted, "Invalid Interface")
+			}
+		}
+		return nil
+	}
+	o := n.tcx("interfaces", nil, "eth0", "eth2", "eth1", "eth0")
+	n.create(o)
+	id := n.attached(o, v1alpha1.BpfProgCondNotLoaded, "eth0", "eth1")
+	n.says("interfaces", v1alpha1.BpfProgCondNotLoaded, "attach to eth2 ingress: Invalid Interface: the node has no interface eth2")
+
+	eth["eth2"] = program.Interface{Index: 9}
+	n.links(eth)
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0", "eth1", "eth2")
+	n.daemon.Calls()
+
+	// It goes and comes anew: the link went with it, and there is one again.
+	eth["eth2"] = program.Interface{Index: 10}
+	n.links(eth)
+	n.address("10.0.0.9") // a change of the node is looked into as one of its interfaces is
+	var calls []string
+	n.eventually("eth2 alone to be attached anew", func() error {
+		calls = append(calls, n.daemon.Calls()...)
+		if slices.Sort(calls); !slices.Equal(calls, []string{"Attach", "Detach"}) {
+			return fmt.Errorf("%q", calls)
+		}
+		return nil
+	})
+	if again := n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0", "eth1", "eth2"); again != id {
+		t.Errorf("program %d became %d", id, again)
+	}
+
+	n.change(o, func() { o.Spec.InterfaceSelector.Interfaces = &[]string{} })
+	if again := n.attached(o, v1alpha1.BpfProgCondLoaded); again != id {
+		t.Errorf("program %d became %d", id, again)
+	}
+}
+
+// The primary interface is that of the node's first address that any has, of IPv4 and of IPv6,
+// and another one once the address moves.
+func TestPrimaryInterface(t *testing.T) {
+	n := start(t)
+	n.links(map[string]program.Interface{"eth0": {Index: 2, Addresses: addresses("10.0.0.7")}, "eth1": {Index: 3, Addresses: addresses("fd00::7")}})
+	o := n.tcx("primary", nil)
+	o.Spec.InterfaceSelector = v1alpha1.InterfaceSelector{PrimaryNodeInterface: new(true)}
+	n.create(o)
+	n.says("primary", v1alpha1.BpfProgCondNotLoaded, "no interface of node "+n.name+" carries one of its internal addresses []")
+	n.address("fd00::7")
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth1")
+	n.address("10.0.0.7", "fd00::7")
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0")
+	n.address("10.9.9.9", "fd00::7")
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth1")
+}
+
+// The life of pods: each network once, each container of a uprobe once; what is not running, not
+// selected, or gone has no link; one that starts again is attached anew.
+func TestPods(t *testing.T) {
+	n := start(t)
+	n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "pods-one"}})
+	n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "pods-two"}})
+	web := metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	network := n.tcx("network", &v1alpha1.ContainerSelector{Pods: web}, "eth0")
+	inOne := n.uprobe("in-one", &v1alpha1.ContainerSelector{Pods: web, Namespace: "pods-one"})
+	byName := n.uprobe("by-name", &v1alpha1.ContainerSelector{Pods: metav1.LabelSelector{}, ContainerNames: &[]string{"b"}})
+	host := n.uprobe("host", nil)
+	for _, o := range []v1alpha1.UserObject{network, inOne, byName, host} {
+		n.create(o)
+	}
+	n.attached(network, v1alpha1.BpfProgCondNoContainersOnNode)
+	n.attached(inOne, v1alpha1.BpfProgCondNoContainersOnNode)
+	n.attached(host, v1alpha1.BpfProgCondLoaded, "host")
+
+	labels := map[string]string{"app": "web"}
+	first := n.pod("pods-one", "first", labels, "a", "b") // processes 1 and 2
+	id := n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1")
+	n.attached(inOne, v1alpha1.BpfProgCondLoaded, "@1", "@2")
+	n.attached(byName, v1alpha1.BpfProgCondLoaded, "@2")
+
+	n.pod("pods-two", "first", labels, "a") // 3, of the same name
+	n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1", "eth0@3")
+	n.attached(inOne, v1alpha1.BpfProgCondLoaded, "@1", "@2")
+
+	// A container that starts again has another process; the pod's network stays.
+	n.run(first, "b", "b-again") // 4
+	n.attached(inOne, v1alpha1.BpfProgCondLoaded, "@1", "@4")
+	n.attached(byName, v1alpha1.BpfProgCondLoaded, "@4")
+	n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1", "eth0@3")
+
+	// Pods on the host's network have the host's, once.
+	for _, name := range []string{"host-one", "host-two"} { // 5 and 6
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "pods-two", Name: name, Labels: labels}}
+		pod.Spec.HostNetwork = true
+		n.podOf(pod, "a")
+	}
+	n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1", "eth0@3", "eth0")
+
+	// Another label is another pod.
+	other := n.pod("pods-one", "other", map[string]string{"app": "db"}, "a", "b") // 7 and 8
+	n.attached(byName, v1alpha1.BpfProgCondLoaded, "@4", "@8")
+	n.change(other, func() { other.Labels = labels })
+	n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1", "eth0@3", "eth0", "eth0@7")
+	n.change(other, func() { other.Labels = map[string]string{"app": "db"} })
+	n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1", "eth0@3", "eth0")
+
+	// A pod that is done holds nobody up, nor does one that never ran.
+	n.create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "pods-one", Name: "pending", Labels: labels},
+		Spec:       corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{Name: "a", Image: "x"}}},
+	})
+	n.run(first, "a", "")
+	n.attached(inOne, v1alpha1.BpfProgCondLoaded, "@4")
+	n.run(first, "b", "")
+	n.attached(inOne, v1alpha1.BpfProgCondNoContainersOnNode)
+	n.delete(other)
+	n.attached(byName, v1alpha1.BpfProgCondNoContainersOnNode)
+	if again := n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@3", "eth0"); again != id {
+		t.Errorf("program %d became %d", id, again)
+	}
+}
+
+// A namespaced program stays in its namespace, though a pod of its name is elsewhere; upstream's
+// fault 17.
+func TestUpstreamFault17PodsOfOtherNamespacesAreLeftAlone(t *testing.T) {
+	n := start(t)
+	for _, namespace := range []string{"fault17-own", "fault17-other"} {
+		n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	}
+	n.pod("fault17-other", "web-0", map[string]string{"app": "web"}, "a") // 1
+	n.pod("fault17-own", "web-0", map[string]string{"app": "web"}, "a")   // 2
+	o := &v1alpha1.TcxNsProgram{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: "fault17-own"}}
+	o.Spec.BpfFunctionName, o.Spec.Direction, o.Spec.Containers = "t", "ingress", &v1alpha1.ContainerNsSelector{}
+	o.Spec.InterfaceSelector.Interfaces = &[]string{"eth0"}
+	n.fill(&o.Spec.BpfAppCommon)
+	n.create(o)
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0@2")
+}
+
+// A runtime that doesn't answer takes nothing away from what is attached.
+func TestRuntimeThatDoesNotAnswer(t *testing.T) {
+	n := start(t)
+	n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "runtime"}})
+	o := n.tcx("runtime", &v1alpha1.ContainerSelector{Namespace: "runtime"}, "eth0")
+	n.create(o)
+	pod := n.pod("runtime", "web", nil, "a")
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0@1")
+	n.mu.Lock()
+	n.containersErr = errors.New("list containers: no answer")
+	n.mu.Unlock()
+	n.change(pod, func() { pod.Labels = map[string]string{"changed": "yes"} })
+	n.says("runtime", v1alpha1.BpfProgCondNotLoaded, "list containers: no answer")
+	n.attached(o, v1alpha1.BpfProgCondNotLoaded, "eth0@1")
+	n.mu.Lock()
+	n.containersErr = nil
+	n.mu.Unlock()
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0@1")
+}

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// What an edit makes of a running program.
+const (
+	nothing = "nothing"  // no call of the daemon
+	inPlace = "in place" // links come and go, the program stays
+	reload  = "reload"   // a new program is loaded and attached before the old one goes
+	unload  = "unload"   // it goes
+	refused = "refused"  // by the API server
+)
+
+// An update is an edit of one field, as a JSON merge patch, and what comes of it.
+type update struct{ patch, effect string }
+
+// updates has each field of a user object's spec by its path, those of an application's
+// members as if they stood alone.
+var updates = map[string]update{
+	"nodeselector": {`{"nodeselector":{"matchLabels":{"no":"such"}}}`, unload},
+	"globaldata":   {`{"globaldata":{"g":"AQ=="}}`, reload},
+
+	"bytecode.image.url":                       {`{"bytecode":{"image":{"url":"127.0.0.1:1/other"}}}`, reload},
+	"bytecode.image.imagepullpolicy":           {`{"bytecode":{"image":{"imagepullpolicy":"Always"}}}`, nothing},
+	"bytecode.image.imagepullsecret.name":      {`{"bytecode":{"image":{"imagepullsecret":{"name":"a","namespace":"updates"}}}}`, nothing},
+	"bytecode.image.imagepullsecret.namespace": {`{"bytecode":{"image":{"imagepullsecret":{"name":"a","namespace":"updates"}}}}`, nothing},
+	"bytecode.path":                            {`{"bytecode":{"image":null,"path":"/x.o"}}`, reload},
+
+	"bpffunctionname":                        {`{"bpffunctionname":"other"}`, reload},
+	"mapownerselector":                       {`{"mapownerselector":{"matchLabels":{"no":"such"}}}`, nothing},
+	"interfaceselector.interfaces":           {`{"interfaceselector":{"interfaces":["eth1","eth2"]}}`, inPlace},
+	"interfaceselector.primarynodeinterface": {`{"interfaceselector":{"interfaces":null,"primarynodeinterface":true}}`, inPlace},
+	"priority":                               {`{"priority":51}`, inPlace},
+	"proceedon":                              {`{"proceedon":["redirect"]}`, inPlace},
+	"direction":                              {`{"direction":"egress"}`, inPlace},
+
+	"containers.namespace":      {`{"containers":{"namespace":"updates-two"}}`, inPlace},
+	"containers.pods":           {`{"containers":{"pods":{"matchLabels":{"app":"db"}}}}`, inPlace},
+	"containers.containernames": {`{"containers":{"containernames":["b"]}}`, inPlace},
+
+	"func_name": {`{"func_name":"other"}`, inPlace},
+	"offset":    {`{"offset":8}`, inPlace},
+	"retprobe":  {`{"retprobe":true}`, nothing}, // the bytecode's section decides
+	"target":    {`{"target":"/bin/other"}`, inPlace},
+	"pid":       {`{"pid":7}`, inPlace},
+	"names":     {`{"names":["a/x","b/y"]}`, inPlace},
+
+	"programs.type": {``, reload}, // one member less
+}
+
+// effectOn is the effect where it isn't the same for all: kind is a program's own or, in an
+// application, a member's.
+func effectOn(member, field string, application bool) string {
+	network := slices.Contains([]string{"xdp", "tc", "tcx"}, member)
+	switch {
+	case field == "func_name" && (member == "fentry" || member == "fexit"):
+		return reload // it is fixed when the program is loaded
+	case field == "containers.containernames" && network:
+		return nothing // the pod's network is the same by each of its containers
+	case field == "offset" && member == "kretprobe":
+		return refused
+	case field == "mapownerselector" && application:
+		return reload // of the other members, without the one that waits
+	}
+	return updates[field].effect
+}
+
+const (
+	updatesCommon     = `"nodeselector":{"matchLabels":{"test":"testupdates"}},"bytecode":{"image":{"url":"127.0.0.1:1/x"}}`
+	updatesContainers = `"containers":{"pods":{"matchLabels":{"app":"web"}},"containernames":["a"]}`
+	updatesInterfaces = `"interfaceselector":{"interfaces":["eth1"]},"priority":50,` + updatesContainers
+)
+
+// updatesMembers are the programs that are edited, by the name that an application calls them by.
+var updatesMembers = map[string]string{
+	"xdp":        updatesInterfaces,
+	"tc":         updatesInterfaces + `,"direction":"ingress"`,
+	"tcx":        updatesInterfaces + `,"direction":"ingress"`,
+	"fentry":     `"func_name":"do_unlinkat"`,
+	"fexit":      `"func_name":"do_unlinkat"`,
+	"kprobe":     `"func_name":"do_unlinkat"`,
+	"kretprobe":  `"func_name":"do_unlinkat"`,
+	"uprobe":     `"func_name":"malloc","target":"libc",` + updatesContainers,
+	"uretprobe":  `"func_name":"malloc","target":"libc",` + updatesContainers,
+	"tracepoint": `"names":["a/x"]`,
+}
+
+// fieldsOf lists the paths of all fields of a spec.
+func fieldsOf(t reflect.Type, prefix string) []string {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return fieldsOf(t.Elem(), prefix)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		return fieldsOf(t.Elem(), prefix)
+	case t.Kind() != reflect.Struct || t == reflect.TypeFor[metav1.LabelSelector]():
+		return []string{prefix}
+	}
+	var fields []string
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		path := strings.TrimPrefix(prefix+"."+name, ".")
+		if name == "" {
+			path = prefix
+		}
+		fields = append(fields, fieldsOf(f.Type, path)...)
+	}
+	return fields
+}
+
+// memberOf splits a field's path: "programs.xdp.priority" is "priority" of member "xdp".
+func memberOf(field string) (member, rest string) {
+	if rest, ok := strings.CutPrefix(field, "programs."); ok {
+		if member, rest, ok := strings.Cut(rest, "."); ok {
+			return member, rest
+		}
+	}
+	return "", field
+}
+
+// patched is a JSON object with a merge patch.
+func patched(t *testing.T, object any, patch string) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err == nil {
+		text, err = jsonpatch.MergePatch(text, []byte(patch))
+	}
+	var wrapped unstructured.Unstructured // whose decoder keeps integers
+	if err == nil {
+		err = wrapped.UnmarshalJSON([]byte(`{"kind":"x","spec":` + string(text) + `}`))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, _, err := unstructured.NestedMap(wrapped.Object, "spec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// specOf is the spec to begin with, of a kind whose fields these are.
+func specOf(t *testing.T, kind string, fields []string) map[string]any {
+	t.Helper()
+	if !strings.HasSuffix(kind, "Application") {
+		member := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(kind), "program"), "ns")
+		return patched(t, map[string]any{}, `{`+updatesCommon+`,"bpffunctionname":"f",`+updatesMembers[member]+`}`)
+	}
+	var programs []string
+	seen := map[string]bool{}
+	for _, field := range fields {
+		if member, _ := memberOf(field); member != "" && !seen[member] {
+			seen[member] = true
+			title := strings.ToUpper(member)
+			if len(member) > 3 {
+				title = strings.ToUpper(member[:1]) + member[1:]
+			}
+			programs = append(programs, fmt.Sprintf(`{"type":%q,%q:{"bpffunctionname":"f_%s",%s}}`, title, member, member, updatesMembers[member]))
+		}
+	}
+	return patched(t, map[string]any{}, `{`+updatesCommon+`,"programs":[`+strings.Join(programs, ",")+`]}`)
+}
+
+// edited is a spec with the edit of a field.
+func edited(t *testing.T, spec map[string]any, field string) map[string]any {
+	t.Helper()
+	member, rest := memberOf(field)
+	spec = patched(t, spec, `{}`)
+	programs, _, err := unstructured.NestedSlice(spec, "programs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case field == "programs.type":
+		spec["programs"] = programs[1:]
+	case member == "":
+		return patched(t, spec, updates[field].patch)
+	default:
+		for i, p := range programs {
+			if info, found, _ := unstructured.NestedMap(p.(map[string]any), member); found {
+				p.(map[string]any)[member] = patched(t, info, updates[rest].patch)
+				programs[i] = p
+			}
+		}
+		spec["programs"] = programs
+	}
+	return spec
+}
+
+// state is what a user object has on the node: its programs by id, and what they are.
+type state struct {
+	ids     []uint32
+	content []string
+}
+
+// settled waits until all of an object's programs tell of its generation, and returns what the
+// daemon has for it.
+func (n *node) settledOn(o *unstructured.Unstructured, programs int) state {
+	n.t.Helper()
+	n.eventually(o.GetKind()+" to be acted on", func() error {
+		objects, err := n.programs()
+		if err != nil {
+			return err
+		}
+		count := 0
+		for _, p := range objects {
+			if ref := metav1.GetControllerOf(p); ref == nil || ref.UID != o.GetUID() {
+				continue
+			}
+			count++
+			if p.GetStatus().OwnerGeneration != o.GetGeneration() {
+				return fmt.Errorf("%s is about generation %d", p.GetName(), p.GetStatus().OwnerGeneration)
+			}
+		}
+		if count != programs {
+			return fmt.Errorf("%d program objects, not %d", count, programs)
+		}
+		return nil
+	})
+	var s state
+	for _, p := range n.daemon.Programs() {
+		if p.Metadata[v1alpha1.MetadataUUID] == string(o.GetUID()) {
+			s.ids = append(s.ids, p.ID)
+			content := []string{p.Function, p.Metadata[v1alpha1.MetadataLoad]}
+			for _, l := range p.Links {
+				content = append(content, strings.Join(strings.Fields(l.String()), " ")) // its blanks are any
+			}
+			slices.Sort(content[2:])
+			s.content = append(s.content, strings.Join(content, " "))
+		}
+	}
+	slices.Sort(s.content)
+	return s
+}
+
+// effect names what a series of calls was.
+func effect(calls []string, before, after state) (string, error) {
+	calls = slices.DeleteFunc(calls, func(c string) bool { return c == "List" })
+	load, lastLoad := slices.Index(calls, "Load"), slices.Index(calls, "Unload")
+	switch {
+	case len(calls) == 0:
+		return nothing, nil
+	case load < 0 && lastLoad < 0 && slices.Equal(before.ids, after.ids):
+		return inPlace, nil
+	case load < 0 && len(after.ids) == 0:
+		return unload, nil
+	case load >= 0 && load < lastLoad && !slices.Contains(calls[lastLoad:], "Load") && !slices.Contains(calls[lastLoad:], "Attach"):
+		return reload, nil
+	case load >= 0 && len(before.ids) == 0:
+		return unload, nil // undone
+	}
+	return "", fmt.Errorf("calls %q, programs %v, then %v", calls, before.ids, after.ids)
+}
+
+// Each field of each kind, edited on a running program and edited back: nothing is loaded anew
+// that needn't be, what must be runs without a gap, its Event says so, and in the end all is as
+// it was.
+func TestUpdates(t *testing.T) {
+	n := start(t)
+	n.onTwoPods("updates", "updates-two")
+	used := map[string]bool{}
+	for _, kind := range v1alpha1.UserKinds {
+		spec := reflect.ValueOf(kind.New()).Elem().FieldByName("Spec").Type()
+		fields := fieldsOf(spec, "")
+		t.Run(kind.Name, func(t *testing.T) {
+			begin := specOf(t, kind.Name, fields)
+			o := &unstructured.Unstructured{Object: map[string]any{"spec": begin}}
+			o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind.Name))
+			o.SetName("updates")
+			if kind.Namespaced {
+				o.SetNamespace("updates")
+			}
+			n.create(o)
+			members, application := 1, strings.HasSuffix(kind.Name, "Application")
+			if application {
+				members = len(begin["programs"].([]any))
+			}
+			before := n.settledOn(o, members)
+			if len(before.ids) != members || slices.ContainsFunc(before.content, func(c string) bool { return len(strings.Fields(c)) < 3 }) {
+				t.Fatalf("the daemon has %q", before.content)
+			}
+			for _, field := range fields {
+				member, rest := memberOf(field)
+				if member == "" {
+					member = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(kind.Name), "program"), "ns")
+				}
+				if _, ok := updates[rest]; !ok {
+					t.Errorf("what does an edit of %s make?", field)
+					continue
+				}
+				used[rest] = true
+				want, then := effectOn(member, rest, application), members
+				if want == unload {
+					then = 0
+				}
+				if field == "programs.type" {
+					then--
+				}
+				n.daemon.Calls()
+				err := n.set(o, edited(t, begin, field))
+				if want == refused {
+					if !apierrors.IsInvalid(err) {
+						t.Errorf("%s: %v, want a refusal", field, err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", field, err)
+				}
+				after := n.settledOn(o, then)
+				got, err := effect(n.daemon.Calls(), before, after)
+				if err != nil || got != want {
+					t.Errorf("%s: %q, want %q: %v", field, got, want, err)
+				}
+				if want == reload {
+					old := slices.DeleteFunc(slices.Clone(before.ids), func(id uint32) bool { return slices.Contains(after.ids, id) })
+					// A member with another function is another program; those beside it tell.
+					changed := slices.Index(order(begin), member)
+					if field == "programs.type" {
+						changed = 0
+					}
+					neighbour := old[(changed+1)%len(old)]
+					n.event(o.GetName(), "Reloaded", fmt.Sprintf("took the place of %d", neighbour))
+				}
+				if err := n.set(o, begin); err != nil {
+					t.Fatalf("%s, back: %v", field, err)
+				}
+				back := n.settledOn(o, members)
+				if got, err := effect(n.daemon.Calls(), after, back); err != nil || got != want {
+					t.Errorf("%s, back: %q, want %q: %v", field, got, want, err)
+				}
+				if !slices.Equal(before.content, back.content) {
+					t.Errorf("%s, back: %q, before %q", field, back.content, before.content)
+				}
+				before = back
+			}
+			n.delete(o)
+			n.holds()
+		})
+	}
+	for field := range updates {
+		if !used[field] {
+			t.Errorf("no kind has the field %s", field)
+		}
+	}
+}
+
+// order lists an application's members as they come.
+func order(spec map[string]any) []string {
+	var members []string
+	programs, _, _ := unstructured.NestedSlice(spec, "programs")
+	for _, p := range programs {
+		if kind, is := p.(map[string]any)["type"].(string); is {
+			members = append(members, strings.ToLower(kind))
+		}
+	}
+	return members
+}
+
+// set writes the spec of an object.
+func (n *node) set(o *unstructured.Unstructured, spec map[string]any) error {
+	before := o.DeepCopy()
+	o.Object["spec"] = spec
+	if err := n.client.Update(context.Background(), o); err != nil {
+		o.Object = before.Object
+		return fmt.Errorf("edit %s: %w", o.GetKind(), err)
+	}
+	return nil
+}
+
+// onTwoPods gives the node addresses, interfaces, and pods of two namespaces: web with containers
+// a and b in both, and db, the same, in the first.
+func (n *node) onTwoPods(one, two string) {
+	n.t.Helper()
+	n.mu.Lock()
+	n.interfaces = map[string]program.Interface{
+		"eth0": {Index: 2, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7")}}, "eth1": {Index: 3}, "eth2": {Index: 4},
+	}
+	n.mu.Unlock()
+	n.address("10.0.0.7")
+	for _, namespace := range []string{one, two} {
+		n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	}
+	n.pod(one, "web", map[string]string{"app": "web"}, "a", "b")
+	n.pod(one, "db", map[string]string{"app": "db"}, "a", "b")
+	n.pod(two, "web", map[string]string{"app": "web"}, "a", "b")
+}
