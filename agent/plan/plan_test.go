@@ -261,7 +261,7 @@ func unload(t *testing.T, i *daemon.Inventory, owner program.Owner, n int) *daem
 
 // Upstream's fault 18: map owners of namespaced kinds were taken from any
 // namespace.
-func TestMapOwners(t *testing.T) {
+func TestUpstreamFault18MapOwners(t *testing.T) {
 	labels := map[string]string{v1alpha1.LabelOwnedByProgram: "other"}
 	for name, test := range map[string]struct {
 		owners    []MapOwner
@@ -363,5 +363,15 @@ func TestLargeApplication(t *testing.T) {
 	}
 	if loads != 1 {
 		t.Errorf("%d Loads", loads)
+	}
+}
+
+// Upstream's fault 3: an object with neither image nor path, which its schema
+// admitted, made the agent panic on every node.
+func TestUpstreamFault03BytecodeOfNeitherForm(t *testing.T) {
+	owner := application(t, "f a/x")
+	owner.Bytecode = v1alpha1.BytecodeSelector{}
+	if _, err := Want(owner, program.Node{}, nil).Loads[0].Request(owner); err == nil || err.Error() != "bytecode names neither an image nor a path" {
+		t.Errorf("%v", err)
 	}
 }

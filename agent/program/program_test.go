@@ -286,3 +286,21 @@ func TestUpstreamFault10ANewInstanceIsANewLink(t *testing.T) {
 		})
 	}
 }
+
+// Upstream's fault 7: a uprobe's pid was never sent.
+func TestUpstreamFault07UprobesOfOneProcess(t *testing.T) {
+	for name, kind := range map[string]Kind{
+		"cluster-scoped": uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Pid: 7}),
+		"namespaced":     uprobeNsOf("uretprobe", node.Containers[0].Namespace, &v1alpha1.UprobeNsProgramInfo{Target: "x", Pid: 7, Containers: &v1alpha1.ContainerNsSelector{}}),
+	} {
+		points, err := kind.AttachPoints(node)
+		if err != nil || len(points) == 0 {
+			t.Fatalf("%s: %v, %v", name, points, err)
+		}
+		for _, p := range points {
+			if p.Info.GetUprobeAttachInfo().GetPid() != 7 {
+				t.Errorf("%s: %v", name, p.Info)
+			}
+		}
+	}
+}

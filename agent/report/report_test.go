@@ -433,3 +433,26 @@ func TestOutcomeJoinsItsErrors(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// Upstream's fault 27: references that block deletion need a right on the owner's
+// finalizers, which the agent hasn't, and shouldn't.
+func TestUpstreamFault27OwnerReferencesBlockNoDeletion(t *testing.T) {
+	for _, kind := range v1alpha1.UserKinds {
+		o := kind.New()
+		switch o := o.(type) {
+		case *v1alpha1.BpfApplication:
+			o.Spec.Programs = []v1alpha1.BpfApplicationProgram{{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{}}}
+		case *v1alpha1.BpfNsApplication:
+			o.Spec.Programs = []v1alpha1.BpfNsApplicationProgram{{Type: v1alpha1.ProgTypeXDP, XDP: &v1alpha1.XdpNsProgramInfo{}}}
+		}
+		owner := ownerOf(t, kind.Name, o)
+		objects := Programs(owner, "node", plan.Want(owner, program.Node{}, nil), nil, Outcome{})
+		if len(objects) != 1 {
+			t.Fatalf("%s: %d objects", kind.Name, len(objects))
+		}
+		references := objects[0].GetOwnerReferences()
+		if len(references) != 1 || references[0].Controller == nil || !*references[0].Controller || references[0].BlockOwnerDeletion != nil {
+			t.Errorf("%s: %+v", kind.Name, references)
+		}
+	}
+}

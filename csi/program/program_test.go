@@ -12,7 +12,9 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/maps"
 )
 
-func TestSelect(t *testing.T) {
+// Which programs a volume of a pod means. Upstream's fault 6: the first of the name, of any
+// namespace.
+func TestUpstreamFault06Select(t *testing.T) {
 	const team, other = "team", "other"
 	loaded := func(id uint32, namespace, kind string) Program {
 		return Program{ID: id, Name: "counter", Namespace: namespace, Kind: kind}

@@ -62,7 +62,7 @@ func check(t *testing.T, x *Index, want string) {
 }
 
 // Fault 24 of upstream: a normal roll-out never looks like an error.
-func TestRollOut(t *testing.T) {
+func TestUpstreamFault24RollOutIsNoError(t *testing.T) {
 	x := cluster(t, "a", "b")
 	x.SetOwner(ref, uid, everywhere(1))
 	check(t, x, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for a, b")
@@ -106,7 +106,7 @@ func TestNewGeneration(t *testing.T) {
 }
 
 // Fault 23 of upstream: the message follows, while the type stays.
-func TestMessageFollows(t *testing.T) {
+func TestUpstreamFault23MessageFollows(t *testing.T) {
 	x := cluster(t, "a", "b")
 	x.SetOwner(ref, uid, everywhere(1))
 	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "one"))

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -40,7 +41,7 @@ type page struct {
 // readPages reads the README files and everything in docs.
 func readPages(t *testing.T) []page {
 	t.Helper()
-	paths := []string{"README.md", "examples/README.md", "hack/cluster/README.md"}
+	paths := []string{"README.md", "examples/README.md", "hack/cluster/README.md", "tests/README.md"}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(entry.Name()) == ".md" {
 			path, err = filepath.Rel(root, path)
@@ -171,13 +172,36 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// TestNamedTests finds each test that the tests' own page names, in the file that it links to,
+// and one for each of upstream's faults.
+func TestNamedTests(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "tests/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`).FindAllStringSubmatch(string(page), -1)
+	for _, link := range named {
+		content, err := os.ReadFile(filepath.Join(root, "tests", link[2]))
+		if err != nil || !bytes.Contains(content, []byte("\nfunc "+link[1]+"(t *testing.T) {\n")) {
+			t.Errorf("no test %s in %s: %v", link[1], link[2], err)
+		}
+	}
+	const faults = 28
+	for fault := 1; fault <= faults; fault++ {
+		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \| .*\[TestUpstreamFault(\d\dAnd)?%02d`, fault, fault))
+		if !row.Match(page) {
+			t.Errorf("no test is named for fault %d", fault)
+		}
+	}
+}
+
 // TestTargets finds each target of make that is named.
 func TestTargets(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("(?m)(?:^    |`)make ([a-z][a-z-]*)")
+	named := regexp.MustCompile("(?m)(?:^    |`)make ([a-z][a-z0-9-]*)")
 	for _, p := range readPages(t) {
 		for _, target := range named.FindAllStringSubmatch(p.text, -1) {
 			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target[1]) + `:`).Match(makefile) {

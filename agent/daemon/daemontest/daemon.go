@@ -32,6 +32,8 @@ type Daemon struct {
 	// Fault, if set, is asked before each call and after it has taken effect;
 	// the error it returns is the call's.
 	Fault func(call string, request proto.Message, done bool) error
+	// LoadedAt is when all programs are loaded, as the kernel tells it.
+	LoadedAt string
 	// Maps are the names of the maps of any object.
 	Maps []string
 	// PinnedByName is whether objects pin their maps by name: the real daemon
@@ -54,7 +56,7 @@ var _ gobpfman.BpfmanClient = &Daemon{}
 
 // New returns a daemon without programs, whose objects have one map, "counter".
 func New(root string) *Daemon {
-	return &Daemon{Root: root, Maps: []string{"counter"}, last: 100, programs: map[uint32]*program{}}
+	return &Daemon{Root: root, LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, last: 100, programs: map[uint32]*program{}}
 }
 
 func aborted(format string, args ...any) error {
@@ -102,7 +104,7 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 					Name: f.GetName(), Bytecode: in.GetBytecode(), GlobalData: in.GetGlobalData(), MapOwnerId: in.MapOwnerId,
 					MapPinPath: "/run/bpfman/fs/maps/" + strconv.Itoa(int(id)), Metadata: in.GetMetadata(), MapUsedBy: []string{strconv.Itoa(int(id))},
 				},
-				kernel: &gobpfman.KernelProgramInfo{Id: id, Name: f.GetName(), LoadedAt: "2026-01-01T00:00:00+0000", Tag: "0123456789abcdef", MapIds: []uint32{1000 + id}},
+				kernel: &gobpfman.KernelProgramInfo{Id: id, Name: f.GetName(), LoadedAt: d.LoadedAt, Tag: "0123456789abcdef", MapIds: []uint32{1000 + id}},
 				attach: map[uint32]*gobpfman.AttachInfo{},
 			}
 			if owner != nil {

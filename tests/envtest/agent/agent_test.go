@@ -229,6 +229,29 @@ func TestUpstreamFault12LongNamesAndOddSymbols(t *testing.T) {
 	name := strings.Repeat("long.", 50) + "cat"
 	n.create(n.tracepoint(name, "_ZN4core3fmt9Formatter9write_fmt17h0123456789abcdefE", "a/x"))
 	n.holds("TracepointProgram/" + name + " _ZN4core3fmt9Formatter9write_fmt17h0123456789abcdefE a/x")
+
+	// An application's member has the symbol in its id, and that in a label.
+	app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "symbols"}}
+	n.fill(&app.Spec.BpfAppCommon)
+	for i, symbol := range []string{
+		"example.com/a/b.(*Server[...]).Serve·dwrap·1", "std::map<int, char const*>::operator[](int&&)", strings.Repeat("_ZN3foo3barE", 40),
+	} {
+		uprobe := &v1alpha1.UprobeProgramInfo{FunctionName: symbol, Target: "/bin/x"}
+		uprobe.BpfFunctionName = fmt.Sprint("f", i)
+		app.Spec.Programs = append(app.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeUprobe, Uprobe: uprobe})
+	}
+	n.create(app)
+	n.eventually("all members", func() error {
+		if held := len(n.daemon.Programs()); held != 4 {
+			return fmt.Errorf("%d programs", held)
+		}
+		return n.reported(n.daemon.Programs())
+	})
+	for i, p := range n.daemon.Programs()[1:] {
+		if got := p.Links[0].GetUprobeAttachInfo().GetFnName(); got != app.Spec.Programs[i].Uprobe.FunctionName {
+			t.Errorf("attached to %q", got)
+		}
+	}
 }
 
 // Upstream's fault 13: a program loaded by hand made the listing fail.
@@ -346,7 +369,7 @@ func TestDriftIsRepaired(t *testing.T) {
 // A crash at any call of the daemon and at any write, before it or after, leaves
 // nothing that the next run of the agent doesn't put right: no program twice, no
 // link unknown, no object too many.
-func TestCrashAnywhere(t *testing.T) {
+func TestUpstreamFault11CrashAnywhere(t *testing.T) {
 	n := start(t)
 	crash := &crashing{node: n}
 	n.daemon.Fault = func(name string, _ proto.Message, done bool) error {

@@ -75,18 +75,23 @@ func init() {
 	}
 }
 
-// start makes a node with a running agent.
+// start makes a node with a running agent, named for the test.
 func start(t *testing.T) *node {
+	t.Helper()
+	// It is a label's value as well.
+	name := v1alpha1.LabelValue(strings.ToLower(t.Name()))
+	return startNamed(t, name, map[string]string{"test": name})
+}
+
+func startNamed(t *testing.T, name string, labels map[string]string) *node {
 	t.Helper()
 	config := envtest.Config(t)
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, client: c, daemon: daemontest.New(t.TempDir()), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
-	// It is a label's value as well.
-	n.name = v1alpha1.LabelValue(strings.ToLower(t.Name()))
-	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{"test": n.name}}})
+	n := &node{t: t, name: name, client: c, daemon: daemontest.New(t.TempDir()), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
+	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	n.startAgent()
 	t.Cleanup(func() { n.stop() })
 	return n

@@ -87,7 +87,7 @@ func effectOn(member, field string, application bool) string {
 }
 
 const (
-	updatesCommon     = `"nodeselector":{"matchLabels":{"test":"testupdates"}},"bytecode":{"image":{"url":"127.0.0.1:1/x"}}`
+	updatesCommon     = `"nodeselector":{"matchLabels":{"test":"testupstreamfault14editsofeachfield"}},"bytecode":{"image":{"url":"127.0.0.1:1/x"}}`
 	updatesContainers = `"containers":{"pods":{"matchLabels":{"app":"web"}},"containernames":["a"]}`
 	updatesInterfaces = `"interfaceselector":{"interfaces":["eth1"]},"priority":50,` + updatesContainers
 )
@@ -274,8 +274,8 @@ func effect(calls []string, before, after state) (string, error) {
 
 // Each field of each kind, edited on a running program and edited back: nothing is loaded anew
 // that needn't be, what must be runs without a gap, its Event says so, and in the end all is as
-// it was.
-func TestUpdates(t *testing.T) {
+// it was. Upstream's fault 14: edits of globals, network namespaces and TCX were never applied.
+func TestUpstreamFault14EditsOfEachField(t *testing.T) {
 	n := start(t)
 	n.onTwoPods("updates", "updates-two")
 	used := map[string]bool{}

@@ -108,8 +108,8 @@ func TestNodeComponentsAreDeployed(t *testing.T) {
 	}))
 }
 
-// Faults 9 and 25 of upstream.
-func TestConfigMapEditsReachTheDaemonSet(t *testing.T) {
+// Upstream's fault 25: an edit of bpfman.toml restarted nothing.
+func TestUpstreamFault25ConfigMapEditsReachTheDaemonSet(t *testing.T) {
 	c := cluster(t)
 	getDaemonSet(t, c)
 	set(t, c, map[string]string{deploy.KeyAgentImage: "quay.io/bpfman/bpfman-agent:other", deploy.KeyDaemonTOML: "[signing]\nverify_enabled = false\n"})
@@ -140,7 +140,8 @@ func TestBrokenValueKeepsWhatRuns(t *testing.T) {
 	eventually(t, "the mended ConfigMap takes effect", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:never"))
 }
 
-func TestDriftIsRepaired(t *testing.T) {
+// Upstream's fault 9: a DaemonSet that somebody edited or deleted stayed so.
+func TestUpstreamFault09DriftIsRepaired(t *testing.T) {
 	c := cluster(t)
 	ds := getDaemonSet(t, c)
 	want := image(ds, "bpfman-csi")
@@ -210,7 +211,7 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 }
 
 // Faults 22 and the finalizers of upstream: without its ConfigMap everything goes, and nothing is made.
-func TestConfigMapGone(t *testing.T) {
+func TestUpstreamFault22ConfigMapGone(t *testing.T) {
 	c := cluster(t)
 	getDaemonSet(t, c)
 	configMap := getConfigMap(t, c)
@@ -236,4 +237,29 @@ func TestConfigMapGone(t *testing.T) {
 		}
 		return c.Get(ctx, types.NamespacedName{Name: deploy.CSIDriverName}, &storagev1.CSIDriver{})
 	})
+}
+
+// Upstream's fault 28: any namespace's ConfigMap of the name was watched, and couldn't be handled.
+func TestUpstreamFault28ConfigMapsOfOtherNamespacesAreLeftAlone(t *testing.T) {
+	c := cluster(t)
+	getDaemonSet(t, c)
+	foreign := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: deploy.ConfigMapName},
+		Data:       map[string]string{deploy.KeyAgentImage: "quay.io/bpfman/bpfman-agent:foreign"},
+	}
+	create(t, c, foreign)
+	version := foreign.ResourceVersion
+	// What is done later shows that there was time for it.
+	set(t, c, map[string]string{deploy.KeyAgentImage: "quay.io/bpfman/bpfman-agent:own"})
+	eventually(t, "the own one's image is there", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:own"))
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
+		t.Fatal(err)
+	}
+	var sets appsv1.DaemonSetList
+	if err := c.List(t.Context(), &sets); err != nil {
+		t.Fatal(err)
+	}
+	if foreign.ResourceVersion != version || len(sets.Items) != 1 {
+		t.Errorf("version %s became %s, %d DaemonSets", version, foreign.ResourceVersion, len(sets.Items))
+	}
 }
