@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // inNetwork runs a test on a thread with a network of its own, which goes with it.
@@ -110,6 +111,36 @@ func TestInterfaces(t *testing.T) {
 		do(t, "add", netlink.LinkAdd(veth("renamed")))
 		if i := listed(t)["renamed"]; i.Index == link.Index || len(i.Addresses) > 0 {
 			t.Errorf("a new one: %+v", i)
+		}
+	})
+}
+
+// The primary interface is found by the node's address, of either family, among
+// what the kernel lists.
+func TestPrimaryInterface(t *testing.T) {
+	inNetwork(t, func(t *testing.T) {
+		t.Helper()
+		link := veth("first")
+		do(t, "add", netlink.LinkAdd(link))
+		do(t, "add IPv4", netlink.AddrAdd(link, address(t, "192.0.2.7/24")))
+		second := veth("second")
+		second.PeerName = "peer2"
+		do(t, "add", netlink.LinkAdd(second))
+		do(t, "add IPv6", netlink.AddrAdd(second, address(t, "2001:db8::7/64")))
+
+		o := &v1alpha1.TcxProgram{}
+		o.Spec.InterfaceSelector.PrimaryNodeInterface, o.Spec.Direction = new(true), "ingress"
+		owner, err := program.OwnerOf("TcxProgram", o)
+		do(t, "read the program", err)
+		interfaces, err := Interfaces()
+		do(t, "list", err)
+		for nodeAddress, want := range map[string]string{"192.0.2.7": "first ingress", "2001:db8::7": "second ingress", "192.0.2.9": ""} {
+			points, err := owner.Members[0].AttachPoints(program.Node{
+				Name: "node", Addresses: []netip.Addr{netip.MustParseAddr(nodeAddress)}, Interfaces: interfaces,
+			})
+			if (err == nil) != (want != "") || err == nil && (len(points) != 1 || points[0].Name != want) {
+				t.Errorf("%s: %v, %v, want %q", nodeAddress, points, err, want)
+			}
 		}
 	})
 }
