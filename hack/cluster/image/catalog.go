@@ -19,7 +19,7 @@ import (
 type Sources struct {
 	Bin        string // the directory of the project's static binaries
 	Daemon     string // bpfman-rpc
-	RegistryCA string // the certificate that the daemon's pulls trust besides the host's
+	RegistryCA string // the certificate that the daemon and the agent trust besides the host's
 }
 
 // AbsentError says which file an image can't be built without.
@@ -65,9 +65,14 @@ func ownBinary(repository, binary, user string) Description {
 			if err != nil {
 				return Image{}, err
 			}
+			// The agent looks at bytecode images where the daemon pulls them.
+			trusted, err := concatenate(bundle, s.RegistryCA)
+			if err != nil {
+				return Image{}, err
+			}
 			return Image{
 				Name:       name,
-				Files:      append(base(), executable, File{Path: bundle, Mode: 0o644, Source: bundle}),
+				Files:      append(base(), executable, File{Path: bundle, Mode: 0o644, Text: trusted}),
 				User:       user,
 				Entrypoint: []string{"/" + binary},
 			}, nil

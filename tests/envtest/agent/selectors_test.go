@@ -113,7 +113,7 @@ func TestInterfaces(t *testing.T) {
 	n := start(t)
 	eth := map[string]program.Interface{"eth0": {Index: 2}, "eth1": {Index: 3}}
 	n.links(eth)
-	n.daemon.Fault = func(call string, request proto.Message, done bool) error {
+	n.daemon.Fault = func(_ string, request proto.Message, done bool) error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if attach, is := request.(*gobpfman.AttachRequest); is && !done {

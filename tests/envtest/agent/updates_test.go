@@ -186,25 +186,42 @@ func edited(t *testing.T, spec map[string]any, field string) map[string]any {
 	t.Helper()
 	member, rest := memberOf(field)
 	spec = patched(t, spec, `{}`)
-	programs, _, err := unstructured.NestedSlice(spec, "programs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs := programsOf(spec)
 	switch {
 	case field == "programs.type":
-		spec["programs"] = programs[1:]
+		spec["programs"] = slices.Delete(listOf(programs), 0, 1)
 	case member == "":
 		return patched(t, spec, updates[field].patch)
 	default:
-		for i, p := range programs {
-			if info, found, _ := unstructured.NestedMap(p.(map[string]any), member); found {
-				p.(map[string]any)[member] = patched(t, info, updates[rest].patch)
-				programs[i] = p
+		for _, p := range programs {
+			if info, has := p[member]; has {
+				p[member] = patched(t, info, updates[rest].patch)
 			}
 		}
-		spec["programs"] = programs
+		spec["programs"] = listOf(programs)
 	}
 	return spec
+}
+
+// programsOf is a copy of an application's members, none for other kinds.
+func programsOf(spec map[string]any) []map[string]any {
+	var out []map[string]any
+	if list, found, err := unstructured.NestedSlice(spec, "programs"); found && err == nil {
+		for _, p := range list {
+			if program, is := p.(map[string]any); is {
+				out = append(out, program)
+			}
+		}
+	}
+	return out
+}
+
+func listOf(programs []map[string]any) []any {
+	out := make([]any, 0, len(programs))
+	for _, p := range programs {
+		out = append(out, p)
+	}
+	return out
 }
 
 // state is what a user object has on the node: its programs by id, and what they are.
@@ -293,7 +310,7 @@ func TestUpstreamFault14EditsOfEachField(t *testing.T) {
 			n.create(o)
 			members, application := 1, strings.HasSuffix(kind.Name, "Application")
 			if application {
-				members = len(begin["programs"].([]any))
+				members = len(programsOf(begin))
 			}
 			before := n.settledOn(o, members)
 			if len(before.ids) != members || slices.ContainsFunc(before.content, func(c string) bool { return len(strings.Fields(c)) < 3 }) {
@@ -368,9 +385,8 @@ func TestUpstreamFault14EditsOfEachField(t *testing.T) {
 // order lists an application's members as they come.
 func order(spec map[string]any) []string {
 	var members []string
-	programs, _, _ := unstructured.NestedSlice(spec, "programs")
-	for _, p := range programs {
-		if kind, is := p.(map[string]any)["type"].(string); is {
+	for _, p := range programsOf(spec) {
+		if kind, is := p["type"].(string); is {
 			members = append(members, strings.ToLower(kind))
 		}
 	}
