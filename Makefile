@@ -97,7 +97,7 @@ generate: manifests ## Generate all generated code and manifests.
 	$(MAKE) generate-deepcopy generate-register
 	$(MAKE) generate-apply-configurations
 	$(MAKE) generate-typed-clients generate-typed-listers
-	$(MAKE) generate-typed-informers generate-reference
+	$(MAKE) generate-typed-informers generate-reference generate-chart
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(LOCALBIN)/controller-gen ## Generate the DeepCopy methods (zz_generated.deepcopy.go).
@@ -134,6 +134,16 @@ generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs
 	@mkdir -p docs/reference
 	$< --source-path=apis/v1alpha1 --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference/api.md --log-level=ERROR
 
+# The chart's namespace is the release's.
+CHART := charts/bpfman-operator
+IN_CHART = sed -e 's/namespace: bpfman$$/namespace: "@namespace@"/' -e 's/serviceaccount:bpfman:/serviceaccount:@namespace@:/g' -e 's/^  - bpfman$$/  - "@namespace@"/'
+
+.PHONY: generate-chart
+generate-chart: $(LOCALBIN)/kustomize ## Generate what the Helm chart has from the other manifests.
+	$(LOCALBIN)/kustomize build config/crd >$(CHART)/files/crds.yaml
+	$(LOCALBIN)/kustomize build config/chart | $(IN_CHART) >$(CHART)/files/rbac.yaml
+	$(LOCALBIN)/kustomize build config/prometheus/objects | $(IN_CHART) >$(CHART)/files/monitoring.yaml
+
 .PHONY: vendors
 vendors: ## Refresh the modules' dependencies, and the vendor directory for builds without a network.
 	@for module in $(MODULES); do (cd $$module && GOWORK=off go mod tidy) || exit 1; done
@@ -149,7 +159,7 @@ verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale or Go 
 	@changes=$$(git status --porcelain -- $(GENERATED)); test -z "$$changes" || { echo "generated files differ from what is committed, run make generate:"; echo "$$changes"; exit 1; }
 
 # What `generate` writes. Sections below add theirs.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml docs/reference/api.md
+GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml $(CHART)/files docs/reference/api.md
 
 .PHONY: lint
 lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in .golangci.yml).
@@ -381,7 +391,7 @@ run: ## From nothing to counters read by a pod without privileges: cluster, bpfm
 # The project's own images are those of the release, unless a tag is given.
 RELEASE_DIR ?= release-v$(VERSION)
 RELEASE_OVERLAYS = crds=config/crd operator=config/release/operator agent=config/release/agent csi=config/release/csi \
-	all=config/default monitoring=config/monitoring openshift=config/openshift
+	all=config/default monitoring=config/prometheus/objects openshift=config/openshift
 
 .PHONY: build-release-yamls
 build-release-yamls: $(LOCALBIN)/kustomize ## Write a release's install files to release-vVERSION: one per component, one of the CRDs, one of all.
@@ -392,6 +402,10 @@ release-yamls:
 	@rm -rf $(RELEASE_DIR) && mkdir -p $(RELEASE_DIR)
 	@for overlay in $(RELEASE_OVERLAYS); do file=$(RELEASE_DIR)/bpfman-$${overlay%%=*}-install.yaml; \
 		$(LOCALBIN)/kustomize build "$${overlay#*=}" | $(WITH_IMAGES) >"$$file"; echo "$$file"; done
+
+.PHONY: package-chart
+package-chart: $(LOCALBIN)/helm ## Package the Helm chart of that version.
+	$(LOCALBIN)/helm package $(CHART) --version $(VERSION) --app-version v$(VERSION)
 
 ##@ Openshift Deployment
 

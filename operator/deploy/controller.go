@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	configMap := &corev1.ConfigMap{}
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: ConfigMapName}, configMap)
 	if apierrors.IsNotFound(err) || (err == nil && !configMap.DeletionTimestamp.IsZero()) {
-		return reconcile.Result{}, r.withdraw(ctx)
+		return reconcile.Result{}, r.withdraw(ctx, "the ConfigMap is gone")
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get ConfigMap %s: %w", ConfigMapName, err)
@@ -118,6 +118,12 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 	clusterWide, err := r.clusterWide()
 	if err != nil {
 		return err
+	}
+	if config.CSI.Disabled {
+		if err := r.withdraw(ctx, "the CSI plugin is disabled"); err != nil {
+			return err
+		}
+		clusterWide = nil // all that is in no namespace is for those who mount maps
 	}
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -168,20 +174,20 @@ func (r *Reconciler) apply(ctx context.Context, configMap *corev1.ConfigMap, obj
 }
 
 // withdraw deletes what garbage collection can't: nothing else in the cluster tells that it has gone stale.
-func (r *Reconciler) withdraw(ctx context.Context) error {
+func (r *Reconciler) withdraw(ctx context.Context, reason string) error {
 	clusterWide, err := r.clusterWide()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, object := range clusterWide {
-		errs = append(errs, r.remove(ctx, object))
+		errs = append(errs, r.remove(ctx, object, reason))
 	}
 	return errors.Join(errs...)
 }
 
 // remove deletes an object if it is the operator's.
-func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructured) error {
+func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructured, reason string) error {
 	name := object.GetKind() + " " + object.GetName()
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(object.GroupVersionKind())
@@ -195,7 +201,7 @@ func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructur
 	if err := r.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %s: %w", name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("deleted: the ConfigMap is gone", "object", name, "configMap", ConfigMapName)
+	ctrl.LoggerFrom(ctx).Info("deleted", "object", name, "reason", reason)
 	return nil
 }
 

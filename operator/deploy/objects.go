@@ -15,6 +15,8 @@ import (
 	"path"
 	"text/template"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -43,12 +45,18 @@ var (
 	//go:embed scc.yaml
 	constraintsYAML string
 
-	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(template.FuncMap{"q": quote}).Parse(daemonSetYAML))
+	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(template.FuncMap{"q": quote, "inline": inline}).Parse(daemonSetYAML))
 )
 
 // quote writes v as a JSON string, which is a YAML string whatever v holds.
 func quote(v any) (string, error) {
 	out, err := json.Marshal(fmt.Sprint(v))
+	return string(out), err
+}
+
+// inline writes v as JSON, which is YAML in one line.
+func inline(v any) (string, error) {
+	out, err := json.Marshal(v)
 	return string(out), err
 }
 
@@ -78,6 +86,25 @@ func (v values) HealthPort() string { return portOf(v.Agent.HealthAddr) }
 
 // MetricsPort is where Prometheus finds the agent's metrics.
 func (v values) MetricsPort() string { return portOf(v.Agent.MetricsAddr) }
+
+// Pods mount maps through the plugin alone.
+func (v values) CSIEnabled() bool { return !v.CSI.Disabled }
+
+// Requirements are a container's, as configured, or requests alone.
+func (v values) Requirements(container, cpu, memory string) (string, error) {
+	resources, ok := v.Resources[container]
+	if !ok {
+		resources.Requests = corev1.ResourceList{}
+		for name, text := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+			quantity, err := resource.ParseQuantity(text)
+			if err != nil {
+				return "", fmt.Errorf("%s of %s: %w", name, container, err)
+			}
+			resources.Requests[name] = quantity
+		}
+	}
+	return inline(resources)
+}
 
 func portOf(addr string) string {
 	_, port, _ := net.SplitHostPort(addr)

@@ -244,7 +244,7 @@ func TestNamedMetricsAreRegistered(t *testing.T) {
 		}
 	}
 
-	content, err := os.ReadFile(filepath.Join(config, "prometheus", "bpfman.json"))
+	content, err := os.ReadFile(filepath.Join(config, "prometheus", "objects", "bpfman.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func role(kind, resource, who, aggregation, verbs string) string {
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: %s-%s-role
+  name: bpfman-%s-%s-role
   labels:
 %srules:
 - apiGroups: [bpfman.io]
