@@ -37,7 +37,7 @@ const (
 	KeyCSISELinuxContext = "bpfman.csi.selinux.context"
 	KeyKubeletRoot       = "bpfman.kubelet.root"
 	KeyImagePullPolicy   = "bpfman.image.pull.policy"
-	KeyImagePullSecrets  = "bpfman.image.pull.secrets"
+	KeyImagePullSecrets  = "bpfman.image.pull.secrets" //nolint:gosec // a key that names Secrets
 	KeyCSIEnabled        = "bpfman.csi.enabled"
 	KeyNodeSelector      = "bpfman.node.selector"
 	KeyTolerations       = "bpfman.tolerations"
