@@ -42,8 +42,6 @@ func NewRBAC(config *rest.Config) (*RBAC, error) {
 	config.GroupVersion = &authorizationv1.SchemeGroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.Timeout = reviewTimeout
-	// The agent has the same ServiceAccount: this tells them apart in the audit log.
-	config.UserAgent = "bpfman-csi"
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for access reviews: %w", err)

@@ -106,6 +106,9 @@ func (v values) Requirements(container, cpu, memory string) (string, error) {
 	return inline(resources)
 }
 
+// CSIMetricsPort is where it finds the CSI plugin's.
+func (v values) CSIMetricsPort() string { return portOf(v.CSI.MetricsAddr) }
+
 func portOf(addr string) string {
 	_, port, _ := net.SplitHostPort(addr)
 	return port
