@@ -12,9 +12,16 @@ export CGO_ENABLED ?= 0
 
 ##@ General
 
+# A group may be taken up again further down, where what a target needs is defined.
 .PHONY: help
 help: ## Display this help.
-	@awk 'BEGIN {FS = ":.*##"; printf "\nUsage:\n  make <target>\n"} /^[a-zA-Z_0-9-]+:.*?##/ { printf "  \033[36m%-24s\033[0m %s\n", $$1, $$2 } /^##@/ { printf "\n%s\n", substr($$0, 5) }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*##"; printf "\nUsage:\n  make <target>\n" } \
+		/^##@/ { group = substr($$0, 5); if (!(group in lines)) order[++groups] = group } \
+		/^[a-zA-Z_0-9-]+:.*##/ { lines[group] = lines[group] sprintf("  \033[36m%-28s\033[0m %s\n", $$1, $$2) } \
+		END { for (i = 1; i <= groups; i++) printf "\n%s\n%s", order[i], lines[order[i]] }' $(MAKEFILE_LIST)
+
+# What is installed, released and bundled is of this version. The daemon has a version of its own, in BPFMAN_IMG.
+VERSION ?= 0.6.0
 
 ##@ Local Dependencies
 
@@ -39,8 +46,38 @@ $(LOCALBIN)/golangci-lint: hack/tools/lint/go.mod hack/tools/lint/go.sum
 	@echo "building golangci-lint"
 	@cd hack/tools/lint && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint && touch $@
 
-.PHONY: $(TOOLS) golangci-lint
-$(TOOLS) golangci-lint: %: $(LOCALBIN)/% ## Build a tool of that name to bin/.
+# These clash with the other tools too.
+$(LOCALBIN)/helm: PACKAGE = helm.sh/helm/v4/cmd/helm
+$(LOCALBIN)/kind: PACKAGE = sigs.k8s.io/kind
+$(LOCALBIN)/helm $(LOCALBIN)/kind: $(LOCALBIN)/%: hack/tools/%/go.mod hack/tools/%/go.sum
+	@mkdir -p $(@D)
+	@echo "building $*"
+	@cd hack/tools/$* && GOWORK=off go build -o $@ $(PACKAGE) && touch $@
+
+.PHONY: $(TOOLS) golangci-lint helm kind
+kustomize: $(LOCALBIN)/kustomize ## Build kustomize to bin/, as pinned in hack/tools.
+controller-gen: $(LOCALBIN)/controller-gen ## Build controller-gen likewise.
+register-gen: $(LOCALBIN)/register-gen ## Build register-gen likewise.
+informer-gen: $(LOCALBIN)/informer-gen ## Build informer-gen likewise.
+lister-gen: $(LOCALBIN)/lister-gen ## Build lister-gen likewise.
+client-gen: $(LOCALBIN)/client-gen ## Build client-gen likewise.
+applyconfiguration-gen: $(LOCALBIN)/applyconfiguration-gen ## Build applyconfiguration-gen likewise.
+crd-ref-docs: $(LOCALBIN)/crd-ref-docs ## Build crd-ref-docs likewise.
+gofumpt: $(LOCALBIN)/gofumpt ## Build gofumpt likewise.
+golangci-lint: $(LOCALBIN)/golangci-lint ## Build golangci-lint likewise.
+helm: $(LOCALBIN)/helm ## Build helm likewise.
+kind: $(LOCALBIN)/kind ## Build kind likewise.
+
+# One binary is all of Kubernetes: the name that it is called by says what it is.
+ENVTEST_ASSETS := $(LOCALBIN)/envtest
+
+.PHONY: envtest
+envtest: $(KUBERNETES) ## Build the API server and etcd that tests use, to bin/envtest.
+	@mkdir -p $(ENVTEST_ASSETS)
+	@for name in etcd kube-apiserver kubectl; do ln -sfn $(KUBERNETES) $(ENVTEST_ASSETS)/$$name; done
+
+$(KUBERNETES):
+	$(MAKE) deps
 
 ##@ Development
 
@@ -50,8 +87,9 @@ GENERATE := cd apis && GOWORK=off
 BOILERPLATE := --go-header-file ../hack/boilerplate.go.txt
 
 .PHONY: manifests
-manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions from apis/v1alpha1.
+manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions and the ClusterRoles for people from apis/v1alpha1.
 	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
+	$(GENERATE) go run ./internal/userroles >../config/rbac/users/roles.yaml
 
 # The order matters: clients are built on apply configurations, informers on clients and listers.
 .PHONY: generate
@@ -59,7 +97,7 @@ generate: manifests ## Generate all generated code and manifests.
 	$(MAKE) generate-deepcopy generate-register
 	$(MAKE) generate-apply-configurations
 	$(MAKE) generate-typed-clients generate-typed-listers
-	$(MAKE) generate-typed-informers generate-reference
+	$(MAKE) generate-typed-informers generate-reference generate-chart
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(LOCALBIN)/controller-gen ## Generate the DeepCopy methods (zz_generated.deepcopy.go).
@@ -96,6 +134,21 @@ generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs
 	@mkdir -p docs/reference
 	$< --source-path=apis/v1alpha1 --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference/api.md --log-level=ERROR
 
+# The chart's namespace is the release's.
+CHART := charts/bpfman-operator
+IN_CHART = sed -e 's/namespace: bpfman$$/namespace: "@namespace@"/' -e 's/serviceaccount:bpfman:/serviceaccount:@namespace@:/g' -e 's/^  - bpfman$$/  - "@namespace@"/'
+
+.PHONY: generate-chart
+generate-chart: $(LOCALBIN)/kustomize ## Generate what the Helm chart has from the other manifests.
+	$(LOCALBIN)/kustomize build config/crd >$(CHART)/files/crds.yaml
+	$(LOCALBIN)/kustomize build config/chart | $(IN_CHART) >$(CHART)/files/rbac.yaml
+	$(LOCALBIN)/kustomize build config/prometheus/objects | $(IN_CHART) >$(CHART)/files/monitoring.yaml
+
+.PHONY: vendors
+vendors: ## Refresh the modules' dependencies, and the vendor directory for builds without a network.
+	@for module in $(MODULES); do (cd $$module && GOWORK=off go mod tidy) || exit 1; done
+	go work vendor
+
 .PHONY: fmt
 fmt: $(LOCALBIN)/gofumpt ## Format the Go code.
 	$< -w $(MODULES) hack
@@ -106,7 +159,7 @@ verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale or Go 
 	@changes=$$(git status --porcelain -- $(GENERATED)); test -z "$$changes" || { echo "generated files differ from what is committed, run make generate:"; echo "$$changes"; exit 1; }
 
 # What `generate` writes. Sections below add theirs.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases docs/reference/api.md
+GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml $(CHART)/files docs/reference/api.md
 
 .PHONY: lint
 lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in .golangci.yml).
@@ -139,17 +192,40 @@ BPFMAN_CSI_IMG ?= $(IMAGE_PREFIX)/bpfman-csi:$(IMAGE_TAG)
 BPFMAN_COUNTERS_IMG ?= $(IMAGE_PREFIX)/bpfman-counters:$(IMAGE_TAG)
 BPFMAN_GO_TARGET_IMG ?= $(IMAGE_PREFIX)/bpfman-go-target:$(IMAGE_TAG)
 BPFMAN_NODE_PROBE_IMG ?= $(IMAGE_PREFIX)/bpfman-node-probe:$(IMAGE_TAG)
-CONTAINER_ENGINE ?= $(firstword $(foreach engine,docker podman,$(if $(shell $(engine) info >/dev/null 2>&1 && echo yes),$(engine))))
+# Of docker and podman the one that runs; upstream calls it OCI_BIN.
+CONTAINER_ENGINE ?= $(or $(OCI_BIN),$(firstword $(foreach engine,docker podman,$(if $(shell $(engine) info >/dev/null 2>&1 && echo yes),$(engine)))))
+
+.PHONY: container-engine
+container-engine:
+	@test -n "$(CONTAINER_ENGINE)" || { echo "no container engine is running: this takes docker or podman (make cluster-images builds the images for the one-node cluster without one)" >&2; exit 1; }
 
 .PHONY: build-images
-build-images: ## Build the container images with docker or podman.
-	@test -n "$(CONTAINER_ENGINE)" || { echo "no container engine is running; make cluster-images builds the images for the one-node cluster without one" >&2; exit 1; }
+build-images: build-operator-image build-agent-image build-csi-image build-example-images ## Build all images, with docker or podman.
+
+.PHONY: build-operator-image
+build-operator-image: container-engine ## Build bpfman-operator's image.
 	$(CONTAINER_ENGINE) build --target operator -t $(BPFMAN_OPERATOR_IMG) .
+
+.PHONY: build-agent-image
+build-agent-image: container-engine ## Build bpfman-agent's image.
 	$(CONTAINER_ENGINE) build --target agent -t $(BPFMAN_AGENT_IMG) .
+
+.PHONY: build-csi-image
+build-csi-image: container-engine ## Build bpfman-csi's image.
 	$(CONTAINER_ENGINE) build --target csi -t $(BPFMAN_CSI_IMG) .
+
+.PHONY: build-example-images
+build-example-images: container-engine ## Build the images of the examples and tests.
 	$(CONTAINER_ENGINE) build --target counters -t $(BPFMAN_COUNTERS_IMG) .
 	$(CONTAINER_ENGINE) build --target go-target -t $(BPFMAN_GO_TARGET_IMG) .
 	$(CONTAINER_ENGINE) build --target node-probe -t $(BPFMAN_NODE_PROBE_IMG) .
+
+# What build-images builds.
+BUILT_IMAGES = $(BPFMAN_OPERATOR_IMG) $(BPFMAN_AGENT_IMG) $(BPFMAN_CSI_IMG) $(BPFMAN_COUNTERS_IMG) $(BPFMAN_GO_TARGET_IMG) $(BPFMAN_NODE_PROBE_IMG)
+
+.PHONY: push-images
+push-images: container-engine ## Push the images that build-images builds.
+	@set -x; for image in $(BUILT_IMAGES); do $(CONTAINER_ENGINE) push "$$image"; done
 
 # Example eBPF programs. Their objects work on every kernel that has their program types: no CO-RE.
 BYTECODE := $(patsubst examples/bytecode/%.bpf.c,$(LOCALBIN)/bytecode/%.o,$(wildcard examples/bytecode/*.bpf.c))
@@ -222,7 +298,7 @@ test-cluster: deps build-cluster ## Start and end one-node clusters, and prove t
 cluster-shell: build-cluster ## Open a shell inside that cluster's node.
 	@$(CLUSTER) exec
 
-##@ Deployment
+##@ CRD Deployment
 
 KUBECTL ?= $(or $(shell command -v kubectl),$(LOCALBIN)/kubectl)
 # What is deployed: config/default, or an overlay of it.
@@ -231,13 +307,6 @@ BPFMAN_IMG ?= quay.io/bpfman/bpfman:latest
 ignore-not-found ?= true
 DEPLOY_TIMEOUT ?= 180s
 
-# Images are named in the Deployment and, as text, in the ConfigMap.
-RENDER = $(KUBECTL) kustomize $(DEPLOY) | sed \
-	-e 's|quay.io/bpfman/bpfman:latest|$(BPFMAN_IMG)|' \
-	-e 's|quay.io/bpfman/bpfman-operator:latest|$(BPFMAN_OPERATOR_IMG)|' \
-	-e 's|quay.io/bpfman/bpfman-agent:latest|$(BPFMAN_AGENT_IMG)|' \
-	-e 's|quay.io/bpfman/bpfman-csi:latest|$(BPFMAN_CSI_IMG)|'
-
 .PHONY: install
 install: ## Install the CustomResourceDefinitions into the cluster of KUBECONFIG.
 	$(KUBECTL) apply --server-side -k config/crd
@@ -245,6 +314,16 @@ install: ## Install the CustomResourceDefinitions into the cluster of KUBECONFIG
 .PHONY: uninstall
 uninstall: ## Remove the CustomResourceDefinitions, and with them all objects of their kinds.
 	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -k config/crd
+
+##@ Vanilla K8s Deployment
+
+# Images are named in the Deployment and, as text, in the ConfigMap.
+WITH_IMAGES = sed \
+	-e 's|quay.io/bpfman/bpfman:latest|$(BPFMAN_IMG)|' \
+	-e 's|quay.io/bpfman/bpfman-operator:latest|$(BPFMAN_OPERATOR_IMG)|' \
+	-e 's|quay.io/bpfman/bpfman-agent:latest|$(BPFMAN_AGENT_IMG)|' \
+	-e 's|quay.io/bpfman/bpfman-csi:latest|$(BPFMAN_CSI_IMG)|'
+RENDER = $(KUBECTL) kustomize $(DEPLOY) | $(WITH_IMAGES)
 
 .PHONY: deploy
 deploy: ## Deploy bpfman to the cluster of KUBECONFIG (DEPLOY=config/default), and wait until it runs.
@@ -263,6 +342,42 @@ undeploy: ## Remove bpfman, its CustomResourceDefinitions and all objects of the
 	-$(KUBECTL) -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=60s
 	$(RENDER) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
 
+# A cluster of kind (https://kind.sigs.k8s.io), whose nodes are containers.
+KIND_CLUSTER_NAME ?= bpfman-deployment
+KIND ?= $(LOCALBIN)/kind
+KIND_RUN = KIND_EXPERIMENTAL_PROVIDER=$(filter podman,$(notdir $(CONTAINER_ENGINE))) $(KIND)
+
+.PHONY: setup-kind
+setup-kind: container-engine $(KIND) ## Create the kind cluster KIND_CLUSTER_NAME, unless it is there, and make it the current context.
+	@if $(KIND_RUN) get clusters 2>/dev/null | grep -qx '$(KIND_CLUSTER_NAME)'; then $(KIND_RUN) export kubeconfig --name $(KIND_CLUSTER_NAME); \
+	else $(KIND_RUN) create cluster --name $(KIND_CLUSTER_NAME) --config hack/kind/cluster.yaml --wait 3m; fi
+
+.PHONY: destroy-kind
+destroy-kind: container-engine $(KIND) ## Delete that cluster.
+	$(KIND_RUN) delete cluster --name $(KIND_CLUSTER_NAME)
+
+##@ Build
+
+.PHONY: load-images-kind
+load-images-kind: container-engine $(KIND) ## Load the images that build-images built into that cluster.
+	@archive=$$(mktemp) && trap 'rm -f "$$archive"' EXIT && for image in $(BUILT_IMAGES); do \
+		echo "load $$image"; $(CONTAINER_ENGINE) save "$$image" >"$$archive"; $(KIND_RUN) load image-archive --name $(KIND_CLUSTER_NAME) "$$archive"; done
+
+##@ Vanilla K8s Deployment
+
+.PHONY: run-on-kind
+run-on-kind: ## Create that cluster, build and load the images, and deploy bpfman with them.
+	@$(MAKE) --no-print-directory setup-kind
+	@$(MAKE) --no-print-directory build-images
+	@$(MAKE) --no-print-directory load-images-kind
+	@$(MAKE) --no-print-directory deploy
+
+.PHONY: kind-reload-images
+kind-reload-images: load-images-kind ## Load the images again after make build-images, and restart the pods that run them.
+	$(KUBECTL) --context kind-$(KIND_CLUSTER_NAME) -n bpfman rollout restart deployment/bpfman-operator daemonset/bpfman-daemon
+	$(KUBECTL) --context kind-$(KIND_CLUSTER_NAME) -n bpfman rollout status deployment/bpfman-operator --timeout=$(DEPLOY_TIMEOUT)
+	$(KUBECTL) --context kind-$(KIND_CLUSTER_NAME) -n bpfman rollout status daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
+
 # Without KUBECONFIG on a cluster of this machine, with it on that one.
 .PHONY: run
 run: export CLUSTER_DOWN = make cluster-down$(if $(filter-out 0,$(CLUSTER_INSTANCE)), CLUSTER_INSTANCE=$(CLUSTER_INSTANCE))
@@ -271,34 +386,58 @@ run: ## From nothing to counters read by a pod without privileges: cluster, bpfm
 		BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" \
 		hack/run.sh
 
-##@ Tests and benchmarks
+##@ Development
+
+# The project's own images are those of the release, unless a tag is given.
+RELEASE_DIR ?= release-v$(VERSION)
+RELEASE_OVERLAYS = crds=config/crd operator=config/release/operator agent=config/release/agent csi=config/release/csi \
+	all=config/default monitoring=config/prometheus/objects openshift=config/openshift
+
+.PHONY: build-release-yamls
+build-release-yamls: $(LOCALBIN)/kustomize ## Write a release's install files to release-vVERSION: one per component, one of the CRDs, one of all.
+	@$(MAKE) --no-print-directory release-yamls $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(if $(filter file,$(origin BPFMAN_IMG)),BPFMAN_IMG=quay.io/bpfman/bpfman:v0.6.0)
+
+.PHONY: release-yamls
+release-yamls:
+	@rm -rf $(RELEASE_DIR) && mkdir -p $(RELEASE_DIR)
+	@for overlay in $(RELEASE_OVERLAYS); do file=$(RELEASE_DIR)/bpfman-$${overlay%%=*}-install.yaml; \
+		$(LOCALBIN)/kustomize build "$${overlay#*=}" | $(WITH_IMAGES) >"$$file"; echo "$$file"; done
+
+.PHONY: package-chart
+package-chart: $(LOCALBIN)/helm ## Package the Helm chart of that version.
+	$(LOCALBIN)/helm package $(CHART) --version $(VERSION) --app-version v$(VERSION)
+
+##@ Openshift Deployment
+
+.PHONY: deploy-openshift
+deploy-openshift: ## Deploy bpfman to the OpenShift cluster of KUBECONFIG, and wait until it runs.
+	@$(MAKE) --no-print-directory deploy DEPLOY=config/openshift
+
+.PHONY: undeploy-openshift
+undeploy-openshift: ## Remove it from there, with its CustomResourceDefinitions and all objects of their kinds.
+	@$(MAKE) --no-print-directory undeploy DEPLOY=config/openshift
+
+##@ Development
 
 # The e2e tests of many restarts and long waits are for CI, and for `make test-e2e`.
 .PHONY: test
 test: E2E_FLAGS = -short
-test: deps test-unit test-envtest test-bytecode test-csi test-sanity test-e2e ## Run all tests (as root); those of e2e, but for the longest, on the cluster of KUBECONFIG, or the one-node cluster, which is left running.
+test: deps test-unit test-manifests test-envtest test-bytecode test-csi test-sanity test-e2e ## Run all tests (as root); those of e2e, but for the longest, on the cluster of KUBECONFIG, or the one-node cluster, which is left running.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.
 	CGO_ENABLED=1 go test -race $(patsubst %,./%/...,$(filter-out tests,$(MODULES)))
 
-# One binary is all of Kubernetes: the name that it is called by says what it is.
-ENVTEST_ASSETS := $(LOCALBIN)/envtest
-
 .PHONY: test-envtest
-test-envtest: $(ENVTEST_ASSETS) ## Run the tests that need a kube-apiserver and etcd.
+test-envtest: envtest ## Run the tests that need a kube-apiserver and etcd.
 	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 ./envtest/...
 
-.PHONY: $(ENVTEST_ASSETS)
-$(ENVTEST_ASSETS): $(KUBERNETES)
-	@mkdir -p $(ENVTEST_ASSETS)
-	@for name in etcd kube-apiserver kubectl; do ln -sfn $(KUBERNETES) $(ENVTEST_ASSETS)/$$name; done
-
-$(KUBERNETES):
-	$(MAKE) deps
+.PHONY: test-manifests
+test-manifests: $(LOCALBIN)/helm ## Test manifests, Helm chart, rights, monitoring and documentation, which takes nothing but Go.
+	HELM=$(LOCALBIN)/helm go -C tests test -count=1 ./chart ./docs ./manifests ./monitoring ./rbac
 
 .PHONY: test-bytecode
-test-bytecode: bytecode $(ENVTEST_ASSETS) ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
+test-bytecode: bytecode envtest ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
 	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
 		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./docs
@@ -340,6 +479,15 @@ test-e2e: $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECO
 	@cd tests && $(if $(ONE_NODE),$(E2E_ONE_NODE)) KUBECTL="$(KUBECTL)" BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" \
 		BPFMAN_NODE_PROBE_IMG="$(BPFMAN_NODE_PROBE_IMG)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" \
 		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
+
+.PHONY: test-integration
+test-integration: test-e2e ## The same, by upstream's name.
+
+.PHONY: test-rbac
+test-rbac: ## Compare the components' rights with what they asked for, in the audit log of the one-node cluster, where e2e ran (AUDIT_LOG).
+	AUDIT_LOG=$(AUDIT_LOG) go -C tests test -count=1 -v -run AuditLog ./rbac
+
+AUDIT_LOG ?= $(CLUSTER_STATE)/logs/audit.log
 
 BENCH_ROUNDS ?= 5
 # The audit log is the one-node cluster's; elsewhere the requests aren't counted by verb.

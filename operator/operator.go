@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -27,6 +30,7 @@ import (
 const (
 	name             = "bpfman-operator"
 	leaderElectionID = "8730d955.bpfman.io"
+	openShiftGroup   = "route.openshift.io"
 )
 
 // Options are what a user of the command can choose.
@@ -45,13 +49,17 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("no namespace is given for the node components")
 	}
-	mgr, err := newManager(config, o)
+	openShift, err := isOpenShift(config)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := newManager(config, o, openShift)
 	if err != nil {
 		return nil, err
 	}
 	recorder := mgr.GetEventRecorder(name)
 	for _, controller := range []interface{ SetupWithManager(ctrl.Manager) error }{
-		&deploy.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Namespace: o.Namespace},
+		&deploy.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Namespace: o.Namespace, OpenShift: openShift},
 		&status.Reconciler{Client: mgr.GetClient(), Recorder: recorder, Clock: clock.RealClock{}},
 		&status.Leftovers{Client: mgr.GetClient(), Live: mgr.GetAPIReader()},
 	} {
@@ -65,12 +73,25 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
+// isOpenShift tells by the group of APIs that OpenShift alone serves.
+func isOpenShift(config *rest.Config) (bool, error) {
+	c, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return false, fmt.Errorf("make discovery client: %w", err)
+	}
+	groups, err := c.ServerGroups()
+	if err != nil {
+		return false, fmt.Errorf("ask which APIs the cluster serves: %w", err)
+	}
+	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == openShiftGroup }), nil
+}
+
+func newManager(config *rest.Config, o Options, openShift bool) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
 		return nil, fmt.Errorf("build scheme: %w", err)
 	}
-	byObject := deploy.CacheByObject(o.Namespace)
+	byObject := deploy.CacheByObject(o.Namespace, openShift)
 	maps.Copy(byObject, status.CacheByObject(o.Namespace, deploy.PodLabels()))
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme,

@@ -26,6 +26,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
@@ -49,6 +50,8 @@ type Reconciler struct {
 	Interfaces func() (map[string]program.Interface, error)
 	// Containers lists the running containers of pods on this node.
 	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
+	// Metrics counts what had to be repaired.
+	Metrics *metrics.Metrics
 
 	queue      queue
 	written    lastWritten
@@ -79,6 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 		status := object.GetStatus()
 		r.Inventory.Recall(status.ProgramID, status.LoadedAt, report.LinksOf(status))
 	}
+	lostPrograms, lostLinks := r.lost(existing)
 
 	var want plan.Plan
 	if owner != nil {
@@ -95,8 +99,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 	if err != nil {
 		return reconcile.Result{}, err // the agent is stopping: leave what is reported
 	}
+	if owner != nil && outcome.Err() == nil {
+		r.Metrics.Repaired(lostPrograms, lostLinks)
+	}
 	err = r.write(ctx, key, owner, want, existing, outcome)
 	return reconcile.Result{}, errors.Join(err, outcome.Err(), want.Problems())
+}
+
+// lost counts the programs and links that are reported and that the daemon no
+// longer holds.
+func (r *Reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs, links int) {
+	counted := map[uint32]bool{0: true} // 0: not loaded when it was reported
+	for _, object := range reported {
+		status := object.GetStatus()
+		if counted[status.ProgramID] {
+			continue // members of an application may share a program
+		}
+		counted[status.ProgramID] = true
+		gone, n := r.Inventory.Lost(status.ProgramID, status.LoadedAt, report.LinksOf(status))
+		if gone {
+			programs++
+		}
+		links += n
+	}
+	return programs, links
 }
 
 // owner reads the user object. It is nil where this node is to hold nothing of

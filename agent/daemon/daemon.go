@@ -34,15 +34,15 @@ const maxAnswer = 64 << 20
 
 // Dial returns a connection to the daemon's socket, made when it is first
 // needed and made again, within a second or so, whenever the daemon returns.
-func Dial(socket string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix://"+socket,
+func Dial(socket string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("unix://"+socket, append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,
-		}))
+		}))...)
 	if err != nil {
 		return nil, fmt.Errorf("dial daemon at %s: %w", socket, err)
 	}

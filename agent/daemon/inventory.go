@@ -327,6 +327,23 @@ func (i *Inventory) Recall(id uint32, loadedAt string, links map[uint32]Link) {
 	}
 }
 
+// Lost tells what the daemon no longer holds of a program that was reported:
+// the program itself, or some of its links.
+func (i *Inventory) Lost(id uint32, loadedAt string, links map[uint32]Link) (program bool, lost int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	p, ok := i.programs[id]
+	if !ok || p.LoadedAt != loadedAt {
+		return true, 0
+	}
+	for link := range links {
+		if _, there := p.Links[link]; !there {
+			lost++
+		}
+	}
+	return false, lost
+}
+
 // Of returns the programs of an owner, by ascending id.
 func (i *Inventory) Of(owner program.Key) []Program {
 	i.mu.Lock()

@@ -7,18 +7,31 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // CacheByObject limits the manager's cache, and the rights that it needs, to the objects that are deployed.
-func CacheByObject(namespace string) map[client.Object]cache.ByObject {
+func CacheByObject(namespace string, openShift bool) map[client.Object]cache.ByObject {
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 	own := map[string]cache.Config{namespace: {}}
-	return map[client.Object]cache.ByObject{
+	byObject := map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}:    {Namespaces: own, Field: named(ConfigMapName)},
 		&appsv1.DaemonSet{}:    {Namespaces: own, Field: named(DaemonSetName)},
 		&storagev1.CSIDriver{}: {Field: named(CSIDriverName)},
 	}
+	if openShift {
+		byObject[constraintsMetadata()] = cache.ByObject{Field: named(ConstraintsName)}
+	}
+	return byObject
+}
+
+// constraintsMetadata is an empty object to watch OpenShift's constraints by: the operator has no type for them, and
+// needs none, as their generation tells of a change.
+func constraintsMetadata() *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(ConstraintsKind)
+	return o
 }

@@ -19,7 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the ConfigMap. Those without "csi", "kubelet" and "pull" are upstream's.
+// Keys of the ConfigMap. The daemon's and the agent's are upstream's.
 const (
 	KeyDaemonImage       = "bpfman.image"
 	KeyDaemonLogLevel    = "bpfman.log.level"
@@ -37,6 +37,11 @@ const (
 	KeyCSISELinuxContext = "bpfman.csi.selinux.context"
 	KeyKubeletRoot       = "bpfman.kubelet.root"
 	KeyImagePullPolicy   = "bpfman.image.pull.policy"
+	KeyImagePullSecrets  = "bpfman.image.pull.secrets" //nolint:gosec // a key that names Secrets
+	KeyCSIEnabled        = "bpfman.csi.enabled"
+	KeyNodeSelector      = "bpfman.node.selector"
+	KeyTolerations       = "bpfman.tolerations"
+	KeyResources         = "bpfman.resources"
 )
 
 // Ways for the CSI plugin to become known to the kubelet.
@@ -62,7 +67,18 @@ type Config struct {
 	CSI         CSIConfig
 	KubeletRoot string
 	PullPolicy  corev1.PullPolicy
+	// PullSecrets are names of Secrets in the operator's namespace.
+	PullSecrets []string
+	// NodeSelector narrows the nodes, which are Linux ones in any case.
+	NodeSelector map[string]string
+	// Tolerations are beside those for nodes of the control plane.
+	Tolerations []corev1.Toleration
+	// Resources by container replace the default ones.
+	Resources map[string]corev1.ResourceRequirements
 }
+
+// Containers of the node components, as in daemonset.yaml.
+var containerNames = []string{"mount-bpffs", "bpfman", "bpfman-agent", "bpfman-csi", "node-driver-registrar"}
 
 // DaemonConfig configures the bpfman daemon's container.
 type DaemonConfig struct {
@@ -93,6 +109,8 @@ type CSIConfig struct {
 	// SELinuxContext labels volumes on nodes that have SELinux; empty leaves them the
 	// label of every bpffs.
 	SELinuxContext string
+	// Disabled leaves the plugin, its registration and the CSIDriver out.
+	Disabled bool
 }
 
 // KeyError says what is wrong with the value of one key of the ConfigMap.
@@ -103,7 +121,8 @@ type KeyError struct {
 
 func (e *KeyError) Error() string { return e.Key + ": " + e.Reason }
 
-// setting is one key of the ConfigMap: its default ("" with required: there is none), and where a value goes.
+// setting is one key of the ConfigMap: its default ("": there is none, which is an error with required), and where a
+// value goes.
 type setting struct {
 	key      string
 	fallback string
@@ -137,6 +156,11 @@ var settings = []setting{
 		c.PullPolicy = corev1.PullPolicy(v)
 		return checkOneOf(v, string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever))
 	}},
+	{key: KeyImagePullSecrets, set: func(c *Config, v string) (err error) { c.PullSecrets, err = parseNames(v); return err }},
+	{key: KeyCSIEnabled, fallback: "true", set: func(c *Config, v string) error { c.CSI.Disabled = v == "false"; return checkOneOf(v, "true", "false") }},
+	{key: KeyNodeSelector, set: func(c *Config, v string) (err error) { c.NodeSelector, err = parseLabels(v); return err }},
+	{key: KeyTolerations, set: func(c *Config, v string) (err error) { c.Tolerations, err = parseTolerations(v); return err }},
+	{key: KeyResources, set: func(c *Config, v string) (err error) { c.Resources, err = parseResources(v); return err }},
 }
 
 // ParseConfig reads the ConfigMap's data. An absent or empty value means the key's default. The error joins one
@@ -156,6 +180,9 @@ func ParseConfig(data map[string]string) (config Config, unknown []string, err e
 		}
 		if value == "" && s.required {
 			errs = append(errs, &KeyError{s.key, "is required"})
+			continue
+		}
+		if value == "" {
 			continue
 		}
 		if err := s.set(&config, value); err != nil {

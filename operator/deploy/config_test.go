@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -38,11 +39,11 @@ func TestParseConfigDefaults(t *testing.T) {
 	want := Config{
 		Daemon:      DaemonConfig{"quay.io/bpfman/bpfman:latest", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n"},
 		Agent:       AgentConfig{"quay.io/bpfman/bpfman-agent:latest", "info", ":8175", "127.0.0.1:8174"},
-		CSI:         CSIConfig{"quay.io/bpfman/bpfman-csi:latest", "info", RegistrationSidecar, "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", ClusterAccessAll, "127.0.0.1:8173", ""},
+		CSI:         CSIConfig{"quay.io/bpfman/bpfman-csi:latest", "info", RegistrationSidecar, "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", ClusterAccessAll, "127.0.0.1:8173", "", false},
 		KubeletRoot: "/var/lib/kubelet",
 		PullPolicy:  corev1.PullIfNotPresent,
 	}
-	if config != want {
+	if !reflect.DeepEqual(config, want) {
 		t.Errorf("got  %+v\nwant %+v", config, want)
 	}
 }
@@ -61,7 +62,7 @@ func TestDeployedConfigMapIsTheDefault(t *testing.T) {
 	if err != nil || len(unknown) > 0 {
 		t.Fatalf("unknown keys %q, error %v", unknown, err)
 	}
-	if want := mustParse(t, nil); config != want {
+	if want := mustParse(t, nil); !reflect.DeepEqual(config, want) {
 		t.Errorf("got  %+v\nwant %+v", config, want)
 	}
 	for _, s := range settings {
@@ -97,6 +98,20 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyKubeletRoot, "/var/lib/kubelet/", "is not an absolute path"},
 		{KeyKubeletRoot, "/", "is not an absolute path"},
 		{KeyImagePullPolicy, "Sometimes", "is not one of Always, IfNotPresent, Never"},
+		{KeyImagePullSecrets, "one,Two", `"Two" is not a name`},
+		{KeyImagePullSecrets, "one,", `"" is not a name`},
+		{KeyCSIEnabled, "no", "is not one of true, false"},
+		{KeyNodeSelector, "ebpf", "is not key=value"},
+		{KeyNodeSelector, "a=b c", "is not key=value"},
+		{KeyTolerations, "key: a", "is not a list of tolerations"},
+		{KeyTolerations, "- {key: a, opreator: Exists}", "is not a list of tolerations"},
+		{KeyTolerations, "- {key: a, operator: Is}", `"Is" is not one of`},
+		{KeyTolerations, "- {key: a, effect: Never}", `"Never" is not one of`},
+		{KeyTolerations, "- {effect: NoSchedule}", "without a key the operator has to be Exists"},
+		{KeyTolerations, "- {key: a, operator: Exists, value: b}", "takes no value"},
+		{KeyResources, "agent: {}", `"agent" is not one of the containers`},
+		{KeyResources, "bpfman: {limits: {memory: lots}}", "is not a map of containers"},
+		{KeyResources, "bpfman: {requests: {memory: 2Gi}, limits: {memory: 1Gi}}", "the limit of memory is below the request"},
 		{KeyDaemonTOML, "[database", "is not TOML"},
 		{KeyDaemonTOML, "# " + strings.Repeat("x", maxTOML), "the limit is 65536"},
 	} {

@@ -53,14 +53,16 @@ const (
 )
 
 // Reconciler makes the node components what the ConfigMap of its own namespace says. There are no finalizers: without
-// the ConfigMap the DaemonSet, which it owns, is garbage, and the CSIDriver is deleted here. The CSIDriver is owned by
-// the namespace, so that it goes too where the whole namespace is deleted, operator and all.
+// the ConfigMap the DaemonSet, which it owns, is garbage, and what has no namespace is deleted here. That is owned by the
+// namespace, so that it goes too where the whole namespace is deleted, operator and all.
 type Reconciler struct {
 	Client client.Client
 	// Live reads what isn't worth a cache, or must not come from one.
 	Live      client.Reader
 	Recorder  events.EventRecorder
 	Namespace string
+	// OpenShift tells that the cluster is one, whose pods need constraints that allow what they mount.
+	OpenShift bool
 }
 
 // SetupWithManager watches the ConfigMap and what is made from it. The manager's cache holds no other objects of these
@@ -71,12 +73,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	toConfigMap := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: ConfigMapName}}}
 	})
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("deploy").
 		For(&corev1.ConfigMap{}).
 		Watches(&appsv1.DaemonSet{}, toConfigMap, builder.WithPredicates(intended)).
-		Watches(&storagev1.CSIDriver{}, toConfigMap).
-		Complete(r)
+		Watches(&storagev1.CSIDriver{}, toConfigMap)
+	if r.OpenShift {
+		b = b.WatchesMetadata(constraintsMetadata(), toConfigMap)
+	}
+	return b.Complete(r)
 }
 
 // Reconcile makes one pass.
@@ -87,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	configMap := &corev1.ConfigMap{}
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: ConfigMapName}, configMap)
 	if apierrors.IsNotFound(err) || (err == nil && !configMap.DeletionTimestamp.IsZero()) {
-		return reconcile.Result{}, r.withdraw(ctx)
+		return reconcile.Result{}, r.withdraw(ctx, "the ConfigMap is gone")
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get ConfigMap %s: %w", ConfigMapName, err)
@@ -110,19 +115,38 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 	}
 	own(daemonSet, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: configMap.Name, UID: configMap.UID, Controller: new(true)})
 
-	driver, err := CSIDriver()
+	clusterWide, err := r.clusterWide()
 	if err != nil {
 		return err
+	}
+	if config.CSI.Disabled {
+		if err := r.withdraw(ctx, "the CSI plugin is disabled"); err != nil {
+			return err
+		}
+		clusterWide = nil // all that is in no namespace is for those who mount maps
 	}
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := r.Live.Get(ctx, types.NamespacedName{Name: r.Namespace}, namespace); err != nil {
 		return fmt.Errorf("get Namespace %s: %w", r.Namespace, err)
 	}
-	own(driver, metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID})
+	// All are tried: a refused CSIDriver must not keep the programs from loading.
+	var errs []error
+	for _, object := range clusterWide {
+		own(object, metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID})
+		errs = append(errs, r.apply(ctx, configMap, object))
+	}
+	return errors.Join(append(errs, r.apply(ctx, configMap, daemonSet))...)
+}
 
-	// Both are tried: a refused CSIDriver must not keep the programs from loading.
-	return errors.Join(r.apply(ctx, configMap, driver), r.apply(ctx, configMap, daemonSet))
+// clusterWide are the objects that are deployed in no namespace.
+func (r *Reconciler) clusterWide() ([]*unstructured.Unstructured, error) {
+	driver, err := CSIDriver()
+	if err != nil || !r.OpenShift {
+		return []*unstructured.Unstructured{driver}, err
+	}
+	constraints, err := Constraints()
+	return []*unstructured.Unstructured{driver, constraints}, err
 }
 
 // apply sends the object as it should be. The API server finds what differs, and writes nothing where nothing does.
@@ -149,20 +173,35 @@ func (r *Reconciler) apply(ctx context.Context, configMap *corev1.ConfigMap, obj
 	return nil
 }
 
-// withdraw deletes what garbage collection can't: nothing else in the cluster tells that the CSIDriver has gone stale.
-func (r *Reconciler) withdraw(ctx context.Context) error {
-	driver := &storagev1.CSIDriver{}
-	err := r.Client.Get(ctx, types.NamespacedName{Name: CSIDriverName}, driver)
-	if apierrors.IsNotFound(err) || (err == nil && driver.Labels[managedByLabel] != FieldManager) {
+// withdraw deletes what garbage collection can't: nothing else in the cluster tells that it has gone stale.
+func (r *Reconciler) withdraw(ctx context.Context, reason string) error {
+	clusterWide, err := r.clusterWide()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, object := range clusterWide {
+		errs = append(errs, r.remove(ctx, object, reason))
+	}
+	return errors.Join(errs...)
+}
+
+// remove deletes an object if it is the operator's.
+func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructured, reason string) error {
+	name := object.GetKind() + " " + object.GetName()
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(object.GroupVersionKind())
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), found)
+	if apierrors.IsNotFound(err) || (err == nil && found.Labels[managedByLabel] != FieldManager) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("get CSIDriver %s: %w", CSIDriverName, err)
+		return fmt.Errorf("get %s: %w", name, err)
 	}
-	if err := r.Client.Delete(ctx, driver, client.Preconditions{UID: &driver.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete CSIDriver %s: %w", CSIDriverName, err)
+	if err := r.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s: %w", name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("deleted the CSIDriver: the ConfigMap is gone", "configMap", ConfigMapName)
+	ctrl.LoggerFrom(ctx).Info("deleted", "object", name, "reason", reason)
 	return nil
 }
 

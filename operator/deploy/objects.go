@@ -2,7 +2,8 @@
 // Copyright The bpfman-operator authors
 
 // Package deploy installs and maintains the node components as the ConfigMap says: a DaemonSet with the daemon, the
-// agent and the CSI plugin, and the CSIDriver object. What they look like is in daemonset.yaml and csidriver.yaml.
+// agent and the CSI plugin, the CSIDriver object, and on OpenShift SecurityContextConstraints for the pods of users. What
+// they look like is in daemonset.yaml, csidriver.yaml and scc.yaml.
 package deploy
 
 import (
@@ -14,7 +15,10 @@ import (
 	"path"
 	"text/template"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
 
@@ -26,20 +30,33 @@ const (
 	DaemonSetName = "bpfman-daemon"
 	// CSIDriverName is what pods put in a volume's csi.driver.
 	CSIDriverName = "csi.bpfman.io"
+	// ConstraintsName is of the SecurityContextConstraints that let pods of OpenShift mount maps.
+	ConstraintsName = "bpfman-restricted"
 )
+
+// ConstraintsKind is OpenShift's SecurityContextConstraints.
+var ConstraintsKind = schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}
 
 var (
 	//go:embed daemonset.yaml
 	daemonSetYAML string
 	//go:embed csidriver.yaml
 	csiDriverYAML string
+	//go:embed scc.yaml
+	constraintsYAML string
 
-	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(template.FuncMap{"q": quote}).Parse(daemonSetYAML))
+	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(template.FuncMap{"q": quote, "inline": inline}).Parse(daemonSetYAML))
 )
 
 // quote writes v as a JSON string, which is a YAML string whatever v holds.
 func quote(v any) (string, error) {
 	out, err := json.Marshal(fmt.Sprint(v))
+	return string(out), err
+}
+
+// inline writes v as JSON, which is YAML in one line.
+func inline(v any) (string, error) {
+	out, err := json.Marshal(v)
 	return string(out), err
 }
 
@@ -65,8 +82,35 @@ func (v values) HealthHost() string {
 	return host
 }
 
-func (v values) HealthPort() string {
-	_, port, _ := net.SplitHostPort(v.Agent.HealthAddr)
+func (v values) HealthPort() string { return portOf(v.Agent.HealthAddr) }
+
+// MetricsPort is where Prometheus finds the agent's metrics.
+func (v values) MetricsPort() string { return portOf(v.Agent.MetricsAddr) }
+
+// Pods mount maps through the plugin alone.
+func (v values) CSIEnabled() bool { return !v.CSI.Disabled }
+
+// Requirements are a container's, as configured, or requests alone.
+func (v values) Requirements(container, cpu, memory string) (string, error) {
+	resources, ok := v.Resources[container]
+	if !ok {
+		resources.Requests = corev1.ResourceList{}
+		for name, text := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+			quantity, err := resource.ParseQuantity(text)
+			if err != nil {
+				return "", fmt.Errorf("%s of %s: %w", name, container, err)
+			}
+			resources.Requests[name] = quantity
+		}
+	}
+	return inline(resources)
+}
+
+// CSIMetricsPort is where it finds the CSI plugin's.
+func (v values) CSIMetricsPort() string { return portOf(v.CSI.MetricsAddr) }
+
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
 	return port
 }
 
@@ -82,6 +126,11 @@ func DaemonSet(config Config, namespace string) (*unstructured.Unstructured, err
 // CSIDriver is the cluster's object for the CSI plugin.
 func CSIDriver() (*unstructured.Unstructured, error) {
 	return parse([]byte(csiDriverYAML))
+}
+
+// Constraints are OpenShift's for the pods that mount maps.
+func Constraints() (*unstructured.Unstructured, error) {
+	return parse([]byte(constraintsYAML))
 }
 
 func parse(text []byte) (*unstructured.Unstructured, error) {

@@ -4,6 +4,7 @@
 package deploy
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -217,6 +218,11 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		{KeyCSISELinuxContext, "system_u:object_r:container_file_t:s0"},
 		{KeyKubeletRoot, "/data/kubelet"},
 		{KeyImagePullPolicy, "Always"},
+		{KeyImagePullSecrets, "one,two"},
+		{KeyCSIEnabled, "false"},
+		{KeyNodeSelector, "ebpf=true"},
+		{KeyTolerations, "- {operator: Exists}"},
+		{KeyResources, "bpfman: {limits: {memory: 1Gi}}"},
 	} {
 		self[c.key] = c.value
 		before, after := daemonSet(t, nil), daemonSet(t, map[string]string{c.key: c.value})
@@ -227,6 +233,59 @@ func TestEachKeyRollsThePods(t *testing.T) {
 	for _, s := range settings {
 		if _, tried := self[s.key]; !tried {
 			t.Errorf("%s isn't tried", s.key)
+		}
+	}
+}
+
+func TestScheduling(t *testing.T) {
+	plain := daemonSet(t, nil).Spec.Template.Spec
+	pod := daemonSet(t, map[string]string{
+		KeyNodeSelector:     "ebpf=true",
+		KeyTolerations:      "- {operator: Exists, effect: NoExecute}\n- {key: a, value: \"b\\\"c\"}\n",
+		KeyImagePullSecrets: "one, two",
+		KeyResources:        "bpfman-agent: {limits: {memory: 1Gi}}",
+	}).Spec.Template.Spec
+	if want := map[string]string{"kubernetes.io/os": "linux", "ebpf": "true"}; !maps.Equal(pod.NodeSelector, want) {
+		t.Errorf("node selector is %v", pod.NodeSelector)
+	}
+	added := []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}, {Key: "a", Value: `b"c`}}
+	if want := append(plain.Tolerations, added...); !reflect.DeepEqual(pod.Tolerations, want) {
+		t.Errorf("tolerations are %v", pod.Tolerations)
+	}
+	if want := []corev1.LocalObjectReference{{Name: "one"}, {Name: "two"}}; !slices.Equal(pod.ImagePullSecrets, want) || plain.ImagePullSecrets != nil {
+		t.Errorf("pull Secrets are %v, and by default %v", pod.ImagePullSecrets, plain.ImagePullSecrets)
+	}
+	for i, c := range pod.Containers {
+		requests, limits := c.Resources.Requests, c.Resources.Limits
+		if c.Name == "bpfman-agent" {
+			if len(requests) > 0 || limits.Memory().String() != "1Gi" {
+				t.Errorf("%s has %v", c.Name, c.Resources)
+			}
+		} else if !reflect.DeepEqual(c.Resources, plain.Containers[i].Resources) || requests.Memory().IsZero() || requests.Cpu().IsZero() {
+			t.Errorf("%s has %v", c.Name, c.Resources)
+		}
+	}
+}
+
+// Every container is known by its name, and none that isn't there.
+func TestContainerNames(t *testing.T) {
+	if got, want := slices.Sorted(maps.Keys(containers(daemonSet(t, nil)))), slices.Sorted(slices.Values(containerNames)); !slices.Equal(got, want) {
+		t.Errorf("containers %q, known are %q", got, want)
+	}
+}
+
+func TestWithoutCSI(t *testing.T) {
+	pod := daemonSet(t, map[string]string{KeyCSIEnabled: "false"}).Spec.Template.Spec
+	var names []string
+	for _, c := range pod.Containers {
+		names = append(names, c.Name)
+	}
+	if want := []string{"bpfman", "bpfman-agent"}; !slices.Equal(names, want) {
+		t.Errorf("containers %q, not %q", names, want)
+	}
+	for _, v := range pod.Volumes {
+		if v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/var/lib/kubelet") {
+			t.Errorf("volume %s is of no use", v.Name)
 		}
 	}
 }

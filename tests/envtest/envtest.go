@@ -73,14 +73,19 @@ func run(m *testing.M) (code int, err error) {
 
 // definitionsDirectory finds config/crd/bases above the package whose test runs.
 func definitionsDirectory() (string, error) {
+	root, err := repository()
+	return filepath.Join(root, "config", "crd", "bases"), err
+}
+
+// repository finds the repository above the package whose test runs.
+func repository() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the repository: %w", err)
 	}
 	for directory := start; ; directory = filepath.Dir(directory) {
-		candidate := filepath.Join(directory, "config", "crd", "bases")
-		if _, err := os.Stat(candidate); err == nil {
-			return candidate, nil
+		if _, err := os.Stat(filepath.Join(directory, "config", "crd", "bases")); err == nil {
+			return directory, nil
 		}
 		if directory == filepath.Dir(directory) {
 			return "", fmt.Errorf("no config/crd/bases above %s", start)

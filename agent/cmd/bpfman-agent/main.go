@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -27,11 +28,13 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/bpfman/bpfman-operator/agent/bpffs"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -92,7 +95,14 @@ func run(o options) error {
 	if err != nil {
 		return err
 	}
-	conn, err := daemon.Dial(o.daemonSocket)
+	measured, err := metrics.New(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	if err := ctrlmetrics.Registry.Register(&metrics.Reports{Reader: mgr.GetClient(), Log: mgr.GetLogger()}); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	conn, err := daemon.Dial(o.daemonSocket, grpc.WithUnaryInterceptor(measured.Call))
 	if err != nil {
 		return err
 	}
@@ -106,6 +116,7 @@ func run(o options) error {
 		NodeName:   o.nodeName,
 		Interfaces: node.Interfaces,
 		Containers: (&node.Runtime{Run: o.hostRun}).Containers,
+		Metrics:    measured,
 	}
 	ctx := signals.SetupSignalHandler()
 	if err := reconciler.SetupWithManager(ctx, mgr, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) }); err != nil {

@@ -197,7 +197,7 @@ func newPolicy(clusterAccess string) (access.Policy, error) {
 	case accessAll:
 		return access.All{}, nil
 	case accessRBAC:
-		config, err := rest.InClusterConfig()
+		config, err := clusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("--cluster-access=%s: %w", accessRBAC, err)
 		}
@@ -248,9 +248,20 @@ func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, 
 	return nil
 }
 
+// clusterConfig leads to the API server under the plugin's name: the agent has the same ServiceAccount, and an audit log
+// is to tell them apart.
+func clusterConfig() (*rest.Config, error) {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // callers say what for
+	}
+	config.UserAgent = "bpfman-csi"
+	return config, nil
+}
+
 // protect has the API server say who may scrape. Where there is none, nobody may.
 func protect(handler http.Handler, log *slog.Logger) (http.Handler, error) {
-	config, err := rest.InClusterConfig()
+	config, err := clusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no cluster says who may read this", http.StatusServiceUnavailable)

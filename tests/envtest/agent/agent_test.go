@@ -364,6 +364,12 @@ func TestDriftIsRepaired(t *testing.T) {
 	}
 	n.startAgent()
 	n.holds("TracepointProgram/drift f a/x")
+	n.eventually("the repair to be counted", func() error {
+		if programs, links := n.repaired("program"), n.repaired("link"); programs != 1 || links != 0 {
+			return fmt.Errorf("%v programs and %v links", programs, links)
+		}
+		return nil
+	})
 }
 
 // A crash at any call of the daemon and at any write, before it or after, leaves

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
+	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
@@ -53,6 +55,9 @@ type node struct {
 	// writes sees each request of the agent that changes something, before it is
 	// sent and once it is answered; the error that it returns is the request's.
 	writes func(request string, done bool) error
+
+	// registry has the metrics of the agent that was started last.
+	registry *prometheus.Registry
 
 	mu         sync.Mutex
 	interfaces map[string]program.Interface
@@ -115,6 +120,11 @@ func (n *node) startAgent() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	n.registry = prometheus.NewRegistry()
+	measured, err := metrics.New(n.registry)
+	if err != nil {
+		n.t.Fatal(err)
+	}
 	reconciler := &controller.Reconciler{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("bpfman-agent"),
 		Inventory: daemon.NewInventory(n.daemon, n.daemon.Root), NodeName: n.name,
@@ -124,6 +134,7 @@ func (n *node) startAgent() {
 			return n.interfaces, nil
 		},
 		Containers: n.running,
+		Metrics:    measured,
 	}
 	connected := func(_ context.Context, f func()) { f() }
 	if err := reconciler.SetupWithManager(ctx, mgr, connected); err != nil {
@@ -135,6 +146,24 @@ func (n *node) startAgent() {
 		_ = mgr.Start(ctx) // ends by its context
 	}()
 	n.stop = func() { cancel(); <-ended }
+}
+
+// repaired is how many programs or links the agent says that it repaired.
+func (n *node) repaired(what string) float64 {
+	n.t.Helper()
+	families, err := n.registry.Gather()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "bpfman_agent_drift_repaired_total" && metric.GetLabel()[0].GetValue() == what {
+				return metric.GetCounter().GetValue()
+			}
+		}
+	}
+	n.t.Fatalf("no count of repaired %ss", what)
+	return 0
 }
 
 // recorder sees an agent's requests.

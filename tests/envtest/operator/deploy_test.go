@@ -119,6 +119,20 @@ func TestUpstreamFault25ConfigMapEditsReachTheDaemonSet(t *testing.T) {
 	}
 }
 
+func TestWithoutCSI(t *testing.T) {
+	c := cluster(t)
+	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: deploy.CSIDriverName}}
+	there := func(ctx context.Context) error { return c.Get(ctx, client.ObjectKeyFromObject(driver), driver) }
+	eventually(t, "the CSIDriver is there", there)
+	t.Run("disabled", func(t *testing.T) {
+		set(t, c, map[string]string{deploy.KeyCSIEnabled: "false"})
+		eventually(t, "the CSIDriver goes", gone(c, driver))
+		eventually(t, "the plugin goes", hasImage(c, "bpfman-csi", ""))
+	})
+	eventually(t, "the CSIDriver comes back", there)
+	eventually(t, "the plugin comes back", hasImage(c, "bpfman-csi", "quay.io/bpfman/bpfman-csi:latest"))
+}
+
 func TestBrokenValueKeepsWhatRuns(t *testing.T) {
 	c := cluster(t)
 	eventually(t, "what runs is the default", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:latest"))

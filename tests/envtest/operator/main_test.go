@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -19,15 +18,12 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator"
@@ -81,42 +77,16 @@ func deployAndRun() (client.Client, error) {
 		return nil, err
 	}
 	ctx := context.Background()
-	if err := applyDefault(ctx, c); err != nil {
+	// The tests play the agent's part, which is refused to all but the agent.
+	if err := envtest.Apply(ctx, c, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"); err != nil {
 		return nil, err
 	}
-	own := rest.CopyConfig(config)
-	own.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:bpfman:bpfman-operator",
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:bpfman", "system:authenticated"},
-	}
-	mgr, err := operator.New(own, operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0", LeaderElection: true})
+	mgr, err := operator.New(envtest.As(config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0", LeaderElection: true})
 	if err != nil {
 		return nil, err
 	}
 	go func() { ended <- mgr.Start(ctx) }()
 	return c, nil
-}
-
-// applyDefault applies config/default, whose CRDs are there already, without the Deployment.
-func applyDefault(ctx context.Context, c client.Client) error {
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
-		Run(filesys.MakeFsOnDisk(), filepath.Join("..", "..", "..", "config", "default"))
-	if err != nil {
-		return fmt.Errorf("build config/default: %w", err)
-	}
-	for _, resource := range resources.Resources() {
-		if kind := resource.GetKind(); kind == "CustomResourceDefinition" || kind == "Deployment" {
-			continue
-		}
-		object := &unstructured.Unstructured{}
-		if object.Object, err = resource.Map(); err != nil {
-			return err
-		}
-		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(admin)); err != nil {
-			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-	}
-	return nil
 }
 
 // eventually polls until check returns nil.

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package metrics tells Prometheus what the agent has on its node and how the
+// daemon answers. How long owners wait in the queue and how long work on them
+// takes is told by controller-runtime's own metrics, workqueue_*.
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+const prefix = "bpfman_agent_"
+
+// Metrics are the agent's own. A nil Metrics counts nothing.
+type Metrics struct {
+	calls    *prometheus.HistogramVec
+	repaired *prometheus.CounterVec
+}
+
+// New registers metrics. Those of calls and repairs begin at 0.
+func New(registry prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: prefix + "daemon_call_duration_seconds",
+			Help: "Time that the bpfman daemon took for a call, by call and gRPC code.",
+			// From a list of nothing to an image that is pulled from far away
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60},
+		}, []string{"call", "code"}),
+		repaired: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: prefix + "drift_repaired_total",
+			Help: "Programs and links that had gone without the agent, and are there again.",
+		}, []string{"what"}),
+	}
+	for _, what := range []string{"program", "link"} {
+		m.repaired.WithLabelValues(what)
+	}
+	for _, c := range []prometheus.Collector{m.calls, m.repaired} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Call measures a call of the daemon, as an interceptor of its connection. The
+// time in which other calls have their turn isn't in it.
+func (m *Metrics) Call(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	start := time.Now()
+	err := invoke(ctx, method, request, reply, conn, options...)
+	m.calls.WithLabelValues(path.Base(method), status.Code(err).String()).Observe(time.Since(start).Seconds())
+	return err
+}
+
+// Repaired counts programs and links that had gone.
+func (m *Metrics) Repaired(programs, links int) {
+	if m != nil {
+		m.repaired.WithLabelValues("program").Add(float64(programs))
+		m.repaired.WithLabelValues("link").Add(float64(links))
+	}
+}
+
+// Reports is a collector of what this node's program objects say.
+type Reports struct {
+	// Reader is the agent's cache, which has this node's alone.
+	Reader client.Reader
+	Log    logr.Logger
+}
+
+// Pending is the state of a program of which nothing is reported yet.
+const Pending = "Pending"
+
+var (
+	programsDesc = prometheus.NewDesc(prefix+"programs",
+		"Programs of this node, by their owner's kind and the type of their condition, Pending while they have none.", []string{"kind", "state"}, nil)
+	linksDesc = prometheus.NewDesc(prefix+"links",
+		"Attach points of programs of this node, by the program's owner's kind and their state.", []string{"kind", "state"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (r *Reports) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- programsDesc
+	descriptions <- linksDesc
+}
+
+// collectTimeout bounds the wait for a cache that isn't filled yet.
+const collectTimeout = 5 * time.Second
+
+// Collect implements [prometheus.Collector].
+func (r *Reports) Collect(collected chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
+	defer cancel()
+	type group struct{ kind, state string }
+	programs, links := map[group]int{}, map[group]int{}
+	for _, kind := range v1alpha1.ProgramKinds {
+		list, ok := kind.NewList().(client.ObjectList)
+		if !ok {
+			continue
+		}
+		if err := r.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			r.Log.Error(err, "Programs are not counted", "kind", kind.Name)
+			return
+		}
+		_ = meta.EachListItem(list, func(o runtime.Object) error { // its error is the function's
+			p, ok := o.(v1alpha1.ProgramObject)
+			if !ok {
+				return nil
+			}
+			owner, state := p.GetLabels()[v1alpha1.LabelOwnerKind], Pending
+			if conditions := p.GetStatus().Conditions; len(conditions) > 0 {
+				state = conditions[0].Type
+			}
+			programs[group{owner, state}]++
+			for _, link := range p.GetStatus().Links {
+				links[group{owner, string(link.State)}]++
+			}
+			return nil
+		})
+	}
+	for desc, groups := range map[*prometheus.Desc]map[group]int{programsDesc: programs, linksDesc: links} {
+		for g, n := range groups {
+			collected <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), g.kind, g.state)
+		}
+	}
+}

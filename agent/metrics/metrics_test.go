@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// values reads all of a registry: of a histogram the number of observations.
+func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, l := range metric.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			value := metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+			out[fmt.Sprintf("%s{%s}", family.GetName(), strings.Join(labels, ","))] = value
+		}
+	}
+	return out
+}
+
+func TestCallsAndRepairs(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(method string, err error) {
+		t.Helper()
+		invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return err }
+		if got := m.Call(t.Context(), "/bpfman.v1.Bpfman/"+method, nil, nil, nil, invoke); got != err { //nolint:errorlint // the very error
+			t.Errorf("%s returns %v", method, got)
+		}
+	}
+	call("Load", nil)
+	call("Load", nil)
+	call("Load", status.Error(codes.Aborted, "no"))
+	call("List", status.Error(codes.Unavailable, "gone"))
+	m.Repaired(2, 0)
+	m.Repaired(0, 3)
+	want := map[string]float64{
+		"bpfman_agent_daemon_call_duration_seconds{call=Load,code=OK}":          2,
+		"bpfman_agent_daemon_call_duration_seconds{call=Load,code=Aborted}":     1,
+		"bpfman_agent_daemon_call_duration_seconds{call=List,code=Unavailable}": 1,
+		"bpfman_agent_drift_repaired_total{what=program}":                       2,
+		"bpfman_agent_drift_repaired_total{what=link}":                          3,
+	}
+	if got := values(t, registry); !maps.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	(*Metrics)(nil).Repaired(1, 1)
+	if _, err := New(registry); err == nil {
+		t.Error("registered twice")
+	}
+}
+
+// cache stands for the agent's.
+type cache struct {
+	client.Reader
+	programs []v1alpha1.BpfProgram
+	nsErr    error
+}
+
+func (c cache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if l, ok := list.(*v1alpha1.BpfProgramList); ok {
+		l.Items = slices.Clone(c.programs)
+		return nil
+	}
+	return c.nsErr
+}
+
+func reported(kind string, condition v1alpha1.BpfProgramConditionType, links ...v1alpha1.LinkState) v1alpha1.BpfProgram {
+	var p v1alpha1.BpfProgram
+	p.Labels = map[string]string{v1alpha1.LabelOwnerKind: kind}
+	if condition != "" {
+		v1alpha1.SetCondition(&p.Status.Conditions, condition.Condition(""))
+	}
+	for _, state := range links {
+		p.Status.Links = append(p.Status.Links, v1alpha1.BpfProgramLink{State: state})
+	}
+	return p
+}
+
+func TestReports(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	c := cache{programs: []v1alpha1.BpfProgram{
+		reported("XdpProgram", v1alpha1.BpfProgCondLoaded, v1alpha1.LinkAttached, v1alpha1.LinkAttached),
+		reported("XdpProgram", v1alpha1.BpfProgCondLoaded, v1alpha1.LinkAttached),
+		reported("XdpProgram", v1alpha1.BpfProgCondNotLoaded, v1alpha1.LinkAttached, v1alpha1.LinkNotAttached),
+		reported("BpfApplication", ""),
+	}}
+	registry.MustRegister(&Reports{Reader: c, Log: logr.Discard()})
+	want := map[string]float64{
+		"bpfman_agent_programs{kind=XdpProgram,state=Loaded}":      2,
+		"bpfman_agent_programs{kind=XdpProgram,state=NotLoaded}":   1,
+		"bpfman_agent_programs{kind=BpfApplication,state=Pending}": 1,
+		"bpfman_agent_links{kind=XdpProgram,state=Attached}":       4,
+		"bpfman_agent_links{kind=XdpProgram,state=NotAttached}":    1,
+	}
+	if got := values(t, registry); !maps.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Half of the truth would look as if programs had gone.
+func TestReportsOfAnEmptyCache(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	c := cache{programs: []v1alpha1.BpfProgram{reported("XdpProgram", v1alpha1.BpfProgCondLoaded)}, nsErr: context.DeadlineExceeded}
+	registry.MustRegister(&Reports{Reader: c, Log: logr.Discard()})
+	if got := values(t, registry); len(got) > 0 {
+		t.Errorf("got %v", got)
+	}
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package deploy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+)
+
+// parseNames reads names of objects, separated by commas.
+func parseNames(v string) ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(v, ",") {
+		name = strings.TrimSpace(name)
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return nil, fmt.Errorf("%q is not a name: %s", name, strings.Join(problems, ", "))
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// parseLabels reads labels as key=value, separated by commas.
+func parseLabels(v string) (map[string]string, error) {
+	set, err := labels.ConvertSelectorToLabelsMap(v)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not key=value, separated by commas: %w", v, err)
+	}
+	return set, nil
+}
+
+// parseTolerations reads a list as in a pod. What is checked here the API server would refuse with the whole DaemonSet.
+func parseTolerations(v string) ([]corev1.Toleration, error) {
+	var tolerations []corev1.Toleration
+	if err := yaml.UnmarshalStrict([]byte(v), &tolerations); err != nil {
+		return nil, fmt.Errorf("is not a list of tolerations: %w", err)
+	}
+	var errs []error
+	for i, t := range tolerations {
+		errs = append(errs,
+			checkOneOf(string(t.Operator), "", string(corev1.TolerationOpExists), string(corev1.TolerationOpEqual)),
+			checkOneOf(string(t.Effect), "", string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)))
+		if t.Key == "" && t.Operator != corev1.TolerationOpExists {
+			errs = append(errs, fmt.Errorf("toleration %d: without a key the operator has to be %s", i, corev1.TolerationOpExists))
+		}
+		if t.Operator == corev1.TolerationOpExists && t.Value != "" {
+			errs = append(errs, fmt.Errorf("toleration %d: operator %s takes no value", i, corev1.TolerationOpExists))
+		}
+	}
+	return tolerations, errors.Join(errs...)
+}
+
+// parseResources reads requests and limits by container.
+func parseResources(v string) (map[string]corev1.ResourceRequirements, error) {
+	var resources map[string]corev1.ResourceRequirements
+	if err := yaml.UnmarshalStrict([]byte(v), &resources); err != nil {
+		return nil, fmt.Errorf("is not a map of containers to requests and limits: %w", err)
+	}
+	var errs []error
+	for container, r := range resources {
+		if !slices.Contains(containerNames, container) {
+			errs = append(errs, fmt.Errorf("%q is not one of the containers %s", container, strings.Join(containerNames, ", ")))
+		}
+		for name, request := range r.Requests {
+			if limit, ok := r.Limits[name]; ok && limit.Cmp(request) < 0 {
+				errs = append(errs, fmt.Errorf("%s: the limit of %s is below the request", container, name))
+			}
+		}
+	}
+	return resources, errors.Join(errs...)
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package chart tests that the Helm chart deploys what kustomize does, and what its values change. It takes helm:
+// HELM, or what `make helm` builds.
+package chart
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+)
+
+const root = "../.."
+
+// helm runs helm, or skips the test where there is none.
+func helm(t *testing.T, arguments ...string) ([]byte, error) {
+	t.Helper()
+	program := cmp.Or(os.Getenv("HELM"), filepath.Join(root, "bin", "helm"))
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("no helm: run make helm")
+	}
+	command := exec.CommandContext(t.Context(), program, arguments...)
+	// Nothing of the user's own settings, and no cluster
+	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		err = errors.New(stderr.String())
+	}
+	return output, err
+}
+
+type objects map[string]map[string]any
+
+func (o objects) add(t *testing.T, document []byte) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(document, &object.Object); err != nil {
+		t.Fatalf("%v in:\n%s", err, document)
+	}
+	if len(object.Object) == 0 {
+		return
+	}
+	key := strings.Join([]string{object.GetKind(), object.GetNamespace(), object.GetName()}, " ")
+	if _, twice := o[key]; twice {
+		t.Errorf("%s is there twice", key)
+	}
+	o[key] = object.Object
+}
+
+// get reads an object of the chart's into its type.
+func get[T any](t *testing.T, o objects, key string) T {
+	t.Helper()
+	var typed T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o[key], &typed, true); err != nil {
+		t.Fatalf("%s: %v", key, err)
+	}
+	return typed
+}
+
+// template renders the chart with settings such as csi.enabled=false.
+func template(t *testing.T, namespace string, settings ...string) objects {
+	t.Helper()
+	arguments := []string{"template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--namespace", namespace}
+	for _, setting := range settings {
+		arguments = append(arguments, "--set-json", setting)
+	}
+	output, err := helm(t, arguments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered := objects{}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(output)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return rendered
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered.add(t, document)
+	}
+}
+
+func kustomize(t *testing.T, overlay string) objects {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, overlay))
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := objects{}
+	for _, resource := range resources.Resources() {
+		built.add(t, []byte(resource.MustYaml()))
+	}
+	return built
+}
+
+// same compares all objects, values as YAML reads them.
+func same(t *testing.T, chart, built objects) {
+	t.Helper()
+	// Helm needs the namespace before there is a chart's object.
+	delete(built, "Namespace  bpfman")
+	for _, key := range slices.Sorted(maps.Keys(built)) {
+		if there, ok := chart[key]; !ok {
+			t.Errorf("the chart has no %s", key)
+		} else if !reflect.DeepEqual(there, built[key]) {
+			t.Errorf("%s differs:\nchart     %v\nkustomize %v", key, there, built[key])
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(chart)) {
+		if _, ok := built[key]; !ok {
+			t.Errorf("the chart alone has %s", key)
+		}
+	}
+}
+
+func TestChartIsConfigDefault(t *testing.T) {
+	same(t, template(t, "bpfman", "crds.keep=false"), kustomize(t, "config/default"))
+}
+
+func TestChartWithMonitoring(t *testing.T) {
+	same(t, template(t, "bpfman", "crds.keep=false", "monitoring.enabled=true"), kustomize(t, "config/monitoring"))
+}
+
+func TestDefinitionsAreKept(t *testing.T) {
+	kept := 0
+	for key, object := range template(t, "bpfman") {
+		if strings.HasPrefix(key, "CustomResourceDefinition ") {
+			kept++
+			annotations := (&unstructured.Unstructured{Object: object}).GetAnnotations()
+			if annotations["helm.sh/resource-policy"] != "keep" {
+				t.Errorf("uninstalling deletes %s", key)
+			}
+		}
+	}
+	if kept != 16 {
+		t.Errorf("%d definitions", kept)
+	}
+	for key := range template(t, "bpfman", "crds.install=false") {
+		if strings.HasPrefix(key, "CustomResourceDefinition ") {
+			t.Errorf("%s is there", key)
+		}
+	}
+}
+
+// In a namespace of another name nothing may point to the usual one.
+func TestOtherNamespace(t *testing.T) {
+	for key, object := range template(t, "elsewhere", "monitoring.enabled=true") {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, usual := range []string{"namespace: bpfman\n", "serviceaccount:bpfman:", "- bpfman\n"} {
+			// Of definitions and dashboards "bpfman" is a category and a tag.
+			if !strings.HasPrefix(key, "CustomResourceDefinition ") && strings.Contains(string(text), usual) {
+				t.Errorf("%s has %q", key, usual)
+			}
+		}
+	}
+}
+
+func TestValuesReachTheNodes(t *testing.T) {
+	rendered := template(t, "bpfman",
+		`images={"agent":"example.com/agent:1","pullPolicy":"Always","pullSecrets":["one","two"]}`,
+		`logLevels={"daemon":"bpfman=debug","agent":"trace"}`,
+		`kubeletRoot="/data/kubelet"`,
+		`nodes.nodeSelector={"ebpf":"true","zone":"a"}`,
+		`nodes.tolerations=[{"key":"a","operator":"Exists"}]`,
+		`nodes.resources={"bpfman-agent":{"limits":{"memory":"100Mi"}}}`,
+		`csi={"registration":"self","clusterAccess":"rbac"}`,
+		// Of a key that has a value of its own too
+		`config={"bpfman.csi.log.level":"debug"}`,
+	)
+	configMap := get[corev1.ConfigMap](t, rendered, "ConfigMap bpfman bpfman-config")
+	config, unknown, err := deploy.ParseConfig(configMap.Data)
+	if err != nil || len(unknown) > 0 {
+		t.Fatalf("unknown keys %q, error %v", unknown, err)
+	}
+	agent := config.Resources["bpfman-agent"]
+	if config.Agent.Image != "example.com/agent:1" || config.PullPolicy != corev1.PullAlways || !slices.Equal(config.PullSecrets, []string{"one", "two"}) ||
+		config.Daemon.LogLevel != "bpfman=debug" || config.Agent.LogLevel != "trace" || config.CSI.LogLevel != "debug" || config.KubeletRoot != "/data/kubelet" ||
+		!maps.Equal(config.NodeSelector, map[string]string{"ebpf": "true", "zone": "a"}) ||
+		!reflect.DeepEqual(config.Tolerations, []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}) ||
+		agent.Limits.Memory().String() != "100Mi" ||
+		config.CSI.Registration != deploy.RegistrationSelf || config.CSI.ClusterAccess != deploy.ClusterAccessRBAC || config.CSI.Disabled {
+		t.Errorf("got %+v", config)
+	}
+	disabled := get[corev1.ConfigMap](t, template(t, "bpfman", "csi.enabled=false"), "ConfigMap bpfman bpfman-config")
+	if config, _, err := deploy.ParseConfig(disabled.Data); err != nil || !config.CSI.Disabled {
+		t.Errorf("the plugin isn't disabled: %v", err)
+	}
+}
+
+func TestValuesReachTheOperator(t *testing.T) {
+	rendered := template(t, "bpfman",
+		`images={"operator":"example.com/operator:1","pullPolicy":"Always","pullSecrets":["one"]}`,
+		`logLevels.operator="debug"`,
+		`operator={"replicas":2,"nodeSelector":{"a":"b"},"tolerations":[{"operator":"Exists"}],"resources":{"limits":{"memory":"2Gi"}}}`,
+	)
+	deployment := get[appsv1.Deployment](t, rendered, "Deployment bpfman bpfman-operator")
+	pod := deployment.Spec.Template.Spec
+	container := pod.Containers[0]
+	if *deployment.Spec.Replicas != 2 || container.Image != "example.com/operator:1" || container.ImagePullPolicy != corev1.PullAlways ||
+		container.Env[0].Value != "debug" || container.Resources.Limits.Memory().String() != "2Gi" ||
+		!maps.Equal(pod.NodeSelector, map[string]string{"a": "b"}) ||
+		!reflect.DeepEqual(pod.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}) ||
+		!slices.Equal(pod.ImagePullSecrets, []corev1.LocalObjectReference{{Name: "one"}}) {
+		t.Errorf("got %+v", deployment.Spec)
+	}
+}
+
+// A misspelt value is refused, not ignored.
+func TestMisspeltValues(t *testing.T) {
+	for _, setting := range []string{`kubeletroot="/x"`, `csi={"enable":false}`, `logLevels={"agent":"loud"}`, `nodes={"resources":{"agent":{}}}`} {
+		if _, err := helm(t, "template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--set-json", setting); err == nil {
+			t.Errorf("%s is taken", setting)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	if output, err := helm(t, "lint", "--strict", filepath.Join(root, "charts", "bpfman-operator")); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
+}

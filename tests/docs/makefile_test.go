@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+)
+
+// promised are the targets of the developer guide that the project started from,
+// by group, in its order.
+var promised = []struct {
+	group   string
+	targets []string
+}{
+	{"General", []string{"help"}},
+	{"Local Dependencies", []string{
+		"kustomize", "controller-gen", "register-gen", "informer-gen", "lister-gen", "client-gen", "envtest", "opm",
+	}},
+	{"Development", []string{
+		"manifests", "generate", "generate-register", "generate-deepcopy", "generate-typed-clients",
+		"generate-typed-listers", "generate-typed-informers", "vendors", "fmt", "verify", "lint", "test",
+		"test-integration", "bundle", "build-release-yamls",
+	}},
+	{"Build", []string{
+		"build", "build-images", "build-operator-image", "build-agent-image", "push-images", "load-images-kind",
+		"bundle-build", "bundle-push", "catalog-build", "catalog-push",
+	}},
+	{"CRD Deployment", []string{"install", "uninstall"}},
+	{"Vanilla K8s Deployment", []string{"setup-kind", "destroy-kind", "deploy", "undeploy", "kind-reload-images", "run-on-kind"}},
+	{"Openshift Deployment", []string{"deploy-openshift", "undeploy-openshift", "catalog-deploy", "catalog-undeploy"}},
+}
+
+// coming are those that OLM's part of the Makefile brings.
+var coming = []string{
+	"opm", "bundle", "bundle-build", "bundle-push", "catalog-build", "catalog-push", "catalog-deploy", "catalog-undeploy",
+}
+
+var (
+	colours    = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+	targetLine = regexp.MustCompile(`^  ([a-zA-Z_0-9-]+) +\S`)
+)
+
+// help runs `make` and returns its groups in order, and the group of each target.
+func help(t *testing.T) (groups []string, groupOf map[string]string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", root)
+	// A target given to the make that runs this test is none of this one's.
+	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("make: %v", err)
+	}
+	groupOf = map[string]string{}
+	for line := range strings.Lines(colours.ReplaceAllString(string(output), "")) {
+		line = strings.TrimRight(line, "\n")
+		if target := targetLine.FindStringSubmatch(line); target != nil && len(groups) > 0 {
+			groupOf[target[1]] = groups[len(groups)-1]
+		} else if line != "" && line != "Usage:" && !strings.HasPrefix(line, " ") {
+			groups = append(groups, line)
+		}
+	}
+	return groups, groupOf
+}
+
+// TestHelp finds every target that was promised in its group, by plain `make`.
+func TestHelp(t *testing.T) {
+	groups, groupOf := help(t)
+	last := -1
+	for _, p := range promised {
+		at := slices.Index(groups, p.group)
+		if at <= last {
+			t.Errorf("group %q is not there, or not in its place among %q", p.group, groups)
+		}
+		last = max(last, at)
+		for _, target := range p.targets {
+			group, there := groupOf[target]
+			switch isComing := slices.Contains(coming, target); {
+			case there && isComing:
+				t.Errorf("target %s is there: it is no longer coming", target)
+			case !there && !isComing:
+				t.Errorf("no target %s", target)
+			case there && group != p.group:
+				t.Errorf("target %s is in group %q, not %q", target, group, p.group)
+			}
+		}
+	}
+}
+
+// TestKindMounts finds each of the host's /sys file systems that the DaemonSet
+// mounts among the mounts of kind's nodes.
+func TestKindMounts(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "hack/kind/cluster.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cluster struct {
+		Kind       string `json:"kind"`
+		APIVersion string `json:"apiVersion"`
+		Nodes      []struct {
+			Role        string `json:"role"`
+			ExtraMounts []struct {
+				HostPath      string `json:"hostPath"`
+				ContainerPath string `json:"containerPath"`
+			} `json:"extraMounts"`
+		} `json:"nodes"`
+	}
+	if err := yaml.UnmarshalStrict(content, &cluster); err != nil {
+		t.Fatal(err)
+	}
+	config, _, err := deploy.ParseConfig(map[string]string{deploy.KeyDaemonImage: "bpfman", deploy.KeyAgentImage: "agent"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemonSet, err := deploy.DaemonSet(config, "bpfman")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wanted []string
+	text, err := yaml.Marshal(daemonSet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range regexp.MustCompile(`path: (/sys/\S+)`).FindAllStringSubmatch(string(text), -1) {
+		wanted = append(wanted, match[1])
+	}
+	if len(wanted) == 0 || len(cluster.Nodes) == 0 {
+		t.Fatalf("the DaemonSet mounts %q, and kind has %d nodes", wanted, len(cluster.Nodes))
+	}
+	for _, node := range cluster.Nodes {
+		for _, path := range wanted {
+			found := false
+			for _, mount := range node.ExtraMounts {
+				found = found || mount.HostPath == path && mount.ContainerPath == path
+			}
+			if !found {
+				t.Errorf("kind's %s node doesn't mount %s", node.Role, path)
+			}
+		}
+	}
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package admission tests, on a real kube-apiserver, who can write the agent's reports.
+package admission
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	envtest.Main(m)
+}
+
+func newClient(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// asAdmin is a user with every right that a role can give.
+func asAdmin(config *rest.Config, name string) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters", "system:authenticated"}}
+	return config
+}
+
+func report(kind v1alpha1.Kind[v1alpha1.ProgramObject], name string) v1alpha1.ProgramObject {
+	object := kind.New()
+	object.SetName(name)
+	if kind.Namespaced {
+		object.SetNamespace("default")
+	}
+	object.GetSpec().Type = "xdp"
+	return object
+}
+
+// refused tells whether the policy, and not RBAC, refused.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "change or delete the object that owns it")
+}
+
+func TestReportsAreTheAgentsAlone(t *testing.T) {
+	config := envtest.Config(t)
+	admin := newClient(t, asAdmin(config, "an-administrator"))
+	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment"); err != nil {
+		t.Fatal(err)
+	}
+	agent := newClient(t, envtest.As(config, "bpfman", "bpfman-daemon"))
+	// Which takes a moment to be in force
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		for _, kind := range v1alpha1.ProgramKinds {
+			if err := admin.Create(ctx, report(kind, "probe"), client.DryRunAll); !refused(err) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Fatal("an administrator can create reports")
+	}
+
+	for _, kind := range v1alpha1.ProgramKinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			object := report(kind, "report")
+			if err := agent.Create(t.Context(), object); err != nil {
+				t.Fatalf("the agent can't create: %v", err)
+			}
+			object.GetStatus().Node = "node"
+			v1alpha1.SetCondition(&object.GetStatus().Conditions, v1alpha1.BpfProgCondLoaded.Condition(""))
+			if err := agent.Status().Update(t.Context(), object); err != nil {
+				t.Fatalf("the agent can't write status: %v", err)
+			}
+			object.SetLabels(map[string]string{"a": "b"})
+			if err := agent.Update(t.Context(), object); err != nil {
+				t.Fatalf("the agent can't update: %v", err)
+			}
+
+			others := map[string]client.Client{
+				"an administrator": admin,
+				"another ServiceAccount of bpfman's namespace": newClient(t, asAdmin(config, "system:serviceaccount:bpfman:default")),
+				"a namesake in another namespace":              newClient(t, asAdmin(config, "system:serviceaccount:evil:bpfman-daemon")),
+			}
+			for who, c := range others {
+				edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has its original's type
+				edited.GetSpec().Type = "tc"
+				if err := c.Update(t.Context(), edited); !refused(err) {
+					t.Errorf("%s can update: %v", who, err)
+				}
+				edited.GetStatus().Node = "elsewhere"
+				if err := c.Status().Update(t.Context(), edited); !refused(err) {
+					t.Errorf("%s can write status: %v", who, err)
+				}
+				if err := c.Delete(t.Context(), edited); !refused(err) {
+					t.Errorf("%s can delete: %v", who, err)
+				}
+			}
+			operator := newClient(t, asAdmin(config, "system:serviceaccount:bpfman:bpfman-operator"))
+			if err := operator.Update(t.Context(), object); !refused(err) {
+				t.Errorf("the operator can update: %v", err)
+			}
+
+			// Orphaning takes the owner out of the object; collecting deletes it.
+			collector := newClient(t, asAdmin(config, "system:serviceaccount:kube-system:generic-garbage-collector"))
+			if err := collector.Create(t.Context(), report(kind, "new")); !refused(err) {
+				t.Errorf("the garbage collector can create: %v", err)
+			}
+			if err := collector.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"ownerReferences":null}}`))); err != nil {
+				t.Errorf("the garbage collector can't orphan: %v", err)
+			}
+			if err := collector.Delete(t.Context(), object); err != nil {
+				t.Errorf("the garbage collector can't delete: %v", err)
+			}
+			for name, c := range map[string]client.Client{
+				"operator":             newClient(t, envtest.As(config, "bpfman", "bpfman-operator")),
+				"namespace controller": newClient(t, asAdmin(config, "system:serviceaccount:kube-system:namespace-controller")),
+				"controller manager":   newClient(t, asAdmin(config, "system:kube-controller-manager")),
+				"agent":                agent,
+			} {
+				again := report(kind, "again")
+				if err := agent.Create(t.Context(), again); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Delete(t.Context(), again); err != nil {
+					t.Errorf("the %s can't delete: %v", name, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package envtest
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// Apply applies an overlay of the repository, such as config/default, without
+// its CustomResourceDefinitions, which are there already, and without the kinds
+// that are to be skipped.
+func Apply(ctx context.Context, c client.Client, overlay string, skip ...string) error {
+	root, err := repository()
+	if err != nil {
+		return err
+	}
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, overlay))
+	if err != nil {
+		return fmt.Errorf("build %s: %w", overlay, err)
+	}
+	skip = append(skip, "CustomResourceDefinition")
+	for _, resource := range resources.Resources() {
+		if slices.Contains(skip, resource.GetKind()) {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		if object.Object, err = resource.Map(); err != nil {
+			return fmt.Errorf("read %s: %w", overlay, err)
+		}
+		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test")); err != nil {
+			return fmt.Errorf("apply %s %s of %s: %w", object.GetKind(), object.GetName(), overlay, err)
+		}
+	}
+	return nil
+}
+
+// As returns the configuration of a client that is a ServiceAccount, with no
+// more than its rights.
+func As(config *rest.Config, namespace, serviceAccount string) *rest.Config {
+	own := rest.CopyConfig(config)
+	own.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":" + serviceAccount,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+	return own
+}

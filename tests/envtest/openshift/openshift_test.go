@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package openshift tests what the operator does on OpenShift: on a real kube-apiserver that serves two of its APIs,
+// with the rights that config/openshift gives and no others.
+package openshift
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlenvtest "sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/bpfman/bpfman-operator/operator"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+const (
+	namespace = "bpfman"
+	patience  = 30 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	envtest.Main(m)
+}
+
+// definition is as much of one of OpenShift's kinds as the API server needs.
+func definition(group, kind, plural string) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, Plural: plural},
+			Scope: apiextensionsv1.ClusterScoped,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: new(true),
+				}},
+			}},
+		},
+	}
+}
+
+func TestConstraints(t *testing.T) {
+	config := envtest.Config(t)
+	_, err := ctrlenvtest.InstallCRDs(config, ctrlenvtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{
+		definition("route.openshift.io", "Route", "routes"),
+		definition(deploy.ConstraintsKind.Group, deploy.ConstraintsKind.Kind, "securitycontextconstraints"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := envtest.Apply(t.Context(), c, "config/openshift", "Deployment", "ServiceMonitor", "PodMonitor", "PrometheusRule"); err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := operator.New(envtest.As(config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the operator ended: %v", err)
+		}
+	})
+
+	made := eventually(t, c, "the constraints are there", func(*unstructured.Unstructured) error { return nil })
+	wanted, err := deploy.Constraints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(made.Object["volumes"]) != fmt.Sprint(wanted.Object["volumes"]) {
+		t.Errorf("volumes are %v", made.Object["volumes"])
+	}
+
+	edited := made.DeepCopy()
+	edited.Object["allowPrivilegedContainer"] = true
+	if err := c.Update(t.Context(), edited); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, c, "an edit is repaired", func(o *unstructured.Unstructured) error {
+		if o.Object["allowPrivilegedContainer"] != false {
+			return errors.New("privileged containers are allowed")
+		}
+		return nil
+	})
+
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deploy.ConfigMapName}}
+	if err := c.Delete(t.Context(), configMap); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(made), made)), nil
+	})
+	if err != nil {
+		t.Error("without the ConfigMap the constraints stay")
+	}
+}
+
+// eventually waits until the constraints pass the check.
+func eventually(t *testing.T, c client.Client, what string, check func(*unstructured.Unstructured) error) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(deploy.ConstraintsKind)
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		if last = c.Get(ctx, client.ObjectKey{Name: deploy.ConstraintsName}, object); last == nil {
+			last = check(object)
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+	return object
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package manifests
+
+import (
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// build returns the objects of an overlay, as YAML by what identifies them.
+func build(t *testing.T, overlay string) map[string]string {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join("../../config", overlay))
+	if err != nil {
+		t.Fatalf("%s: %v", overlay, err)
+	}
+	built := map[string]string{}
+	for _, resource := range resources.Resources() {
+		built[resource.CurId().String()] = resource.MustYaml()
+	}
+	return built
+}
+
+// TestReleasePartsAreTheWhole holds the install files of a release, one for each component, against config/default.
+func TestReleasePartsAreTheWhole(t *testing.T) {
+	whole := build(t, "default")
+	for _, part := range []string{"crd", "release/operator", "release/agent", "release/csi"} {
+		for id, object := range build(t, part) {
+			switch wanted, ok := whole[id]; {
+			case !ok:
+				t.Errorf("%s: %s isn't in config/default, or in another part too", part, id)
+			case wanted != object:
+				t.Errorf("%s: %s differs from config/default", part, id)
+			}
+			delete(whole, id)
+		}
+	}
+	for id := range whole {
+		t.Errorf("%s is in no part", id)
+	}
+}
+
+// TestOverlaysAddTo finds all of config/default in what is built on it.
+func TestOverlaysAddTo(t *testing.T) {
+	for _, overlay := range []string{"one-node", "monitoring", "openshift"} {
+		built := build(t, overlay)
+		for id := range build(t, "default") {
+			if _, ok := built[id]; !ok {
+				t.Errorf("%s: no %s", overlay, id)
+			}
+		}
+	}
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package monitoring tests config/prometheus without a Prometheus: monitors, rules and dashboard are valid, and name
+// what is there.
+package monitoring
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/agent/metrics"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+)
+
+const config = "../../config"
+
+// read builds config/monitoring and reads an object of it, refusing unknown fields.
+func read(t *testing.T, kind, name string, into any) {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(config, "monitoring"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, resource := range resources.Resources() {
+		if resource.GetKind() == kind && resource.GetName() == name {
+			if err := yaml.UnmarshalStrict([]byte(resource.MustYaml()), into); err != nil {
+				t.Fatalf("%s %s: %v", kind, name, err)
+			}
+			return
+		}
+	}
+	t.Fatalf("no %s %s", kind, name)
+}
+
+func TestServiceMonitor(t *testing.T) {
+	var monitor monitoringv1.ServiceMonitor
+	read(t, "ServiceMonitor", "bpfman-operator", &monitor)
+	var service corev1.Service
+	read(t, "Service", "bpfman-controller-manager-metrics-service", &service)
+	if !labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels)) {
+		t.Errorf("selects %v, the Service has %v", monitor.Spec.Selector.MatchLabels, service.Labels)
+	}
+	if len(monitor.Spec.Endpoints) != 1 {
+		t.Fatalf("%d endpoints", len(monitor.Spec.Endpoints))
+	}
+	endpoint := monitor.Spec.Endpoints[0]
+	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == endpoint.Port }) {
+		t.Errorf("the Service has no port %s", endpoint.Port)
+	}
+	checkCredentials(t, endpoint.Authorization)
+}
+
+func TestPodMonitor(t *testing.T) {
+	var monitor monitoringv1.PodMonitor
+	read(t, "PodMonitor", "bpfman-nodes", &monitor)
+	var configMap corev1.ConfigMap
+	read(t, "ConfigMap", deploy.ConfigMapName, &configMap)
+	parsed, _, err := deploy.ParseConfig(configMap.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := deploy.DaemonSet(parsed, "bpfman")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var daemonSet appsv1.DaemonSet
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &daemonSet); err != nil {
+		t.Fatal(err)
+	}
+	if !labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(daemonSet.Spec.Template.Labels)) {
+		t.Errorf("selects %v, the pods have %v", monitor.Spec.Selector.MatchLabels, daemonSet.Spec.Template.Labels)
+	}
+	served := map[string]string{"bpfman-agent": parsed.Agent.MetricsAddr, "bpfman-csi": parsed.CSI.MetricsAddr}
+	for _, endpoint := range monitor.Spec.PodMetricsEndpoints {
+		if endpoint.Port == nil {
+			t.Fatal("an endpoint without a port")
+		}
+		checkCredentials(t, endpoint.Authorization)
+		for _, container := range daemonSet.Spec.Template.Spec.Containers {
+			for _, port := range container.Ports {
+				// Without an IP address: Prometheus is elsewhere.
+				if port.Name == *endpoint.Port && served[container.Name] == fmt.Sprintf(":%d", port.ContainerPort) {
+					delete(served, container.Name)
+				}
+			}
+		}
+	}
+	if len(served) > 0 {
+		t.Errorf("no endpoint reaches the metrics of %v", served)
+	}
+}
+
+// checkCredentials finds the token that a monitor names.
+func checkCredentials(t *testing.T, authorization *monitoringv1.SafeAuthorization) {
+	t.Helper()
+	if authorization == nil || authorization.Credentials == nil {
+		t.Fatal("no credentials: metrics are for whom RBAC allows")
+	}
+	var secret corev1.Secret
+	read(t, "Secret", authorization.Credentials.Name, &secret)
+	if secret.Type != corev1.SecretTypeServiceAccountToken || authorization.Credentials.Key != corev1.ServiceAccountTokenKey {
+		t.Errorf("%s of a Secret of type %s is no token", authorization.Credentials.Key, secret.Type)
+	}
+	read(t, "ServiceAccount", secret.Annotations[corev1.ServiceAccountNameKey], &corev1.ServiceAccount{})
+}
+
+// cache stands for the agent's, with one program that has one link.
+type cache struct{ client.Reader }
+
+func (cache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if l, ok := list.(*v1alpha1.BpfProgramList); ok {
+		l.Items = []v1alpha1.BpfProgram{{Status: v1alpha1.BpfProgramStatus{Links: []v1alpha1.BpfProgramLink{{State: v1alpha1.LinkAttached}}}}}
+	}
+	return nil
+}
+
+// registered are the names of the series that agent and operator serve, and the labels of each.
+func registered(t *testing.T) map[string][]string {
+	t.Helper()
+	m, err := metrics.New(ctrlmetrics.Registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctrlmetrics.Registry.MustRegister(&metrics.Reports{Reader: cache{}, Log: logr.Discard()})
+	invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }
+	if err := m.Call(t.Context(), "/bpfman.v1.Bpfman/Load", nil, nil, nil, invoke); err != nil {
+		t.Fatal(err)
+	}
+	// The queue of a controller makes the series of queues.
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "programs"})
+	queue.AddRateLimited("x")
+	queue.Add("y")
+	_, _ = queue.Get()
+	queue.Done("y")
+	queue.ShutDown()
+
+	families, err := prometheus.Gatherer(ctrlmetrics.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string][]string{}
+	for _, family := range families {
+		var of []string
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				of = append(of, label.GetName())
+			}
+			if metric.GetHistogram() != nil {
+				names[family.GetName()+"_bucket"] = append(of, "le")
+				names[family.GetName()+"_count"] = of
+				names[family.GetName()+"_sum"] = of
+			} else {
+				names[family.GetName()] = of
+			}
+		}
+	}
+	return names
+}
+
+var (
+	inQuotes   = regexp.MustCompile(`"[^"]*"`)
+	selector   = regexp.MustCompile(`([a-zA-Z_:][a-zA-Z0-9_:]*)\{([^}]*)\}`)
+	matcher    = regexp.MustCompile(`([a-zA-Z_]\w*) *(?:=~|!~|!=|=)`)
+	grouping   = regexp.MustCompile(`\b(?:by|without|on|ignoring) *\([^)]*\)`)
+	identifier = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
+	duration   = regexp.MustCompile(`\[[^\]]*\]`)
+)
+
+// Words of PromQL that the expressions use.
+var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or"}
+
+// Labels that come with the target, not with the series.
+var ofTarget = []string{"node", "job", "pod", "namespace", "instance"}
+
+// check finds each series and each label of an expression among what is registered.
+func check(t *testing.T, where, expression string, series map[string][]string) {
+	t.Helper()
+	plain := duration.ReplaceAllString(inQuotes.ReplaceAllString(expression, `""`), "")
+	for _, s := range selector.FindAllStringSubmatch(plain, -1) {
+		for _, m := range matcher.FindAllStringSubmatch(s[2], -1) {
+			if !slices.Contains(ofTarget, m[1]) && !slices.Contains(series[s[1]], m[1]) {
+				t.Errorf("%s: %s has no label %s", where, s[1], m[1])
+			}
+		}
+	}
+	plain = grouping.ReplaceAllString(selector.ReplaceAllString(plain, "$1"), "")
+	found := 0
+	for _, name := range identifier.FindAllString(plain, -1) {
+		if slices.Contains(words, name) {
+			continue
+		}
+		found++
+		if _, ok := series[name]; !ok && name != "up" {
+			t.Errorf("%s: nothing registers %s", where, name)
+		}
+	}
+	if found == 0 {
+		t.Errorf("%s names no series: %s", where, expression)
+	}
+}
+
+func TestNamedMetricsAreRegistered(t *testing.T) {
+	series := registered(t)
+
+	var rule monitoringv1.PrometheusRule
+	read(t, "PrometheusRule", "bpfman", &rule)
+	alerts := 0
+	for _, group := range rule.Spec.Groups {
+		for _, r := range group.Rules {
+			alerts++
+			check(t, "alert "+r.Alert, r.Expr.String(), series)
+			if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
+				t.Errorf("alert %s doesn't say what is wrong, what to do, or how bad it is", r.Alert)
+			}
+		}
+	}
+
+	content, err := os.ReadFile(filepath.Join(config, "prometheus", "objects", "bpfman.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			GridPos struct{ X, W int }
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(content, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	for _, panel := range dashboard.Panels {
+		if len(panel.Targets) == 0 || panel.GridPos.X+panel.GridPos.W > 24 {
+			t.Errorf("panel %q shows nothing, or leaves the grid", panel.Title)
+		}
+		for _, target := range panel.Targets {
+			check(t, "panel "+panel.Title, target.Expr, series)
+		}
+	}
+	if alerts == 0 || len(dashboard.Panels) == 0 {
+		t.Errorf("%d alerts, %d panels", alerts, len(dashboard.Panels))
+	}
+
+	// Each metric of the agent's own is shown.
+	for name := range series {
+		if base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count"); strings.HasPrefix(name, "bpfman_") && !strings.Contains(string(content), base) {
+			t.Errorf("the dashboard doesn't show %s", base)
+		}
+	}
+}
