@@ -440,7 +440,7 @@ test-manifests: $(LOCALBIN)/helm ## Test manifests, Helm chart, rights, monitori
 test-bytecode: bytecode envtest ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
 	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
-		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./docs
+		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests
 
 .PHONY: test-csi
 test-csi: bytecode build/csi/cmd/bpfman-csi ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.
