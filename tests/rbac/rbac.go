@@ -72,8 +72,6 @@ func Rights(component, namespace string, rules []rbacv1.PolicyRule) []Right {
 // Request is what a component asked of the API server.
 type Request struct {
 	Component, Namespace, Verb, Group, Resource, Name string
-	// Denied tells that it was refused for want of a right.
-	Denied bool
 }
 
 func (q Request) String() string {
@@ -128,11 +126,10 @@ func (e entry) requests() []Request {
 	if !strings.HasPrefix(component, "bpfman-") {
 		component = account
 	}
-	const created, forbidden = 201, 403
+	const created = 201
 	request := Request{
 		Component: component,
 		Namespace: e.ObjectRef.Namespace, Verb: e.Verb, Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Name: e.ObjectRef.Name,
-		Denied: e.ResponseStatus.Code == forbidden,
 	}
 	if e.ObjectRef.Subresource != "" {
 		request.Resource += "/" + e.ObjectRef.Subresource
@@ -146,7 +143,8 @@ func (e entry) requests() []Request {
 	return []Request{request}
 }
 
-// Compare returns the requests that no right allows or that were denied, and the rights that no request used.
+// Compare returns the requests that no right allows, and the rights that no request used. What the API server said to a
+// request doesn't matter: while bpfman is being removed, its rights may go before it does.
 func Compare(rights []Right, requests map[Request]bool) (denied []Request, unused []Right) {
 	used := map[Right]bool{}
 	for request := range requests {
@@ -156,7 +154,7 @@ func Compare(rights []Right, requests map[Request]bool) (denied []Request, unuse
 				allowed, used[right] = true, true
 			}
 		}
-		if !allowed || request.Denied {
+		if !allowed {
 			denied = append(denied, request)
 		}
 	}

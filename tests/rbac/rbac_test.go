@@ -234,7 +234,7 @@ func TestCompare(t *testing.T) {
 		{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, ResourceNames: []string{"bpfman-daemon", "other"}, Verbs: []string{"patch"}},
 	}
 	denied, unused := Compare(append(Rights("bpfman-agent", "", agent), Rights("bpfman-operator", "bpfman", operator)...), requests)
-	wantDenied := []Request{{"bpfman-agent", "", "update", "bpfman.io", "bpfprograms/status", "x", true}}
+	wantDenied := []Request{{"bpfman-agent", "", "update", "bpfman.io", "bpfprograms/status", "x"}}
 	wantUnused := []Right{{"bpfman-agent", "", "get", "", "pods", ""}, {"bpfman-operator", "bpfman", "patch", "apps", "daemonsets", "other"}}
 	if !slices.Equal(denied, wantDenied) || !slices.Equal(unused, wantUnused) {
 		t.Errorf("denied %v, unused %v", denied, unused)
