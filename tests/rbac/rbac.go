@@ -75,7 +75,7 @@ type Request struct {
 }
 
 func (q Request) String() string {
-	return Right{q.Component, q.Namespace, q.Verb, q.Group, q.Resource, q.Name}.String()
+	return Right(q).String()
 }
 
 // entry is what is read of an audit.k8s.io/v1 Event.
