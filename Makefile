@@ -163,7 +163,7 @@ GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.y
 
 .PHONY: lint
 lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in .golangci.yml).
-	@for module in $(MODULES) hack/cluster; do echo "lint $$module"; (cd $$module && GOWORK=off $< run ./...); done
+	@for module in $(MODULES) hack/cluster hack/release; do echo "lint $$module"; (cd $$module && GOWORK=off $< run ./...); done
 
 ##@ Build
 
@@ -419,10 +419,137 @@ undeploy-openshift: ## Remove it from there, with its CustomResourceDefinitions 
 
 ##@ Development
 
+# For the Operator Lifecycle Manager: docs/olm.md. Images other than the published ones are given by the variables above.
+CHANNELS ?= candidate
+DEFAULT_CHANNEL ?= $(firstword $(subst $(comma),$(space),$(CHANNELS)))
+# What an upgrade replaces: the name of the version before, and a range of versions.
+BUNDLE_REPLACES ?=
+BUNDLE_SKIP_RANGE ?=
+BUNDLE_IMG ?= $(IMAGE_PREFIX)/bpfman-operator-bundle:$(IMAGE_TAG)
+CATALOG_IMG ?= $(IMAGE_PREFIX)/bpfman-operator-catalog:$(IMAGE_TAG)
+# Where OLM looks for catalogs: olm where it was installed by its own scripts.
+CATALOG_NAMESPACE ?= openshift-marketplace
+
+.PHONY: build-release
+build-release:
+	@cd hack/release && GOWORK=off go build -trimpath -o $(LOCALBIN)/release .
+
+.PHONY: bundle
+bundle: generate build-release $(LOCALBIN)/kustomize ## Generate the OLM bundle (bundle, bundle.Dockerfile) from config/manifests and config/samples, then check it.
+	@$(LOCALBIN)/release bundle --manifests <($(LOCALBIN)/kustomize build config/manifests | $(WITH_IMAGES)) \
+		--samples <($(LOCALBIN)/kustomize build config/samples) --version $(VERSION) \
+		--channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL) --replaces "$(BUNDLE_REPLACES)" --skip-range "$(BUNDLE_SKIP_RANGE)"
+
+verify: bundle
+GENERATED += bundle bundle.Dockerfile
+
+.PHONY: test-release
+test-release: ## Test the bundle and the catalog by each of their rules, and what else a release is made of.
+	cd hack/release && GOWORK=off go test -count=1 ./...
+
+##@ Build
+
+.PHONY: bundle-build
+bundle-build: container-engine ## Build the bundle's image, BUNDLE_IMG.
+	$(CONTAINER_ENGINE) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
+
+.PHONY: bundle-push
+bundle-push: container-engine ## Push the bundle's image.
+	$(CONTAINER_ENGINE) push $(BUNDLE_IMG)
+
+.PHONY: catalog
+catalog: build-release ## Generate a catalog that has the bundle of BUNDLE_IMG, to bin/catalog.
+	@$(LOCALBIN)/release catalog --image $(BUNDLE_IMG) --out $(LOCALBIN)/catalog/configs/bpfman-operator/catalog.yaml
+
+.PHONY: catalog-build
+catalog-build: container-engine catalog ## Build the image of that catalog, CATALOG_IMG.
+	$(CONTAINER_ENGINE) build -f catalog.Dockerfile -t $(CATALOG_IMG) $(LOCALBIN)/catalog
+
+.PHONY: catalog-push
+catalog-push: container-engine ## Push the catalog's image.
+	$(CONTAINER_ENGINE) push $(CATALOG_IMG)
+
+##@ Openshift Deployment
+
+CATALOG_SOURCE = sed -e 's|quay.io/bpfman/bpfman-operator-catalog:latest|$(CATALOG_IMG)|' \
+	-e 's|namespace: openshift-marketplace|namespace: $(CATALOG_NAMESPACE)|' config/catalog/catalog-source.yaml
+
+.PHONY: catalog-deploy
+catalog-deploy: ## Offer that catalog in the cluster of KUBECONFIG, which has OLM (CATALOG_NAMESPACE).
+	$(CATALOG_SOURCE) | $(KUBECTL) apply -f -
+
+.PHONY: catalog-undeploy
+catalog-undeploy: ## Take it away again. What was installed from it stays.
+	$(CATALOG_SOURCE) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
+
+##@ Release
+
+# What is published, and how: docs/releasing.md.
+ARCHITECTURES ?= amd64 arm64 ppc64le s390x
+comma := ,
+empty :=
+space := $(empty) $(empty)
+# Images and SBOMs are dated by the commit, so that they are the same whenever they are made.
+COMMIT_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct))
+REVISION = $(shell git rev-parse HEAD)
+
+.PHONY: build-architectures
+build-architectures: ## Build all commands for each of ARCHITECTURES, to bin/linux-<architecture>.
+	@for architecture in $(ARCHITECTURES); do \
+		GOOS=linux GOARCH=$$architecture GOFLAGS=-buildvcs=false $(MAKE) --no-print-directory build LOCALBIN=$(LOCALBIN)/linux-$$architecture; done
+
+RELEASE_BINARIES = $(foreach architecture,$(ARCHITECTURES),$(addprefix $(LOCALBIN)/linux-$(architecture)/,$(notdir $(COMMANDS))))
+
+.PHONY: sbom
+sbom: build-release build-architectures ## Write a bill of materials (CycloneDX) beside each of these commands.
+	SOURCE_DATE_EPOCH=$(COMMIT_TIME) $(LOCALBIN)/release sbom --version $(VERSION) $(RELEASE_BINARIES)
+
+.PHONY: licences
+licences: build-release build-architectures ## Collect the licences of all that is in them, in bin/licences; fail on one that isn't known or allowed.
+	@rm -rf $(LOCALBIN)/licences
+	$(LOCALBIN)/release licences --out $(LOCALBIN)/licences $(RELEASE_BINARIES)
+
+.PHONY: release-files
+release-files: sbom licences ## Write what is attached to a release to bin/release-files: commands, SBOMs, licences, checksums.
+	@rm -rf $(LOCALBIN)/release-files && mkdir -p $(LOCALBIN)/release-files
+	@for architecture in $(ARCHITECTURES); do \
+		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN)/linux-$$architecture -c . | \
+		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-linux-$$architecture.tar.gz; done
+	@tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN) -c licences | \
+		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-licences.tar.gz
+	@cd $(LOCALBIN)/release-files && sha256sum *.tar.gz >checksums.txt && cat checksums.txt
+
+# Each copy has a build cache of its own: nothing of the first is used for the second.
+.PHONY: verify-reproducible
+verify-reproducible: ## Build the commands of the last commit twice, in two directories, and fail where they differ (ARCHITECTURES).
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && for copy in one another/longer; do \
+		mkdir -p "$$dir/$$copy" && git archive HEAD | tar -x -C "$$dir/$$copy" && \
+		GOCACHE="$$dir/$$copy/cache" $(MAKE) -C "$$dir/$$copy" --no-print-directory build-architectures LOCALBIN="$$dir/$$copy/bin" && \
+		(cd "$$dir/$$copy/bin" && sha256sum linux-*/*) >"$$dir/$${copy%%/*}.sums" && rm -rf "$${dir:?}/$$copy"; done && \
+	diff "$$dir/one.sums" "$$dir/another.sums" && cat "$$dir/one.sums"
+
+# An image of several architectures goes straight to its registry; BuildKit adds an SBOM and a record of how it was built.
+RELEASE_IMAGES = operator=$(BPFMAN_OPERATOR_IMG) agent=$(BPFMAN_AGENT_IMG) csi=$(BPFMAN_CSI_IMG) counters=$(BPFMAN_COUNTERS_IMG)
+IMAGE_BUILD_ARGS ?=
+
+.PHONY: release-images
+release-images: ## Build the images for all ARCHITECTURES and push them, with docker buildx; their digests are written to bin/images.
+	@rm -rf $(LOCALBIN)/images && mkdir -p $(LOCALBIN)/images
+	for image in $(RELEASE_IMAGES); do docker buildx build --platform $(subst $(space),$(comma),$(ARCHITECTURES:%=linux/%)) \
+		--target "$${image%%=*}" --tag "$${image#*=}" --metadata-file "$(LOCALBIN)/images/$${image%%=*}.json" \
+		--build-arg SOURCE_DATE_EPOCH=$(COMMIT_TIME) --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) $(IMAGE_BUILD_ARGS) \
+		--sbom=true --provenance=mode=max --output type=image,push=true,rewrite-timestamp=true .; done
+
+.PHONY: sign-images
+sign-images: ## Sign these images with cosign, as the workflow that runs this: no key is kept.
+	for file in $(LOCALBIN)/images/*.json; do cosign sign --yes "$$(jq -er '."image.name" + "@" + ."containerimage.digest"' "$$file")"; done
+
+##@ Development
+
 # The e2e tests of many restarts and long waits are for CI, and for `make test-e2e`.
 .PHONY: test
 test: E2E_FLAGS = -short
-test: deps test-unit test-manifests test-envtest test-bytecode test-csi test-sanity test-e2e ## Run all tests (as root); those of e2e, but for the longest, on the cluster of KUBECONFIG, or the one-node cluster, which is left running.
+test: deps test-unit test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-e2e ## Run all tests (as root); those of e2e, but for the longest, on the cluster of KUBECONFIG, or the one-node cluster, which is left running.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.

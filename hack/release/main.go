@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Command release makes what is published beside the images: the bundle and the catalog for
+// the Operator Lifecycle Manager, a bill of materials of each binary, and the licences of what is in them.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/bpfman/bpfman-operator/hack/release/materials"
+	"github.com/bpfman/bpfman-operator/hack/release/olm"
+)
+
+const usage = `usage: release command [flags]
+
+  bundle    make the OLM bundle of manifests and samples, and check it
+  validate  check a bundle
+  catalog   make the catalog of a bundle
+  sbom      write a bill of materials beside each of some binaries
+  licences  collect the licences of all that is in some binaries
+
+release command -h tells a command's flags.
+`
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	commands := map[string]func([]string) error{
+		"bundle":   bundle,
+		"validate": validate,
+		"catalog":  catalog,
+		"sbom":     sbom,
+		"licences": licences,
+	}
+	if len(args) == 0 || commands[args[0]] == nil {
+		fmt.Fprint(os.Stderr, usage)
+		return errors.New("no such command")
+	}
+	return commands[args[0]](args[1:])
+}
+
+// bundleFlags are those of where a bundle is.
+func bundleFlags(flags *flag.FlagSet) (dir, dockerfile *string) {
+	return flags.String("dir", "bundle", "the bundle's directory"),
+		flags.String("dockerfile", "bundle.Dockerfile", "the Dockerfile of its image")
+}
+
+func bundle(args []string) error {
+	flags := flag.NewFlagSet("bundle", flag.ExitOnError)
+	dir, dockerfile := bundleFlags(flags)
+	manifests := flags.String("manifests", "", "a file with config/manifests, as kustomize builds it")
+	samples := flags.String("samples", "", "a file with config/samples, as kustomize builds it")
+	channels := flags.String("channels", "", "where it is published, separated by commas")
+	var o olm.Options
+	flags.StringVar(&o.Version, "version", "", "the version, without a v")
+	flags.StringVar(&o.Replaces, "replaces", "", "the name of the version before")
+	flags.StringVar(&o.SkipRange, "skip-range", "", "the versions that can be upgraded to this one at once")
+	flags.StringVar(&o.DefaultChannel, "default-channel", "", "the channel of who chooses none")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	o.Channels = strings.Split(*channels, ",")
+	created, err := createdAt(os.Getenv("SOURCE_DATE_EPOCH"))
+	if err != nil {
+		return err
+	}
+	o.CreatedAt = created
+	installed, err := readObjects(*manifests)
+	if err != nil {
+		return err
+	}
+	examples, err := readObjects(*samples)
+	if err != nil {
+		return err
+	}
+	b, err := olm.Generate(installed, examples, o)
+	if err != nil {
+		return fmt.Errorf("generate the bundle: %w", err)
+	}
+	if err := b.Write(*dir, *dockerfile); err != nil {
+		return err
+	}
+	return check(*dir, *dockerfile)
+}
+
+// createdAt is the time of a release. Without one there is none, so that a bundle is the same whenever it is made.
+func createdAt(epoch string) (string, error) {
+	if epoch == "" {
+		return "", nil
+	}
+	seconds, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
+	}
+	return time.Unix(seconds, 0).UTC().Format(time.RFC3339), nil
+}
+
+func readObjects(path string) ([]unstructured.Unstructured, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read manifests: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	objects, err := olm.Objects(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return objects, nil
+}
+
+func check(dir, dockerfile string) error {
+	b, err := olm.Read(dir, dockerfile)
+	if err != nil {
+		return err
+	}
+	if err := olm.Validate(b); err != nil {
+		return fmt.Errorf("%s isn't valid:\n%w", dir, err)
+	}
+	return nil
+}
+
+func validate(args []string) error {
+	flags := flag.NewFlagSet("validate", flag.ExitOnError)
+	dir, dockerfile := bundleFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return check(*dir, *dockerfile)
+}
+
+func catalog(args []string) error {
+	flags := flag.NewFlagSet("catalog", flag.ExitOnError)
+	dir, dockerfile := bundleFlags(flags)
+	image := flags.String("image", "", "the bundle's image")
+	out := flags.String("out", "", "the catalog's file")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	b, err := olm.Read(*dir, *dockerfile)
+	if err != nil {
+		return err
+	}
+	c := olm.NewCatalog(b, *image)
+	if err := olm.ValidateCatalog(c); err != nil {
+		return fmt.Errorf("the catalog isn't valid:\n%w", err)
+	}
+	return c.Write(*out)
+}
+
+func sbom(args []string) error {
+	flags := flag.NewFlagSet("sbom", flag.ExitOnError)
+	version := flags.String("version", "", "the binaries' version")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	created, err := createdAt(os.Getenv("SOURCE_DATE_EPOCH"))
+	if err != nil {
+		return err
+	}
+	return eachBinary(flags.Args(), func(binary string, modules []materials.Module) error {
+		bom, err := materials.BOM(binary, *version, created, modules)
+		if err != nil {
+			return err
+		}
+		var text bytes.Buffer
+		if err := materials.Encode(&text, bom); err != nil {
+			return err
+		}
+		//nolint:gosec // Everyone may read what is published.
+		if err := os.WriteFile(binary+".cdx.json", text.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("write the bill of materials of %s: %w", binary, err)
+		}
+		return nil
+	})
+}
+
+func licences(args []string) error {
+	flags := flag.NewFlagSet("licences", flag.ExitOnError)
+	out := flags.String("out", "", "the directory that they are copied to")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return eachBinary(flags.Args(), func(_ string, modules []materials.Module) error { return materials.Collect(modules, *out) })
+}
+
+// eachBinary does something with the modules of each binary. Their files are where the go command has them.
+func eachBinary(binaries []string, do func(binary string, modules []materials.Module) error) error {
+	if len(binaries) == 0 {
+		return errors.New("no binaries are named")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	output, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOROOT").Output()
+	if err != nil {
+		return fmt.Errorf("ask go for its directories: %w", err)
+	}
+	dirs := strings.Split(strings.TrimSpace(string(output)), "\n")
+	if len(dirs) != 2 {
+		return fmt.Errorf("go env has %d directories, not two", len(dirs))
+	}
+	for _, binary := range binaries {
+		modules, err := materials.Modules(binary, materials.Sources{ModuleCache: dirs[0], Go: dirs[1]})
+		if err == nil {
+			err = do(binary, modules)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package materials tells what is in a binary: its modules, as a bill of materials, and their licences.
+package materials
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/module"
+)
+
+// Module is one that is linked into a binary, or Go's standard library.
+type Module struct {
+	Path     string
+	Version  string
+	Sum      string   // its hash in go.sum
+	Licences []string // of the module itself, by their SPDX names
+	Files    []string // licences and notices, of it and of what it has copied; relative to Dir
+	Dir      string
+}
+
+// Standard is the name of Go's standard library among modules.
+const Standard = "std"
+
+// Sources are where the modules' files are.
+type Sources struct {
+	ModuleCache string // GOMODCACHE
+	Go          string // GOROOT
+}
+
+// Modules are those of a binary, without the project's own.
+func Modules(binary string, sources Sources) ([]Module, error) {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return nil, fmt.Errorf("read what is in %s: %w", binary, err)
+	}
+	modules := []Module{{Path: Standard, Version: strings.TrimPrefix(info.GoVersion, "go"), Dir: sources.Go}}
+	for _, dependency := range info.Deps {
+		// The project's modules replace each other by their directories.
+		if dependency.Replace != nil || dependency.Version == "(devel)" {
+			continue
+		}
+		escapedPath, err := module.EscapePath(dependency.Path)
+		if err != nil {
+			return nil, fmt.Errorf("module %s of %s: %w", dependency.Path, binary, err)
+		}
+		escapedVersion, err := module.EscapeVersion(dependency.Version)
+		if err != nil {
+			return nil, fmt.Errorf("module %s of %s: %w", dependency.Path, binary, err)
+		}
+		modules = append(modules, Module{
+			Path: dependency.Path, Version: dependency.Version, Sum: dependency.Sum,
+			Dir: filepath.Join(sources.ModuleCache, escapedPath+"@"+escapedVersion),
+		})
+	}
+	for i := range modules {
+		if err := modules[i].findLicences(); err != nil {
+			return nil, fmt.Errorf("licences of %s: %w", modules[i].Path, err)
+		}
+	}
+	return modules, nil
+}
+
+// findLicences looks for licences and notices. Of Go there is one for all; code that a module has
+// copied may have others, in directories of its own.
+func (m *Module) findLicences() error {
+	err := filepath.WalkDir(m.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if path != m.Dir && (m.Path == Standard || entry.Name() == "testdata" || entry.Name() == "vendor") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !isNotice(entry.Name()) {
+			return nil
+		}
+		name, err := filepath.Rel(m.Dir, path)
+		m.Files = append(m.Files, name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range m.Files {
+		if filepath.Dir(name) != "." || !isLicence(name) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(m.Dir, name))
+		if err != nil {
+			return err
+		}
+		m.Licences = append(m.Licences, Classify(string(text))...)
+	}
+	slices.Sort(m.Licences)
+	m.Licences = slices.Compact(m.Licences)
+	return nil
+}
+
+func isLicence(name string) bool {
+	name = strings.ToUpper(name)
+	return strings.HasPrefix(name, "LICENSE") || strings.HasPrefix(name, "LICENCE") || strings.HasPrefix(name, "COPYING")
+}
+
+// isNotice tells whether a file has to go with the binary.
+func isNotice(name string) bool {
+	extension := strings.ToLower(filepath.Ext(name))
+	isText := !slices.Contains([]string{".go", ".sh", ".py", ".js", ".json", ".yaml", ".yml", ".tmpl", ".toml", ".html"}, extension)
+	return isText && (isLicence(name) || strings.HasPrefix(strings.ToUpper(name), "NOTICE") || strings.EqualFold(name, "PATENTS"))
+}
+
+// licences are known by phrases that all of a text's versions have, and no other licence.
+var licences = []struct {
+	name    string
+	phrases []string
+	without string
+}{
+	{"Apache-2.0", []string{"apache license version 2.0"}, ""},
+	{"MIT", []string{
+		"permission is hereby granted, free of charge, to any person obtaining a copy",
+		"the above copyright notice and this permission notice shall be included in all copies or substantial portions",
+	}, ""},
+	{"BSD-3-Clause", []string{"redistribution and use in source and binary forms", "to endorse or promote products derived from this software"}, ""},
+	{"BSD-2-Clause", []string{"redistribution and use in source and binary forms"}, "to endorse or promote products derived from this software"},
+	{"ISC", []string{"permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted"}, ""},
+	{"MPL-2.0", []string{"mozilla public license version 2.0"}, ""},
+	{"GPL", []string{"gnu general public license"}, "mozilla public license version 2.0"},
+	{"LGPL", []string{"gnu lesser general public license"}, "mozilla public license version 2.0"},
+	{"AGPL", []string{"gnu affero general public license"}, "mozilla public license version 2.0"},
+}
+
+// Classify names the licences that a text has, in SPDX's names where they are ones that ask for
+// notices at most.
+func Classify(text string) []string {
+	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
+	text = strings.ReplaceAll(text, "license, version 2.0", "license version 2.0")
+	var names []string
+	for _, licence := range licences {
+		has := !slices.ContainsFunc(licence.phrases, func(phrase string) bool { return !strings.Contains(text, phrase) })
+		if has && (licence.without == "" || !strings.Contains(text, licence.without)) {
+			names = append(names, licence.name)
+		}
+	}
+	return names
+}
+
+// allowed are licences under which a binary can be passed on with its notices alone.
+var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
+
+// Collect copies the licences and notices of modules to a directory, one for each module, and fails
+// where a module's licence is unknown or isn't allowed.
+func Collect(modules []Module, dir string) error {
+	for _, m := range modules {
+		if len(m.Licences) == 0 {
+			return fmt.Errorf("%s %s has no licence that is known: %q", m.Path, m.Version, m.Files)
+		}
+		for _, licence := range m.Licences {
+			if !slices.Contains(allowed, licence) {
+				return fmt.Errorf("%s %s is under %s", m.Path, m.Version, licence)
+			}
+		}
+		for _, name := range m.Files {
+			content, err := os.ReadFile(filepath.Join(m.Dir, name))
+			if err != nil {
+				return fmt.Errorf("licence of %s: %w", m.Path, err)
+			}
+			target := filepath.Join(dir, filepath.FromSlash(m.Path), name)
+			if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil { //nolint:gosec // Everyone may read what is published.
+				return fmt.Errorf("copy the licence of %s: %w", m.Path, err)
+			}
+			if err := os.WriteFile(target, content, 0o644); err != nil { //nolint:gosec // Everyone may read what is published.
+				return fmt.Errorf("copy the licence of %s: %w", m.Path, err)
+			}
+		}
+	}
+	return nil
+}

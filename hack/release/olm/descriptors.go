@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package olm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// fieldNames are the titles of fields whose names are several words in one.
+var fieldNames = map[string]string{
+	"bpffunctionname":    "BPF function",
+	"func_name":          "Function",
+	"globaldata":         "Global data",
+	"interfaceselector":  "Interface selector",
+	"loadedat":           "Loaded at",
+	"mapids":             "Map IDs",
+	"mapownerid":         "Map owner ID",
+	"mapownerselector":   "Map owner selector",
+	"mapusedby":          "Map used by",
+	"nodeselector":       "Node selector",
+	"observedGeneration": "Observed generation",
+	"ownergeneration":    "Owner generation",
+	"pid":                "PID",
+	"proceedon":          "Proceed on",
+	"programid":          "Program ID",
+	"retprobe":           "Return probe",
+}
+
+// widgets tells a console how to show fields that aren't plain text.
+var widgets = map[string]string{
+	"conditions":   "urn:alm:descriptor:io.kubernetes.conditions",
+	"nodeselector": "urn:alm:descriptor:com.tectonic.ui:selector:core:v1:Node",
+	"priority":     "urn:alm:descriptor:com.tectonic.ui:number",
+	"retprobe":     "urn:alm:descriptor:com.tectonic.ui:booleanSwitch",
+}
+
+// acronyms are the words of kinds that aren't written as they are spoken.
+var acronyms = map[string]string{"Bpf": "BPF", "Tc": "TC", "Tcx": "TCX", "Xdp": "XDP"}
+
+// describe describes the API of a CustomResourceDefinition to people, in the words of its schema.
+func describe(crd *apiextensionsv1.CustomResourceDefinition) (OwnedCRD, error) {
+	version, err := storedVersion(crd)
+	if err != nil {
+		return OwnedCRD{}, err
+	}
+	schema := version.Schema.OpenAPIV3Schema
+	return OwnedCRD{
+		Name:              crd.Name,
+		Kind:              crd.Spec.Names.Kind,
+		Version:           version.Name,
+		DisplayName:       kindTitle(crd.Spec.Names.Kind),
+		Description:       firstParagraph(schema.Description),
+		Resources:         []Resource{leadsTo(crd.Spec.Names.Kind, crd.Spec.Scope, version.Name)},
+		SpecDescriptors:   descriptors(schema.Properties["spec"]),
+		StatusDescriptors: descriptors(schema.Properties["status"]),
+	}, nil
+}
+
+// storedVersion is the one that objects are kept in.
+func storedVersion(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinitionVersion, error) {
+	for i, version := range crd.Spec.Versions {
+		if version.Storage && version.Schema != nil && version.Schema.OpenAPIV3Schema != nil {
+			return &crd.Spec.Versions[i], nil
+		}
+	}
+	return nil, fmt.Errorf("CustomResourceDefinition %s has no stored version with a schema", crd.Name)
+}
+
+// leadsTo is the kind that tells more about an object: what users write is reported in
+// BpfPrograms, and these are about a node.
+func leadsTo(kind string, scope apiextensionsv1.ResourceScope, version string) Resource {
+	switch {
+	case isReport(kind):
+		return Resource{Kind: "Node", Version: "v1"}
+	case scope == apiextensionsv1.NamespaceScoped:
+		return Resource{Kind: "BpfNsProgram", Version: version}
+	default:
+		return Resource{Kind: "BpfProgram", Version: version}
+	}
+}
+
+// isReport tells whether objects of that kind are written by the agent, not by users.
+func isReport(kind string) bool { return kind == "BpfProgram" || kind == "BpfNsProgram" }
+
+func descriptors(schema apiextensionsv1.JSONSchemaProps) []Descriptor {
+	var described []Descriptor
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		title := fieldNames[name]
+		if title == "" {
+			title = strings.ToUpper(name[:1]) + name[1:]
+		}
+		d := Descriptor{Path: name, DisplayName: title, Description: firstParagraph(schema.Properties[name].Description)}
+		if widget := widgets[name]; widget != "" {
+			d.XDescriptors = []string{widget}
+		}
+		described = append(described, d)
+	}
+	return described
+}
+
+func firstParagraph(text string) string {
+	paragraph, _, _ := strings.Cut(text, "\n\n")
+	return strings.Join(strings.Fields(paragraph), " ")
+}
+
+// kindTitle is a kind in words: XdpNsProgram is a namespaced XDP Program.
+func kindTitle(kind string) string {
+	var words []string
+	for i, r := range kind {
+		if i == 0 || unicode.IsUpper(r) {
+			words = append(words, "")
+		}
+		words[len(words)-1] += string(r)
+	}
+	title := ""
+	if namespaced := slices.Index(words, "Ns"); namespaced >= 0 {
+		words = slices.Delete(words, namespaced, namespaced+1)
+		title = "Namespaced "
+	}
+	for i, word := range words {
+		if acronym := acronyms[word]; acronym != "" {
+			words[i] = acronym
+		}
+	}
+	return title + strings.Join(words, " ")
+}

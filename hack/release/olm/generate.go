@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package olm
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// Kinds that are told apart by name.
+const (
+	kindCSV = "ClusterServiceVersion"
+	kindCRD = "CustomResourceDefinition"
+)
+
+// The annotations of a ClusterServiceVersion that are generated.
+const (
+	annotationExamples          = "alm-examples"
+	annotationInternalObjects   = "operators.operatorframework.io/internal-objects"
+	annotationContainerImage    = "containerImage"
+	annotationCreatedAt         = "createdAt"
+	annotationSkipRange         = "olm.skipRange"
+	annotationNamespace         = "operatorframework.io/suggested-namespace"
+	annotationNamespaceTemplate = "operatorframework.io/suggested-namespace-template"
+	labelArchitecture           = "operatorframework.io/arch."
+	labelSystem                 = "operatorframework.io/os."
+	supported                   = "supported"
+)
+
+// notInBundles are kinds that OLM doesn't create, or not everywhere, and what becomes of them.
+var notInBundles = map[string]string{
+	// OLM installs nothing of a bundle where one kind isn't there, and these are Prometheus'.
+	"PodMonitor":     "to be applied beside the bundle: config/prometheus/objects",
+	"PrometheusRule": "to be applied beside the bundle: config/prometheus/objects",
+	"ServiceMonitor": "to be applied beside the bundle: config/prometheus/objects",
+
+	"ValidatingAdmissionPolicy":        "to be applied beside the bundle: config/admission",
+	"ValidatingAdmissionPolicyBinding": "to be applied beside the bundle: config/admission",
+}
+
+// Options are what a bundle has that the manifests don't tell.
+type Options struct {
+	Version        string
+	Replaces       string   // the version that this one follows, as its name
+	SkipRange      string   // the versions that can be upgraded to this one at once
+	Channels       []string // where it is published
+	DefaultChannel string
+	CreatedAt      string // empty where the bundle must not depend on when it is made
+}
+
+// Generate makes the bundle of the project's manifests: a stream with a ClusterServiceVersion
+// that has what people write, the scorecard's configuration, and all that is installed.
+func Generate(manifests, samples []unstructured.Unstructured, o Options) (*Bundle, error) {
+	in, err := sortOut(manifests)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bundle{CSV: in.csv, CRDs: in.crds, Scorecard: in.scorecard, Objects: in.objects}
+	name, _, _ := strings.Cut(b.CSV.Name, ".")
+	b.CSV.Name = name + ".v" + o.Version
+	b.CSV.Spec.Version = o.Version
+	b.CSV.Spec.Replaces = o.Replaces
+	if len(in.deployment.Spec.Template.Spec.Containers) == 0 {
+		return nil, fmt.Errorf("Deployment %s has no containers", in.deployment.Name)
+	}
+	if err := b.own(); err != nil {
+		return nil, err
+	}
+	if err := b.install(in); err != nil {
+		return nil, err
+	}
+	if err := b.annotate(in, samples, o); err != nil {
+		return nil, err
+	}
+	b.Annotations = map[string]string{
+		annotationMediaType:      mediaType,
+		annotationManifests:      manifestsDir,
+		annotationMetadata:       metadataDir,
+		annotationPackage:        name,
+		annotationChannels:       strings.Join(o.Channels, ","),
+		annotationDefaultChannel: o.DefaultChannel,
+		annotationScorecardMedia: mediaTypeScorecard,
+		annotationScorecard:      scorecardDir,
+	}
+	b.Dockerfile = b.dockerfile()
+	return b, nil
+}
+
+// input is the manifests by what becomes of them.
+type input struct {
+	csv        ClusterServiceVersion
+	scorecard  Scorecard
+	crds       []apiextensionsv1.CustomResourceDefinition
+	deployment appsv1.Deployment
+	namespace  corev1.Namespace
+	access     access
+	objects    []unstructured.Unstructured
+}
+
+// sortOut decodes what goes into other objects, and refuses kinds that it has no place for.
+func sortOut(manifests []unstructured.Unstructured) (*input, error) {
+	in := &input{}
+	singles := map[string]any{
+		kindCSV:         &in.csv,
+		"Configuration": &in.scorecard,
+		"Deployment":    &in.deployment,
+		"Namespace":     &in.namespace,
+	}
+	found := map[string]int{}
+	for _, object := range manifests {
+		kind := object.GetKind()
+		found[kind]++
+		var err error
+		switch {
+		case singles[kind] != nil:
+			err = decode(object, singles[kind])
+		case kind == kindCRD:
+			err = into(&in.crds, object)
+		case in.access.takes(kind):
+			err = in.access.add(object)
+		case notInBundles[kind] != "":
+		case supportedKinds[kind]:
+			// OLM creates it in the namespace that the operator is installed in.
+			object.SetNamespace("")
+			in.objects = append(in.objects, object)
+		default:
+			err = errors.New("OLM doesn't install this kind")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", kind, object.GetName(), err)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(singles)) {
+		if found[kind] != 1 {
+			return nil, fmt.Errorf("the manifests have %d objects of kind %s, not one", found[kind], kind)
+		}
+	}
+	slices.SortFunc(in.crds, func(a, b apiextensionsv1.CustomResourceDefinition) int { return strings.Compare(a.Name, b.Name) })
+	return in, nil
+}
+
+// own describes the APIs that the operator brings.
+func (b *Bundle) own() error {
+	for i := range b.CRDs {
+		owned, err := describe(&b.CRDs[i])
+		if err != nil {
+			return err
+		}
+		b.CSV.Spec.CustomResourceDefinitions.Owned = append(b.CSV.Spec.CustomResourceDefinitions.Owned, owned)
+	}
+	return nil
+}
+
+// install says what OLM deploys, and with which images.
+func (b *Bundle) install(in *input) error {
+	cluster, namespaced, others, err := in.access.permissions(in.namespace.Name)
+	if err != nil {
+		return err
+	}
+	for _, object := range others {
+		object.SetNamespace("")
+		b.Objects = append(b.Objects, object)
+	}
+	b.CSV.Spec.Install = Install{Strategy: "deployment", Spec: InstallSpec{
+		ClusterPermissions: cluster,
+		Permissions:        namespaced,
+		Deployments:        []Deployment{{Name: in.deployment.Name, Label: in.deployment.Labels, Spec: in.deployment.Spec}},
+	}}
+	images := b.images()
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		b.CSV.Spec.RelatedImages = append(b.CSV.Spec.RelatedImages, RelatedImage{Name: name, Image: images[name]})
+	}
+	return nil
+}
+
+// images are those of the Deployments by container, and those that the operator is told to
+// deploy by their keys in its ConfigMap.
+func (b *Bundle) images() map[string]string {
+	images := map[string]string{}
+	for _, deployment := range b.CSV.Spec.Install.Spec.Deployments {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			images[container.Name] = container.Image
+		}
+	}
+	for _, object := range b.Objects {
+		if object.GetKind() != "ConfigMap" {
+			continue
+		}
+		data, _, err := unstructured.NestedStringMap(object.Object, "data")
+		if err != nil {
+			continue
+		}
+		for key, value := range data {
+			if name, isImage := strings.CutSuffix(key, ".image"); isImage {
+				images[strings.ReplaceAll(name, ".", "-")] = value
+			}
+		}
+	}
+	return images
+}
+
+// annotate adds what consoles show, and what they let people choose from.
+func (b *Bundle) annotate(in *input, samples []unstructured.Unstructured, o Options) error {
+	examples, err := b.examples(samples)
+	if err != nil {
+		return err
+	}
+	var reports []string
+	for _, owned := range b.CSV.Spec.CustomResourceDefinitions.Owned {
+		if isReport(owned.Kind) {
+			reports = append(reports, owned.Name)
+		}
+	}
+	internal, err := json.Marshal(reports)
+	if err != nil {
+		return err
+	}
+	namespace, err := json.MarshalIndent(map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Namespace",
+		"metadata":   map[string]any{"name": in.namespace.Name, "labels": in.namespace.Labels, "annotations": in.namespace.Annotations},
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&b.CSV.ObjectMeta, annotationExamples, examples)
+	metav1.SetMetaDataAnnotation(&b.CSV.ObjectMeta, annotationInternalObjects, string(internal))
+	metav1.SetMetaDataAnnotation(&b.CSV.ObjectMeta, annotationNamespace, in.namespace.Name)
+	metav1.SetMetaDataAnnotation(&b.CSV.ObjectMeta, annotationNamespaceTemplate, string(namespace))
+	metav1.SetMetaDataAnnotation(&b.CSV.ObjectMeta, annotationContainerImage, in.deployment.Spec.Template.Spec.Containers[0].Image)
+	if o.SkipRange != "" {
+		metav1.SetMetaDataAnnotation(&b.CSV.ObjectMeta, annotationSkipRange, o.SkipRange)
+	}
+	if o.CreatedAt != "" {
+		metav1.SetMetaDataAnnotation(&b.CSV.ObjectMeta, annotationCreatedAt, o.CreatedAt)
+	}
+	for _, architecture := range architectures(&in.deployment.Spec) {
+		metav1.SetMetaDataLabel(&b.CSV.ObjectMeta, labelArchitecture+architecture, supported)
+	}
+	metav1.SetMetaDataLabel(&b.CSV.ObjectMeta, labelSystem+"linux", supported)
+	return nil
+}
+
+// examples are the samples of the owned kinds; what else the samples need isn't for a console.
+func (b *Bundle) examples(samples []unstructured.Unstructured) (string, error) {
+	var examples []map[string]any
+	for _, sample := range samples {
+		for _, crd := range b.CRDs {
+			if sample.GroupVersionKind().Group == crd.Spec.Group && sample.GetKind() == crd.Spec.Names.Kind {
+				examples = append(examples, sample.Object)
+			}
+		}
+	}
+	content, err := json.MarshalIndent(examples, "", "  ")
+	return string(content), err
+}
+
+// architectures are those of the nodes that the operator may run on.
+func architectures(spec *appsv1.DeploymentSpec) []string {
+	affinity := spec.Template.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, expression := range term.MatchExpressions {
+			if expression.Key == corev1.LabelArchStable && expression.Operator == corev1.NodeSelectorOpIn {
+				return expression.Values
+			}
+		}
+	}
+	return nil
+}
+
+// dockerfile makes the bundle an image, with its annotations as labels.
+func (b *Bundle) dockerfile() string {
+	var text strings.Builder
+	text.WriteString(header + "FROM scratch\n")
+	for _, key := range slices.Sorted(maps.Keys(b.Annotations)) {
+		fmt.Fprintf(&text, "LABEL %s=%s\n", key, b.Annotations[key])
+	}
+	for _, dir := range []string{manifestsDir, metadataDir, scorecardDir} {
+		fmt.Fprintf(&text, "COPY bundle/%s /%s\n", dir, dir)
+	}
+	return text.String()
+}
+
+// Objects reads a stream of manifests.
+func Objects(stream io.Reader) ([]unstructured.Unstructured, error) {
+	var objects []unstructured.Unstructured
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(stream))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read manifests: %w", err)
+		}
+		var object unstructured.Unstructured
+		if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
+			return nil, fmt.Errorf("decode manifest %d: %w", len(objects)+1, err)
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// decode decodes an object, refusing fields that the type doesn't have.
+func decode(object unstructured.Unstructured, to any) error {
+	content, err := yaml.Marshal(object.Object)
+	if err != nil {
+		return err
+	}
+	return yaml.UnmarshalStrict(content, to)
+}
+
+// into decodes an object and appends it.
+func into[T any](list *[]T, object unstructured.Unstructured) error {
+	var item T
+	if err := decode(object, &item); err != nil {
+		return err
+	}
+	*list = append(*list, item)
+	return nil
+}
+
+func compressedSize(content []byte) (int, error) {
+	var compressed bytes.Buffer
+	writer := gzip.NewWriter(&compressed)
+	if _, err := writer.Write(content); err != nil {
+		return 0, err
+	}
+	err := writer.Close()
+	return compressed.Len(), err
+}
