@@ -4,60 +4,90 @@
 # One target per image: docker build --target agent -t quay.io/bpfman/bpfman-agent .
 # The one-node cluster builds the same images without an engine (hack/cluster/image).
 
-FROM --platform=$BUILDPLATFORM golang:1.26 AS source
-ARG TARGETOS TARGETARCH
-ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace"
+# A release names both by digest: with them, a commit gives the same images each time.
+ARG GO_IMAGE=docker.io/library/golang:1.26
+ARG BASE_IMAGE=gcr.io/distroless/static-debian12
+
+# The compiler runs on the machine that builds, whatever it builds for.
+FROM --platform=$BUILDPLATFORM $GO_IMAGE AS source
 WORKDIR /src
 COPY . .
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOWORK=off CGO_ENABLED=0 go -C hack/release build -o /usr/local/bin/release .
+ARG TARGETOS TARGETARCH
+ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace"
 
 FROM source AS build-operator
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go -C operator build -ldflags "-s -w" -o /out/ ./cmd/bpfman-operator
+    go -C operator build -ldflags "-s -w" -o /out/ ./cmd/bpfman-operator && \
+    release licences --out /licenses /out/bpfman-operator
 
 FROM source AS build-agent
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go -C agent build -ldflags "-s -w" -o /out/ ./cmd/bpfman-agent
+    go -C agent build -ldflags "-s -w" -o /out/ ./cmd/bpfman-agent && \
+    release licences --out /licenses /out/bpfman-agent
 
 FROM source AS build-csi
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go -C csi build -ldflags "-s -w" -o /out/ ./cmd/bpfman-csi
+    go -C csi build -ldflags "-s -w" -o /out/ ./cmd/bpfman-csi && \
+    release licences --out /licenses /out/bpfman-csi
 
 # go-target keeps its symbols: a uprobe is attached to one.
 FROM source AS build-examples
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     go -C examples build -ldflags "-s -w" -o /out/ ./cmd/counters && \
-    go -C examples build -o /out/ ./cmd/go-target
+    go -C examples build -o /out/ ./cmd/go-target && \
+    release licences --out /licenses /out/counters /out/go-target
 
 FROM source AS build-node-probe
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go -C tests build -ldflags "-s -w" -o /out/ ./cmd/node-probe
+    go -C tests build -ldflags "-s -w" -o /out/ ./cmd/node-probe && \
+    release licences --out /licenses /out/node-probe
 
-FROM gcr.io/distroless/static-debian12 AS operator
+FROM $BASE_IMAGE AS base
+ARG VERSION=latest REVISION=unknown
+LABEL org.opencontainers.image.source="https://github.com/bpfman/bpfman-operator" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.vendor="The bpfman Community" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION"
+COPY LICENSE /licenses/LICENSE
+
+FROM base AS operator
+COPY --from=build-operator /licenses /licenses
 COPY --from=build-operator /out/bpfman-operator /
 USER 65532:65532
 ENTRYPOINT ["/bpfman-operator"]
 
 # Root, to open the daemon's socket and read /proc; its container drops all capabilities.
-FROM gcr.io/distroless/static-debian12 AS agent
+FROM base AS agent
+COPY --from=build-agent /licenses /licenses
 COPY --from=build-agent /out/bpfman-agent /
+USER 0:0
 ENTRYPOINT ["/bpfman-agent"]
 
 # Root, to mount.
-FROM gcr.io/distroless/static-debian12 AS csi
+FROM base AS csi
+COPY --from=build-csi /licenses /licenses
 COPY --from=build-csi /out/bpfman-csi /
+USER 0:0
 ENTRYPOINT ["/bpfman-csi"]
 
-FROM gcr.io/distroless/static-debian12 AS counters
+FROM base AS counters
+COPY --from=build-examples /licenses /licenses
 COPY --from=build-examples /out/counters /
 USER 65534:65534
 ENTRYPOINT ["/counters"]
 
-FROM gcr.io/distroless/static-debian12 AS go-target
+FROM base AS go-target
+COPY --from=build-examples /licenses /licenses
 COPY --from=build-examples /out/go-target /
 USER 65534:65534
 ENTRYPOINT ["/go-target"]
 
 # For tests alone: root, to look at the node from within.
-FROM gcr.io/distroless/static-debian12 AS node-probe
+FROM base AS node-probe
+COPY --from=build-node-probe /licenses /licenses
 COPY --from=build-node-probe /out/node-probe /
+USER 0:0
 ENTRYPOINT ["/node-probe"]

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package workflows tests GitHub's workflows and the images' Dockerfiles as far as that can be done without
+// running them: what they call is there, nothing of others' can change under them, and they may do what they need only.
+package workflows
+
+import (
+	"encoding/json"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../../.."
+
+// workflow is what is tested of one.
+type workflow struct {
+	Name        string            `json:"name"`
+	On          map[string]any    `json:"on"`
+	Permissions map[string]string `json:"permissions"`
+	Concurrency map[string]any    `json:"concurrency"`
+	Jobs        map[string]job    `json:"jobs"`
+}
+
+type job struct {
+	Needs          json.RawMessage   `json:"needs"`
+	If             string            `json:"if"`
+	Uses           string            `json:"uses"`
+	RunsOn         string            `json:"runs-on"`
+	TimeoutMinutes int               `json:"timeout-minutes"`
+	Permissions    map[string]string `json:"permissions"`
+	Outputs        map[string]string `json:"outputs"`
+	Env            map[string]string `json:"env"`
+	Container      map[string]string `json:"container"`
+	With           map[string]any    `json:"with"`
+	Secrets        map[string]string `json:"secrets"`
+	Steps          []step            `json:"steps"`
+}
+
+type step struct {
+	ID   string            `json:"id"`
+	Name string            `json:"name"`
+	Uses string            `json:"uses"`
+	Run  string            `json:"run"`
+	With map[string]any    `json:"with"`
+	Env  map[string]string `json:"env"`
+}
+
+func readWorkflows(t *testing.T) map[string]workflow {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	workflows := map[string]workflow{}
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// YAML 1.1 takes the key on for a boolean.
+		content = regexp.MustCompile(`(?m)^on:`).ReplaceAll(content, []byte(`"on":`))
+		var w workflow
+		if err := yaml.UnmarshalStrict(content, &w); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		workflows[filepath.Base(path)] = w
+	}
+	if names := slices.Sorted(maps.Keys(workflows)); !slices.Equal(names, []string{"ci.yaml", "images.yaml", "release.yaml"}) {
+		t.Fatalf("the workflows are %q", names)
+	}
+	return workflows
+}
+
+// steps are those of all jobs, each with the name of its job.
+func steps(t *testing.T) iter.Seq2[string, step] {
+	t.Helper()
+	workflows := readWorkflows(t)
+	return func(yield func(string, step) bool) {
+		for file, w := range workflows {
+			for name, j := range w.Jobs {
+				for _, s := range j.Steps {
+					if !yield(file+"/"+name, s) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestSteps_CallMakeTargetsThatAreThere(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := 0
+	for where, s := range steps(t) {
+		for _, target := range makeTargets(s.Run) {
+			called++
+			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:( |$)`).Match(makefile) {
+				t.Errorf("%s: make %s isn't there", where, target)
+			}
+		}
+	}
+	if called < 10 {
+		t.Errorf("%d targets are called, which can't be all", called)
+	}
+}
+
+// makeTargets are those of a script's calls of make, without its variables.
+func makeTargets(script string) []string {
+	var targets []string
+	for line := range strings.Lines(script) {
+		arguments, isMake := strings.CutPrefix(strings.TrimSpace(line), "make ")
+		if !isMake {
+			continue
+		}
+		for argument := range strings.FieldsSeq(arguments) {
+			if !strings.ContainsAny(argument, "=$") {
+				targets = append(targets, argument)
+			}
+		}
+	}
+	return targets
+}
+
+func TestMakeTargets(t *testing.T) {
+	got := makeTargets("make a b ARCH=c\n  make d ${VERSION:+VERSION=\"$VERSION\"}\ncmake e\n")
+	if !slices.Equal(got, []string{"a", "b", "d"}) {
+		t.Errorf("the targets are %q", got)
+	}
+}
+
+func TestSteps_UseActionsByCommit(t *testing.T) {
+	pinned := regexp.MustCompile(`^[\w-]+/[\w-]+@[0-9a-f]{40}$`)
+	for where, s := range steps(t) {
+		if s.Uses != "" && !pinned.MatchString(s.Uses) {
+			t.Errorf("%s: %s isn't a commit", where, s.Uses)
+		}
+		if (s.Uses == "") == (s.Run == "") {
+			t.Errorf("%s: %q has to use something or run something", where, s.Name)
+		}
+		if strings.HasPrefix(s.Uses, "actions/checkout@") && s.With["persist-credentials"] != false {
+			t.Errorf("%s: checkout leaves its token behind", where)
+		}
+	}
+}
+
+// What comes from outside must not become part of a script.
+func TestSteps_TakeExpressionsFromTheirEnvironment(t *testing.T) {
+	for where, s := range steps(t) {
+		if strings.Contains(s.Run, "${{") {
+			t.Errorf("%s has an expression: %s", where, s.Run)
+		}
+	}
+}
+
+func TestJobs_EndAndMayDoNoMoreThanTheyNeed(t *testing.T) {
+	may := map[string]map[string]string{
+		"images.yaml/push":     {"contents": "read", "id-token": "write"},
+		"release.yaml/images":  {"contents": "read", "id-token": "write"},
+		"release.yaml/publish": {"contents": "write", "id-token": "write"},
+	}
+	workflows := readWorkflows(t)
+	for file, w := range workflows {
+		if !maps.Equal(w.Permissions, map[string]string{"contents": "read"}) {
+			t.Errorf("%s may %v", file, w.Permissions)
+		}
+		for name, j := range w.Jobs {
+			if !maps.Equal(j.Permissions, may[file+"/"+name]) {
+				t.Errorf("%s/%s may %v, not %v", file, name, j.Permissions, may[file+"/"+name])
+			}
+			if j.Uses != "" {
+				if _, called := workflows[strings.TrimPrefix(j.Uses, "./.github/workflows/")].On["workflow_call"]; !called {
+					t.Errorf("%s/%s calls %s, which can't be", file, name, j.Uses)
+				}
+				continue
+			}
+			if j.TimeoutMinutes == 0 || !strings.HasPrefix(j.RunsOn, "ubuntu-") || j.RunsOn == "ubuntu-latest" {
+				t.Errorf("%s/%s runs for %d minutes on %q", file, name, j.TimeoutMinutes, j.RunsOn)
+			}
+		}
+	}
+}
+
+func TestJobs_WaitForJobsThatAreThere(t *testing.T) {
+	for file, w := range readWorkflows(t) {
+		for name, j := range w.Jobs {
+			var needs []string
+			if len(j.Needs) > 0 {
+				if err := json.Unmarshal(j.Needs, &needs); err != nil {
+					t.Errorf("%s/%s: %v", file, name, err)
+				}
+			}
+			for _, need := range needs {
+				if _, there := w.Jobs[need]; !there {
+					t.Errorf("%s/%s needs %s", file, name, need)
+				}
+			}
+		}
+	}
+}
