@@ -498,10 +498,12 @@ build-architectures: ## Build all commands for each of ARCHITECTURES, to bin/lin
 	@for architecture in $(ARCHITECTURES); do \
 		GOOS=linux GOARCH=$$architecture GOFLAGS=-buildvcs=false $(MAKE) --no-print-directory build LOCALBIN=$(LOCALBIN)/linux-$$architecture; done
 
-RELEASE_BINARIES = $(foreach architecture,$(ARCHITECTURES),$(addprefix $(LOCALBIN)/linux-$(architecture)/,$(notdir $(COMMANDS))))
+# What is released; the other commands are for tests.
+RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-csi counters
+RELEASE_BINARIES = $(foreach architecture,$(ARCHITECTURES),$(RELEASE_COMMANDS:%=$(LOCALBIN)/linux-$(architecture)/%))
 
 .PHONY: sbom
-sbom: build-release build-architectures ## Write a bill of materials (CycloneDX) beside each of these commands.
+sbom: build-release build-architectures ## Write a bill of materials (CycloneDX) beside each of these commands that is released.
 	SOURCE_DATE_EPOCH=$(COMMIT_TIME) $(LOCALBIN)/release sbom --version $(VERSION) $(RELEASE_BINARIES)
 
 .PHONY: licences
@@ -513,7 +515,7 @@ licences: build-release build-architectures ## Collect the licences of all that 
 release-files: sbom licences ## Write what is attached to a release to bin/release-files: commands, SBOMs, licences, checksums.
 	@rm -rf $(LOCALBIN)/release-files && mkdir -p $(LOCALBIN)/release-files
 	@for architecture in $(ARCHITECTURES); do \
-		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN)/linux-$$architecture -c . | \
+		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN)/linux-$$architecture -c $(RELEASE_COMMANDS) $(RELEASE_COMMANDS:%=%.cdx.json) | \
 		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-linux-$$architecture.tar.gz; done
 	@tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN) -c licences | \
 		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-licences.tar.gz
