@@ -23,10 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/cluster/node"
 )
 
-const (
-	startTimeout = 2 * time.Minute
-	stopTimeout  = time.Minute
-)
+const stopTimeout = time.Minute
 
 // marker is the file that tells a state directory from any other: nothing
 // else is ever removed.
@@ -75,7 +72,7 @@ func (c cluster) locked(ctx context.Context, run func(context.Context) error) er
 // up brings the cluster up, or finds it up, with the newest images.
 func (c cluster) up(ctx context.Context) error {
 	start := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the cluster wasn't up after %v", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("the cluster wasn't up after %v", c.timeout))
 	defer cancel()
 	err := errNodeEnded
 	if node.Load(c.stateDir).Alive() {

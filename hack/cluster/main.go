@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/bpfman/bpfman-operator/hack/cluster/component"
 	"github.com/bpfman/bpfman-operator/hack/cluster/image"
@@ -41,6 +42,7 @@ type options struct {
 	stateDir   string
 	kubernetes string
 	kubeconfig string
+	timeout    time.Duration
 	sources    image.Sources
 }
 
@@ -64,6 +66,7 @@ func run(args []string) error {
 	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/bpfman-cluster", "everything that the cluster keeps on disk")
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the multi-call binary of hack/kubernetes")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "bin/kubeconfig", "the administrator's kubeconfig, written by up")
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long up may take")
 	flags.StringVar(&o.sources.Bin, "bin", "bin", "the directory of the binaries that the images are made of")
 	flags.StringVar(&o.sources.Daemon, "daemon", "", "the bpfman daemon, bpfman-rpc")
 	flags.Usage = func() {
