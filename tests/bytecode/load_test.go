@@ -80,9 +80,11 @@ func (f *fixture) load(ctx context.Context, location *gobpfman.BytecodeLocation,
 }
 
 // TestObjects loads every object in one Load, from a file and from an image, attaches
-// each program and sees it count.
+// each program and sees it count, and that nothing is left once it is detached and
+// unloaded.
 func TestObjects(t *testing.T) {
 	f := setUp(t)
+	pins := f.pins(t)
 	for i, object := range objects(f.target) {
 		for form, location := range f.locations(t, object.name) {
 			t.Run(fmt.Sprintf("%s/%d/%s", object.name, i, form), func(t *testing.T) {
@@ -93,6 +95,7 @@ func TestObjects(t *testing.T) {
 				if err != nil {
 					t.Fatalf("Load: %v", err)
 				}
+				t.Cleanup(func() { f.checkGone(t, loaded.Programs, pins) })
 				for j, p := range object.programs {
 					result := loaded.Programs[j]
 					t.Cleanup(func() { f.unload(t, result.KernelInfo.Id) })
@@ -112,17 +115,27 @@ func (f *fixture) unload(t *testing.T, id uint32) {
 	}
 }
 
+func (f *fixture) detach(t *testing.T, id uint32) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if _, err := f.Client.Detach(ctx, &gobpfman.DetachRequest{LinkId: id}); err != nil {
+		t.Errorf("Detach %d: %v", id, err)
+	}
+}
+
 func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadResponseInfo) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
-	_, err := f.Client.Attach(ctx, &gobpfman.AttachRequest{Id: loaded.KernelInfo.Id, Attach: p.attach})
+	attached, err := f.Client.Attach(ctx, &gobpfman.AttachRequest{Id: loaded.KernelInfo.Id, Attach: p.attach})
 	if reason := kernelRefusal(err); reason != "" {
 		t.Skipf("%s loaded, not attached: %s", p.function, reason)
 	}
 	if err != nil {
 		t.Fatalf("Attach %s: %v", p.function, err)
 	}
+	t.Cleanup(func() { f.detach(t, attached.LinkId) })
 	if p.counter == "" {
 		return
 	}
@@ -209,9 +222,13 @@ func kernelRefusal(err error) string {
 	return ""
 }
 
-// build builds one of the example commands.
+// build builds one of the example commands, or finds it where BPFMAN_BIN says that all
+// are built.
 func build(t *testing.T, command string) string {
 	t.Helper()
+	if dir := os.Getenv("BPFMAN_BIN"); dir != "" {
+		return filepath.Join(dir, command)
+	}
 	path := filepath.Join(t.TempDir(), command)
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/"+command)
 	build.Dir = "../../examples"
