@@ -40,9 +40,11 @@ const (
 	probeName      = "node-probe"
 	bpfmanSpace    = "bpfman"
 
-	patience = time.Minute
 	interval = 150 * time.Millisecond
 )
+
+// patience is how long a test waits for what should be so.
+var patience = duration("E2E_PATIENCE", time.Minute)
 
 // cluster is the cluster under test.
 type cluster struct {
