@@ -574,6 +574,7 @@ test-bytecode: bytecode envtest ## Run each call and the example programs on the
 # In the virtual machine nothing is built: all that the tests run is built before.
 KERNEL_TESTS := $(LOCALBIN)/kernel
 KERNEL_MEMORY ?= 4G
+KERNEL_INSTANCE ?= 251
 
 .PHONY: deps-kernel
 deps-kernel: ## Install what the virtual machine takes: qemu, virtme-ng, Debian's 6.12 kernel (as root).
@@ -584,7 +585,7 @@ test-kernel: deps deps-kernel build build-cluster bytecode ## Boot Linux 6.12 in
 	@mkdir -p $(KERNEL_TESTS)
 	go -C tests test -c -o $(KERNEL_TESTS)/ ./bytecode ./e2e
 	go -C examples build -trimpath -o $(LOCALBIN)/bytecode-images ./cmd/bytecode-images
-	@hack/kernel/boot.sh $(CACHE) $(KERNEL_MEMORY) env LOCALBIN=$(LOCALBIN) DAEMON=$(DAEMON) KUBERNETES=$(KUBERNETES) hack/kernel/test.sh
+	@LOCALBIN=$(LOCALBIN) DAEMON=$(DAEMON) KUBERNETES=$(KUBERNETES) hack/kernel/test.sh $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
 
 .PHONY: test-csi
 test-csi: bytecode build/csi/cmd/bpfman-csi ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.

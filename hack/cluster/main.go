@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -32,6 +33,7 @@ const usage = `usage: cluster [flags] command
   status       say what runs; fails where the cluster doesn't
   load-images  load the images that have changed
   exec         run a command inside the node: cluster exec [command…]
+  exec-net     run a command of this machine in the node's network: cluster exec-net [command…]
 
 flags:
 `
@@ -43,6 +45,9 @@ type options struct {
 	kubernetes string
 	kubeconfig string
 	timeout    time.Duration
+	part       string
+	join       string
+	uplink     string
 	sources    image.Sources
 }
 
@@ -67,6 +72,9 @@ func run(args []string) error {
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the multi-call binary of hack/kubernetes")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "bin/kubeconfig", "the administrator's kubeconfig, written by up")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long up may take")
+	flags.StringVar(&o.part, "part", string(component.Whole), "what runs here: all, control-plane, or node, a virtual machine of its own")
+	flags.StringVar(&o.join, "join", "", "the state directory of the node's control plane")
+	flags.StringVar(&o.uplink, "uplink", "", "the machine's interface to the control plane, which becomes the node's")
 	flags.StringVar(&o.sources.Bin, "bin", "bin", "the directory of the binaries that the images are made of")
 	flags.StringVar(&o.sources.Daemon, "daemon", "", "the bpfman daemon, bpfman-rpc")
 	flags.Usage = func() {
@@ -76,13 +84,17 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if err := makeAbsolute(&o.stateDir, &o.kubernetes, &o.kubeconfig, &o.sources.Bin, &o.sources.Daemon); err != nil {
+	if err := makeAbsolute(&o.stateDir, &o.join, &o.kubernetes, &o.kubeconfig, &o.sources.Bin, &o.sources.Daemon); err != nil {
 		return err
 	}
 	if o.instance < 0 || o.instance > math.MaxUint8 {
 		return fmt.Errorf("there is no instance %d", o.instance)
 	}
-	settings := component.Default(uint8(o.instance), o.stateDir, o.kubernetes)
+	part := component.Part(o.part)
+	if !slices.Contains([]component.Part{component.Whole, component.ControlPlane, component.Node}, part) {
+		return fmt.Errorf("a cluster has no part %q", part)
+	}
+	settings := component.Default(uint8(o.instance), o.stateDir, o.kubernetes).Split(part, o.uplink)
 	o.sources.RegistryCA = settings.RegistryCA()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -106,7 +118,9 @@ func run(args []string) error {
 	case "load-images":
 		return c.locked(ctx, c.loadImages)
 	case "exec":
-		return c.exec(flags.Args()[1:])
+		return c.exec("--all", flags.Args()[1:])
+	case "exec-net":
+		return c.exec("--net", flags.Args()[1:])
 	default:
 		flags.Usage()
 		return fmt.Errorf("no such command: %q", flags.Arg(0))
@@ -133,11 +147,16 @@ func makeAbsolute(files ...*string) error {
 func initProgram(s component.Settings) string { return s.Dir("cluster") }
 
 // registryOf serves the cluster's registry: on its own port to everyone, on
-// that of https on loopback only, as pods of the host's network may want it.
+// that of https on loopback only, as pods of the host's network may want it. A
+// node on another machine has no other than that.
 func registryOf(s component.Settings) func(context.Context) error {
+	https := "127.0.0.1:443"
+	if s.Part == component.ControlPlane {
+		https = ":443"
+	}
 	return func(ctx context.Context) error {
 		return registry.Serve(ctx, registry.Options{
-			Addresses: []string{":" + component.RegistryPort, "127.0.0.1:443"},
+			Addresses: []string{":" + component.RegistryPort, https},
 			Blobs:     s.Dir("registry"),
 			Cert:      s.Dir("pki", "registry.crt"),
 			Key:       s.Dir("pki", "registry.key"),

@@ -3,12 +3,25 @@
 # Copyright The bpfman-operator authors
 #
 # Runs a command in a virtual machine with Debian's 6.12 kernel, on this
-# machine's root file system, read-only: the command's output is printed as it
-# comes, its exit status is this script's, and the machine ends with it. Nothing
-# of it is left running, whatever ends this script.
+# machine's root file system, of which it changes nothing: the command's output is
+# printed as it comes, its exit status is this script's, and the machine ends with
+# it. Nothing of it is left running, whatever ends this script.
 #
-# usage: boot.sh CACHE MEMORY COMMAND…
+# usage: boot.sh [--tap INTERFACE] [--copy FILE]… CACHE MEMORY COMMAND…
+#
+#   --tap   eth0 is the other end of that interface of this machine; without, there
+#           is no network
+#   --copy  have that file in memory: files are read slowly otherwise
 set -euo pipefail
+options=() copies=()
+while [[ $1 == --* ]]; do
+	case $1 in
+	--tap) options+=("--qemu-opts=-netdev tap,id=tap,ifname=$2,script=no,downscript=no -device virtio-net-pci,netdev=tap") ;;
+	--copy) copies+=("${2#/}") ;;
+	*) echo "no such option: $1" >&2 && exit 2 ;;
+	esac
+	shift 2
+done
 cache=${1:?} memory=${2:?}
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -39,7 +52,7 @@ boot() {
 	mkfifo "$work/output"
 	cat "$work/output" &
 	reader=$!
-	setsid vng "${mode[@]}" --run "${images[0]}" --cpus "$(nproc)" --memory "$memory" --user root --rwdir="$work" \
+	setsid vng "${mode[@]}" "${options[@]}" --run "${images[0]}" --cpus "$(nproc)" --memory "$memory" --user root --rwdir="$work" \
 		-- "$here/guest.sh" "$work/status" "$PWD" "$@" </dev/null >"$work/output" 2>&1 &
 	machine=$!
 	wait "$machine" || true
@@ -56,6 +69,10 @@ usable_kvm() {
 	timeout 30 vng --run "${images[0]}" --cpus 1 --memory 1G -- true </dev/null >"$work/kvm" 2>&1
 }
 
+if ((${#copies[@]})); then
+	tar -C / -cf "$work/copies" "${copies[@]}"
+	options+=("--qemu-opts=-drive file=$work/copies,format=raw,if=none,id=copies,readonly=on -device virtio-blk-pci,drive=copies")
+fi
 if usable_kvm; then
 	mode=() kind="with KVM"
 else
