@@ -6,9 +6,8 @@
 // Command bpfman-ns stands in, in test images, for the helper of that name which the
 // daemon runs to attach a uprobe in a container. The published daemon image has
 // upstream's; it is no crate, so that it can't be had where only the daemon's crate can.
-// Command line and outcome are those that the daemon of v0.6.0 counts on: it enters the
-// container's mount namespace, attaches the pinned program there, and pins the link
-// where it came from.
+// Command line and outcome are those that the daemon of v0.6.0 counts on: it attaches the
+// pinned program to a file as the container sees it, and pins the link.
 package main
 
 import (
@@ -18,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -38,8 +36,6 @@ type request struct {
 }
 
 func main() {
-	// The mount namespace is entered by this thread alone.
-	runtime.LockOSThread()
 	r, err := parse(os.Args[1:])
 	if err == nil {
 		err = r.attach()
@@ -77,12 +73,14 @@ func (r request) attach() (err error) {
 	if err != nil {
 		return err
 	}
-	var attached link.Link
-	if err := inContainer(r.container, func() (err error) {
-		attached, err = r.attachTo(target, program)
+	file, err := r.openInContainer(target)
+	if err != nil {
 		return err
-	}); err != nil {
-		return err
+	}
+	defer func() { err = errors.Join(err, unix.Close(file)) }()
+	attached, err := r.attachTo(fmt.Sprintf("/proc/self/fd/%d", file), program)
+	if err != nil {
+		return fmt.Errorf("attach to %s+%#x in %s: %w", r.function, r.offset, target, err)
 	}
 	defer func() { err = errors.Join(err, attached.Close()) }()
 	if err := attached.Pin(r.link); err != nil {
@@ -111,49 +109,34 @@ func (r request) resolve() (string, error) {
 	return "", fmt.Errorf("process %d of the container has no library %s", r.container, r.target)
 }
 
-func (r request) attachTo(target string, program *ebpf.Program) (link.Link, error) {
-	executable, err := link.OpenExecutable(target)
+// openInContainer opens a file of the container, by symbolic links as the container has
+// them.
+func (r request) openInContainer(path string) (file int, err error) {
+	root, err := unix.Open(processFile(r.container, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open %s in the container: %w", target, err)
+		return 0, fmt.Errorf("open the root directory of process %d: %w", r.container, err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(root)) }()
+	file, err = unix.Openat2(root, path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	if err != nil {
+		return 0, fmt.Errorf("open %s in the container: %w", path, err)
+	}
+	return file, nil
+}
+
+func (r request) attachTo(file string, program *ebpf.Program) (link.Link, error) {
+	executable, err := link.OpenExecutable(file)
+	if err != nil {
+		return nil, err
 	}
 	options := &link.UprobeOptions{Offset: r.offset, PID: r.pid}
 	if r.function == "" {
 		options = &link.UprobeOptions{Address: r.offset, PID: r.pid}
 	}
-	attach := executable.Uprobe
 	if r.ret {
-		attach = executable.Uretprobe
+		return executable.Uretprobe(r.function, program, options)
 	}
-	attached, err := attach(r.function, program, options)
-	if err != nil {
-		return nil, fmt.Errorf("attach to %s+%#x in %s: %w", r.function, r.offset, target, err)
-	}
-	return attached, nil
-}
-
-// inContainer runs a function in the mount namespace of a process.
-func inContainer(pid int, run func() error) (err error) {
-	own, err := os.Open("/proc/thread-self/ns/mnt")
-	if err != nil {
-		return fmt.Errorf("open this process' mount namespace: %w", err)
-	}
-	defer func() { err = errors.Join(err, own.Close()) }()
-	container, err := os.Open(processFile(pid, "ns/mnt"))
-	if err != nil {
-		return fmt.Errorf("open the container's mount namespace: %w", err)
-	}
-	defer func() { err = errors.Join(err, container.Close()) }()
-	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return fmt.Errorf("have a root directory of this thread's own: %w", err)
-	}
-	if err := unix.Setns(int(container.Fd()), unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("enter the mount namespace of process %d: %w", pid, err)
-	}
-	err = run()
-	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNS); back != nil {
-		return errors.Join(err, fmt.Errorf("return from the container: %w", back))
-	}
-	return err
+	return executable.Uprobe(r.function, program, options)
 }
 
 // processFile is a file of a process of the host, whose /proc the DaemonSet mounts at
