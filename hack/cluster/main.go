@@ -66,21 +66,7 @@ func run(args []string) error {
 		command, args = args[0], args[1:]
 	}
 	var o options
-	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
-	flags.IntVar(&o.instance, "instance", 0, "which cluster of this machine, 0 to 255; each needs a state directory")
-	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/bpfman-cluster", "everything that the cluster keeps on disk")
-	flags.StringVar(&o.kubernetes, "kubernetes", "", "the multi-call binary of hack/kubernetes")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "bin/kubeconfig", "the administrator's kubeconfig, written by up")
-	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long up may take")
-	flags.StringVar(&o.part, "part", string(component.Whole), "what runs here: all, control-plane, or node, a virtual machine of its own")
-	flags.StringVar(&o.join, "join", "", "the state directory of the node's control plane")
-	flags.StringVar(&o.uplink, "uplink", "", "the machine's interface to the control plane, which becomes the node's")
-	flags.StringVar(&o.sources.Bin, "bin", "bin", "the directory of the binaries that the images are made of")
-	flags.StringVar(&o.sources.Daemon, "daemon", "", "the bpfman daemon, bpfman-rpc")
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), usage)
-		flags.PrintDefaults()
-	}
+	flags := o.flags()
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -125,6 +111,26 @@ func run(args []string) error {
 		flags.Usage()
 		return fmt.Errorf("no such command: %q", flags.Arg(0))
 	}
+}
+
+// flags are what sets the options.
+func (o *options) flags() *flag.FlagSet {
+	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
+	flags.IntVar(&o.instance, "instance", 0, "which cluster of this machine, 0 to 255; each needs a state directory")
+	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/bpfman-cluster", "everything that the cluster keeps on disk")
+	flags.StringVar(&o.kubernetes, "kubernetes", "", "the multi-call binary of hack/kubernetes")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "bin/kubeconfig", "the administrator's kubeconfig, written by up")
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long up may take")
+	flags.StringVar(&o.part, "part", string(component.Whole), "what runs here: all, control-plane, or node, a virtual machine of its own")
+	flags.StringVar(&o.join, "join", "", "the state directory of the node's control plane")
+	flags.StringVar(&o.uplink, "uplink", "", "the machine's interface to the control plane, which becomes the node's")
+	flags.StringVar(&o.sources.Bin, "bin", "bin", "the directory of the binaries that the images are made of")
+	flags.StringVar(&o.sources.Daemon, "daemon", "", "the bpfman daemon, bpfman-rpc")
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	return flags
 }
 
 // makeAbsolute makes the paths that are given independent of the working directory.
