@@ -5,7 +5,7 @@
 # The tests of `make test-kernel`. First the daemon by itself in the virtual
 # machine: every example program, and chains of them. Then a whole node there,
 # with bpfman and an object of every kind on it; its control plane and the tests
-# run on this machine, which may be twenty times as fast.
+# run on this machine, which is many times as fast without KVM.
 #
 # usage: test.sh CACHE MEMORY INSTANCE — the last is the one-node cluster's.
 set -euo pipefail

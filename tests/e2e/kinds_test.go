@@ -77,13 +77,13 @@ func (c kindCase) run(t *testing.T, target *corev1.Pod) {
 	}
 	ctx, kind := t.Context(), kindOf(c.object)
 	create(ctx, t, c.object)
-	pod := reader(kindsSpace, strings.ToLower(kind)+"-reader", c.object.GetName(), strings.Join(c.maps, ","))
-	create(ctx, t, pod)
 	awaitAttached(ctx, t, c.object)
 	loaded, err := loadedFor(ctx, c.object.GetUID())
 	if err != nil {
 		t.Fatal(err)
 	}
+	pod := reader(kindsSpace, strings.ToLower(kind)+"-reader", c.object.GetName(), strings.Join(c.maps, ","))
+	create(ctx, t, pod)
 	awaitReady(ctx, t, pod)
 	for _, name := range c.maps {
 		awaitGrowth(ctx, t, pod, name, func(ctx context.Context, t *testing.T) {
