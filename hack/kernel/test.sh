@@ -68,6 +68,6 @@ make --no-print-directory deploy DEPLOY=config/one-node DEPLOY_TIMEOUT=10m "KUBE
 
 step "every kind of program, and chains of them"
 env -C tests/e2e E2E_REQUIRE_ALL_TYPES=1 E2E_PATIENCE=5m BYTECODE_PUSH="$registry" BYTECODE_PUSH_CA="$state/pki/registry-ca.crt" \
-	"$LOCALBIN/kernel/e2e.test" -test.count=1 -test.v -test.run '^Test(EveryKind|Chains|FullDispatcher)$' -test.parallel 16 || failed=1
+	"$LOCALBIN/kernel/e2e.test" -test.count=1 -test.v -test.run '^Test(EveryKind|Chains|FullDispatcher)$' -test.parallel 5 || failed=1
 step "the end"
 exit $failed
