@@ -39,12 +39,14 @@ const (
 	probeNamespace = "bpfman-e2e"
 	probeName      = "node-probe"
 	bpfmanSpace    = "bpfman"
-
-	interval = 150 * time.Millisecond
 )
 
-// patience is how long a test waits for what should be so.
-var patience = duration("E2E_PATIENCE", time.Minute)
+var (
+	// patience is how long a test waits for what should be so.
+	patience = duration("E2E_PATIENCE", time.Minute)
+	// interval is how long it waits between two looks.
+	interval = duration("E2E_INTERVAL", 150*time.Millisecond)
+)
 
 // cluster is the cluster under test.
 type cluster struct {
