@@ -38,7 +38,7 @@ copied() {
 }
 mapfile -d '' -t daemon_files < <(copied "$DAEMON" "$LOCALBIN"/{kernel/bytecode.test,go-target,bytecode})
 mapfile -d '' -t node_files < <(copied "$DAEMON" "$KUBERNETES" \
-	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-csi,bpfman-ns,counters,go-target,node-probe,cluster,pause,daemon-launcher} \
+	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-csi,bpfman-ns,counters,csi-node-driver-registrar,go-target,node-probe,cluster,pause,daemon-launcher} \
 	/usr/bin/{containerd,containerd-shim-runc-v2,ctr} /usr/sbin/{runc,nft} /usr/bin/busybox /usr/lib/cni/{ptp,host-local,loopback})
 
 step() { printf '\n=== %s (after %d s)\n' "$1" "$SECONDS"; }

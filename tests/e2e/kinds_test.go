@@ -85,13 +85,17 @@ func (c kindCase) run(t *testing.T, target *corev1.Pod) {
 	pod := reader(kindsSpace, strings.ToLower(kind)+"-reader", c.object.GetName(), strings.Join(c.maps, ","))
 	create(ctx, t, pod)
 	awaitReady(ctx, t, pod)
-	for _, name := range c.maps {
-		awaitGrowth(ctx, t, pod, name, func(ctx context.Context, t *testing.T) {
-			t.Helper()
-			callKill(ctx, t)
-			knock(ctx, t, target)
-		})
-	}
+	await(ctx, t, "the pod reads "+strings.Join(c.maps, ", "), func(ctx context.Context) (bool, string) {
+		log, err := logOf(ctx, pod)
+		read := counts(log)
+		missing := slices.ContainsFunc(c.maps, func(name string) bool { _, ok := read[name]; return !ok })
+		return err == nil && !missing, fmt.Sprint(read, err)
+	})
+	awaitGrowth(ctx, t, pod, "", func(ctx context.Context, t *testing.T) {
+		t.Helper()
+		callKill(ctx, t)
+		knock(ctx, t, target)
+	})
 	saw(kind, func(r *result) { r.counted, r.read = true, true })
 
 	if err := remove(ctx, pod); err != nil {
