@@ -99,7 +99,8 @@ func TestObjects(t *testing.T) {
 				for j, p := range object.programs {
 					result := loaded.Programs[j]
 					t.Cleanup(func() { f.unload(t, result.KernelInfo.Id) })
-					f.attachAndCount(t, p, result)
+					link := f.attachAndCount(t, p, result)
+					t.Cleanup(func() { f.detach(t, link) })
 				}
 			})
 		}
@@ -124,7 +125,8 @@ func (f *fixture) detach(t *testing.T, id uint32) {
 	}
 }
 
-func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadResponseInfo) {
+// attachAndCount attaches the program, sees it count, and returns its link.
+func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadResponseInfo) uint32 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
@@ -135,9 +137,8 @@ func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadR
 	if err != nil {
 		t.Fatalf("Attach %s: %v", p.function, err)
 	}
-	t.Cleanup(func() { f.detach(t, attached.LinkId) })
 	if p.counter == "" {
-		return
+		return attached.LinkId
 	}
 	before := f.count(t, loaded, p.counter)
 	f.cause(t, p.kind)
@@ -148,6 +149,7 @@ func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadR
 	if after.Traffic && after.Bytes <= before.Bytes {
 		t.Errorf("%s counted no bytes: %s, then %s", p.function, before, after)
 	}
+	return attached.LinkId
 }
 
 func (f *fixture) count(t *testing.T, loaded *gobpfman.LoadResponseInfo, name string) counters.Count {
