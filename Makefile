@@ -571,6 +571,22 @@ test-bytecode: bytecode envtest ## Run each call and the example programs on the
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
 		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests
 
+# In the virtual machine nothing is built: all that the tests run is built before.
+KERNEL_TESTS := $(LOCALBIN)/kernel
+KERNEL_MEMORY ?= 4G
+KERNEL_INSTANCE ?= 251
+
+.PHONY: deps-kernel
+deps-kernel: ## Install what the virtual machine takes: qemu, virtme-ng, Debian's 6.12 kernel (as root).
+	@hack/kernel/deps.sh $(CACHE)
+
+.PHONY: test-kernel
+test-kernel: deps deps-kernel build build-cluster bytecode ## Boot Linux 6.12 in a virtual machine and prove there, on the real daemon and a whole node, every kind of program (as root).
+	@mkdir -p $(KERNEL_TESTS)
+	go -C tests test -c -o $(KERNEL_TESTS)/ ./bytecode ./e2e
+	go -C examples build -trimpath -o $(LOCALBIN)/bytecode-images ./cmd/bytecode-images
+	@LOCALBIN=$(LOCALBIN) DAEMON=$(DAEMON) KUBERNETES=$(KUBERNETES) hack/kernel/test.sh $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
+
 .PHONY: test-csi
 test-csi: bytecode build/csi/cmd/bpfman-csi ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.
 	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher

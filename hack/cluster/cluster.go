@@ -23,10 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/cluster/node"
 )
 
-const (
-	startTimeout = 2 * time.Minute
-	stopTimeout  = time.Minute
-)
+const stopTimeout = time.Minute
 
 // marker is the file that tells a state directory from any other: nothing
 // else is ever removed.
@@ -75,7 +72,7 @@ func (c cluster) locked(ctx context.Context, run func(context.Context) error) er
 // up brings the cluster up, or finds it up, with the newest images.
 func (c cluster) up(ctx context.Context) error {
 	start := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the cluster wasn't up after %v", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("the cluster wasn't up after %v", c.timeout))
 	defer cancel()
 	err := errNodeEnded
 	if node.Load(c.stateDir).Alive() {
@@ -112,6 +109,7 @@ func (c cluster) start(ctx context.Context) error {
 	return step("namespaces, cgroups and network", func() error {
 		arguments := []string{
 			"--instance=" + strconv.Itoa(c.instance), "--state-dir=" + c.stateDir, "--kubernetes=" + c.kubernetes,
+			"--part=" + c.part, "--uplink=" + c.uplink,
 		}
 		_, err := node.Start(c.settings, initProgram(c.settings), arguments)
 		return err
@@ -126,7 +124,7 @@ func (c cluster) prepare() error {
 	if err := os.WriteFile(filepath.Join(c.stateDir, marker), nil, 0o644); err != nil {
 		return fmt.Errorf("marking the state directory: %w", err)
 	}
-	if err := component.Write(c.settings); err != nil {
+	if err := component.Write(c.settings, c.join); err != nil {
 		return err
 	}
 	self, err := os.ReadFile("/proc/self/exe")
@@ -156,13 +154,22 @@ func (c cluster) await(ctx context.Context) error {
 			return ask(ctx)
 		})
 	}
-	group.Go(func() error {
-		if err := step("API server ready", func() error { return ask(api.Ready) }); err != nil {
-			return err
-		}
-		return step("node ready", func() error { return ask(api.NodeReady) })
-	})
-	group.Go(func() error { return c.loadImages(ctx) })
+	// A node that is a machine of its own has taken that machine's network: it is asked for at
+	// the control plane.
+	if c.settings.Part != component.Node {
+		group.Go(func() error {
+			if err := step("API server ready", func() error { return ask(api.Ready) }); err != nil {
+				return err
+			}
+			if c.settings.Part == component.ControlPlane {
+				return nil
+			}
+			return step("node ready", func() error { return ask(api.NodeReady) })
+		})
+	}
+	if c.settings.Part != component.ControlPlane {
+		group.Go(func() error { return c.loadImages(ctx) })
+	}
 	return group.Wait()
 }
 
@@ -254,8 +261,8 @@ func (c cluster) status(ctx context.Context) error {
 	return nil
 }
 
-// exec becomes the command, or a shell, in all namespaces of the node.
-func (c cluster) exec(command []string) error {
+// exec becomes the command, or a shell, in those namespaces of the node.
+func (c cluster) exec(namespaces string, command []string) error {
 	state := node.Load(c.stateDir)
 	if !state.Alive() {
 		return errors.New("no cluster is running: make cluster-up starts one")
@@ -270,6 +277,6 @@ func (c cluster) exec(command []string) error {
 	if len(command) == 0 {
 		command = []string{"bash"}
 	}
-	args := append([]string{"nsenter", "--target", strconv.Itoa(state.PID), "--all", "--"}, command...)
+	args := append([]string{"nsenter", "--target", strconv.Itoa(state.PID), namespaces, "--"}, command...)
 	return fmt.Errorf("executing nsenter: %w", syscall.Exec(nsenter, args, os.Environ()))
 }

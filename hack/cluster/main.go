@@ -16,7 +16,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/bpfman/bpfman-operator/hack/cluster/component"
 	"github.com/bpfman/bpfman-operator/hack/cluster/image"
@@ -31,6 +33,7 @@ const usage = `usage: cluster [flags] command
   status       say what runs; fails where the cluster doesn't
   load-images  load the images that have changed
   exec         run a command inside the node: cluster exec [command…]
+  exec-net     run a command of this machine in the node's network: cluster exec-net [command…]
 
 flags:
 `
@@ -41,6 +44,10 @@ type options struct {
 	stateDir   string
 	kubernetes string
 	kubeconfig string
+	timeout    time.Duration
+	part       string
+	join       string
+	uplink     string
 	sources    image.Sources
 }
 
@@ -59,27 +66,21 @@ func run(args []string) error {
 		command, args = args[0], args[1:]
 	}
 	var o options
-	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
-	flags.IntVar(&o.instance, "instance", 0, "which cluster of this machine, 0 to 255; each needs a state directory")
-	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/bpfman-cluster", "everything that the cluster keeps on disk")
-	flags.StringVar(&o.kubernetes, "kubernetes", "", "the multi-call binary of hack/kubernetes")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "bin/kubeconfig", "the administrator's kubeconfig, written by up")
-	flags.StringVar(&o.sources.Bin, "bin", "bin", "the directory of the binaries that the images are made of")
-	flags.StringVar(&o.sources.Daemon, "daemon", "", "the bpfman daemon, bpfman-rpc")
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), usage)
-		flags.PrintDefaults()
-	}
+	flags := o.flags()
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if err := makeAbsolute(&o.stateDir, &o.kubernetes, &o.kubeconfig, &o.sources.Bin, &o.sources.Daemon); err != nil {
+	if err := makeAbsolute(&o.stateDir, &o.join, &o.kubernetes, &o.kubeconfig, &o.sources.Bin, &o.sources.Daemon); err != nil {
 		return err
 	}
 	if o.instance < 0 || o.instance > math.MaxUint8 {
 		return fmt.Errorf("there is no instance %d", o.instance)
 	}
-	settings := component.Default(uint8(o.instance), o.stateDir, o.kubernetes)
+	part := component.Part(o.part)
+	if !slices.Contains([]component.Part{component.Whole, component.ControlPlane, component.Node}, part) {
+		return fmt.Errorf("a cluster has no part %q", part)
+	}
+	settings := component.Default(uint8(o.instance), o.stateDir, o.kubernetes).Split(part, o.uplink)
 	o.sources.RegistryCA = settings.RegistryCA()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -103,11 +104,33 @@ func run(args []string) error {
 	case "load-images":
 		return c.locked(ctx, c.loadImages)
 	case "exec":
-		return c.exec(flags.Args()[1:])
+		return c.exec("--all", flags.Args()[1:])
+	case "exec-net":
+		return c.exec("--net", flags.Args()[1:])
 	default:
 		flags.Usage()
 		return fmt.Errorf("no such command: %q", flags.Arg(0))
 	}
+}
+
+// flags are what sets the options.
+func (o *options) flags() *flag.FlagSet {
+	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
+	flags.IntVar(&o.instance, "instance", 0, "which cluster of this machine, 0 to 255; each needs a state directory")
+	flags.StringVar(&o.stateDir, "state-dir", "/var/lib/bpfman-cluster", "everything that the cluster keeps on disk")
+	flags.StringVar(&o.kubernetes, "kubernetes", "", "the multi-call binary of hack/kubernetes")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "bin/kubeconfig", "the administrator's kubeconfig, written by up")
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long up may take")
+	flags.StringVar(&o.part, "part", string(component.Whole), "what runs here: all, control-plane, or node, a virtual machine of its own")
+	flags.StringVar(&o.join, "join", "", "the state directory of the node's control plane")
+	flags.StringVar(&o.uplink, "uplink", "", "the machine's interface to the control plane, which becomes the node's")
+	flags.StringVar(&o.sources.Bin, "bin", "bin", "the directory of the binaries that the images are made of")
+	flags.StringVar(&o.sources.Daemon, "daemon", "", "the bpfman daemon, bpfman-rpc")
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	return flags
 }
 
 // makeAbsolute makes the paths that are given independent of the working directory.
@@ -130,11 +153,16 @@ func makeAbsolute(files ...*string) error {
 func initProgram(s component.Settings) string { return s.Dir("cluster") }
 
 // registryOf serves the cluster's registry: on its own port to everyone, on
-// that of https on loopback only, as pods of the host's network may want it.
+// that of https on loopback only, as pods of the host's network may want it. A
+// node on another machine has no other than that.
 func registryOf(s component.Settings) func(context.Context) error {
+	https := "127.0.0.1:443"
+	if s.Part == component.ControlPlane {
+		https = ":443"
+	}
 	return func(ctx context.Context) error {
 		return registry.Serve(ctx, registry.Options{
-			Addresses: []string{":" + component.RegistryPort, "127.0.0.1:443"},
+			Addresses: []string{":" + component.RegistryPort, https},
 			Blobs:     s.Dir("registry"),
 			Cert:      s.Dir("pki", "registry.crt"),
 			Key:       s.Dir("pki", "registry.key"),

@@ -80,9 +80,11 @@ func (f *fixture) load(ctx context.Context, location *gobpfman.BytecodeLocation,
 }
 
 // TestObjects loads every object in one Load, from a file and from an image, attaches
-// each program and sees it count.
+// each program and sees it count, and that nothing is left once it is detached and
+// unloaded.
 func TestObjects(t *testing.T) {
 	f := setUp(t)
+	pins := f.pins(t)
 	for i, object := range objects(f.target) {
 		for form, location := range f.locations(t, object.name) {
 			t.Run(fmt.Sprintf("%s/%d/%s", object.name, i, form), func(t *testing.T) {
@@ -93,10 +95,12 @@ func TestObjects(t *testing.T) {
 				if err != nil {
 					t.Fatalf("Load: %v", err)
 				}
+				t.Cleanup(func() { f.checkGone(t, loaded.Programs, pins) })
 				for j, p := range object.programs {
 					result := loaded.Programs[j]
 					t.Cleanup(func() { f.unload(t, result.KernelInfo.Id) })
-					f.attachAndCount(t, p, result)
+					link := f.attachAndCount(t, p, result)
+					t.Cleanup(func() { f.detach(t, link) })
 				}
 			})
 		}
@@ -112,11 +116,21 @@ func (f *fixture) unload(t *testing.T, id uint32) {
 	}
 }
 
-func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadResponseInfo) {
+func (f *fixture) detach(t *testing.T, id uint32) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if _, err := f.Client.Detach(ctx, &gobpfman.DetachRequest{LinkId: id}); err != nil {
+		t.Errorf("Detach %d: %v", id, err)
+	}
+}
+
+// attachAndCount attaches the program, sees it count, and returns its link.
+func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadResponseInfo) uint32 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
-	_, err := f.Client.Attach(ctx, &gobpfman.AttachRequest{Id: loaded.KernelInfo.Id, Attach: p.attach})
+	attached, err := f.Client.Attach(ctx, &gobpfman.AttachRequest{Id: loaded.KernelInfo.Id, Attach: p.attach})
 	if reason := kernelRefusal(err); reason != "" {
 		t.Skipf("%s loaded, not attached: %s", p.function, reason)
 	}
@@ -124,7 +138,7 @@ func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadR
 		t.Fatalf("Attach %s: %v", p.function, err)
 	}
 	if p.counter == "" {
-		return
+		return attached.LinkId
 	}
 	before := f.count(t, loaded, p.counter)
 	f.cause(t, p.kind)
@@ -135,6 +149,7 @@ func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadR
 	if after.Traffic && after.Bytes <= before.Bytes {
 		t.Errorf("%s counted no bytes: %s, then %s", p.function, before, after)
 	}
+	return attached.LinkId
 }
 
 func (f *fixture) count(t *testing.T, loaded *gobpfman.LoadResponseInfo, name string) counters.Count {
@@ -209,9 +224,13 @@ func kernelRefusal(err error) string {
 	return ""
 }
 
-// build builds one of the example commands.
+// build builds one of the example commands, or finds it where BPFMAN_BIN says that all
+// are built.
 func build(t *testing.T, command string) string {
 	t.Helper()
+	if dir := os.Getenv("BPFMAN_BIN"); dir != "" {
+		return filepath.Join(dir, command)
+	}
 	path := filepath.Join(t.TempDir(), command)
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/"+command)
 	build.Dir = "../../examples"

@@ -39,9 +39,13 @@ const (
 	probeNamespace = "bpfman-e2e"
 	probeName      = "node-probe"
 	bpfmanSpace    = "bpfman"
+)
 
-	patience = time.Minute
-	interval = 150 * time.Millisecond
+var (
+	// patience is how long a test waits for what should be so.
+	patience = duration("E2E_PATIENCE", time.Minute)
+	// interval is how long it waits between two looks.
+	interval = duration("E2E_INTERVAL", 150*time.Millisecond)
 )
 
 // cluster is the cluster under test.

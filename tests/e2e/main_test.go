@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
@@ -47,6 +48,18 @@ var settings = struct {
 var bytecodePrefix = variable("BYTECODE_PREFIX", "bpfman-bytecode")
 
 func variable(name, otherwise string) string { return cmp.Or(os.Getenv(name), otherwise) }
+
+func duration(name string, otherwise time.Duration) time.Duration {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	value, err := time.ParseDuration(text)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", name, err))
+	}
+	return value
+}
 
 var (
 	testenv env.Environment

@@ -19,7 +19,7 @@ import (
 )
 
 // result is what was seen of a kind.
-type result struct{ loaded, attached, counted, read bool }
+type result struct{ loaded, attached, counted, read, removed bool }
 
 var results = struct {
 	sync.Mutex
@@ -41,13 +41,13 @@ func printResults(ctx context.Context, _ *envconf.Config) (context.Context, erro
 	defer results.Unlock()
 	yes := map[bool]string{true: "yes", false: "-"}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\nKIND\tLOADED\tATTACHED\tEVENTS COUNTED\tREAD BY AN UNPRIVILEGED POD")
+	fmt.Fprintln(table, "\nKIND\tLOADED\tATTACHED\tEVENTS COUNTED\tREAD BY AN UNPRIVILEGED POD\tREMOVED WITHOUT TRACE")
 	for _, kind := range v1alpha1.UserKinds {
 		r := results.kinds[kind.Name]
 		if r == nil {
 			r = &result{}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind.Name, yes[r.loaded], yes[r.attached], yes[r.counted], yes[r.read])
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", kind.Name, yes[r.loaded], yes[r.attached], yes[r.counted], yes[r.read], yes[r.removed])
 	}
 	fmt.Fprintln(table, "\nTYPE\tTHE DAEMON ITSELF, ON THESE KERNELS")
 	for _, name := range trialOrder {

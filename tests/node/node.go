@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +21,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -162,49 +160,6 @@ func Mounts() ([]string, error) {
 	}
 	slices.Sort(mounts)
 	return mounts, nil
-}
-
-// AddInterface makes a pair of network interfaces, the second named like the first
-// with a p. Virtual pairs are what every node with pods can make.
-func AddInterface(name string) error {
-	attributes := netlink.NewLinkAttrs()
-	attributes.Name = name
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: name + "p"}); err != nil {
-		return fmt.Errorf("make interface %s: %w", name, err)
-	}
-	return nil
-}
-
-// RemoveInterface removes such a pair, if it is there.
-func RemoveInterface(name string) error {
-	link, err := netlink.LinkByName(name)
-	if absent := (netlink.LinkNotFoundError{}); errors.As(err, &absent) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("find interface %s: %w", name, err)
-	}
-	if err := netlink.LinkDel(link); err != nil {
-		return fmt.Errorf("remove interface %s: %w", name, err)
-	}
-	return nil
-}
-
-// Knock sends a few packets, which need no answer, to an address.
-func Knock(ctx context.Context, address string) (err error) {
-	const discard, packets = "9", 5
-	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", net.JoinHostPort(address, discard))
-	if err != nil {
-		return fmt.Errorf("dial %s: %w", address, err)
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	for range packets {
-		// The address may answer that nothing listens there.
-		if _, err := conn.Write([]byte("knock")); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
-			return fmt.Errorf("send to %s: %w", address, err)
-		}
-	}
-	return nil
 }
 
 // DialDaemon connects to the node's daemon, through its container's own root: that

@@ -14,7 +14,7 @@ import (
 
 func TestWrite(t *testing.T) {
 	s := Default(3, filepath.Join(t.TempDir(), "state"), "/kubernetes")
-	if err := Write(s); err != nil {
+	if err := Write(s, ""); err != nil {
 		t.Fatal(err)
 	}
 	// Every file that a command line names is there.

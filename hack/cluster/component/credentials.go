@@ -42,7 +42,7 @@ func authorities(s Settings) map[string]map[string]pki.Subject {
 				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 			}},
 			"apiserver-kubelet": {CommonName: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}},
-			"kubelet":           {CommonName: "kubelet", Names: []string{ip, s.Node, "127.0.0.1", "localhost"}},
+			"kubelet":           {CommonName: "kubelet", Names: []string{s.NodeIP.String(), s.Node, "127.0.0.1", "localhost"}},
 			// Signs the tokens of ServiceAccounts; only its key is used.
 			"service-accounts": {CommonName: "service-accounts"},
 		},

@@ -22,14 +22,19 @@ const SandboxImage = "quay.io/bpfman/pause:latest"
 // directories are made below the state directory.
 var directories = []string{"pki", "etc", "logs", "logs/pods", "etcd", "containerd", "kubelet", "registry", "images", "mnt"}
 
-// Write makes the state directory with all that the components read at their start.
-func Write(s Settings) error {
+// Write makes the state directory with all that the components read at their start. A node
+// of its own has the credentials of the control plane whose state directory it is given.
+func Write(s Settings, controlPlane string) error {
 	for _, dir := range directories {
 		if err := os.MkdirAll(s.Dir(dir), 0o755); err != nil {
 			return fmt.Errorf("making the cluster's directory %s: %w", dir, err)
 		}
 	}
-	if err := writeCredentials(s); err != nil {
+	if s.Part == Node {
+		if err := os.CopyFS(s.Dir("pki"), os.DirFS(filepath.Join(controlPlane, "pki"))); err != nil {
+			return fmt.Errorf("copying the control plane's credentials: %w", err)
+		}
+	} else if err := writeCredentials(s); err != nil {
 		return err
 	}
 	return writeFiles(s)

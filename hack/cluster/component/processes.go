@@ -3,6 +3,8 @@
 
 package component
 
+import "slices"
+
 // Process is a program that runs on the node for as long as the cluster does.
 type Process struct {
 	Name string
@@ -13,8 +15,15 @@ type Process struct {
 	NeedsAPI bool
 }
 
-// Processes are the components, in the order to start them in.
+// Processes are the components of the part, in the order to start them in.
 func Processes(s Settings) []Process {
+	onNode := []string{"containerd", "kubelet", "kube-proxy"}
+	return slices.DeleteFunc(processes(s), func(p Process) bool {
+		return s.Part != Whole && (s.Part == Node) != slices.Contains(onNode, p.Name)
+	})
+}
+
+func processes(s Settings) []Process {
 	pki := func(name string) string { return s.Dir("pki", name) }
 	etc := func(name string) string { return s.Dir("etc", name) }
 	return []Process{
@@ -50,7 +59,7 @@ func Processes(s Settings) []Process {
 			"--config=" + etc("kubelet.yaml"),
 			"--kubeconfig=" + pki("kubelet.kubeconfig"),
 			"--hostname-override=" + s.Node,
-			"--node-ip=" + s.IP.Addr().String(),
+			"--node-ip=" + s.NodeIP.String(),
 		}},
 		{Name: "kube-proxy", Path: s.Kubernetes, NeedsAPI: true, Args: []string{
 			"--config=" + etc("kube-proxy.yaml"),

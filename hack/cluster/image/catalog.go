@@ -141,12 +141,12 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 		return Image{}, err
 	}
 	files := append(base(), executable, launcher)
-	binaries := []string{s.Daemon}
-	// The helper that enters a container's mount namespace, where it is built.
-	if helper, err := existing(name, "/bpfman-ns", filepath.Join(filepath.Dir(s.Daemon), "bpfman-ns")); err == nil {
-		files, binaries = append(files, helper), append(binaries, helper.Source)
+	// The helper that enters a container's mount namespace: the daemon's own is no crate, see
+	// tests/cmd/bpfman-ns.
+	if helper, err := existing(name, "/bpfman-ns", filepath.Join(s.Bin, "bpfman-ns")); err == nil {
+		files = append(files, helper)
 	}
-	libraries, err := sharedLibraries(ctx, binaries...)
+	libraries, err := sharedLibraries(ctx, s.Daemon)
 	if err != nil {
 		return Image{}, err
 	}
@@ -165,12 +165,12 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 	}, nil
 }
 
-// sharedLibraries are the libraries, and the loader, that the binaries are
+// sharedLibraries are the libraries, and the loader, that the binary is
 // linked with on the host.
-func sharedLibraries(ctx context.Context, binaries ...string) ([]File, error) {
-	output, err := exec.CommandContext(ctx, "ldd", binaries...).Output()
+func sharedLibraries(ctx context.Context, binary string) ([]File, error) {
+	output, err := exec.CommandContext(ctx, "ldd", binary).Output()
 	if err != nil {
-		return nil, fmt.Errorf("listing the libraries of %s: %w", strings.Join(binaries, ", "), err)
+		return nil, fmt.Errorf("listing the libraries of %s: %w", binary, err)
 	}
 	var files []File
 	for line := range strings.Lines(string(output)) {

@@ -39,9 +39,11 @@ func Init(ctx context.Context, s component.Settings, serveRegistry func(context.
 	if err := component.Install(s); err != nil {
 		return err
 	}
-	go func() {
-		log.Printf("registry: %v", serveRegistry(ctx))
-	}()
+	if s.Part != component.Node {
+		go func() {
+			log.Printf("registry: %v", serveRegistry(ctx))
+		}()
+	}
 	api, err := component.NewAPI(s)
 	if err != nil {
 		return err

@@ -31,7 +31,9 @@ const usage = `usage: node-probe command
   wait                    do nothing until stopped
   programs                list the daemon's programs
   try PREFIX              try each type of program on the daemon, images below PREFIX
-  leftovers PROGRAM-IDS MAP-IDS       list what is left of programs and maps, ids with commas
+  by-hand PROGRAM         load and attach a program, given in JSON, without the agent
+  count ID MAP            what a program has counted in a map
+  leftovers IDS IDS       list what is left of programs and maps, ids with commas
   unload ID               unload a program from the daemon, behind the agent's back
   mount-table             list all mounts, without what changes with each container
   mounts                  list the mounts of eBPF file systems and CSI volumes
@@ -43,6 +45,7 @@ const usage = `usage: node-probe command
   time N IMAGE FUNCTION   time the daemon's calls for N programs of a bytecode image
   memory EXECUTABLE...    the resident memory of their processes, in bytes
   knock ADDRESS           send a few packets to an address
+  frame INTERFACE         send a frame at an interface
   add-interface NAME      make a pair of network interfaces
   remove-interface NAME   remove it
 `
@@ -86,6 +89,16 @@ func run(ctx context.Context, args []string) (any, error) {
 		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) ([]node.Trial, error) {
 			return node.Try(ctx, c, argument)
 		})
+	case "by-hand":
+		var program node.ByHand
+		if err := json.Unmarshal([]byte(argument), &program); err != nil {
+			return nil, fmt.Errorf("program: %w", err)
+		}
+		return onDaemon(ctx, program.Attach)
+	case "count":
+		return node.Count(argument, second)
+	case "frame":
+		return nil, node.SendFrame(argument)
 	case "unload":
 		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) (any, error) { return nil, unload(ctx, c, argument) })
 	case "leftovers":

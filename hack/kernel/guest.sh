@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# The first thing to run inside the virtual machine, see boot.sh: makes it a
+# machine where the daemon and a Kubernetes node can run, and runs the command.
+# What is written goes to memory, but for the command's exit status.
+#
+# usage: guest.sh STATUS-FILE DIRECTORY COMMAND…
+set -euo pipefail
+exec {status}>"$1"
+directory=$2
+shift 2
+trap 'echo $? >&"$status"' EXIT
+
+# Without udev virtme-ng doesn't find the port that leads to the caller's output.
+modprobe virtio_console
+for port in /sys/class/virtio-ports/*; do
+	[[ $(<"$port/name") != virtme.stdout ]] || exec >"/dev/${port##*/}" 2>&1
+done
+modprobe -a overlay virtio_blk virtio_net veth cls_bpf sch_ingress
+
+mounted() { mountpoint -q "$1"; }
+
+mounted /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf
+mounted /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+mounted /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
+ip link set lo up
+
+# The root file system: in memory what is written and what boot.sh copied, above the caller's.
+mount -t tmpfs memory /mnt
+mkdir /mnt/{copies,written,work,root}
+[[ ! -b /dev/vda ]] || tar -xf /dev/vda -C /mnt/copies
+mount -t overlay -o lowerdir=/mnt/copies:/,upperdir=/mnt/written,workdir=/mnt/work overlay /mnt/root
+mount --make-rprivate /
+for dir in /proc /sys /dev /run /lib/modules; do
+	! mounted "$dir" || mount --rbind "$dir" "/mnt/root$dir"
+done
+cd /mnt/root
+pivot_root . mnt
+umount --lazy /mnt
+cd "$directory"
+echo "kernel $(uname -r), up for $(cut -d. -f1 /proc/uptime) s"
+"$@"

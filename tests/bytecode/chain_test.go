@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package bytecode
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/tests/node"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// far is the other end: what is sent there is received at near.
+var far = node.Peer(near)
+
+const (
+	// near is where programs are attached, an end of a cable.
+	near = "chain"
+	// dispatcherSize is how many programs the daemon chains on an interface.
+	dispatcherSize = 10
+
+	pollInterval = 5 * time.Millisecond
+)
+
+// hook is where programs are chained, and the verdicts that matter there: that after
+// which the chain goes on, and one that ends it.
+type hook struct {
+	object  string
+	kind    gobpfman.BpfmanProgramType
+	attach  func(priority int32, proceedOn []int32) *gobpfman.AttachInfo
+	from    string // the end at which packets for it are sent
+	on, end int32
+	// returned is what the daemon's dispatcher returns for a slot that isn't used; 0 where
+	// the kernel itself chains programs, and no program says what it proceeds on.
+	returned int32
+}
+
+func hooks() map[string]hook {
+	xdpAt := func(priority int32, proceedOn []int32) *gobpfman.AttachInfo {
+		return &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{XdpAttachInfo: &gobpfman.XDPAttachInfo{
+			Priority: priority, Iface: near, ProceedOn: proceedOn,
+		}}}
+	}
+	tcAt := func(direction string) func(int32, []int32) *gobpfman.AttachInfo {
+		return func(priority int32, proceedOn []int32) *gobpfman.AttachInfo {
+			return &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcAttachInfo{TcAttachInfo: &gobpfman.TCAttachInfo{
+				Priority: priority, Iface: near, Direction: direction, ProceedOn: proceedOn,
+			}}}
+		}
+	}
+	tcxAt := func(direction string) func(int32, []int32) *gobpfman.AttachInfo {
+		return func(priority int32, _ []int32) *gobpfman.AttachInfo {
+			return &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcxAttachInfo{TcxAttachInfo: &gobpfman.TCXAttachInfo{
+				Priority: priority, Iface: near, Direction: direction,
+			}}}
+		}
+	}
+	const (
+		xdpPass, xdpDrop, xdpReturn = 2, 1, 31
+		tcPipe, tcOK, tcReturn      = 3, 0, 30
+		tcxNext, tcxPass            = -1, 0
+	)
+	xdp, tc, tcx := gobpfman.BpfmanProgramType_XDP, gobpfman.BpfmanProgramType_TC, gobpfman.BpfmanProgramType_TCX
+	return map[string]hook{
+		"XDP":         {"xdp_verdict", xdp, xdpAt, far, xdpPass, xdpDrop, xdpReturn},
+		"TC ingress":  {"tc_verdict", tc, tcAt("ingress"), far, tcPipe, tcOK, tcReturn},
+		"TC egress":   {"tc_verdict", tc, tcAt("egress"), near, tcPipe, tcOK, tcReturn},
+		"TCX ingress": {"tc_verdict", tcx, tcxAt("ingress"), far, tcxNext, tcxPass, 0},
+		"TCX egress":  {"tc_verdict", tcx, tcxAt("egress"), near, tcxNext, tcxPass, 0},
+	}
+}
+
+// link is a program of a chain: it counts, and returns its verdict.
+type link struct {
+	priority, verdict int32
+	proceedOn         []int32
+}
+
+// TestChains attaches programs to one interface: they run in the order of priority,
+// whatever the order of attachment, for as long as each one's verdict is among those it
+// proceeds on.
+func TestChains(t *testing.T) {
+	const asked = "proceeds on what it asks"
+	f := setUp(t)
+	for name, h := range hooks() {
+		f.cable(t)
+		on, end := []int32{h.on, h.returned}, []int32{h.end, h.returned}
+		for chain, c := range map[string]struct {
+			links []link
+			// runs says which of the links see packets.
+			runs []bool
+		}{
+			"all run":                  {[]link{{10, h.on, on}, {20, h.on, on}, {30, h.end, on}}, []bool{true, true, true}},
+			"a verdict ends it":        {[]link{{10, h.on, on}, {20, h.end, on}, {30, h.on, on}}, []bool{true, true, false}},
+			"priority, not attachment": {[]link{{30, h.on, on}, {20, h.on, on}, {10, h.end, on}}, []bool{false, false, true}},
+			asked:                      {[]link{{10, h.end, end}, {20, h.on, end}, {30, h.on, on}}, []bool{true, true, false}},
+		} {
+			if h.returned == 0 && chain == asked {
+				continue
+			}
+			t.Run(name+"/"+chain, func(t *testing.T) { f.checkChain(t, h, c.links, c.runs) })
+		}
+	}
+}
+
+func (f *fixture) checkChain(t *testing.T, h hook, links []link, runs []bool) {
+	t.Helper()
+	loaded := make([]*gobpfman.LoadResponseInfo, len(links))
+	for i, l := range links {
+		loaded[i] = f.loadVerdict(t, h, l.verdict)
+		if _, err := f.attach(t.Context(), loaded[i], h.attach(l.priority, l.proceedOn)); err != nil {
+			t.Fatalf("Attach with priority %d: %v", l.priority, err)
+		}
+	}
+	before := f.packets(t, loaded)
+	f.await(t.Context(), t, "each program that should run has counted", func() (bool, string) {
+		f.sendFrame(t, h.from)
+		after := f.packets(t, loaded)
+		for i, want := range runs {
+			if want && after[i] == before[i] {
+				return false, fmt.Sprintf("programs %+v counted %v, then %v", links, before, after)
+			}
+		}
+		return true, ""
+	})
+	after := f.packets(t, loaded)
+	for i, want := range runs {
+		if !want && after[i] != before[i] {
+			t.Errorf("program %d of %+v counted %d packets, want none", i, links, after[i]-before[i])
+		}
+	}
+}
+
+// TestEleventh attaches more programs than fit: the daemon says so, and takes one more
+// when one has left.
+func TestEleventh(t *testing.T) {
+	f := setUp(t)
+	for name, h := range hooks() {
+		if h.returned == 0 {
+			continue
+		}
+		f.cable(t)
+		t.Run(name, func(t *testing.T) {
+			on := []int32{h.on, h.returned}
+			var first uint32
+			for i := range int32(dispatcherSize) {
+				id, err := f.attach(t.Context(), f.loadVerdict(t, h, h.on), h.attach(i, on))
+				if err != nil {
+					t.Fatalf("Attach program %d: %v", i+1, err)
+				}
+				if i == 0 {
+					first = id
+				}
+			}
+			eleventh := f.loadVerdict(t, h, h.on)
+			_, err := f.attach(t.Context(), eleventh, h.attach(dispatcherSize, on))
+			if text := status.Convert(err).Message(); !strings.Contains(text, "No room to attach program") {
+				t.Fatalf("Attach of the eleventh: %v", err)
+			}
+			t.Logf("the daemon says of the eleventh: %v", status.Convert(err).Message())
+			if _, err := f.Client.Detach(t.Context(), &gobpfman.DetachRequest{LinkId: first}); err != nil {
+				t.Fatalf("Detach: %v", err)
+			}
+			if _, err := f.attach(t.Context(), eleventh, h.attach(dispatcherSize, on)); err != nil {
+				t.Fatalf("Attach when there is room again: %v", err)
+			}
+			all := []*gobpfman.LoadResponseInfo{eleventh}
+			before := f.packets(t, all)
+			f.await(t.Context(), t, "the last of ten counts", func() (bool, string) {
+				f.sendFrame(t, h.from)
+				return f.packets(t, all)[0] > before[0], "no packet"
+			})
+		})
+	}
+}
+
+// loadVerdict loads the hook's program for the test, which skips where the kernel can't.
+func (f *fixture) loadVerdict(t *testing.T, h hook, verdict int32) *gobpfman.LoadResponseInfo {
+	t.Helper()
+	globals := map[string][]byte{"VERDICT": binary.NativeEndian.AppendUint32(nil, uint32(verdict))} //nolint:gosec // its bits
+	loaded, err := f.load(t.Context(), f.locations(t, h.object)["file"], globals, program{function: "verdict", kind: h.kind})
+	if reason := kernelRefusal(err); reason != "" {
+		t.Skip(reason)
+	}
+	if err != nil {
+		t.Fatalf("Load %s: %v", h.object, err)
+	}
+	t.Cleanup(func() { f.unload(t, loaded.Programs[0].KernelInfo.Id) })
+	return loaded.Programs[0]
+}
+
+func (f *fixture) attach(ctx context.Context, loaded *gobpfman.LoadResponseInfo, info *gobpfman.AttachInfo) (uint32, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	attached, err := f.Client.Attach(ctx, &gobpfman.AttachRequest{Id: loaded.KernelInfo.Id, Attach: info})
+	return attached.GetLinkId(), err
+}
+
+// packets are the counts of the programs.
+func (f *fixture) packets(t *testing.T, loaded []*gobpfman.LoadResponseInfo) []uint64 {
+	t.Helper()
+	counts := make([]uint64, len(loaded))
+	for i, l := range loaded {
+		counts[i] = f.count(t, l, "verdict_stats_map").Packets
+	}
+	return counts
+}
+
+// await polls until look finds it so.
+func (f *fixture) await(ctx context.Context, t *testing.T, what string, look func() (ok bool, saw string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		ok, saw := look()
+		if ok {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited in vain until %s: %s", what, saw)
+		case <-tick.C:
+		}
+	}
+}
+
+// cable makes the pair of interfaces, anew, in the daemon's network.
+func (f *fixture) cable(t *testing.T) {
+	t.Helper()
+	err := f.InNetwork(func() error {
+		if err := node.RemoveInterface(near); err != nil {
+			return err
+		}
+		return node.AddInterface(near)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sendFrame sends a frame from one end of the cable.
+func (f *fixture) sendFrame(t *testing.T, from string) {
+	t.Helper()
+	if err := f.InNetwork(func() error { return node.SendFrame(from) }); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package bytecode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// featurePins are what the daemon pins once, with the first program for a dispatcher, to
+// find out what the kernel can do.
+const featurePins = "/run/bpfman/fs/dispatcher-test"
+
+// pins lists all that the daemon has pinned for programs.
+func (f *fixture) pins(t *testing.T) []string {
+	t.Helper()
+	root := f.Path("/run/bpfman/fs")
+	features := f.Path(featurePins)
+	var pins []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && filepath.Dir(path) != features {
+			pins = append(pins, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("list pins: %v", err)
+	}
+	return pins
+}
+
+// checkGone fails the test unless nothing is left of the unloaded programs: in the
+// daemon, in the kernel, and in its file system, which had the pins before.
+func (f *fixture) checkGone(t *testing.T, unloaded []*gobpfman.LoadResponseInfo, pins []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	all := true
+	list, err := f.Client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &all})
+	if err != nil {
+		t.Fatalf("List: %v", err)
+	}
+	for _, left := range list.Results {
+		t.Errorf("the daemon still lists program %d, %s", left.KernelInfo.Id, left.Info.Name)
+	}
+	for _, left := range f.pins(t) {
+		if !slices.Contains(pins, left) {
+			t.Errorf("left pinned: %s", left)
+		}
+	}
+	shared := f.sharedMaps(t)
+	for _, u := range unloaded {
+		// The kernel frees what nobody holds after a moment.
+		f.await(ctx, t, fmt.Sprintf("the kernel has dropped %s", u.Info.Name), func() (bool, string) {
+			program, err := ebpf.NewProgramFromID(ebpf.ProgramID(u.KernelInfo.Id))
+			if err == nil {
+				err = program.Close()
+			}
+			if !errors.Is(err, os.ErrNotExist) {
+				return false, fmt.Sprintf("program %d: %v", u.KernelInfo.Id, err)
+			}
+			for _, id := range u.KernelInfo.MapIds {
+				if slices.Contains(shared, id) {
+					continue
+				}
+				m, err := ebpf.NewMapFromID(ebpf.MapID(id))
+				if err == nil {
+					err = m.Close()
+				}
+				if !errors.Is(err, os.ErrNotExist) {
+					return false, fmt.Sprintf("map %d: %v", id, err)
+				}
+			}
+			return true, ""
+		})
+	}
+}
+
+// sharedMaps are the maps that objects have asked to be pinned by their names, which the
+// daemon does in the machine's eBPF file system and never undoes: they outlive programs.
+func (f *fixture) sharedMaps(t *testing.T) []uint32 {
+	t.Helper()
+	dir := f.Path("/sys/fs/bpf")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatalf("list maps pinned by name: %v", err)
+	}
+	var shared []uint32
+	for _, entry := range entries {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, entry.Name()), nil)
+		if err != nil {
+			continue // of the kernel's own, or no map
+		}
+		info, err := m.Info()
+		if err := errors.Join(err, m.Close()); err != nil {
+			t.Fatalf("look at pinned map %s: %v", entry.Name(), err)
+		}
+		if id, ok := info.ID(); ok {
+			shared = append(shared, uint32(id))
+		}
+	}
+	return shared
+}

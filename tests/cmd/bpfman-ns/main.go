@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+// Command bpfman-ns stands in, in test images, for the helper of that name which the
+// daemon runs to attach a uprobe in a container. The published daemon image has
+// upstream's; it is no crate, so that it can't be had where only the daemon's crate can.
+// Command line and outcome are those that the daemon of v0.6.0 counts on: it attaches the
+// pinned program to a file as the container sees it, and pins the link.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// request is what the daemon asks for.
+type request struct {
+	program, link string // pins, in the daemon's mount namespace
+	function      string
+	offset        uint64
+	target        string // a path in the container, or a library's name
+	container     int    // a process of it
+	pid           int
+	ret           bool
+}
+
+func main() {
+	r, err := parse(os.Args[1:])
+	if err == nil {
+		err = r.attach()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bpfman-ns:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (request, error) {
+	var r request
+	if len(args) == 0 || args[0] != "uprobe" {
+		return r, errors.New("the only command is uprobe")
+	}
+	flags := flag.NewFlagSet("uprobe", flag.ContinueOnError)
+	flags.StringVar(&r.program, "program-pin-path", "", "where the program is pinned")
+	flags.StringVar(&r.link, "link-pin-path", "", "where to pin the link")
+	flags.StringVar(&r.function, "fn-name", "", "the function")
+	flags.Uint64Var(&r.offset, "offset", 0, "the offset from the function, or in the file")
+	flags.StringVar(&r.target, "target", "", "the executable's path, or a library's name")
+	flags.IntVar(&r.container, "container-pid", 0, "a process of the container")
+	flags.IntVar(&r.pid, "pid", 0, "the process to trace, 0 for all")
+	flags.BoolVar(&r.ret, "retprobe", false, "run when the function returns")
+	return r, flags.Parse(args[1:])
+}
+
+func (r request) attach() (err error) {
+	program, err := ebpf.LoadPinnedProgram(r.program, nil)
+	if err != nil {
+		return fmt.Errorf("open program %s: %w", r.program, err)
+	}
+	defer func() { err = errors.Join(err, program.Close()) }()
+	target, err := r.resolve()
+	if err != nil {
+		return err
+	}
+	file, err := r.openInContainer(target)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unix.Close(file)) }()
+	attached, err := r.attachTo(fmt.Sprintf("/proc/self/fd/%d", file), program)
+	if err != nil {
+		return fmt.Errorf("attach to %s+%#x in %s: %w", r.function, r.offset, target, err)
+	}
+	defer func() { err = errors.Join(err, attached.Close()) }()
+	if err := attached.Pin(r.link); err != nil {
+		return fmt.Errorf("pin link at %s: %w", r.link, err)
+	}
+	return nil
+}
+
+// resolve finds the path of a library that is given by its name: that of the file which
+// the container's process has mapped.
+func (r request) resolve() (string, error) {
+	if filepath.IsAbs(r.target) {
+		return r.target, nil
+	}
+	maps, err := os.ReadFile(processFile(r.container, "maps"))
+	if err != nil {
+		return "", fmt.Errorf("read what the container's process %d has mapped: %w", r.container, err)
+	}
+	library := regexp.MustCompile("^" + regexp.QuoteMeta(strings.TrimSuffix(r.target, ".so")) + `[-.0-9]*\.so[.0-9]*$`)
+	for line := range strings.Lines(string(maps)) {
+		fields := strings.Fields(line)
+		if path := fields[len(fields)-1]; library.MatchString(filepath.Base(path)) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("process %d of the container has no library %s", r.container, r.target)
+}
+
+// openInContainer opens a file of the container, by symbolic links as the container has
+// them.
+func (r request) openInContainer(path string) (file int, err error) {
+	root, err := unix.Open(processFile(r.container, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("open the root directory of process %d: %w", r.container, err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(root)) }()
+	file, err = unix.Openat2(root, path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	if err != nil {
+		return 0, fmt.Errorf("open %s in the container: %w", path, err)
+	}
+	return file, nil
+}
+
+func (r request) attachTo(file string, program *ebpf.Program) (link.Link, error) {
+	executable, err := link.OpenExecutable(file)
+	if err != nil {
+		return nil, err
+	}
+	options := &link.UprobeOptions{Offset: r.offset, PID: r.pid}
+	if r.function == "" {
+		options = &link.UprobeOptions{Address: r.offset, PID: r.pid}
+	}
+	if r.ret {
+		return executable.Uretprobe(r.function, program, options)
+	}
+	return executable.Uprobe(r.function, program, options)
+}
+
+// processFile is a file of a process of the host, whose /proc the DaemonSet mounts at
+// /host/proc.
+func processFile(pid int, name string) string {
+	for _, proc := range []string{"/host/proc", "/proc"} {
+		path := filepath.Join(proc, fmt.Sprint(pid), name)
+		if _, err := os.Lstat(path); err == nil {
+			return path
+		}
+	}
+	return filepath.Join("/proc", fmt.Sprint(pid), name)
+}

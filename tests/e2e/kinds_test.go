@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+// mustAttach has a test fail, rather than skip, what the kernel or the daemon can't do.
+var mustAttach = os.Getenv("E2E_REQUIRE_ALL_TYPES") != ""
+
+const (
+	kindsSpace = "e2e-kinds"
+	// kernelFunction is called whenever a file is removed, as the container runtime does
+	// for every command that runs in a container.
+	kernelFunction = "do_unlinkat"
+	wakeUp         = "try_to_wake_up"
+	killCalls      = "syscalls/sys_enter_kill"
+	userFunction   = "main.getCount"
+	userTarget     = "/go-target"
+	podInterface   = "eth0"
+	priority       = 500
+)
+
+// kindCase is an object of a user kind and the maps that it counts in.
+type kindCase struct {
+	object v1alpha1.UserObject
+	maps   []string
+	// trials are what the daemon must be able to do.
+	trials []string
+}
+
+// TestEveryKind follows an object of each user kind from its making to its end: it is
+// attached, counts real events, is read by a pod without privilege, and leaves nothing in
+// the API, the daemon, the kernel and its file system. They run beside each other, on the
+// same interfaces and functions.
+func TestEveryKind(t *testing.T) {
+	ctx := t.Context()
+	namespace(ctx, t, kindsSpace)
+	target := uprobeTarget()
+	create(ctx, t, target)
+	awaitReady(ctx, t, target)
+	cases := append(clusterKinds(), namespacedKinds()...)
+	cases = append(cases, applicationKinds()...)
+	t.Run("kind", func(t *testing.T) {
+		for _, c := range cases {
+			t.Run(kindOf(c.object), func(t *testing.T) {
+				t.Parallel()
+				c.run(t, target)
+			})
+		}
+	})
+}
+
+func (c kindCase) run(t *testing.T, target *corev1.Pod) {
+	t.Helper()
+	for _, trial := range c.trials {
+		if mustAttach && !under.trials[trial].Attached {
+			t.Errorf("the daemon itself can't do %s: %s", trial, under.trials[trial].Error)
+		}
+		requireType(t, trial)
+	}
+	ctx, kind := t.Context(), kindOf(c.object)
+	create(ctx, t, c.object)
+	awaitAttached(ctx, t, c.object)
+	loaded, err := loadedFor(ctx, c.object.GetUID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := reader(kindsSpace, strings.ToLower(kind)+"-reader", c.object.GetName(), strings.Join(c.maps, ","))
+	create(ctx, t, pod)
+	awaitReady(ctx, t, pod)
+	await(ctx, t, "the pod reads "+strings.Join(c.maps, ", "), func(ctx context.Context) (bool, string) {
+		log, err := logOf(ctx, pod)
+		read := counts(log)
+		missing := slices.ContainsFunc(c.maps, func(name string) bool { _, ok := read[name]; return !ok })
+		return err == nil && !missing, fmt.Sprint(read, err)
+	})
+	awaitGrowth(ctx, t, pod, "", func(ctx context.Context, t *testing.T) {
+		t.Helper()
+		callKill(ctx, t)
+		knock(ctx, t, target)
+	})
+	saw(kind, func(r *result) { r.counted, r.read = true, true })
+
+	if err := remove(ctx, pod); err != nil {
+		t.Fatal(err)
+	}
+	removeProgram(ctx, t, c.object)
+	awaitNothingLeft(ctx, t, loaded)
+	saw(kind, func(r *result) { r.removed = !t.Failed() })
+}
+
+// awaitNothingLeft waits until kernels and their eBPF file systems have nothing of what
+// was loaded.
+func awaitNothingLeft(ctx context.Context, t *testing.T, loaded []node.Program) {
+	t.Helper()
+	programs, maps := map[string]bool{}, map[string]bool{}
+	for _, p := range loaded {
+		programs[fmt.Sprint(p.ID)] = true
+		for _, id := range p.MapIDs {
+			maps[fmt.Sprint(id)] = true
+		}
+	}
+	if len(programs) == 0 {
+		t.Error("the daemons held nothing for the object")
+	}
+	for _, name := range under.nodes() {
+		await(ctx, t, "nothing is left on "+name, func(ctx context.Context) (bool, string) {
+			left, err := ask[[]string](ctx, name, "leftovers", join(programs), join(maps))
+			return err == nil && len(left) == 0, fmt.Sprint(left, err)
+		})
+	}
+}
+
+func join(set map[string]bool) string {
+	return strings.Join(slices.Sorted(maps.Keys(set)), ",")
+}
+
+// uprobeTarget is a pod that calls a function all the time, and to which packets are sent.
+func uprobeTarget() *corev1.Pod {
+	pod := reader(kindsSpace, "target", "", "")
+	pod.Labels = map[string]string{"app": "target"}
+	pod.Spec.Volumes, pod.Spec.Containers[0].VolumeMounts = nil, nil
+	pod.Spec.Containers[0].Name = "target"
+	pod.Spec.Containers[0].Image = settings.uprobed
+	pod.Spec.Containers[0].Args = []string{"--interval=100ms"}
+	return pod
+}
+
+var targetPods = metav1.LabelSelector{MatchLabels: map[string]string{"app": "target"}}
+
+// The parts that single programs and applications are made of.
+
+func containers() *v1alpha1.ContainerSelector {
+	return &v1alpha1.ContainerSelector{Namespace: kindsSpace, Pods: targetPods}
+}
+
+func nsContainers() *v1alpha1.ContainerNsSelector {
+	return &v1alpha1.ContainerNsSelector{Pods: targetPods}
+}
+
+func primary() v1alpha1.InterfaceSelector {
+	return v1alpha1.InterfaceSelector{PrimaryNodeInterface: new(true)}
+}
+
+func inPod() v1alpha1.InterfaceSelector {
+	return v1alpha1.InterfaceSelector{Interfaces: &[]string{podInterface}}
+}
+
+func fentryInfo(function string) v1alpha1.FentryProgramInfo {
+	return v1alpha1.FentryProgramInfo{BpfProgramCommon: functionOf(function), FunctionName: kernelFunction}
+}
+
+func fexitInfo(function string) v1alpha1.FexitProgramInfo {
+	return v1alpha1.FexitProgramInfo{BpfProgramCommon: functionOf(function), FunctionName: kernelFunction}
+}
+
+func kprobeInfo(function string) v1alpha1.KprobeProgramInfo {
+	return v1alpha1.KprobeProgramInfo{BpfProgramCommon: functionOf(function), FunctionName: wakeUp}
+}
+
+func tcInfo() v1alpha1.TcProgramInfo {
+	return v1alpha1.TcProgramInfo{BpfProgramCommon: functionOf("stats"), InterfaceSelector: primary(), Priority: priority, Direction: "ingress"}
+}
+
+func tcxPrimaryInfo() v1alpha1.TcxProgramInfo {
+	return v1alpha1.TcxProgramInfo{BpfProgramCommon: functionOf("tcx_stats"), InterfaceSelector: primary(), Priority: priority, Direction: "ingress"}
+}
+
+func xdpInfo() v1alpha1.XdpProgramInfo {
+	return v1alpha1.XdpProgramInfo{BpfProgramCommon: functionOf("xdp_stats"), InterfaceSelector: primary(), Priority: priority}
+}
+
+func uprobeInfo(function string) v1alpha1.UprobeProgramInfo {
+	return v1alpha1.UprobeProgramInfo{BpfProgramCommon: functionOf(function), FunctionName: userFunction, Target: userTarget, Containers: containers()}
+}
+
+func tcNsInfo() v1alpha1.TcNsProgramInfo {
+	return v1alpha1.TcNsProgramInfo{
+		BpfProgramCommon: functionOf("stats"), InterfaceSelector: inPod(), Priority: priority, Direction: "ingress", Containers: nsContainers(),
+	}
+}
+
+func tcxNsInfo() v1alpha1.TcxNsProgramInfo {
+	return v1alpha1.TcxNsProgramInfo{
+		BpfProgramCommon: functionOf("tcx_stats"), InterfaceSelector: inPod(), Priority: priority, Direction: "ingress", Containers: nsContainers(),
+	}
+}
+
+func xdpNsInfo() v1alpha1.XdpNsProgramInfo {
+	return v1alpha1.XdpNsProgramInfo{BpfProgramCommon: functionOf("xdp_stats"), InterfaceSelector: inPod(), Priority: priority, Containers: nsContainers()}
+}
+
+func uprobeNsInfo(function string) v1alpha1.UprobeNsProgramInfo {
+	return v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: functionOf(function), FunctionName: userFunction, Target: userTarget, Containers: nsContainers()}
+}
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: kindsSpace + "-" + name} }
+
+func namedNs(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: kindsSpace}
+}
+
+func of(name string) v1alpha1.BpfAppCommon { return v1alpha1.BpfAppCommon{ByteCode: image(name)} }
+
+func clusterKinds() []kindCase {
+	return []kindCase{
+		{&v1alpha1.FentryProgram{ObjectMeta: named("fentry"), Spec: v1alpha1.FentryProgramSpec{
+			FentryProgramInfo: fentryInfo("test_fentry"), BpfAppCommon: of("fentry"),
+		}}, []string{"fentry_stats_map"}, []string{"Fentry"}},
+		{&v1alpha1.FexitProgram{ObjectMeta: named("fexit"), Spec: v1alpha1.FexitProgramSpec{
+			FexitProgramInfo: fexitInfo("test_fexit"), BpfAppCommon: of("fexit"),
+		}}, []string{"fexit_stats_map"}, []string{"Fexit"}},
+		{&v1alpha1.KprobeProgram{ObjectMeta: named("kprobe"), Spec: v1alpha1.KprobeProgramSpec{
+			KprobeProgramInfo: kprobeInfo("kprobe_counter"), BpfAppCommon: of("go-kprobe-counter"),
+		}}, []string{"kprobe_stats_map"}, []string{"Kprobe"}},
+		{&v1alpha1.TcProgram{ObjectMeta: named("tc"), Spec: v1alpha1.TcProgramSpec{
+			TcProgramInfo: tcInfo(), BpfAppCommon: of("go-tc-counter"),
+		}}, []string{"tc_stats_map"}, []string{"TC"}},
+		{&v1alpha1.TcxProgram{ObjectMeta: named("tcx"), Spec: v1alpha1.TcxProgramSpec{
+			TcxProgramInfo: tcxPrimaryInfo(), BpfAppCommon: of("go-tcx-counter"),
+		}}, []string{"tcx_stats_map"}, []string{"TCX"}},
+		{&v1alpha1.TracepointProgram{ObjectMeta: named("tracepoint"), Spec: v1alpha1.TracepointProgramSpec{
+			TracepointProgramInfo: tracepointInfo(killCalls), BpfAppCommon: of("go-tracepoint-counter"),
+		}}, []string{"tracepoint_stats_map"}, []string{"Tracepoint"}},
+		{&v1alpha1.UprobeProgram{ObjectMeta: named("uprobe"), Spec: v1alpha1.UprobeProgramSpec{
+			UprobeProgramInfo: uprobeInfo("uprobe_counter"), BpfAppCommon: of("go-uprobe-counter"),
+		}}, []string{"uprobe_stats_map"}, []string{node.ContainerUprobe}},
+		{&v1alpha1.XdpProgram{ObjectMeta: named("xdp"), Spec: v1alpha1.XdpProgramSpec{
+			XdpProgramInfo: xdpInfo(), BpfAppCommon: of("go-xdp-counter"),
+		}}, []string{"xdp_stats_map"}, []string{"XDP"}},
+	}
+}
+
+func namespacedKinds() []kindCase {
+	return []kindCase{
+		{&v1alpha1.TcNsProgram{ObjectMeta: namedNs("tc"), Spec: v1alpha1.TcNsProgramSpec{
+			TcNsProgramInfo: tcNsInfo(), BpfAppCommon: of("go-tc-counter"),
+		}}, []string{"tc_stats_map"}, []string{"TC"}},
+		{&v1alpha1.TcxNsProgram{ObjectMeta: namedNs("tcx"), Spec: v1alpha1.TcxNsProgramSpec{
+			TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter"),
+		}}, []string{"tcx_stats_map"}, []string{"TCX"}},
+		{&v1alpha1.UprobeNsProgram{ObjectMeta: namedNs("uprobe"), Spec: v1alpha1.UprobeNsProgramSpec{
+			UprobeNsProgramInfo: uprobeNsInfo("uretprobe_counter"), BpfAppCommon: of("go-uretprobe-counter"),
+		}}, []string{"uretprobe_stats_map"}, []string{node.ContainerUprobe}},
+		{&v1alpha1.XdpNsProgram{ObjectMeta: namedNs("xdp"), Spec: v1alpha1.XdpNsProgramSpec{
+			XdpNsProgramInfo: xdpNsInfo(), BpfAppCommon: of("go-xdp-counter"),
+		}}, []string{"xdp_stats_map"}, []string{"XDP"}},
+	}
+}
+
+// applicationKinds have a member of every type that the kind takes.
+func applicationKinds() []kindCase {
+	network := []string{"xdp_stats_map", "tc_stats_map", "tcx_stats_map", "uprobe_stats_map", "uretprobe_stats_map"}
+	needs := []string{"XDP", "TC", "TCX", node.ContainerUprobe}
+	return []kindCase{
+		{
+			&v1alpha1.BpfApplication{ObjectMeta: named("app"), Spec: v1alpha1.BpfApplicationSpec{
+				BpfAppCommon: of("go-app-counter"),
+				Programs: []v1alpha1.BpfApplicationProgram{
+					{Type: v1alpha1.ProgTypeFentry, Fentry: new(fentryInfo("fentry_counter"))},
+					{Type: v1alpha1.ProgTypeFexit, Fexit: new(fexitInfo("fexit_counter"))},
+					{Type: v1alpha1.ProgTypeKprobe, Kprobe: new(kprobeInfo("kprobe_counter"))},
+					{Type: v1alpha1.ProgTypeKretprobe, Kretprobe: new(kprobeInfo("kretprobe_counter"))},
+					{Type: v1alpha1.ProgTypeTC, TC: new(tcInfo())},
+					{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxPrimaryInfo())},
+					{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo(killCalls))},
+					{Type: v1alpha1.ProgTypeUprobe, Uprobe: new(uprobeInfo("uprobe_counter"))},
+					{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: new(uprobeInfo("uretprobe_counter"))},
+					{Type: v1alpha1.ProgTypeXDP, XDP: new(xdpInfo())},
+				},
+			}}, append([]string{"fentry_stats_map", "fexit_stats_map", "kprobe_stats_map", "kretprobe_stats_map", "tracepoint_stats_map"}, network...),
+			append([]string{"Fentry", "Fexit", "Kprobe", "Tracepoint"}, needs...),
+		},
+		{&v1alpha1.BpfNsApplication{ObjectMeta: namedNs("app"), Spec: v1alpha1.BpfNsApplicationSpec{
+			BpfAppCommon: of("go-app-counter"),
+			Programs: []v1alpha1.BpfNsApplicationProgram{
+				{Type: v1alpha1.ProgTypeTC, TC: new(tcNsInfo())},
+				{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxNsInfo())},
+				{Type: v1alpha1.ProgTypeUprobe, Uprobe: new(uprobeNsInfo("uprobe_counter"))},
+				{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: new(uprobeNsInfo("uretprobe_counter"))},
+				{Type: v1alpha1.ProgTypeXDP, XDP: new(xdpNsInfo())},
+			},
+		}}, network, needs},
+	}
+}

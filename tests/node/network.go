@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Peer is the other end of an interface that AddInterface makes.
+func Peer(name string) string { return name + "p" }
+
+// AddInterface makes a pair of network interfaces: what is sent at one is received at the
+// other. Virtual pairs are what every node with pods can make.
+func AddInterface(name string) error {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = name
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: Peer(name)}); err != nil {
+		return fmt.Errorf("make interface %s: %w", name, err)
+	}
+	for _, end := range []string{name, Peer(name)} {
+		link, err := netlink.LinkByName(end)
+		if err != nil {
+			return fmt.Errorf("find interface %s: %w", end, err)
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return fmt.Errorf("set up interface %s: %w", end, err)
+		}
+	}
+	return nil
+}
+
+// RemoveInterface removes such a pair, if it is there.
+func RemoveInterface(name string) error {
+	link, err := netlink.LinkByName(name)
+	if absent := (netlink.LinkNotFoundError{}); errors.As(err, &absent) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find interface %s: %w", name, err)
+	}
+	if err := netlink.LinkDel(link); err != nil {
+		return fmt.Errorf("remove interface %s: %w", name, err)
+	}
+	return nil
+}
+
+// Knock sends a few packets, which need no answer, to an address.
+func Knock(ctx context.Context, address string) (err error) {
+	const discard, packets = "9", 5
+	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", net.JoinHostPort(address, discard))
+	if err != nil {
+		return fmt.Errorf("dial %s: %w", address, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	for range packets {
+		// The address may answer that nothing listens there.
+		if _, err := conn.Write([]byte("knock")); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
+			return fmt.Errorf("send to %s: %w", address, err)
+		}
+	}
+	return nil
+}
+
+// SendFrame sends a frame at an interface.
+func SendFrame(name string) (err error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find interface %s: %w", name, err)
+	}
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open packet socket: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(socket)) }()
+	// To all, of a protocol for local experiments, which nobody answers.
+	frame := make([]byte, 64)
+	for i := range 6 {
+		frame[i] = 0xff
+	}
+	copy(frame[6:], link.Attrs().HardwareAddr)
+	frame[12], frame[13] = 0x88, 0xb5
+	if err := unix.Sendto(socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index}); err != nil {
+		return fmt.Errorf("send frame at %s: %w", name, err)
+	}
+	return nil
+}
