@@ -12,8 +12,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"runtime"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
 )
 
 const (
@@ -44,10 +47,13 @@ func (r *Registries) Unfit(ctx context.Context, url string, c Credentials, cache
 		err = r.look(ctx, url, c)
 	}
 	var unfit *unfitError
+	var long *http.MaxBytesError
 	var waited net.Error
 	switch {
 	case errors.As(err, &unfit):
 		return fmt.Errorf("image %s: %w", url, unfit)
+	case errors.As(err, &long):
+		return fmt.Errorf("image %s: %w", url, errTooLarge)
 	case ctx.Err() == nil && errors.As(err, &waited) && waited.Timeout():
 		r.remember(address, true)
 	case err == nil:
@@ -79,9 +85,10 @@ func (r *Registries) look(ctx context.Context, url string, c Credentials) error 
 	if len(m.Layers) == 0 {
 		return &unfitError{"it has no layer"}
 	}
-	if _, err := p.blob(ctx, m.Config.Digest, func(body io.Reader) error { return drain(body, maxDocument) }); err != nil {
+	if _, err := p.blob(ctx, m.Config.Digest, func(io.Reader) error { return nil }); err != nil {
 		return err
 	}
+	p.wire.limit = MaxContent
 	left := int64(MaxContent)
 	for _, layer := range m.Layers {
 		size, err := p.blob(ctx, layer.Digest, func(body io.Reader) error { return measure(body, &left) })
@@ -119,47 +126,52 @@ func (p *puller) manifest(ctx context.Context) (manifest, error) {
 	}
 	for _, d := range m.Manifests {
 		if d.Platform.OS == "linux" && d.Platform.Architecture == runtime.GOARCH {
-			return p.document(ctx, d.Digest)
+			part, err := p.part(d.Digest)
+			if err != nil {
+				return manifest{}, err
+			}
+			return p.document(ctx, part)
 		}
 	}
 	return manifest{}, errors.New("no manifest for this machine")
 }
 
-func (p *puller) document(ctx context.Context, version string) (manifest, error) {
+func (p *puller) document(ctx context.Context, version name.Reference) (manifest, error) {
 	var m manifest
-	response, err := p.get(ctx, "manifests/"+version)
+	got, err := p.client.Get(ctx, version)
 	if err != nil {
-		return m, err
+		return m, fmt.Errorf("get manifest: %w", err)
 	}
-	defer response.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
-	if err != nil {
-		return m, fmt.Errorf("read manifest: %w", err)
-	}
-	if len(b) > maxDocument {
-		return m, errTooLarge
-	}
-	if err := json.Unmarshal(b, &m); err != nil {
+	if err := json.Unmarshal(got.Manifest, &m); err != nil {
 		return m, fmt.Errorf("read manifest: %w", err)
 	}
 	return m, nil
 }
 
-// blob hands a blob to a reader and returns how much was read of it.
+// blob hands a blob to a reader and returns how much was read of it. It is asked
+// for by its digest alone: the size that the manifest has for it binds nobody.
 func (p *puller) blob(ctx context.Context, digest string, read func(io.Reader) error) (int64, error) {
-	response, err := p.get(ctx, "blobs/"+digest)
+	part, err := p.part(digest)
 	if err != nil {
 		return 0, err
 	}
-	defer response.Body.Close()
-	body := &counter{r: response.Body}
+	layer, err := p.client.Layer(ctx, part)
+	if err != nil {
+		return 0, fmt.Errorf("get blob: %w", err)
+	}
+	content, err := layer.Compressed()
+	if err != nil {
+		return 0, fmt.Errorf("get blob: %w", err)
+	}
+	defer content.Close()
+	body := &counter{r: content}
 	err = read(body)
 	// What is left is read as well: the daemon would, whatever the rest said.
-	rest := drain(body, MaxContent-min(body.n, MaxContent))
-	if unfit := (*unfitError)(nil); !errors.As(err, &unfit) && errors.As(rest, &unfit) {
-		return body.n, unfit
+	_, rest := io.Copy(io.Discard, body)
+	if long := (*http.MaxBytesError)(nil); err == nil || errors.As(rest, &long) {
+		err = rest
 	}
-	return body.n, err
+	return body.n, err //nolint:wrapcheck // the readers' words are kept
 }
 
 // measure unpacks a layer and takes its files off what is left. A sparse file
@@ -198,18 +210,6 @@ func packed(err error) error {
 		return &unfitError{"its layer is no gzipped tar archive"}
 	}
 	return fmt.Errorf("read layer: %w", err)
-}
-
-// drain reads to the end, if that isn't too far.
-func drain(r io.Reader, limit int64) error {
-	n, err := io.Copy(io.Discard, io.LimitReader(r, limit+1))
-	if n > limit {
-		return errTooLarge
-	}
-	if err != nil {
-		return fmt.Errorf("read blob: %w", err)
-	}
-	return nil
 }
 
 // counter counts what is read.

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -29,6 +30,8 @@ type fakeRegistry struct {
 	asked   []string
 	// token, if set, is wanted by bearers; the user's password gets it.
 	token, password string
+	basic           bool   // the password itself is wanted
+	storage         string // where blobs are, if elsewhere
 	t               *testing.T
 }
 
@@ -54,7 +57,16 @@ func (r *fakeRegistry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
+	if _, password, _ := q.BasicAuth(); r.basic && password != r.password {
+		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
 	path := strings.TrimPrefix(q.URL.Path, "/v2/team/repo/")
+	if r.storage != "" && strings.HasPrefix(path, "blobs/") {
+		http.Redirect(w, q, r.storage+q.URL.Path, http.StatusTemporaryRedirect)
+		return
+	}
 	r.asked = append(r.asked, path)
 	content, ok := r.content[path]
 	if !ok {
@@ -127,6 +139,7 @@ func TestUnfitImages(t *testing.T) {
 	elsewhere := r.manifest("elsewhere", manifest{Config: config, Layers: []descriptor{small}})
 	elsewhere.Platform.OS, elsewhere.Platform.Architecture = "linux", "other"
 	const tooLarge, noArchive = "it holds more than the 32 MiB that bytecode may have", "its layer is no gzipped tar archive"
+	const anotherKind = "it has a digest of another kind than sha256 or sha512"
 	for tag, c := range map[string]struct {
 		manifest manifest
 		want     string
@@ -144,6 +157,7 @@ func TestUnfitImages(t *testing.T) {
 		"large-config":  {manifest{Config: r.blob(make([]byte, maxDocument+1)), Layers: []descriptor{small}}, tooLarge},
 		"trailing":      {manifest{Config: config, Layers: []descriptor{r.blob(append(zipped(t, 1), make([]byte, MaxContent)...))}}, tooLarge},
 		"absent-layer":  {manifest{Config: config, Layers: []descriptor{{Digest: "sha256:0"}}}, ""}, // the daemon's to tell
+		"unknown-kind":  {manifest{Config: config, Layers: []descriptor{{Digest: "sha384:0"}}}, anotherKind},
 		"many-archives": {manifest{Config: config, Layers: []descriptor{r.blob(append(zipped(t, 1), zipped(t, MaxContent)...))}}, tooLarge},
 	} {
 		t.Run(tag, func(t *testing.T) {
@@ -193,6 +207,62 @@ func TestLookingAtImages(t *testing.T) {
 	}
 	if first, again, always := look(true), look(true), look(false); first == 0 || again != 0 || always != first {
 		t.Errorf("%d requests, then %d, and %d where the daemon pulls each time", first, again, always)
+	}
+}
+
+// Wherever the daemon would get an image from, it is looked at there, by whoever may.
+func TestImagesAreLookedAtWhereTheyAre(t *testing.T) {
+	r := newRegistry(t)
+	storage := &fakeRegistry{t: t, content: r.content}
+	storage.Server = httptest.NewUnstartedServer(storage)
+	storage.Listener.Close()
+	var err error
+	// A client that thinks of attacks takes this for one.
+	if storage.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:0"); err != nil {
+		t.Fatal(err)
+	}
+	storage.Start()
+	t.Cleanup(storage.Close)
+	r.manifest("bomb", manifest{Config: r.blob([]byte("{}")), Layers: []descriptor{r.blob(zipped(t, MaxContent+1))}})
+	r.content["manifests/long"] = make([]byte, maxDocument+1)
+	r.password, r.basic = "s3cr3t", true
+	for name, c := range map[string]struct{ tag, user, storage string }{
+		"basic":         {"bomb", "user", ""},
+		"nameless":      {"bomb", "", ""},
+		"redirected":    {"bomb", "user", storage.URL},
+		"long manifest": {"long", "user", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.storage = c.storage
+			registries := Registries{Transport: r.Client().Transport}
+			err := registries.Unfit(t.Context(), r.image(c.tag), Credentials{Username: c.user, Password: r.password}, false)
+			if want := "image " + r.image(c.tag) + ": " + errTooLarge.Error(); err == nil || err.Error() != want {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
+	}
+}
+
+// An image that is named by a digest of a kind that the look can't check never
+// reaches the daemon, which can.
+func TestImageOfAnotherKindOfDigest(t *testing.T) {
+	r := newRegistry(t)
+	registries := Registries{Transport: r.Client().Transport}
+	image := r.image("x") + "@sha384:" + strings.Repeat("0", 96)
+	if err := registries.Unfit(t.Context(), image, Credentials{}, false); err == nil {
+		t.Error("it is fit")
+	}
+}
+
+// No credentials go where there is no TLS, even where an address looks local.
+func TestNoCredentialsWithoutTLS(t *testing.T) {
+	r := &fakeRegistry{t: t, content: map[string][]byte{}}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	registries := Registries{Transport: r.Client().Transport}
+	image := strings.TrimPrefix(r.URL, "http://") + "/team/repo:x"
+	if err := registries.look(t.Context(), image, Credentials{Username: "user", Password: "s3cr3t"}); err == nil || len(r.asked) != 0 {
+		t.Errorf("%v, asked for %q", err, r.asked)
 	}
 }
 

@@ -4,18 +4,18 @@
 package bytecode
 
 import (
-	"context"
-	"encoding/json"
+	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/distribution/reference"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 const (
@@ -25,19 +25,12 @@ const (
 	lookDeadline   = time.Minute
 )
 
-// The kinds of manifest that the daemon takes.
-const manifestTypes = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, " +
-	"application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json"
-
-// puller reads one repository of a registry, over the distribution API. A
-// library's client would bring more code than the rest of this package.
+// puller reads one repository of a registry.
 type puller struct {
-	client        *http.Client
-	base          string // URL of the repository
-	repository    string
-	version       string // tag or digest
-	credentials   Credentials
-	authorization string
+	client     *remote.Puller
+	wire       *wire
+	repository name.Repository
+	version    name.Reference
 }
 
 func newPuller(image string, c Credentials, transport http.RoundTripper) (*puller, error) {
@@ -46,115 +39,68 @@ func newPuller(image string, c Credentials, transport http.RoundTripper) (*pulle
 		return nil, err
 	}
 	address, _ := addressOf(image)
-	p := &puller{
-		repository:  reference.Path(named),
-		version:     "latest",
-		credentials: c,
-		client:      &http.Client{Transport: transport},
-	}
-	p.base = "https://" + address + "/v2/" + p.repository + "/"
-	if tagged, ok := named.(reference.Tagged); ok {
-		p.version = tagged.Tag()
-	}
-	if digested, ok := named.(reference.Digested); ok {
-		p.version = digested.Digest().String()
+	registry, err := name.NewRegistry(address)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", image, err)
 	}
 	if transport == nil {
 		own := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is documented to be one
 		own.ResponseHeaderTimeout = headerDeadline
-		p.client.Transport = own
+		transport = own
+	}
+	p := &puller{wire: &wire{http.Client{Transport: transport}, maxDocument}, repository: registry.Repo(reference.Path(named))}
+	if digested, ok := named.(reference.Digested); ok {
+		if p.version, err = p.part(digested.Digest().String()); err != nil {
+			return nil, err
+		}
+	} else if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok {
+		p.version = p.repository.Tag(tagged.Tag())
+	}
+	auth := authn.Anonymous
+	if c != (Credentials{}) {
+		// As the library leaves out the user and the password if either is empty.
+		auth = authn.FromConfig(authn.AuthConfig{Auth: base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))})
+	}
+	// It is the daemon that tries again.
+	once := remote.WithRetryBackoff(remote.Backoff{Steps: 1})
+	if p.client, err = remote.NewPuller(remote.WithTransport(p.wire), remote.WithAuth(auth), once); err != nil {
+		return nil, fmt.Errorf("image %s: %w", image, err)
 	}
 	return p, nil
 }
 
-func (p *puller) close() { p.client.CloseIdleConnections() }
+func (p *puller) close() { p.wire.client.CloseIdleConnections() }
 
-// get asks for a part of the repository, with credentials if it is asked for them.
-func (p *puller) get(ctx context.Context, part string) (*http.Response, error) {
-	for {
-		response, err := p.send(ctx, p.base+part, p.authorization)
-		if err != nil {
-			return nil, err
-		}
-		if response.StatusCode == http.StatusOK {
-			return response, nil
-		}
-		_ = response.Body.Close() // nothing of it is wanted
-		if response.StatusCode != http.StatusUnauthorized || p.authorization != "" {
-			return nil, fmt.Errorf("get %s%s: %s", p.base, part, response.Status)
-		}
-		if p.authorization, err = p.authorize(ctx, response.Header.Get("WWW-Authenticate")); err != nil {
-			return nil, err
-		}
+// part names a part of the image. The library knows fewer kinds of digest than
+// the daemon, which would unpack what wasn't looked at.
+func (p *puller) part(digest string) (name.Digest, error) {
+	algorithm, _, _ := strings.Cut(digest, ":")
+	if _, err := v1.Hasher(algorithm); err != nil {
+		return name.Digest{}, &unfitError{"it has a digest of another kind than sha256 or sha512"}
 	}
+	return p.repository.Digest(digest), nil
 }
 
-func (p *puller) send(ctx context.Context, from, authorization string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+// wire carries the library's requests. It cuts answers, as the library keeps
+// manifests of a hundred megabytes; insists on TLS, as the library does without
+// for addresses that look local to it; and is as lenient as the daemon about
+// where it is redirected and what is at the API's root.
+type wire struct {
+	client http.Client
+	limit  int64
+}
+
+func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme != "https" {
+		return nil, errors.New("no TLS")
+	}
+	response, err := w.client.Do(request) //nolint:gosec // an image is wherever its reference says
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", from, err)
+		return nil, err //nolint:wrapcheck // a transport passes errors on
 	}
-	request.Header.Set("Accept", manifestTypes)
-	if authorization != "" {
-		request.Header.Set("Authorization", authorization)
+	if request.URL.Path == "/v2/" && response.StatusCode != http.StatusUnauthorized {
+		response.StatusCode = http.StatusOK
 	}
-	response, err := p.client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", from, err)
-	}
+	response.Body = http.MaxBytesReader(nil, response.Body, w.limit)
 	return response, nil
-}
-
-var parameter = regexp.MustCompile(`(\w+)="([^"]*)"`)
-
-// authorize does what a registry's challenge asks for, and returns the header
-// to send with each request.
-func (p *puller) authorize(ctx context.Context, challenge string) (string, error) {
-	request := &http.Request{Header: http.Header{}}
-	if p.credentials != (Credentials{}) {
-		request.SetBasicAuth(p.credentials.Username, p.credentials.Password)
-	}
-	basic := request.Header.Get("Authorization")
-	scheme, parameters, _ := strings.Cut(challenge, " ")
-	if strings.EqualFold(scheme, "Basic") && basic != "" {
-		return basic, nil
-	}
-	if !strings.EqualFold(scheme, "Bearer") {
-		return "", fmt.Errorf("%s asks for credentials: %q", p.base, challenge)
-	}
-	asked := map[string]string{}
-	for _, match := range parameter.FindAllStringSubmatch(parameters, -1) {
-		asked[match[1]] = match[2]
-	}
-	realm, err := url.Parse(asked["realm"])
-	if err != nil || realm.Scheme != "https" {
-		return "", fmt.Errorf("%s sends for a token to %q", p.base, asked["realm"])
-	}
-	query := realm.Query()
-	query.Set("service", asked["service"])
-	query.Set("scope", "repository:"+p.repository+":pull")
-	realm.RawQuery = query.Encode()
-	return p.token(ctx, realm.String(), basic)
-}
-
-func (p *puller) token(ctx context.Context, from, authorization string) (string, error) {
-	response, err := p.send(ctx, from, authorization)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	var answer struct {
-		Token       string `json:"token"`
-		AccessToken string `json:"access_token"`
-	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxDocument)).Decode(&answer); err != nil {
-		return "", fmt.Errorf("read token: %w", err)
-	}
-	if answer.Token == "" {
-		answer.Token = answer.AccessToken
-	}
-	if answer.Token == "" {
-		return "", errors.New("the registry gave no token: " + response.Status)
-	}
-	return "Bearer " + answer.Token, nil
 }
