@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -91,6 +92,11 @@ func (r *Registries) look(ctx context.Context, url string, c Credentials) error 
 	p.wire.limit = MaxContent
 	left := int64(MaxContent)
 	for _, layer := range m.Layers {
+		// From elsewhere the daemon reads what was never looked at, and it panics at
+		// a layer's digest of another kind.
+		if len(layer.URLs) > 0 || !strings.HasPrefix(layer.Digest, "sha256:") {
+			return &unfitError{"its layer isn't the registry's own, by its sha256 digest"}
+		}
 		size, err := p.blob(ctx, layer.Digest, func(body io.Reader) error { return measure(body, &left) })
 		if err != nil {
 			return err
@@ -104,7 +110,8 @@ func (r *Registries) look(ctx context.Context, url string, c Credentials) error 
 
 // descriptor is an OCI descriptor, as far as it is needed here.
 type descriptor struct {
-	Digest   string `json:"digest"`
+	Digest   string   `json:"digest"`
+	URLs     []string `json:"urls,omitempty"`
 	Platform struct {
 		OS           string `json:"os"`
 		Architecture string `json:"architecture"`

@@ -139,7 +139,7 @@ func TestUnfitImages(t *testing.T) {
 	elsewhere := r.manifest("elsewhere", manifest{Config: config, Layers: []descriptor{small}})
 	elsewhere.Platform.OS, elsewhere.Platform.Architecture = "linux", "other"
 	const tooLarge, noArchive = "it holds more than the 32 MiB that bytecode may have", "its layer is no gzipped tar archive"
-	const anotherKind = "it has a digest of another kind than sha256 or sha512"
+	const notOwn = "its layer isn't the registry's own, by its sha256 digest"
 	for tag, c := range map[string]struct {
 		manifest manifest
 		want     string
@@ -157,7 +157,9 @@ func TestUnfitImages(t *testing.T) {
 		"large-config":  {manifest{Config: r.blob(make([]byte, maxDocument+1)), Layers: []descriptor{small}}, tooLarge},
 		"trailing":      {manifest{Config: config, Layers: []descriptor{r.blob(append(zipped(t, 1), make([]byte, MaxContent)...))}}, tooLarge},
 		"absent-layer":  {manifest{Config: config, Layers: []descriptor{{Digest: "sha256:0"}}}, ""}, // the daemon's to tell
-		"unknown-kind":  {manifest{Config: config, Layers: []descriptor{{Digest: "sha384:0"}}}, anotherKind},
+		"sha384":        {manifest{Config: config, Layers: []descriptor{{Digest: "sha384:0"}}}, notOwn},
+		"sha512":        {manifest{Config: config, Layers: []descriptor{{Digest: "sha512:0"}}}, notOwn},
+		"elsewhere":     {manifest{Config: config, Layers: []descriptor{{Digest: small.Digest, URLs: []string{"https://elsewhere.example/layer"}}}}, notOwn},
 		"many-archives": {manifest{Config: config, Layers: []descriptor{r.blob(append(zipped(t, 1), zipped(t, MaxContent)...))}}, tooLarge},
 	} {
 		t.Run(tag, func(t *testing.T) {
