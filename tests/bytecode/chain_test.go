@@ -186,7 +186,7 @@ func TestEleventh(t *testing.T) {
 // loadVerdict loads the hook's program for the test, which skips where the kernel can't.
 func (f *fixture) loadVerdict(t *testing.T, h hook, verdict int32) *gobpfman.LoadResponseInfo {
 	t.Helper()
-	globals := map[string][]byte{"VERDICT": binary.NativeEndian.AppendUint32(nil, uint32(verdict))} //nolint:gosec // its bits
+	globals := map[string][]byte{"VERDICT": binary.NativeEndian.AppendUint32(nil, uint32(verdict))}
 	loaded, err := f.load(t.Context(), f.locations(t, h.object)["file"], globals, program{function: "verdict", kind: h.kind})
 	if reason := kernelRefusal(err); reason != "" {
 		t.Skip(reason)

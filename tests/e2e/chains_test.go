@@ -42,7 +42,7 @@ type chained struct {
 }
 
 func (c chained) globals() v1alpha1.GlobalData {
-	return v1alpha1.GlobalData{"VERDICT": binary.NativeEndian.AppendUint32(nil, uint32(c.verdict))} //nolint:gosec // its bits
+	return v1alpha1.GlobalData{"VERDICT": binary.NativeEndian.AppendUint32(nil, uint32(c.verdict))}
 }
 
 // chainHook is where programs are chained.

@@ -67,5 +67,5 @@ func withoutPreemption() error {
 	if err := os.Setenv("GODEBUG", strings.TrimPrefix(settings+","+noPreemption, ",")); err != nil {
 		return fmt.Errorf("set GODEBUG: %w", err)
 	}
-	return fmt.Errorf("start %s again: %w", self, syscall.Exec(self, os.Args, os.Environ()))
+	return fmt.Errorf("start %s again: %w", self, syscall.Exec(self, os.Args, os.Environ())) //nolint:gosec // this very program
 }

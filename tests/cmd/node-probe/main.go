@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,7 +34,7 @@ const usage = `usage: node-probe command
   try PREFIX              try each type of program on the daemon, images below PREFIX
   by-hand PROGRAM         load and attach a program, given in JSON, without the agent
   count ID MAP            what a program has counted in a map
-  leftovers IDS IDS       list what is left of programs and maps, ids with commas
+  leftovers PROGRAMS MAPS list what is left of programs and maps, ids with commas
   unload ID               unload a program from the daemon, behind the agent's back
   mount-table             list all mounts, without what changes with each container
   mounts                  list the mounts of eBPF file systems and CSI volumes
@@ -66,22 +67,19 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) (any, error) {
-	command, argument, second := "", "", ""
-	if len(args) > 0 {
-		command = args[0]
-	}
-	if len(args) > 1 {
-		argument = args[1]
-	}
-	if len(args) > 2 {
-		second = args[2]
-	}
-	if command == "wait" {
+	if len(args) > 0 && args[0] == "wait" {
 		<-ctx.Done()
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
+	given := append(slices.Clone(args), "", "", "")
+	return answer(ctx, given[0], given[1], given[2], args)
+}
+
+// answer runs one command. Its arguments are the words after it, "" where there
+// are none, and all words.
+func answer(ctx context.Context, command, argument, second string, args []string) (any, error) {
 	switch command {
 	case "programs":
 		return onDaemon(ctx, node.Programs)
