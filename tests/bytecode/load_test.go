@@ -8,6 +8,7 @@ package bytecode
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -18,10 +19,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/examples/counters"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
+	"github.com/bpfman/bpfman-operator/tests/registry"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -43,11 +47,45 @@ func setUp(t *testing.T) *fixture {
 	if objects, _ := filepath.Glob(filepath.Join(objectDir, "*.o")); len(objects) == 0 {
 		t.Skip("no objects: run `make bytecode` first")
 	}
-	ca := newAuthority(t)
-	f := &fixture{Daemon: daemon.Start(t, "SSL_CERT_FILE="+ca.file)}
-	f.registry = ca.serveRegistry(t, f.Daemon)
+	certificate := filepath.Join(t.TempDir(), "ca.crt")
+	authority, err := registry.NewAuthority(certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{Daemon: daemon.Start(t, "SSL_CERT_FILE="+certificate)}
+	served := registry.Serve(t, f.Daemon, authority)
+	for name, image := range images(t) {
+		served.Push("bpfman-bytecode/"+name+":latest", image)
+	}
+	f.registry = served.Address
 	f.target = build(t, "go-target")
 	return f
+}
+
+// images are one of every object and of each fault.
+func images(t *testing.T) map[string]v1.Image {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(objectDir, "*.o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := map[string]v1.Image{}
+	for _, file := range files {
+		object, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base := filepath.Base(file)
+		if images[strings.TrimSuffix(base, ".o")], err = bytecodeimage.Build(base, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	faults, err := bytecodeimage.Faults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(images, faults)
+	return images
 }
 
 // location is either form in which the daemon takes bytecode.
@@ -96,10 +134,12 @@ func TestObjects(t *testing.T) {
 					t.Fatalf("Load: %v", err)
 				}
 				t.Cleanup(func() { f.checkGone(t, loaded.Programs, pins) })
-				for j, p := range object.programs {
-					result := loaded.Programs[j]
+				// A kernel that refuses one program skips the rest.
+				for _, result := range loaded.Programs {
 					t.Cleanup(func() { f.unload(t, result.KernelInfo.Id) })
-					link := f.attachAndCount(t, p, result)
+				}
+				for j, p := range object.programs {
+					link := f.attachAndCount(t, p, loaded.Programs[j])
 					t.Cleanup(func() { f.detach(t, link) })
 				}
 			})
