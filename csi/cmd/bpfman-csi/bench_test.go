@@ -41,6 +41,7 @@ var concurrencies = []int{1, 10, 50}
 // many volumes live: publications and unpublications by so many at once, and beside them
 // the daemon's List that is within. One run of it is one measurement (-benchtime 1x).
 func BenchmarkVolumes(b *testing.B) {
+	b.Setenv("GO_LOG", "warn") // a line for each volume would hide the figures
 	socket, daemon, stop := sandbox.StartDaemon(b)
 	defer stop()
 	for i := range loadedPrograms {
