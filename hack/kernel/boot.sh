@@ -53,12 +53,12 @@ boot() {
 	cat "$work/output" &
 	reader=$!
 	setsid vng "${mode[@]}" "${options[@]}" --run "${images[0]}" --cpus "$(nproc)" --memory "$memory" --user root --rwdir="$work" \
-		-- "$here/guest.sh" "$work/status" "$PWD" "$@" </dev/null >"$work/output" 2>&1 &
+		--append console=hvc0 "--qemu-opts=-chardev file,id=kernel,path=$work/console -device virtio-serial-pci -device virtconsole,chardev=kernel" -- "$here/guest.sh" "$work/status" "$PWD" "$@" </dev/null >"$work/output" 2>&1 &
 	machine=$!
 	wait "$machine" || true
 	machine=
 	wait "$reader"
-	[[ -s $work/status ]] || { echo "the virtual machine ended before the command did" >&2; return 1; }
+	[[ -s $work/status ]] || { { echo "the virtual machine ended before the command did; its kernel's last words:"; tail -n 100 "$work/console"; } >&2; return 1; }
 	return "$(<"$work/status")"
 }
 

@@ -15,9 +15,11 @@ trap 'echo $? >&"$status"' EXIT
 
 # Without udev virtme-ng doesn't find the port that leads to the caller's output.
 modprobe virtio_console
-for port in /sys/class/virtio-ports/*; do
-	[[ $(<"$port/name") != virtme.stdout ]] || exec >"/dev/${port##*/}" 2>&1
+for name in /sys/class/virtio-ports/*/name; do
+	port=${name%/name}
+	[[ $(<"$name") != virtme.stdout ]] || exec >"/dev/${port##*/}" 2>&1
 done
+dmesg --console-level warn
 modprobe -a overlay virtio_blk virtio_net veth cls_bpf sch_ingress
 
 mounted() { mountpoint -q "$1"; }
