@@ -54,7 +54,10 @@ type chainHook struct {
 	// dispatched programs are chained by the daemon, which can proceed on any verdict;
 	// others by the kernel.
 	dispatched bool
-	object     func(meta metav1.ObjectMeta, at v1alpha1.InterfaceSelector) v1alpha1.UserObject
+	// restarts the agent before its objects are removed: one hook will do of those that
+	// a kernel has, as a container is restarted later each time.
+	restarts bool
+	object   func(meta metav1.ObjectMeta, at v1alpha1.InterfaceSelector) v1alpha1.UserObject
 	// set changes an object of it.
 	set func(o v1alpha1.UserObject, c chained)
 }
@@ -62,7 +65,7 @@ type chainHook struct {
 func chainHooks() map[string]chainHook {
 	return map[string]chainHook{
 		"XDP": {
-			program: "XDP", on: xdpPass, end: xdpDrop, proceedOn: []int32{xdpPass, xdpDispatcherReturns}, dispatched: true,
+			program: "XDP", on: xdpPass, end: xdpDrop, proceedOn: []int32{xdpPass, xdpDispatcherReturns}, dispatched: true, restarts: true,
 			object: func(meta metav1.ObjectMeta, at v1alpha1.InterfaceSelector) v1alpha1.UserObject {
 				return &v1alpha1.XdpProgram{ObjectMeta: meta, Spec: v1alpha1.XdpProgramSpec{
 					XdpProgramInfo: v1alpha1.XdpProgramInfo{BpfProgramCommon: functionOf("verdict"), InterfaceSelector: at},
@@ -78,22 +81,10 @@ func chainHooks() map[string]chainHook {
 				}
 			},
 		},
-		"TC ingress": tcHook("ingress"),
-		"TC egress":  tcHook("egress"),
-		"TCX ingress": {
-			program: "TCX", direction: "ingress", on: tcxNext, end: tcxPass,
-			object: func(meta metav1.ObjectMeta, at v1alpha1.InterfaceSelector) v1alpha1.UserObject {
-				return &v1alpha1.TcxProgram{ObjectMeta: meta, Spec: v1alpha1.TcxProgramSpec{
-					TcxProgramInfo: v1alpha1.TcxProgramInfo{BpfProgramCommon: functionOf("verdict"), InterfaceSelector: at, Direction: "ingress"},
-					BpfAppCommon:   of("tc_verdict"),
-				}}
-			},
-			set: func(o v1alpha1.UserObject, c chained) {
-				if p, ok := o.(*v1alpha1.TcxProgram); ok {
-					p.Spec.Priority, p.Spec.GlobalData = c.priority, c.globals()
-				}
-			},
-		},
+		"TC ingress":  tcHook("ingress"),
+		"TC egress":   tcHook("egress"),
+		"TCX ingress": tcxHook("ingress", true),
+		"TCX egress":  tcxHook("egress", false),
 	}
 }
 
@@ -117,6 +108,23 @@ func tcHook(direction string) chainHook {
 	}
 }
 
+func tcxHook(direction string, restarts bool) chainHook {
+	return chainHook{
+		program: "TCX", direction: direction, on: tcxNext, end: tcxPass, restarts: restarts,
+		object: func(meta metav1.ObjectMeta, at v1alpha1.InterfaceSelector) v1alpha1.UserObject {
+			return &v1alpha1.TcxProgram{ObjectMeta: meta, Spec: v1alpha1.TcxProgramSpec{
+				TcxProgramInfo: v1alpha1.TcxProgramInfo{BpfProgramCommon: functionOf("verdict"), InterfaceSelector: at, Direction: direction},
+				BpfAppCommon:   of("tc_verdict"),
+			}}
+		},
+		set: func(o v1alpha1.UserObject, c chained) {
+			if p, ok := o.(*v1alpha1.TcxProgram); ok {
+				p.Spec.Priority, p.Spec.GlobalData = c.priority, c.globals()
+			}
+		},
+	}
+}
+
 // from is the end of a cable at which packets for the hook are sent.
 func (h chainHook) from(iface string) string {
 	if h.direction == "egress" {
@@ -128,7 +136,8 @@ func (h chainHook) from(iface string) string {
 // chain is a chain under test.
 type chain struct {
 	chainHook
-	iface   string
+	// name is that of the interface, and of the objects.
+	name    string
 	objects map[string]v1alpha1.UserObject
 	byHand  map[string]node.Program // by node
 }
@@ -137,11 +146,13 @@ type chain struct {
 // priority, whatever the order in which they were made or changed, for as long as each
 // proceeds on the verdict of the one before. A program that was attached among them by
 // hand runs in its place, and stays when they are gone.
-func TestChains(t *testing.T) {
+func TestChains(t *testing.T) { //nolint:tparallel // other tests restart what these run on
 	for name, h := range chainHooks() {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			requireType(t, h.program)
-			c := &chain{chainHook: h, iface: "e2echain", objects: map[string]v1alpha1.UserObject{}, byHand: map[string]node.Program{}}
+			iface := "e2e" + strings.ToLower(strings.ReplaceAll(name, " ", ""))
+			c := &chain{chainHook: h, name: iface, objects: map[string]v1alpha1.UserObject{}, byHand: map[string]node.Program{}}
 			c.test(t)
 		})
 	}
@@ -151,14 +162,14 @@ func (c *chain) test(t *testing.T) {
 	t.Helper()
 	steps := []step{
 		{"all run", func(ctx context.Context, s *testing.T) {
-			addInterface(ctx, t, c.iface)
+			addInterface(ctx, t, c.name)
 			c.attachByHand(ctx, t, 15)
 			// The last is made first.
 			for _, made := range []struct {
 				name     string
 				priority int32
 			}{{"third", 30}, {"second", 20}, {"first", 10}} {
-				o := c.object(named("chain-"+made.name), v1alpha1.InterfaceSelector{Interfaces: &[]string{c.iface}})
+				o := c.object(named(c.name+"-"+made.name), v1alpha1.InterfaceSelector{Interfaces: &[]string{c.name}})
 				c.set(o, chained{priority: made.priority, verdict: c.on})
 				c.objects[made.name] = o
 				create(ctx, t, o)
@@ -184,7 +195,9 @@ func (c *chain) test(t *testing.T) {
 			c.checkRuns(ctx, s, "first", "second", "third")
 		}},
 		step{"what was attached by hand stays", func(ctx context.Context, s *testing.T) {
-			killAll(ctx, s, node.Agent)
+			if c.restarts {
+				killAll(ctx, s, node.Agent)
+			}
 			for _, o := range c.objects {
 				removeProgram(ctx, s, o)
 			}
@@ -219,7 +232,7 @@ func (c *chain) attachByHand(ctx context.Context, t *testing.T, priority int32) 
 	request, err := json.Marshal(node.ByHand{
 		Type: c.program, Image: o.GetAppCommon().ByteCode.Image.Url, Function: "verdict",
 		Globals:   chained{verdict: c.on}.globals(),
-		Interface: c.iface, Direction: c.direction, Priority: priority, ProceedOn: c.proceedOn,
+		Interface: c.name, Direction: c.direction, Priority: priority, ProceedOn: c.proceedOn,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +259,7 @@ func (c *chain) checkRuns(ctx context.Context, t *testing.T, running ...string) 
 	var after map[string]uint64
 	await(ctx, t, fmt.Sprintf("packets are seen by %v and by hand", running), func(ctx context.Context) (bool, string) {
 		for _, name := range under.nodes() {
-			if _, err := ask[any](ctx, name, "frame", c.from(c.iface)); err != nil {
+			if _, err := ask[any](ctx, name, "frame", c.from(c.name)); err != nil {
 				return false, err.Error()
 			}
 		}
@@ -298,15 +311,16 @@ func (c *chain) packets(ctx context.Context, t *testing.T) map[string]uint64 {
 
 // TestFullDispatcher declares a program more than fits on an interface: its object says
 // so in the daemon's words, and it is attached as soon as there is room.
-func TestFullDispatcher(t *testing.T) {
-	const iface = "e2efull"
+func TestFullDispatcher(t *testing.T) { //nolint:tparallel // likewise
 	for _, name := range []string{"XDP", "TC ingress"} {
 		h := chainHooks()[name]
+		iface := "e2efull" + strings.ToLower(h.program)
 		t.Run(h.program, func(t *testing.T) {
+			t.Parallel()
 			requireType(t, h.program)
 			var programs []v1alpha1.UserObject
 			for i := range int32(dispatcherSize + 1) {
-				o := h.object(named(fmt.Sprintf("full-%d", i)), v1alpha1.InterfaceSelector{Interfaces: &[]string{iface}})
+				o := h.object(named(fmt.Sprintf("%s-%d", iface, i)), v1alpha1.InterfaceSelector{Interfaces: &[]string{iface}})
 				h.set(o, chained{priority: i, verdict: h.on})
 				programs = append(programs, o)
 			}

@@ -9,6 +9,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,9 +20,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"google.golang.org/grpc"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +41,8 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/csi/driver"
+	csimetrics "github.com/bpfman/bpfman-operator/csi/metrics"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
@@ -138,7 +148,26 @@ func (cache) List(_ context.Context, list client.ObjectList, _ ...client.ListOpt
 	return nil
 }
 
-// registered are the names of the series that agent and operator serve, and the labels of each.
+// registeredByCSI is what the CSI plugin serves.
+func registeredByCSI(t *testing.T) []*dto.MetricFamily {
+	t.Helper()
+	m := csimetrics.New()
+	m.Volumes(func() (driver.Counts, error) { return driver.Counts{}, nil }, slog.New(slog.DiscardHandler))
+	if _, err := m.Calls(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: csi.Node_NodePublishVolume_FullMethodName},
+		func(context.Context, any) (any, error) { return &csi.NodePublishVolumeResponse{}, nil }); err != nil {
+		t.Fatal(err)
+	}
+	response := httptest.NewRecorder()
+	m.Handler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Collect(maps.Values(families))
+}
+
+// registered are the names of the series that operator, agent and CSI plugin serve, and the labels of each.
 func registered(t *testing.T) map[string][]string {
 	t.Helper()
 	m, err := metrics.New(ctrlmetrics.Registry)
@@ -164,7 +193,7 @@ func registered(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	names := map[string][]string{}
-	for _, family := range families {
+	for _, family := range append(families, registeredByCSI(t)...) {
 		var of []string
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {
@@ -266,9 +295,9 @@ func TestNamedMetricsAreRegistered(t *testing.T) {
 		t.Errorf("%d alerts, %d panels", alerts, len(dashboard.Panels))
 	}
 
-	// Each metric of the agent's own is shown.
+	// Each metric of the project's own is shown.
 	for name := range series {
-		if base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count"); strings.HasPrefix(name, "bpfman_") && !strings.Contains(string(content), base) {
+		if base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count"); (strings.HasPrefix(name, "bpfman_") || strings.HasPrefix(name, "csi_plugin_")) && !strings.Contains(string(content), base) {
 			t.Errorf("the dashboard doesn't show %s", base)
 		}
 	}
