@@ -393,9 +393,12 @@ RELEASE_DIR ?= release-v$(VERSION)
 RELEASE_OVERLAYS = crds=config/crd operator=config/release/operator agent=config/release/agent csi=config/release/csi \
 	all=config/default monitoring=config/prometheus/objects openshift=config/openshift
 
+# Images of a release are named by its version, unless they are given.
+RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(if $(filter file,$(origin BPFMAN_IMG)),BPFMAN_IMG=quay.io/bpfman/bpfman:v0.6.0)
+
 .PHONY: build-release-yamls
 build-release-yamls: $(LOCALBIN)/kustomize ## Write a release's install files to release-vVERSION: one per component, one of the CRDs, one of all.
-	@$(MAKE) --no-print-directory release-yamls $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(if $(filter file,$(origin BPFMAN_IMG)),BPFMAN_IMG=quay.io/bpfman/bpfman:v0.6.0)
+	@$(MAKE) --no-print-directory release-yamls $(RELEASED)
 
 .PHONY: release-yamls
 release-yamls:
@@ -404,8 +407,16 @@ release-yamls:
 		$(LOCALBIN)/kustomize build "$${overlay#*=}" | $(WITH_IMAGES) >"$$file"; echo "$$file"; done
 
 .PHONY: package-chart
-package-chart: $(LOCALBIN)/helm ## Package the Helm chart of that version.
-	$(LOCALBIN)/helm package $(CHART) --version $(VERSION) --app-version v$(VERSION)
+package-chart: $(LOCALBIN)/helm ## Package the Helm chart of that version, with its images, to bin/chart.
+	@$(MAKE) --no-print-directory packaged-chart $(RELEASED)
+
+# Files in the archive have the time of the commit.
+.PHONY: packaged-chart
+packaged-chart:
+	@rm -rf $(LOCALBIN)/chart && mkdir -p $(LOCALBIN)/chart && cp -r $(CHART) $(LOCALBIN)/chart
+	@$(WITH_IMAGES) $(CHART)/values.yaml >$(LOCALBIN)/chart/$(notdir $(CHART))/values.yaml
+	@find $(LOCALBIN)/chart -exec touch --date=@$(COMMIT_TIME) {} +
+	@$(LOCALBIN)/helm package $(LOCALBIN)/chart/$(notdir $(CHART)) --version $(VERSION) --app-version v$(VERSION) --destination $(LOCALBIN)/chart
 
 ##@ Openshift Deployment
 
@@ -512,14 +523,15 @@ licences: build-release build-architectures ## Collect the licences of all that 
 	$(LOCALBIN)/release licences --out $(LOCALBIN)/licences $(RELEASE_BINARIES)
 
 .PHONY: release-files
-release-files: sbom licences ## Write what is attached to a release to bin/release-files: commands, SBOMs, licences, checksums.
+release-files: sbom licences build-release-yamls package-chart ## Write what is attached to a release to bin/release-files: install files, chart, commands, SBOMs, licences, checksums.
 	@rm -rf $(LOCALBIN)/release-files && mkdir -p $(LOCALBIN)/release-files
+	@cp $(RELEASE_DIR)/*.yaml $(LOCALBIN)/chart/*.tgz $(LOCALBIN)/release-files
 	@for architecture in $(ARCHITECTURES); do \
 		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN)/linux-$$architecture -c $(RELEASE_COMMANDS) $(RELEASE_COMMANDS:%=%.cdx.json) | \
 		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-linux-$$architecture.tar.gz; done
 	@tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN) -c licences | \
 		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-licences.tar.gz
-	@cd $(LOCALBIN)/release-files && sha256sum *.tar.gz >checksums.txt && cat checksums.txt
+	@cd $(LOCALBIN)/release-files && sha256sum * >checksums.txt && cat checksums.txt
 
 # Each copy has a build cache of its own: nothing of the first is used for the second.
 .PHONY: verify-reproducible

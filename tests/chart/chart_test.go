@@ -20,6 +20,7 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -127,8 +128,8 @@ func same(t *testing.T, chart, built objects) {
 	for _, key := range slices.Sorted(maps.Keys(built)) {
 		if there, ok := chart[key]; !ok {
 			t.Errorf("the chart has no %s", key)
-		} else if !reflect.DeepEqual(there, built[key]) {
-			t.Errorf("%s differs:\nchart     %v\nkustomize %v", key, there, built[key])
+		} else if diff := gocmp.Diff(built[key], there); diff != "" {
+			t.Errorf("%s is not the same in the chart (make generate-chart): %s", key, diff)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(chart)) {
