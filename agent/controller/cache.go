@@ -42,6 +42,7 @@ func trimPod(o any) (any, error) {
 		p.ManagedFields, p.Annotations, p.OwnerReferences = nil, nil, nil
 		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork}
 		p.Status = corev1.PodStatus{
+			Phase:                      p.Status.Phase,
 			InitContainerStatuses:      p.Status.InitContainerStatuses,
 			ContainerStatuses:          p.Status.ContainerStatuses,
 			EphemeralContainerStatuses: p.Status.EphemeralContainerStatuses,

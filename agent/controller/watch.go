@@ -158,8 +158,8 @@ func (r *Reconciler) onNode() handlers {
 	}
 }
 
-// onPod starts work for owners that select containers, where a pod's labels or
-// containers changed.
+// onPod starts work for owners that select containers, where a pod's labels, phase
+// or containers changed.
 func (r *Reconciler) onPod() handlers {
 	changed := func(ctx context.Context, q queue) {
 		r.enqueue(ctx, q, func(n program.Needs) bool { return n.Containers })
@@ -169,7 +169,7 @@ func (r *Reconciler) onPod() handlers {
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
 			before, ok := e.ObjectOld.(*corev1.Pod)
 			now, ok2 := e.ObjectNew.(*corev1.Pod)
-			if !ok || !ok2 || !maps.Equal(before.Labels, now.Labels) || !slices.Equal(running(before), running(now)) {
+			if !ok || !ok2 || !maps.Equal(before.Labels, now.Labels) || before.Status.Phase != now.Status.Phase || !slices.Equal(running(before), running(now)) {
 				changed(ctx, q)
 			}
 		},

@@ -50,10 +50,17 @@ type Runtime struct {
 	socket string
 	conn   *grpc.ClientConn
 	client runtimeapi.RuntimeServiceClient
-	pids   map[string]int // by container id; a container's PID doesn't change
+	known  map[string]details // by container id; they don't change
 }
 
-// Containers lists the running containers of the pods.
+// details are what CRI has of a container in the runtimes' own words only.
+type details struct {
+	pid   int    // 0 if it had ended when it was asked for
+	netns string // of the pod, as a path of the host; "" if it is the host's
+}
+
+// Containers lists the containers of the pods, those too that have ended, as long
+// as the pod has its sandbox, and with it its network.
 func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.Container, error) {
 	if len(pods) == 0 {
 		return nil, nil
@@ -65,37 +72,34 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 	}
 	ctx, cancel := context.WithTimeout(ctx, criDeadline)
 	defer cancel()
-	list, err := r.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
-	}})
+	containers, sandboxes, err := r.list(ctx)
 	if err != nil {
 		r.disconnect() // another runtime may have taken the first one's place
 		return nil, fmt.Errorf("list containers at %s: %w", r.socket, err)
 	}
 
-	byUID := make(map[string]*corev1.Pod, len(pods))
-	for i := range pods {
-		byUID[string(pods[i].UID)] = &pods[i]
-	}
-	running := map[string]int{}
+	living := living(pods)
+	known := map[string]details{}
 	var out []program.Container
-	for _, c := range list.GetContainers() {
-		if pid, ok := r.pids[c.GetId()]; ok {
-			running[c.GetId()] = pid
+	for _, c := range containers {
+		of, isKnown := r.known[c.GetId()]
+		if isKnown {
+			known[c.GetId()] = of
 		}
-		pod, ok := byUID[c.GetLabels()[podUIDLabel]]
-		if !ok {
+		pod, ok := living[c.GetLabels()[podUIDLabel]]
+		if !ok || !sandboxes[c.GetPodSandboxId()] || c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED {
 			continue
 		}
-		pid, known := running[c.GetId()]
-		if !known {
-			if pid, err = r.pid(ctx, c.GetId()); err != nil {
-				return nil, err
+		if !isKnown {
+			if of, err = r.details(ctx, c.GetId()); status.Code(err) == codes.NotFound {
+				continue // it has gone since it was listed
+			} else if err != nil {
+				return nil, fmt.Errorf("status of container %s: %w", c.GetId(), err)
 			}
-			if pid == 0 {
-				continue
-			}
-			running[c.GetId()] = pid
+			known[c.GetId()] = of
+		}
+		if c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			of.pid = 0
 		}
 		out = append(out, program.Container{
 			Namespace:   pod.Namespace,
@@ -103,13 +107,47 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 			PodUID:      string(pod.UID),
 			PodLabels:   pod.Labels,
 			HostNetwork: pod.Spec.HostNetwork,
+			Sandbox:     c.GetPodSandboxId(),
+			NetNS:       of.netns,
 			Name:        c.GetLabels()[containerNameLabel],
 			ID:          c.GetId(),
-			PID:         pid,
+			PID:         of.pid,
 		})
 	}
-	r.pids = running
+	r.known = known
 	return out, nil
+}
+
+// living are the pods by UID, without those that have ended: their sandboxes are
+// about to go.
+func living(pods []corev1.Pod) map[string]*corev1.Pod {
+	byUID := make(map[string]*corev1.Pod, len(pods))
+	for i := range pods {
+		if phase := pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			byUID[string(pods[i].UID)] = &pods[i]
+		}
+	}
+	return byUID
+}
+
+// list asks for all containers, and for the sandboxes that are ready.
+func (r *Runtime) list(ctx context.Context) (containers []*runtimeapi.Container, sandboxes map[string]bool, err error) {
+	all, err := r.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // the caller does
+	}
+	// After the containers, so that none of a ready sandbox is missed.
+	ready, err := r.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
+		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+	}})
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // the caller does
+	}
+	sandboxes = make(map[string]bool, len(ready.GetItems()))
+	for _, s := range ready.GetItems() {
+		sandboxes[s.GetId()] = true
+	}
+	return all.GetContainers(), sandboxes, nil
 }
 
 func (r *Runtime) connect() error {
@@ -137,28 +175,39 @@ func (r *Runtime) disconnect() {
 	r.conn = nil
 }
 
-// pid asks for the PID of a container's first process, which CRI has only in
-// the runtimes' own details: containerd and CRI-O both call it pid. It is 0 for
-// a container that has ended since it was listed.
-func (r *Runtime) pid(ctx context.Context, id string) (int, error) {
+// details asks for what containerd and CRI-O have under the same names: the PID of
+// a container's first process, and the runtime specification, which names the
+// network namespace that the pod's sandbox holds.
+func (r *Runtime) details(ctx context.Context, id string) (details, error) {
 	response, err := r.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
-	if status.Code(err) == codes.NotFound {
-		return 0, nil
-	}
 	if err != nil {
-		return 0, fmt.Errorf("status of container %s: %w", id, err)
-	}
-	if response.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		return 0, nil
+		return details{}, err //nolint:wrapcheck // the caller does
 	}
 	var info struct {
-		PID int `json:"pid"`
+		PID         int `json:"pid"`
+		RuntimeSpec struct {
+			Linux struct {
+				Namespaces []struct {
+					Type string `json:"type"`
+					Path string `json:"path"`
+				} `json:"namespaces"`
+			} `json:"linux"`
+		} `json:"runtimeSpec"`
 	}
 	if err := json.Unmarshal([]byte(response.GetInfo()["info"]), &info); err != nil {
-		return 0, fmt.Errorf("status of container %s: %w", id, err)
+		return details{}, err //nolint:wrapcheck // the caller does
 	}
-	if info.PID <= 0 {
-		return 0, errors.New("status of container " + id + ": no pid in it")
+	var of details
+	for _, namespace := range info.RuntimeSpec.Linux.Namespaces {
+		if namespace.Type == "network" {
+			of.netns = namespace.Path
+		}
 	}
-	return info.PID, nil
+	if response.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return of, nil
+	}
+	if of.pid = info.PID; of.pid <= 0 {
+		return details{}, errors.New("no pid in it")
+	}
+	return of, nil
 }

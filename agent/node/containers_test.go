@@ -28,8 +28,11 @@ import (
 type container struct {
 	podUID, name, id string
 	pid              int
-	// state is what its status says, where that isn't what the list says.
+	// ended is in the list, state is what its status says, where that isn't the same.
+	ended bool
 	state runtimeapi.ContainerState
+	// noSandbox is one whose sandbox isn't there any more.
+	noSandbox bool
 	// info, if set, is in place of containerd's; err in place of any status.
 	info string
 	err  error
@@ -59,17 +62,34 @@ func (r *cri) statuses() string {
 	return asked
 }
 
-func (r *cri) ListContainers(_ context.Context, in *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	if in.GetFilter().GetState().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		return nil, status.Error(codes.InvalidArgument, "running ones are to be asked for")
-	}
+func (r *cri) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := &runtimeapi.ListContainersResponse{}
 	for _, c := range r.containers {
-		out.Containers = append(out.Containers, &runtimeapi.Container{
-			Id: c.id, Labels: map[string]string{"io.kubernetes.pod.uid": c.podUID, "io.kubernetes.container.name": c.name},
-		})
+		listed := &runtimeapi.Container{
+			Id: c.id, State: runtimeapi.ContainerState_CONTAINER_RUNNING, PodSandboxId: "s-" + c.podUID,
+			Labels: map[string]string{"io.kubernetes.pod.uid": c.podUID, "io.kubernetes.container.name": c.name},
+		}
+		if c.ended {
+			listed.State = runtimeapi.ContainerState_CONTAINER_EXITED
+		}
+		out.Containers = append(out.Containers, listed)
+	}
+	return out, nil
+}
+
+func (r *cri) ListPodSandbox(_ context.Context, in *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	if in.GetFilter().GetState() == nil || in.GetFilter().GetState().GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
+		return nil, status.Error(codes.InvalidArgument, "those that are ready are to be asked for")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := &runtimeapi.ListPodSandboxResponse{}
+	for _, c := range r.containers {
+		if !c.noSandbox {
+			out.Items = append(out.Items, &runtimeapi.PodSandbox{Id: "s-" + c.podUID})
+		}
 	}
 	return out, nil
 }
@@ -85,7 +105,11 @@ func (r *cri) ContainerStatus(_ context.Context, in *runtimeapi.ContainerStatusR
 		if c.err != nil {
 			return nil, c.err
 		}
-		state, info := runtimeapi.ContainerState_CONTAINER_RUNNING, fmt.Sprintf(`{"sandboxID": "s", "pid": %d, "runtimeSpec": {}}`, c.pid)
+		state, info := runtimeapi.ContainerState_CONTAINER_RUNNING, fmt.Sprintf(
+			`{"sandboxID": "s", "pid": %d, "runtimeSpec": {"linux": {"namespaces": [{"type": "pid"}, {"type": "network", "path": "/proc/9/ns/net"}]}}}`, c.pid)
+		if c.ended {
+			state = runtimeapi.ContainerState_CONTAINER_EXITED
+		}
 		if c.state != runtimeapi.ContainerState_CONTAINER_CREATED {
 			state = c.state
 		}
@@ -162,7 +186,14 @@ func TestContainers(t *testing.T) {
 		},
 		"ended since listed": {
 			containers: []container{{podUID: "uid-a", name: "x", id: "1", pid: 0, state: runtimeapi.ContainerState_CONTAINER_EXITED}, {podUID: "uid-b", name: "app", id: "2", pid: 12}},
-			want:       "ns/b/app:12",
+			want:       "ns/a/x:0 ns/b/app:12",
+		},
+		"ended, in a sandbox that is there": {
+			containers: []container{{podUID: "uid-a", name: "app", id: "1", ended: true}, {podUID: "uid-a", name: "app", id: "2", pid: 12}},
+			want:       "ns/a/app:0 ns/a/app:12",
+		},
+		"of a sandbox before": {
+			containers: []container{{podUID: "uid-a", name: "app", id: "1", ended: true, noSandbox: true}},
 		},
 		// Taken for ended, one that runs would be detached from.
 		"status fails": {
@@ -200,7 +231,8 @@ func TestContainerHasItsPodsFacts(t *testing.T) {
 	host.Spec.HostNetwork = true
 	got, err := (&Runtime{Run: run}).Containers(t.Context(), []corev1.Pod{host})
 	want := program.Container{
-		Namespace: "ns", Pod: "a", PodUID: "uid-a", PodLabels: map[string]string{"app": "a"}, HostNetwork: true, Name: "app", ID: "1", PID: 11,
+		Namespace: "ns", Pod: "a", PodUID: "uid-a", PodLabels: map[string]string{"app": "a"}, HostNetwork: true,
+		Sandbox: "s-uid-a", NetNS: "/proc/9/ns/net", Name: "app", ID: "1", PID: 11,
 	}
 	if err != nil || len(got) != 1 || fmt.Sprintf("%+v", got[0]) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
@@ -215,7 +247,8 @@ func TestStatusIsAskedForOnce(t *testing.T) {
 	server.set(a, b)
 	server.serve(t, run, "containerd/containerd.sock")
 	r := &Runtime{Run: run}
-	restarted := container{podUID: "uid-a", name: "app", id: "3", pid: 13}
+	ended, restarted := a, container{podUID: "uid-a", name: "app", id: "3", pid: 13}
+	ended.ended = true
 	for _, step := range []struct {
 		has  []container
 		pods []corev1.Pod
@@ -225,7 +258,9 @@ func TestStatusIsAskedForOnce(t *testing.T) {
 		{[]container{a, b}, []corev1.Pod{pod("a", "uid-a")}, "ns/a/app:11", "1"},
 		{[]container{a, b}, []corev1.Pod{pod("b", "uid-b")}, "ns/b/app:12", "2"},
 		{[]container{a, b}, []corev1.Pod{pod("a", "uid-a"), pod("b", "uid-b")}, "ns/a/app:11 ns/b/app:12", ""},
-		{[]container{restarted, b}, []corev1.Pod{pod("a", "uid-a"), pod("b", "uid-b")}, "ns/a/app:13 ns/b/app:12", "3"},
+		{[]container{ended, b}, []corev1.Pod{pod("a", "uid-a")}, "ns/a/app:0", ""},
+		{[]container{ended, restarted, b}, []corev1.Pod{pod("a", "uid-a")}, "ns/a/app:0 ns/a/app:13", "3"},
+		{[]container{restarted, b}, []corev1.Pod{pod("a", "uid-a"), pod("b", "uid-b")}, "ns/a/app:13 ns/b/app:12", ""},
 		{nil, []corev1.Pod{pod("a", "uid-a")}, "", ""},
 	} {
 		server.set(step.has...)
@@ -234,8 +269,23 @@ func TestStatusIsAskedForOnce(t *testing.T) {
 			t.Errorf("got %q, %v, asked %q, want %q, asked %q", found(got), err, asks, step.want, step.asks)
 		}
 	}
-	if len(r.pids) != 0 {
-		t.Errorf("remembers %v of what is gone", r.pids)
+	if len(r.known) != 0 {
+		t.Errorf("remembers %v of what is gone", r.known)
+	}
+}
+
+// Of a pod that has ended nothing is left, though its sandbox may not have gone yet.
+func TestPodsThatHaveEnded(t *testing.T) {
+	run := t.TempDir()
+	server := &cri{}
+	server.set(container{podUID: "uid-a", name: "app", id: "1", ended: true})
+	server.serve(t, run, "containerd/containerd.sock")
+	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
+		p := pod("a", "uid-a")
+		p.Status.Phase = phase
+		if got, err := (&Runtime{Run: run}).Containers(t.Context(), []corev1.Pod{p}); err != nil || len(got) != 0 {
+			t.Errorf("%s: %q, %v", phase, found(got), err)
+		}
 	}
 }
 

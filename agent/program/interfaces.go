@@ -71,10 +71,12 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 		}
 		netns := c.netns()
 		for _, name := range names {
-			// The pod's network is the pod's for life, whichever of its
-			// containers it is reached through: the path doesn't count.
-			point := newAttachPoint(name+what+" in pod "+c.Namespace+"/"+c.Pod, info(name, nil), c.PodUID)
+			// The network is the sandbox's for life: the path doesn't count.
+			point := newAttachPoint(name+what+" in pod "+c.Namespace+"/"+c.Pod, info(name, nil), c.Sandbox)
 			point.Info = info(name, &netns)
+			if c.NetNS == "" {
+				point.Lack = "the container runtime doesn't tell the pod's network namespace"
+			}
 			points = append(points, point)
 		}
 	}

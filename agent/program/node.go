@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +21,8 @@ type Node struct {
 	Addresses []netip.Addr
 	// Interfaces are those of the host's network namespace, by name.
 	Interfaces map[string]Interface
-	// Containers are the running ones of the pods on this node; ContainersErr
-	// tells why they can't be told.
+	// Containers are those of the pods on this node that have a sandbox;
+	// ContainersErr tells why they can't be told.
 	Containers    []Container
 	ContainersErr error
 }
@@ -34,16 +33,18 @@ type Interface struct {
 	Addresses []netip.Addr
 }
 
-// Container is one running container.
+// Container is a container that runs or has run in its pod's present sandbox.
 type Container struct {
 	Namespace   string // of the pod
 	Pod         string
 	PodUID      string
 	PodLabels   map[string]string
 	HostNetwork bool
+	Sandbox     string // its id: another sandbox has another network
+	NetNS       string // the sandbox's network namespace, as a path of the host
 	Name        string
 	ID          string
-	PID         int // in the host's PID namespace
+	PID         int // in the host's PID namespace; 0 if it has ended
 }
 
 // containerSelector is the API's selector of either scope, reduced to one.
@@ -76,9 +77,15 @@ func (s *containerSelector) match(n Node) ([]Container, error) {
 	return out, nil
 }
 
+// running returns the matching containers that run.
+func (s *containerSelector) running(n Node) ([]Container, error) {
+	matching, err := s.match(n)
+	return slices.DeleteFunc(matching, func(c Container) bool { return c.PID == 0 }), err
+}
+
 // onePerNetwork returns one container of each matching pod, that with the least name:
-// the containers of a pod share its network namespace, and pods on the host's
-// network share the host's.
+// the containers of a pod share its network namespace, which stays while
+// they start again, and pods on the host's network share the host's.
 func (s *containerSelector) onePerNetwork(n Node) ([]Container, error) {
 	matching, err := s.match(n)
 	if err != nil {
@@ -104,10 +111,21 @@ func (s *containerSelector) onePerNetwork(n Node) ([]Container, error) {
 
 func (c Container) path() string { return c.Namespace + "/" + c.Pod + "/" + c.Name }
 
-// netns is the container's network namespace in the daemon's file system: the
-// DaemonSet mounts the host's /proc at /host/proc.
+// netns is the pod's network namespace in the daemon's file system: the DaemonSet
+// mounts the host's /proc at /host/proc. It is named by way of the sandbox, not of
+// the container's process: the daemon uses the path again when it chains other
+// programs, and by then the PID may be that of a process in another network.
+// containerd names a namespace by the sandbox's process, CRI-O by a file.
 func (c Container) netns() string {
-	return "/host/proc/" + strconv.Itoa(c.PID) + "/ns/net"
+	if strings.HasPrefix(c.NetNS, "/proc/") {
+		return "/host" + c.NetNS
+	}
+	// An absolute symbolic link, as /var/run may be, would lead into the daemon's own files.
+	path, isRun := strings.CutPrefix(c.NetNS, "/var/run/")
+	if isRun {
+		path = "/run/" + path
+	}
+	return "/host/proc/1/root" + path
 }
 
 // primaryInterface is the name of the interface that carries one of the node's

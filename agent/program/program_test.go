@@ -114,11 +114,11 @@ var node = Node{
 		"eth1": {Index: 3, Addresses: []netip.Addr{netip.MustParseAddr("fd00::7")}},
 	},
 	Containers: []Container{
-		{Namespace: "acme", Pod: "web-0", PodUID: "u1", PodLabels: map[string]string{"app": "web"}, Name: "web", ID: "c1", PID: 11},
-		{Namespace: "acme", Pod: "web-0", PodUID: "u1", PodLabels: map[string]string{"app": "web"}, Name: "log", ID: "c2", PID: 12},
-		{Namespace: "evil", Pod: "web-0", PodUID: "u2", PodLabels: map[string]string{"app": "web"}, Name: "web", ID: "c3", PID: 21},
-		{Namespace: "acme", Pod: "net-a", PodUID: "u3", PodLabels: map[string]string{"app": "net"}, HostNetwork: true, Name: "net", ID: "c4", PID: 31},
-		{Namespace: "acme", Pod: "net-b", PodUID: "u4", PodLabels: map[string]string{"app": "net"}, HostNetwork: true, Name: "net", ID: "c5", PID: 41},
+		{Namespace: "acme", Pod: "web-0", PodUID: "u1", PodLabels: map[string]string{"app": "web"}, Sandbox: "s1", NetNS: "/proc/10/ns/net", Name: "web", ID: "c1", PID: 11},
+		{Namespace: "acme", Pod: "web-0", PodUID: "u1", PodLabels: map[string]string{"app": "web"}, Sandbox: "s1", NetNS: "/proc/10/ns/net", Name: "log", ID: "c2", PID: 12},
+		{Namespace: "evil", Pod: "web-0", PodUID: "u2", PodLabels: map[string]string{"app": "web"}, Sandbox: "s2", NetNS: "/var/run/netns/n2", Name: "web", ID: "c3", PID: 21},
+		{Namespace: "acme", Pod: "net-a", PodUID: "u3", PodLabels: map[string]string{"app": "net"}, HostNetwork: true, Sandbox: "s3", Name: "net", ID: "c4", PID: 31},
+		{Namespace: "acme", Pod: "net-b", PodUID: "u4", PodLabels: map[string]string{"app": "net"}, HostNetwork: true, Sandbox: "s4", Name: "net", ID: "c5", PID: 41},
 	},
 }
 
@@ -162,14 +162,14 @@ func TestAttachPoints(t *testing.T) {
 			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}),
 			node: node,
 			want: map[string]string{
-				"eth0 ingress in pod acme/web-0": `tcx_attach_info:{iface:"eth0" direction:"ingress" netns:"/host/proc/12/ns/net"}`,
-				"eth0 ingress in pod evil/web-0": `tcx_attach_info:{iface:"eth0" direction:"ingress" netns:"/host/proc/21/ns/net"}`,
+				"eth0 ingress in pod acme/web-0": `tcx_attach_info:{iface:"eth0" direction:"ingress" netns:"/host/proc/10/ns/net"}`,
+				"eth0 ingress in pod evil/web-0": `tcx_attach_info:{iface:"eth0" direction:"ingress" netns:"/host/proc/1/root/run/netns/n2"}`,
 			},
 		},
 		"pods of the own namespace only": {
 			kind: xdpNsOf("acme", &v1alpha1.XdpNsProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: &v1alpha1.ContainerNsSelector{Pods: app("web")}}),
 			node: node,
-			want: map[string]string{"eth0 in pod acme/web-0": `xdp_attach_info:{iface:"eth0" netns:"/host/proc/12/ns/net"}`},
+			want: map[string]string{"eth0 in pod acme/web-0": `xdp_attach_info:{iface:"eth0" netns:"/host/proc/10/ns/net"}`},
 		},
 		"pods on the host's network, once": {
 			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Pods: app("net")}}),
@@ -267,7 +267,8 @@ func TestUpstreamFault10ANewInstanceIsANewLink(t *testing.T) {
 		"address changed":               {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0")}), func(n *Node) { n.Interfaces["eth0"] = Interface{Index: 2} }, true},
 		"container restarted, uprobe":   {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Containers: selector}), func(n *Node) { n.Containers[0].ID, n.Containers[0].PID = "new", 99 }, false},
 		"container restarted, same net": {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), func(n *Node) { n.Containers[1].ID, n.Containers[1].PID = "new", 99 }, true},
-		"pod made anew":                 {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), func(n *Node) { n.Containers[0].PodUID, n.Containers[1].PodUID = "new", "new" }, false},
+		"containers ended, same net":    {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), func(n *Node) { n.Containers[0].PID, n.Containers[1].PID = 0, 0 }, true},
+		"sandbox made anew":             {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), func(n *Node) { n.Containers[0].Sandbox, n.Containers[1].Sandbox = "new", "new" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, err := test.kind.AttachPoints(node)
@@ -284,6 +285,35 @@ func TestUpstreamFault10ANewInstanceIsANewLink(t *testing.T) {
 				t.Errorf("before %v, after %v, same link wanted: %v", before[0], after[0], test.same)
 			}
 		})
+	}
+}
+
+// Functions are attached to in containers that run; the network of a pod outlives them.
+func TestContainersThatHaveEnded(t *testing.T) {
+	ended := Node{Containers: slices.Clone(node.Containers)}
+	for i := range ended.Containers {
+		ended.Containers[i].PID = 0
+	}
+	selector := &v1alpha1.ContainerSelector{Pods: app("web")}
+	for name, test := range map[string]struct {
+		kind Kind
+		want int
+	}{
+		"uprobe": {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Containers: selector}), 0},
+		"XDP":    {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), 2},
+	} {
+		if points, err := test.kind.AttachPoints(ended); err != nil || len(points) != test.want {
+			t.Errorf("%s: %v, %v, want %d", name, points, err, test.want)
+		}
+	}
+}
+
+func TestPodWhoseNetworkIsNotTold(t *testing.T) {
+	untold := Node{Containers: []Container{{Namespace: "acme", Pod: "web-0", Sandbox: "s1", PodLabels: map[string]string{"app": "web"}, Name: "web", ID: "c1", PID: 11}}}
+	kind := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: &v1alpha1.ContainerSelector{Pods: app("web")}})
+	points, err := kind.AttachPoints(untold)
+	if err != nil || len(points) != 1 || !strings.Contains(points[0].Lack, "network namespace") {
+		t.Errorf("%v, %v", points, err)
 	}
 }
 

@@ -65,7 +65,7 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 		return []AttachPoint{newAttachPoint(name, u.info(nil), "")}, nil
 	}
 
-	containers, err := u.containers.match(n)
+	containers, err := u.containers.running(n)
 	if err != nil {
 		return nil, err
 	}

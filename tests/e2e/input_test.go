@@ -167,11 +167,16 @@ func addInterface(ctx context.Context, t *testing.T, name string) {
 		if _, err := ask[any](ctx, n, "add-interface", name); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			if _, err := ask[any](context.WithoutCancel(ctx), n, "remove-interface", name); err != nil {
-				t.Error(err)
-			}
-		})
+	}
+	t.Cleanup(func() { removeInterface(context.WithoutCancel(ctx), t, name) })
+}
+
+func removeInterface(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	for _, n := range under.nodes() {
+		if _, err := ask[any](ctx, n, "remove-interface", name); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

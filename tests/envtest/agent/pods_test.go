@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -36,7 +37,7 @@ func (n *node) podOf(pod *corev1.Pod, containers ...string) *corev1.Pod {
 }
 
 // run plays the container runtime and the kubelet: a container runs from now on, in the place of
-// the one of its name; an empty id ends it.
+// the one of its name; an empty id ends it, and with it the pod's sandbox.
 func (n *node) run(pod *corev1.Pod, name, id string) {
 	n.t.Helper()
 	n.mu.Lock()
@@ -47,7 +48,8 @@ func (n *node) run(pod *corev1.Pod, name, id string) {
 		n.lastPID++
 		n.containers = append(n.containers, program.Container{
 			Namespace: pod.Namespace, Pod: pod.Name, PodUID: string(pod.UID), PodLabels: pod.Labels,
-			HostNetwork: pod.Spec.HostNetwork, Name: name, ID: id, PID: n.lastPID,
+			HostNetwork: pod.Spec.HostNetwork, Sandbox: string(pod.UID), NetNS: fmt.Sprintf("/proc/%d/ns/net", n.lastPID),
+			Name: name, ID: id, PID: n.lastPID,
 		})
 	}
 	n.mu.Unlock()

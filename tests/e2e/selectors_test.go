@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+// TestInterfaces has the selected interfaces of a program appear and vanish.
+func TestInterfaces(t *testing.T) {
+	requireType(t, "TCX")
+	const first, second = "e2efirst", "e2esecond"
+	o := tcx("e2e-interfaces", first)
+	o.Spec.InterfaceSelector.Interfaces = &[]string{first, second}
+	var links map[string][]uint32
+	feature(t,
+		step{"neither is there", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, o)
+			awaitFailure(ctx, s, o, first, second)
+		}},
+		step{"one appears", func(ctx context.Context, s *testing.T) {
+			addInterface(ctx, t, first)
+			links = awaitLinks(ctx, s, o, first+" ingress")
+			awaitFailure(ctx, s, o, second)
+		}},
+		step{"the other", func(ctx context.Context, s *testing.T) {
+			addInterface(ctx, t, second)
+			awaitSuccess(ctx, s, o)
+			now := awaitLinks(ctx, s, o, first+" ingress", second+" ingress")
+			checkKept(s, links, now)
+			links = now
+		}},
+		step{"one vanishes", func(ctx context.Context, s *testing.T) {
+			removeInterface(ctx, s, first)
+			awaitFailure(ctx, s, o, first)
+			delete(links, first+" ingress")
+			checkKept(s, links, awaitLinks(ctx, s, o, second+" ingress"))
+		}},
+		step{"and is made anew", func(ctx context.Context, s *testing.T) {
+			addInterface(ctx, t, first)
+			awaitSuccess(ctx, s, o)
+			checkKept(s, links, awaitLinks(ctx, s, o, first+" ingress", second+" ingress"))
+		}},
+		step{"it isn't selected any more", func(ctx context.Context, s *testing.T) {
+			modify(ctx, s, o, func(o *v1alpha1.TcxProgram) { o.Spec.InterfaceSelector.Interfaces = &[]string{second} })
+			checkKept(s, links, awaitLinks(ctx, s, o, second+" ingress"))
+			awaitSuccess(ctx, s, o)
+		}},
+	)
+}
+
+const selectedSpace = "e2e-selected"
+
+// selectedPod calls the function that is probed, in each container, and has the label
+// that is selected.
+func selectedPod(namespace, name string, containers ...string) *corev1.Pod {
+	pod := uprobeTarget()
+	pod.Name, pod.Namespace = name, namespace
+	container := pod.Spec.Containers[0]
+	pod.Spec.Containers = nil
+	for _, name := range containers {
+		container.Name = name
+		pod.Spec.Containers = append(pod.Spec.Containers, container)
+	}
+	return pod
+}
+
+func inContainer(path string) string {
+	return userFunction + " in " + userTarget + " of container " + selectedSpace + "/" + path
+}
+
+// TestContainers has pods and containers come, start again, end and go: a uprobe is
+// attached in each container that is selected, TCX once in each pod's network.
+func TestContainers(t *testing.T) {
+	requireType(t, "TCX")
+	requireType(t, node.ContainerUprobe)
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Namespace: selectedSpace}
+	}
+	network, all, second := tcxNsInfo(), uprobeNsInfo("uprobe_counter"), uprobeNsInfo("uprobe_counter")
+	network.InterfaceSelector.Interfaces = &[]string{"lo"}
+	second.Containers.ContainerNames = &[]string{"second"}
+	var (
+		inNetworks   = &v1alpha1.TcxNsProgram{ObjectMeta: meta("networks"), Spec: v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: network, BpfAppCommon: of("go-tcx-counter")}}
+		inContainers = &v1alpha1.UprobeNsProgram{ObjectMeta: meta("containers"), Spec: v1alpha1.UprobeNsProgramSpec{UprobeNsProgramInfo: all, BpfAppCommon: of("go-uprobe-counter")}}
+		byName       = &v1alpha1.UprobeNsProgram{ObjectMeta: meta("by-name"), Spec: v1alpha1.UprobeNsProgramSpec{UprobeNsProgramInfo: second, BpfAppCommon: of("go-uprobe-counter")}}
+	)
+	two := selectedPod(selectedSpace, "two", "first", "second")
+	onHost := selectedPod(selectedSpace, "on-host", "target")
+	onHost.Spec.HostNetwork = true
+	later := selectedPod(selectedSpace, "later", "target")
+	later.Labels = nil
+	elsewhere := selectedPod("e2e-unselected", "elsewhere", "second")
+	once := selectedPod(selectedSpace, "once", "target")
+	once.Spec.RestartPolicy = corev1.RestartPolicyNever
+	once.Spec.Containers[0].Args = append(once.Spec.Containers[0].Args, "--calls=10")
+
+	const onHostNetwork = "lo ingress"
+	networks := []string{onHostNetwork, "lo ingress in pod " + selectedSpace + "/two"}
+	containers := []string{inContainer("on-host/target"), inContainer("two/first"), inContainer("two/second")}
+	var networkLinks, containerLinks map[string][]uint32
+	feature(t,
+		step{"before there are pods", func(ctx context.Context, s *testing.T) {
+			namespace(ctx, t, selectedSpace)
+			namespace(ctx, t, elsewhere.Namespace)
+			for _, o := range []v1alpha1.UserObject{inNetworks, inContainers, byName} {
+				create(ctx, t, o)
+				awaitSuccess(ctx, s, o)
+				awaitLinks(ctx, s, o)
+			}
+		}},
+		step{"those of the label and the namespace that run", func(ctx context.Context, s *testing.T) {
+			for _, pod := range []*corev1.Pod{two, onHost, later, elsewhere, once} {
+				create(ctx, t, pod)
+			}
+			for _, pod := range []*corev1.Pod{two, onHost, later, elsewhere} {
+				awaitReady(ctx, s, pod)
+			}
+			await(ctx, s, "pod once completes", func(ctx context.Context) (bool, string) {
+				err := under.Get(ctx, client.ObjectKeyFromObject(once), once)
+				return once.Status.Phase == corev1.PodSucceeded, fmt.Sprint(once.Status.Phase, err)
+			})
+			networkLinks = awaitLinks(ctx, s, inNetworks, networks...)
+			containerLinks = awaitLinks(ctx, s, inContainers, containers...)
+			awaitLinks(ctx, s, byName, inContainer("two/second"))
+		}},
+		step{"containers start again", func(ctx context.Context, s *testing.T) {
+			killAll(ctx, s, "go-target")
+			var now map[string][]uint32
+			await(ctx, s, "every container has another link", func(ctx context.Context) (bool, string) {
+				var err error
+				now, err = linksOf(ctx, inContainers)
+				ok := err == nil && slices.Equal(slices.Sorted(maps.Keys(now)), containers)
+				for point, link := range containerLinks {
+					ok = ok && !slices.Equal(now[point], link)
+				}
+				return ok, fmt.Sprintf("%v, before %v, %v", now, containerLinks, err)
+			})
+			// A pod's network outlives its containers.
+			checkKept(s, networkLinks, awaitLinks(ctx, s, inNetworks, networks...))
+			awaitLinks(ctx, s, byName, inContainer("two/second"))
+		}},
+		step{"a pod gets the label", func(ctx context.Context, s *testing.T) {
+			modify(ctx, s, later, func(pod *corev1.Pod) { pod.Labels["app"] = "target" })
+			awaitLinks(ctx, s, inContainers, append([]string{inContainer("later/target")}, containers...)...)
+			awaitLinks(ctx, s, inNetworks, onHostNetwork, "lo ingress in pod "+selectedSpace+"/later", networks[1])
+		}},
+		step{"and loses it", func(ctx context.Context, s *testing.T) {
+			modify(ctx, s, later, func(pod *corev1.Pod) { delete(pod.Labels, "app") })
+			awaitLinks(ctx, s, inContainers, containers...)
+			awaitLinks(ctx, s, inNetworks, networks...)
+		}},
+		step{"pods go", func(ctx context.Context, s *testing.T) {
+			for _, pod := range []*corev1.Pod{two, onHost} {
+				if err := remove(ctx, pod); err != nil {
+					s.Fatal(err)
+				}
+			}
+			for _, o := range []v1alpha1.UserObject{inNetworks, inContainers, byName} {
+				awaitLinks(ctx, s, o)
+				awaitSuccess(ctx, s, o)
+			}
+		}},
+	)
+}
+
+// awaitLinks waits until the object is attached at these points and no others, on one
+// node or another, and returns the links' ids.
+func awaitLinks(ctx context.Context, t *testing.T, o v1alpha1.UserObject, points ...string) map[string][]uint32 {
+	t.Helper()
+	slices.Sort(points)
+	var links map[string][]uint32
+	await(ctx, t, fmt.Sprintf("%s is attached at %q", o.GetName(), points), func(ctx context.Context) (bool, string) {
+		var err error
+		links, err = linksOf(ctx, o)
+		return err == nil && slices.Equal(slices.Sorted(maps.Keys(links)), points), fmt.Sprint(links, err)
+	})
+	return links
+}
+
+// linksOf are the ids of an object's links by attach point, over all nodes.
+func linksOf(ctx context.Context, o v1alpha1.UserObject) (map[string][]uint32, error) {
+	programs, err := programsOf(ctx, o)
+	links := map[string][]uint32{}
+	for _, p := range programs {
+		for _, l := range p.GetStatus().Links {
+			if attached(l) {
+				links[l.AttachPoint] = append(links[l.AttachPoint], l.LinkID)
+			}
+		}
+	}
+	for _, ids := range links {
+		slices.Sort(ids)
+	}
+	return links, err
+}
+
+// checkKept fails the test unless what was attached still is, by the same links.
+func checkKept(t *testing.T, before, now map[string][]uint32) {
+	t.Helper()
+	for point, ids := range before {
+		if !slices.Equal(now[point], ids) {
+			t.Errorf("%s is attached anew: link %d was %d", point, now[point], ids)
+		}
+	}
+}
