@@ -113,8 +113,9 @@ func (c Container) path() string { return c.Namespace + "/" + c.Pod + "/" + c.Na
 
 // netns is the pod's network namespace in the daemon's file system: the DaemonSet
 // mounts the host's /proc at /host/proc. It is named by way of the sandbox, not of
-// the container's process: the daemon uses the path again when it chains other
-// programs, and by then the PID may be that of a process in another network.
+// the container's process: the daemon (v0.6.0) keeps the path. It opens it again
+// when it chains other programs there, and where it is gone at a detachment takes
+// the namespace for deleted, and every program's dispatcher off.
 // containerd names a namespace by the sandbox's process, CRI-O by a file.
 func (c Container) netns() string {
 	if strings.HasPrefix(c.NetNS, "/proc/") {

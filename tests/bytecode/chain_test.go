@@ -9,10 +9,12 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/tests/node"
@@ -181,6 +183,66 @@ func TestEleventh(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNamespacesAreNamedByWhatLasts attaches two programs to an interface by the path of
+// its network namespace, and detaches one. If that one's path was a process' that has
+// ended, the daemon takes the namespace for deleted: the other is off too, though the
+// daemon still lists its link. So the agent's paths must last as long as the namespaces.
+func TestNamespacesAreNamedByWhatLasts(t *testing.T) {
+	f := setUp(t)
+	h := hooks()["XDP"]
+	on := []int32{h.on, h.returned}
+	for name, ends := range map[string]bool{"a process that lasts": false, "a process that ends": true} {
+		t.Run(name, func(t *testing.T) {
+			f.cable(t)
+			attachBy := func(process *exec.Cmd, priority int32) uint32 {
+				info := h.attach(priority, on)
+				info.GetXdpAttachInfo().Netns = new(fmt.Sprintf("/proc/%d/ns/net", process.Process.Pid))
+				id, err := f.attach(t.Context(), f.loadVerdict(t, h, h.on), info)
+				if err != nil {
+					t.Fatalf("Attach by the path of a process: %v", err)
+				}
+				return id
+			}
+			attachBy(f.process(t), 10)
+			process := f.process(t)
+			id := attachBy(process, 20)
+			if ends {
+				endProcess(process)
+			}
+			if _, err := f.Client.Detach(t.Context(), &gobpfman.DetachRequest{LinkId: id}); err != nil {
+				t.Fatalf("Detach: %v", err)
+			}
+			var there bool
+			err := f.InNetwork(func() error {
+				link, err := netlink.LinkByName(near)
+				if err == nil {
+					there = link.Attrs().Xdp != nil && link.Attrs().Xdp.Attached
+				}
+				return err
+			})
+			if err != nil || there == ends {
+				t.Errorf("the other program is attached: %v, %v", there, err)
+			}
+		})
+	}
+}
+
+// process starts one in the daemon's network, which ends with the test.
+func (f *fixture) process(t *testing.T) *exec.Cmd {
+	t.Helper()
+	process := exec.CommandContext(t.Context(), "sleep", "infinity")
+	if err := f.InNetwork(process.Start); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endProcess(process) })
+	return process
+}
+
+func endProcess(process *exec.Cmd) {
+	_ = process.Process.Kill() // fails where it has ended
+	_ = process.Wait()         // likewise; says that it was killed
 }
 
 // loadVerdict loads the hook's program for the test, which skips where the kernel can't.
