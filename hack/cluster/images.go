@@ -54,28 +54,32 @@ func (c cluster) loadImage(ctx context.Context, described image.Image) error {
 		return fmt.Errorf("digesting %s: %w", described.Name, err)
 	}
 	record := c.settings.Dir("images", url.PathEscape(described.Name))
-	if loaded, err := os.ReadFile(record); err == nil && string(loaded) == digest.String() {
+	want := digest.String() + " " + image.NextTag
+	if loaded, err := os.ReadFile(record); err == nil && string(loaded) == want {
 		return nil
 	}
 	return step("image "+described.Name, func() error {
 		if err := c.importImage(ctx, described.Name, built); err != nil {
 			return err
 		}
-		if err := os.WriteFile(record, []byte(digest.String()), 0o644); err != nil {
+		if err := os.WriteFile(record, []byte(want), 0o644); err != nil {
 			return fmt.Errorf("recording that %s is loaded: %w", described.Name, err)
 		}
 		return nil
 	})
 }
 
-// importImage streams the image to the node's containerd.
+// importImage streams the image, under its name and as the next one, to the node's containerd.
 func (c cluster) importImage(ctx context.Context, reference string, built v1.Image) error {
 	tag, err := name.NewTag(reference)
 	if err != nil {
 		return fmt.Errorf("parsing the image name %q: %w", reference, err)
 	}
+	next := tag.Context().Tag(image.NextTag)
 	reader, writer := io.Pipe()
-	go func() { writer.CloseWithError(tarball.Write(tag, built, writer)) }()
+	go func() {
+		writer.CloseWithError(tarball.MultiWrite(map[name.Tag]v1.Image{tag: built, next: built}, writer))
+	}()
 	command := c.ctr(ctx, "images", "import", "-")
 	command.Stdin = reader
 	output, err := command.CombinedOutput()

@@ -72,24 +72,10 @@ func Knock(ctx context.Context, address string) (err error) {
 
 // SendFrame sends a frame at an interface.
 func SendFrame(name string) (err error) {
-	link, err := netlink.LinkByName(name)
+	s, err := newSender(name)
 	if err != nil {
-		return fmt.Errorf("find interface %s: %w", name, err)
+		return err
 	}
-	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("open packet socket: %w", err)
-	}
-	defer func() { err = errors.Join(err, unix.Close(socket)) }()
-	// To all, of a protocol for local experiments, which nobody answers.
-	frame := make([]byte, 64)
-	for i := range 6 {
-		frame[i] = 0xff
-	}
-	copy(frame[6:], link.Attrs().HardwareAddr)
-	frame[12], frame[13] = 0x88, 0xb5
-	if err := unix.Sendto(socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index}); err != nil {
-		return fmt.Errorf("send frame at %s: %w", name, err)
-	}
-	return nil
+	defer func() { err = errors.Join(err, s.close()) }()
+	return s.send()
 }

@@ -60,6 +60,56 @@ func Processes(executable string) ([]int, error) {
 	return pids, nil
 }
 
+// Process is how a process was started.
+type Process struct {
+	Args []string `json:"args"`
+	Env  []string `json:"env"`
+}
+
+// Started tells how each process that runs the executable was started.
+func Started(executable string) ([]Process, error) {
+	pids, err := Processes(executable)
+	if err != nil {
+		return nil, err
+	}
+	words := func(pid int, file string) ([]string, error) {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
+		if err != nil {
+			return nil, fmt.Errorf("how %s was started: %w", executable, err)
+		}
+		return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"), nil
+	}
+	processes := make([]Process, 0, len(pids))
+	for _, pid := range pids {
+		args, err := words(pid, "cmdline")
+		if err != nil {
+			return nil, err
+		}
+		env, err := words(pid, "environ")
+		if err != nil {
+			return nil, err
+		}
+		processes = append(processes, Process{args, env})
+	}
+	return processes, nil
+}
+
+// ReadAs reads a file as the processes that run the executable see it.
+func ReadAs(executable, path string) (string, error) {
+	pids, err := Processes(executable)
+	if err != nil {
+		return "", err
+	}
+	if len(pids) != 1 {
+		return "", fmt.Errorf("%d processes run %s, want one", len(pids), executable)
+	}
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pids[0]), "root", path))
+	if err != nil {
+		return "", fmt.Errorf("read %s as %s: %w", path, executable, err)
+	}
+	return string(text), nil
+}
+
 // Kill ends the processes that run the executable, without warning.
 func Kill(executable string) error {
 	pids, err := Processes(executable)

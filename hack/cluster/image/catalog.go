@@ -22,6 +22,9 @@ type Sources struct {
 	RegistryCA string // the certificate that the daemon and the agent trust besides the host's
 }
 
+// NextTag is a second tag of every image: what runs the first is rolled out anew when it is told to run that.
+const NextTag = "next"
+
 // AbsentError says which file an image can't be built without.
 type AbsentError struct{ Image, File string }
 

@@ -47,11 +47,22 @@ const usage = `usage: node-probe command
   memory EXECUTABLE...    the resident memory of their processes, in bytes
   knock ADDRESS           send a few packets to an address
   frame INTERFACE         send a frame at an interface
+  stream INTERFACE EVERY PROGRAM=MAP...
+                          send frames at its peer until end-stream is called; what became
+                          of them, and what programs counted
+  end-stream INTERFACE    end it
+  started EXECUTABLE      arguments and environment of the processes that run it
+  read EXECUTABLE PATH    a file as the process that runs it sees it
+  fetch URL [TOKEN]       get a page
   add-interface NAME      make a pair of network interfaces
   remove-interface NAME   remove it
 `
 
-const deadline = 2 * time.Minute
+const (
+	deadline = 2 * time.Minute
+	// longest is how long a stream may be.
+	longest = 15 * time.Minute
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -71,7 +82,11 @@ func run(ctx context.Context, args []string) (any, error) {
 		<-ctx.Done()
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	limit := deadline
+	if len(args) > 0 && args[0] == "stream" {
+		limit = longest
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	given := append(slices.Clone(args), "", "", "")
 	return answer(ctx, given[0], given[1], given[2], args)
@@ -97,6 +112,16 @@ func answer(ctx context.Context, command, argument, second string, args []string
 		return node.Count(argument, second)
 	case "frame":
 		return nil, node.SendFrame(argument)
+	case "stream":
+		return stream(ctx, args[1:])
+	case "end-stream":
+		return nil, node.EndStream(ctx, argument)
+	case "started":
+		return node.Started(argument)
+	case "read":
+		return node.ReadAs(argument, second)
+	case "fetch":
+		return node.Fetch(ctx, argument, second)
 	case "unload":
 		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) (any, error) { return nil, unload(ctx, c, argument) })
 	case "leftovers":
@@ -163,6 +188,22 @@ func timeCalls(ctx context.Context, client gobpfman.BpfmanClient, args []string)
 		return node.Times{}, fmt.Errorf("number of programs: %w", err)
 	}
 	return node.TimeCalls(ctx, client, n, args[1], args[2])
+}
+
+func stream(ctx context.Context, args []string) (node.Stream, error) {
+	if len(args) < 2 {
+		return node.Stream{}, errors.New("stream takes an interface, an interval and programs")
+	}
+	interval, err := time.ParseDuration(args[1])
+	if err != nil {
+		return node.Stream{}, fmt.Errorf("interval: %w", err)
+	}
+	programs := map[string]string{}
+	for _, program := range args[2:] {
+		id, mapName, _ := strings.Cut(program, "=")
+		programs[id] = mapName
+	}
+	return node.SendStream(ctx, args[0], interval, programs)
 }
 
 func keepDown(ctx context.Context, executable, duration string) error {
