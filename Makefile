@@ -624,7 +624,9 @@ test-selinux: ## Boot Linux 6.12 with SELinux enforcing in a virtual machine, an
 ONE_NODE = $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)))
 E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_INSTANCE).2:5000 \
 	BYTECODE_PUSH_CA=$(CLUSTER_STATE)/pki/registry-ca.crt SAMPLE_APP_IMG=$(BPFMAN_GO_TARGET_IMG) \
-	REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest
+	REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest \
+	BPFMAN_NEXT_IMG=quay.io/bpfman/bpfman:next BPFMAN_OPERATOR_NEXT_IMG=quay.io/bpfman/bpfman-operator:next \
+	BPFMAN_AGENT_NEXT_IMG=quay.io/bpfman/bpfman-agent:next BPFMAN_CSI_NEXT_IMG=quay.io/bpfman/bpfman-csi:next
 E2E_FLAGS ?=
 E2E_TIMEOUT ?= 45m
 

@@ -47,6 +47,22 @@ var settings = struct {
 
 var bytecodePrefix = variable("BYTECODE_PREFIX", "bpfman-bytecode")
 
+// nextImages are of the same components, for upgrades, and absent where the cluster has
+// none.
+var nextImages = variables(map[string]string{
+	"operator": "BPFMAN_OPERATOR_NEXT_IMG", "agent": "BPFMAN_AGENT_NEXT_IMG", "csi": "BPFMAN_CSI_NEXT_IMG", "daemon": "BPFMAN_NEXT_IMG",
+})
+
+func variables(names map[string]string) map[string]string {
+	values := map[string]string{}
+	for key, name := range names {
+		if value := os.Getenv(name); value != "" {
+			values[key] = value
+		}
+	}
+	return values
+}
+
 func variable(name, otherwise string) string { return cmp.Or(os.Getenv(name), otherwise) }
 
 func duration(name string, otherwise time.Duration) time.Duration {
