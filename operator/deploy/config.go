@@ -132,7 +132,7 @@ type setting struct {
 
 var settings = []setting{
 	{key: KeyDaemonImage, required: true, set: func(c *Config, v string) error { c.Daemon.Image = v; return checkImage(v) }},
-	{key: KeyDaemonLogLevel, fallback: "info", set: func(c *Config, v string) error { c.Daemon.LogLevel = v; return checkPrintable(v) }},
+	{key: KeyDaemonLogLevel, fallback: "info", set: func(c *Config, v string) error { c.Daemon.LogLevel = v; return checkLogFilter(v) }},
 	{key: KeyDaemonTOML, fallback: "[database]\nmax_retries = 30\nmillisec_delay = 10000\n", set: func(c *Config, v string) error { c.Daemon.TOML = v; return checkTOML(v) }},
 	{key: KeyAgentImage, required: true, set: func(c *Config, v string) error { c.Agent.Image = v; return checkImage(v) }},
 	{key: KeyAgentLogLevel, fallback: "info", set: func(c *Config, v string) error { c.Agent.LogLevel = v; return checkLogLevel(v) }},
@@ -161,6 +161,15 @@ var settings = []setting{
 	{key: KeyNodeSelector, set: func(c *Config, v string) (err error) { c.NodeSelector, err = parseLabels(v); return err }},
 	{key: KeyTolerations, set: func(c *Config, v string) (err error) { c.Tolerations, err = parseTolerations(v); return err }},
 	{key: KeyResources, set: func(c *Config, v string) (err error) { c.Resources, err = parseResources(v); return err }},
+}
+
+// Keys are all that the ConfigMap can have.
+func Keys() []string {
+	keys := make([]string, 0, len(settings))
+	for _, s := range settings {
+		keys = append(keys, s.key)
+	}
+	return keys
 }
 
 // ParseConfig reads the ConfigMap's data. An absent or empty value means the key's default. The error joins one
@@ -226,9 +235,19 @@ func checkOneOf(v string, allowed ...string) error {
 	return nil
 }
 
-func checkPrintable(v string) error {
+// checkLogFilter takes what Rust's env_logger does, as level or module=level, separated by commas, with or without a
+// regular expression after a slash. Only a word that is no level is refused: env_logger takes it for a module, and the
+// daemon would log nothing at all.
+func checkLogFilter(v string) error {
 	if i := strings.IndexFunc(v, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 		return fmt.Errorf("%q holds a control character", v)
+	}
+	directives, _, _ := strings.Cut(v, "/")
+	for directive := range strings.SplitSeq(directives, ",") {
+		level := directive[strings.LastIndex(directive, "=")+1:]
+		if err := checkOneOf(strings.ToLower(strings.TrimSpace(level)), "error", "warn", "info", "debug", "trace", "off", ""); err != nil {
+			return fmt.Errorf("%q: %w", v, err)
+		}
 	}
 	return nil
 }

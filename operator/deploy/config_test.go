@@ -65,9 +65,9 @@ func TestDeployedConfigMapIsTheDefault(t *testing.T) {
 	if want := mustParse(t, nil); !reflect.DeepEqual(config, want) {
 		t.Errorf("got  %+v\nwant %+v", config, want)
 	}
-	for _, s := range settings {
-		if _, there := configMap.Data[s.key]; !there {
-			t.Errorf("key %s isn't shown to the user", s.key)
+	for _, key := range Keys() {
+		if _, there := configMap.Data[key]; !there {
+			t.Errorf("key %s isn't shown to the user", key)
 		}
 	}
 }
@@ -80,6 +80,8 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyCSIImage, "quay.io/bpfman/bpfman-csi@sha256:12", "is not an image reference"},
 		{KeyCSIRegistrarImage, "x:y:z", "is not an image reference"},
 		{KeyDaemonLogLevel, "info\nevil", "control character"},
+		{KeyDaemonLogLevel, "verbose", `"verbose": "verbose" is not one of error, warn, info, debug, trace, off`},
+		{KeyDaemonLogLevel, "info,bpfman=loud", `"loud" is not one of`},
 		{KeyAgentLogLevel, "verbose", `"verbose" is not one of info, debug, trace`},
 		{KeyCSILogLevel, "INFO", "is not one of"},
 		{KeyAgentHealthAddr, "8175", "is not host:port or :port"},
@@ -122,6 +124,14 @@ func TestParseConfigRefuses(t *testing.T) {
 				t.Errorf("got %v, want key %s and %q", err, c.key, c.reason)
 			}
 		})
+	}
+}
+
+func TestDaemonLogLevels(t *testing.T) {
+	for _, level := range []string{"info", "WARN", "off", "bpfman=debug", "info, bpfman::multiprog = trace", "debug/attach|a=b", "info,", "bpfman="} {
+		if got := mustParse(t, map[string]string{KeyDaemonLogLevel: level}).Daemon.LogLevel; got != level {
+			t.Errorf("%q became %q", level, got)
+		}
 	}
 }
 

@@ -230,9 +230,9 @@ func TestEachKeyRollsThePods(t *testing.T) {
 			t.Errorf("%s changes nothing in the pods", c.key)
 		}
 	}
-	for _, s := range settings {
-		if _, tried := self[s.key]; !tried {
-			t.Errorf("%s isn't tried", s.key)
+	for _, key := range Keys() {
+		if _, tried := self[key]; !tried {
+			t.Errorf("%s isn't tried", key)
 		}
 	}
 }

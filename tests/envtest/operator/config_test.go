@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+)
+
+// keyCase is an edit of one key of the ConfigMap: what a good value changes in the pods, as
+// paths, and why a bad one is refused.
+type keyCase struct {
+	key, good   string
+	changes     []string
+	bad, reason string
+}
+
+var keyCases = []keyCase{
+	{
+		deploy.KeyDaemonImage, "quay.io/bpfman/bpfman:v2",
+		[]string{"containers[bpfman].image"},
+		"Not An Image", "is not an image reference",
+	},
+	{
+		deploy.KeyDaemonLogLevel, "bpfman=debug",
+		[]string{"containers[bpfman].env[RUST_LOG].value"},
+		"loud", `"loud" is not one of`,
+	},
+	{
+		deploy.KeyDaemonTOML, "[signing]\nverify_enabled = false\n",
+		[]string{"metadata.annotations.bpfman.io/bpfman.toml"},
+		"[database", "is not TOML",
+	},
+	{
+		deploy.KeyAgentImage, "quay.io/bpfman/bpfman-agent:v2",
+		[]string{"containers[bpfman-agent].image", "initContainers[mount-bpffs].image"},
+		"", "is required",
+	},
+	{
+		deploy.KeyAgentLogLevel, "trace",
+		[]string{
+			"containers[bpfman-agent].env[GO_LOG].value",
+			"initContainers[mount-bpffs].env[GO_LOG].value",
+		},
+		"loud", `"loud" is not one of info, debug, trace`,
+	},
+	{
+		deploy.KeyAgentHealthAddr, "127.0.0.1:9175",
+		[]string{
+			"+containers[bpfman-agent].livenessProbe.httpGet.host",
+			"+containers[bpfman-agent].readinessProbe.httpGet.host",
+			"containers[bpfman-agent].args[--health-probe-bind-address]",
+			"containers[bpfman-agent].livenessProbe.httpGet.port",
+			"containers[bpfman-agent].readinessProbe.httpGet.port",
+		},
+		"9175", "is not host:port",
+	},
+	{
+		deploy.KeyAgentMetricsAddr, ":9174",
+		[]string{
+			"containers[bpfman-agent].args[--metrics-bind-address]",
+			"containers[bpfman-agent].ports[metrics].containerPort",
+			"containers[bpfman-agent].ports[metrics].hostPort",
+		},
+		":8175", "is the port of " + deploy.KeyAgentHealthAddr,
+	},
+	{
+		deploy.KeyCSIImage, "quay.io/bpfman/bpfman-csi:v2",
+		[]string{"containers[bpfman-csi].image"},
+		"quay.io/bpfman/bpfman-csi@sha256:12", "is not an image reference",
+	},
+	{
+		deploy.KeyCSILogLevel, "debug",
+		[]string{"containers[bpfman-csi].env[GO_LOG].value"},
+		"DEBUG", `"DEBUG" is not one of`,
+	},
+	{
+		deploy.KeyCSIRegistration, deploy.RegistrationSelf,
+		[]string{
+			"+containers[bpfman-csi].args[--registration-dir]",
+			"+containers[bpfman-csi].args[--registration-path]",
+			"+containers[bpfman-csi].args[--self-register]",
+			"+containers[bpfman-csi].volumeMounts[/registration]",
+			"-containers[node-driver-registrar]",
+			"-volumes[registered]",
+		},
+		"none", `"none" is not one of sidecar, self`,
+	},
+	{
+		deploy.KeyCSIRegistrarImage, "quay.io/other/registrar:v1",
+		[]string{"containers[node-driver-registrar].image"},
+		"x:y:z", "is not an image reference",
+	},
+	{
+		deploy.KeyCSIClusterAccess, deploy.ClusterAccessRBAC,
+		[]string{"containers[bpfman-csi].args[--cluster-access]"},
+		"nobody", `"nobody" is not one of all, rbac`,
+	},
+	{
+		deploy.KeyCSIMetricsAddr, ":9173",
+		[]string{
+			"containers[bpfman-csi].args[--metrics-address]",
+			"containers[bpfman-csi].ports[csi-metrics].containerPort",
+			"containers[bpfman-csi].ports[csi-metrics].hostPort",
+		},
+		":0", "not a number from 1 to 65535",
+	},
+	{
+		deploy.KeyCSISELinuxContext, "system_u:object_r:container_file_t:s0",
+		[]string{"+containers[bpfman-csi].args[--selinux-context]"},
+		"container_file_t", "is not an SELinux context",
+	},
+	{
+		deploy.KeyKubeletRoot, "/data/kubelet",
+		[]string{
+			"+containers[bpfman-csi].volumeMounts[/data/kubelet/pods]",
+			"+containers[node-driver-registrar].volumeMounts[/data/kubelet/plugins/csi-bpfman]",
+			"-containers[bpfman-csi].volumeMounts[/var/lib/kubelet/pods]",
+			"-containers[node-driver-registrar].volumeMounts[/var/lib/kubelet/plugins/csi-bpfman]",
+			"containers[bpfman-csi].args[--kubelet-root]",
+			"containers[node-driver-registrar].args[--kubelet-registration-path]",
+			"containers[node-driver-registrar].livenessProbe.exec.command[--kubelet-registration-path]",
+			"volumes[csi-plugin].hostPath.path",
+			"volumes[csi-registration].hostPath.path",
+			"volumes[kubelet-pods].hostPath.path",
+		},
+		"var/lib/kubelet", "is not an absolute path",
+	},
+	{
+		deploy.KeyImagePullPolicy, "Always",
+		[]string{
+			"containers[bpfman-agent].imagePullPolicy",
+			"containers[bpfman-csi].imagePullPolicy",
+			"containers[bpfman].imagePullPolicy",
+			"containers[node-driver-registrar].imagePullPolicy",
+			"initContainers[mount-bpffs].imagePullPolicy",
+		},
+		"Sometimes", `"Sometimes" is not one of`,
+	},
+	{
+		deploy.KeyImagePullSecrets, "one, two",
+		[]string{"+imagePullSecrets"},
+		"one,Two", `"Two" is not a name`,
+	},
+	{
+		deploy.KeyCSIEnabled, "false",
+		[]string{
+			"-containers[bpfman-csi]",
+			"-containers[node-driver-registrar]",
+			"-volumes[csi-plugin]",
+			"-volumes[csi-registration]",
+			"-volumes[kubelet-pods]",
+			"-volumes[registered]",
+		},
+		"no", `"no" is not one of true, false`,
+	},
+	{
+		deploy.KeyNodeSelector, "ebpf=true",
+		[]string{"+nodeSelector.ebpf"},
+		"ebpf", "is not key=value",
+	},
+	{
+		deploy.KeyTolerations, "- {operator: Exists, effect: NoExecute}",
+		[]string{`+tolerations[{"effect":"NoExecute","operator":"Exists"}]`},
+		"key: a", "is not a list of tolerations",
+	},
+	{
+		deploy.KeyResources, "bpfman: {limits: {memory: 1Gi}}",
+		[]string{"+containers[bpfman].resources.limits", "-containers[bpfman].resources.requests"},
+		"agent: {}", `"agent" is not one of the containers`,
+	},
+}
+
+// TestEachKey edits each key of the ConfigMap: a good value changes what it is about in the
+// pods of the node components and nothing else, in one write; without it all is as before; a
+// bad value changes nothing, and an Event says why.
+func TestEachKey(t *testing.T) {
+	c := cluster(t)
+	original := getDaemonSet(t, c)
+	tried := map[string]bool{}
+	for _, k := range keyCases {
+		tried[k.key] = true
+		t.Run(k.key, func(t *testing.T) {
+			before := getDaemonSet(t, c)
+			becomes := func(t *testing.T, writes int64, changes ...string) {
+				t.Helper()
+				after := &appsv1.DaemonSet{}
+				eventually(t, "the DaemonSet is written", func(ctx context.Context) error {
+					if err := c.Get(ctx, daemonSetKey, after); err != nil || after.Generation < before.Generation+writes {
+						return errors.Join(fmt.Errorf("generation %d after %d", after.Generation, before.Generation), err)
+					}
+					return nil
+				})
+				if got := differences(t, original.Spec, after.Spec); after.Generation != before.Generation+writes || !slices.Equal(got, changes) {
+					t.Errorf("%d writes, want %d; it differs in %q, want %q", after.Generation-before.Generation, writes, got, changes)
+				}
+			}
+			t.Run("good", func(t *testing.T) {
+				set(t, c, map[string]string{k.key: k.good})
+				becomes(t, 1, k.changes...)
+			})
+			becomes(t, 2)
+			t.Run("bad", func(t *testing.T) {
+				configMap := set(t, c, map[string]string{k.key: k.bad})
+				eventually(t, "an Event says why", hasEvent(c, configMap, deploy.ReasonInvalidConfig, func(note string) bool {
+					return strings.Contains(note, k.key+": ") && strings.Contains(note, k.reason)
+				}))
+				becomes(t, 2)
+			})
+		})
+	}
+	for _, key := range deploy.Keys() {
+		if !tried[key] {
+			t.Errorf("%s isn't tried", key)
+		}
+	}
+}
+
+// differences are the paths at which two DaemonSets differ, in order. Elements of lists are
+// told by their names, or as what they are.
+func differences(t *testing.T, a, b appsv1.DaemonSetSpec) []string {
+	t.Helper()
+	var paths []string
+	var compare func(path string, a, b any)
+	members := func(path string, a, b map[string]any, format string) {
+		for name := range maps.Clone(b) {
+			if _, both := a[name]; !both {
+				paths = append(paths, "+"+fmt.Sprintf(format, path, name))
+			}
+		}
+		for name, value := range a {
+			if other, both := b[name]; both {
+				compare(fmt.Sprintf(format, path, name), value, other)
+			} else {
+				paths = append(paths, "-"+fmt.Sprintf(format, path, name))
+			}
+		}
+	}
+	compare = func(path string, a, b any) {
+		switch a := a.(type) {
+		case map[string]any:
+			if b, same := b.(map[string]any); same {
+				members(path, a, b, "%s.%s")
+				return
+			}
+		case []any:
+			if b, same := b.([]any); same {
+				members(path, byName(a), byName(b), "%s[%s]")
+				return
+			}
+		}
+		if !reflect.DeepEqual(a, b) {
+			paths = append(paths, path)
+		}
+	}
+	var plain [2]map[string]any
+	for i, spec := range []appsv1.DaemonSetSpec{a, b} {
+		var err error
+		if plain[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compare("", plain[0], plain[1])
+	for i, path := range paths {
+		for _, prefix := range []string{".template.spec.", ".template."} {
+			path = strings.Replace(path, prefix, "", 1)
+		}
+		paths[i] = path
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// byName is a list with names for its elements: their own, a flag's, or all that they are.
+func byName(list []any) map[string]any {
+	named := map[string]any{}
+	for _, element := range list {
+		switch element := element.(type) {
+		case map[string]any:
+			name, ok := element["name"].(string)
+			if path, isMount := element["mountPath"].(string); isMount {
+				name, ok = path, true
+			}
+			if !ok {
+				text, _ := json.Marshal(element) //nolint:errcheck // it was decoded from JSON
+				name = string(text)
+			}
+			named[name] = element
+		default:
+			name, _, _ := strings.Cut(fmt.Sprint(element), "=")
+			named[name] = element
+		}
+	}
+	return named
+}
