@@ -290,10 +290,34 @@ func checkRoot(v string) error {
 // maxTOML bounds the text because it travels in an annotation, and an object's annotations may hold 256 KiB together.
 const maxTOML = 64 << 10
 
+// daemonFile is what the daemon knows of in its file. Where one of these values is of another type it takes its defaults
+// for all of them, and says so in its log alone.
+type daemonFile struct {
+	Interfaces map[string]struct {
+		XDPMode string `toml:"xdp_mode"`
+	} `toml:"interfaces"`
+	Signing struct {
+		AllowUnsigned bool `toml:"allow_unsigned"`
+		VerifyEnabled bool `toml:"verify_enabled"`
+	} `toml:"signing"`
+	Database struct {
+		MaxRetries    uint32 `toml:"max_retries"`
+		MillisecDelay uint32 `toml:"millisec_delay"` // 49 days are enough
+	} `toml:"database"`
+}
+
 func checkTOML(v string) error {
-	var into map[string]any
-	if _, err := toml.Decode(v, &into); err != nil {
+	if _, err := toml.Decode(v, new(map[string]any)); err != nil {
 		return fmt.Errorf("is not TOML: %w", err)
+	}
+	var file daemonFile
+	if _, err := toml.Decode(v, &file); err != nil {
+		return fmt.Errorf("is nothing that the daemon can use: %w", err)
+	}
+	for name, i := range file.Interfaces {
+		if err := checkOneOf(i.XDPMode, "skb", "drv", "hw"); err != nil {
+			return fmt.Errorf("xdp_mode of interface %s: %w", name, err)
+		}
 	}
 	if len(v) > maxTOML {
 		return fmt.Errorf("is %d bytes long, the limit is %d", len(v), maxTOML)

@@ -115,6 +115,10 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyResources, "bpfman: {limits: {memory: lots}}", "is not a map of containers"},
 		{KeyResources, "bpfman: {requests: {memory: 2Gi}, limits: {memory: 1Gi}}", "the limit of memory is below the request"},
 		{KeyDaemonTOML, "[database", "is not TOML"},
+		{KeyDaemonTOML, "[database]\nmax_retries = \"many\"\n", "is nothing that the daemon can use"},
+		{KeyDaemonTOML, "[database]\nmillisec_delay = -1\n", "is nothing that the daemon can use"},
+		{KeyDaemonTOML, "signing = true\n", "is nothing that the daemon can use"},
+		{KeyDaemonTOML, "[interfaces.eth0]\nxdp_mode = \"fast\"\n", `xdp_mode of interface eth0: "fast" is not one of skb, drv, hw`},
 		{KeyDaemonTOML, "# " + strings.Repeat("x", maxTOML), "the limit is 65536"},
 	} {
 		t.Run(c.key+"="+c.value[:min(len(c.value), 20)], func(t *testing.T) {
@@ -124,6 +128,14 @@ func TestParseConfigRefuses(t *testing.T) {
 				t.Errorf("got %v, want key %s and %q", err, c.key, c.reason)
 			}
 		})
+	}
+}
+
+// What another version of the daemon may know is left to it.
+func TestDaemonFile(t *testing.T) {
+	const text = "[interfaces.eth0]\nxdp_mode = \"drv\"\n[signing]\nallow_unsigned = true\n[new]\na = [1]\n"
+	if got := mustParse(t, map[string]string{KeyDaemonTOML: text}).Daemon.TOML; got != text {
+		t.Errorf("%q became %q", text, got)
 	}
 }
 

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package configuration has, for each key of the ConfigMap bpfman-config, a value that
+// can't be used. Tests try them on an API server alone and on a cluster.
+package configuration
+
+import "github.com/bpfman/bpfman-operator/operator/deploy"
+
+// Bad is a value that the operator refuses, and words of the reason that it gives.
+type Bad struct{ Value, Reason string }
+
+// Refused are such values by their keys, of which none is missing.
+var Refused = map[string]Bad{
+	deploy.KeyDaemonImage:       {"Not An Image", "is not an image reference"},
+	deploy.KeyDaemonLogLevel:    {"loud", `"loud" is not one of`},
+	deploy.KeyDaemonTOML:        {"[database]\nmax_retries = \"many\"\n", "is nothing that the daemon can use"},
+	deploy.KeyAgentImage:        {"", "is required"},
+	deploy.KeyAgentLogLevel:     {"loud", `"loud" is not one of info, debug, trace`},
+	deploy.KeyAgentHealthAddr:   {"9175", "is not host:port"},
+	deploy.KeyAgentMetricsAddr:  {"localhost:8174", "is not an IP address"},
+	deploy.KeyCSIImage:          {"quay.io/bpfman/bpfman-csi@sha256:12", "is not an image reference"},
+	deploy.KeyCSILogLevel:       {"DEBUG", `"DEBUG" is not one of`},
+	deploy.KeyCSIRegistration:   {"none", `"none" is not one of sidecar, self`},
+	deploy.KeyCSIRegistrarImage: {"x:y:z", "is not an image reference"},
+	deploy.KeyCSIClusterAccess:  {"nobody", `"nobody" is not one of all, rbac`},
+	deploy.KeyCSIMetricsAddr:    {":0", "not a number from 1 to 65535"},
+	deploy.KeyCSISELinuxContext: {"container_file_t", "is not an SELinux context"},
+	deploy.KeyKubeletRoot:       {"var/lib/kubelet", "is not an absolute path"},
+	deploy.KeyImagePullPolicy:   {"Sometimes", `"Sometimes" is not one of`},
+	deploy.KeyImagePullSecrets:  {"one,Two", `"Two" is not a name`},
+	deploy.KeyCSIEnabled:        {"no", `"no" is not one of true, false`},
+	deploy.KeyNodeSelector:      {"ebpf", "is not key=value"},
+	deploy.KeyTolerations:       {"key: a", "is not a list of tolerations"},
+	deploy.KeyResources:         {"agent: {}", `"agent" is not one of the containers`},
+}

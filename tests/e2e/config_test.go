@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/configuration"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+// effect is what an edit of a key has, on each node.
+type effect struct {
+	value string
+	check func(ctx context.Context, t *testing.T, pod *corev1.Pod)
+}
+
+// elsewhere says by which test a key's effect is proven that isn't here.
+var elsewhere = map[string]string{
+	deploy.KeyDaemonImage:       "TestUpgrade",
+	deploy.KeyAgentImage:        "TestUpgrade",
+	deploy.KeyCSIImage:          "TestUpgrade",
+	deploy.KeyCSIRegistration:   "TestRegistration",
+	deploy.KeyCSIRegistrarImage: "TestRegistration",
+	deploy.KeyCSIClusterAccess:  "TestClusterAccessByRBAC",
+	deploy.KeyCSIEnabled:        "TestWithoutCSI",
+	deploy.KeyKubeletRoot:       "TestEachKey of tests/envtest/operator: a kubelet has one root",
+}
+
+// daemonTOML is what the test adds to the daemon's file.
+const daemonTOML = "\n# from TestConfiguration\n"
+
+// effects are edits of all other keys.
+func effects(toml string) map[string]effect {
+	env := func(executable, variable string) func(context.Context, *testing.T, *corev1.Pod) {
+		return started(executable, variable, func(p node.Process) []string { return p.Env })
+	}
+	args := func(executable, arg string) func(context.Context, *testing.T, *corev1.Pod) {
+		return started(executable, arg, func(p node.Process) []string { return p.Args })
+	}
+	spec := func(has func(spec corev1.PodSpec) bool) func(context.Context, *testing.T, *corev1.Pod) {
+		return func(_ context.Context, t *testing.T, pod *corev1.Pod) {
+			t.Helper()
+			if !has(pod.Spec) {
+				t.Errorf("pod %s has not what it should: %+v", pod.Name, pod.Spec)
+			}
+		}
+	}
+	return map[string]effect{
+		deploy.KeyDaemonLogLevel: {"bpfman=debug", env(node.Daemon, "RUST_LOG=bpfman=debug")},
+		deploy.KeyDaemonTOML: {toml + daemonTOML, func(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+			t.Helper()
+			text, err := ask[string](ctx, pod.Spec.NodeName, "read", node.Daemon, "/etc/bpfman/bpfman.toml")
+			if err != nil || text != toml+daemonTOML {
+				t.Errorf("the daemon's file is %q, %v", text, err)
+			}
+		}},
+		deploy.KeyAgentLogLevel:     {"debug", env(node.Agent, "GO_LOG=debug")},
+		deploy.KeyAgentHealthAddr:   {"127.0.0.1:18175", serves("http://127.0.0.1:18175/readyz", http.StatusOK)},
+		deploy.KeyAgentMetricsAddr:  {"127.0.0.1:18174", serves("https://127.0.0.1:18174/metrics", http.StatusUnauthorized)},
+		deploy.KeyCSIMetricsAddr:    {"127.0.0.1:18173", serves("https://127.0.0.1:18173/metrics", http.StatusUnauthorized)},
+		deploy.KeyCSILogLevel:       {"debug", env(node.CSI, "GO_LOG=debug")},
+		deploy.KeyCSISELinuxContext: {"system_u:object_r:container_file_t:s0", args(node.CSI, "--selinux-context=system_u:object_r:container_file_t:s0")},
+		deploy.KeyImagePullPolicy: {"Never", spec(func(spec corev1.PodSpec) bool {
+			return !slices.ContainsFunc(slices.Concat(spec.InitContainers, spec.Containers), func(c corev1.Container) bool { return c.ImagePullPolicy != corev1.PullNever })
+		})},
+		deploy.KeyImagePullSecrets: {"e2e-one,e2e-two", spec(func(spec corev1.PodSpec) bool {
+			return slices.Equal(spec.ImagePullSecrets, []corev1.LocalObjectReference{{Name: "e2e-one"}, {Name: "e2e-two"}})
+		})},
+		deploy.KeyNodeSelector: {componentsLabel + "=here", spec(func(spec corev1.PodSpec) bool { return spec.NodeSelector[componentsLabel] == "here" })},
+		deploy.KeyTolerations: {"- {key: e2e, operator: Exists}", spec(func(spec corev1.PodSpec) bool {
+			return slices.Contains(spec.Tolerations, corev1.Toleration{Key: "e2e", Operator: corev1.TolerationOpExists})
+		})},
+		deploy.KeyResources: {"bpfman-agent: {limits: {memory: 512Mi}}", spec(func(spec corev1.PodSpec) bool {
+			return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+				return c.Name == "bpfman-agent" && c.Resources.Limits.Memory().String() == "512Mi"
+			})
+		})},
+	}
+}
+
+// componentsLabel is put on all nodes that have node components.
+const componentsLabel = "e2e.bpfman.io/components"
+
+// started checks how the only process of an executable was started.
+func started(executable, word string, words func(node.Process) []string) func(context.Context, *testing.T, *corev1.Pod) {
+	return func(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		processes, err := ask[[]node.Process](ctx, pod.Spec.NodeName, "started", executable)
+		if err != nil || len(processes) != 1 || !slices.Contains(words(processes[0]), word) {
+			t.Errorf("%s on %s was started without %s: %+v, %v", executable, pod.Spec.NodeName, word, processes, err)
+		}
+	}
+}
+
+// serves checks what a server on the node itself answers.
+func serves(url string, status int) func(context.Context, *testing.T, *corev1.Pod) {
+	return func(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		page, err := ask[node.Page](ctx, pod.Spec.NodeName, "fetch", url)
+		if err != nil || page.Status != status {
+			t.Errorf("%s on %s answers %d %s, %v", url, pod.Spec.NodeName, page.Status, page.Body, err)
+		}
+	}
+}
+
+// TestConfiguration edits every key of the ConfigMap: what is good takes effect, all of it
+// with one roll-out of the node components alone; what is bad changes nothing, and an Event
+// says why.
+func TestConfiguration(t *testing.T) {
+	var before deployed
+	feature(t,
+		step{"good values take effect", func(ctx context.Context, s *testing.T) {
+			restoreConfig(ctx, t)
+			for _, name := range under.nodes() {
+				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				modify(ctx, s, n, func(n *corev1.Node) { n.Labels[componentsLabel] = "here" })
+				t.Cleanup(func() {
+					modify(context.WithoutCancel(ctx), t, n, func(n *corev1.Node) { delete(n.Labels, componentsLabel) })
+				})
+			}
+			all := effects(get(ctx, s, configMap()).Data[deploy.KeyDaemonTOML])
+			data := map[string]string{}
+			for _, key := range deploy.Keys() {
+				if e, here := all[key]; here {
+					data[key] = e.value
+				} else if elsewhere[key] == "" {
+					s.Errorf("no test edits %s", key)
+				}
+			}
+			before = whatIsDeployed(ctx, s)
+			edit(ctx, s, data)
+			before.checkOnly(ctx, s, "node components")
+			pods, err := componentPods(ctx)
+			if err != nil {
+				s.Fatal(err)
+			}
+			for i := range pods {
+				for key := range data {
+					all[key].check(ctx, s, &pods[i])
+				}
+			}
+		}},
+		step{"bad values change nothing, and are told of", func(ctx context.Context, s *testing.T) {
+			before = whatIsDeployed(ctx, s)
+			for _, key := range deploy.Keys() {
+				bad, known := configuration.Refused[key]
+				if !known {
+					s.Errorf("no bad value of %s is tried", key)
+					continue
+				}
+				config := configMap()
+				good := get(ctx, s, config).Data[key]
+				modify(ctx, s, config, func(c *corev1.ConfigMap) { c.Data[key] = bad.Value })
+				awaitEvent(ctx, s, config, corev1.EventTypeWarning, deploy.ReasonInvalidConfig, key+": ", bad.Reason)
+				modify(ctx, s, config, func(c *corev1.ConfigMap) { c.Data[key] = good })
+			}
+			modify(ctx, s, configMap(), func(c *corev1.ConfigMap) { c.Data["bpfman.agnet.image"] = "misspelt" })
+			awaitEvent(ctx, s, get(ctx, s, configMap()), corev1.EventTypeWarning, deploy.ReasonUnknownKey, "bpfman.agnet.image")
+			if now := whatIsDeployed(ctx, s); fmt.Sprint(now) != fmt.Sprint(before) {
+				s.Errorf("what is deployed was %+v, and is %+v", before, now)
+			}
+			awaitRunning(ctx, s)
+		}},
+	)
+}
+
+// TestWithoutCSI turns volumes off and on: a pod that has one keeps it, another waits.
+func TestWithoutCSI(t *testing.T) {
+	requireType(t, "Tracepoint")
+	const space, mapName = "e2e-without-csi", "tracepoint_stats_map"
+	program := tracepoint("e2e-without-csi")
+	keeps, waits := reader(space, "keeps", program.Name, mapName), reader(space, "waits", program.Name, mapName)
+	containersAre := func(t *testing.T, pods []corev1.Pod, want ...string) {
+		t.Helper()
+		for _, pod := range pods {
+			var names []string
+			for _, c := range pod.Spec.Containers {
+				if c.Name != "node-driver-registrar" {
+					names = append(names, c.Name)
+				}
+			}
+			if !slices.Equal(names, want) {
+				t.Errorf("pod %s has containers %q, want %q", pod.Name, names, want)
+			}
+		}
+	}
+	set := func(ctx context.Context, t *testing.T, value string, containers ...string) {
+		t.Helper()
+		before := whatIsDeployed(ctx, t)
+		edit(ctx, t, map[string]string{deploy.KeyCSIEnabled: value})
+		before.checkOnly(ctx, t, "node components")
+		pods, err := componentPods(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		containersAre(t, pods, containers...)
+	}
+	feature(t,
+		step{"off", func(ctx context.Context, s *testing.T) {
+			restoreConfig(ctx, t)
+			namespace(ctx, t, space)
+			create(ctx, t, program)
+			create(ctx, t, keeps)
+			awaitReady(ctx, s, keeps)
+			set(ctx, s, "false", "bpfman", "bpfman-agent")
+			driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.CSIDriverName}}
+			await(ctx, s, "the CSIDriver is gone", func(ctx context.Context) (bool, string) {
+				err := under.Get(ctx, client.ObjectKeyFromObject(driver), driver)
+				return apierrors.IsNotFound(err), fmt.Sprint(err)
+			})
+			create(ctx, t, waits)
+			awaitEvent(ctx, s, waits, corev1.EventTypeWarning, "FailedMount", "driver name "+v1alpha1.CSIDriverName+" not found")
+			awaitGrowth(ctx, s, keeps, mapName, callKill)
+		}},
+		step{"on", func(ctx context.Context, s *testing.T) {
+			set(ctx, s, "true", "bpfman", "bpfman-agent", "bpfman-csi")
+			awaitReady(ctx, s, waits)
+			for _, pod := range []*corev1.Pod{keeps, waits} {
+				awaitGrowth(ctx, s, pod, mapName, callKill)
+			}
+			checkUndisturbed(ctx, s, keeps)
+			checkRegistered(ctx, s)
+		}},
+	)
+}
