@@ -131,23 +131,39 @@ func TestNamespaced(t *testing.T) {
 	}
 	target := reader(space, "target", program.Name, "tcx_stats_map")
 	target.Labels = map[string]string{"app": "target"}
-	feature(t, step{"counted and read", func(ctx context.Context, s *testing.T) {
-		namespace(ctx, t, space)
-		create(ctx, t, program)
-		create(ctx, t, app)
-		// The pod that the packets go to reads the program, another the application.
-		create(ctx, t, target)
-		other := reader(space, "other", app.Name, "tcx_stats_map")
-		create(ctx, t, other)
-		awaitReady(ctx, s, target)
-		awaitReady(ctx, s, other)
-		ping := func(ctx context.Context, t *testing.T) { knock(ctx, t, target) }
-		for o, pod := range map[v1alpha1.UserObject]*corev1.Pod{program: target, app: other} {
-			awaitAttached(ctx, s, o)
-			awaitGrowth(ctx, s, pod, "tcx_stats_map", ping)
-			saw(kindOf(o), func(r *result) { r.counted, r.read = true, true })
-		}
-	}})
+	ping := func(ctx context.Context, t *testing.T) { knock(ctx, t, target) }
+	feature(t,
+		step{"counted and read", func(ctx context.Context, s *testing.T) {
+			namespace(ctx, t, space)
+			create(ctx, t, program)
+			create(ctx, t, app)
+			// The pod that the packets go to reads the program, another the application.
+			create(ctx, t, target)
+			other := reader(space, "other", app.Name, "tcx_stats_map")
+			create(ctx, t, other)
+			awaitReady(ctx, s, target)
+			awaitReady(ctx, s, other)
+			for o, pod := range map[v1alpha1.UserObject]*corev1.Pod{program: target, app: other} {
+				awaitAttached(ctx, s, o)
+				awaitGrowth(ctx, s, pod, "tcx_stats_map", ping)
+				saw(kindOf(o), func(r *result) { r.counted, r.read = true, true })
+			}
+		}},
+		step{"loaded anew", func(ctx context.Context, s *testing.T) {
+			before, err := loadedFor(ctx, program.UID)
+			if err != nil {
+				s.Fatal(err)
+			}
+			modify(ctx, s, program, func(p *v1alpha1.TcxNsProgram) { p.Spec.ByteCode = image("go-app-counter") })
+			awaitAttached(ctx, s, program)
+			awaitGrowth(ctx, s, target, "tcx_stats_map", ping)
+			await(ctx, s, "none of the programs is as before", func(ctx context.Context) (bool, string) {
+				now, err := loadedFor(ctx, program.UID)
+				old := slices.ContainsFunc(ids(now), func(id uint32) bool { return slices.Contains(ids(before), id) })
+				return err == nil && len(now) > 0 && !old, fmt.Sprintf("%v, before %v, %v", now, before, err)
+			})
+		}},
+	)
 }
 
 // TestGlobalsAreReloaded changes what can't be changed on a live program.

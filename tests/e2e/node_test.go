@@ -12,7 +12,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -85,4 +88,77 @@ func TestNodesWithoutAgent(t *testing.T) {
 			exactly(ctx, s, other, 1)
 		}},
 	)
+}
+
+// TestNodeGone removes a node that reported programs: the reports go, their owners stay.
+func TestNodeGone(t *testing.T) {
+	const space, name = "e2e-gone", "e2e-gone"
+	gone := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{name: "true"}}}
+	selector := metav1.LabelSelector{MatchLabels: gone.Labels}
+	cluster := tcx(name, "lo")
+	cluster.Spec.NodeSelector = selector
+	namespaced := &v1alpha1.TcxNsProgram{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: space},
+		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter")},
+	}
+	namespaced.Spec.NodeSelector = selector
+	reports := []v1alpha1.ProgramObject{&v1alpha1.BpfProgram{}, &v1alpha1.BpfNsProgram{}}
+	feature(t,
+		step{"it has reported", func(ctx context.Context, s *testing.T) {
+			namespace(ctx, t, space)
+			create(ctx, t, gone)
+			for i, owner := range []v1alpha1.UserObject{cluster, namespaced} {
+				create(ctx, t, owner)
+				reportOf(ctx, s, reports[i], owner, name)
+			}
+			for _, owner := range []v1alpha1.UserObject{cluster, namespaced} {
+				awaitSuccess(ctx, s, owner)
+			}
+			for _, report := range reports {
+				get(ctx, s, report)
+			}
+		}},
+		step{"it goes, and its reports with it", func(ctx context.Context, s *testing.T) {
+			if err := remove(ctx, gone); err != nil {
+				s.Fatal(err)
+			}
+			for _, report := range reports {
+				await(ctx, s, kindOf(report)+" is gone", func(ctx context.Context) (bool, string) {
+					err := under.Get(ctx, client.ObjectKeyFromObject(report), report)
+					return apierrors.IsNotFound(err), fmt.Sprint(err)
+				})
+			}
+			for _, owner := range []v1alpha1.UserObject{cluster, namespaced} {
+				awaitSuccess(ctx, s, owner)
+			}
+		}},
+	)
+}
+
+// reportOf makes a report as the agent of a node would, as nobody else may.
+func reportOf(ctx context.Context, t *testing.T, report v1alpha1.ProgramObject, owner v1alpha1.UserObject, nodeName string) {
+	t.Helper()
+	config := rest.CopyConfig(under.resources.GetConfig())
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + bpfmanSpace + ":bpfman-daemon"}
+	agent, err := client.New(config, client.Options{Scheme: under.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report.SetName(owner.GetName())
+	report.SetNamespace(owner.GetNamespace())
+	report.SetLabels(map[string]string{
+		v1alpha1.LabelHostname: v1alpha1.LabelValue(nodeName), v1alpha1.LabelOwnedByProgram: owner.GetName(), v1alpha1.LabelOwnerKind: kindOf(owner),
+	})
+	report.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: kindOf(owner), Name: owner.GetName(), UID: owner.GetUID(), Controller: new(true),
+	}})
+	report.GetSpec().Type = "tcx"
+	if err := agent.Create(ctx, report); err != nil {
+		t.Fatalf("report of node %s: %v", nodeName, err)
+	}
+	report.GetStatus().Node = nodeName
+	v1alpha1.SetCondition(&report.GetStatus().Conditions, v1alpha1.BpfProgCondLoaded.Condition())
+	if err := agent.Status().Update(ctx, report); err != nil {
+		t.Fatalf("report of node %s: %v", nodeName, err)
+	}
 }
