@@ -148,7 +148,7 @@ func reachable(node *corev1.Node) bool {
 func (r *Reconciler) podEvents() handler.TypedEventHandler[client.Object, Ref] {
 	gone := func(pod *corev1.Pod, q queue) {
 		if pod.Spec.NodeName != "" && r.index.RemoveAgent(pod.Spec.NodeName, pod.UID) {
-			r.Clock.AfterFunc(agentGrace, func() { enqueue(q, r.index.SettleAgent(pod.Spec.NodeName)) })
+			r.Clock.AfterFunc(agentGrace, func() { enqueue(q, r.index.SettleAgent(pod.Spec.NodeName, pod.UID)) })
 		}
 	}
 	return handle(

@@ -36,13 +36,13 @@ type node struct {
 	exists    bool
 	reachable bool
 	labels    labels.Set
-	// pods are the agent's that are bound to the node; lingering that the last of them went a moment ago.
+	// pods are the agent's that are bound to the node; lingering is the last of them if it went a moment ago.
 	pods      map[types.UID]struct{}
-	lingering bool
+	lingering types.UID
 }
 
 func (n *node) runsAgent() bool {
-	return n.exists && n.reachable && (n.lingering || len(n.pods) > 0)
+	return n.exists && n.reachable && (n.lingering != "" || len(n.pods) > 0)
 }
 
 // NewIndex returns an empty index.
@@ -151,7 +151,7 @@ func (x *Index) AddAgent(nodeName string, pod types.UID) []Ref {
 	if _, there := n.pods[pod]; there {
 		return nil
 	}
-	return x.changeNode(n, func() { n.pods[pod], n.lingering = struct{}{}, false })
+	return x.changeNode(n, func() { n.pods[pod], n.lingering = struct{}{}, "" })
 }
 
 // RemoveAgent takes note that a pod of the agent is gone. Where it was the node's last, the node still counts as
@@ -165,16 +165,23 @@ func (x *Index) RemoveAgent(nodeName string, pod types.UID) (last bool) {
 		return false
 	}
 	delete(n.pods, pod)
-	n.lingering = len(n.pods) == 0
-	return n.lingering
+	if len(n.pods) > 0 {
+		return false
+	}
+	n.lingering = pod
+	return true
 }
 
-// SettleAgent ends the grace that RemoveAgent gave.
-func (x *Index) SettleAgent(nodeName string) []Ref {
+// SettleAgent ends the grace that RemoveAgent gave for that pod. Another's, which went later, goes on.
+func (x *Index) SettleAgent(nodeName string, pod types.UID) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := x.node(v1alpha1.LabelValue(nodeName), nodeName)
-	refs := x.changeNode(n, func() { n.lingering = false })
+	if n.lingering != pod {
+		x.forgetNode(n)
+		return nil
+	}
+	refs := x.changeNode(n, func() { n.lingering = "" })
 	x.forgetNode(n)
 	return refs
 }
@@ -224,7 +231,7 @@ func (x *Index) forgetOwner(uid types.UID) {
 
 // forgetNode drops a node that nothing mentions any more.
 func (x *Index) forgetNode(n *node) {
-	if n.exists || n.lingering || len(n.pods) > 0 {
+	if n.exists || n.lingering != "" || len(n.pods) > 0 {
 		return
 	}
 	for _, o := range x.owners {

@@ -191,13 +191,18 @@ func TestAgentRestart(t *testing.T) {
 	}
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 	x.AddAgent("a", "agent-a2")
-	if got := x.SettleAgent("a"); len(got) > 0 {
+	if got := x.SettleAgent("a", "agent-a"); len(got) > 0 {
 		t.Errorf("the replaced pod's grace changed %v", got)
 	}
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 
+	// Two roll-outs within the grace
 	x.RemoveAgent("a", "agent-a2")
-	if got := x.SettleAgent("a"); !slices.Equal(got, []Ref{ref}) {
+	if got := x.SettleAgent("a", "agent-a"); len(got) > 0 {
+		t.Errorf("the grace of a pod before ended this one's: %v", got)
+	}
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
+	if got := x.SettleAgent("a", "agent-a2"); !slices.Equal(got, []Ref{ref}) {
 		t.Errorf("changed: %v", got)
 	}
 	check(t, x, "0/0/0 NotYetLoaded: Waiting for the node components: no node runs the agent yet")
@@ -232,7 +237,7 @@ func TestForgets(t *testing.T) {
 		func(x *Index) { x.DeleteOwner(uid) },
 		func(x *Index) { x.DeleteProgram(uid, "a", "p-a") },
 		func(x *Index) { x.DeleteNode("a") },
-		func(x *Index) { x.RemoveAgent("a", "agent-a"); x.SettleAgent("a") },
+		func(x *Index) { x.RemoveAgent("a", "agent-a"); x.SettleAgent("a", "agent-a") },
 	}
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}, {2, 3, 0, 1}, {2, 0, 3, 1}} {
 		x := cluster(t, "a")
