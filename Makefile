@@ -648,6 +648,9 @@ test-rbac: ## Compare the components' rights with what they asked for, in the au
 
 AUDIT_LOG ?= $(CLUSTER_STATE)/logs/audit.log
 
+# Only there is an audit log at hand.
+test: $(if $(ONE_NODE),test-rbac)
+
 BENCH_ROUNDS ?= 5
 # The audit log is the one-node cluster's; elsewhere the requests aren't counted by verb.
 BENCH_AUDIT_LOG ?= $(if $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG))),$(CLUSTER_STATE)/logs/audit.log)

@@ -126,7 +126,6 @@ func TestConfiguration(t *testing.T) {
 	var before deployed
 	feature(t,
 		step{"good values take effect", func(ctx context.Context, s *testing.T) {
-			restoreConfig(ctx, t)
 			for _, name := range under.nodes() {
 				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 				modify(ctx, s, n, func(n *corev1.Node) { n.Labels[componentsLabel] = "here" })
@@ -134,6 +133,7 @@ func TestConfiguration(t *testing.T) {
 					modify(context.WithoutCancel(ctx), t, n, func(n *corev1.Node) { delete(n.Labels, componentsLabel) })
 				})
 			}
+			restoreConfig(ctx, t)
 			all := effects(get(ctx, s, configMap()).Data[deploy.KeyDaemonTOML])
 			data := map[string]string{}
 			for _, key := range deploy.Keys() {

@@ -101,8 +101,11 @@ func checkUndisturbed(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 // pluginAway tells whether an Event only says that there is no plugin at the moment. The
 // kubelet asks it about each volume now and then, also while it is being replaced.
 func pluginAway(e corev1.Event) bool {
-	return e.Reason == "FailedMount" && (strings.Contains(e.Message, "driver name "+v1alpha1.CSIDriverName+" not found in the list of registered CSI drivers") ||
-		strings.Contains(e.Message, "connection error: desc = \"transport: "))
+	return e.Reason == "FailedMount" && slices.ContainsFunc([]string{
+		"driver name " + v1alpha1.CSIDriverName + " not found in the list of registered CSI drivers",
+		"(no CSIDriver object)",
+		"connection error: desc = \"transport: ",
+	}, func(words string) bool { return strings.Contains(e.Message, words) })
 }
 
 // TestSeveralVolumesInAPod mounts all maps of an application and one of a program.

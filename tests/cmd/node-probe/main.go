@@ -110,12 +110,6 @@ func answer(ctx context.Context, command, argument, second string, args []string
 		return onDaemon(ctx, program.Attach)
 	case "count":
 		return node.Count(argument, second)
-	case "frame":
-		return nil, node.SendFrame(argument)
-	case "stream":
-		return stream(ctx, args[1:])
-	case "end-stream":
-		return nil, node.EndStream(ctx, argument)
 	case "started":
 		return node.Started(argument)
 	case "read":
@@ -146,6 +140,20 @@ func answer(ctx context.Context, command, argument, second string, args []string
 		})
 	case "memory":
 		return node.Memory(args[1:]...)
+	default:
+		return onNetwork(ctx, command, argument, args)
+	}
+}
+
+// onNetwork runs one of the commands about interfaces and packets.
+func onNetwork(ctx context.Context, command, argument string, args []string) (any, error) {
+	switch command {
+	case "frame":
+		return nil, node.SendFrame(argument)
+	case "stream":
+		return stream(ctx, args[1:])
+	case "end-stream":
+		return nil, node.EndStream(ctx, argument)
 	case "knock":
 		return nil, node.Knock(ctx, argument)
 	case "add-interface":

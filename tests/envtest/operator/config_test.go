@@ -5,7 +5,6 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -155,7 +154,7 @@ var keyCases = []keyCase{
 	},
 	{
 		deploy.KeyTolerations, "- {operator: Exists, effect: NoExecute}",
-		[]string{`+tolerations[{"effect":"NoExecute","operator":"Exists"}]`},
+		[]string{"+tolerations[map[effect:NoExecute operator:Exists]]"},
 	},
 	{
 		deploy.KeyResources, "bpfman: {limits: {memory: 1Gi}}",
@@ -275,8 +274,7 @@ func byName(list []any) map[string]any {
 				name, ok = path, true
 			}
 			if !ok {
-				text, _ := json.Marshal(element) //nolint:errcheck // it was decoded from JSON
-				name = string(text)
+				name = fmt.Sprint(element)
 			}
 			named[name] = element
 		default:
