@@ -328,19 +328,56 @@ RENDER = $(KUBECTL) kustomize $(DEPLOY) | $(WITH_IMAGES)
 .PHONY: deploy
 deploy: ## Deploy bpfman to the cluster of KUBECONFIG (DEPLOY=config/default), and wait until it runs.
 	$(RENDER) | $(KUBECTL) apply --server-side --force-conflicts -f -
+	@$(MAKE) --no-print-directory deployed
+
+.PHONY: deployed
+deployed:
 	$(KUBECTL) -n bpfman rollout status deployment/bpfman-operator --timeout=$(DEPLOY_TIMEOUT)
 	$(KUBECTL) -n bpfman wait --for=create daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
 	$(KUBECTL) -n bpfman rollout status daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
+
+PODS_WITH_MAPS = {{range .items}}{{$$pod := .metadata}}{{range .spec.volumes}}{{with .csi}}{{if eq .driver "csi.bpfman.io"}}{{$$pod.namespace}}/{{$$pod.name}} {{end}}{{end}}{{end}}{{end}}
 
 # The ConfigMap goes first, so that the operator is there to take down what it made.
 .PHONY: undeploy
 undeploy: ## Remove bpfman, its CustomResourceDefinitions and all objects of their kinds.
 	@loaded=$$($(KUBECTL) get bpfprograms,bpfnsprograms -A -o name 2>/dev/null | wc -l); test $$loaded = 0 || \
 		echo "$$loaded programs stay loaded on their nodes until these reboot: to unload them, delete the objects that own them first"
+	@pods=$$($(KUBECTL) get pods -A -o go-template='$(PODS_WITH_MAPS)'); test -z "$$pods" || \
+		echo "pods with volumes of maps, which won't end without bpfman once they are deleted: $$pods"
 	$(KUBECTL) -n bpfman delete configmap bpfman-config --ignore-not-found=$(ignore-not-found)
 	-$(KUBECTL) wait --for=delete csidriver/csi.bpfman.io --timeout=30s
 	-$(KUBECTL) -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=60s
 	$(RENDER) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
+
+# Each way to install, in the words of docs/install.md, for tests: `make deploy`, the files of a release, the Helm chart.
+# To the one-node cluster goes with it what is particular about that.
+.PHONY: deploy-kustomize undeploy-kustomize deploy-release undeploy-release deploy-helm undeploy-helm
+deploy-kustomize undeploy-kustomize: %-kustomize:
+	@$(MAKE) --no-print-directory $* $(if $(ONE_NODE),DEPLOY=config/one-node)
+
+RELEASE_TRIED = $(LOCALBIN)/release-tried
+deploy-release: $(LOCALBIN)/kustomize
+	@$(MAKE) --no-print-directory release-yamls RELEASE_DIR=$(RELEASE_TRIED)
+	$(KUBECTL) apply --server-side -f $(RELEASE_TRIED)/bpfman-all-install.yaml
+	$(if $(ONE_NODE),$(KUBECTL) -n bpfman patch configmap bpfman-config --patch-file config/one-node/config.yaml)
+	@$(MAKE) --no-print-directory deployed
+
+undeploy-release:
+	$(KUBECTL) -n bpfman delete configmap bpfman-config --ignore-not-found
+	$(KUBECTL) delete -f $(RELEASE_TRIED)/bpfman-all-install.yaml --ignore-not-found
+
+deploy-helm: $(LOCALBIN)/helm
+	@$(MAKE) --no-print-directory packaged-chart
+	$(KUBECTL) create namespace bpfman
+	$(KUBECTL) label namespace bpfman pod-security.kubernetes.io/enforce=privileged
+	$(LOCALBIN)/helm install bpfman $(LOCALBIN)/chart/bpfman-operator --namespace bpfman $(if $(ONE_NODE),--values config/one-node/values.yaml)
+	@$(MAKE) --no-print-directory deployed
+
+undeploy-helm: $(LOCALBIN)/helm
+	$(LOCALBIN)/helm uninstall bpfman -n bpfman --ignore-not-found
+	$(KUBECTL) delete namespace bpfman --ignore-not-found
+	@$(MAKE) --no-print-directory uninstall
 
 # A cluster of kind (https://kind.sigs.k8s.io), whose nodes are containers.
 KIND_CLUSTER_NAME ?= bpfman-deployment
@@ -627,17 +664,27 @@ E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_IN
 	REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest \
 	BPFMAN_NEXT_IMG=quay.io/bpfman/bpfman:next BPFMAN_OPERATOR_NEXT_IMG=quay.io/bpfman/bpfman-operator:next \
 	BPFMAN_AGENT_NEXT_IMG=quay.io/bpfman/bpfman-agent:next BPFMAN_CSI_NEXT_IMG=quay.io/bpfman/bpfman-csi:next
+E2E_MAKE = $(if $(ONE_NODE),KUBECONFIG=$(CLUSTER_KUBECONFIG)) $(MAKE) --no-print-directory
 E2E_FLAGS ?=
 E2E_TIMEOUT ?= 45m
+# How bpfman is installed: kustomize, release or helm. Before the latter two it is removed.
+E2E_INSTALL ?= kustomize
 
 # The one-node cluster's pods are made anew, as their images may have changed under their names.
 .PHONY: test-e2e
 test-e2e: $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECONFIG, or the one-node cluster, and test it there (E2E_FLAGS="-run Kills").
 	$(if $(ONE_NODE),@KUBECONFIG=$(CLUSTER_KUBECONFIG) $(KUBECTL) -n bpfman delete pods --all --ignore-not-found)
-	@$(if $(ONE_NODE),KUBECONFIG=$(CLUSTER_KUBECONFIG)) $(MAKE) --no-print-directory deploy $(if $(ONE_NODE),DEPLOY=config/one-node)
+	$(if $(filter-out kustomize,$(E2E_INSTALL)),@$(E2E_MAKE) undeploy)
+	@$(E2E_MAKE) deploy-$(E2E_INSTALL)
 	@cd tests && $(if $(ONE_NODE),$(E2E_ONE_NODE)) KUBECTL="$(KUBECTL)" BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" \
 		BPFMAN_NODE_PROBE_IMG="$(BPFMAN_NODE_PROBE_IMG)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" \
 		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
+
+# It removes bpfman with all objects of its kinds: not from somebody else's cluster unless told to.
+.PHONY: test-lifecycle
+test-lifecycle: ## Install bpfman in each way, uninstall it in each order, and install it again, on the one-node cluster, or with UNINSTALL=yes on that of KUBECONFIG.
+	@test -n "$(ONE_NODE)" -o "$(UNINSTALL)" = yes || { echo "this uninstalls bpfman, with all objects of its kinds, from the cluster of $(KUBECONFIG): UNINSTALL=yes lets it" >&2; exit 1; }
+	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="-short -run ^TestLifecycle"
 
 .PHONY: test-integration
 test-integration: test-e2e ## The same, by upstream's name.

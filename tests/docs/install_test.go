@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestInstallAndUninstall finds the commands of the page about installing in the targets that
+// the tests of installations run, in their order.
+func TestInstallAndUninstall(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "docs/install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, commands := range map[string][]string{
+		"deploy-release":   {"kubectl apply --server-side -f release-v0.6.0/bpfman-all-install.yaml"},
+		"undeploy-release": {"kubectl -n bpfman delete configmap bpfman-config", "kubectl delete -f release-v0.6.0/bpfman-all-install.yaml"},
+		"deploy-helm": {
+			"kubectl create namespace bpfman",
+			"kubectl label namespace bpfman pod-security.kubernetes.io/enforce=privileged",
+			"helm install bpfman charts/bpfman-operator --namespace bpfman",
+		},
+		"undeploy-helm": {"helm uninstall bpfman -n bpfman", "kubectl delete namespace bpfman"},
+	} {
+		t.Run(target, func(t *testing.T) {
+			run := dryRun(t, target)
+			next := 0
+			for _, command := range commands {
+				if !strings.Contains(string(content), "    "+command+"\n") {
+					t.Errorf("docs/install.md doesn't have %q", command)
+				}
+				at := slices.IndexFunc(run[next:], func(line string) bool { return strings.HasPrefix(line, withoutPaths(command)) })
+				if at < 0 {
+					t.Fatalf("make %s doesn't run %q, or not in its place:\n%s", target, command, strings.Join(run, "\n"))
+				}
+				next += at + 1
+			}
+		})
+	}
+}
+
+// dryRun lists what a target runs on a cluster that the Makefile knows nothing about.
+func dryRun(t *testing.T, target string) []string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, target)
+	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "KUBECONFIG=/elsewhere")
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("make --dry-run %s: %v", target, err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(output)) {
+		lines = append(lines, withoutPaths(line))
+	}
+	return lines
+}
+
+// withoutPaths leaves of each word what follows the last slash: the page and the tests have
+// files and commands in other places.
+func withoutPaths(command string) string {
+	words := strings.Fields(command)
+	for i, word := range words {
+		words[i] = path.Base(word)
+	}
+	return strings.Join(words, " ")
+}
