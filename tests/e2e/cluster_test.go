@@ -18,6 +18,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,6 +99,11 @@ func sweep(ctx context.Context, _ *envconf.Config) (context.Context, error) {
 		})
 		if err != nil {
 			return ctx, fmt.Errorf("delete %ss left by another run: %w", kind.Name, err)
+		}
+	}
+	for _, o := range []client.Object{&rbacv1.ClusterRoleBinding{}, &rbacv1.ClusterRole{}} {
+		if err := under.DeleteAllOf(ctx, o, client.HasLabels{label}); err != nil {
+			return ctx, fmt.Errorf("delete %T left by another run: %w", o, err)
 		}
 	}
 	var spaces corev1.NamespaceList

@@ -31,6 +31,8 @@ var settings = struct {
 	// images of the probe, of the reading application and of what uprobes are put on;
 	// sampleApp is what the samples' nginx is, nginx itself where it is empty.
 	probe, counters, uprobed, sampleApp string
+	// uninstall is whether tests may install and uninstall bpfman.
+	uninstall bool
 	// registrar is the image of node-driver-registrar, or of what stands in for it.
 	registrar string
 }{
@@ -42,6 +44,7 @@ var settings = struct {
 	counters:   variable("BPFMAN_COUNTERS_IMG", "quay.io/bpfman/bpfman-counters:latest"),
 	uprobed:    variable("BPFMAN_GO_TARGET_IMG", "quay.io/bpfman/bpfman-go-target:latest"),
 	sampleApp:  os.Getenv("SAMPLE_APP_IMG"),
+	uninstall:  os.Getenv("E2E_UNINSTALL") == "yes",
 	registrar:  variable("REGISTRAR_IMG", "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0"),
 }
 

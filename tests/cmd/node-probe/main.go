@@ -35,6 +35,8 @@ const usage = `usage: node-probe command
   by-hand PROGRAM         load and attach a program, given in JSON, without the agent
   count ID MAP            what a program has counted in a map
   leftovers PROGRAMS MAPS list what is left of programs and maps, ids with commas
+  remains KUBELET-ROOT    list what bpfman has on the node: processes, files, pins
+  clean KUBELET-ROOT      remove what it leaves there when it is uninstalled
   unload ID               unload a program from the daemon, behind the agent's back
   mount-table             list all mounts, without what changes with each container
   mounts                  list the mounts of eBPF file systems and CSI volumes
@@ -120,6 +122,10 @@ func answer(ctx context.Context, command, argument, second string, args []string
 		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) (any, error) { return nil, unload(ctx, c, argument) })
 	case "leftovers":
 		return leftovers(argument, second)
+	case "remains":
+		return node.Remains(argument)
+	case "clean":
+		return nil, node.Clean(argument)
 	case "mount-table":
 		return node.MountTable()
 	case "mounts":

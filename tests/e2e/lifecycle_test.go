@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+const (
+	kubeletRoot = "/var/lib/kubelet"
+	// installTime bounds a command of docs/install.md.
+	installTime = 5 * time.Minute
+	// unmountRetry is how long the kubelet waits at most before it tries again to unmount a
+	// volume whose plugin was away.
+	unmountRetry = 150 * time.Second
+)
+
+// documented is what docs/install.md says that stays on a node until it is cleaned.
+var documented = []string{
+	"/run/bpfman/db", "/run/bpfman/fs", "/run/bpfman/tuf", kubeletRoot + "/plugins/csi-bpfman", "mount of bpf /run/bpfman/fs",
+}
+
+// order is one in which bpfman is uninstalled.
+type order struct {
+	name string
+	// begin does what the order is named for, and more until the user's objects are gone.
+	begin func(context.Context, *testing.T, *workload)
+	// stay tells that programs are left in the kernel, and pods with volumes.
+	stay bool
+	// interrupted tells that no more is removed before bpfman is installed again: it finds
+	// objects as they were.
+	interrupted bool
+}
+
+// TestLifecycle installs bpfman in each way that docs/install.md has, uninstalls it in each
+// order, and installs it again. What is left then is what that page says.
+func TestLifecycle(t *testing.T) {
+	if !settings.uninstall {
+		t.Skip("bpfman isn't to be uninstalled from this cluster, see `make test-lifecycle`")
+	}
+	requireType(t, "TCX")
+	requireType(t, "Tracepoint")
+	for _, c := range []struct {
+		method string
+		order  order
+		// use is what the installation is tested by, beside that all is attached.
+		use []use
+	}{
+		{"kustomize", order{name: "programs_first", begin: programsFirst}, nil},
+		{"release", order{name: "operator_first", begin: operatorFirst}, telling},
+		{"helm", order{name: "CRDs_first", begin: definitionsFirst}, telling},
+		{"helm", order{name: "namespace_first", begin: namespaceFirst, stay: true, interrupted: true}, nil},
+		{"kustomize", order{name: "all_at_once", begin: allAtOnce, stay: true}, nil},
+	} {
+		// What a row that fails leaves says nothing about the next.
+		if !t.Run(c.method+"_"+c.order.name, func(t *testing.T) { c.order.run(t, c.method, c.use) }) {
+			break
+		}
+	}
+	if !t.Failed() {
+		t.Run("nodes_are_cleaned", nodesAreCleaned)
+	}
+}
+
+// use is a test of the rest of e2e.
+type use struct {
+	name string
+	test func(*testing.T)
+}
+
+// telling are those that depend most on what is installed: rights, policies, the ConfigMap,
+// the CSIDriver. `make test-e2e` runs all on any installation.
+var telling = []use{
+	{"TestEveryKind", TestEveryKind},
+	{"TestNamespaced", TestNamespaced},
+	{"TestClusterAccessByRBAC", TestClusterAccessByRBAC},
+	{"TestRegistration", TestRegistration},
+	{"TestModesOfMaps", TestModesOfMaps},
+	{"TestRunningPodFollowsItsProgram", TestRunningPodFollowsItsProgram},
+}
+
+func (o order) run(t *testing.T, method string, uses []use) {
+	before, again := newWorkload(), newWorkload()
+	feature(t,
+		step{"installed", func(ctx context.Context, s *testing.T) {
+			run(ctx, s, "deploy-"+method)
+			if found, err := traces(ctx); err != nil || len(found) == 0 {
+				s.Fatalf("the search for traces finds %q, %v", found, err)
+			}
+			for _, u := range uses {
+				s.Run(u.name, u.test)
+			}
+			before.start(ctx, s)
+		}},
+		step{"uninstalled", func(ctx context.Context, s *testing.T) {
+			o.begin(ctx, s, before)
+			if !o.interrupted {
+				said := run(ctx, s, "undeploy-"+method)
+				if pod := before.space.Name + "/" + before.pod.Name; strings.Contains(said, pod) != o.stay {
+					s.Errorf("whether pod %s stays is %v, and was said otherwise:\n%s", pod, o.stay, said)
+				}
+				checkUninstalled(ctx, s, o.stay)
+			}
+			if o.stay {
+				before.checkStays(ctx, s)
+			}
+		}},
+		step{"installed again", func(ctx context.Context, s *testing.T) {
+			if o.stay {
+				// No plugin is there to unmount the pod's volume.
+				before.leave(ctx, s)
+			}
+			run(ctx, s, "deploy-"+method)
+			awaitGone(ctx, s, before.space)
+			if o.interrupted {
+				before.checkAdopted(ctx, s)
+				before.remove(ctx, s)
+			}
+			awaitNothingLeft(ctx, s, before.loaded)
+			again.start(ctx, s)
+		}},
+		step{"removed", func(ctx context.Context, s *testing.T) {
+			again.remove(ctx, s)
+			awaitNothingLeft(ctx, s, again.loaded)
+			run(ctx, s, "undeploy-"+method)
+			checkUninstalled(ctx, s, false)
+		}},
+	)
+}
+
+// programsFirst is the order that docs/install.md begins with.
+func programsFirst(ctx context.Context, t *testing.T, w *workload) {
+	t.Helper()
+	w.remove(ctx, t)
+	awaitNothingLeft(ctx, t, w.loaded)
+}
+
+// operatorFirst has agents do without the operator.
+func operatorFirst(ctx context.Context, t *testing.T, w *workload) {
+	t.Helper()
+	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-operator", Namespace: bpfmanSpace}}
+	if err := remove(ctx, operator); err != nil {
+		t.Fatal(err)
+	}
+	awaitProcess(ctx, t, node.Operator, false)
+	programsFirst(ctx, t, w)
+}
+
+// definitionsFirst takes the kinds away under components that run, twice: in between they
+// come back and are served again. Pods keep their volumes.
+func definitionsFirst(ctx context.Context, t *testing.T, w *workload) {
+	t.Helper()
+	run(ctx, t, "uninstall")
+	awaitNothingLeft(ctx, t, withoutMaps(w.loaded))
+	checkUndisturbed(ctx, t, w.pod)
+	w.leave(ctx, t)
+	awaitGone(ctx, t, w.space)
+	awaitNothingLeft(ctx, t, w.loaded)
+
+	run(ctx, t, "install")
+	another := newWorkload()
+	another.start(ctx, t)
+	run(ctx, t, "uninstall")
+	another.leave(ctx, t)
+	awaitGone(ctx, t, another.space)
+	awaitNothingLeft(ctx, t, another.loaded)
+}
+
+// namespaceFirst takes all of bpfman's pods away. An owner that is deleted while no agent is
+// there takes its reports with it, not its programs.
+func namespaceFirst(ctx context.Context, t *testing.T, w *workload) {
+	t.Helper()
+	if err := remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: bpfmanSpace}}); err != nil {
+		t.Fatal(err)
+	}
+	checkNodes(ctx, t, true)
+	await(ctx, t, "the CSIDriver has gone with the namespace", func(ctx context.Context) (bool, string) {
+		found, err := traces(ctx)
+		left := slices.DeleteFunc(found, func(trace string) bool { return !strings.HasPrefix(trace, "csi") && !strings.HasPrefix(trace, "nodes") })
+		return err == nil && len(left) == 0, fmt.Sprintf("%q, %v", left, err)
+	})
+	if err := remove(ctx, w.application); err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, "the reports about "+w.application.Name+" are gone", func(ctx context.Context) (bool, string) {
+		programs, err := programsOf(ctx, w.application)
+		return err == nil && len(programs) == 0, fmt.Sprint(programs, err)
+	})
+}
+
+// allAtOnce removes bpfman with all that users have.
+func allAtOnce(context.Context, *testing.T, *workload) {}
+
+// nodesAreCleaned uninstalls bpfman with programs attached, and then does what docs/install.md
+// says for nodes that aren't to be rebooted.
+func nodesAreCleaned(t *testing.T) {
+	w := newWorkload()
+	feature(t, step{"cleaned", func(ctx context.Context, s *testing.T) {
+		run(ctx, s, "deploy-kustomize")
+		w.start(ctx, s)
+		w.leave(ctx, s)
+		awaitGone(ctx, s, w.space)
+		run(ctx, s, "undeploy-kustomize")
+		checkUninstalled(ctx, s, true)
+		for _, name := range under.nodes() {
+			if _, err := ask[any](ctx, name, "clean", kubeletRoot); err != nil {
+				s.Fatal(err)
+			}
+			if found, err := ask[[]string](ctx, name, "remains", kubeletRoot); err != nil || len(found) > 0 {
+				s.Errorf("node %s has %q, %v", name, found, err)
+			}
+		}
+		awaitNothingLeft(ctx, s, w.loaded)
+	}})
+}
+
+// run runs a target of the Makefile, where the commands of docs/install.md are, and returns
+// what it says.
+func run(ctx context.Context, t *testing.T, target string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, installTime)
+	defer cancel()
+	start := time.Now()
+	output, err := exec.CommandContext(ctx, "make", "--no-print-directory", "-C", "../..", target).CombinedOutput()
+	if err != nil {
+		t.Fatalf("make %s: %v\n%s", target, err, output)
+	}
+	t.Logf("make %s took %v", target, time.Since(start).Round(time.Second/10))
+	return string(output)
+}
+
+// checkUninstalled checks that nothing of bpfman is in the cluster, and on the nodes no more
+// than is documented.
+func checkUninstalled(ctx context.Context, t *testing.T, programsStay bool) {
+	t.Helper()
+	await(ctx, t, "nothing in the cluster names bpfman or waits for its end", func(ctx context.Context) (bool, string) {
+		found, err := traces(ctx)
+		return err == nil && len(found) == 0, fmt.Sprintf("%q, %v", found, err)
+	})
+	checkNodes(ctx, t, programsStay)
+}
+
+// checkNodes checks that no component runs, that the kubelets' directories have no socket,
+// and that there are neither pins nor volumes unless programs stay.
+func checkNodes(ctx context.Context, t *testing.T, programsStay bool) {
+	t.Helper()
+	for _, name := range under.nodes() {
+		await(ctx, t, "on "+name+" is what is documented", func(ctx context.Context) (bool, string) {
+			found, err := ask[[]string](ctx, name, "remains", kubeletRoot)
+			pins := 0
+			more := slices.DeleteFunc(slices.Clone(found), func(what string) bool {
+				pin, volume := strings.HasPrefix(what, "/run/bpfman/fs/"), strings.HasPrefix(what, "mount of bpf "+kubeletRoot)
+				if pin {
+					pins++
+				}
+				return programsStay && (pin || volume)
+			})
+			return err == nil && slices.Equal(more, documented) && (pins > 0) == programsStay, fmt.Sprintf("%q, %v", found, err)
+		})
+	}
+}
+
+// awaitProcess waits until a component runs on all nodes, or on none.
+func awaitProcess(ctx context.Context, t *testing.T, executable string, runs bool) {
+	t.Helper()
+	for _, name := range under.nodes() {
+		await(ctx, t, fmt.Sprintf("%s runs on %s: %v", executable, name, runs), func(ctx context.Context) (bool, string) {
+			pids, err := ask[[]int](ctx, name, "processes", executable)
+			return err == nil && (len(pids) > 0) == runs, fmt.Sprint(pids, err)
+		})
+	}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// traces lists the cluster's objects, of whatever kind, that name bpfman, and those that are
+// being deleted. Events aside, which end by themselves, and what the tests made.
+func traces(ctx context.Context) ([]string, error) {
+	lists, err := under.clientset.Discovery().ServerPreferredResources()
+	if err != nil {
+		return nil, fmt.Errorf("list the kinds that there are: %w", err)
+	}
+	config := rest.CopyConfig(under.resources.GetConfig())
+	config.WarningHandler = rest.NoWarnings{} // of kinds that nobody should use any more
+	api, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for objects of any kind: %w", err)
+	}
+	ours, err := namesOf(ctx, &corev1.NamespaceList{}, client.HasLabels{label})
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := namesOf(ctx, &corev1.NodeList{})
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("group %s: %w", list.GroupVersion, err)
+		}
+		for _, r := range list.APIResources {
+			if !slices.Contains(r.Verbs, "list") || r.Kind == "Event" {
+				continue
+			}
+			objects, err := api.Resource(version.WithResource(r.Name)).List(ctx, metav1.ListOptions{})
+			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+				continue // of a kind that has just gone
+			}
+			if err != nil {
+				return nil, fmt.Errorf("list %s: %w", r.Name, err)
+			}
+			for _, o := range objects.Items {
+				if o.GetLabels()[label] != "" || slices.Contains(ours, o.GetNamespace()) {
+					continue
+				}
+				if why := traceIn(o, nodes); why != "" {
+					found = append(found, fmt.Sprintf("%s %s/%s %s", r.Name, o.GetNamespace(), o.GetName(), why))
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// traceIn says why an object is one of the traces, or nothing.
+func traceIn(o unstructured.Unstructured, nodes []string) string {
+	if o.GetDeletionTimestamp() != nil {
+		return "is being deleted"
+	}
+	// A node's status names images, and who wrote what is history.
+	delete(o.Object, "status")
+	o.SetManagedFields(nil)
+	text, err := json.Marshal(o.Object)
+	if err != nil {
+		return err.Error()
+	}
+	content := string(text)
+	for _, name := range nodes {
+		content = strings.ReplaceAll(content, name, "")
+	}
+	if strings.Contains(content, "bpfman") {
+		return "names bpfman"
+	}
+	return ""
+}
+
+func namesOf(ctx context.Context, list client.ObjectList, options ...client.ListOption) ([]string, error) {
+	if err := under.List(ctx, list, options...); err != nil {
+		return nil, fmt.Errorf("list %T: %w", list, err)
+	}
+	var names []string
+	switch list := list.(type) {
+	case *corev1.NamespaceList:
+		for _, o := range list.Items {
+			names = append(names, o.Name)
+		}
+	case *corev1.NodeList:
+		for _, o := range list.Items {
+			names = append(names, o.Name)
+		}
+	}
+	return names, nil
+}

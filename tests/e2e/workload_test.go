@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+const workloadMap = "tracepoint_stats_map"
+
+// workload is what somebody has on a cluster when bpfman is uninstalled: cluster-scoped
+// programs, an application, and a namespace with a program and a pod that has a volume of
+// maps. It isn't removed when a test ends, but by the test.
+type workload struct {
+	tcx         *v1alpha1.TcxProgram
+	tracepoint  *v1alpha1.TracepointProgram
+	application *v1alpha1.BpfApplication
+	// xdp fails on kernels that can't attach it, and is no less to be removed.
+	xdp        *v1alpha1.XdpProgram
+	namespaced *v1alpha1.TcxNsProgram
+	pod        *corev1.Pod
+	space      *corev1.Namespace
+	// loaded is what the daemons held for all these.
+	loaded []node.Program
+}
+
+func newWorkload() *workload {
+	const space = "e2e-lifecycle"
+	kills, info := tracepointInfo("syscalls/sys_enter_kill"), tcxInfo("tcx_stats", "lo")
+	target := map[string]string{"app": "target"}
+	w := &workload{
+		tcx:        tcx("e2e-lifecycle-tcx", "lo"),
+		tracepoint: tracepoint("e2e-lifecycle-tracepoint"),
+		application: &v1alpha1.BpfApplication{
+			ObjectMeta: metav1.ObjectMeta{Name: "e2e-lifecycle-app"},
+			Spec: v1alpha1.BpfApplicationSpec{
+				BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-app-counter")},
+				Programs: []v1alpha1.BpfApplicationProgram{
+					{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &kills},
+					{Type: v1alpha1.ProgTypeTCX, TCX: &info},
+				},
+			},
+		},
+		xdp: &v1alpha1.XdpProgram{
+			ObjectMeta: metav1.ObjectMeta{Name: "e2e-lifecycle-xdp"},
+			Spec: v1alpha1.XdpProgramSpec{
+				XdpProgramInfo: v1alpha1.XdpProgramInfo{
+					BpfProgramCommon: functionOf("xdp_stats"), Priority: 500,
+					InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"lo"}},
+				},
+				BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-xdp-counter")},
+			},
+		},
+		namespaced: &v1alpha1.TcxNsProgram{
+			ObjectMeta: metav1.ObjectMeta{Name: "e2e-lifecycle-tcx", Namespace: space},
+			Spec: v1alpha1.TcxNsProgramSpec{
+				TcxNsProgramInfo: v1alpha1.TcxNsProgramInfo{
+					BpfProgramCommon: functionOf("tcx_stats"), Priority: 500, Direction: "ingress",
+					InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0"}},
+					Containers:        &v1alpha1.ContainerNsSelector{Pods: metav1.LabelSelector{MatchLabels: target}},
+				},
+				BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-tcx-counter")},
+			},
+		},
+		space: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}},
+	}
+	w.pod = reader(space, "reader", w.tracepoint.Name, workloadMap)
+	w.pod.Labels = target
+	// The namespace controller waits longer for pods that may take longer.
+	w.pod.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	return w
+}
+
+func (w *workload) attached() []v1alpha1.UserObject {
+	return []v1alpha1.UserObject{w.tcx, w.tracepoint, w.application, w.namespaced}
+}
+
+// start makes everything and waits until all that the kernels can attach is attached, and
+// the pod reads.
+func (w *workload) start(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, o := range []client.Object{w.space, w.tcx, w.tracepoint, w.application, w.xdp, w.namespaced, w.pod} {
+		if o.GetLabels() == nil {
+			o.SetLabels(map[string]string{})
+		}
+		o.GetLabels()[label] = "true"
+		if err := under.Create(ctx, o); err != nil {
+			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+	}
+	objects := w.attached()
+	for _, o := range objects {
+		awaitAttached(ctx, t, o)
+	}
+	if under.trials["XDP"].Attached {
+		objects = append(objects, w.xdp)
+		awaitAttached(ctx, t, w.xdp)
+	} else {
+		awaitFailure(ctx, t, w.xdp)
+	}
+	awaitReady(ctx, t, w.pod)
+	awaitGrowth(ctx, t, w.pod, workloadMap, callKill)
+	for _, o := range objects {
+		loaded, err := loadedFor(ctx, o.GetUID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.loaded = append(w.loaded, loaded...)
+	}
+}
+
+// leave deletes the namespace, and with it what is namespaced.
+func (w *workload) leave(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := under.Delete(ctx, w.space); err != nil {
+		t.Fatalf("delete namespace %s: %v", w.space.Name, err)
+	}
+}
+
+// remove deletes what is left, and waits until the daemons hold nothing of it.
+func (w *workload) remove(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := under.Delete(ctx, w.space); client.IgnoreNotFound(err) != nil {
+		t.Fatalf("delete namespace %s: %v", w.space.Name, err)
+	}
+	awaitGone(ctx, t, w.space)
+	for _, o := range append(w.attached(), w.xdp) {
+		removeProgram(ctx, t, o)
+	}
+}
+
+// checkStays checks that programs are attached and count without bpfman, and that the pod
+// goes on reading.
+func (w *workload) checkStays(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, name := range under.nodes() {
+		left, err := ask[[]string](ctx, name, "leftovers", idsOf(w.loaded), "")
+		if err != nil || len(left)*len(under.nodes()) != len(w.loaded) {
+			t.Errorf("of programs %s node %s has %q, %v", idsOf(w.loaded), name, left, err)
+		}
+	}
+	awaitGrowth(ctx, t, w.pod, workloadMap, callKill)
+	checkUndisturbed(ctx, t, w.pod)
+}
+
+// checkAdopted checks that the objects that stayed have the very programs that they had.
+func (w *workload) checkAdopted(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, o := range []v1alpha1.UserObject{w.tcx, w.tracepoint} {
+		awaitSuccess(ctx, t, o)
+		for _, now := range exactly(ctx, t, o, 1) {
+			if !slices.Contains(ids(w.loaded), now.ID) {
+				t.Errorf("program %d of %s was loaded anew", now.ID, o.GetName())
+			}
+		}
+	}
+}
+
+// awaitGone waits until an object is gone, which may take the kubelet's next try to unmount
+// a volume.
+func awaitGone(ctx context.Context, t *testing.T, o client.Object) {
+	t.Helper()
+	awaitFor(ctx, t, unmountRetry, fmt.Sprintf("%T %s is gone", o, o.GetName()), func(ctx context.Context) (bool, string) {
+		err := under.Get(ctx, client.ObjectKeyFromObject(o), o)
+		return apierrors.IsNotFound(err), fmt.Sprint(o, err)
+	})
+}
+
+// withoutMaps leaves out the maps, which live on in pods' volumes.
+func withoutMaps(programs []node.Program) []node.Program {
+	programs = slices.Clone(programs)
+	for i := range programs {
+		programs[i].MapIDs = nil
+	}
+	return programs
+}
+
+func idsOf(programs []node.Program) string {
+	set := map[string]bool{}
+	for _, id := range ids(programs) {
+		set[fmt.Sprint(id)] = true
+	}
+	return join(set)
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// nodeRoot is the node's own file system, with its mounts.
+const nodeRoot = "/proc/1/root"
+
+// Directories of the node components: the state of the daemon, where its pins are, and the
+// CSI plugin's socket below the kubelet's root.
+const (
+	stateDir  = "/run/bpfman"
+	pluginDir = "plugins/csi-bpfman"
+)
+
+// Remains lists what bpfman has on the node: processes, files, pins, volumes of pods. They
+// are there while it is installed, and some when it no longer is.
+func Remains(kubeletRoot string) ([]string, error) {
+	var found []string
+	for _, executable := range []string{Daemon, Agent, CSI, Registrar, Operator} {
+		pids, err := Processes(executable)
+		if err != nil {
+			return nil, err
+		}
+		if len(pids) > 0 {
+			found = append(found, "process "+executable)
+		}
+	}
+	for _, pattern := range []string{
+		stateDir + "/*",
+		daemonPins + "/prog_*",
+		daemonPins + "/links/*",
+		daemonPins + "/maps/*/*",
+		filepath.Join(kubeletRoot, pluginDir),
+		filepath.Join(kubeletRoot, pluginDir, "*"),
+		filepath.Join(kubeletRoot, "plugins_registry", "*bpfman*"),
+	} {
+		paths, err := filepath.Glob(nodeRoot + pattern)
+		if err != nil {
+			return nil, fmt.Errorf("look for %s: %w", pattern, err)
+		}
+		for _, path := range paths {
+			found = append(found, strings.TrimPrefix(path, nodeRoot))
+		}
+	}
+	mounts, err := Mounts()
+	if err != nil {
+		return nil, err
+	}
+	for _, mount := range mounts {
+		if strings.HasPrefix(mount, "bpf "+stateDir) || strings.HasPrefix(mount, "bpf "+kubeletRoot) {
+			found = append(found, "mount of "+mount)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+// Clean does what an administrator does on a node where bpfman is no longer installed:
+// unmounts what programs are pinned in, which unloads them, and removes the directories.
+func Clean(kubeletRoot string) error {
+	done := make(chan error)
+	go func() {
+		// The thread is in another mount namespace then, and ends with this function.
+		runtime.LockOSThread()
+		done <- unmountOnNode(daemonPins)
+	}()
+	if err := <-done; err != nil {
+		return err
+	}
+	for _, dir := range []string{stateDir, filepath.Join(kubeletRoot, pluginDir)} {
+		if err := os.RemoveAll(nodeRoot + dir); err != nil {
+			return fmt.Errorf("remove %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+func unmountOnNode(dir string) (err error) {
+	namespace, err := os.Open("/proc/1/ns/mnt")
+	if err != nil {
+		return fmt.Errorf("open the node's mount namespace: %w", err)
+	}
+	defer func() { err = errors.Join(err, namespace.Close()) }()
+	// A thread that shares its root with others can't change its mount namespace.
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("part from the other threads' root: %w", err)
+	}
+	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("enter the node's mount namespace: %w", err)
+	}
+	if err := unix.Unmount(dir, 0); err != nil {
+		return fmt.Errorf("unmount %s: %w", dir, err)
+	}
+	return nil
+}
