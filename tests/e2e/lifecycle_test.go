@@ -45,6 +45,8 @@ type order struct {
 	// interrupted tells that no more is removed before bpfman is installed again: it finds
 	// objects as they were.
 	interrupted bool
+	// cleaned tells that in the end programs are left once more, and the nodes cleaned.
+	cleaned bool
 }
 
 // TestLifecycle installs bpfman in each way that docs/install.md has, uninstalls it in each
@@ -65,15 +67,12 @@ func TestLifecycle(t *testing.T) {
 		{"release", order{name: "operator_first", begin: operatorFirst}, telling},
 		{"helm", order{name: "CRDs_first", begin: definitionsFirst}, telling},
 		{"helm", order{name: "namespace_first", begin: namespaceFirst, stay: true, interrupted: true}, nil},
-		{"kustomize", order{name: "all_at_once", begin: allAtOnce, stay: true}, nil},
+		{"kustomize", order{name: "all_at_once", begin: allAtOnce, stay: true, cleaned: true}, nil},
 	} {
 		// What a row that fails leaves says nothing about the next.
 		if !t.Run(c.method+"_"+c.order.name, func(t *testing.T) { c.order.run(t, c.method, c.use) }) {
 			break
 		}
-	}
-	if !t.Failed() {
-		t.Run("nodes_are_cleaned", nodesAreCleaned)
 	}
 }
 
@@ -135,10 +134,18 @@ func (o order) run(t *testing.T, method string, uses []use) {
 			again.start(ctx, s)
 		}},
 		step{"removed", func(ctx context.Context, s *testing.T) {
-			again.remove(ctx, s)
-			awaitNothingLeft(ctx, s, again.loaded)
+			if o.cleaned {
+				again.leave(ctx, s)
+				awaitGone(ctx, s, again.space)
+			} else {
+				programsFirst(ctx, s, again)
+			}
 			run(ctx, s, "undeploy-"+method)
-			checkUninstalled(ctx, s, false)
+			checkUninstalled(ctx, s, o.cleaned)
+			if o.cleaned {
+				cleanNodes(ctx, s)
+				awaitNothingLeft(ctx, s, again.loaded)
+			}
 		}},
 	)
 }
@@ -157,7 +164,7 @@ func operatorFirst(ctx context.Context, t *testing.T, w *workload) {
 	if err := remove(ctx, operator); err != nil {
 		t.Fatal(err)
 	}
-	awaitProcess(ctx, t, node.Operator, false)
+	awaitEnd(ctx, t, node.Operator)
 	programsFirst(ctx, t, w)
 }
 
@@ -206,27 +213,17 @@ func namespaceFirst(ctx context.Context, t *testing.T, w *workload) {
 // allAtOnce removes bpfman with all that users have.
 func allAtOnce(context.Context, *testing.T, *workload) {}
 
-// nodesAreCleaned uninstalls bpfman with programs attached, and then does what docs/install.md
-// says for nodes that aren't to be rebooted.
-func nodesAreCleaned(t *testing.T) {
-	w := newWorkload()
-	feature(t, step{"cleaned", func(ctx context.Context, s *testing.T) {
-		run(ctx, s, "deploy-kustomize")
-		w.start(ctx, s)
-		w.leave(ctx, s)
-		awaitGone(ctx, s, w.space)
-		run(ctx, s, "undeploy-kustomize")
-		checkUninstalled(ctx, s, true)
-		for _, name := range under.nodes() {
-			if _, err := ask[any](ctx, name, "clean", kubeletRoot); err != nil {
-				s.Fatal(err)
-			}
-			if found, err := ask[[]string](ctx, name, "remains", kubeletRoot); err != nil || len(found) > 0 {
-				s.Errorf("node %s has %q, %v", name, found, err)
-			}
+// cleanNodes does what docs/install.md says for nodes that aren't to be rebooted.
+func cleanNodes(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, name := range under.nodes() {
+		if _, err := ask[any](ctx, name, "clean", kubeletRoot); err != nil {
+			t.Fatal(err)
 		}
-		awaitNothingLeft(ctx, s, w.loaded)
-	}})
+		if found, err := ask[[]string](ctx, name, "remains", kubeletRoot); err != nil || len(found) > 0 {
+			t.Errorf("node %s has %q, %v", name, found, err)
+		}
+	}
 }
 
 // run runs a target of the Makefile, where the commands of docs/install.md are, and returns
@@ -275,13 +272,13 @@ func checkNodes(ctx context.Context, t *testing.T, programsStay bool) {
 	}
 }
 
-// awaitProcess waits until a component runs on all nodes, or on none.
-func awaitProcess(ctx context.Context, t *testing.T, executable string, runs bool) {
+// awaitEnd waits until a component runs on no node.
+func awaitEnd(ctx context.Context, t *testing.T, executable string) {
 	t.Helper()
 	for _, name := range under.nodes() {
-		await(ctx, t, fmt.Sprintf("%s runs on %s: %v", executable, name, runs), func(ctx context.Context) (bool, string) {
+		await(ctx, t, executable+" doesn't run on "+name, func(ctx context.Context) (bool, string) {
 			pids, err := ask[[]int](ctx, name, "processes", executable)
-			return err == nil && (len(pids) > 0) == runs, fmt.Sprint(pids, err)
+			return err == nil && len(pids) == 0, fmt.Sprint(pids, err)
 		})
 	}
 }
