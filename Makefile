@@ -350,9 +350,12 @@ undeploy: ## Remove bpfman, its CustomResourceDefinitions and all objects of the
 	-$(KUBECTL) -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=60s
 	$(RENDER) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
 
-# Each way to install, in the words of docs/install.md, for tests: `make deploy`, the files of a release, the Helm chart.
-# To the one-node cluster goes with it what is particular about that.
-.PHONY: deploy-kustomize undeploy-kustomize deploy-release undeploy-release deploy-helm undeploy-helm
+# Each way to install, in the words of docs/install.md, for tests: `make deploy`, the files of a release, the Helm chart,
+# on the cluster of KUBECONFIG, or the one-node cluster, to which goes what is particular about that.
+WAYS = deploy-kustomize undeploy-kustomize deploy-release undeploy-release deploy-helm undeploy-helm
+$(WAYS): export KUBECONFIG := $(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG))
+
+.PHONY: $(WAYS)
 deploy-kustomize undeploy-kustomize: %-kustomize:
 	@$(MAKE) --no-print-directory $* $(if $(ONE_NODE),DEPLOY=config/one-node)
 
