@@ -341,7 +341,7 @@ PODS_WITH_MAPS = {{range .items}}{{$$pod := .metadata}}{{range .spec.volumes}}{{
 # The ConfigMap goes first, so that the operator is there to take down what it made.
 .PHONY: undeploy
 undeploy: ## Remove bpfman, its CustomResourceDefinitions and all objects of their kinds.
-	@loaded=$$($(KUBECTL) get bpfprograms,bpfnsprograms -A -o name 2>/dev/null | wc -l); test $$loaded = 0 || \
+	@loaded=$$({ $(KUBECTL) get bpfprograms,bpfnsprograms -A -o name 2>/dev/null || true; } | wc -l); test $$loaded = 0 || \
 		echo "$$loaded programs stay loaded on their nodes until these reboot: to unload them, delete the objects that own them first"
 	@pods=$$($(KUBECTL) get pods -A -o go-template='$(PODS_WITH_MAPS)'); test -z "$$pods" || \
 		echo "pods with volumes of maps, which won't end without bpfman once they are deleted: $$pods"

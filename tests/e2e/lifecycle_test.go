@@ -63,9 +63,9 @@ func TestLifecycle(t *testing.T) {
 		// use is what the installation is tested by, beside that all is attached.
 		use []use
 	}{
-		{"kustomize", order{name: "programs_first", begin: programsFirst}, nil},
+		{"kustomize", order{name: "CRDs_first", begin: definitionsFirst}, nil},
 		{"release", order{name: "operator_first", begin: operatorFirst}, telling},
-		{"helm", order{name: "CRDs_first", begin: definitionsFirst}, telling},
+		{"helm", order{name: "programs_first", begin: programsFirst}, telling},
 		{"helm", order{name: "namespace_first", begin: namespaceFirst, stay: true, interrupted: true}, nil},
 		{"kustomize", order{name: "all_at_once", begin: allAtOnce, stay: true, cleaned: true}, nil},
 	} {
