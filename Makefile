@@ -163,7 +163,7 @@ GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.y
 
 .PHONY: lint
 lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in .golangci.yml).
-	@for module in $(MODULES) hack/cluster hack/release; do echo "lint $$module"; (cd $$module && GOWORK=off $< run ./...); done
+	@for module in $(MODULES) hack/cluster hack/release; do echo "lint $$module"; (cd $$module && GOWORK=off $< run --allow-parallel-runners ./...); done
 
 ##@ Build
 
