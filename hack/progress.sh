@@ -31,3 +31,6 @@ slow() {
 	rm -f "$log"
 	return "$status"
 }
+
+# section TITLE says what a script begins, and how long it has run.
+section() { printf '\n=== %s (after %d s)\n' "$1" "$SECONDS"; }

@@ -5,19 +5,20 @@
 # Runs a command in a virtual machine with Debian's 6.12 kernel, on this
 # machine's root file system, of which it changes nothing: the command's output is
 # printed as it comes, its exit status is this script's, and the machine ends with
-# it. Nothing of it is left running, whatever ends this script.
+# it. Where the machine ends first, the end of its console is printed and the
+# status is $machine_ended. Nothing of it is left running, whatever ends this script.
 #
 # usage: boot.sh [--tap INTERFACE] [--copy FILE]… CACHE MEMORY COMMAND…
 #
 #   --tap   eth0 is the other end of that interface of this machine; without, there
 #           is no network
-#   --copy  have that file in memory: files are read slowly otherwise
+#   --copy  have that file in memory, if there is one: files are read slowly otherwise
 set -euo pipefail
 options=() copies=()
 while [[ $1 == --* ]]; do
 	case $1 in
 	--tap) options+=("--qemu-opts=-netdev tap,id=tap,ifname=$2,script=no,downscript=no -device virtio-net-pci,netdev=tap") ;;
-	--copy) copies+=("${2#/}") ;;
+	--copy) [[ ! -e $2 ]] || copies+=("$(realpath --relative-to=/ "$2")") ;;
 	*) echo "no such option: $1" >&2 && exit 2 ;;
 	esac
 	shift 2
@@ -53,12 +54,12 @@ boot() {
 	cat "$work/output" &
 	reader=$!
 	setsid vng "${mode[@]}" "${options[@]}" --run "${images[0]}" --cpus "$(nproc)" --memory "$memory" --user root --rwdir="$work" \
-		--append console=hvc0 "--qemu-opts=-chardev file,id=kernel,path=$work/console -device virtio-serial-pci -device virtconsole,chardev=kernel" -- "$here/guest.sh" "$work/status" "$PWD" "$@" </dev/null >"$work/output" 2>&1 &
+		--append console=hvc0 --append oops=panic "--qemu-opts=-chardev file,id=kernel,path=$work/console -device virtio-serial-pci -device virtconsole,chardev=kernel" -- "$here/guest.sh" "$work/status" "$PWD" "$@" </dev/null >"$work/output" 2>&1 &
 	machine=$!
 	wait "$machine" || true
 	machine=
 	wait "$reader"
-	[[ -s $work/status ]] || { { echo "the virtual machine ended before the command did; its kernel's last words:"; tail -n 100 "$work/console"; } >&2; return 1; }
+	[[ -s $work/status ]] || { { echo "the virtual machine ended before the command did; its kernel's last words:"; tail -n 100 "$work/console"; } >&2; return "$machine_ended"; }
 	return "$(<"$work/status")"
 }
 

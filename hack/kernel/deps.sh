@@ -3,11 +3,11 @@
 # Copyright The bpfman-operator authors
 #
 # Installs what the virtual machine of `make test-kernel` takes, besides what
-# `make deps` does, on this Debian 12: qemu and kmod (Debian), virtme-ng (PyPI),
-# and Debian's 6.12 kernel of bookworm-backports. The kernel is unpacked into
-# the cache, not installed: this machine goes on booting its own, and its apt
-# knows nothing of the other suite. Says what it installs; says nothing where
-# nothing is missing.
+# `make deps` does, on this Debian 12: kmod (Debian), qemu (bookworm-backports),
+# virtme-ng (PyPI), and Debian's 6.12 kernel (bookworm-backports). The kernel is
+# unpacked into the cache, not installed: this machine goes on booting its own.
+# Its apt knows nothing of the other suite afterwards. Says what it installs; says
+# nothing where nothing is missing.
 #
 # usage: deps.sh CACHE
 set -euo pipefail
@@ -18,33 +18,44 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=hack/kernel/versions.sh
 . "$here/versions.sh"
 
-# What is looked for, and the package that has it.
-packages=(qemu-system-x86_64:qemu-system-x86 depmod:kmod modprobe:kmod)
+# An apt of this script's: this machine's sources and bookworm-backports, with lists of its own.
+apt=$cache/apt
+options=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/sources" -o "Dir::State::lists=$apt/lists"
+	-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=)
+trap 'rm -rf "$apt"' EXIT
+export DEBIAN_FRONTEND=noninteractive
 
-# packages_of lists the packages that are missing.
+# missing_packages lists what to install, as apt names it.
 missing_packages() {
-	local want
-	for want in "${packages[@]}"; do
-		command -v "${want%%:*}" >/dev/null || echo "${want#*:}"
-	done
+	local version
+	version=$({ qemu-system-x86_64 --version 2>/dev/null || true; } | sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p')
+	((${version:-0} >= qemu_oldest)) || echo qemu-system-x86
+	{ command -v depmod && command -v modprobe; } >/dev/null || echo kmod
 	python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
 }
 
-install_packages() {
-	local missing
-	mapfile -t missing < <(missing_packages | sort -u)
-	((${#missing[@]})) || return 0
-	if ((EUID != 0)); then
-		echo "missing packages, install them as root: apt-get install ${missing[*]}" >&2
-		return 1
-	fi
-	export DEBIAN_FRONTEND=noninteractive
-	slow "updating the list of Debian packages" apt-get update -q
-	slow "installing Debian packages: ${missing[*]}" apt-get install -qy --no-install-recommends "${missing[@]}"
-}
+# The rest run in a subshell each: they are given to slow, which shows that they
+# go on.
 
-# The two below run in a subshell each: they are given to slow, which shows
-# that they go on.
+update_lists() (
+	set -e
+	rm -rf "$apt"
+	mkdir -p "$apt/lists/partial" "$apt/sources"
+	for source in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+		[[ ! -f $source ]] || cp "$source" "$apt/sources"
+	done
+	apt-get "${options[@]}" update
+	mirror=$(apt-get "${options[@]}" indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
+	[[ -n $mirror ]] || { echo "apt has no source of Debian 12 (bookworm)"; exit 1; }
+	cat >"$apt/sources/backports.sources" <<-END
+		Types: deb
+		URIs: $mirror
+		Suites: bookworm-backports
+		Components: main
+		Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+	END
+	apt-get "${options[@]}" update
+)
 
 fetch_virtme() (
 	set -e
@@ -55,38 +66,29 @@ fetch_virtme() (
 	mv "$virtme.new" "$virtme"
 )
 
-# fetch_kernel downloads the newest 6.12 kernel with an apt configuration of its
-# own, from where this machine has its Debian packages.
+# fetch_kernel downloads the newest 6.12 kernel.
 fetch_kernel() (
 	set -e
-	apt=$kernel.apt new=$kernel.new
-	rm -rf "$apt" "$new"
-	mkdir -p "$apt/lists/partial" "$apt/sources" "$new"
-	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
-	[[ -n $mirror ]] || { echo "apt has no source of Debian 12 (bookworm)"; exit 1; }
-	cat >"$apt/sources/backports.sources" <<-END
-		Types: deb
-		URIs: $mirror
-		Suites: bookworm-backports
-		Components: main
-		Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-	END
-	options=(-o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/sources" -o "Dir::State::lists=$apt/lists"
-		-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=)
-	apt-get "${options[@]}" update
+	rm -rf "$kernel.new"
+	mkdir -p "$apt/package" "$kernel.new"
 	package=$(apt-cache "${options[@]}" search --names-only "^linux-image-${kernel_series//./\\.}\.[0-9.]+\+deb12(\.[0-9]+)?-amd64\$" |
 		cut -d' ' -f1 | sort -V | tail -n 1)
 	[[ -n $package ]] || { echo "bookworm-backports has no linux-image-$kernel_series"; exit 1; }
-	cd "$apt"
+	cd "$apt/package"
 	apt-get "${options[@]}" download "$package"
-	dpkg-deb --extract "$package"_*.deb "$new"
-	depmod -b "$new" "$(ls "$new/lib/modules")"
-	rm -rf "$apt"
-	mv "$new" "$kernel"
+	dpkg-deb --extract "$package"_*.deb "$kernel.new"
+	depmod -b "$kernel.new" "$(ls "$kernel.new/lib/modules")"
+	mv "$kernel.new" "$kernel"
 )
 
-install_packages
 mkdir -p "$cache"
+mapfile -t packages < <(missing_packages)
+if ((${#packages[@]} && EUID != 0)); then
+	echo "missing packages, install them as root: make deps-kernel" >&2
+	exit 1
+fi
+((${#packages[@]} == 0)) && [[ -d $kernel ]] || slow "updating the lists of Debian packages" update_lists
+((${#packages[@]} == 0)) || slow "installing Debian packages: ${packages[*]}" apt-get "${options[@]}" install -y --no-install-recommends --target-release bookworm-backports "${packages[@]}"
 [[ -x $virtme/bin/vng ]] || slow "installing virtme-ng $virtme_version" fetch_virtme
 [[ -d $kernel ]] || slow "fetching Debian's $kernel_series kernel (about 100 MB)" fetch_kernel
 # Modules are linked there inside the machine, whose root file system is this one's, read-only.

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# A whole Kubernetes node in the virtual machine, with bpfman and an object of
+# every kind on it; its control plane and the tests run on this machine, which is
+# many times as fast without KVM. Where the machine ends before the tests do, the
+# exit status is $machine_ended.
+#
+# usage: node.sh CACHE MEMORY INSTANCE — the last is the one-node cluster's.
+set -euo pipefail
+: "${LOCALBIN:?run this as: make test-kernel}" "${DAEMON:?}" "${KUBERNETES:?}"
+cache=${1:?} memory=${2:?} instance=${3:?}
+cd "$(dirname "$0")/../.."
+# shellcheck source=hack/kernel/versions.sh
+. hack/kernel/versions.sh
+# shellcheck source=hack/progress.sh
+. hack/progress.sh
+
+state=/var/lib/bpfman-cluster$instance registry=10.97.$instance.2:5000
+export KUBECONFIG=$LOCALBIN/kubeconfig$instance
+cluster=("$LOCALBIN/cluster" --instance "$instance" --kubernetes "$KUBERNETES" --daemon "$DAEMON" --bin "$LOCALBIN")
+control_plane=("${cluster[@]}" --part control-plane --state-dir "$state" --kubeconfig "$KUBECONFIG")
+# Containers can't be on an overlay: this is in the virtual machine's memory.
+node=("${cluster[@]}" --part node --join "$state" --uplink eth0 --state-dir /run/bpfman-cluster --kubeconfig /run/kubeconfig --timeout 10m)
+# Read a lot in the virtual machine.
+copies=()
+for file in "$DAEMON" "$KUBERNETES" \
+	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-csi,bpfman-ns,counters,csi-node-driver-registrar,go-target,node-probe,cluster,pause,daemon-launcher} \
+	/usr/bin/{containerd,containerd-shim-runc-v2,ctr} /usr/sbin/{runc,nft} /usr/bin/busybox /usr/lib/cni/{ptp,host-local,loopback}; do
+	copies+=(--copy "$file")
+done
+work=$(mktemp -d)
+machine='' tests=''
+
+end() {
+	local pid
+	for pid in $tests $machine; do
+		kill "$pid" 2>/dev/null || true
+	done
+	wait
+	rm -rf "$work"
+	"${control_plane[@]}" down
+}
+trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+"${control_plane[@]}" up
+"$LOCALBIN/bytecode-images" --objects "$LOCALBIN/bytecode" --push "$registry" --prefix bpfman-bytecode \
+	--alias xdp_pass_private=xdp_pass --ca "$state/pki/registry-ca.crt" >/dev/null
+# It stays until it is killed.
+mkfifo "$work/output"
+"${control_plane[@]}" exec-net hack/kernel/boot.sh --tap node0 "${copies[@]}" "$cache" "$memory" \
+	bash -c '"$@" && echo "the node is up" && exec sleep infinity' bash env HOME=/tmp "${node[@]}" up >"$work/output" 2>&1 &
+machine=$!
+exec {output}<"$work/output"
+line=
+while [[ $line != "the node is up" ]]; do
+	read -r line <&"$output" || { echo "the virtual machine has no node" >&2; wait "$machine"; exit 1; }
+	echo "$line"
+done
+cat <&"$output" &
+
+section "bpfman on the node"
+make --no-print-directory deploy DEPLOY=config/one-node DEPLOY_TIMEOUT=10m "KUBECTL=$LOCALBIN/kubectl"
+
+# Each look is a process in the virtual machine. TCX is chained on any kernel, and the room on a dispatcher is the same.
+section "every kind of program, and chains of them"
+env -C tests/e2e E2E_REQUIRE_ALL_TYPES=1 E2E_PATIENCE=5m E2E_INTERVAL=2s BYTECODE_PUSH="$registry" BYTECODE_PUSH_CA="$state/pki/registry-ca.crt" \
+	"$LOCALBIN/kernel/e2e.test" -test.count=1 -test.v -test.run '^Test(EveryKind|Chains|FullDispatcher)$/^(kind|XDP|TC_ingress|TC_egress)$' -test.parallel 5 &
+tests=$!
+status=0 ended=
+wait -n -p ended "$tests" "$machine" || status=$?
+[[ $ended == "$tests" ]] || { echo "the tests have no machine any more" >&2; ((status)) || status=$machine_ended; }
+exit "$status"
