@@ -20,13 +20,32 @@ for file in "$DAEMON" "$LOCALBIN"/{kernel/bytecode.test,go-target,bytecode}; do
 	copies+=(--copy "$file")
 done
 
+running=
+
+# end stops what runs: a shell that a signal ends leaves it.
+end() {
+	[[ -z $running ]] || { kill "$running" 2>/dev/null && wait; } || true
+}
+trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+run() {
+	local status=0
+	"$@" &
+	running=$!
+	wait "$running" || status=$?
+	running=
+	return "$status"
+}
+
 # on_machine runs what takes a virtual machine, and once more if the machine ended by itself: that is no test's verdict.
 on_machine() {
 	local status=0
-	"$@" || status=$?
+	run "$@" || status=$?
 	((status == machine_ended)) || return "$status"
 	section "the virtual machine ended by itself: once more"
-	"$@"
+	run "$@"
 }
 
 failed=0
