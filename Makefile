@@ -667,7 +667,6 @@ E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_IN
 	REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest \
 	BPFMAN_NEXT_IMG=quay.io/bpfman/bpfman:next BPFMAN_OPERATOR_NEXT_IMG=quay.io/bpfman/bpfman-operator:next \
 	BPFMAN_AGENT_NEXT_IMG=quay.io/bpfman/bpfman-agent:next BPFMAN_CSI_NEXT_IMG=quay.io/bpfman/bpfman-csi:next
-E2E_MAKE = $(if $(ONE_NODE),KUBECONFIG=$(CLUSTER_KUBECONFIG)) $(MAKE) --no-print-directory
 E2E_FLAGS ?=
 E2E_TIMEOUT ?= 45m
 # How bpfman is installed: kustomize, release or helm. Before the latter two it is removed.
@@ -677,8 +676,8 @@ E2E_INSTALL ?= kustomize
 .PHONY: test-e2e
 test-e2e: $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECONFIG, or the one-node cluster, and test it there (E2E_FLAGS="-run Kills").
 	$(if $(ONE_NODE),@KUBECONFIG=$(CLUSTER_KUBECONFIG) $(KUBECTL) -n bpfman delete pods --all --ignore-not-found)
-	$(if $(filter-out kustomize,$(E2E_INSTALL)),@$(E2E_MAKE) undeploy)
-	@$(E2E_MAKE) deploy-$(E2E_INSTALL)
+	$(if $(filter-out kustomize,$(E2E_INSTALL)),@$(MAKE) --no-print-directory undeploy-kustomize)
+	@$(MAKE) --no-print-directory deploy-$(E2E_INSTALL)
 	@cd tests && $(if $(ONE_NODE),$(E2E_ONE_NODE)) KUBECTL="$(KUBECTL)" BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" \
 		BPFMAN_NODE_PROBE_IMG="$(BPFMAN_NODE_PROBE_IMG)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" \
 		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e

@@ -8,7 +8,7 @@
 # it. Where the machine ends first, the end of its console is printed and the
 # status is $machine_ended. Nothing of it is left running, whatever ends this script.
 #
-# usage: boot.sh [--tap INTERFACE] [--copy FILE]… CACHE MEMORY COMMAND…
+# usage: boot.sh [--tap=INTERFACE] [--copy=FILE]… CACHE MEMORY COMMAND…
 #
 #   --tap   eth0 is the other end of that interface of this machine; without, there
 #           is no network
@@ -16,12 +16,13 @@
 set -euo pipefail
 options=() copies=()
 while [[ $1 == --* ]]; do
+	value=${1#*=}
 	case $1 in
-	--tap) options+=("--qemu-opts=-netdev tap,id=tap,ifname=$2,script=no,downscript=no -device virtio-net-pci,netdev=tap") ;;
-	--copy) [[ ! -e $2 ]] || copies+=("$(realpath --relative-to=/ "$2")") ;;
+	--tap=*) options+=("--qemu-opts=-netdev tap,id=tap,ifname=$value,script=no,downscript=no -device virtio-net-pci,netdev=tap") ;;
+	--copy=*) [[ ! -e $value ]] || copies+=("$(realpath --relative-to=/ "$value")") ;;
 	*) echo "no such option: $1" >&2 && exit 2 ;;
 	esac
-	shift 2
+	shift
 done
 cache=${1:?} memory=${2:?}
 shift 2

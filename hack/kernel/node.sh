@@ -24,12 +24,9 @@ control_plane=("${cluster[@]}" --part control-plane --state-dir "$state" --kubec
 # Containers can't be on an overlay: this is in the virtual machine's memory.
 node=("${cluster[@]}" --part node --join "$state" --uplink eth0 --state-dir /run/bpfman-cluster --kubeconfig /run/kubeconfig --timeout 10m)
 # Read a lot in the virtual machine.
-copies=()
-for file in "$DAEMON" "$KUBERNETES" \
-	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-csi,bpfman-ns,counters,csi-node-driver-registrar,go-target,node-probe,cluster,pause,daemon-launcher} \
-	/usr/bin/{containerd,containerd-shim-runc-v2,ctr} /usr/sbin/{runc,nft} /usr/bin/busybox /usr/lib/cni/{ptp,host-local,loopback}; do
-	copies+=(--copy "$file")
-done
+files=("$DAEMON" "$KUBERNETES"
+	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-csi,bpfman-ns,counters,csi-node-driver-registrar,go-target,node-probe,cluster,pause,daemon-launcher}
+	/usr/bin/{containerd,containerd-shim-runc-v2,ctr} /usr/sbin/{runc,nft} /usr/bin/busybox /usr/lib/cni/{ptp,host-local,loopback})
 work=$(mktemp -d)
 machine='' tests=''
 
@@ -51,7 +48,7 @@ trap 'exit 143' TERM
 	--alias xdp_pass_private=xdp_pass --ca "$state/pki/registry-ca.crt" >/dev/null
 # It stays until it is killed.
 mkfifo "$work/output"
-"${control_plane[@]}" exec-net hack/kernel/boot.sh --tap node0 "${copies[@]}" "$cache" "$memory" \
+"${control_plane[@]}" exec-net hack/kernel/boot.sh --tap=node0 "${files[@]/#/--copy=}" "$cache" "$memory" \
 	bash -c '"$@" && echo "the node is up" && exec sleep infinity' bash env HOME=/tmp "${node[@]}" up >"$work/output" 2>&1 &
 machine=$!
 exec {output}<"$work/output"

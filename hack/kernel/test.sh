@@ -15,10 +15,8 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=hack/progress.sh
 . hack/progress.sh
 
-copies=()
-for file in "$DAEMON" "$LOCALBIN"/{kernel/bytecode.test,go-target,bytecode}; do
-	copies+=(--copy "$file")
-done
+# Read a lot in the virtual machine.
+files=("$DAEMON" "$LOCALBIN"/{kernel/bytecode.test,go-target,bytecode})
 
 running=
 
@@ -50,7 +48,7 @@ on_machine() {
 
 failed=0
 section "the daemon"
-on_machine hack/kernel/boot.sh "${copies[@]}" "$cache" "$memory" env -C tests/bytecode BPFMAN_RPC="$DAEMON" BPFMAN_BIN="$LOCALBIN" HOME=/tmp \
+on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" env -C tests/bytecode BPFMAN_RPC="$DAEMON" BPFMAN_BIN="$LOCALBIN" HOME=/tmp \
 	"$LOCALBIN/kernel/bytecode.test" -test.count=1 -test.v || failed=1
 section "a node"
 on_machine hack/kernel/node.sh "$cache" "$memory" "$instance" || failed=1

@@ -22,13 +22,13 @@ import (
 func TestApplication(t *testing.T) {
 	requireType(t, "TCX")
 	requireType(t, "Tracepoint")
-	tcxMember := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", "lo"))}
+	tcxMember := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", on("lo")))}
 	kills := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_enter_kill"))}
 	sameFunction := v1alpha1.BpfApplicationProgram{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_exit_kill"))}
 	app := &v1alpha1.BpfApplication{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e-app"},
 		Spec: v1alpha1.BpfApplicationSpec{
-			BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-app-counter")},
+			BpfAppCommon: of("go-app-counter"),
 			Programs:     []v1alpha1.BpfApplicationProgram{tcxMember, kills},
 		},
 	}
@@ -86,9 +86,9 @@ func TestApplicationIsRead(t *testing.T) {
 	app := &v1alpha1.BpfApplication{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e-app-read"},
 		Spec: v1alpha1.BpfApplicationSpec{
-			BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-app-counter")},
+			BpfAppCommon: of("go-app-counter"),
 			Programs: []v1alpha1.BpfApplicationProgram{
-				{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", "lo"))},
+				{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", on("lo")))},
 				{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_enter_kill"))},
 			},
 		},
@@ -111,21 +111,15 @@ func TestApplicationIsRead(t *testing.T) {
 func TestNamespaced(t *testing.T) {
 	requireType(t, "TCX")
 	const space = "e2e-tenant"
-	selector := metav1.LabelSelector{MatchLabels: map[string]string{"app": "target"}}
-	info := v1alpha1.TcxNsProgramInfo{
-		BpfProgramCommon:  functionOf("tcx_stats"),
-		InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0"}},
-		Containers:        &v1alpha1.ContainerNsSelector{Pods: selector},
-		Direction:         "ingress", Priority: 500,
-	}
+	info := tcxNsInfo()
 	program := &v1alpha1.TcxNsProgram{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e-tcx", Namespace: space},
-		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: info, BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-tcx-counter")}},
+		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: info, BpfAppCommon: of("go-tcx-counter")},
 	}
 	app := &v1alpha1.BpfNsApplication{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e-app", Namespace: space},
 		Spec: v1alpha1.BpfNsApplicationSpec{
-			BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-app-counter")},
+			BpfAppCommon: of("go-app-counter"),
 			Programs:     []v1alpha1.BpfNsApplicationProgram{{Type: v1alpha1.ProgTypeTCX, TCX: &info}},
 		},
 	}

@@ -169,7 +169,7 @@ func (c *chain) test(t *testing.T) {
 				name     string
 				priority int32
 			}{{"third", 30}, {"second", 20}, {"first", 10}} {
-				o := c.object(named(c.name+"-"+made.name), v1alpha1.InterfaceSelector{Interfaces: &[]string{c.name}})
+				o := c.object(named(c.name+"-"+made.name), on(c.name))
 				c.set(o, chained{priority: made.priority, verdict: c.on})
 				c.objects[made.name] = o
 				create(ctx, t, o)
@@ -320,7 +320,7 @@ func TestFullDispatcher(t *testing.T) { //nolint:tparallel // likewise
 			requireType(t, h.program)
 			var programs []v1alpha1.UserObject
 			for i := range int32(dispatcherSize + 1) {
-				o := h.object(named(fmt.Sprintf("%s-%d", iface, i)), v1alpha1.InterfaceSelector{Interfaces: &[]string{iface}})
+				o := h.object(named(fmt.Sprintf("%s-%d", iface, i)), on(iface))
 				h.set(o, chained{priority: i, verdict: h.on})
 				programs = append(programs, o)
 			}

@@ -110,19 +110,18 @@ func (c kindCase) run(t *testing.T, target *corev1.Pod) {
 // was loaded.
 func awaitNothingLeft(ctx context.Context, t *testing.T, loaded []node.Program) {
 	t.Helper()
-	programs, maps := map[string]bool{}, map[string]bool{}
+	maps := map[string]bool{}
 	for _, p := range loaded {
-		programs[fmt.Sprint(p.ID)] = true
 		for _, id := range p.MapIDs {
 			maps[fmt.Sprint(id)] = true
 		}
 	}
-	if len(programs) == 0 {
+	if len(loaded) == 0 {
 		t.Error("the daemons held nothing for the object")
 	}
 	for _, name := range under.nodes() {
 		await(ctx, t, "nothing is left on "+name, func(ctx context.Context) (bool, string) {
-			left, err := ask[[]string](ctx, name, "leftovers", join(programs), join(maps))
+			left, err := ask[[]string](ctx, name, "leftovers", idsOf(loaded), join(maps))
 			return err == nil && len(left) == 0, fmt.Sprint(left, err)
 		})
 	}
@@ -159,8 +158,8 @@ func primary() v1alpha1.InterfaceSelector {
 	return v1alpha1.InterfaceSelector{PrimaryNodeInterface: new(true)}
 }
 
-func inPod() v1alpha1.InterfaceSelector {
-	return v1alpha1.InterfaceSelector{Interfaces: &[]string{podInterface}}
+func on(iface string) v1alpha1.InterfaceSelector {
+	return v1alpha1.InterfaceSelector{Interfaces: &[]string{iface}}
 }
 
 func fentryInfo(function string) v1alpha1.FentryProgramInfo {
@@ -175,16 +174,17 @@ func kprobeInfo(function string) v1alpha1.KprobeProgramInfo {
 	return v1alpha1.KprobeProgramInfo{BpfProgramCommon: functionOf(function), FunctionName: wakeUp}
 }
 
-func tcInfo() v1alpha1.TcProgramInfo {
-	return v1alpha1.TcProgramInfo{BpfProgramCommon: functionOf("stats"), InterfaceSelector: primary(), Priority: priority, Direction: "ingress"}
+func tcInfo(at v1alpha1.InterfaceSelector) v1alpha1.TcProgramInfo {
+	return v1alpha1.TcProgramInfo{BpfProgramCommon: functionOf("stats"), InterfaceSelector: at, Priority: priority, Direction: "ingress"}
 }
 
-func tcxPrimaryInfo() v1alpha1.TcxProgramInfo {
-	return v1alpha1.TcxProgramInfo{BpfProgramCommon: functionOf("tcx_stats"), InterfaceSelector: primary(), Priority: priority, Direction: "ingress"}
+// tcxInfo is a program on what interfaces receive.
+func tcxInfo(function string, at v1alpha1.InterfaceSelector) v1alpha1.TcxProgramInfo {
+	return v1alpha1.TcxProgramInfo{BpfProgramCommon: functionOf(function), InterfaceSelector: at, Priority: priority, Direction: "ingress"}
 }
 
-func xdpInfo() v1alpha1.XdpProgramInfo {
-	return v1alpha1.XdpProgramInfo{BpfProgramCommon: functionOf("xdp_stats"), InterfaceSelector: primary(), Priority: priority}
+func xdpInfo(at v1alpha1.InterfaceSelector) v1alpha1.XdpProgramInfo {
+	return v1alpha1.XdpProgramInfo{BpfProgramCommon: functionOf("xdp_stats"), InterfaceSelector: at, Priority: priority}
 }
 
 func uprobeInfo(function string) v1alpha1.UprobeProgramInfo {
@@ -193,18 +193,18 @@ func uprobeInfo(function string) v1alpha1.UprobeProgramInfo {
 
 func tcNsInfo() v1alpha1.TcNsProgramInfo {
 	return v1alpha1.TcNsProgramInfo{
-		BpfProgramCommon: functionOf("stats"), InterfaceSelector: inPod(), Priority: priority, Direction: "ingress", Containers: nsContainers(),
+		BpfProgramCommon: functionOf("stats"), InterfaceSelector: on(podInterface), Priority: priority, Direction: "ingress", Containers: nsContainers(),
 	}
 }
 
 func tcxNsInfo() v1alpha1.TcxNsProgramInfo {
 	return v1alpha1.TcxNsProgramInfo{
-		BpfProgramCommon: functionOf("tcx_stats"), InterfaceSelector: inPod(), Priority: priority, Direction: "ingress", Containers: nsContainers(),
+		BpfProgramCommon: functionOf("tcx_stats"), InterfaceSelector: on(podInterface), Priority: priority, Direction: "ingress", Containers: nsContainers(),
 	}
 }
 
 func xdpNsInfo() v1alpha1.XdpNsProgramInfo {
-	return v1alpha1.XdpNsProgramInfo{BpfProgramCommon: functionOf("xdp_stats"), InterfaceSelector: inPod(), Priority: priority, Containers: nsContainers()}
+	return v1alpha1.XdpNsProgramInfo{BpfProgramCommon: functionOf("xdp_stats"), InterfaceSelector: on(podInterface), Priority: priority, Containers: nsContainers()}
 }
 
 func uprobeNsInfo(function string) v1alpha1.UprobeNsProgramInfo {
@@ -231,10 +231,10 @@ func clusterKinds() []kindCase {
 			KprobeProgramInfo: kprobeInfo("kprobe_counter"), BpfAppCommon: of("go-kprobe-counter"),
 		}}, []string{"kprobe_stats_map"}, []string{"Kprobe"}},
 		{&v1alpha1.TcProgram{ObjectMeta: named("tc"), Spec: v1alpha1.TcProgramSpec{
-			TcProgramInfo: tcInfo(), BpfAppCommon: of("go-tc-counter"),
+			TcProgramInfo: tcInfo(primary()), BpfAppCommon: of("go-tc-counter"),
 		}}, []string{"tc_stats_map"}, []string{"TC"}},
 		{&v1alpha1.TcxProgram{ObjectMeta: named("tcx"), Spec: v1alpha1.TcxProgramSpec{
-			TcxProgramInfo: tcxPrimaryInfo(), BpfAppCommon: of("go-tcx-counter"),
+			TcxProgramInfo: tcxInfo("tcx_stats", primary()), BpfAppCommon: of("go-tcx-counter"),
 		}}, []string{"tcx_stats_map"}, []string{"TCX"}},
 		{&v1alpha1.TracepointProgram{ObjectMeta: named("tracepoint"), Spec: v1alpha1.TracepointProgramSpec{
 			TracepointProgramInfo: tracepointInfo(killCalls), BpfAppCommon: of("go-tracepoint-counter"),
@@ -243,7 +243,7 @@ func clusterKinds() []kindCase {
 			UprobeProgramInfo: uprobeInfo("uprobe_counter"), BpfAppCommon: of("go-uprobe-counter"),
 		}}, []string{"uprobe_stats_map"}, []string{node.ContainerUprobe}},
 		{&v1alpha1.XdpProgram{ObjectMeta: named("xdp"), Spec: v1alpha1.XdpProgramSpec{
-			XdpProgramInfo: xdpInfo(), BpfAppCommon: of("go-xdp-counter"),
+			XdpProgramInfo: xdpInfo(primary()), BpfAppCommon: of("go-xdp-counter"),
 		}}, []string{"xdp_stats_map"}, []string{"XDP"}},
 	}
 }
@@ -278,12 +278,12 @@ func applicationKinds() []kindCase {
 					{Type: v1alpha1.ProgTypeFexit, Fexit: new(fexitInfo("fexit_counter"))},
 					{Type: v1alpha1.ProgTypeKprobe, Kprobe: new(kprobeInfo("kprobe_counter"))},
 					{Type: v1alpha1.ProgTypeKretprobe, Kretprobe: new(kprobeInfo("kretprobe_counter"))},
-					{Type: v1alpha1.ProgTypeTC, TC: new(tcInfo())},
-					{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxPrimaryInfo())},
+					{Type: v1alpha1.ProgTypeTC, TC: new(tcInfo(primary()))},
+					{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", primary()))},
 					{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo(killCalls))},
 					{Type: v1alpha1.ProgTypeUprobe, Uprobe: new(uprobeInfo("uprobe_counter"))},
 					{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: new(uprobeInfo("uretprobe_counter"))},
-					{Type: v1alpha1.ProgTypeXDP, XDP: new(xdpInfo())},
+					{Type: v1alpha1.ProgTypeXDP, XDP: new(xdpInfo(primary()))},
 				},
 			}}, append([]string{"fentry_stats_map", "fexit_stats_map", "kprobe_stats_map", "kretprobe_stats_map", "tracepoint_stats_map"}, network...),
 			append([]string{"Fentry", "Fexit", "Kprobe", "Tracepoint"}, needs...),

@@ -21,23 +21,13 @@ func functionOf(name string) v1alpha1.BpfProgramCommon {
 	return v1alpha1.BpfProgramCommon{BpfFunctionName: name}
 }
 
-// tcxInfo is a program on what an interface receives.
-func tcxInfo(function, iface string) v1alpha1.TcxProgramInfo {
-	return v1alpha1.TcxProgramInfo{
-		BpfProgramCommon:  functionOf(function),
-		InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{iface}},
-		Direction:         "ingress",
-		Priority:          500,
-	}
-}
-
 // tcx is an object of such a program, of the image tcx_test.
 func tcx(name, iface string) *v1alpha1.TcxProgram {
 	return &v1alpha1.TcxProgram{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.TcxProgramSpec{
-			TcxProgramInfo: tcxInfo("tcx_next", iface),
-			BpfAppCommon:   v1alpha1.BpfAppCommon{ByteCode: image("tcx_test")},
+			TcxProgramInfo: tcxInfo("tcx_next", on(iface)),
+			BpfAppCommon:   of("tcx_test"),
 		},
 	}
 }
@@ -47,8 +37,8 @@ func tracepoint(name string) *v1alpha1.TracepointProgram {
 	return &v1alpha1.TracepointProgram{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.TracepointProgramSpec{
-			TracepointProgramInfo: tracepointInfo("syscalls/sys_enter_kill"),
-			BpfAppCommon:          v1alpha1.BpfAppCommon{ByteCode: image("go-tracepoint-counter")},
+			TracepointProgramInfo: tracepointInfo(killCalls),
+			BpfAppCommon:          of("go-tracepoint-counter"),
 		},
 	}
 }

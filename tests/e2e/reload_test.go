@@ -117,10 +117,10 @@ func TestSeveralVolumesInAPod(t *testing.T) {
 	application := &v1alpha1.BpfApplication{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e-volumes-app"},
 		Spec: v1alpha1.BpfApplicationSpec{
-			BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-app-counter")},
+			BpfAppCommon: of("go-app-counter"),
 			Programs: []v1alpha1.BpfApplicationProgram{
 				{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo("syscalls/sys_enter_kill"))},
-				{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", "lo"))},
+				{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", on("lo")))},
 			},
 		},
 	}

@@ -87,15 +87,20 @@ func awaitFor(ctx context.Context, t *testing.T, timeout time.Duration, what str
 	}
 }
 
-// create makes an object and has it removed when the test of t ends.
-func create(ctx context.Context, t *testing.T, o client.Object) {
-	t.Helper()
+// mark labels an object as one of the tests'.
+func mark(o client.Object) {
 	labels := o.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[label] = "true"
 	o.SetLabels(labels)
+}
+
+// create makes an object and has it removed when the test of t ends.
+func create(ctx context.Context, t *testing.T, o client.Object) {
+	t.Helper()
+	mark(o)
 	ctx = context.WithoutCancel(ctx)
 	await(ctx, t, fmt.Sprintf("%T %s can be created", o, o.GetName()), func(ctx context.Context) (bool, string) {
 		err := under.Create(ctx, o)

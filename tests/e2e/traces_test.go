@@ -14,8 +14,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -100,15 +102,12 @@ func namesOf(ctx context.Context, list client.ObjectList, options ...client.List
 		return nil, fmt.Errorf("list %T: %w", list, err)
 	}
 	var names []string
-	switch list := list.(type) {
-	case *corev1.NamespaceList:
-		for _, o := range list.Items {
-			names = append(names, o.Name)
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		object, err := meta.Accessor(o)
+		if err == nil {
+			names = append(names, object.GetName())
 		}
-	case *corev1.NodeList:
-		for _, o := range list.Items {
-			names = append(names, o.Name)
-		}
-	}
-	return names, nil
+		return err
+	})
+	return names, err
 }

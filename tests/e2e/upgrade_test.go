@@ -156,21 +156,21 @@ type traffic struct {
 
 func newTraffic(t *testing.T, space, iface string) *traffic {
 	t.Helper()
-	at := v1alpha1.InterfaceSelector{Interfaces: &[]string{iface}}
+	at := on(iface)
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: space + "-" + name} }
 	tr := &traffic{
 		space: space, iface: iface,
 		objects: map[string]v1alpha1.UserObject{
 			"XDP": &v1alpha1.XdpProgram{ObjectMeta: meta("xdp"), Spec: v1alpha1.XdpProgramSpec{
-				XdpProgramInfo: v1alpha1.XdpProgramInfo{BpfProgramCommon: functionOf("xdp_stats"), InterfaceSelector: at, Priority: priority},
+				XdpProgramInfo: xdpInfo(at),
 				BpfAppCommon:   of("go-xdp-counter"),
 			}},
 			"TC": &v1alpha1.TcProgram{ObjectMeta: meta("tc"), Spec: v1alpha1.TcProgramSpec{
-				TcProgramInfo: v1alpha1.TcProgramInfo{BpfProgramCommon: functionOf("stats"), InterfaceSelector: at, Priority: priority, Direction: "ingress"},
+				TcProgramInfo: tcInfo(at),
 				BpfAppCommon:  of("go-tc-counter"),
 			}},
 			"TCX": &v1alpha1.TcxProgram{ObjectMeta: meta("tcx"), Spec: v1alpha1.TcxProgramSpec{
-				TcxProgramInfo: v1alpha1.TcxProgramInfo{BpfProgramCommon: functionOf("tcx_stats"), InterfaceSelector: at, Priority: priority, Direction: "ingress"},
+				TcxProgramInfo: tcxInfo("tcx_stats", at),
 				BpfAppCommon:   of("go-tcx-counter"),
 			}},
 		},

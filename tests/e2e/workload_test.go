@@ -8,6 +8,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -40,46 +41,31 @@ type workload struct {
 
 func newWorkload() *workload {
 	const space = "e2e-lifecycle"
-	kills, info := tracepointInfo("syscalls/sys_enter_kill"), tcxInfo("tcx_stats", "lo")
-	target := map[string]string{"app": "target"}
 	w := &workload{
 		tcx:        tcx("e2e-lifecycle-tcx", "lo"),
 		tracepoint: tracepoint("e2e-lifecycle-tracepoint"),
 		application: &v1alpha1.BpfApplication{
 			ObjectMeta: metav1.ObjectMeta{Name: "e2e-lifecycle-app"},
 			Spec: v1alpha1.BpfApplicationSpec{
-				BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-app-counter")},
+				BpfAppCommon: of("go-app-counter"),
 				Programs: []v1alpha1.BpfApplicationProgram{
-					{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &kills},
-					{Type: v1alpha1.ProgTypeTCX, TCX: &info},
+					{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: new(tracepointInfo(killCalls))},
+					{Type: v1alpha1.ProgTypeTCX, TCX: new(tcxInfo("tcx_stats", on("lo")))},
 				},
 			},
 		},
 		xdp: &v1alpha1.XdpProgram{
 			ObjectMeta: metav1.ObjectMeta{Name: "e2e-lifecycle-xdp"},
-			Spec: v1alpha1.XdpProgramSpec{
-				XdpProgramInfo: v1alpha1.XdpProgramInfo{
-					BpfProgramCommon: functionOf("xdp_stats"), Priority: 500,
-					InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"lo"}},
-				},
-				BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-xdp-counter")},
-			},
+			Spec:       v1alpha1.XdpProgramSpec{XdpProgramInfo: xdpInfo(on("lo")), BpfAppCommon: of("go-xdp-counter")},
 		},
 		namespaced: &v1alpha1.TcxNsProgram{
 			ObjectMeta: metav1.ObjectMeta{Name: "e2e-lifecycle-tcx", Namespace: space},
-			Spec: v1alpha1.TcxNsProgramSpec{
-				TcxNsProgramInfo: v1alpha1.TcxNsProgramInfo{
-					BpfProgramCommon: functionOf("tcx_stats"), Priority: 500, Direction: "ingress",
-					InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0"}},
-					Containers:        &v1alpha1.ContainerNsSelector{Pods: metav1.LabelSelector{MatchLabels: target}},
-				},
-				BpfAppCommon: v1alpha1.BpfAppCommon{ByteCode: image("go-tcx-counter")},
-			},
+			Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter")},
 		},
 		space: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}},
 	}
 	w.pod = reader(space, "reader", w.tracepoint.Name, workloadMap)
-	w.pod.Labels = target
+	w.pod.Labels = maps.Clone(targetPods.MatchLabels)
 	// The namespace controller waits longer for pods that may take longer.
 	w.pod.Spec.TerminationGracePeriodSeconds = new(int64(1))
 	return w
@@ -94,10 +80,7 @@ func (w *workload) attached() []v1alpha1.UserObject {
 func (w *workload) start(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, o := range []client.Object{w.space, w.tcx, w.tracepoint, w.application, w.xdp, w.namespaced, w.pod} {
-		if o.GetLabels() == nil {
-			o.SetLabels(map[string]string{})
-		}
-		o.GetLabels()[label] = "true"
+		mark(o)
 		if err := under.Create(ctx, o); err != nil {
 			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
