@@ -632,12 +632,21 @@ KERNEL_INSTANCE ?= 251
 deps-kernel: ## Install what the virtual machine takes: qemu, virtme-ng, Debian's 6.12 kernel (as root).
 	@hack/kernel/deps.sh $(CACHE)
 
-.PHONY: test-kernel
-test-kernel: deps deps-kernel build build-cluster bytecode ## Boot Linux 6.12 in a virtual machine and prove there, on the real daemon and a whole node, every kind of program (as root).
+.PHONY: build-kernel-tests
+build-kernel-tests: build build-cluster bytecode
 	@mkdir -p $(KERNEL_TESTS)
 	go -C tests test -c -o $(KERNEL_TESTS)/ ./bytecode ./e2e
 	go -C examples build -trimpath -o $(LOCALBIN)/bytecode-images ./cmd/bytecode-images
-	@LOCALBIN=$(LOCALBIN) DAEMON=$(DAEMON) KUBERNETES=$(KUBERNETES) hack/kernel/test.sh $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
+
+KERNEL_TEST = LOCALBIN=$(LOCALBIN) DAEMON=$(DAEMON) KUBERNETES=$(KUBERNETES) hack/kernel/test.sh
+
+.PHONY: test-kernel
+test-kernel: deps deps-kernel build-kernel-tests ## Boot Linux 6.12 in a virtual machine and prove there, on the real daemon, every type of program and chains of them (as root).
+	@$(KERNEL_TEST) daemon $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
+
+.PHONY: test-kernel-node
+test-kernel-node: deps deps-kernel build-kernel-tests ## Run a whole Kubernetes node in that virtual machine and prove every kind of object there (as root; takes minutes).
+	@$(KERNEL_TEST) node $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
 
 .PHONY: test-csi
 test-csi: bytecode build/csi/cmd/bpfman-csi ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.
@@ -687,6 +696,12 @@ test-e2e: $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECO
 test-lifecycle: ## Install bpfman in each way, uninstall it in each order, and install it again, on the one-node cluster, or with UNINSTALL=yes on that of KUBECONFIG.
 	@test -n "$(ONE_NODE)" -o "$(UNINSTALL)" = yes || { echo "this uninstalls bpfman, with all objects of its kinds, from the cluster of $(KUBECONFIG): UNINSTALL=yes lets it" >&2; exit 1; }
 	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="-short -run ^TestLifecycle"
+
+# What is slow and seldom breaks. docs/development.md says when to run it.
+.PHONY: test-slow
+test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, and e2e with its longest tests.
+	@$(MAKE) --no-print-directory test-kernel-node
+	@$(MAKE) --no-print-directory test-e2e
 
 .PHONY: test-integration
 test-integration: test-e2e ## The same, by upstream's name.

@@ -9,7 +9,7 @@
 #
 # usage: node.sh CACHE MEMORY INSTANCE — the last is the one-node cluster's.
 set -euo pipefail
-: "${LOCALBIN:?run this as: make test-kernel}" "${DAEMON:?}" "${KUBERNETES:?}"
+: "${LOCALBIN:?run this as: make test-kernel-node}" "${DAEMON:?}" "${KUBERNETES:?}"
 cache=${1:?} memory=${2:?} instance=${3:?}
 cd "$(dirname "$0")/../.."
 # shellcheck source=hack/kernel/versions.sh

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# The tests of `make test-kernel`. First the daemon by itself in the virtual
-# machine: every example program, and chains of them. Then a whole node there.
+# Tests in the virtual machine. Of the daemon by itself (make test-kernel): every
+# example program, and chains of them. Of a whole node (make test-kernel-node): an
+# object of every kind.
 #
-# usage: test.sh CACHE MEMORY INSTANCE — the last is the one-node cluster's.
+# usage: test.sh daemon|node CACHE MEMORY INSTANCE — the last is the one-node cluster's.
 set -euo pipefail
 : "${LOCALBIN:?run this as: make test-kernel}" "${DAEMON:?}"
-cache=${1:?} memory=${2:?} instance=${3:?}
+what=${1:?} cache=${2:?} memory=${3:?} instance=${4:?}
 cd "$(dirname "$0")/../.."
 # shellcheck source=hack/kernel/versions.sh
 . hack/kernel/versions.sh
@@ -46,11 +47,15 @@ on_machine() {
 	run "$@"
 }
 
-failed=0
-section "the daemon"
-on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" env -C tests/bytecode BPFMAN_RPC="$DAEMON" BPFMAN_BIN="$LOCALBIN" HOME=/tmp \
-	"$LOCALBIN/kernel/bytecode.test" -test.count=1 -test.v || failed=1
-section "a node"
-on_machine hack/kernel/node.sh "$cache" "$memory" "$instance" || failed=1
+status=0
+section "the $what"
+case $what in
+daemon)
+	on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" env -C tests/bytecode BPFMAN_RPC="$DAEMON" BPFMAN_BIN="$LOCALBIN" HOME=/tmp \
+		"$LOCALBIN/kernel/bytecode.test" -test.count=1 -test.v || status=$?
+	;;
+node) on_machine hack/kernel/node.sh "$cache" "$memory" "$instance" || status=$? ;;
+*) echo "test.sh: neither daemon nor node: $what" >&2 && exit 2 ;;
+esac
 section "the end"
-exit $failed
+exit $status
