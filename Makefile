@@ -303,7 +303,7 @@ cluster-shell: build-cluster ## Open a shell inside that cluster's node.
 KUBECTL ?= $(or $(shell command -v kubectl),$(LOCALBIN)/kubectl)
 # What is deployed: config/default, or an overlay of it.
 DEPLOY ?= config/default
-BPFMAN_IMG ?= quay.io/bpfman/bpfman:latest
+BPFMAN_IMG ?= quay.io/bpfman/bpfman:v0.6.0
 ignore-not-found ?= true
 DEPLOY_TIMEOUT ?= 180s
 
@@ -319,7 +319,7 @@ uninstall: ## Remove the CustomResourceDefinitions, and with them all objects of
 
 # Images are named in the Deployment and, as text, in the ConfigMap.
 WITH_IMAGES = sed \
-	-e 's|quay.io/bpfman/bpfman:latest|$(BPFMAN_IMG)|' \
+	-e 's|quay.io/bpfman/bpfman:v0.6.0|$(BPFMAN_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-operator:latest|$(BPFMAN_OPERATOR_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-agent:latest|$(BPFMAN_AGENT_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-csi:latest|$(BPFMAN_CSI_IMG)|'
@@ -434,7 +434,7 @@ RELEASE_OVERLAYS = crds=config/crd operator=config/release/operator agent=config
 	all=config/default monitoring=config/prometheus/objects openshift=config/openshift
 
 # Images of a release are named by its version, unless they are given.
-RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(if $(filter file,$(origin BPFMAN_IMG)),BPFMAN_IMG=quay.io/bpfman/bpfman:v0.6.0)
+RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION))
 
 .PHONY: build-release-yamls
 build-release-yamls: $(LOCALBIN)/kustomize ## Write a release's install files to release-vVERSION: one per component, one of the CRDs, one of all.

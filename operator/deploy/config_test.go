@@ -18,7 +18,7 @@ import (
 // minimal is what has no default.
 func minimal(changes map[string]string) map[string]string {
 	data := map[string]string{
-		KeyDaemonImage: "quay.io/bpfman/bpfman:latest",
+		KeyDaemonImage: "quay.io/bpfman/bpfman:v0.6.0",
 		KeyAgentImage:  "quay.io/bpfman/bpfman-agent:latest",
 	}
 	maps.Copy(data, changes)
@@ -37,7 +37,7 @@ func mustParse(t *testing.T, changes map[string]string) Config {
 func TestParseConfigDefaults(t *testing.T) {
 	config := mustParse(t, nil)
 	want := Config{
-		Daemon:      DaemonConfig{"quay.io/bpfman/bpfman:latest", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n"},
+		Daemon:      DaemonConfig{"quay.io/bpfman/bpfman:v0.6.0", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n"},
 		Agent:       AgentConfig{"quay.io/bpfman/bpfman-agent:latest", "info", ":8175", "127.0.0.1:8174"},
 		CSI:         CSIConfig{"quay.io/bpfman/bpfman-csi:latest", "info", RegistrationSidecar, "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", ClusterAccessAll, "127.0.0.1:8173", "", false},
 		KubeletRoot: "/var/lib/kubelet",

@@ -36,7 +36,7 @@ func Catalog() []Description {
 	return []Description{
 		ownBinary("pause", "pause", ""),
 		{Name: "quay.io/bpfman/busybox:latest", describe: busybox},
-		{Name: "quay.io/bpfman/bpfman:latest", describe: daemon},
+		{Name: "quay.io/bpfman/bpfman:v0.6.0", describe: daemon},
 		ownBinary("bpfman-operator", "bpfman-operator", "65532:65532"),
 		ownBinary("bpfman-agent", "bpfman-agent", ""),
 		ownBinary("bpfman-csi", "bpfman-csi", ""),
