@@ -54,7 +54,13 @@ $(LOCALBIN)/helm $(LOCALBIN)/kind: $(LOCALBIN)/%: hack/tools/%/go.mod hack/tools
 	@echo "building $*"
 	@cd hack/tools/$* && GOWORK=off go build -o $@ $(PACKAGE) && touch $@
 
-.PHONY: $(TOOLS) golangci-lint helm kind
+# Without its tags opm takes C libraries for signatures of images.
+$(LOCALBIN)/opm: hack/tools/opm/go.mod hack/tools/opm/go.sum
+	@mkdir -p $(@D)
+	@echo "building opm"
+	@cd hack/tools/opm && GOWORK=off go build -tags json1,containers_image_openpgp -o $@ github.com/operator-framework/operator-registry/cmd/opm && touch $@
+
+.PHONY: $(TOOLS) golangci-lint helm kind opm
 kustomize: $(LOCALBIN)/kustomize ## Build kustomize to bin/, as pinned in hack/tools.
 controller-gen: $(LOCALBIN)/controller-gen ## Build controller-gen likewise.
 register-gen: $(LOCALBIN)/register-gen ## Build register-gen likewise.
@@ -67,6 +73,7 @@ gofumpt: $(LOCALBIN)/gofumpt ## Build gofumpt likewise.
 golangci-lint: $(LOCALBIN)/golangci-lint ## Build golangci-lint likewise.
 helm: $(LOCALBIN)/helm ## Build helm likewise.
 kind: $(LOCALBIN)/kind ## Build kind likewise.
+opm: $(LOCALBIN)/opm ## Build opm likewise, where the Go module proxy serves operator-registry; make bundle and make catalog then validate with it.
 
 # One binary is all of Kubernetes: the name that it is called by says what it is.
 ENVTEST_ASSETS := $(LOCALBIN)/envtest
@@ -486,10 +493,10 @@ build-release:
 	@cd hack/release && GOWORK=off go build -trimpath -o $(LOCALBIN)/release .
 
 .PHONY: bundle
-bundle: generate build-release $(LOCALBIN)/kustomize ## Generate the OLM bundle (bundle, bundle.Dockerfile) from config/manifests and config/samples, then check it.
+bundle: generate build-release $(LOCALBIN)/kustomize ## Generate the OLM bundle (bundle, bundle.Dockerfile) from config/manifests and config/samples, then check it, with bin/opm too where that is built.
 	@$(LOCALBIN)/release bundle --manifests <($(LOCALBIN)/kustomize build config/manifests | $(WITH_IMAGES)) \
 		--samples <($(LOCALBIN)/kustomize build config/samples) --version $(VERSION) \
-		--channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL) --replaces "$(BUNDLE_REPLACES)" --skip-range "$(BUNDLE_SKIP_RANGE)"
+		--channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL) --replaces "$(BUNDLE_REPLACES)" --skip-range "$(BUNDLE_SKIP_RANGE)" --opm "$(wildcard $(LOCALBIN)/opm)"
 
 verify: bundle
 GENERATED += bundle bundle.Dockerfile
@@ -511,6 +518,7 @@ bundle-push: container-engine ## Push the bundle's image.
 .PHONY: catalog
 catalog: build-release ## Generate a catalog that has the bundle of BUNDLE_IMG, to bin/catalog.
 	@$(LOCALBIN)/release catalog --image $(BUNDLE_IMG) --out $(LOCALBIN)/catalog/configs/bpfman-operator/catalog.yaml
+	$(if $(wildcard $(LOCALBIN)/opm),@$(LOCALBIN)/opm validate $(LOCALBIN)/catalog/configs)
 
 .PHONY: catalog-build
 catalog-build: container-engine catalog ## Build the image of that catalog, CATALOG_IMG.

@@ -23,6 +23,9 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/release/olm"
 )
 
+// opmTimeout is what opm has to validate a bundle, which takes it a few seconds.
+const opmTimeout = 2 * time.Minute
+
 const usage = `usage: release command [flags]
 
   bundle    make the OLM bundle of manifests and samples, and check it
@@ -68,6 +71,7 @@ func bundle(args []string) error {
 	manifests := flags.String("manifests", "", "a file with config/manifests, as kustomize builds it")
 	samples := flags.String("samples", "", "a file with config/samples, as kustomize builds it")
 	channels := flags.String("channels", "", "where it is published, separated by commas")
+	opm := opmFlag(flags)
 	var o olm.Options
 	flags.StringVar(&o.Version, "version", "", "the version, without a v")
 	flags.StringVar(&o.Replaces, "replaces", "", "the name of the version before")
@@ -97,7 +101,7 @@ func bundle(args []string) error {
 	if err := b.Write(*dir, *dockerfile); err != nil {
 		return err
 	}
-	return check(*dir, *dockerfile)
+	return check(*dir, *dockerfile, *opm)
 }
 
 // createdAt is the time of a release. Without one there is none, so that a bundle is the same whenever it is made.
@@ -125,7 +129,12 @@ func readObjects(path string) ([]unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-func check(dir, dockerfile string) error {
+// opmFlag is that of the command that validates a bundle beside our own rules.
+func opmFlag(flags *flag.FlagSet) *string {
+	return flags.String("opm", "", "operator-registry's command opm, to validate the bundle with it as well")
+}
+
+func check(dir, dockerfile, opm string) error {
 	b, err := olm.Read(dir, dockerfile)
 	if err != nil {
 		return err
@@ -133,16 +142,22 @@ func check(dir, dockerfile string) error {
 	if err := olm.Validate(b); err != nil {
 		return fmt.Errorf("%s isn't valid:\n%w", dir, err)
 	}
-	return nil
+	if opm == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), opmTimeout)
+	defer cancel()
+	return olm.ValidateWithOPM(ctx, opm, dir, b.Annotations)
 }
 
 func validate(args []string) error {
 	flags := flag.NewFlagSet("validate", flag.ExitOnError)
 	dir, dockerfile := bundleFlags(flags)
+	opm := opmFlag(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	return check(*dir, *dockerfile)
+	return check(*dir, *dockerfile, *opm)
 }
 
 func catalog(args []string) error {

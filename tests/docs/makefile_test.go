@@ -41,9 +41,6 @@ var promised = []struct {
 	{"Openshift Deployment", []string{"deploy-openshift", "undeploy-openshift", "catalog-deploy", "catalog-undeploy"}},
 }
 
-// coming are those that aren't there: opm isn't served by every module proxy, and the catalog is made without it.
-var coming = []string{"opm"}
-
 var (
 	colours    = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 	targetLine = regexp.MustCompile(`^  ([a-zA-Z_0-9-]+) +\S`)
@@ -83,12 +80,10 @@ func TestHelp(t *testing.T) {
 		last = max(last, at)
 		for _, target := range p.targets {
 			group, there := groupOf[target]
-			switch isComing := slices.Contains(coming, target); {
-			case there && isComing:
-				t.Errorf("target %s is there: it is no longer coming", target)
-			case !there && !isComing:
+			switch {
+			case !there:
 				t.Errorf("no target %s", target)
-			case there && group != p.group:
+			case group != p.group:
 				t.Errorf("target %s is in group %q, not %q", target, group, p.group)
 			}
 		}

@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 )
 
 // build returns the objects of an overlay, as YAML by what identifies them.
@@ -51,6 +53,25 @@ func TestOverlaysAddTo(t *testing.T) {
 		for id := range build(t, "default") {
 			if _, ok := built[id]; !ok {
 				t.Errorf("%s: no %s", overlay, id)
+			}
+		}
+	}
+}
+
+// TestEveryObjectIsLabelled finds the label that everything of bpfman can be selected by on each object of each overlay.
+func TestEveryObjectIsLabelled(t *testing.T) {
+	for _, overlay := range []string{"default", "monitoring", "openshift", "manifests"} {
+		for id, object := range build(t, overlay) {
+			var meta metav1.PartialObjectMetadata
+			if err := yaml.Unmarshal([]byte(object), &meta); err != nil {
+				t.Fatalf("%s: %s: %v", overlay, id, err)
+			}
+			// What isn't installed but read by OLM's tools has no cluster to be selected in.
+			if meta.Kind == "ClusterServiceVersion" || meta.APIVersion == "scorecard.operatorframework.io/v1alpha3" {
+				continue
+			}
+			if got := meta.Labels["app.kubernetes.io/part-of"]; got != "bpfman" {
+				t.Errorf("%s: %s has app.kubernetes.io/part-of=%q, not bpfman", overlay, id, got)
 			}
 		}
 	}

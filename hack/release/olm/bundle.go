@@ -92,11 +92,13 @@ func (b *Bundle) Write(dir, dockerfile string) error {
 	return writeFile(dockerfile, []byte(b.Dockerfile))
 }
 
+// writeFile writes a file that is published, and its directory. Images are made of them as they are, and run as any user.
 func writeFile(path string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	//nolint:gosec // The user of a catalog's image has to read it.
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	//nolint:gosec // What is published may be read by everyone.
+	//nolint:gosec // Likewise.
 	if err := os.WriteFile(path, content, 0o644); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}

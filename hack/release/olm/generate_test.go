@@ -198,6 +198,41 @@ func TestBundle_IsWrittenTheSameEachTime(t *testing.T) {
 	}
 }
 
+// TestWrittenFiles_CanBeReadByEveryUser looks at the modes that images of the bundle and the catalog take over: the user
+// of such an image is any.
+func TestWrittenFiles_CanBeReadByEveryUser(t *testing.T) {
+	dir := t.TempDir()
+	b := generate(t, installed)
+	if err := b.Write(filepath.Join(dir, "bundle"), filepath.Join(dir, "bundle.Dockerfile")); err != nil {
+		t.Fatal(err)
+	}
+	if err := NewCatalog(b, "example.com/bundle:v1").Write(filepath.Join(dir, "catalog/configs/some-operator/catalog.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	entries := 0
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		entries++
+		want := os.FileMode(0o644)
+		if entry.IsDir() {
+			want = 0o755
+		}
+		if mode := info.Mode().Perm(); mode != want {
+			t.Errorf("%s has mode %o, not %o", strings.TrimPrefix(path, dir), mode, want)
+		}
+		return nil
+	})
+	if err != nil || entries < 12 {
+		t.Fatalf("%d files and directories, error %v", entries, err)
+	}
+}
+
 // files are all under a directory, by name.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
