@@ -55,29 +55,79 @@ func newBPFFS(id, label string, access Access) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fsmount bpffs: %w", err)
 	}
-	root := os.NewFile(uintptr(fd), "detached bpffs")
-	if err := errors.Join(sealIterators(root), access.apply(root, access.directoryMode())); err != nil {
+	root, err := hideIterators(os.NewFile(uintptr(fd), "detached bpffs"))
+	if err != nil {
+		return nil, err
+	}
+	if err := access.apply(root, access.directoryMode()); err != nil {
 		root.Close()
 		return nil, err
 	}
 	return root, nil
 }
 
-// sealIterators closes maps.debug and progs.debug to all but the node's root. A
-// kernel with CONFIG_BPF_PRELOAD puts them into each new bpffs, they list the
-// maps and programs of the whole node, and can't be removed.
-func sealIterators(root *os.File) error {
+// hideIterators returns a directory of the new bpffs that is empty: its root, if
+// that is. A kernel with CONFIG_BPF_PRELOAD puts maps.debug and progs.debug into the
+// root of each new bpffs. They list the maps and programs of the whole node, and can't
+// be removed; so the volume is a directory below that root. Before Linux 6.15 a
+// directory of a file system that is mounted nowhere can't be mounted: there the files
+// stay visible, closed to all but the node's root. The file given is closed unless it
+// is the one returned.
+func hideIterators(root *os.File) (*os.File, error) {
+	iterators, err := iteratorsOf(root)
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	if len(iterators) == 0 {
+		return root, nil
+	}
+	directory, err := subdirectory(root)
+	if errors.Is(err, unix.EINVAL) {
+		if err := seal(root, iterators); err != nil {
+			root.Close()
+			return nil, err
+		}
+		return root, nil
+	}
+	root.Close()
+	return directory, err
+}
+
+// iteratorsOf names the files in the root of a new bpffs, which are the kernel's.
+func iteratorsOf(root *os.File) ([]string, error) {
 	directory, err := openDirectory(root, ".", unix.O_RDONLY)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer directory.Close()
-	entries, err := directory.ReadDir(-1)
+	names, err := directory.Readdirnames(-1)
 	if err != nil {
-		return fmt.Errorf("list a new bpffs: %w", err)
+		return nil, fmt.Errorf("list a new bpffs: %w", err)
 	}
-	for _, entry := range entries {
-		iterator, err := openPin(directory, entry.Name())
+	return names, nil
+}
+
+// subdirectory makes a directory in root and returns a mount of it that is
+// mounted nowhere, as root is. Where the kernel can't do that, the error has
+// [unix.EINVAL] in its chain, and nothing is left in root.
+func subdirectory(root *os.File) (*os.File, error) {
+	const name = "volume"
+	at := int(root.Fd())
+	if err := unix.Mkdirat(at, name, 0o700); err != nil {
+		return nil, fmt.Errorf("make a directory in a new bpffs: %w", err)
+	}
+	fd, err := unix.OpenTree(at, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open_tree of a new bpffs: %w", err), removeDirectory(root, name))
+	}
+	return os.NewFile(uintptr(fd), "detached bpffs"), nil
+}
+
+// seal closes the kernel's iterators to all but the node's root.
+func seal(root *os.File, iterators []string) error {
+	for _, name := range iterators {
+		iterator, err := openPin(root, name)
 		if err != nil {
 			return err
 		}

@@ -228,15 +228,6 @@ func TestVolumeIsClosedToOthersAndChanges(t *testing.T) {
 	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 		t.Fatal(err)
 	}
-	entries, err := os.ReadDir(n.target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries { // not all kernels have any
-		if strings.Contains(entry.Name(), ".") {
-			checkSealed(t, filepath.Join(n.target, entry.Name()))
-		}
-	}
 	if complete, err := n.volumes.Complete(n.target, nil, access); err != nil || !complete {
 		t.Errorf("Complete = %v, %v for all maps", complete, err)
 	}
@@ -257,6 +248,86 @@ func TestVolumeIsClosedToOthersAndChanges(t *testing.T) {
 	if stat.Flags&unix.ST_RDONLY != 0 {
 		t.Error("mount is read-only: the runtime can't relabel it")
 	}
+}
+
+// TestVolumeShowsMapsOnly publishes on this kernel, and as on one that can't mount a
+// directory of a file system that is mounted nowhere, as none can before Linux 6.15.
+func TestVolumeShowsMapsOnly(t *testing.T) {
+	iterators := kernelIterators(t)
+	access := Access{Group: new(uint32(2000))}
+	t.Run("on this kernel", func(t *testing.T) {
+		n := newNode(t)
+		if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
+			t.Fatal(err)
+		}
+		shown := fileNames(t, n.target)
+		if slices.Contains(shown, "maps.debug") && !mountsDetachedDirectories(t) {
+			t.Skip("before Linux 6.15 the kernel's own files stay")
+		}
+		if want := []string{"config", "counters"}; !slices.Equal(shown, want) {
+			t.Errorf("volume shows %q, not %q", shown, want)
+		}
+	})
+	t.Run("before Linux 6.15", func(t *testing.T) {
+		if len(iterators) == 0 {
+			t.Skip("this kernel has no CONFIG_BPF_PRELOAD")
+		}
+		n := newNode(t)
+		argument, err := json.Marshal(publication{n.root, n.target, n.maps, access})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fault := sandbox.Fault{Syscall: unix.SYS_OPEN_TREE, Errno: unix.EINVAL}
+		if err := sandbox.Run(t, "publish", nil, fault, string(argument)); err != nil {
+			t.Fatal(err)
+		}
+		n.check(t, access)
+		want := slices.Sorted(slices.Values(append([]string{"config", "counters"}, iterators...)))
+		if shown := fileNames(t, n.target); !slices.Equal(shown, want) {
+			t.Errorf("volume shows %q, not %q", shown, want)
+		}
+		for _, name := range iterators {
+			checkSealed(t, filepath.Join(n.target, name))
+		}
+	})
+}
+
+// kernelIterators names the files that this kernel puts into each new bpffs.
+func kernelIterators(t *testing.T) []string {
+	t.Helper()
+	directory := filepath.Join(sandbox.Root(t), "fs")
+	sandbox.MountBPFFS(t, directory)
+	return fileNames(t, directory)
+}
+
+// mountsDetachedDirectories reports whether this kernel mounts a directory of a file
+// system that is mounted nowhere.
+func mountsDetachedDirectories(t *testing.T) bool {
+	t.Helper()
+	root, err := newBPFFS("probe", "", Access{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	directory, err := subdirectory(root)
+	if err != nil {
+		return false
+	}
+	directory.Close()
+	return true
+}
+
+func fileNames(t *testing.T, directory string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
 }
 
 // checkSealed checks that no user of a pod reads the file, be it root, without

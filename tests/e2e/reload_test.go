@@ -160,7 +160,9 @@ func TestSeveralVolumesInAPod(t *testing.T) {
 					s.Errorf("%s has %q, not %s", path, names, name)
 				}
 			}
-			if path != "/run/all" && len(files) > len(want)+2 { // the kernel's own iterators
+			// Kernels before 6.15 may have maps.debug and progs.debug besides.
+			names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, ".debug") })
+			if path != "/run/all" && len(names) > len(want) {
 				s.Errorf("%s has %q", path, names)
 			}
 		}
