@@ -34,6 +34,9 @@ func TestWrite(t *testing.T) {
 		t.Fatalf("no configuration files: %v", err)
 	}
 	for _, file := range files {
+		if file == s.RegistryHosts() {
+			continue
+		}
 		text, err := os.ReadFile(file)
 		if err != nil || strings.Contains(string(text), "{{") || strings.Contains(string(text), "<no value>") {
 			t.Errorf("%s is not rendered: %v\n%s", file, err, text)
@@ -64,6 +67,26 @@ func TestRegistryIsTrustedByEachName(t *testing.T) {
 	for _, name := range append([]string{"localhost", "127.0.0.1", s.IP.Addr().String()}, Registries...) {
 		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name}); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestContainerdKnowsTheRegistry(t *testing.T) {
+	s := Default(3, filepath.Join(t.TempDir(), "state"), "/kubernetes")
+	if err := Write(s, ""); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(s.Dir("etc", "containerd.toml")); err != nil || !strings.Contains(string(text), s.RegistryHosts()) {
+		t.Errorf("containerd.toml doesn't name %s: %v", s.RegistryHosts(), err)
+	}
+	for _, host := range []string{"10.97.3.2:5000", "quay.io"} {
+		text, err := os.ReadFile(filepath.Join(s.RegistryHosts(), host, "hosts.toml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "server = \"https://" + host + "\"\n\n[host.\"https://" + host + "\"]\n  ca = \"" + s.RegistryCA() + "\"\n"
+		if string(text) != want {
+			t.Errorf("%s: %s, want %s", host, text, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -37,7 +38,26 @@ func Write(s Settings, controlPlane string) error {
 	} else if err := writeCredentials(s); err != nil {
 		return err
 	}
+	if err := trustRegistry(s); err != nil {
+		return err
+	}
 	return writeFiles(s)
+}
+
+// trustRegistry has containerd trust the cluster's registry under each name that an
+// image may have there, so that pods run what was pushed to it.
+func trustRegistry(s Settings) error {
+	for _, host := range append([]string{net.JoinHostPort(s.API.String(), RegistryPort)}, Registries...) {
+		dir := filepath.Join(s.RegistryHosts(), host)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("making containerd's directory of the registry %s: %w", host, err)
+		}
+		text := fmt.Sprintf("server = %q\n\n[host.%[1]q]\n  ca = %q\n", "https://"+host, s.RegistryCA())
+		if err := os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(text), 0o644); err != nil {
+			return fmt.Errorf("telling containerd about the registry %s: %w", host, err)
+		}
+	}
+	return nil
 }
 
 // writeFiles renders the embedded templates into etc/.

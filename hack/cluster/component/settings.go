@@ -137,5 +137,9 @@ func (s Settings) AdminKubeconfig() string { return s.Dir("pki", "admin.kubeconf
 // RegistryCA is the certificate that signs the registry's.
 func (s Settings) RegistryCA() string { return s.Dir("pki", "registry-ca.crt") }
 
+// RegistryHosts is the directory in which containerd looks for what it needs to know
+// about a registry.
+func (s Settings) RegistryHosts() string { return s.Dir("etc", "certs.d") }
+
 // Log is the file that the process of that name writes to.
 func (s Settings) Log(process string) string { return s.Dir("logs", process+".log") }
