@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -115,7 +116,7 @@ func subdirectory(root *os.File) (*os.File, error) {
 	const name = "volume"
 	at := int(root.Fd())
 	if err := unix.Mkdirat(at, name, 0o700); err != nil {
-		return nil, fmt.Errorf("make a directory in a new bpffs: %w", err)
+		return nil, &os.PathError{Op: "mkdir", Path: filepath.Join(root.Name(), name), Err: err}
 	}
 	fd, err := unix.OpenTree(at, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

@@ -63,6 +63,15 @@ func (m *Metrics) Volumes(count func() (driver.Counts, error), log *slog.Logger)
 	})
 }
 
+// Registered shows at each scrape whether the plugin is registered with the kubelet.
+func (m *Metrics) Registered(registered func() bool) {
+	m.operations.GetRegistry().CustomMustRegister(&registration{
+		registered: metrics.NewDesc(subsystem+"_registered",
+			"1 while the kubelet can find the plugin, 0 while no registration socket is served or no kubelet has found it.", nil, nil, metrics.ALPHA, ""),
+		now: registered,
+	})
+}
+
 // Handler serves the metrics.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -91,4 +100,23 @@ func (v *volumes) CollectWithStability(collected chan<- metrics.Metric) {
 	}
 	collected <- metrics.NewLazyConstMetric(v.live, metrics.GaugeValue, float64(counts.Live))
 	collected <- metrics.NewLazyConstMetric(v.stale, metrics.GaugeValue, float64(counts.Stale))
+}
+
+// registration is asked when it is collected.
+type registration struct {
+	metrics.BaseStableCollector
+	registered *metrics.Desc
+	now        func() bool
+}
+
+func (r *registration) DescribeWithStability(descriptions chan<- *metrics.Desc) {
+	descriptions <- r.registered
+}
+
+func (r *registration) CollectWithStability(collected chan<- metrics.Metric) {
+	value := 0.0
+	if r.now() {
+		value = 1
+	}
+	collected <- metrics.NewLazyConstMetric(r.registered, metrics.GaugeValue, value)
 }

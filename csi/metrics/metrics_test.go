@@ -36,6 +36,8 @@ func TestMetrics(t *testing.T) {
 	counts, failure := driver.Counts{Live: 3, Stale: 1}, error(nil)
 	m.Volumes(func() (driver.Counts, error) { return counts, failure }, slog.New(slog.NewTextHandler(&log, nil)))
 	m.Denied()
+	registered := true
+	m.Registered(func() bool { return registered })
 	call := &grpc.UnaryServerInfo{FullMethod: csi.Node_NodePublishVolume_FullMethodName}
 	_, err := m.Calls(t.Context(), nil, call, func(context.Context, any) (any, error) {
 		return nil, status.Error(codes.PermissionDenied, "no")
@@ -45,12 +47,16 @@ func TestMetrics(t *testing.T) {
 	}
 	text := scrape(t, m)
 	for _, want := range []string{
-		"csi_plugin_volumes 3\n", "csi_plugin_stale_volumes 1\n", "csi_plugin_denials_total 1\n",
+		"csi_plugin_volumes 3\n", "csi_plugin_stale_volumes 1\n", "csi_plugin_denials_total 1\n", "csi_plugin_registered 1\n",
 		`csi_plugin_operations_seconds_count{driver_name="csi.bpfman.io",grpc_status_code="PermissionDenied",method_name="/csi.v1.Node/NodePublishVolume"} 1`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q:\n%s", want, text)
 		}
+	}
+	registered = false
+	if text := scrape(t, m); !strings.Contains(text, "csi_plugin_registered 0\n") {
+		t.Errorf("after the registration is lost: %s", text)
 	}
 	failure = errors.New("no mount table")
 	if text := scrape(t, m); strings.Contains(text, "csi_plugin_volumes") || !strings.Contains(log.String(), "no mount table") {

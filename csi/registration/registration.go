@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package registration makes the plugin known to the kubelet without
-// node-driver-registrar: it serves the kubelet's plugin registration v1.
+// Package registration makes the plugin known to the kubelet, by the kubelet's plugin
+// registration v1: instead of node-driver-registrar, or in its place when it is lost.
 package registration
 
 import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -24,21 +25,32 @@ type Plugin struct {
 	Name string
 	// Endpoint is the path of the CSI socket in the kubelet's file system.
 	Endpoint string
-	Log      *slog.Logger
+	// Directory is the kubelet's, in which it looks for plugins' sockets.
+	Directory string
+	Log       *slog.Logger
+
+	// asked is set when a kubelet has found the plugin's own socket, registered while
+	// the plugin is known to be registered.
+	asked, registered atomic.Bool
 }
 
-// SocketPath is where the kubelet looks for the plugin in its directory.
-func (p *Plugin) SocketPath(directory string) string {
-	return filepath.Join(directory, p.Name+"-reg.sock")
+// SocketPath is where the kubelet looks for the plugin.
+func (p *Plugin) SocketPath() string {
+	return filepath.Join(p.Directory, p.Name+"-reg.sock")
 }
 
-// Register adds the registration service to server.
-func (p *Plugin) Register(server *grpc.Server) {
+// Registered reports whether a registration socket was served when it was last looked
+// at, and the kubelet has found it if it is the plugin's own.
+func (p *Plugin) Registered() bool { return p.registered.Load() }
+
+// register adds the registration service to server.
+func (p *Plugin) register(server *grpc.Server) {
 	registerapi.RegisterRegistrationServer(server, p)
 }
 
 // GetInfo tells the kubelet about the plugin.
 func (p *Plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
+	p.asked.Store(true)
 	return &registerapi.PluginInfo{
 		Type: registerapi.CSIPlugin, Name: p.Name, Endpoint: p.Endpoint, SupportedVersions: []string{csiVersion},
 	}, nil

@@ -19,15 +19,14 @@ import (
 
 // TestRegistration plays the kubelet, which finds the socket in its directory.
 func TestRegistration(t *testing.T) {
-	directory := t.TempDir()
 	var log strings.Builder
-	plugin := &Plugin{Name: "csi.bpfman.io", Endpoint: "/kubelet/csi.sock", Log: slog.New(slog.NewTextHandler(&log, nil))}
-	path := plugin.SocketPath(directory)
+	plugin := &Plugin{Name: "csi.bpfman.io", Endpoint: "/kubelet/csi.sock", Directory: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))}
+	path := plugin.SocketPath()
 	if filepath.Base(path) != "csi.bpfman.io-reg.sock" {
 		t.Errorf("socket %s", path)
 	}
 	server := grpc.NewServer()
-	plugin.Register(server)
+	plugin.register(server)
 	listener, err := socket.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)

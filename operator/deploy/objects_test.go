@@ -167,19 +167,28 @@ func TestRegistration(t *testing.T) {
 	if want := "--kubelet-registration-path=/data/kubelet/plugins/csi-bpfman/csi.sock"; !slices.Contains(registrar.Args, want) {
 		t.Errorf("registrar has %q, not %q", registrar.Args, want)
 	}
-	// The sidecar writes a file beside the path that it registers, and its probe looks for it.
-	if !slices.ContainsFunc(registrar.VolumeMounts, func(m corev1.VolumeMount) bool {
-		return m.MountPath == "/data/kubelet/plugins/csi-bpfman" && !m.ReadOnly
-	}) {
-		t.Errorf("registrar can't write beside the path that it registers: %+v", registrar.VolumeMounts)
+	// The plugin notices a lost registration: the sidecar's own exec probe always succeeds.
+	if registrar.LivenessProbe != nil {
+		t.Errorf("registrar has a probe: %+v", registrar.LivenessProbe)
+	}
+	if slices.Contains(sidecar["bpfman-csi"].Args, "--self-register") {
+		t.Error("the plugin registers itself beside the sidecar")
 	}
 	self := containers(daemonSet(t, map[string]string{KeyCSIRegistration: RegistrationSelf, KeyKubeletRoot: "/data/kubelet"}))
 	if _, there := self["node-driver-registrar"]; there {
 		t.Error("the sidecar is there although the plugin registers itself")
 	}
-	for _, want := range []string{"--self-register", "--registration-dir=/registration", "--registration-path=/data/kubelet/plugins/csi-bpfman/csi.sock"} {
-		if csi := self["bpfman-csi"]; !slices.Contains(csi.Args, want) {
-			t.Errorf("plugin has %q, not %q", csi.Args, want)
+	if csi := self["bpfman-csi"]; !slices.Contains(csi.Args, "--self-register") {
+		t.Errorf("plugin has %q, not --self-register", csi.Args)
+	}
+	for mode, csi := range map[string]corev1.Container{RegistrationSidecar: sidecar["bpfman-csi"], RegistrationSelf: self["bpfman-csi"]} {
+		for _, want := range []string{"--registration-dir=/registration", "--registration-path=/data/kubelet/plugins/csi-bpfman/csi.sock"} {
+			if !slices.Contains(csi.Args, want) {
+				t.Errorf("%s: plugin has %q, not %q", mode, csi.Args, want)
+			}
+		}
+		if !slices.ContainsFunc(csi.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/registration" && !m.ReadOnly }) {
+			t.Errorf("%s: plugin can't mend its registration: %+v", mode, csi.VolumeMounts)
 		}
 	}
 }

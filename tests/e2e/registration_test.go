@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -27,11 +26,8 @@ const (
 	keyRegistrarImage = "bpfman.csi.registrar.image"
 )
 
-// probed is when the sidecar's liveness probe has failed if it does.
-const probed = 2 * time.Minute
-
 // TestRegistration has the kubelet learn of the plugin in both ways, by the sidecar and by
-// the plugin itself, from one to the other and back.
+// the plugin itself, from one to the other and back; and, in either mode, forget it.
 func TestRegistration(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space, mapName = "e2e-registration", "tracepoint_stats_map"
@@ -61,24 +57,19 @@ func TestRegistration(t *testing.T) {
 			awaitGrowth(ctx, s, before, mapName, callKill)
 			checkRegistered(ctx, s)
 		}},
-		step{"its probe is content", func(ctx context.Context, s *testing.T) {
-			if testing.Short() {
-				s.Skip("takes minutes")
+		step{"the sidecar's socket is removed", func(ctx context.Context, s *testing.T) {
+			before := sidecarRestarts(ctx, s)
+			loseRegistration(ctx, t, s, reader(space, "sidecar-lost", program.Name, mapName))
+			if after := sidecarRestarts(ctx, s); after != before {
+				s.Errorf("the sidecar was restarted %d times, and %d before", after, before)
 			}
-			awaitFor(ctx, s, probed+recovery, "the sidecar has run long enough to be probed", func(ctx context.Context) (bool, string) {
-				if err := under.List(ctx, &components, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
-					return false, err.Error()
-				}
-				long := true
-				for i := range components.Items {
-					status := registrarOf(&components.Items[i])
-					if status == nil || status.RestartCount > 0 {
-						s.Fatalf("the sidecar was restarted: %+v", status)
-					}
-					long = long && status.State.Running != nil && time.Since(status.State.Running.StartedAt.Time) > probed
-				}
-				return long, fmt.Sprint(len(components.Items))
-			})
+		}},
+		step{"and taken back by the sidecar", func(ctx context.Context, s *testing.T) {
+			killAndAwait(ctx, s, node.Registrar)
+			checkRegistered(ctx, s)
+			again := reader(space, "sidecar-again", program.Name, mapName)
+			create(ctx, t, again)
+			awaitReady(ctx, s, again)
 		}},
 		step{"its restarts leave the mount table", func(ctx context.Context, s *testing.T) {
 			if testing.Short() {
@@ -96,7 +87,59 @@ func TestRegistration(t *testing.T) {
 			}
 			checkRegistered(ctx, s)
 		}},
+		step{"the plugin's socket is removed", func(ctx context.Context, s *testing.T) {
+			loseRegistration(ctx, t, s, reader(space, "itself-lost", program.Name, mapName))
+		}},
 	)
+}
+
+// registrationSocket is where the kubelet finds the plugin, as the plugin's container sees it.
+const registrationSocket = "/registration/" + v1alpha1.CSIDriverName + "-reg.sock"
+
+// loseRegistration removes the plugin's registration socket on each node, which has the
+// kubelet forget the plugin. It is registered again, and a new pod gets its volume.
+func loseRegistration(ctx context.Context, test, t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	before := map[string]string{}
+	for _, name := range under.nodes() {
+		before[name] = csiNode(ctx, t, name).ResourceVersion
+		if _, err := ask[any](ctx, name, "remove", node.CSI, registrationSocket); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range under.nodes() {
+		await(ctx, t, "the kubelet of node "+name+" has forgotten the driver", func(ctx context.Context) (bool, string) {
+			n := csiNode(ctx, t, name)
+			return n.ResourceVersion != before[name], fmt.Sprint(n.Spec.Drivers)
+		})
+	}
+	checkRegistered(ctx, t)
+	create(ctx, test, pod)
+	awaitReady(ctx, t, pod)
+}
+
+func csiNode(ctx context.Context, t *testing.T, name string) *storagev1.CSINode {
+	t.Helper()
+	n := &storagev1.CSINode{}
+	if err := under.Get(ctx, types.NamespacedName{Name: name}, n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// sidecarRestarts is how often the sidecars of all nodes have been restarted.
+func sidecarRestarts(ctx context.Context, t *testing.T) (restarts int32) {
+	t.Helper()
+	var pods corev1.PodList
+	if err := under.List(ctx, &pods, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		if status := registrarOf(&pods.Items[i]); status != nil {
+			restarts += status.RestartCount
+		}
+	}
+	return restarts
 }
 
 // registrarOf is the state of the sidecar in a pod of the node components, nil where there

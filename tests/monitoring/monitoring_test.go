@@ -153,6 +153,7 @@ func registeredByCSI(t *testing.T) []*dto.MetricFamily {
 	t.Helper()
 	m := csimetrics.New()
 	m.Volumes(func() (driver.Counts, error) { return driver.Counts{}, nil }, slog.New(slog.DiscardHandler))
+	m.Registered(func() bool { return true })
 	if _, err := m.Calls(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: csi.Node_NodePublishVolume_FullMethodName},
 		func(context.Context, any) (any, error) { return &csi.NodePublishVolumeResponse{}, nil }); err != nil {
 		t.Fatal(err)

@@ -94,8 +94,34 @@ func Started(executable string) ([]Process, error) {
 	return processes, nil
 }
 
-// ReadAs reads a file as the processes that run the executable see it.
+// ReadAs reads a file as the process that runs the executable sees it.
 func ReadAs(executable, path string) (string, error) {
+	seen, err := seenAs(executable, path)
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(seen)
+	if err != nil {
+		return "", fmt.Errorf("read %s as %s: %w", path, executable, err)
+	}
+	return string(text), nil
+}
+
+// RemoveAs removes a file as the process that runs the executable sees it.
+func RemoveAs(executable, path string) error {
+	seen, err := seenAs(executable, path)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(seen); err != nil {
+		return fmt.Errorf("remove %s as %s: %w", path, executable, err)
+	}
+	return nil
+}
+
+// seenAs is the path, from here, of what the process that runs the executable sees at
+// path.
+func seenAs(executable, path string) (string, error) {
 	pids, err := Processes(executable)
 	if err != nil {
 		return "", err
@@ -103,11 +129,7 @@ func ReadAs(executable, path string) (string, error) {
 	if len(pids) != 1 {
 		return "", fmt.Errorf("%d processes run %s, want one", len(pids), executable)
 	}
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pids[0]), "root", path))
-	if err != nil {
-		return "", fmt.Errorf("read %s as %s: %w", path, executable, err)
-	}
-	return string(text), nil
+	return filepath.Join("/proc", strconv.Itoa(pids[0]), "root", path), nil
 }
 
 // Kill ends the processes that run the executable, without warning.

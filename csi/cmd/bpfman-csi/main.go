@@ -66,11 +66,12 @@ func parseFlags() (options, error) {
 	flag.StringVar(&o.mapsRoot, "maps-root", "/run/bpfman/fs/maps", "Directory below which the daemon pins maps.")
 	flag.StringVar(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "Root directory of the kubelet.")
 	flag.StringVar(&o.nodeName, "node-name", os.Getenv("KUBE_NODE_NAME"), "Name of this node (default $KUBE_NODE_NAME).")
-	flag.BoolVar(&o.selfRegister, "self-register", false, "Register with the kubelet without node-driver-registrar.")
+	flag.BoolVar(&o.selfRegister, "self-register", false,
+		"Register with the kubelet from the start, not only when node-driver-registrar's registration is lost.")
 	flag.StringVar(&o.registrationDir, "registration-dir", "/registration",
-		"Directory of the kubelet's plugin registration, for --self-register.")
+		"Directory of the kubelet's plugin registration. Where it doesn't exist, and without --self-register, a lost registration isn't noticed.")
 	flag.StringVar(&o.registrationPath, "registration-path", "",
-		"Path of the CSI socket as the kubelet sees it, for --self-register (default <kubelet-root>/plugins/csi-bpfman/csi.sock).")
+		"Path of the CSI socket as the kubelet sees it (default <kubelet-root>/plugins/csi-bpfman/csi.sock).")
 	flag.StringVar(&o.clusterAccess, "cluster-access", accessAll,
 		"Who may mount the maps of cluster-scoped programs: every pod (all), or pods whose ServiceAccount may use the program (rbac).")
 	flag.StringVar(&o.selinuxContext, "selinux-context", "",
@@ -152,6 +153,10 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		Log:      log,
 	})
 	counted.Volumes(plugin.Count, log)
+	registered := keeper(o, log)
+	if registered != nil {
+		counted.Registered(registered.Registered)
+	}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(driver.Trace(log), counted.Calls))
 	plugin.Register(server)
 	servers, ctx := errgroup.WithContext(ctx)
@@ -163,15 +168,25 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	follow(ctx, servers, daemon, plugin, o.mapsRoot)
 	log.Info("serving CSI", "driver", v1alpha1.CSIDriverName, "version", version, "socket", o.endpoint, "node", o.nodeName)
-	if o.selfRegister {
-		registered := &registration.Plugin{Name: v1alpha1.CSIDriverName, Endpoint: o.registrationPath, Log: log}
-		registrar := grpc.NewServer()
-		registered.Register(registrar)
-		if err := serve(ctx, servers, registered.SocketPath(o.registrationDir), registrar); err != nil {
-			return err
-		}
+	if registered != nil {
+		servers.Go(func() error { return registered.Run(ctx) })
 	}
 	return servers.Wait()
+}
+
+// keeper keeps the plugin registered with the kubelet; nil where the sidecar alone can.
+func keeper(o options, log *slog.Logger) *registration.Keeper {
+	if _, err := os.Stat(o.registrationDir); err != nil && !o.selfRegister {
+		log.Info("a lost registration won't be noticed", "error", err)
+		return nil
+	}
+	return &registration.Keeper{
+		Plugin: &registration.Plugin{
+			Name: v1alpha1.CSIDriverName, Endpoint: o.registrationPath, Directory: o.registrationDir, Log: log,
+		},
+		Pace: registration.DefaultPace,
+		Self: o.selfRegister,
+	}
 }
 
 // follow has the volumes follow their programs.

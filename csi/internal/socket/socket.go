@@ -19,8 +19,15 @@ import (
 // drainTimeout bounds the wait for running calls at the end.
 const drainTimeout = 5 * time.Second
 
-// Listen listens on path, in place of a socket that an earlier process left.
-func Listen(ctx context.Context, path string) (net.Listener, error) {
+// Listener listens on a Unix socket whose path others may take over.
+type Listener struct {
+	*net.UnixListener
+	path string
+	file fs.FileInfo
+}
+
+// Listen listens on path, in place of a socket that is there.
+func Listen(ctx context.Context, path string) (*Listener, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -37,16 +44,36 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
+	own := &Listener{UnixListener: listener.(*net.UnixListener), path: path} //nolint:forcetypeassert // as "unix" gives
+	own.SetUnlinkOnClose(false)
 	if err := os.Chmod(path, 0o600); err != nil {
-		listener.Close()
+		own.Close()
 		return nil, fmt.Errorf("restrict socket: %w", err)
 	}
-	return listener, nil
+	if own.file, err = os.Lstat(path); err != nil {
+		own.Close()
+		return nil, fmt.Errorf("look at the new socket: %w", err)
+	}
+	return own, nil
+}
+
+// Current reports whether the path still leads to this socket.
+func (l *Listener) Current() bool {
+	info, err := os.Lstat(l.path)
+	return err == nil && os.SameFile(info, l.file)
+}
+
+// Close stops listening and removes the socket, unless another has its place.
+func (l *Listener) Close() error {
+	if l.file == nil || l.Current() {
+		_ = os.Remove(l.path)
+	}
+	return l.UnixListener.Close()
 }
 
 // Serve serves until the context ends, lets running calls finish for a while,
 // and removes the socket.
-func Serve(ctx context.Context, listener net.Listener, server *grpc.Server) error {
+func Serve(ctx context.Context, listener *Listener, server *grpc.Server) error {
 	stop := context.AfterFunc(ctx, func() {
 		force := time.AfterFunc(drainTimeout, server.Stop)
 		defer force.Stop()

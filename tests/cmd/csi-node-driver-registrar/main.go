@@ -2,9 +2,10 @@
 // Copyright The bpfman-operator authors
 
 // Command csi-node-driver-registrar stands in for kubernetes-csi's sidecar of that name
-// where its image can't be had: it takes the flags that the node components give, asks
-// the plugin for its name, tells the kubelet of it, and answers the liveness probe in the
-// sidecar's way, by a file beside the plugin's socket as the kubelet sees it.
+// where its image can't be had. It does what v2.13.0 and v2.17.0 do: it takes the flags
+// that the node components give, asks the plugin for its name, and tells the kubelet of it.
+// As these, it neither notices nor mends that its socket is removed; and its mode
+// kubelet-registration-probe, which once was for a liveness probe, always succeeds.
 package main
 
 import (
@@ -40,20 +41,16 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	registered := filepath.Join(filepath.Dir(*endpoint), "registration")
-	var err error
 	if *mode == modeProbe {
-		_, err = os.Stat(registered)
-	} else {
-		err = register(ctx, *csiAddress, *endpoint, registered)
+		return
 	}
-	if err != nil {
+	if err := register(ctx, *csiAddress, *endpoint); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // register serves the kubelet until the context ends.
-func register(ctx context.Context, csiAddress, endpoint, registered string) error {
+func register(ctx context.Context, csiAddress, endpoint string) error {
 	name, err := driverName(ctx, csiAddress)
 	if err != nil {
 		return err
@@ -67,7 +64,7 @@ func register(ctx context.Context, csiAddress, endpoint, registered string) erro
 		return fmt.Errorf("listen for the kubelet: %w", err)
 	}
 	server := grpc.NewServer()
-	registerapi.RegisterRegistrationServer(server, &registration{name: name, endpoint: endpoint, registered: registered})
+	registerapi.RegisterRegistrationServer(server, &registration{name: name, endpoint: endpoint})
 	context.AfterFunc(ctx, server.Stop) // which removes the socket
 	return server.Serve(listener)
 }
@@ -89,13 +86,10 @@ func driverName(ctx context.Context, csiAddress string) (string, error) {
 
 type registration struct {
 	registerapi.UnimplementedRegistrationServer
-	name, endpoint, registered string
+	name, endpoint string
 }
 
 func (r *registration) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
-	if err := os.WriteFile(r.registered, nil, 0o600); err != nil {
-		log.Print("the probe will fail: ", err) // as with the sidecar
-	}
 	return &registerapi.PluginInfo{
 		Type: registerapi.CSIPlugin, Name: r.name, Endpoint: r.endpoint, SupportedVersions: []string{"1.0.0"},
 	}, nil

@@ -55,6 +55,7 @@ const usage = `usage: node-probe command
   end-stream INTERFACE    end it
   started EXECUTABLE      arguments and environment of the processes that run it
   read EXECUTABLE PATH    a file as the process that runs it sees it
+  remove EXECUTABLE PATH  remove a file as the process that runs it sees it
   fetch URL [TOKEN]       get a page
   add-interface NAME      make a pair of network interfaces
   remove-interface NAME   remove it
@@ -116,6 +117,8 @@ func answer(ctx context.Context, command, argument, second string, args []string
 		return node.Started(argument)
 	case "read":
 		return node.ReadAs(argument, second)
+	case "remove":
+		return nil, node.RemoveAs(argument, second)
 	case "fetch":
 		return node.Fetch(ctx, argument, second)
 	case "unload":

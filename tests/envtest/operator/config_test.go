@@ -80,12 +80,8 @@ var keyCases = []keyCase{
 	{
 		deploy.KeyCSIRegistration, deploy.RegistrationSelf,
 		[]string{
-			"+containers[bpfman-csi].args[--registration-dir]",
-			"+containers[bpfman-csi].args[--registration-path]",
 			"+containers[bpfman-csi].args[--self-register]",
-			"+containers[bpfman-csi].volumeMounts[/registration]",
 			"-containers[node-driver-registrar]",
-			"-volumes[registered]",
 		},
 	},
 	{
@@ -112,12 +108,10 @@ var keyCases = []keyCase{
 		deploy.KeyKubeletRoot, "/data/kubelet",
 		[]string{
 			"+containers[bpfman-csi].volumeMounts[/data/kubelet/pods]",
-			"+containers[node-driver-registrar].volumeMounts[/data/kubelet/plugins/csi-bpfman]",
 			"-containers[bpfman-csi].volumeMounts[/var/lib/kubelet/pods]",
-			"-containers[node-driver-registrar].volumeMounts[/var/lib/kubelet/plugins/csi-bpfman]",
 			"containers[bpfman-csi].args[--kubelet-root]",
+			"containers[bpfman-csi].args[--registration-path]",
 			"containers[node-driver-registrar].args[--kubelet-registration-path]",
-			"containers[node-driver-registrar].livenessProbe.exec.command[--kubelet-registration-path]",
 			"volumes[csi-plugin].hostPath.path",
 			"volumes[csi-registration].hostPath.path",
 			"volumes[kubelet-pods].hostPath.path",
@@ -145,7 +139,6 @@ var keyCases = []keyCase{
 			"-volumes[csi-plugin]",
 			"-volumes[csi-registration]",
 			"-volumes[kubelet-pods]",
-			"-volumes[registered]",
 		},
 	},
 	{
