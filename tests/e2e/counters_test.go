@@ -129,7 +129,7 @@ func rename(o k8s.Object) error {
 		if image := o.GetAppCommon().ByteCode.Image; image != nil {
 			image.Url = strings.Replace(image.Url, "quay.io/bpfman-bytecode", settings.bytecode, 1)
 		}
-		if uprobe, ok := o.(*v1alpha1.UprobeProgram); ok && uprobe.Spec.Containers != nil {
+		if uprobe, ok := o.(*v1alpha1.UprobeProgram); ok && uprobe.Spec.Containers != nil && uprobe.Spec.Containers.Namespace != bpfmanSpace {
 			uprobe.Spec.Containers.Namespace = prefix + uprobe.Spec.Containers.Namespace
 		}
 		if image := o.GetAppCommon().ByteCode.Image; image != nil && image.ImagePullSecret != nil {

@@ -176,6 +176,37 @@ func TestFunctionsAreInTheImages(t *testing.T) {
 	}
 }
 
+// TestUprobesOfLibcHaveATarget holds samples that probe libc in the node components
+// against what those have: the images of this project are static, so only the daemon's
+// container has a libc.
+func TestUprobesOfLibcHaveATarget(t *testing.T) {
+	probed := 0
+	check := func(file, target string, containers *v1alpha1.ContainerSelector) {
+		if target != "libc" || containers == nil || containers.Pods.MatchLabels["name"] != "bpfman-daemon" {
+			return
+		}
+		probed++
+		if names := containers.ContainerNames; names == nil || !slices.Equal(*names, []string{"bpfman"}) {
+			t.Errorf("%s: probes libc in containers %v, of which only bpfman has one", file, names)
+		}
+	}
+	for _, m := range readManifests(t, samplesDir) {
+		switch o := m.object.(type) {
+		case *v1alpha1.UprobeProgram:
+			check(m.file, o.Spec.Target, o.Spec.Containers)
+		case *v1alpha1.BpfApplication:
+			for _, p := range o.Spec.Programs {
+				if p.Uprobe != nil {
+					check(m.file, p.Uprobe.Target, p.Uprobe.Containers)
+				}
+			}
+		}
+	}
+	if probed == 0 {
+		t.Error("no sample probes libc in the daemon's pod")
+	}
+}
+
 // TestSamplesCoverEveryKind finds each user kind among the samples that are applied
 // together.
 func TestSamplesCoverEveryKind(t *testing.T) {
