@@ -77,10 +77,16 @@ func (e *Error) Error() string {
 		return e.Op + ": the bpfman daemon can't be reached: " + s.Message()
 	case codes.DeadlineExceeded:
 		return e.Op + ": the bpfman daemon didn't answer in time"
+	case codes.Unimplemented:
+		return e.Op + ": " + otherAPI
 	default:
 		return e.Op + ": " + words(s.Message())
 	}
 }
+
+// otherAPI says what a daemon is that lacks a call of v0.6's API. That of v0.5
+// has neither Attach nor Detach, and takes a Load for something else.
+const otherAPI = "the daemon in container bpfman speaks another API (bpfman v0.5?): this agent takes v0.6; set bpfman.image in the ConfigMap bpfman-config"
 
 // wrapped is how the daemon of v0.6.0 gives an error of its own: as the debug
 // form of a status, whose message alone is for people.

@@ -15,6 +15,9 @@ import (
 	"strings"
 	"sync"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -53,8 +56,10 @@ type Inventory struct {
 	root string
 	lane chan struct{}
 
-	mu       sync.Mutex
-	known    bool
+	mu    sync.Mutex
+	known bool
+	// checked is whether the daemon is known to speak the agent's API.
+	checked  bool
 	programs map[uint32]Program
 	// touched holds the owners of programs that calls for other owners changed.
 	touched map[program.Key]bool
@@ -90,6 +95,18 @@ func do[R any](ctx context.Context, i *Inventory, op string, call func(context.C
 	return nil
 }
 
+// Between runs f when no call of the daemon is under way, and lets none begin
+// before f has returned.
+func (i *Inventory) Between(ctx context.Context, f func() error) error {
+	select {
+	case i.lane <- struct{}{}:
+		defer func() { <-i.lane }()
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the daemon's turn: %w", context.Cause(ctx))
+	}
+	return f()
+}
+
 // Known tells whether the inventory is what the daemon holds. It isn't before
 // the first Refresh, nor after a call whose outcome is unknown.
 func (i *Inventory) Known() bool {
@@ -102,7 +119,28 @@ func (i *Inventory) Known() bool {
 func (i *Inventory) Doubt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.known = false
+	i.known, i.checked = false, false
+}
+
+// checkAPI fails with code Unimplemented where the daemon speaks another API:
+// its list would be misread, and its refusals say nothing of the cause. It asks
+// for an Attach without saying to what, which the daemon of v0.6.0 refuses
+// before it does anything, and which is asked once for each connection.
+func (i *Inventory) checkAPI(ctx context.Context) error {
+	i.mu.Lock()
+	checked := i.checked
+	i.mu.Unlock()
+	if checked {
+		return nil
+	}
+	_, err := i.rpc.Attach(ctx, &gobpfman.AttachRequest{})
+	if err != nil && status.Code(err) != codes.Aborted {
+		return err //nolint:wrapcheck // the caller does
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.checked = true
+	return nil
 }
 
 // Refresh asks the daemon for all it holds and returns the owners whose
@@ -112,6 +150,9 @@ func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 	err := do(ctx, i, "list programs", func(ctx context.Context) (*gobpfman.ListResponse, error) {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
+		if err := i.checkAPI(ctx); err != nil {
+			return nil, err
+		}
 		only := true
 		return i.rpc.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only})
 	}, func(r *gobpfman.ListResponse) {

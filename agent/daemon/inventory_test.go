@@ -5,6 +5,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -175,7 +176,7 @@ func TestRefreshTellsWhatOthersDid(t *testing.T) {
 		},
 		"attached": func(t *testing.T, d *edited, p Program) {
 			t.Helper()
-			if _, err := d.Attach(t.Context(), &gobpfman.AttachRequest{Id: p.ID}); err != nil {
+			if _, err := d.Attach(t.Context(), &gobpfman.AttachRequest{Id: p.ID, Attach: &gobpfman.AttachInfo{}}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -612,5 +613,37 @@ func TestUsersOfMapsAreKnownAtOnce(t *testing.T) {
 	touched("owner", "two")
 	if changed, err := i.Refresh(ctx); err != nil || len(changed) > 0 {
 		t.Errorf("the daemon knows better of %v, %v", changed, err)
+	}
+}
+
+// v05 is a daemon that has no Attach, as that of v0.5.
+type v05 struct{ *daemontest.Daemon }
+
+func (v05) Attach(context.Context, *gobpfman.AttachRequest, ...grpc.CallOption) (*gobpfman.AttachResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "")
+}
+
+// The list of a daemon that speaks another API is not read, and the error names
+// the cause. A daemon in its place is asked anew.
+func TestRefreshOfAnotherAPI(t *testing.T) {
+	d := daemontest.New(t.TempDir())
+	var rpc struct{ gobpfman.BpfmanClient }
+	rpc.BpfmanClient = v05{d}
+	i := NewInventory(&rpc, "")
+	for range 2 {
+		_, err := i.Refresh(t.Context())
+		if err == nil || err.Error() != "list programs: "+otherAPI || i.Known() {
+			t.Fatalf("error %v, known: %v", err, i.Known())
+		}
+	}
+	if calls := d.Calls(); len(calls) != 0 {
+		t.Errorf("calls %q of a daemon that speaks another API", calls)
+	}
+	rpc.BpfmanClient = d
+	refresh(t, i)
+	i.Doubt() // another connection
+	rpc.BpfmanClient = v05{d}
+	if _, err := i.Refresh(t.Context()); status.Code(errors.Unwrap(err)) != codes.Unimplemented {
+		t.Errorf("error %v", err)
 	}
 }

@@ -170,6 +170,9 @@ func (d *Daemon) Unload(_ context.Context, in *gobpfman.UnloadRequest, _ ...grpc
 
 // Attach implements gobpfman.BpfmanClient.
 func (d *Daemon) Attach(_ context.Context, in *gobpfman.AttachRequest, _ ...grpc.CallOption) (*gobpfman.AttachResponse, error) {
+	if in.GetAttach() == nil { // refused before anything else, so that it can't go wrong
+		return nil, aborted("missing attach_info")
+	}
 	return call(d, "Attach", in, func() (*gobpfman.AttachResponse, error) {
 		p := d.programs[in.GetId()]
 		if p == nil {
