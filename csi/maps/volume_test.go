@@ -25,6 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.Main(m, map[string]sandbox.Child{
 		"open":      childOpen,
+		"events":    childEvents,
 		"publish":   childPublish,
 		"unpublish": func(args []string) error { return NewVolumes(args[0], "").Unpublish(args[1]) },
 	})

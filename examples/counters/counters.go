@@ -7,7 +7,6 @@ package counters
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,15 +64,13 @@ func Names(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Read counts the named map of a directory. It opens the pin each time, so that it sees
-// the map that is there now, should the program have been loaded anew.
-func Read(dir, name string) (count Count, err error) {
-	path := filepath.Join(dir, name)
-	m, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
+// Read counts the map that the pin shows now.
+func Read(pin *Pin) (Count, error) {
+	m, err := pin.Map()
 	if err != nil {
-		return Count{}, fmt.Errorf("open map %s: %w", path, err)
+		return Count{}, err
 	}
-	defer func() { err = errors.Join(err, m.Close()) }()
+	path := pin.Path
 	if m.Type() != ebpf.PerCPUArray && m.Type() != ebpf.PerCPUHash {
 		return Count{}, fmt.Errorf("map %s holds no counter: type %s is not per CPU", path, m.Type())
 	}
@@ -81,7 +78,7 @@ func Read(dir, name string) (count Count, err error) {
 		return Count{}, fmt.Errorf("map %s holds no counter: values of %d bytes", path, size)
 	}
 
-	count = Count{Map: name, Traffic: m.ValueSize() == trafficSize}
+	count := Count{Map: filepath.Base(path), Traffic: m.ValueSize() == trafficSize}
 	key := make([]byte, m.KeySize())
 	var perCPU [][]byte
 	entries := m.Iterate()

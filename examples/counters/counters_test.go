@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestReadNamesTheMissingMap(t *testing.T) {
-	_, err := Read(t.TempDir(), "absent_map")
+	_, err := Read(&Pin{Path: filepath.Join(t.TempDir(), "absent_map")})
 	if err == nil || !strings.Contains(err.Error(), "absent_map") {
 		t.Errorf("error %v doesn't name the map", err)
 	}

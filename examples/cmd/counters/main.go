@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -45,14 +46,15 @@ func run(ctx context.Context, dir, only string, interval time.Duration, once boo
 	}
 	fmt.Printf("reading %s as uid %d, gid %d, %s\n", dir, os.Getuid(), os.Getgid(), effectiveCapabilities(string(status)))
 
+	open := pins{}
 	if once {
-		return report(dir, only)
+		return open.report(dir, only)
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		// What can't be read now may be there at the next reading.
-		if err := report(dir, only); err != nil {
+		if err := open.report(dir, only); err != nil {
 			fmt.Fprintln(os.Stderr, "counters:", err)
 		}
 		select {
@@ -63,15 +65,22 @@ func run(ctx context.Context, dir, only string, interval time.Duration, once boo
 	}
 }
 
+// pins are the maps that were read, by name. They stay open, and follow the program when it
+// is reloaded.
+type pins map[string]*counters.Pin
+
 // report prints each map's count, and returns what kept it from reading others.
-func report(dir, only string) error {
+func (p pins) report(dir, only string) error {
 	names, err := selected(dir, only)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, name := range names {
-		count, err := counters.Read(dir, name)
+		if p[name] == nil {
+			p[name] = &counters.Pin{Path: filepath.Join(dir, name)}
+		}
+		count, err := counters.Read(p[name])
 		if err != nil {
 			failed = append(failed, err)
 			continue
