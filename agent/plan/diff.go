@@ -62,11 +62,9 @@ func (p Plan) Diff(actual []daemon.Program) []Step {
 		}
 	}
 	// A blocked program that is loaded already stays as it is.
-	if len(p.Blocked) > 0 {
+	for _, blocked := range p.Blocked {
 		for _, a := range actual {
-			if a.OwnerUID == string(p.UID) && p.blocks(a.Function) {
-				kept[a.ID] = true
-			}
+			kept[a.ID] = kept[a.ID] || p.KeptFor(blocked, a)
 		}
 	}
 	// Users of maps go before their owners, which were loaded before them.
@@ -78,8 +76,15 @@ func (p Plan) Diff(actual []daemon.Program) []Step {
 	return steps
 }
 
-func (p Plan) blocks(function string) bool {
-	return slices.ContainsFunc(p.Blocked, func(b Blocked) bool { return b.LoadInfo().GetName() == function })
+// KeptFor tells whether a program that is loaded stays because its successor is
+// blocked. A successor that names no function may be any program's, which is
+// known only where nothing else is wanted.
+func (p Plan) KeptFor(blocked Blocked, a daemon.Program) bool {
+	if a.OwnerUID != string(p.UID) {
+		return false
+	}
+	function := blocked.LoadInfo().GetName()
+	return a.Function == function || (function == "" && len(p.Loads) == 0)
 }
 
 // Present returns the programs that the n-th Load asks for, by function, if all

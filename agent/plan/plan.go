@@ -114,6 +114,10 @@ type MapOwner struct {
 func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 	p := Plan{UID: owner.UID, Generation: owner.Generation}
 	for _, member := range owner.Members {
+		if incomplete := member.Incomplete(); incomplete != "" {
+			p.Blocked = append(p.Blocked, Blocked{member, v1alpha1.BpfProgCondNotLoaded, incomplete})
+			continue
+		}
 		var mapOwner *uint32
 		if selector := member.MapOwner(); selector != nil {
 			id, blocked := resolve(owner, *selector, mapOwners)
@@ -220,10 +224,14 @@ func loadID(owner program.Owner, functions []*gobpfman.LoadInfo) string {
 func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	location := &gobpfman.BytecodeLocation{}
 	switch b := owner.Bytecode; {
+	case b.Image != nil && b.Image.Url == "":
+		return nil, errors.New("bytecode.image.url is empty")
 	case b.Image != nil:
 		location.Location = &gobpfman.BytecodeLocation_Image{Image: &gobpfman.BytecodeImage{
 			Url: pinned(b.Image.Url), ImagePullPolicy: pullPolicies[b.Image.ImagePullPolicy],
 		}}
+	case b.Path != nil && *b.Path == "":
+		return nil, errors.New("bytecode.path is empty")
 	case b.Path != nil && isDevice(*b.Path):
 		return nil, fmt.Errorf("bytecode path %s is no file: the daemon would read it without end", *b.Path)
 	case b.Path != nil:

@@ -178,6 +178,13 @@ func TestStepsFromOneOwnerToAnother(t *testing.T) {
 			nil,
 			[]string{"load f+g", "attach f x", "attach g b/y", "load f", "attach f z"},
 		},
+		"nothing but a member without type: what is loaded stays": {[]string{"f a/x"}, []string{"f a/x"}, untype(0), nil},
+		"a member that lost its type: the others go on": {
+			[]string{"f a/x", "g b/y"},
+			[]string{"f a/x", "g b/y"},
+			untype(1),
+			[]string{"load f", "attach f a/x", "unload", "unload"},
+		},
 		"a function of two symbols, one dropped": {
 			[]string{"f fentry:x", "f fentry:z"},
 			[]string{"f fentry:x"},
@@ -203,6 +210,17 @@ func TestStepsFromOneOwnerToAnother(t *testing.T) {
 				t.Errorf("steps %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// untype takes the type from an owner's n-th member.
+func untype(n int) func(*program.Owner) {
+	return func(o *program.Owner) {
+		app := &v1alpha1.BpfApplication{}
+		app.Spec.Programs = make([]v1alpha1.BpfApplicationProgram, 1)
+		if other, err := program.OwnerOf("BpfApplication", app); err == nil {
+			o.Members[n] = other.Members[0]
+		}
 	}
 }
 
@@ -279,6 +297,7 @@ func TestUpstreamFault18MapOwners(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := &v1alpha1.TracepointProgram{}
+			object.Spec.BpfFunctionName = "f"
 			object.Spec.MapOwnerSelector = metav1.LabelSelector{MatchLabels: labels}
 			owner, err := program.OwnerOf("TracepointProgram", object)
 			if err != nil {
@@ -321,6 +340,9 @@ func TestRequestedBytecode(t *testing.T) {
 		{file("//opt/../dev/./zero"), "", "bytecode path //opt/../dev/./zero is no file: the daemon would read it without end"},
 		{file("dev/zero"), "", "bytecode path dev/zero is no file: the daemon would read it without end"},
 		{v1alpha1.BytecodeSelector{}, "", "bytecode names neither an image nor a path"},
+		{image(""), "", "bytecode.image.url is empty"},
+		{file(""), "", "bytecode.path is empty"},
+		{v1alpha1.BytecodeSelector{Image: image("quay.io/a/b").Image, Path: file("/opt/x.o").Path}, "quay.io/a/b", ""},
 	} {
 		owner := application(t, "f a/x")
 		owner.Bytecode = test.bytecode

@@ -4,6 +4,8 @@
 package program
 
 import (
+	"cmp"
+
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -20,6 +22,10 @@ func fentryOf(i *v1alpha1.FentryProgramInfo) Kind {
 }
 
 func (fentry) Type() string { return "fentry" }
+
+func (f fentry) Incomplete() string {
+	return cmp.Or(f.function.Incomplete(), whereEmpty("func_name", f.symbol))
+}
 
 func (f fentry) ID() string { return "fentry-" + sanitize(f.symbol) + "-" + f.name }
 

@@ -4,6 +4,8 @@
 package program
 
 import (
+	"cmp"
+
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -19,6 +21,10 @@ func fexitOf(i *v1alpha1.FexitProgramInfo) Kind {
 }
 
 func (fexit) Type() string { return "fexit" }
+
+func (f fexit) Incomplete() string {
+	return cmp.Or(f.function.Incomplete(), whereEmpty("func_name", f.symbol))
+}
 
 func (f fexit) ID() string { return "fexit-" + sanitize(f.symbol) + "-" + f.name }
 

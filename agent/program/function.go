@@ -29,6 +29,16 @@ func (f function) MapOwner() *metav1.LabelSelector {
 	return &f.mapOwner
 }
 
+func (f function) Incomplete() string { return whereEmpty("bpffunctionname", f.name) }
+
+// whereEmpty says that a field is empty, if it is.
+func whereEmpty(field, value string) string {
+	if value != "" {
+		return ""
+	}
+	return field + " is empty"
+}
+
 func containersOf(s *v1alpha1.ContainerSelector) *containerSelector {
 	if s == nil {
 		return nil

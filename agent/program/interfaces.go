@@ -27,6 +27,14 @@ func (o onNetwork) Needs() Needs {
 	}
 }
 
+// choices says that the presence of primarynodeinterface counts, not its value.
+func (o onNetwork) choices() []string {
+	if primary := o.interfaces.PrimaryNodeInterface; primary != nil && !*primary {
+		return []string{"primarynodeinterface: false selects the primary interface, as true does"}
+	}
+	return nil
+}
+
 // attachPoints calls info for each selected interface. What is the words that
 // tell the attach points of one interface apart, such as the direction.
 func (o onNetwork) attachPoints(n Node, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) ([]AttachPoint, error) {

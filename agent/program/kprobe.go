@@ -4,6 +4,7 @@
 package program
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -29,6 +30,10 @@ func kretprobeOf(i *v1alpha1.KprobeProgramInfo) Kind {
 }
 
 func (kprobe) Type() string { return "kprobe" }
+
+func (k kprobe) Incomplete() string {
+	return cmp.Or(k.function.Incomplete(), whereEmpty("func_name", k.symbol))
+}
 
 func (k kprobe) ID() string { return k.member + "-" + sanitize(k.symbol) + "-" + k.name }
 

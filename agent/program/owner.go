@@ -71,12 +71,11 @@ func OwnerOf(kind string, o v1alpha1.UserObject) (Owner, error) {
 
 func membersOf(o v1alpha1.UserObject) ([]Kind, error) {
 	var out []Kind
-	add := func(i int, t v1alpha1.EBPFProgType, k Kind) error {
+	add := func(i int, t v1alpha1.EBPFProgType, k Kind) {
 		if k == nil {
-			return fmt.Errorf("spec.programs[%d]: no configuration for type %q", i, t)
+			k = untypedOf(i, t)
 		}
 		out = append(out, k)
-		return nil
 	}
 	switch app := o.(type) {
 	case *v1alpha1.BpfApplication:
@@ -86,9 +85,7 @@ func membersOf(o v1alpha1.UserObject) ([]Kind, error) {
 			if of, ok := members[p.Type]; ok {
 				k = of(p)
 			}
-			if err := add(i, p.Type, k); err != nil {
-				return nil, err
-			}
+			add(i, p.Type, k)
 		}
 	case *v1alpha1.BpfNsApplication:
 		for i := range app.Spec.Programs {
@@ -97,14 +94,25 @@ func membersOf(o v1alpha1.UserObject) ([]Kind, error) {
 			if of, ok := nsMembers[p.Type]; ok {
 				k = of(app.Namespace, p)
 			}
-			if err := add(i, p.Type, k); err != nil {
-				return nil, err
-			}
+			add(i, p.Type, k)
 		}
 	default:
 		return nil, fmt.Errorf("%T is no kind of user object", o)
 	}
 	return out, nil
+}
+
+// Choices says what was chosen for a member where the spec leaves a choice, as
+// upstream chooses.
+func (o Owner) Choices(m Member) []string {
+	var choices []string
+	if o.Bytecode.Image != nil && o.Bytecode.Path != nil {
+		choices = append(choices, "bytecode names an image and a path: the image is used")
+	}
+	if k, ok := m.Kind.(interface{ choices() []string }); ok {
+		choices = append(choices, k.choices()...)
+	}
+	return choices
 }
 
 // Needs is what all members need together.

@@ -41,6 +41,9 @@ type Kind interface {
 	// ID tells the program from the other members of its application, in
 	// upstream's form: "tc-ingress-stats". Two members may share one.
 	ID() string
+	// Incomplete says what is missing without which there is nothing to load or to
+	// attach to, "" if nothing is. The API server lets it pass, as upstream's does.
+	Incomplete() string
 	// MapOwner selects the program whose maps this one uses, if any.
 	MapOwner() *metav1.LabelSelector
 	// LoadInfo is what the daemon's Load has to know.

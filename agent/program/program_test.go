@@ -68,8 +68,64 @@ func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 	for i := range app.Spec.Programs {
 		app.Spec.Programs[i] = v1alpha1.BpfApplicationProgram{Type: app.Spec.Programs[i].Type}
 	}
-	if _, err := OwnerOf("BpfApplication", app); err == nil || !strings.Contains(err.Error(), "spec.programs[0]") {
-		t.Errorf("a member without its configuration: %v", err)
+	app.Spec.Programs[1].Type = ""
+	owner, err = OwnerOf("BpfApplication", app)
+	if err != nil || len(owner.Members) != len(app.Spec.Programs) {
+		t.Fatalf("members %v, %v", owner.Members, err)
+	}
+	for i, want := range []string{`spec.programs[0] has no configuration for its type "XDP"`, "spec.programs[1] has no type"} {
+		if got := owner.Members[i].Incomplete(); !strings.HasPrefix(got, want) {
+			t.Errorf("member %d: %q, want %q", i, got, want)
+		}
+	}
+}
+
+// What upstream's schema lets pass and can't work is said before anything is tried.
+func TestIncomplete(t *testing.T) {
+	common := v1alpha1.BpfProgramCommon{BpfFunctionName: "f"}
+	for name, test := range map[string]struct {
+		kind Kind
+		want string
+	}{
+		"no function":            {tracepointOf(&v1alpha1.TracepointProgramInfo{Names: []string{"a/b"}}), "bpffunctionname is empty"},
+		"xdp without function":   {xdpOf(&v1alpha1.XdpProgramInfo{}), "bpffunctionname is empty"},
+		"fentry of nothing":      {fentryOf(&v1alpha1.FentryProgramInfo{BpfProgramCommon: common}), "func_name is empty"},
+		"fexit of nothing":       {fexitOf(&v1alpha1.FexitProgramInfo{BpfProgramCommon: common}), "func_name is empty"},
+		"kprobe of nothing":      {kprobeOf(&v1alpha1.KprobeProgramInfo{BpfProgramCommon: common}), "func_name is empty"},
+		"uprobe without target":  {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common}), "target is empty"},
+		"uprobe without symbol":  {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common, Target: "libc"}), ""},
+		"kretprobe with offset":  {kretprobeOf(&v1alpha1.KprobeProgramInfo{BpfProgramCommon: common, FunctionName: "g", Offset: 4}), ""},
+		"tracepoint, none named": {tracepointOf(&v1alpha1.TracepointProgramInfo{BpfProgramCommon: common}), ""},
+	} {
+		if got := test.kind.Incomplete(); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// Upstream looks at the presence of primarynodeinterface and takes the image
+// where there is a path too.
+func TestChoices(t *testing.T) {
+	path, no := "/x.o", false
+	o := &v1alpha1.XdpProgram{}
+	o.Spec.BpfFunctionName = "f"
+	o.Spec.ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "quay.io/a/b"}, Path: &path}
+	o.Spec.InterfaceSelector.PrimaryNodeInterface = &no
+	owner, err := OwnerOf("XdpProgram", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"bytecode names an image and a path: the image is used",
+		"primarynodeinterface: false selects the primary interface, as true does",
+	}
+	if got := owner.Choices(owner.Members[0]); !slices.Equal(got, want) {
+		t.Errorf("choices %q", got)
+	}
+	o.Spec.ByteCode.Path = nil
+	*o.Spec.InterfaceSelector.PrimaryNodeInterface = true
+	if owner, err = OwnerOf("XdpProgram", o); err != nil || len(owner.Choices(owner.Members[0])) > 0 {
+		t.Errorf("choices %q, %v", owner.Choices(owner.Members[0]), err)
 	}
 }
 

@@ -4,6 +4,7 @@
 package program
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -44,6 +45,10 @@ func pidOf(pid int32) *int32 {
 }
 
 func (uprobe) Type() string { return "uprobe" }
+
+func (u uprobe) Incomplete() string {
+	return cmp.Or(u.function.Incomplete(), whereEmpty("target", u.target))
+}
 
 func (u uprobe) ID() string { return u.member + "-" + sanitize(u.symbol) + "-" + u.name }
 

@@ -78,9 +78,11 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 				describe(object, loaded)
 				links, attachErr := linksOf(p, n, wanted, loaded, o)
 				object.GetStatus().Links = links
-				setCondition(object, loadedCondition(wanted, attachErr, o))
+				setCondition(object, loadedCondition(owner, wanted, attachErr, o))
 			} else {
-				predecessor := describePredecessor(object, p, function, actual)
+				predecessor := describePredecessor(object, actual, func(a daemon.Program) bool {
+					return a.OwnerUID == string(p.UID) && a.Function == function
+				})
 				setCondition(object, notLoadedCondition(o.Loads[n], predecessor))
 			}
 			out = append(out, object)
@@ -88,7 +90,7 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 	}
 	for _, blocked := range p.Blocked {
 		object := empty(owner, node, blocked.Member)
-		message := blocked.Message + describePredecessor(object, p, blocked.LoadInfo().GetName(), actual)
+		message := blocked.Message + describePredecessor(object, actual, func(a daemon.Program) bool { return p.KeptFor(blocked, a) })
 		setCondition(object, blocked.Condition.Condition(message))
 		out = append(out, object)
 	}
@@ -146,9 +148,9 @@ func describe(object v1alpha1.ProgramObject, loaded daemon.Program) {
 
 // describePredecessor puts in what runs in place of a program that can't be
 // loaded as it now should be, and returns words that say so.
-func describePredecessor(object v1alpha1.ProgramObject, p plan.Plan, function string, actual []daemon.Program) string {
+func describePredecessor(object v1alpha1.ProgramObject, actual []daemon.Program, precedes func(daemon.Program) bool) string {
 	for _, a := range slices.Backward(actual) {
-		if a.OwnerUID != string(p.UID) || a.Function != function {
+		if !precedes(a) {
 			continue
 		}
 		describe(object, a)
@@ -219,7 +221,7 @@ func few(errs []error) error {
 	return errors.New(text)
 }
 
-func loadedCondition(wanted plan.Program, attachErr error, o Outcome) metav1.Condition {
+func loadedCondition(owner program.Owner, wanted plan.Program, attachErr error, o Outcome) metav1.Condition {
 	switch {
 	case wanted.Problem != nil:
 		return v1alpha1.BpfProgCondNotLoaded.Condition(wanted.Problem.Error())
@@ -230,7 +232,9 @@ func loadedCondition(wanted plan.Program, attachErr error, o Outcome) metav1.Con
 	case len(wanted.Points) == 0 && wanted.Needs().Containers:
 		return v1alpha1.BpfProgCondNoContainersOnNode.Condition()
 	}
-	return v1alpha1.BpfProgCondLoaded.Condition()
+	loaded := v1alpha1.BpfProgCondLoaded.Condition()
+	loaded.Message = strings.Join(append([]string{loaded.Message}, owner.Choices(wanted.Member)...), "; ")
+	return loaded
 }
 
 func notLoadedCondition(err error, predecessor string) metav1.Condition {

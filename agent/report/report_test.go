@@ -121,6 +121,9 @@ func TestConditions(t *testing.T) {
 	}}}
 	waiting := blocked
 	waiting.Blocked = []plan.Blocked{{Member: points.Members[0], Condition: v1alpha1.BpfProgCondMapOwnerNotLoaded, Message: "map owner x is not loaded on this node"}}
+	nameless := ownerOf(t, "TracepointProgram", &v1alpha1.TracepointProgram{})
+	both := tracepoint(t, "a/x")
+	both.Bytecode.Image = &v1alpha1.BytecodeImage{Url: "quay.io/a/b"}
 	refusal := errors.New("load f from file /x.o: an error of the daemon's")
 	removal := errors.New("detach link 103: an error of the daemon's")
 
@@ -195,6 +198,16 @@ func TestConditions(t *testing.T) {
 			points, waiting, loaded(want, 2),
 			Outcome{},
 			"MapOwnerNotLoaded/mapOwnerNotLoaded: map owner x is not loaded on this node (program 9, loaded before, keeps running)\nAttached a/x\nAttached b/y",
+		},
+		"incomplete, loaded before": {
+			nameless, plan.Want(nameless, program.Node{}, nil), loaded(want, 2),
+			Outcome{},
+			"NotLoaded/bpfmanNotLoaded: bpffunctionname is empty (program 9, loaded before, keeps running)\nAttached a/x\nAttached b/y",
+		},
+		"a choice": {
+			both, plan.Want(both, program.Node{}, nil), loaded(plan.Want(both, program.Node{}, nil), 1),
+			Outcome{},
+			"Loaded/bpfmanLoaded: Successfully loaded bpfProgram; bytecode names an image and a path: the image is used\nAttached a/x",
 		},
 		"no container": {
 			uprobe(t), plan.Want(uprobe(t), program.Node{}, nil), loaded(plan.Want(uprobe(t), program.Node{}, nil), 0),

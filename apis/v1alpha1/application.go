@@ -25,23 +25,24 @@ const (
 
 // BpfApplicationProgram is a member of a BpfApplication: one program, described by the
 // field that its type names.
-// +kubebuilder:validation:XValidation:rule="(self.type == 'XDP') == has(self.xdp)",message="xdp configuration is required when type is XDP, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'TC') == has(self.tc)",message="tc configuration is required when type is TC, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'TCX') == has(self.tcx)",message="tcx configuration is required when type is TCX, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Fentry') == has(self.fentry)",message="fentry configuration is required when type is Fentry, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Fexit') == has(self.fexit)",message="fexit configuration is required when type is Fexit, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Kprobe') == has(self.kprobe)",message="kprobe configuration is required when type is Kprobe, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Kretprobe') == has(self.kretprobe)",message="kretprobe configuration is required when type is Kretprobe, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Uprobe') == has(self.uprobe)",message="uprobe configuration is required when type is Uprobe, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Uretprobe') == has(self.uretprobe)",message="uretprobe configuration is required when type is Uretprobe, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Tracepoint') == has(self.tracepoint)",message="tracepoint configuration is required when type is Tracepoint, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'XDP') == has(self.xdp)",message="xdp configuration is required when type is XDP, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'TC') == has(self.tc)",message="tc configuration is required when type is TC, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'TCX') == has(self.tcx)",message="tcx configuration is required when type is TCX, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Fentry') == has(self.fentry)",message="fentry configuration is required when type is Fentry, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Fexit') == has(self.fexit)",message="fexit configuration is required when type is Fexit, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Kprobe') == has(self.kprobe)",message="kprobe configuration is required when type is Kprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Kretprobe') == has(self.kretprobe)",message="kretprobe configuration is required when type is Kretprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Uprobe') == has(self.uprobe)",message="uprobe configuration is required when type is Uprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Uretprobe') == has(self.uretprobe)",message="uretprobe configuration is required when type is Uretprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Tracepoint') == has(self.tracepoint)",message="tracepoint configuration is required when type is Tracepoint, and forbidden otherwise"
 // +union
 type BpfApplicationProgram struct {
-	// type is the type of the program.
-	// +required
+	// type is the type of the program. A member without it has no configuration,
+	// and nothing is loaded for it.
+	// +optional
 	// +unionDiscriminator
 	// +kubebuilder:validation:Enum=XDP;TC;TCX;Fentry;Fexit;Kprobe;Kretprobe;Uprobe;Uretprobe;Tracepoint
-	Type EBPFProgType `json:"type"`
+	Type EBPFProgType `json:"type,omitempty"`
 
 	// xdp describes an XDP program.
 	// +optional
@@ -76,7 +77,6 @@ type BpfApplicationProgram struct {
 	// kretprobe describes a kretprobe program.
 	// +optional
 	// +unionMember
-	// +kubebuilder:validation:XValidation:rule="self.offset == 0",message="offset cannot be set for kretprobes"
 	Kretprobe *KprobeProgramInfo `json:"kretprobe,omitempty"`
 
 	// uprobe describes a uprobe program.
@@ -157,18 +157,19 @@ type BpfApplicationList struct {
 
 // BpfNsApplicationProgram is a member of a BpfNsApplication: one program, described by the
 // field that its type names.
-// +kubebuilder:validation:XValidation:rule="(self.type == 'XDP') == has(self.xdp)",message="xdp configuration is required when type is XDP, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'TC') == has(self.tc)",message="tc configuration is required when type is TC, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'TCX') == has(self.tcx)",message="tcx configuration is required when type is TCX, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Uprobe') == has(self.uprobe)",message="uprobe configuration is required when type is Uprobe, and forbidden otherwise"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Uretprobe') == has(self.uretprobe)",message="uretprobe configuration is required when type is Uretprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'XDP') == has(self.xdp)",message="xdp configuration is required when type is XDP, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'TC') == has(self.tc)",message="tc configuration is required when type is TC, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'TCX') == has(self.tcx)",message="tcx configuration is required when type is TCX, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Uprobe') == has(self.uprobe)",message="uprobe configuration is required when type is Uprobe, and forbidden otherwise"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Uretprobe') == has(self.uretprobe)",message="uretprobe configuration is required when type is Uretprobe, and forbidden otherwise"
 // +union
 type BpfNsApplicationProgram struct {
-	// type is the type of the program.
-	// +required
+	// type is the type of the program. A member without it has no configuration,
+	// and nothing is loaded for it.
+	// +optional
 	// +unionDiscriminator
 	// +kubebuilder:validation:Enum=XDP;TC;TCX;Uprobe;Uretprobe
-	Type EBPFProgType `json:"type"`
+	Type EBPFProgType `json:"type,omitempty"`
 
 	// xdp describes an XDP program.
 	// +optional

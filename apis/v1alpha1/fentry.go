@@ -12,7 +12,6 @@ type FentryProgramInfo struct {
 
 	// func_name is the kernel function at whose entry the program runs.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	FunctionName string `json:"func_name"`
 }
 

@@ -12,7 +12,6 @@ type FexitProgramInfo struct {
 
 	// func_name is the kernel function at whose exit the program runs.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	FunctionName string `json:"func_name"`
 }
 

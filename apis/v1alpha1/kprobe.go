@@ -7,19 +7,17 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // KprobeProgramInfo is what is particular to a kprobe program,
 // alone or in an application.
-// +kubebuilder:validation:XValidation:rule="!self.retprobe || self.offset == 0",message="offset cannot be set for kretprobes"
 type KprobeProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
 	// func_name is the kernel function to attach to.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	FunctionName string `json:"func_name"`
 
-	// offset is added to the function's address.
+	// offset is added to the function's address. A kretprobe can't have one. An
+	// object with a negative one is stored, and reported as unreadable.
 	// +optional
 	// +default=0
-	// +kubebuilder:validation:Minimum=0
 	Offset uint64 `json:"offset,omitempty"`
 
 	// retprobe tells that the program runs when the function returns. The section
@@ -31,6 +29,7 @@ type KprobeProgramInfo struct {
 }
 
 // KprobeProgramSpec is the desired state of KprobeProgram objects.
+// +kubebuilder:validation:XValidation:rule="!self.retprobe || self.offset == 0",message="offset cannot be set for kretprobes"
 type KprobeProgramSpec struct {
 	KprobeProgramInfo `json:",inline"`
 	BpfAppCommon      `json:",inline"`

@@ -17,6 +17,9 @@ type BpfAppCommon struct {
 	// value is the variable's raw bytes, in the node's byte order and with its
 	// padding, written in base64 (AQ==) or as a list of integers ([0x01]).
 	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
 	GlobalData GlobalData `json:"globaldata,omitempty"`
 
 	// bytecode tells where the bytecode comes from.
@@ -28,7 +31,6 @@ type BpfAppCommon struct {
 type BpfProgramCommon struct {
 	// bpffunctionname is the function in the bytecode that is the program's entry.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	BpfFunctionName string `json:"bpffunctionname"`
 
 	// mapownerselector selects, by its labels, the BpfProgram whose maps this
@@ -38,8 +40,8 @@ type BpfProgramCommon struct {
 	MapOwnerSelector metav1.LabelSelector `json:"mapownerselector,omitzero"`
 }
 
-// BytecodeSelector tells where bytecode comes from: an image, or a file.
-// +kubebuilder:validation:XValidation:rule="has(self.image) != has(self.path)",message="exactly one of image and path is required"
+// BytecodeSelector tells where bytecode comes from: an image, or a file. Where
+// both are given, the image is used; where neither is, nothing is loaded.
 type BytecodeSelector struct {
 	// image is an OCI image that holds the bytecode.
 	// +optional
@@ -47,7 +49,6 @@ type BytecodeSelector struct {
 
 	// path is a file on the node, as the daemon's container sees it.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
 	Path *string `json:"path,omitempty"`
 }
 
@@ -56,7 +57,6 @@ type BytecodeImage struct {
 	// url is the image's full reference, with the registry's host:
 	// quay.io/bpfman-bytecode/xdp_pass:latest.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	Url string `json:"url"`
 
 	// imagepullpolicy tells when the image is pulled.
@@ -106,9 +106,9 @@ type InterfaceSelector struct {
 	Interfaces *[]string `json:"interfaces,omitempty"`
 
 	// primarynodeinterface selects the interface that carries the node's internal
-	// IP address. Only true is accepted.
+	// IP address. Its presence counts: false selects it too. To select other
+	// interfaces, list them in interfaces.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self",message="primarynodeinterface can only be true: to select other interfaces, list them in interfaces"
 	PrimaryNodeInterface *bool `json:"primarynodeinterface,omitempty"`
 }
 

@@ -15,15 +15,14 @@ type UprobeProgramInfo struct {
 	// +optional
 	FunctionName string `json:"func_name,omitempty"`
 
-	// offset is added to the function's address.
+	// offset is added to the function's address. An object with
+	// a negative one is stored, and reported as unreadable.
 	// +optional
 	// +default=0
-	// +kubebuilder:validation:Minimum=0
 	Offset uint64 `json:"offset,omitempty"`
 
 	// target is a library by name, or a library or program by absolute path.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	Target string `json:"target"`
 
 	// retprobe tells that the program runs when the function returns. The section
@@ -114,15 +113,14 @@ type UprobeNsProgramInfo struct {
 	// +optional
 	FunctionName string `json:"func_name,omitempty"`
 
-	// offset is added to the function's address.
+	// offset is added to the function's address. An object with
+	// a negative one is stored, and reported as unreadable.
 	// +optional
 	// +default=0
-	// +kubebuilder:validation:Minimum=0
 	Offset uint64 `json:"offset,omitempty"`
 
 	// target is a library by name, or a library or program by absolute path.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	Target string `json:"target"`
 
 	// retprobe tells that the program runs when the function returns. The section

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -55,6 +56,52 @@ func TestGlobalDataForms(t *testing.T) {
 	}
 	if got := at(t, written, "spec", "globaldata"); got != `{"encoded":"DQwLCg==","listed":"DQwLCg=="}` {
 		t.Errorf("written as %s", got)
+	}
+}
+
+// Flux, Argo CD and Helm apply server-side, and GitOps tools beside a user mean
+// two field managers.
+func TestGlobalDataByServerSideApply(t *testing.T) {
+	for _, k := range kinds() {
+		if k.name == "BpfProgram" || k.name == "BpfNsProgram" {
+			continue
+		}
+		t.Run(k.name, func(t *testing.T) {
+			c := client(t, k)
+			name := "applied-globals"
+			applied := func(manager, globals string) error {
+				_, err := c.Apply(deadline(t), name, object(t, k, name, `{"globaldata":`+globals+`}`), metav1.ApplyOptions{FieldManager: manager})
+				return err
+			}
+			t.Cleanup(func() {
+				ctx, cancel := afterTest()
+				defer cancel()
+				if err := c.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
+			for _, step := range []struct{ manager, globals, want string }{
+				{"one", `{"listed":[13,12,11,10],"encoded":"DQwLCg=="}`, `{"encoded":"DQwLCg==","listed":[13,12,11,10]}`},
+				{"one", `{"listed":[1],"encoded":"AQ=="}`, `{"encoded":"AQ==","listed":[1]}`},
+				{"two", `{"further":[2]}`, `{"encoded":"AQ==","further":[2],"listed":[1]}`},
+				{"two", `{"further":"Ag=="}`, `{"encoded":"AQ==","further":"Ag==","listed":[1]}`},
+				{"one", `{"listed":[1]}`, `{"further":"Ag==","listed":[1]}`},
+			} {
+				if err := applied(step.manager, step.globals); err != nil {
+					t.Fatalf("%s applies %s: %v", step.manager, step.globals, err)
+				}
+				o, err := c.Get(deadline(t), name, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := at(t, o, "spec", "globaldata"); got != step.want {
+					t.Errorf("after %s applied %s: %s, want %s", step.manager, step.globals, got, step.want)
+				}
+			}
+			if err := applied("two", `{"listed":[7]}`); !apierrors.IsConflict(err) {
+				t.Errorf("another's value, without force: %v", err)
+			}
+		})
 	}
 }
 

@@ -17,19 +17,18 @@ import (
 // API server must say to it; "" means that it accepts.
 type validation struct{ patch, refusal string }
 
-const oneBytecode = "exactly one of image and path is required"
-
 // A field's own rules, from both sides. Each applies to the kinds that have it.
 var (
 	commonRules = []validation{
 		{``, ``},
 		{`{"bytecode":null}`, `spec.bytecode: Required value`},
-		{`{"bytecode":{"image":null}}`, oneBytecode},
-		{`{"bytecode":{"path":"/x.o"}}`, oneBytecode},
+		// What can't work and is valid upstream is accepted, and reported by the agent.
+		{`{"bytecode":{"image":null}}`, ``},
+		{`{"bytecode":{"path":"/x.o"}}`, ``},
 		{`{"bytecode":{"image":null,"path":"/x.o"}}`, ``},
-		{`{"bytecode":{"image":null,"path":""}}`, `spec.bytecode.path: Invalid value`},
+		{`{"bytecode":{"image":null,"path":""}}`, ``},
 		{`{"bytecode":{"image":{"url":null}}}`, `spec.bytecode.image.url: Required value`},
-		{`{"bytecode":{"image":{"url":""}}}`, `spec.bytecode.image.url: Invalid value`},
+		{`{"bytecode":{"image":{"url":""}}}`, ``},
 		{`{"bytecode":{"image":{"imagepullpolicy":"Always"}}}`, ``},
 		{`{"bytecode":{"image":{"imagepullpolicy":"Never"}}}`, ``},
 		{`{"bytecode":{"image":{"imagepullpolicy":"IfNotPresent"}}}`, ``},
@@ -41,12 +40,13 @@ var (
 		{`{"nodeselector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"k","operator":"Exists"}]}}`, ``},
 		{`{"nodeselector":{"matchExpressions":[{"key":"k"}]}}`, `operator: Required value`},
 		{`{"globaldata":{"v":"AQ==","w":[1,2]}}`, ``},
-		{`{"globaldata":{"v":1}}`, `spec.globaldata.v: Invalid value`},
+		// An admission policy has rules for the values.
+		{`{"globaldata":{"v":1}}`, ``},
 		{`{"globaldata":["AQ=="]}`, `spec.globaldata: Invalid value`},
 	}
 	programRules = []validation{
 		{`{"bpffunctionname":null}`, `spec.bpffunctionname: Required value`},
-		{`{"bpffunctionname":""}`, `spec.bpffunctionname: Invalid value`},
+		{`{"bpffunctionname":""}`, ``},
 		{`{"bpffunctionname":"_ZN3foo3barE"}`, ``},
 		{`{"mapownerselector":{"matchLabels":{"bpfman.io/ownedByProgram":"x"}}}`, ``},
 		{`{"mapownerselector":"x"}`, `spec.mapownerselector: Invalid value`},
@@ -56,7 +56,7 @@ var (
 		{`{"interfaceselector":{"interfaces":null}}`, `spec.interfaceselector: Invalid value`},
 		{`{"interfaceselector":{"primarynodeinterface":true}}`, `spec.interfaceselector: Too many`},
 		{`{"interfaceselector":{"interfaces":null,"primarynodeinterface":true}}`, ``},
-		{`{"interfaceselector":{"interfaces":null,"primarynodeinterface":false}}`, `primarynodeinterface can only be true`},
+		{`{"interfaceselector":{"interfaces":null,"primarynodeinterface":false}}`, ``},
 		{`{"interfaceselector":{"interfaces":["eth0","eth1"]}}`, ``},
 		// Upstream accepts it, so it stays valid; the agent says that it selects nothing.
 		{`{"interfaceselector":{"interfaces":[]}}`, ``},
@@ -89,10 +89,11 @@ var (
 	}
 	functionRules = []validation{
 		{`{"func_name":null}`, `spec.func_name: Required value`},
-		{`{"func_name":""}`, `spec.func_name: Invalid value`},
+		{`{"func_name":""}`, ``},
 	}
 	offsetRules = []validation{
-		{`{"offset":-1}`, `spec.offset: Invalid value`},
+		{`{"offset":-1}`, ``},
+		{`{"offset":"1"}`, `spec.offset: Invalid value`},
 		{`{"offset":0}`, ``},
 		{`{"offset":9223372036854775807}`, ``},
 		{`{"retprobe":true}`, ``},
@@ -107,7 +108,7 @@ var (
 		{`{"func_name":"malloc"}`, ``},
 		{`{"func_name":""}`, ``},
 		{`{"target":null}`, `spec.target: Required value`},
-		{`{"target":""}`, `spec.target: Invalid value`},
+		{`{"target":""}`, ``},
 		{`{"retprobe":true,"offset":4}`, ``},
 		{`{"pid":0}`, ``},
 		{`{"pid":4194304}`, ``},
@@ -125,7 +126,8 @@ var (
 	applicationRules = []validation{
 		{`{"programs":null}`, ``},
 		{`{"programs":[]}`, `spec.programs: Invalid value`},
-		{`{"programs":[{}]}`, `spec.programs[0].type: Required value`},
+		{`{"programs":[{}]}`, ``},
+		{`{"programs":[{"xdp":{` + members["xdp"] + `,` + nsContainers + `}}]}`, `xdp configuration is required when type is XDP, and forbidden otherwise`},
 		{`{"programs":[{"type":"xdp"}]}`, `spec.programs[0].type: Unsupported value`},
 	}
 )
@@ -214,11 +216,11 @@ func memberRules(types []string, more string) []validation {
 
 var clusterOnlyMemberRules = []validation{
 	{program("Kprobe", member("kprobe", `,"offset":4`)), ``},
-	{program("Kprobe", member("kprobe", `,"offset":4,"retprobe":true`)), `offset cannot be set for kretprobes`},
-	{program("Kprobe", member("kprobe", `,"offset":-4`)), `spec.programs[0].kprobe.offset: Invalid value`},
+	{program("Kprobe", member("kprobe", `,"offset":4,"retprobe":true`)), ``},
+	{program("Kprobe", member("kprobe", `,"offset":-4`)), ``},
 	{program("Kretprobe", member("kretprobe", `,"offset":0`)), ``},
 	{program("Kretprobe", member("kretprobe", `,"retprobe":true`)), ``},
-	{program("Kretprobe", member("kretprobe", `,"offset":4`)), `offset cannot be set for kretprobes`},
+	{program("Kretprobe", member("kretprobe", `,"offset":4`)), ``},
 	{program("Uretprobe", member("uretprobe", `,"offset":4`)), ``},
 	{program("XDP", member("xdp", `,"priority":1001`)), `spec.programs[0].xdp.priority: Invalid value`},
 	{program("XDP", member("xdp", `,"proceedon":["pipe"]`)), `spec.programs[0].xdp.proceedon[0]: Unsupported value`},

@@ -15,7 +15,8 @@ import (
 // BpfApplicationProgram is a member of a BpfApplication: one program, described by the
 // field that its type names.
 type BpfApplicationProgramApplyConfiguration struct {
-	// type is the type of the program.
+	// type is the type of the program. A member without it has no configuration,
+	// and nothing is loaded for it.
 	Type *apisv1alpha1.EBPFProgType `json:"type,omitempty"`
 	// xdp describes an XDP program.
 	XDP *XdpProgramInfoApplyConfiguration `json:"xdp,omitempty"`

@@ -8,7 +8,8 @@ package v1alpha1
 // BytecodeSelectorApplyConfiguration represents a declarative configuration of the BytecodeSelector type for use
 // with apply.
 //
-// BytecodeSelector tells where bytecode comes from: an image, or a file.
+// BytecodeSelector tells where bytecode comes from: an image, or a file. Where
+// both are given, the image is used; where neither is, nothing is loaded.
 type BytecodeSelectorApplyConfiguration struct {
 	// image is an OCI image that holds the bytecode.
 	Image *BytecodeImageApplyConfiguration `json:"image,omitempty"`

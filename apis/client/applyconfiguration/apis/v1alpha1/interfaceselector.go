@@ -15,7 +15,8 @@ type InterfaceSelectorApplyConfiguration struct {
 	// is loaded and attached nowhere.
 	Interfaces *[]string `json:"interfaces,omitempty"`
 	// primarynodeinterface selects the interface that carries the node's internal
-	// IP address. Only true is accepted.
+	// IP address. Its presence counts: false selects it too. To select other
+	// interfaces, list them in interfaces.
 	PrimaryNodeInterface *bool `json:"primarynodeinterface,omitempty"`
 }
 

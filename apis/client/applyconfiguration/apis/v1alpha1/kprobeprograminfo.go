@@ -18,7 +18,8 @@ type KprobeProgramInfoApplyConfiguration struct {
 	BpfProgramCommonApplyConfiguration `json:""`
 	// func_name is the kernel function to attach to.
 	FunctionName *string `json:"func_name,omitempty"`
-	// offset is added to the function's address.
+	// offset is added to the function's address. A kretprobe can't have one. An
+	// object with a negative one is stored, and reported as unreadable.
 	Offset *uint64 `json:"offset,omitempty"`
 	// retprobe tells that the program runs when the function returns. The section
 	// of the bytecode (kprobe or kretprobe) decides, and this must agree. In a

@@ -19,7 +19,8 @@ type UprobeProgramInfoApplyConfiguration struct {
 	// func_name is the function to attach to; without it, offset is from the
 	// start of target.
 	FunctionName *string `json:"func_name,omitempty"`
-	// offset is added to the function's address.
+	// offset is added to the function's address. An object with
+	// a negative one is stored, and reported as unreadable.
 	Offset *uint64 `json:"offset,omitempty"`
 	// target is a library by name, or a library or program by absolute path.
 	Target *string `json:"target,omitempty"`

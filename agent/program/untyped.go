@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	"fmt"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// untyped is a member of an application that describes no program: the API
+// server admits one without a type, as upstream's does, and may hold others that
+// were stored under another version's schema.
+type untyped struct {
+	function
+	problem string
+}
+
+func untypedOf(index int, t v1alpha1.EBPFProgType) Kind {
+	if t == "" {
+		return untyped{problem: fmt.Sprintf("spec.programs[%d] has no type, so there is nothing to load for it", index)}
+	}
+	return untyped{problem: fmt.Sprintf("spec.programs[%d] has no configuration for its type %q", index, t)}
+}
+
+func (untyped) Type() string { return "untyped" }
+
+func (untyped) ID() string { return "untyped" }
+
+func (u untyped) Incomplete() string { return u.problem }
+
+func (untyped) LoadInfo() *gobpfman.LoadInfo { return &gobpfman.LoadInfo{} }
+
+func (untyped) Needs() Needs { return Needs{} }
+
+func (untyped) AttachPoints(Node) ([]AttachPoint, error) { return nil, nil }
