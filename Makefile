@@ -314,13 +314,18 @@ BPFMAN_IMG ?= quay.io/bpfman/bpfman:v0.6.0
 ignore-not-found ?= true
 DEPLOY_TIMEOUT ?= 180s
 
+# Each way to install looks first, and refuses definitions that are somebody else's: docs/install.md. IMAGES_LOADED=yes
+# says that images of one's own are on the nodes under the default names, which are upstream's.
+INSTALL = KUBECTL="$(KUBECTL)" TIMEOUT=$(DEPLOY_TIMEOUT) IMAGES_LOADED=$(or $(IMAGES_LOADED),$(if $(filter $(CLUSTER_KUBECONFIG),$(KUBECONFIG)),yes)) hack/install/install.sh
+UNINSTALL_SCRIPT = KUBECTL="$(KUBECTL)" hack/install/uninstall.sh
+
 .PHONY: install
 install: ## Install the CustomResourceDefinitions into the cluster of KUBECONFIG.
-	$(KUBECTL) apply --server-side -k config/crd
+	$(KUBECTL) kustomize config/crd | $(INSTALL) -
 
 .PHONY: uninstall
-uninstall: ## Remove the CustomResourceDefinitions, and with them all objects of their kinds.
-	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -k config/crd
+uninstall: ## Remove the CustomResourceDefinitions that were installed so, and with them all objects of their kinds.
+	$(UNINSTALL_SCRIPT) --definitions
 
 ##@ Vanilla K8s Deployment
 
@@ -334,28 +339,17 @@ RENDER = $(KUBECTL) kustomize $(DEPLOY) | $(WITH_IMAGES)
 
 .PHONY: deploy
 deploy: ## Deploy bpfman to the cluster of KUBECONFIG (DEPLOY=config/default), and wait until it runs.
-	$(RENDER) | $(KUBECTL) apply --server-side --force-conflicts -f -
-	@$(MAKE) --no-print-directory deployed
+	$(RENDER) | $(INSTALL) -
+
+.PHONY: undeploy
+undeploy: ## Remove bpfman, its CustomResourceDefinitions and all objects of their kinds.
+	$(RENDER) | $(UNINSTALL_SCRIPT) -
 
 .PHONY: deployed
 deployed:
 	$(KUBECTL) -n bpfman rollout status deployment/bpfman-operator --timeout=$(DEPLOY_TIMEOUT)
 	$(KUBECTL) -n bpfman wait --for=create daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
 	$(KUBECTL) -n bpfman rollout status daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
-
-PODS_WITH_MAPS = {{range .items}}{{$$pod := .metadata}}{{range .spec.volumes}}{{with .csi}}{{if eq .driver "csi.bpfman.io"}}{{$$pod.namespace}}/{{$$pod.name}} {{end}}{{end}}{{end}}{{end}}
-
-# The ConfigMap goes first, so that the operator is there to take down what it made.
-.PHONY: undeploy
-undeploy: ## Remove bpfman, its CustomResourceDefinitions and all objects of their kinds.
-	@loaded=$$({ $(KUBECTL) get bpfprograms,bpfnsprograms -A -o name 2>/dev/null || true; } | wc -l); test $$loaded = 0 || \
-		echo "$$loaded programs stay loaded on their nodes until these reboot: to unload them, delete the objects that own them first"
-	@pods=$$($(KUBECTL) get pods -A -o go-template='$(PODS_WITH_MAPS)'); test -z "$$pods" || \
-		echo "pods with volumes of maps, which won't end without bpfman once they are deleted: $$pods"
-	$(KUBECTL) -n bpfman delete configmap bpfman-config --ignore-not-found=$(ignore-not-found)
-	-$(KUBECTL) wait --for=delete csidriver/csi.bpfman.io --timeout=30s
-	-$(KUBECTL) -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=60s
-	$(RENDER) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
 
 # Each way to install, in the words of docs/install.md, for tests: `make deploy`, the files of a release, the Helm chart,
 # on the cluster of KUBECONFIG, or the one-node cluster, to which goes what is particular about that.
@@ -369,19 +363,17 @@ deploy-kustomize undeploy-kustomize: %-kustomize:
 RELEASE_TRIED = $(LOCALBIN)/release-tried
 deploy-release: $(LOCALBIN)/kustomize
 	@$(MAKE) --no-print-directory release-yamls RELEASE_DIR=$(RELEASE_TRIED)
-	$(KUBECTL) apply --server-side -f $(RELEASE_TRIED)/bpfman-all-install.yaml
+	$(if $(ONE_NODE),IMAGES_LOADED=yes )KUBECTL="$(KUBECTL)" $(RELEASE_TRIED)/install.sh$(if $(ONE_NODE), --no-wait) $(RELEASE_TRIED)/bpfman-all-install.yaml
 	$(if $(ONE_NODE),$(KUBECTL) -n bpfman patch configmap bpfman-config --patch-file config/one-node/config.yaml)
-	@$(MAKE) --no-print-directory deployed
+	$(if $(ONE_NODE),@$(MAKE) --no-print-directory deployed)
 
 undeploy-release:
-	$(KUBECTL) -n bpfman delete configmap bpfman-config --ignore-not-found
-	$(KUBECTL) delete -f $(RELEASE_TRIED)/bpfman-all-install.yaml --ignore-not-found
+	KUBECTL="$(KUBECTL)" $(RELEASE_TRIED)/uninstall.sh $(RELEASE_TRIED)/bpfman-all-install.yaml
 
 deploy-helm: $(LOCALBIN)/helm
 	@$(MAKE) --no-print-directory packaged-chart
-	$(KUBECTL) create namespace bpfman
-	$(KUBECTL) label namespace bpfman pod-security.kubernetes.io/enforce=privileged
-	$(LOCALBIN)/helm install bpfman $(LOCALBIN)/chart/bpfman-operator --namespace bpfman $(if $(ONE_NODE),--values config/one-node/values.yaml)
+	$(LOCALBIN)/helm install bpfman $(LOCALBIN)/chart/bpfman-operator-$(VERSION).tgz --namespace bpfman --create-namespace --take-ownership --force-conflicts $(if $(ONE_NODE),--set images.loaded=true --values config/one-node/values.yaml)
+	$(KUBECTL) label --overwrite namespace bpfman pod-security.kubernetes.io/enforce=privileged
 	@$(MAKE) --no-print-directory deployed
 
 undeploy-helm: $(LOCALBIN)/helm
@@ -417,7 +409,7 @@ run-on-kind: ## Create that cluster, build and load the images, and deploy bpfma
 	@$(MAKE) --no-print-directory setup-kind
 	@$(MAKE) --no-print-directory build-images
 	@$(MAKE) --no-print-directory load-images-kind
-	@$(MAKE) --no-print-directory deploy
+	@$(MAKE) --no-print-directory deploy IMAGES_LOADED=yes
 
 .PHONY: kind-reload-images
 kind-reload-images: load-images-kind ## Load the images again after make build-images, and restart the pods that run them.
@@ -452,6 +444,7 @@ release-yamls:
 	@rm -rf $(RELEASE_DIR) && mkdir -p $(RELEASE_DIR)
 	@for overlay in $(RELEASE_OVERLAYS); do file=$(RELEASE_DIR)/bpfman-$${overlay%%=*}-install.yaml; \
 		$(LOCALBIN)/kustomize build "$${overlay#*=}" | $(WITH_IMAGES) >"$$file"; echo "$$file"; done
+	@cp hack/install/install.sh hack/install/uninstall.sh $(RELEASE_DIR)
 
 .PHONY: package-chart
 package-chart: $(LOCALBIN)/helm ## Package the Helm chart of that version, with its images, to bin/chart.
@@ -573,7 +566,7 @@ licences: build-release build-architectures ## Collect the licences of all that 
 .PHONY: release-files
 release-files: sbom licences build-release-yamls package-chart ## Write what is attached to a release to bin/release-files: install files, chart, commands, SBOMs, licences, checksums.
 	@rm -rf $(LOCALBIN)/release-files && mkdir -p $(LOCALBIN)/release-files
-	@cp $(RELEASE_DIR)/*.yaml $(LOCALBIN)/chart/*.tgz $(LOCALBIN)/release-files
+	@cp $(RELEASE_DIR)/*.yaml $(RELEASE_DIR)/*.sh $(LOCALBIN)/chart/*.tgz $(LOCALBIN)/release-files
 	@for architecture in $(ARCHITECTURES); do \
 		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN)/linux-$$architecture -c $(RELEASE_COMMANDS) $(RELEASE_COMMANDS:%=%.cdx.json) | \
 		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-linux-$$architecture.tar.gz; done

@@ -44,7 +44,7 @@ type Options struct {
 	LeaderElection bool
 }
 
-// New returns a manager with all controllers, ready to start.
+// New returns a manager with all controllers, ready to start. They start where the cluster's definitions are this API's.
 func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("no namespace is given for the node components")
@@ -58,14 +58,20 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, err
 	}
 	recorder := mgr.GetEventRecorder(name)
-	for _, controller := range []interface{ SetupWithManager(ctrl.Manager) error }{
-		&deploy.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Namespace: o.Namespace, OpenShift: openShift},
-		&status.Reconciler{Client: mgr.GetClient(), Recorder: recorder, Clock: clock.RealClock{}},
-		&status.Leftovers{Client: mgr.GetClient(), Live: mgr.GetAPIReader()},
-	} {
-		if err := controller.SetupWithManager(mgr); err != nil {
-			return nil, fmt.Errorf("set up %T: %w", controller, err)
+	err = guard(mgr, recorder, o.Namespace, func() error {
+		for _, controller := range []interface{ SetupWithManager(ctrl.Manager) error }{
+			&deploy.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Namespace: o.Namespace, OpenShift: openShift},
+			&status.Reconciler{Client: mgr.GetClient(), Recorder: recorder, Clock: clock.RealClock{}},
+			&status.Leftovers{Client: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		} {
+			if err := controller.SetupWithManager(mgr); err != nil {
+				return fmt.Errorf("set up %T: %w", controller, err)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return nil, fmt.Errorf("add health checks: %w", err)

@@ -60,7 +60,7 @@ done
 cat <&"$output" &
 
 section "bpfman on the node"
-make --no-print-directory deploy DEPLOY=config/one-node DEPLOY_TIMEOUT=10m "KUBECTL=$LOCALBIN/kubectl"
+make --no-print-directory deploy DEPLOY=config/one-node DEPLOY_TIMEOUT=10m IMAGES_LOADED=yes "KUBECTL=$LOCALBIN/kubectl"
 
 # Each look is a process in the virtual machine. TCX is chained on any kernel, and the room on a dispatcher is the same.
 section "every kind of program, and chains of them"

@@ -86,7 +86,7 @@ func get[T any](t *testing.T, o objects, key string) T {
 // template renders the chart with settings such as csi.enabled=false.
 func template(t *testing.T, namespace string, settings ...string) objects {
 	t.Helper()
-	arguments := []string{"template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--namespace", namespace}
+	arguments := []string{"template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--namespace", namespace, "--set", "images.loaded=true"}
 	for _, setting := range settings {
 		arguments = append(arguments, "--set-json", setting)
 	}
@@ -259,14 +259,47 @@ func TestValuesReachTheOperator(t *testing.T) {
 // A misspelt value is refused, not ignored.
 func TestMisspeltValues(t *testing.T) {
 	for _, setting := range []string{`kubeletroot="/x"`, `csi={"enable":false}`, `logLevels={"agent":"loud"}`, `nodes={"resources":{"agent":{}}}`} {
-		if _, err := helm(t, "template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--set-json", setting); err == nil {
+		if _, err := helm(t, "template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--set", "images.loaded=true", "--set-json", setting); err == nil {
 			t.Errorf("%s is taken", setting)
 		}
 	}
 }
 
+// Upstream's images have the names that the values have in a checkout.
+func TestUpstreamsImagesAreRefused(t *testing.T) {
+	chart := filepath.Join(root, "charts", "bpfman-operator")
+	digest := "@sha256:" + strings.Repeat("a", 64)
+	for name, c := range map[string]struct {
+		settings []string
+		refused  string
+	}{
+		"defaults": {nil, "images.operator is quay.io/bpfman/bpfman-operator:latest"},
+		"agent alone": {
+			[]string{"images.operator=example.com/operator", "images.csi=example.com/csi:1", "images.agent=quay.io/bpfman/bpfman-agent:v0.6.0"},
+			"images.agent is quay.io/bpfman/bpfman-agent:v0.6.0",
+		},
+		"own": {[]string{"images.operator=example.com/operator", "images.csi=example.com/csi:1", "images.agent=example.com/bpfman/bpfman-agent"}, ""},
+		"digests": {
+			[]string{"images.operator=quay.io/bpfman/bpfman-operator" + digest, "images.agent=quay.io/bpfman/bpfman-agent:v0.6.0" + digest, "images.csi=quay.io/bpfman/bpfman-csi" + digest},
+			"",
+		},
+		"loaded": {[]string{"images.loaded=true"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arguments := []string{"template", "bpfman", chart}
+			for _, setting := range c.settings {
+				arguments = append(arguments, "--set", setting)
+			}
+			_, err := helm(t, arguments...)
+			if (err == nil) != (c.refused == "") || (err != nil && !strings.Contains(err.Error(), c.refused)) {
+				t.Errorf("got %v, want %q", err, c.refused)
+			}
+		})
+	}
+}
+
 func TestLint(t *testing.T) {
-	if output, err := helm(t, "lint", "--strict", filepath.Join(root, "charts", "bpfman-operator")); err != nil {
+	if output, err := helm(t, "lint", "--strict", "--set", "images.loaded=true", filepath.Join(root, "charts", "bpfman-operator")); err != nil {
 		t.Errorf("%v\n%s", err, output)
 	}
 }

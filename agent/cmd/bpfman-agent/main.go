@@ -119,7 +119,10 @@ func run(o options) error {
 		Metrics:    measured,
 	}
 	ctx := signals.SetupSignalHandler()
-	if err := reconciler.SetupWithManager(ctx, mgr, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) }); err != nil {
+	err = guard(mgr, func() error {
+		return reconciler.SetupWithManager(ctx, mgr, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) })
+	})
+	if err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package definitions
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+func ours() []metav1.APIResource {
+	var served []metav1.APIResource
+	for _, kind := range v1alpha1.UserKinds {
+		served = append(served,
+			metav1.APIResource{Name: kind.Resource(), Kind: kind.Name, Namespaced: kind.Namespaced},
+			metav1.APIResource{Name: kind.Resource() + "/status", Kind: kind.Name, Namespaced: kind.Namespaced})
+	}
+	for _, kind := range v1alpha1.ProgramKinds {
+		served = append(served, metav1.APIResource{Name: kind.Resource(), Kind: kind.Name, Namespaced: kind.Namespaced})
+	}
+	return served
+}
+
+// upstreams are the definitions of upstream's v0.6.
+func upstreams() []metav1.APIResource {
+	return []metav1.APIResource{
+		{Name: "bpfapplications", Kind: "BpfApplication", Namespaced: true},
+		{Name: "bpfapplications/status", Kind: "BpfApplication", Namespaced: true},
+		{Name: "bpfapplicationstates", Kind: "BpfApplicationState", Namespaced: true},
+		{Name: "clusterbpfapplications", Kind: "ClusterBpfApplication"},
+		{Name: "clusterbpfapplicationstates", Kind: "ClusterBpfApplicationState"},
+		{Name: "configs", Kind: "Config"},
+	}
+}
+
+func TestForeign(t *testing.T) {
+	withoutApplications := slices.DeleteFunc(ours(), func(r metav1.APIResource) bool { return r.Kind == "BpfApplication" })
+	for name, c := range map[string]struct {
+		served []metav1.APIResource
+		kinds  string
+	}{
+		"none":               {nil, ""},
+		"ours":               {ours(), ""},
+		"some of ours":       {ours()[:3], ""},
+		"ours and a new one": {append(ours(), metav1.APIResource{Name: "bpfnodes", Kind: "BpfNode"}), ""},
+		"upstream's v0.6": {
+			upstreams(),
+			"BpfApplication (namespaced), BpfApplicationState (namespaced), ClusterBpfApplication (cluster-scoped), " +
+				"ClusterBpfApplicationState (cluster-scoped), Config (cluster-scoped)",
+		},
+		"upstream's v0.6, and ours where they don't clash": {
+			append(withoutApplications, upstreams()...),
+			"BpfApplication (namespaced), BpfApplicationState (namespaced), ClusterBpfApplication (cluster-scoped), " +
+				"ClusterBpfApplicationState (cluster-scoped), Config (cluster-scoped)",
+		},
+		"another scope": {[]metav1.APIResource{{Name: "xdpprograms", Kind: "XdpProgram", Namespaced: true}}, "XdpProgram (namespaced)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Foreign(c.served)
+			foreign := (*ForeignError)(nil)
+			if errors.As(err, &foreign) != (c.kinds != "") || (foreign != nil && strings.Join(foreign.Kinds, ", ") != c.kinds) {
+				t.Errorf("got %v, want %q", err, c.kinds)
+			}
+		})
+	}
+}
+
+// guarded runs a Guard on what its cluster is said to have.
+type guarded struct {
+	Guard
+	answer   error
+	opened   int
+	reported []string
+}
+
+func newGuarded(answer error) *guarded {
+	g := &guarded{answer: answer}
+	g.Guard = Guard{
+		Look:   func(context.Context) error { return g.answer },
+		Open:   func() error { g.opened++; return nil },
+		Report: func(_ context.Context, err error) { g.reported = append(g.reported, err.Error()) },
+		Retry:  time.Second, Interval: time.Minute,
+	}
+	return g
+}
+
+func TestGuardOpensWhenForeignDefinitionsAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(Foreign(upstreams()))
+		if g.Ready(nil) == nil {
+			t.Error("ready before it looked")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- g.Start(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if g.opened != 0 || len(g.reported) != 1 || !strings.Contains(g.reported[0], "ClusterBpfApplication (cluster-scoped)") || g.Ready(nil) == nil {
+			t.Errorf("opened %d times, said %q, ready: %v", g.opened, g.reported, g.Ready(nil))
+		}
+		g.answer = nil
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if g.opened != 1 || len(g.reported) != 1 || g.Ready(nil) != nil {
+			t.Errorf("opened %d times, said %q, ready: %v", g.opened, g.reported, g.Ready(nil))
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("told to end it returned %v", err)
+		}
+	})
+}
+
+func TestGuardEndsWhenForeignDefinitionsAppear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(nil)
+		ended := make(chan error, 1)
+		go func() { ended <- g.Start(t.Context()) }()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		g.answer = errors.New("no answer") // which is nothing to end for
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if g.opened != 1 || len(ended) != 0 {
+			t.Fatalf("opened %d times, ended %d times", g.opened, len(ended))
+		}
+		g.answer = Foreign(upstreams())
+		if err := <-ended; !errors.Is(err, g.answer) || g.Ready(nil) == nil || len(g.reported) != 1 {
+			t.Errorf("ended with %v, said %q, ready: %v", err, g.reported, g.Ready(nil))
+		}
+	})
+}

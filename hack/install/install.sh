@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# Installs bpfman from manifests, such as an install file of a release: looks for definitions that are somebody else's,
+# prints what it will run and where, applies the manifests, and waits until bpfman runs.
+#
+#   install.sh [--check] [--no-wait] FILE     FILE - is standard input
+#
+# --check looks and prints, and applies nothing. --no-wait applies without waiting.
+# KUBECTL is the kubectl to use, TIMEOUT how long to wait for each of operator and node components (180s).
+# IMAGES_LOADED=yes says that the nodes, or their registry, have images of yours under the names that FILE has.
+set -euo pipefail
+
+kubectl() { command "${KUBECTL:-kubectl}" "$@"; }
+timeout=${TIMEOUT:-180s}
+
+# What upstream's v0.5 defines, and so does this: such a definition is taken over.
+cluster_kinds="bpfapplications bpfprograms fentryprograms fexitprograms kprobeprograms tcprograms tcxprograms
+tracepointprograms uprobeprograms xdpprograms"
+namespaced_kinds="bpfnsapplications bpfnsprograms tcnsprograms tcxnsprograms uprobensprograms xdpnsprograms"
+
+die() {
+	printf '%s\n' "$@" >&2
+	exit 1
+}
+
+# documents prints the manifests whose kind isn't the given one.
+documents() {
+	awk -v kind="kind: $1" '
+		function flush() { if (text != "" && !drop) printf "%s---\n", text; text = ""; drop = 0 }
+		/^---/ { flush(); next }
+		$0 == kind { drop = 1 }
+		{ text = text $0 "\n" }
+		END { flush() }' "$manifests"
+}
+
+# look sorts the definitions that don't carry the mark of this project into foreign and taken. They are one to a line,
+# as "bpfapplications.bpfman.io (Namespaced)".
+look() {
+	local unmarked name scope kind
+	unmarked=$(kubectl get customresourcedefinitions -l 'bpfman.io/owned-definition!=true' \
+		-o go-template='{{range .items}}{{if eq .spec.group "bpfman.io"}}{{.metadata.name}} {{.spec.scope}}{{"\n"}}{{end}}{{end}}') ||
+		die "nothing is applied: the cluster's definitions can't be listed"
+	foreign='' taken=''
+	while read -r name scope; do
+		[[ -n $name ]] || continue
+		kind=${name%%.*}
+		if [[ $scope == Cluster && " ${cluster_kinds//$'\n'/ } " == *" $kind "* ]] ||
+			[[ $scope == Namespaced && " $namespaced_kinds " == *" $kind "* ]]; then
+			taken+="  $name ($scope)"$'\n'
+		else
+			foreign+="  $name ($scope)"$'\n'
+		fi
+	done <<<"$unmarked"
+}
+
+refuse_foreign() {
+	[[ -n $foreign ]] || return 0
+	die "nothing is applied: the cluster has definitions in bpfman.io that this bpfman neither installed nor can take over:" \
+		"${foreign%$'\n'}" \
+		"Upstream's bpfman v0.6 installs such: its BpfApplication is namespaced, this one is cluster-scoped, and a definition's" \
+		"scope can't be changed. To move, save and convert your objects, remove upstream's operator, then its definitions," \
+		"with which all objects of their kinds go:" \
+		"  kubectl delete customresourcedefinitions$(sed -E 's/^ +([^ ]+).*/ \1/' <<<"${foreign%$'\n'}" | tr -d '\n')" \
+		"docs/install.md, \"Over upstream's bpfman\", has it step by step."
+}
+
+# images prints what the manifests run, one to a line: what it is for, and its name.
+images() {
+	documents CustomResourceDefinition | sed -nE \
+		-e 's/^ *(- )?image: *"?([^" ]+)"?$/operator \2/p' \
+		-e 's/^ *bpfman\.image: *"?([^" ]+)"?$/daemon \1/p' \
+		-e 's/^ *bpfman\.(agent|csi|csi\.registrar)\.image: *"?([^" ]+)"?$/\1 \2/p'
+}
+
+# refuse_moving refuses names under which upstream publishes other software, unless they are said to be the user's own.
+refuse_moving() {
+	local named
+	named=$(grep -oE 'quay\.io/bpfman/bpfman-(operator|agent|csi)(:[^@]*)?$' <<<"$1" || true)
+	[[ -n $named && ${IMAGES_LOADED:-} != yes ]] || return 0
+	die "nothing is applied: upstream publishes its own, other software under these names:" \
+		"$(sed 's/^/  /' <<<"$named")" \
+		"Give the images that you built and pushed:  make deploy IMAGE_PREFIX=registry.example.com/bpfman IMAGE_TAG=test" \
+		"A release's install files name theirs by digest. Where the nodes have yours under these very names, loaded into" \
+		"kind for example, set IMAGES_LOADED=yes."
+}
+
+announce() {
+	local context server
+	context=$(kubectl config current-context 2>/dev/null || true)
+	server=$(kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}' 2>/dev/null || true)
+	echo "cluster ${server:-of the pod}${context:+, context $context}"
+	if [[ -n $1 ]]; then
+		echo "it will run:"
+		awk '{ printf "  %-14s %s\n", $1, $2 }' <<<"$1"
+	fi
+	if [[ -n $taken ]]; then
+		echo "definitions of upstream's v0.5, or of an earlier version of this, are taken over with their objects:"
+		printf '%s' "$taken"
+	fi
+}
+
+# leftover deletes an object of upstream's v0.5 that nothing here replaces, if it is what upstream made of it.
+leftover() {
+	local kind=$1 name=$2 template=$3 wanted=$4 found
+	found=$(kubectl -n bpfman get "$kind" "$name" --ignore-not-found -o go-template="$template" 2>/dev/null) || return 0
+	[[ -z $found ]] || ! [[ $found =~ ^$wanted$ ]] || kubectl -n bpfman delete "$kind" "$name" --ignore-not-found --timeout=30s
+}
+
+remove_leftovers() {
+	local role='{{range .rules}}{{range .resources}}{{.}} {{end}}:{{range .verbs}} {{.}}{{end}};{{end}}'
+	local binding='{{.roleRef.kind}} {{.roleRef.name}}{{range .subjects}}; {{.kind}} {{.namespace}}/{{.name}}{{end}}'
+	leftover clusterrolebinding bpfman-proxy-rolebinding "$binding" 'ClusterRole bpfman-proxy-role; ServiceAccount bpfman/bpfman-operator'
+	leftover clusterrolebinding bpfman-bpfman-operator-rolebinding "$binding" 'ClusterRole bpfman-operator-role; ServiceAccount bpfman/bpfman-operator'
+	leftover clusterrole bpfman-proxy-role "$role" 'tokenreviews : create;subjectaccessreviews : create;'
+	leftover clusterrole bpfman-bpfprogram-editor-role "$role" 'bpfprograms :[a-z ]+;bpfprograms/status : get;'
+	leftover role bpfman-bpfnsprogram-editor-role "$role" 'bpfnsprograms :[a-z ]+;bpfnsprograms/status : get;'
+	leftover role bpfman-bpfnsprogram-viewer-role "$role" 'bpfnsprograms :[a-z ]+;bpfnsprograms/status : get;'
+	leftover rolebinding bpfman-agent-rolebinding "$binding" 'Role bpfman-agent-role; ServiceAccount bpfman/bpfman-daemon'
+	leftover role bpfman-agent-role "$role" '((bpfns|tcns|tcxns|uprobens|xdpns)[a-z/]+ |:[a-z ]+;)+'
+}
+
+await() {
+	kubectl -n bpfman rollout status deployment/bpfman-operator --timeout="$timeout"
+	kubectl -n bpfman wait --for=create daemonset/bpfman-daemon --timeout="$timeout"
+	kubectl -n bpfman rollout status daemonset/bpfman-daemon --timeout="$timeout"
+}
+
+check='' wait=yes file=''
+for argument in "$@"; do
+	case $argument in
+	--check) check=yes ;;
+	--no-wait) wait='' ;;
+	-?*) die "usage: install.sh [--check] [--no-wait] FILE" ;;
+	*) file=$argument ;;
+	esac
+done
+[[ -n $file ]] || die "usage: install.sh [--check] [--no-wait] FILE"
+manifests=$(mktemp)
+trap 'rm -f "$manifests"' EXIT
+cat -- "$file" >"$manifests"
+[[ -s $manifests ]] || die "nothing is applied: $file is empty"
+
+look
+refuse_foreign
+used=$(images)
+refuse_moving "$used"
+announce "$used"
+[[ -z $check ]] || exit 0
+kubectl apply --server-side --force-conflicts -f "$manifests"
+remove_leftovers
+if [[ -n $wait ]] && grep -qx 'kind: Deployment' "$manifests"; then
+	await
+fi

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# Removes what install.sh installed: the same manifests, and the definitions that carry this project's mark, with all
+# objects of their kinds. Other definitions in bpfman.io stay.
+#
+#   uninstall.sh FILE             FILE - is standard input
+#   uninstall.sh --definitions    the definitions alone
+#
+# It ends within minutes, whether bpfman runs or not, and says what is left. KUBECTL is the kubectl to use.
+set -euo pipefail
+
+kubectl() { command "${KUBECTL:-kubectl}" "$@"; }
+mark=bpfman.io/owned-definition=true
+
+die() {
+	printf '%s\n' "$@" >&2
+	exit 1
+}
+
+# definitions lists those in bpfman.io that a selector of labels finds.
+definitions() {
+	kubectl get customresourcedefinitions -l "$1" \
+		-o go-template='{{range .items}}{{if eq .spec.group "bpfman.io"}}{{.metadata.name}} {{end}}{{end}}'
+}
+
+warn() {
+	local loaded pods reports
+	reports=$(grep -oE 'bpf(ns)?programs\.bpfman\.io' <<<"$owned" | paste -sd,) || true
+	if [[ -n $reports ]]; then
+		# A report without a program's id, such as upstream's, is of nothing that is loaded.
+		loaded=$(kubectl get "$reports" -A -o go-template='{{range .items}}{{with .status}}{{if .programid}}{{"x\n"}}{{end}}{{end}}{{end}}' | wc -l)
+		((loaded == 0)) || echo "$loaded programs stay loaded on their nodes until these reboot: to unload them, delete the objects that own them first"
+	fi
+	pods=$(kubectl get pods -A -o go-template='{{range .items}}{{$pod := .metadata}}{{range .spec.volumes}}{{with .csi}}{{if eq .driver "csi.bpfman.io"}}{{$pod.namespace}}/{{$pod.name}} {{end}}{{end}}{{end}}{{end}}')
+	[[ -z $pods ]] || echo "pods with volumes of maps, which won't end without bpfman once they are deleted: $pods"
+}
+
+# release removes upstream's finalizers from objects of some kinds, for whose controllers nobody waits any more. With
+# arguments for kubectl get.
+release() {
+	local found resource namespace name version finalizers rest finalizer
+	found=$(kubectl get "$@" --ignore-not-found -o go-template="$with_finalizers") || return 0
+	while IFS='|' read -r resource namespace name version finalizers; do
+		[[ " $finalizers" == *" bpfman.io"* ]] || continue
+		rest=''
+		for finalizer in $finalizers; do
+			[[ $finalizer == bpfman.io* ]] || rest+="${rest:+,}\"$finalizer\""
+		done
+		kubectl ${namespace:+-n "$namespace"} patch "$resource" "$name" --type=merge \
+			-p "{\"metadata\":{\"resourceVersion\":\"$version\",\"finalizers\":[$rest]}}" || true
+	done <<<"$found"
+}
+
+# An object or a list, one object to a line.
+object='{{.kind}}|{{with .metadata.namespace}}{{.}}{{end}}|{{.metadata.name}}|{{.metadata.resourceVersion}}|{{range .metadata.finalizers}}{{.}} {{end}}{{"\n"}}'
+with_finalizers="{{if .items}}{{range .items}}$object{{end}}{{else if .metadata.name}}$object{{end}}"
+
+# The ConfigMap goes first, so that the operator is there to take down what it made. It, or the DaemonSet, may have a
+# finalizer of upstream's, which the operator removes if it runs.
+remove_components() {
+	local what
+	kubectl -n bpfman delete configmap bpfman-config --ignore-not-found --wait=false
+	for what in configmap/bpfman-config daemonset/bpfman-daemon; do
+		kubectl -n bpfman wait --for=delete "$what" --timeout=20s >/dev/null 2>&1 || release -n bpfman "${what%/*}" "${what#*/}"
+	done
+	kubectl wait --for=delete csidriver/csi.bpfman.io --timeout=30s || true
+	kubectl -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=60s || true
+}
+
+# With a definition go all objects of its kind, so finalizers of upstream's on these keep nothing.
+remove_definitions() {
+	local kinds
+	kinds=$(tr ' ' ',' <<<"${owned% }")
+	[[ -n $kinds ]] || return 0
+	# Its policy lets nobody write reports but the agent.
+	kubectl delete validatingadmissionpolicybinding bpfman-programs-are-reports --ignore-not-found --timeout=30s
+	release "$kinds" -A
+	kubectl delete customresourcedefinitions -l "$mark" --wait=false
+	# An object may have come in between, and the policy ends a moment after its binding.
+	for _ in 1 2 3; do
+		# shellcheck disable=SC2086 # one argument for each
+		! kubectl wait --for=delete customresourcedefinitions $owned --timeout=20s >/dev/null 2>&1 || return 0
+		release "$kinds" -A
+	done
+	die "definitions are still being deleted, as somebody's finalizer keeps objects:" \
+		"$(kubectl get "$kinds" -A -o go-template="$with_finalizers" 2>&1)"
+}
+
+# documents prints the manifests but for definitions, and the namespace where that isn't only this project's.
+documents() {
+	awk -v namespace="$1" '
+		function flush() { if (text != "" && !drop) printf "%s---\n", text; text = ""; drop = 0 }
+		/^---/ { flush(); next }
+		$0 == "kind: CustomResourceDefinition" || (namespace == "keep" && $0 == "kind: Namespace") { drop = 1 }
+		{ text = text $0 "\n" }
+		END { flush() }' "$manifests"
+}
+
+[[ $# == 1 ]] || die "usage: uninstall.sh FILE, or uninstall.sh --definitions"
+owned=$(definitions "$mark")
+others=$(definitions "${mark/=/!=}")
+[[ -n $owned || -z $others ]] || die "nothing is deleted: the definitions here aren't this project's, or of a version" \
+	"of it without the mark that tells, over which the present one can be installed first: $others"
+if [[ $1 == --definitions ]]; then
+	remove_definitions
+	[[ -z $others ]] || echo "definitions that aren't this project's stay: $others"
+	exit 0
+fi
+
+manifests=$(mktemp)
+trap 'rm -f "$manifests"' EXIT
+cat -- "$1" >"$manifests"
+[[ -s $manifests ]] || die "nothing is deleted: $1 is empty"
+warn
+remove_components
+remove_definitions
+if [[ -n $others ]]; then
+	echo "definitions that aren't this project's stay, and the namespace bpfman, where their operator may be: $others"
+	namespace=keep
+fi
+documents "${namespace:-delete}" | kubectl delete --ignore-not-found --timeout=120s -f -

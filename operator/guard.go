@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/definitions"
+	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+)
+
+// ReasonForeignDefinitions is of the Event on the ConfigMap that says why the operator does nothing.
+const ReasonForeignDefinitions = "ForeignDefinitions"
+
+// How often the cluster's definitions are looked at, while nothing starts and afterwards: by one request that the API
+// server answers from memory.
+const (
+	lookAgain = 5 * time.Second
+	lookLater = 30 * time.Second
+)
+
+// guard has controllers start only where the cluster's definitions are this API's.
+func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, open func() error) error {
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("make discovery client: %w", err)
+	}
+	g := &definitions.Guard{
+		Look: func(ctx context.Context) error { return definitions.Look(ctx, api) },
+		Open: open,
+		Report: func(ctx context.Context, refusal error) {
+			mgr.GetLogger().Error(refusal, "the operator does nothing")
+			if foreign := (*definitions.ForeignError)(nil); errors.As(refusal, &foreign) {
+				announce(ctx, mgr.GetAPIReader(), recorder, namespace, foreign)
+			}
+		},
+		Retry: lookAgain, Interval: lookLater,
+	}
+	if err := errors.Join(mgr.Add(g), mgr.AddReadyzCheck("definitions", g.Ready)); err != nil {
+		return fmt.Errorf("guard against other definitions: %w", err)
+	}
+	return nil
+}
+
+// announce emits the Event on the ConfigMap, which the operator may list by its name.
+func announce(ctx context.Context, live client.Reader, recorder events.EventRecorder, namespace string, foreign error) {
+	var list corev1.ConfigMapList
+	err := live.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{"metadata.name": deploy.ConfigMapName})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "no Event says why the operator does nothing")
+	}
+	for _, configMap := range list.Items {
+		event.Emit(recorder, &configMap, corev1.EventTypeWarning, ReasonForeignDefinitions, "Start", foreign.Error())
+	}
+}
