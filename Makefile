@@ -311,6 +311,7 @@ KUBECTL ?= $(or $(shell command -v kubectl),$(LOCALBIN)/kubectl)
 # What is deployed: config/default, or an overlay of it.
 DEPLOY ?= config/default
 BPFMAN_IMG ?= quay.io/bpfman/bpfman:v0.6.0
+BPFMAN_REGISTRAR_IMG ?= registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0
 ignore-not-found ?= true
 DEPLOY_TIMEOUT ?= 180s
 
@@ -334,7 +335,8 @@ WITH_IMAGES = sed \
 	-e 's|quay.io/bpfman/bpfman:v0.6.0|$(BPFMAN_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-operator:latest|$(BPFMAN_OPERATOR_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-agent:latest|$(BPFMAN_AGENT_IMG)|' \
-	-e 's|quay.io/bpfman/bpfman-csi:latest|$(BPFMAN_CSI_IMG)|'
+	-e 's|quay.io/bpfman/bpfman-csi:latest|$(BPFMAN_CSI_IMG)|' \
+	-e 's|registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0|$(BPFMAN_REGISTRAR_IMG)|'
 RENDER = $(KUBECTL) kustomize $(DEPLOY) | $(WITH_IMAGES)
 
 .PHONY: deploy
@@ -372,7 +374,7 @@ undeploy-release:
 
 deploy-helm: $(LOCALBIN)/helm
 	@$(MAKE) --no-print-directory packaged-chart
-	$(LOCALBIN)/helm install bpfman $(LOCALBIN)/chart/bpfman-operator-$(VERSION).tgz --namespace bpfman --create-namespace --take-ownership --force-conflicts $(if $(ONE_NODE),--set images.loaded=true --values config/one-node/values.yaml)
+	$(LOCALBIN)/helm install bpfman $(LOCALBIN)/chart/bpfman-operator-$(VERSION).tgz --namespace bpfman --create-namespace --take-ownership --force-conflicts $(if $(or $(ONE_NODE),$(filter yes,$(IMAGES_LOADED))),--set images.loaded=true) $(if $(ONE_NODE),--values config/one-node/values.yaml)
 	$(KUBECTL) label --overwrite namespace bpfman pod-security.kubernetes.io/enforce=privileged
 	@$(MAKE) --no-print-directory deployed
 
@@ -432,8 +434,11 @@ RELEASE_DIR ?= release-v$(VERSION)
 RELEASE_OVERLAYS = crds=config/crd operator=config/release/operator agent=config/release/agent csi=config/release/csi \
 	all=config/default monitoring=config/prometheus/objects openshift=config/openshift
 
-# Images of a release are named by its version, unless they are given.
-RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION))
+# Images of a release are named by the digests that release-images wrote, unless they are given; where there are none, as in
+# a trial, by its version.
+in_metadata = $(shell sed -nE 's/^ *"$1": *"($2)".*/\1/p' $(LOCALBIN)/images/$3.json 2>/dev/null | head -n 1)
+by_digest = $(if $(filter file,$(origin BPFMAN_$2_IMG)),$(addprefix BPFMAN_$2_IMG=,$(addsuffix @$(call in_metadata,containerimage.digest,sha256:[0-9a-f]{64},$1),$(call in_metadata,image.name,[^"@]*[^"@:/],$1))))
+RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(call by_digest,operator,OPERATOR) $(call by_digest,agent,AGENT) $(call by_digest,csi,CSI)
 
 .PHONY: build-release-yamls
 build-release-yamls: $(LOCALBIN)/kustomize ## Write a release's install files to release-vVERSION: one per component, one of the CRDs, one of all.
@@ -493,6 +498,10 @@ bundle: generate build-release $(LOCALBIN)/kustomize ## Generate the OLM bundle 
 
 verify: bundle
 GENERATED += bundle bundle.Dockerfile
+
+.PHONY: release-bundle
+release-bundle: ## Generate the OLM bundle of a release, with the images of its install files.
+	@$(MAKE) --no-print-directory bundle $(RELEASED)
 
 .PHONY: test-release
 test-release: ## Test the bundle and the catalog by each of their rules, and what else a release is made of.
@@ -566,6 +575,8 @@ licences: build-release build-architectures ## Collect the licences of all that 
 .PHONY: release-files
 release-files: sbom licences build-release-yamls package-chart ## Write what is attached to a release to bin/release-files: install files, chart, commands, SBOMs, licences, checksums.
 	@rm -rf $(LOCALBIN)/release-files && mkdir -p $(LOCALBIN)/release-files
+	@named=$$(grep -hoE '^ *(- )?(image|bpfman\.(agent\.|csi\.|csi\.registrar\.)?image): *[^ ]+' $(RELEASE_DIR)/*.yaml | grep -v @sha256: | sort -u); test -z "$$named" || \
+		{ echo "a release names its images by digest (make release-images), but has:"; echo "$$named"; exit 1; } >&2
 	@cp $(RELEASE_DIR)/*.yaml $(RELEASE_DIR)/*.sh $(LOCALBIN)/chart/*.tgz $(LOCALBIN)/release-files
 	@for architecture in $(ARCHITECTURES); do \
 		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN)/linux-$$architecture -c $(RELEASE_COMMANDS) $(RELEASE_COMMANDS:%=%.cdx.json) | \

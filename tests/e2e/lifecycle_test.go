@@ -230,15 +230,21 @@ func cleanNodes(ctx context.Context, t *testing.T) {
 // what it says.
 func run(ctx context.Context, t *testing.T, target string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, installTime)
-	defer cancel()
 	start := time.Now()
-	output, err := exec.CommandContext(ctx, "make", "--no-print-directory", "-C", "../..", target).CombinedOutput()
+	output, err := tryRun(ctx, target)
 	if err != nil {
 		t.Fatalf("make %s: %v\n%s", target, err, output)
 	}
 	t.Logf("make %s took %v", target, time.Since(start).Round(time.Second/10))
-	return string(output)
+	return output
+}
+
+// tryRun is run for a target that may fail.
+func tryRun(ctx context.Context, target string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, installTime)
+	defer cancel()
+	output, err := exec.CommandContext(ctx, "make", "--no-print-directory", "-C", "../..", target).CombinedOutput()
+	return string(output), err
 }
 
 // checkUninstalled checks that nothing of bpfman is in the cluster, and on the nodes no more

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,16 +28,6 @@ import (
 // traces lists the cluster's objects, of whatever kind, that name bpfman, and those that are
 // being deleted. Events aside, which end by themselves, and what the tests made.
 func traces(ctx context.Context) ([]string, error) {
-	lists, err := under.clientset.Discovery().ServerPreferredResources()
-	if err != nil {
-		return nil, fmt.Errorf("list the kinds that there are: %w", err)
-	}
-	config := rest.CopyConfig(under.resources.GetConfig())
-	config.WarningHandler = rest.NoWarnings{} // of kinds that nobody should use any more
-	api, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client for objects of any kind: %w", err)
-	}
 	ours, err := namesOf(ctx, &corev1.NamespaceList{}, client.HasLabels{label})
 	if err != nil {
 		return nil, err
@@ -46,10 +37,50 @@ func traces(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var found []string
+	err = everyObject(ctx, func(resource string, o unstructured.Unstructured) {
+		if o.GetLabels()[label] != "" || slices.Contains(ours, o.GetNamespace()) {
+			return
+		}
+		if why := traceIn(o, nodes); why != "" {
+			found = append(found, fmt.Sprintf("%s %s/%s %s", resource, o.GetNamespace(), o.GetName(), why))
+		}
+	})
+	return found, err
+}
+
+// names lists the cluster's objects of all kinds, with the uids that tell them from others of
+// their names. Events and leases aside, which come and go by themselves.
+func names(ctx context.Context, t *testing.T) []string {
+	t.Helper()
+	var found []string
+	err := everyObject(ctx, func(resource string, o unstructured.Unstructured) {
+		if o.GetKind() != "Lease" {
+			found = append(found, fmt.Sprintf("%s %s/%s %s", resource, o.GetNamespace(), o.GetName(), o.GetUID()))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(found)
+	return found
+}
+
+// everyObject calls visit with the cluster's objects of all kinds but Events.
+func everyObject(ctx context.Context, visit func(resource string, o unstructured.Unstructured)) error {
+	lists, err := under.clientset.Discovery().ServerPreferredResources()
+	if err != nil {
+		return fmt.Errorf("list the kinds that there are: %w", err)
+	}
+	config := rest.CopyConfig(under.resources.GetConfig())
+	config.WarningHandler = rest.NoWarnings{} // of kinds that nobody should use any more
+	api, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client for objects of any kind: %w", err)
+	}
 	for _, list := range lists {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			return nil, fmt.Errorf("group %s: %w", list.GroupVersion, err)
+			return fmt.Errorf("group %s: %w", list.GroupVersion, err)
 		}
 		for _, r := range list.APIResources {
 			if !slices.Contains(r.Verbs, "list") || r.Kind == "Event" {
@@ -60,19 +91,14 @@ func traces(ctx context.Context) ([]string, error) {
 				continue // of a kind that has just gone
 			}
 			if err != nil {
-				return nil, fmt.Errorf("list %s: %w", r.Name, err)
+				return fmt.Errorf("list %s: %w", r.Name, err)
 			}
 			for _, o := range objects.Items {
-				if o.GetLabels()[label] != "" || slices.Contains(ours, o.GetNamespace()) {
-					continue
-				}
-				if why := traceIn(o, nodes); why != "" {
-					found = append(found, fmt.Sprintf("%s %s/%s %s", r.Name, o.GetNamespace(), o.GetName(), why))
-				}
+				visit(r.Name, o)
 			}
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // traceIn says why an object is one of the traces, or nothing.

@@ -16,26 +16,40 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
+// Build returns the objects of an overlay of the repository, such as config/default, in the order that they are applied
+// in.
+func Build(overlay string) ([]*unstructured.Unstructured, error) {
+	root, err := repository()
+	if err != nil {
+		return nil, err
+	}
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, overlay))
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", overlay, err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, resource := range resources.Resources() {
+		object := &unstructured.Unstructured{}
+		if object.Object, err = resource.Map(); err != nil {
+			return nil, fmt.Errorf("read %s: %w", overlay, err)
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
 // Apply applies an overlay of the repository, such as config/default, without
 // its CustomResourceDefinitions, which are there already, and without the kinds
 // that are to be skipped.
 func Apply(ctx context.Context, c client.Client, overlay string, skip ...string) error {
-	root, err := repository()
+	objects, err := Build(overlay)
 	if err != nil {
 		return err
 	}
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, overlay))
-	if err != nil {
-		return fmt.Errorf("build %s: %w", overlay, err)
-	}
 	skip = append(skip, "CustomResourceDefinition")
-	for _, resource := range resources.Resources() {
-		if slices.Contains(skip, resource.GetKind()) {
+	for _, object := range objects {
+		if slices.Contains(skip, object.GetKind()) {
 			continue
-		}
-		object := &unstructured.Unstructured{}
-		if object.Object, err = resource.Map(); err != nil {
-			return fmt.Errorf("read %s: %w", overlay, err)
 		}
 		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test")); err != nil {
 			return fmt.Errorf("apply %s %s of %s: %w", object.GetKind(), object.GetName(), overlay, err)

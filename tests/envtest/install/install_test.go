@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package install tests what looks before bpfman is installed, and what uninstalls it, on a real kube-apiserver: the
+// scripts, and the operator where nothing looked. There are neither nodes nor Kubernetes' own controllers.
+package install
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/operator"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/upstream"
+)
+
+const (
+	root      = "../../.."
+	namespace = "bpfman"
+	mark      = "bpfman.io/owned-definition"
+	patience  = 30 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	envtest.Main(m)
+}
+
+// cluster is the API server, and what kubectl needs to reach it.
+type cluster struct {
+	client.Client
+	config     *rest.Config
+	kubeconfig string
+}
+
+func connect(t *testing.T) *cluster {
+	t.Helper()
+	config := envtest.Config(t)
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := apiextensionsv1.AddToScheme(c.Scheme()); err != nil {
+		t.Fatal(err)
+	}
+	access := clientcmdapi.NewConfig()
+	access.Clusters["test"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
+	access.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	access.CurrentContext = "test"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*access, path); err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{c, config, path}
+}
+
+// run runs a script, and returns what it says.
+func (c *cluster) run(t *testing.T, input []byte, script string, arguments ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, filepath.Join(root, "hack/install", script), arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "KUBECTL="+filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "IMAGES_LOADED=yes")
+	command.Stdin = bytes.NewReader(input)
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+// manifests are what kustomize builds of an overlay.
+func manifests(t *testing.T, overlay string) []byte {
+	t.Helper()
+	objects, err := envtest.Build(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	for _, object := range objects {
+		document, err := yaml.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString("---\n")
+		text.Write(document)
+	}
+	return text.Bytes()
+}
+
+// definitions lists those in bpfman.io, and whether they are marked.
+func (c *cluster) definitions(t *testing.T) map[string]bool {
+	t.Helper()
+	var list apiextensionsv1.CustomResourceDefinitionList
+	if err := c.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, definition := range list.Items {
+		if definition.Spec.Group == "bpfman.io" {
+			found[definition.Name] = definition.Labels[mark] == "true"
+		}
+	}
+	return found
+}
+
+// everything is each object of the cluster with its version, Events and leases aside, which come and go by themselves.
+func (c *cluster) everything(t *testing.T) []string {
+	t.Helper()
+	discovery, err := discovery.NewDiscoveryClientForConfig(c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists, err := discovery.ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := rest.CopyConfig(c.config)
+	quiet.WarningHandler = rest.NoWarnings{}
+	api, err := dynamic.NewForConfig(quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resource := range list.APIResources {
+			if !slices.Contains(resource.Verbs, "list") || slices.Contains([]string{"Event", "Lease", "LeaseCandidate"}, resource.Kind) {
+				continue
+			}
+			objects, err := api.Resource(version.WithResource(resource.Name)).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatalf("list %s: %v", resource.Name, err)
+			}
+			for _, o := range objects.Items {
+				found = append(found, fmt.Sprintf("%s %s/%s %s", resource.Name, o.GetNamespace(), o.GetName(), o.GetResourceVersion()))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// create makes an object with its status.
+func (c *cluster) create(t *testing.T, object *unstructured.Unstructured) {
+	t.Helper()
+	status, found, _ := unstructured.NestedMap(object.Object, "status")
+	eventually(t, "create "+object.GetName(), func(ctx context.Context) error { return c.Create(ctx, object) })
+	if !found {
+		return
+	}
+	object.Object["status"] = status
+	if err := c.Status().Update(t.Context(), object); err != nil {
+		t.Fatalf("write the status of %s: %v", object.GetName(), err)
+	}
+}
+
+func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+}
+
+// awaitGone waits until no definition in bpfman.io is left.
+func (c *cluster) awaitGone(t *testing.T) {
+	t.Helper()
+	eventually(t, "all definitions in bpfman.io are gone", func(context.Context) error {
+		if left := c.definitions(t); len(left) > 0 {
+			return fmt.Errorf("there are %v", left)
+		}
+		return nil
+	})
+}
+
+// program is an object of this API with a finalizer.
+func program(finalizers ...string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "bpfman.io/v1alpha1", "kind": "TracepointProgram",
+		"spec": map[string]any{
+			"nodeselector": map[string]any{}, "bpffunctionname": "f", "names": []any{"syscalls/sys_enter_kill"},
+			"bytecode": map[string]any{"path": "/f.o"},
+		},
+	}}
+	object.SetName("counter")
+	object.SetFinalizers(finalizers)
+	return object
+}
+
+// TestInstallAndUninstall takes over definitions as v0.5 has them, without a mark, and removes them, with objects whose
+// finalizers nobody removes.
+func TestInstallAndUninstall(t *testing.T) {
+	c := connect(t)
+	for name, marked := range c.definitions(t) {
+		if marked {
+			t.Fatalf("%s is marked before it is installed", name)
+		}
+	}
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	leftovers, others := roles()
+	for _, object := range slices.Concat(leftovers, others) {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said, err := c.run(t, nil, "uninstall.sh", "--definitions"); err == nil || !strings.Contains(said, "nothing is deleted") || len(c.definitions(t)) != 16 {
+		t.Fatalf("definitions without the mark: %v, %s", err, said)
+	}
+
+	whole := manifests(t, "config/default")
+	before := c.everything(t)
+	said, err := c.run(t, whole, "install.sh", "--check", "-")
+	for _, expected := range []string{
+		c.config.Host, "operator       quay.io/bpfman/bpfman-operator:latest", "agent          quay.io/bpfman/bpfman-agent:latest",
+		"daemon         quay.io/bpfman/bpfman:v0.6.0", "csi.registrar  registry.k8s.io/sig-storage/csi-node-driver-registrar:v",
+		"taken over", "  bpfapplications.bpfman.io (Cluster)", "  xdpnsprograms.bpfman.io (Namespaced)",
+	} {
+		if err != nil || !strings.Contains(said, expected) {
+			t.Errorf("install.sh --check doesn't say %q: %v\n%s", expected, err, said)
+		}
+	}
+	if after := c.everything(t); !slices.Equal(before, after) {
+		t.Errorf("a look changed something:\n%q\n%q", before, after)
+	}
+
+	if said, err := c.run(t, whole, "install.sh", "--no-wait", "-"); err != nil {
+		t.Fatalf("install.sh: %v\n%s", err, said)
+	}
+	for name, marked := range c.definitions(t) {
+		if !marked {
+			t.Errorf("%s isn't marked once it is installed", name)
+		}
+	}
+	for _, object := range leftovers {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
+			t.Errorf("%T %s of upstream's is left: %v", object, object.GetName(), err)
+		}
+	}
+	for _, object := range others {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Errorf("%T %s isn't upstream's: %v", object, object.GetName(), err)
+		}
+	}
+
+	c.create(t, program("bpfman.io.operator/finalizer"))
+	if said, err := c.run(t, nil, "uninstall.sh", "--definitions"); err != nil {
+		t.Fatalf("uninstall.sh --definitions: %v\n%s", err, said)
+	}
+	c.awaitGone(t)
+}
+
+// roles are of upstream's v0.5: those that it leaves, and others with nearly the same content.
+func roles() (leftovers, others []client.Object) {
+	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "bpfman-operator", Namespace: namespace}}
+	binding := func(name, role string) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subject,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		}
+	}
+	reports := []rbacv1.PolicyRule{
+		{APIGroups: []string{"bpfman.io"}, Resources: []string{"bpfprograms"}, Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"}},
+		{APIGroups: []string{"bpfman.io"}, Resources: []string{"bpfprograms/status"}, Verbs: []string{"get"}},
+	}
+	more := append(slices.Clone(reports), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}})
+	leftovers = []client.Object{
+		binding("bpfman-bpfman-operator-rolebinding", "bpfman-operator-role"),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-bpfprogram-editor-role"}, Rules: reports},
+	}
+	// Somebody made it another role's.
+	others = []client.Object{
+		binding("bpfman-proxy-rolebinding", "view"),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-proxy-role"}, Rules: more},
+	}
+	return leftovers, others
+}
+
+// TestForeignDefinitions has upstream's v0.6 in the cluster, and comes after what removes this project's definitions.
+func TestForeignDefinitions(t *testing.T) {
+	c := connect(t)
+	ours := c.definitions(t)
+	for name := range ours {
+		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := c.Delete(t.Context(), definition); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.awaitGone(t)
+	for _, definition := range upstream.V06Definitions() {
+		c.create(t, definition)
+	}
+	users := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "users"}}
+	if err := c.Create(t.Context(), users); err != nil {
+		t.Fatal(err)
+	}
+	objects := upstream.V06Objects(users.Name)
+	for _, object := range objects {
+		c.create(t, object)
+	}
+	unchanged := func() {
+		t.Helper()
+		for _, object := range objects {
+			now := object.DeepCopy()
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), now); err != nil || now.GetResourceVersion() != object.GetResourceVersion() ||
+				now.GetDeletionTimestamp() != nil {
+				t.Errorf("%s %s was written or deleted: %v", object.GetKind(), object.GetName(), err)
+			}
+		}
+		for _, definition := range upstream.V06Definitions() {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(definition), definition); err != nil || definition.GetDeletionTimestamp() != nil {
+				t.Errorf("definition %s: %v", definition.GetName(), err)
+			}
+		}
+	}
+	whole := manifests(t, "config/default")
+
+	t.Run("the installer applies nothing", func(t *testing.T) {
+		before := c.everything(t)
+		for _, part := range []string{"config/default", "config/crd", "config/release/agent"} {
+			said, err := c.run(t, manifests(t, part), "install.sh", "-")
+			for _, expected := range []string{
+				"nothing is applied", "  bpfapplications.bpfman.io (Namespaced)", "  clusterbpfapplications.bpfman.io (Cluster)", "  configs.bpfman.io (Cluster)", "v0.6",
+			} {
+				if err == nil || !strings.Contains(said, expected) {
+					t.Errorf("%s: %v, without %q:\n%s", part, err, expected, said)
+				}
+			}
+		}
+		for _, argument := range []string{"--definitions", "-"} {
+			if said, err := c.run(t, whole, "uninstall.sh", argument); err == nil || !strings.Contains(said, "nothing is deleted") {
+				t.Errorf("uninstall.sh %s: %v\n%s", argument, err, said)
+			}
+		}
+		if after := c.everything(t); !slices.Equal(before, after) {
+			t.Errorf("something changed:\n%q\n%q", before, after)
+		}
+	})
+
+	// What kubectl apply does without looking.
+	applied, err := envtest.Build("config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range applied {
+		err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl"))
+		if clashes := object.GetName() == "bpfapplications.bpfman.io"; (err != nil) != clashes {
+			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deploy.ConfigMapName}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(configMap), configMap); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("the operator writes nothing", func(t *testing.T) {
+		before := c.everything(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		mgr, err := operator.New(envtest.As(c.config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0", LeaderElection: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(ctx) }()
+		eventually(t, "an Event says why", func(ctx context.Context) error {
+			var list eventsv1.EventList
+			if err := c.List(ctx, &list); err != nil {
+				return err
+			}
+			for _, event := range list.Items {
+				if event.Regarding.UID == configMap.UID && event.Reason == operator.ReasonForeignDefinitions && strings.Contains(event.Note, "BpfApplication (namespaced)") {
+					return nil
+				}
+			}
+			return fmt.Errorf("%d Events, not that", len(list.Items))
+		})
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if after := c.everything(t); !slices.Equal(before, after) {
+			t.Errorf("something changed:\n%q\n%q", before, after)
+		}
+	})
+	unchanged()
+
+	t.Run("what was applied is uninstalled", func(t *testing.T) {
+		if said, err := c.run(t, whole, "uninstall.sh", "-"); err != nil || !strings.Contains(said, "stay, and the namespace bpfman") {
+			t.Errorf("uninstall.sh: %v\n%s", err, said)
+		}
+		for name, marked := range c.definitions(t) {
+			if marked {
+				t.Errorf("%s is still there", name)
+			}
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(configMap), configMap); !apierrors.IsNotFound(err) {
+			t.Errorf("the ConfigMap: %v", err)
+		}
+		kept := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil || kept.DeletionTimestamp != nil {
+			t.Errorf("the namespace: %v", err)
+		}
+	})
+	unchanged()
+}
