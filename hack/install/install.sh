@@ -115,8 +115,8 @@ remove_leftovers() {
 	leftover clusterrolebinding bpfman-bpfman-operator-rolebinding "$binding" 'ClusterRole bpfman-operator-role; ServiceAccount bpfman/bpfman-operator'
 	leftover clusterrole bpfman-proxy-role "$role" 'tokenreviews : create;subjectaccessreviews : create;'
 	leftover clusterrole bpfman-bpfprogram-editor-role "$role" 'bpfprograms :[a-z ]+;bpfprograms/status : get;'
-	leftover role bpfman-bpfnsprogram-editor-role "$role" 'bpfnsprograms :[a-z ]+;bpfnsprograms/status : get;'
-	leftover role bpfman-bpfnsprogram-viewer-role "$role" 'bpfnsprograms :[a-z ]+;bpfnsprograms/status : get;'
+	leftover role bpfman-bpfnsprogram-editor-role "$role" 'bpfnsprograms :[a-z ]+;(bpfnsprograms/status : get;)?'
+	leftover role bpfman-bpfnsprogram-viewer-role "$role" 'bpfnsprograms :[a-z ]+;(bpfnsprograms/status : get;)?'
 	leftover rolebinding bpfman-agent-rolebinding "$binding" 'Role bpfman-agent-role; ServiceAccount bpfman/bpfman-daemon'
 	leftover role bpfman-agent-role "$role" '((bpfns|tcns|tcxns|uprobens|xdpns)[a-z/]+ |:[a-z ]+;)+'
 }
