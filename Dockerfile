@@ -35,9 +35,9 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 # go-target keeps its symbols: a uprobe is attached to one.
 FROM source AS build-examples
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go -C examples build -ldflags "-s -w" -o /out/ ./cmd/counters && \
+    go -C examples build -ldflags "-s -w" -o /out/ ./cmd/counters ./cmd/map-exporter && \
     go -C examples build -o /out/ ./cmd/go-target && \
-    release licences --out /licenses /out/counters /out/go-target
+    release licences --out /licenses /out/counters /out/map-exporter /out/go-target
 
 FROM source AS build-node-probe
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
@@ -78,6 +78,12 @@ COPY --from=build-examples /licenses /licenses
 COPY --from=build-examples /out/counters /
 USER 65534:65534
 ENTRYPOINT ["/counters"]
+
+FROM base AS map-exporter
+COPY --from=build-examples /licenses /licenses
+COPY --from=build-examples /out/map-exporter /
+USER 65534:65534
+ENTRYPOINT ["/map-exporter"]
 
 FROM base AS go-target
 COPY --from=build-examples /licenses /licenses

@@ -176,7 +176,7 @@ lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in 
 
 # The commands that images are made of.
 COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go csi/cmd/*/main.go \
-	examples/cmd/counters/main.go examples/cmd/go-target/main.go tests/cmd/*/main.go))
+	examples/cmd/counters/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
 # A uprobe is attached to go-target by the name of a symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w)
 # Without gRPC's tracing pages nothing calls methods by name, and the linker can leave out what isn't called: a quarter
@@ -197,6 +197,7 @@ BPFMAN_OPERATOR_IMG ?= $(IMAGE_PREFIX)/bpfman-operator:$(IMAGE_TAG)
 BPFMAN_AGENT_IMG ?= $(IMAGE_PREFIX)/bpfman-agent:$(IMAGE_TAG)
 BPFMAN_CSI_IMG ?= $(IMAGE_PREFIX)/bpfman-csi:$(IMAGE_TAG)
 BPFMAN_COUNTERS_IMG ?= $(IMAGE_PREFIX)/bpfman-counters:$(IMAGE_TAG)
+BPFMAN_MAP_EXPORTER_IMG ?= $(IMAGE_PREFIX)/bpfman-map-exporter:$(IMAGE_TAG)
 BPFMAN_GO_TARGET_IMG ?= $(IMAGE_PREFIX)/bpfman-go-target:$(IMAGE_TAG)
 BPFMAN_NODE_PROBE_IMG ?= $(IMAGE_PREFIX)/bpfman-node-probe:$(IMAGE_TAG)
 # Of docker and podman the one that runs; upstream calls it OCI_BIN.
@@ -224,11 +225,12 @@ build-csi-image: container-engine ## Build bpfman-csi's image.
 .PHONY: build-example-images
 build-example-images: container-engine ## Build the images of the examples and tests.
 	$(CONTAINER_ENGINE) build --target counters -t $(BPFMAN_COUNTERS_IMG) .
+	$(CONTAINER_ENGINE) build --target map-exporter -t $(BPFMAN_MAP_EXPORTER_IMG) .
 	$(CONTAINER_ENGINE) build --target go-target -t $(BPFMAN_GO_TARGET_IMG) .
 	$(CONTAINER_ENGINE) build --target node-probe -t $(BPFMAN_NODE_PROBE_IMG) .
 
 # What build-images builds.
-BUILT_IMAGES = $(BPFMAN_OPERATOR_IMG) $(BPFMAN_AGENT_IMG) $(BPFMAN_CSI_IMG) $(BPFMAN_COUNTERS_IMG) $(BPFMAN_GO_TARGET_IMG) $(BPFMAN_NODE_PROBE_IMG)
+BUILT_IMAGES = $(BPFMAN_OPERATOR_IMG) $(BPFMAN_AGENT_IMG) $(BPFMAN_CSI_IMG) $(BPFMAN_COUNTERS_IMG) $(BPFMAN_MAP_EXPORTER_IMG) $(BPFMAN_GO_TARGET_IMG) $(BPFMAN_NODE_PROBE_IMG)
 
 .PHONY: push-images
 push-images: container-engine ## Push the images that build-images builds.
@@ -336,7 +338,8 @@ WITH_IMAGES = sed \
 	-e 's|quay.io/bpfman/bpfman-operator:latest|$(BPFMAN_OPERATOR_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-agent:latest|$(BPFMAN_AGENT_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-csi:latest|$(BPFMAN_CSI_IMG)|' \
-	-e 's|registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0|$(BPFMAN_REGISTRAR_IMG)|'
+	-e 's|registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0|$(BPFMAN_REGISTRAR_IMG)|' \
+	-e 's|quay.io/bpfman/bpfman-map-exporter:latest|$(BPFMAN_MAP_EXPORTER_IMG)|'
 RENDER = $(KUBECTL) kustomize $(DEPLOY) | $(WITH_IMAGES)
 
 .PHONY: deploy
@@ -438,7 +441,7 @@ RELEASE_OVERLAYS = crds=config/crd operator=config/release/operator agent=config
 # a trial, by its version.
 in_metadata = $(shell sed -nE 's/^ *"$1": *"($2)".*/\1/p' $(LOCALBIN)/images/$3.json 2>/dev/null | head -n 1)
 by_digest = $(if $(filter file,$(origin BPFMAN_$2_IMG)),$(addprefix BPFMAN_$2_IMG=,$(addsuffix @$(call in_metadata,containerimage.digest,sha256:[0-9a-f]{64},$1),$(call in_metadata,image.name,[^"@]*[^"@:/],$1))))
-RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(call by_digest,operator,OPERATOR) $(call by_digest,agent,AGENT) $(call by_digest,csi,CSI)
+RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(call by_digest,operator,OPERATOR) $(call by_digest,agent,AGENT) $(call by_digest,csi,CSI) $(call by_digest,map-exporter,MAP_EXPORTER)
 
 .PHONY: build-release-yamls
 build-release-yamls: $(LOCALBIN)/kustomize ## Write a release's install files to release-vVERSION: one per component, one of the CRDs, one of all.
@@ -560,7 +563,7 @@ build-architectures: ## Build all commands for each of ARCHITECTURES, to bin/lin
 		GOOS=linux GOARCH=$$architecture GOFLAGS=-buildvcs=false $(MAKE) --no-print-directory build LOCALBIN=$(LOCALBIN)/linux-$$architecture; done
 
 # What is released; the other commands are for tests.
-RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-csi counters
+RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-csi counters map-exporter
 RELEASE_BINARIES = $(foreach architecture,$(ARCHITECTURES),$(RELEASE_COMMANDS:%=$(LOCALBIN)/linux-$(architecture)/%))
 
 .PHONY: sbom
@@ -595,7 +598,8 @@ verify-reproducible: ## Build the commands of the last commit twice, in two dire
 	diff "$$dir/one.sums" "$$dir/another.sums" && cat "$$dir/one.sums"
 
 # An image of several architectures goes straight to its registry; BuildKit adds an SBOM and a record of how it was built.
-RELEASE_IMAGES = operator=$(BPFMAN_OPERATOR_IMG) agent=$(BPFMAN_AGENT_IMG) csi=$(BPFMAN_CSI_IMG) counters=$(BPFMAN_COUNTERS_IMG)
+RELEASE_IMAGES = operator=$(BPFMAN_OPERATOR_IMG) agent=$(BPFMAN_AGENT_IMG) csi=$(BPFMAN_CSI_IMG) counters=$(BPFMAN_COUNTERS_IMG) \
+	map-exporter=$(BPFMAN_MAP_EXPORTER_IMG)
 IMAGE_BUILD_ARGS ?=
 
 .PHONY: release-images
@@ -701,6 +705,7 @@ test-e2e: $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECO
 	@$(MAKE) --no-print-directory deploy-$(E2E_INSTALL)
 	@cd tests && $(if $(ONE_NODE),$(E2E_ONE_NODE)) KUBECTL="$(KUBECTL)" BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" \
 		BPFMAN_NODE_PROBE_IMG="$(BPFMAN_NODE_PROBE_IMG)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" \
+		BPFMAN_MAP_EXPORTER_IMG="$(BPFMAN_MAP_EXPORTER_IMG)" \
 		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
 
 # It removes bpfman with all objects of its kinds: not from somebody else's cluster unless told to.

@@ -112,7 +112,7 @@ spec:
   terminationGracePeriodSeconds: 0
   containers:
   - name: shell
-    image: quay.io/bpfman/busybox:latest
+    image: docker.io/library/busybox:1.37
     imagePullPolicy: IfNotPresent
     securityContext: {privileged: true}
     command: [sh, -c, "mount -t tmpfs left /run/left && echo mounted && sleep 100000"]

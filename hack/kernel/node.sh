@@ -25,7 +25,7 @@ control_plane=("${cluster[@]}" --part control-plane --state-dir "$state" --kubec
 node=("${cluster[@]}" --part node --join "$state" --uplink eth0 --state-dir /run/bpfman-cluster --kubeconfig /run/kubeconfig --timeout 10m)
 # Read a lot in the virtual machine.
 files=("$DAEMON" "$KUBERNETES"
-	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-csi,bpfman-ns,counters,csi-node-driver-registrar,go-target,node-probe,cluster,pause,daemon-launcher}
+	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-csi,bpfman-ns,counters,map-exporter,csi-node-driver-registrar,go-target,node-probe,cluster,pause,daemon-launcher}
 	/usr/bin/{containerd,containerd-shim-runc-v2,ctr} /usr/sbin/{runc,nft} /usr/bin/busybox /usr/lib/cni/{ptp,host-local,loopback})
 work=$(mktemp -d)
 machine='' tests=''

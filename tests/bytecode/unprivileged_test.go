@@ -51,7 +51,7 @@ func TestUnprivilegedReader(t *testing.T) {
 		"owner alone":   {0o600, nobody, []string{"CapEff 0000000000000000", "tcx_stats_map", "permission denied"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := readAs(t.Context(), c.group, c.mode, maps, counters)
+			out, err := readAs(t.Context(), c.group, c.mode, maps, counters, "--once", "--maps", shownMaps)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,8 +65,8 @@ func TestUnprivilegedReader(t *testing.T) {
 }
 
 // readAs pins the maps anew, for the group nobody and with the mode, and returns what the
-// command prints when run by user nobody in the group.
-func readAs(ctx context.Context, group uint32, mode fs.FileMode, maps, command string) (string, error) {
+// command prints when run by user nobody in the group. It finds them in shownMaps.
+func readAs(ctx context.Context, group uint32, mode fs.FileMode, maps, command string, args ...string) (string, error) {
 	type result struct {
 		out string
 		err error
@@ -75,36 +75,41 @@ func readAs(ctx context.Context, group uint32, mode fs.FileMode, maps, command s
 	go func() {
 		// Never unlocked: the thread ends with its mount namespace.
 		runtime.LockOSThread()
-		out, err := readInNamespace(ctx, group, mode, maps, command)
+		out, err := readInNamespace(ctx, group, mode, maps, command, args...)
 		done <- result{out, err}
 	}()
 	r := <-done
 	return r.out, r.err
 }
 
-func readInNamespace(ctx context.Context, group uint32, mode fs.FileMode, maps, command string) (string, error) {
-	// Over a directory that every system has; nothing outside of the namespace sees it.
-	const dir = "/mnt"
+// A directory that every system has is mounted over; nothing outside of the namespace sees it.
+const (
+	shownDir  = "/mnt"
+	shownMaps = shownDir + "/maps"
+)
+
+func readInNamespace(ctx context.Context, group uint32, mode fs.FileMode, maps, command string, args ...string) (string, error) {
 	if err := errors.Join(
 		unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS),
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-		unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755"),
-		os.Mkdir(dir+"/maps", 0o755),
-		unix.Mount("bpf", dir+"/maps", "bpf", 0, "mode=0755"),
+		unix.Mount("tmpfs", shownDir, "tmpfs", 0, "mode=0755"),
+		os.Mkdir(shownMaps, 0o755),
+		unix.Mount("bpf", shownMaps, "bpf", 0, "mode=0755"),
 	); err != nil {
 		return "", fmt.Errorf("prepare mounts: %w", err)
 	}
-	if err := repin(maps, dir+"/maps", mode); err != nil {
+	if err := repin(maps, shownMaps, mode); err != nil {
 		return "", err
 	}
 	binary, err := os.ReadFile(command)
 	if err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(dir+"/counters", binary, 0o755); err != nil {
+	copied := filepath.Join(shownDir, filepath.Base(command))
+	if err := os.WriteFile(copied, binary, 0o755); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, dir+"/counters", "--once", "--maps", dir+"/maps")
+	cmd := exec.CommandContext(ctx, copied, args...)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: group}}
 	out, err := cmd.CombinedOutput()

@@ -27,10 +27,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	psa "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/examples/mapmetrics"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
@@ -253,6 +256,41 @@ func TestValuesReachTheOperator(t *testing.T) {
 		!reflect.DeepEqual(pod.Tolerations, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}) ||
 		!slices.Equal(pod.ImagePullSecrets, []corev1.LocalObjectReference{{Name: "one"}}) {
 		t.Errorf("got %+v", deployment.Spec)
+	}
+}
+
+// TestExporter deploys an exporter only where it is asked for, and as a pod that the standard restricted lets in.
+func TestExporter(t *testing.T) {
+	rendered := template(t, "elsewhere", "monitoring.enabled=true",
+		`exporter={"enabled":true,"program":"packets","kind":"TcxProgram","maps":[
+			{"name":"tcx_stats_map","metrics":[{"name":"packets_total","field":"0"}]},
+			{"name":"other","labels":["port"],"metrics":[{"name":"other_total"}]}]}`)
+	pod := get[appsv1.DaemonSet](t, rendered, "DaemonSet elsewhere bpfman-map-exporter").Spec.Template
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := psa.LevelVersion{Level: psa.LevelRestricted, Version: psa.LatestVersion()}
+	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+		t.Error(result.ForbiddenDetail())
+	}
+	want := map[string]string{
+		"csi.bpfman.io/program": "packets", "csi.bpfman.io/kind": "TcxProgram", "csi.bpfman.io/maps": "tcx_stats_map,other",
+	}
+	if got := pod.Spec.Volumes[0].CSI.VolumeAttributes; !maps.Equal(got, want) {
+		t.Errorf("the volume is of %v, not %v", got, want)
+	}
+	config, err := mapmetrics.ParseConfig([]byte(get[corev1.ConfigMap](t, rendered, "ConfigMap elsewhere bpfman-map-exporter").Data["config.yaml"]))
+	if err != nil || len(config.Maps) != 2 || config.Maps[0].Metrics[0].Field != "0" || config.Maps[1].Labels[0] != "port" {
+		t.Errorf("the exporter reads %+v, error %v", config, err)
+	}
+	if rendered["PodMonitor elsewhere bpfman-map-exporter"] == nil {
+		t.Error("nobody scrapes it")
+	}
+	for _, settings := range []string{`{"enabled":true}`, `{"enabled":true,"program":"packets"}`, `{"enabled":true,"program":"packets","maps":[{"name":"m"}]}`} {
+		if _, err := helm(t, "template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--set-json", "exporter="+settings); err == nil {
+			t.Errorf("exporter=%s is taken", settings)
+		}
 	}
 }
 

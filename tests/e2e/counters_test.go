@@ -148,8 +148,12 @@ func rename(o k8s.Object) error {
 			container.Image = settings.uprobed
 			return nil
 		}
-		container.Image = settings.counters
-		container.Args = append(container.Args, "--interval=250ms")
+		if strings.Contains(o.Name, "map-exporter") {
+			container.Image = settings.exporter
+		} else {
+			container.Image = settings.counters
+			container.Args = append(container.Args, "--interval=250ms")
+		}
 		for _, v := range pod.Volumes {
 			if v.CSI != nil {
 				v.CSI.VolumeAttributes[v1alpha1.VolumeAttributeProgram] = prefix + v.CSI.VolumeAttributes[v1alpha1.VolumeAttributeProgram]

@@ -28,9 +28,9 @@ var settings = struct {
 	// tests that need it are skipped where it is empty. pushCA is the certificate
 	// authority of that registry.
 	push, pushCA string
-	// images of the probe, of the reading application and of what uprobes are put on;
+	// images of the probe, of the reading applications and of what uprobes are put on;
 	// sampleApp is what the samples' nginx is, nginx itself where it is empty.
-	probe, counters, uprobed, sampleApp string
+	probe, counters, exporter, uprobed, sampleApp string
 	// uninstall is whether tests may install and uninstall bpfman.
 	uninstall bool
 	// registrar is the image of node-driver-registrar, or of what stands in for it.
@@ -42,6 +42,7 @@ var settings = struct {
 	pushCA:     os.Getenv("BYTECODE_PUSH_CA"),
 	probe:      variable("BPFMAN_NODE_PROBE_IMG", "quay.io/bpfman/bpfman-node-probe:latest"),
 	counters:   variable("BPFMAN_COUNTERS_IMG", "quay.io/bpfman/bpfman-counters:latest"),
+	exporter:   variable("BPFMAN_MAP_EXPORTER_IMG", "quay.io/bpfman/bpfman-map-exporter:latest"),
 	uprobed:    variable("BPFMAN_GO_TARGET_IMG", "quay.io/bpfman/bpfman-go-target:latest"),
 	sampleApp:  os.Getenv("SAMPLE_APP_IMG"),
 	uninstall:  os.Getenv("E2E_UNINSTALL") == "yes",

@@ -35,12 +35,14 @@ func (a *AbsentError) Error() string { return fmt.Sprintf("%s: %s is not built",
 func Catalog() []Description {
 	return []Description{
 		ownBinary("pause", "pause", ""),
-		{Name: "quay.io/bpfman/busybox:latest", describe: busybox},
+		// By the name that the README has, so that its pod runs as it is written.
+		{Name: "docker.io/library/busybox:1.37", describe: busybox},
 		{Name: "quay.io/bpfman/bpfman:v0.6.0", describe: daemon},
 		ownBinary("bpfman-operator", "bpfman-operator", "65532:65532"),
 		ownBinary("bpfman-agent", "bpfman-agent", ""),
 		ownBinary("bpfman-csi", "bpfman-csi", ""),
 		ownBinary("bpfman-counters", "counters", "65534:65534"),
+		ownBinary("bpfman-map-exporter", "map-exporter", "65534:65534"),
 		ownBinary("bpfman-go-target", "go-target", "65534:65534"),
 		ownBinary("bpfman-node-probe", "node-probe", ""),
 		ownBinary("csi-node-driver-registrar", "csi-node-driver-registrar", ""),
