@@ -203,27 +203,35 @@ BPFMAN_NODE_PROBE_IMG ?= $(IMAGE_PREFIX)/bpfman-node-probe:$(IMAGE_TAG)
 # Of docker and podman the one that runs; upstream calls it OCI_BIN.
 CONTAINER_ENGINE ?= $(or $(OCI_BIN),$(firstword $(foreach engine,docker podman,$(if $(shell $(engine) info >/dev/null 2>&1 && echo yes),$(engine)))))
 
+NEEDS = CONTAINER_ENGINE="$(CONTAINER_ENGINE)" KUBECTL="$(KUBECTL)" hack/needs.sh
+# What Docker 20.10 builds the Dockerfile with; later ones do so anyway.
+export DOCKER_BUILDKIT ?= 1
+
 .PHONY: container-engine
 container-engine:
-	@test -n "$(CONTAINER_ENGINE)" || { echo "no container engine is running: this takes docker or podman (make cluster-images builds the images for the one-node cluster without one)" >&2; exit 1; }
+	@$(NEEDS) engine
+
+.PHONY: image-builder
+image-builder:
+	@$(NEEDS) engine buildkit
 
 .PHONY: build-images
-build-images: build-operator-image build-agent-image build-csi-image build-example-images ## Build all images, with docker or podman.
+build-images: build-operator-image build-agent-image build-csi-image build-example-images ## Build all images, with docker and BuildKit, or podman.
 
 .PHONY: build-operator-image
-build-operator-image: container-engine ## Build bpfman-operator's image.
+build-operator-image: image-builder ## Build bpfman-operator's image.
 	$(CONTAINER_ENGINE) build --target operator -t $(BPFMAN_OPERATOR_IMG) .
 
 .PHONY: build-agent-image
-build-agent-image: container-engine ## Build bpfman-agent's image.
+build-agent-image: image-builder ## Build bpfman-agent's image.
 	$(CONTAINER_ENGINE) build --target agent -t $(BPFMAN_AGENT_IMG) .
 
 .PHONY: build-csi-image
-build-csi-image: container-engine ## Build bpfman-csi's image.
+build-csi-image: image-builder ## Build bpfman-csi's image.
 	$(CONTAINER_ENGINE) build --target csi -t $(BPFMAN_CSI_IMG) .
 
 .PHONY: build-example-images
-build-example-images: container-engine ## Build the images of the examples and tests.
+build-example-images: image-builder ## Build the images of the examples and tests.
 	$(CONTAINER_ENGINE) build --target counters -t $(BPFMAN_COUNTERS_IMG) .
 	$(CONTAINER_ENGINE) build --target map-exporter -t $(BPFMAN_MAP_EXPORTER_IMG) .
 	$(CONTAINER_ENGINE) build --target go-target -t $(BPFMAN_GO_TARGET_IMG) .
@@ -410,7 +418,8 @@ load-images-kind: container-engine $(KIND) ## Load the images that build-images 
 ##@ Vanilla K8s Deployment
 
 .PHONY: run-on-kind
-run-on-kind: ## Create that cluster, build and load the images, and deploy bpfman with them.
+run-on-kind: ## Create that cluster, build and load the images, and deploy bpfman with them; it checks first that all it takes is there.
+	@$(NEEDS) engine buildkit go kubectl
 	@$(MAKE) --no-print-directory setup-kind
 	@$(MAKE) --no-print-directory build-images
 	@$(MAKE) --no-print-directory load-images-kind

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# Checks that this machine has what a target needs, before the target changes anything. All that is missing is said in
+# one message. It changes nothing itself, and runs nothing but what it checks.
+#
+# usage: needs.sh engine|buildkit|go|kubectl …
+# CONTAINER_ENGINE is the engine that was chosen, KUBECTL the kubectl.
+set -euo pipefail
+
+missing=()
+
+# major prints the first number of a version such as "v1.31.2".
+major() { [[ $1 =~ ([0-9]+)\. ]] && echo "${BASH_REMATCH[1]}" || echo 0; }
+
+# engine_running prints the engine to use: the one that was chosen, or docker or podman, if it answers.
+engine_running() {
+	local engine
+	for engine in ${CONTAINER_ENGINE:-docker podman}; do
+		if command -v "$engine" >/dev/null && "$engine" info >/dev/null 2>&1; then
+			echo "$engine"
+			return
+		fi
+	done
+}
+
+need_engine() {
+	local engine installed=()
+	[[ -z $(engine_running) ]] || return 0
+	for engine in ${CONTAINER_ENGINE:-docker podman}; do
+		! command -v "$engine" >/dev/null || installed+=("$engine")
+	done
+	if ((${#installed[@]})); then
+		missing+=("a container engine that runs: ${installed[*]} is installed, but \"${installed[0]} info\" fails; start it, or use an account that may use it")
+	else
+		missing+=("a container engine, Docker or Podman (make cluster-images builds the images for the one-node cluster without one)")
+	fi
+}
+
+# Docker's own builder, before BuildKit, doesn't know the platforms that the Dockerfile builds for. Up to Docker 20.10
+# BuildKit is part of the client; since 23 it comes with the plugin buildx. Podman has a builder of its own.
+need_buildkit() {
+	local engine version
+	engine=$(engine_running)
+	[[ -n $engine && ${engine##*/} == docker ]] || return 0
+	! "$engine" buildx version >/dev/null 2>&1 || return 0
+	version=$("$engine" version --format '{{.Client.Version}}' 2>/dev/null) || version=unknown
+	if [[ $(major "$version") == 0 ]] || (($(major "$version") >= 23)); then
+		missing+=("BuildKit: Docker $version takes it from the plugin buildx, which isn't installed (Debian and Ubuntu: docker-buildx or docker-buildx-plugin; https://docs.docker.com/go/buildx/)")
+	fi
+}
+
+# Since 1.21 Go gets the version that the modules ask for itself.
+need_go() {
+	local version
+	version=$(go version 2>/dev/null) || version=
+	if [[ ! $version =~ go1\.([0-9]+) ]]; then
+		missing+=("Go 1.21 or later: https://go.dev/doc/install")
+	elif ((BASH_REMATCH[1] < 21)); then
+		missing+=("Go 1.21 or later, not ${version#go version }: https://go.dev/doc/install")
+	fi
+}
+
+# "kubectl wait --for=create" is there since 1.31.
+need_kubectl() {
+	local version
+	version=$("${KUBECTL:-kubectl}" version --client 2>/dev/null) || version=
+	if [[ ! $version =~ v1\.([0-9]+) ]]; then
+		missing+=("kubectl 1.31 or later: https://kubernetes.io/docs/tasks/tools/")
+	elif ((BASH_REMATCH[1] < 31)); then
+		missing+=("kubectl 1.31 or later, not ${BASH_REMATCH[0]}: https://kubernetes.io/docs/tasks/tools/")
+	fi
+}
+
+for what in "$@"; do
+	case $what in
+	engine | buildkit | go | kubectl) "need_$what" ;;
+	*)
+		echo "usage: needs.sh engine|buildkit|go|kubectl …" >&2
+		exit 2
+		;;
+	esac
+done
+if ((${#missing[@]})); then
+	{
+		echo "nothing was changed: this machine lacks"
+		printf '  - %s\n' "${missing[@]}"
+	} >&2
+	exit 1
+fi

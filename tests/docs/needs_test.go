@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package docs
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Stand-ins for what the check asks, by name: shell scripts.
+const (
+	engineRuns    = `[ "$1" = info ] || [ "$1" = version ] && echo 20.10.24`
+	engineIsDown  = `exit 1`
+	buildx        = `case $1 in info|buildx) ;; version) echo 28.0.1 ;; esac`
+	withoutBuildx = `case $1 in info) ;; version) echo 28.0.1 ;; *) exit 1 ;; esac`
+)
+
+// standIns makes a directory of commands.
+func standIns(t *testing.T, commands map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, script := range commands {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // A command.
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func goIs(version string) string { return "echo go version go" + version + " linux/amd64" }
+
+func kubectlIs(version string) string { return "echo Client Version: v" + version }
+
+// TestNeeds runs the check of what run-on-kind takes on machines that have all, one or none of it.
+func TestNeeds(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash: ", err)
+	}
+	all := map[string]string{"docker": buildx, "go": goIs("1.26.8"), "kubectl": kubectlIs("1.36.3")}
+	with := func(changes map[string]string) map[string]string {
+		commands := map[string]string{}
+		for _, set := range []map[string]string{all, changes} {
+			for name, script := range set {
+				commands[name] = script
+				if script == "" {
+					delete(commands, name)
+				}
+			}
+		}
+		return commands
+	}
+	for name, c := range map[string]struct {
+		commands map[string]string
+		// lacks are the beginnings of what is said to be missing, in order.
+		lacks []string
+	}{
+		"all":                    {all, nil},
+		"podman":                 {with(map[string]string{"docker": "", "podman": engineRuns}), nil},
+		"podman beside docker":   {with(map[string]string{"docker": engineIsDown, "podman": engineRuns}), nil},
+		"an old docker":          {with(map[string]string{"docker": `case $1 in info) ;; version) echo 20.10.24 ;; *) exit 1 ;; esac`}), nil},
+		"docker without buildx":  {with(map[string]string{"docker": withoutBuildx}), []string{"BuildKit: Docker 28.0.1 takes it from the plugin buildx"}},
+		"docker that is stopped": {with(map[string]string{"docker": engineIsDown}), []string{`a container engine that runs: docker is installed, but "docker info" fails`}},
+		"no engine":              {with(map[string]string{"docker": ""}), []string{"a container engine, Docker or Podman"}},
+		"no Go":                  {with(map[string]string{"go": ""}), []string{"Go 1.21 or later: "}},
+		"an old Go":              {with(map[string]string{"go": goIs("1.19.8")}), []string{"Go 1.21 or later, not go1.19.8 linux/amd64"}},
+		"no kubectl":             {with(map[string]string{"kubectl": ""}), []string{"kubectl 1.31 or later: "}},
+		"an old kubectl":         {with(map[string]string{"kubectl": kubectlIs("1.20.2")}), []string{"kubectl 1.31 or later, not v1.20"}},
+		"nothing":                {nil, []string{"a container engine, Docker", "Go 1.21", "kubectl 1.31"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), bash, filepath.Join(root, "hack/needs.sh"), "engine", "buildkit", "go", "kubectl")
+			command.Env = []string{"PATH=" + standIns(t, c.commands)}
+			output, err := command.CombinedOutput()
+			if len(c.lacks) == 0 {
+				if err != nil || len(output) > 0 {
+					t.Errorf("error %v: %s", err, output)
+				}
+				return
+			}
+			lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+			if err == nil || len(lines) != 1+len(c.lacks) {
+				t.Fatalf("error %v: %s", err, output)
+			}
+			for i, want := range c.lacks {
+				if !strings.HasPrefix(lines[i+1], "  - "+want) {
+					t.Errorf("%q doesn't begin with %q", lines[i+1], want)
+				}
+			}
+		})
+	}
+}
+
+// TestRunOnKind_ChecksBeforeItCreates runs the target where nothing that it takes is there but kind itself.
+func TestRunOnKind_ChecksBeforeItCreates(t *testing.T) {
+	called := filepath.Join(t.TempDir(), "called")
+	dir := standIns(t, map[string]string{"kind": `echo "$@" >>` + called, "docker": engineIsDown})
+	for _, tool := range []string{"make", "bash", "sh", "env", "awk", "sed", "grep", "git", "cat", "dirname", "uname", "ls", "mktemp", "rm"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Skip(err)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", root, "run-on-kind", "KIND="+filepath.Join(dir, "kind"), "LOCALBIN="+t.TempDir())
+	command.Env = []string{"PATH=" + dir, "HOME=" + t.TempDir()}
+	output, err := command.CombinedOutput()
+	if err == nil {
+		t.Errorf("it succeeds: %s", output)
+	}
+	for _, want := range []string{"nothing was changed", "a container engine that runs", "Go 1.21", "kubectl 1.31"} {
+		if !strings.Contains(string(output), want) {
+			t.Errorf("the output lacks %q: %s", want, output)
+		}
+	}
+	if calls, err := os.ReadFile(called); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("kind was called: %s, error %v", calls, err)
+	}
+}
