@@ -30,6 +30,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -103,7 +104,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 		r.Metrics.Repaired(lostPrograms, lostLinks)
 	}
 	err = r.write(ctx, key, owner, want, existing, outcome)
-	return reconcile.Result{}, errors.Join(err, outcome.Err(), want.Problems())
+	return reconcile.Result{}, logged(errors.Join(err, outcome.Err(), want.Problems()))
+}
+
+// logged shortens an error for the log, which has it at each retry: a log of the
+// kernel's verifier can have a megabyte. The daemon's own log has it whole.
+func logged(err error) error {
+	const most = 4096
+	if err == nil {
+		return nil
+	}
+	return errors.New(shorten.Middle(err.Error(), most))
 }
 
 // lost counts the programs and links that are reported and that the daemon no

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,18 +111,16 @@ func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, obj
 	case old == nil:
 		// That it exists already, when the cache lags behind an earlier run of the
 		// agent, is an error like others: the next try sees it.
-		if err := r.Client.Create(ctx, object); err != nil {
+		if err := r.send(key, object, func() error { return r.Client.Create(ctx, object) }); err != nil {
 			return fmt.Errorf("create %s: %w", what, err)
 		}
-		r.written.put(key, object)
 	case sameContent(old, object):
 		object = copyOf(old)
 	default:
 		object = withContent(copyOf(old), object)
-		if err := r.Client.Update(ctx, object); err != nil {
+		if err := r.send(key, object, func() error { return r.Client.Update(ctx, object) }); err != nil {
 			return fmt.Errorf("update %s: %w", what, err)
 		}
-		r.written.put(key, object)
 	}
 
 	before := object.GetStatus().DeepCopy()
@@ -132,12 +129,21 @@ func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, obj
 		return nil
 	}
 	*object.GetStatus() = *status
-	if err := r.Client.Status().Update(ctx, object); err != nil {
+	if err := r.send(key, object, func() error { return r.Client.Status().Update(ctx, object) }); err != nil {
 		return fmt.Errorf("update status of %s: %w", what, err)
 	}
-	r.written.put(key, object)
 	r.tell(ctx, key, object, before)
 	return nil
+}
+
+// send writes one object of an owner, and starts the owner's work again where
+// others have changed the object meanwhile.
+func (r *Reconciler) send(key program.Key, object v1alpha1.ProgramObject, write func() error) error {
+	changed, err := r.written.write(key, object, write)
+	if changed {
+		r.queue.Add(key)
+	}
+	return err
 }
 
 // remove deletes the object of a program that isn't wanted, or says on it why
@@ -150,10 +156,10 @@ func (r *Reconciler) remove(ctx context.Context, key program.Key, object v1alpha
 		if !v1alpha1.SetCondition(&object.GetStatus().Conditions, condition) {
 			return nil
 		}
-		if err := r.Client.Status().Update(ctx, object); client.IgnoreNotFound(err) != nil {
+		err := r.send(key, object, func() error { return r.Client.Status().Update(ctx, object) })
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("update status of %s: %w", what, err)
 		}
-		r.written.put(key, object)
 		return nil
 	}
 	err := r.Client.Delete(ctx, object, client.Preconditions{UID: new(object.GetUID())})
@@ -261,11 +267,15 @@ func merge(old, wanted map[string]string) map[string]string {
 
 // keep leaves of a status what is no news: the time of a condition's transition,
 // and the words of an error that differ in what is another at each try. A retry
-// would else write them each time.
+// would else write them each time. What is said of another generation of the
+// owner is always news: it may be about what the user has mended.
 func keep(status, before *v1alpha1.BpfProgramStatus) {
+	same := func(was, is string) bool {
+		return status.OwnerGeneration == before.OwnerGeneration && sameFailure(was, is)
+	}
 	conditions := slices.Clone(before.Conditions)
 	for _, c := range status.Conditions {
-		if len(conditions) == 1 && conditions[0].Type == c.Type && alike(conditions[0].Message, c.Message) {
+		if len(conditions) == 1 && conditions[0].Type == c.Type && same(conditions[0].Message, c.Message) {
 			c.Message = conditions[0].Message
 		}
 		v1alpha1.SetCondition(&conditions, c)
@@ -273,21 +283,11 @@ func keep(status, before *v1alpha1.BpfProgramStatus) {
 	status.Conditions = conditions
 	for i, link := range status.Links {
 		for _, old := range before.Links {
-			if old.AttachPoint == link.AttachPoint && alike(old.Error, link.Error) {
+			if old.AttachPoint == link.AttachPoint && same(old.Error, link.Error) {
 				status.Links[i].Error = old.Error
 			}
 		}
 	}
-}
-
-// volatile is what the daemon's words for one failure have of their own at each
-// try: how long the kernel's verifier took, and the number of a task that
-// panicked.
-var volatile = regexp.MustCompile(`verification time [0-9]+ usec|task [0-9]+ panicked`)
-
-// alike tells whether two texts tell of the same failure.
-func alike(a, b string) bool {
-	return a == b || volatile.ReplaceAllString(a, "") == volatile.ReplaceAllString(b, "")
 }
 
 func describe(o v1alpha1.ProgramObject) string {

@@ -22,6 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -193,7 +194,7 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 		}
 		missing := v1alpha1.BpfProgramLink{AttachPoint: point.Name, State: v1alpha1.LinkNotAttached}
 		if err := o.Attaches[Attach{n, wanted.Function(), link}]; err != nil {
-			missing.Error = err.Error()
+			missing.Error = shorten.Middle(err.Error(), maxLinkError)
 			failed = append(failed, err)
 		}
 		byPoint[point.Name] = missing
@@ -204,6 +205,13 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 	return links, few(failed)
 }
 
+// Limits of one error's text, where an object may have many: an API server takes
+// objects of up to 1.5 MiB, and a condition 32 KiB.
+const (
+	maxLinkError = 1024
+	maxFewError  = 8192
+)
+
 // few joins the first of many errors on one line: the links have them all.
 func few(errs []error) error {
 	const most = 3
@@ -212,7 +220,7 @@ func few(errs []error) error {
 	}
 	texts := make([]string, 0, most)
 	for _, err := range errs[:min(most, len(errs))] {
-		texts = append(texts, err.Error())
+		texts = append(texts, shorten.Middle(err.Error(), maxFewError))
 	}
 	text := strings.Join(texts, "; ")
 	if more := len(errs) - most; more > 0 {

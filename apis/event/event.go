@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/bpfman/bpfman-operator/apis/shorten"
 )
 
 // maxNote is the API's limit.
@@ -21,18 +23,9 @@ const maxNote = 1024
 // The recorder counts Events that differ in their note alone as one, and shows the first note for all of them: another
 // node's error would never be seen. A hash of the note in the action, which users don't see, keeps them apart.
 func Emit(recorder events.EventRecorder, about runtime.Object, eventType, reason, action, note string) {
-	note = cut(note)
+	// Events are of one line.
+	note = shorten.Middle(strings.ReplaceAll(note, "\n", "; "), maxNote)
 	hash := fnv.New32a()
 	hash.Write([]byte(note))
 	recorder.Eventf(about, nil, eventType, reason, fmt.Sprintf("%s-%08x", action, hash.Sum32()), "%s", note)
-}
-
-func cut(note string) string {
-	const mark = "…"
-	// Events are of one line.
-	note = strings.ReplaceAll(note, "\n", "; ")
-	if len(note) <= maxNote {
-		return note
-	}
-	return strings.ToValidUTF8(note[:maxNote-len(mark)], "") + mark
 }

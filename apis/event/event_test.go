@@ -33,8 +33,9 @@ func TestNotesKeepEventsApart(t *testing.T) {
 
 func TestNoteFitsTheAPI(t *testing.T) {
 	r := &recorder{}
-	Emit(r, &corev1.ConfigMap{}, corev1.EventTypeWarning, "Failed", "Load", strings.Repeat("é%d\n", 1000))
-	if note := r.notes[0]; len(note) > maxNote || !utf8.ValidString(note) || strings.Contains(note, "\n") {
+	Emit(r, &corev1.ConfigMap{}, corev1.EventTypeWarning, "Failed", "Load", "node a: "+strings.Repeat("é%d\n", 1000)+"verdict")
+	if note := r.notes[0]; len(note) > maxNote || !utf8.ValidString(note) || strings.Contains(note, "\n") ||
+		!strings.HasPrefix(note, "node a: ") || !strings.HasSuffix(note, "verdict") {
 		t.Errorf("%d bytes: %q", len(note), note)
 	}
 }

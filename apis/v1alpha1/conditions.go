@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/shorten"
 )
 
 // ProgramConditionType is the type of the condition of an object that a user
@@ -111,13 +113,8 @@ func condition(conditionType string, t text, message string) metav1.Condition {
 	if message == "" {
 		message = t.message
 	}
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage-len(cutMark)], "") + cutMark
-	}
-	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: t.reason, Message: message}
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: t.reason, Message: shorten.Middle(message, maxMessage)}
 }
-
-const cutMark = " …"
 
 // SetCondition makes c the only condition of the list, as upstream's clients
 // expect, keeps the time of the last transition where the type stays, and tells

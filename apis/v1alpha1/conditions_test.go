@@ -49,12 +49,10 @@ func TestConditionMessage(t *testing.T) {
 	if got := BpfProgCondNotLoaded.Condition("node-1: no such function").Message; got != "node-1: no such function" {
 		t.Errorf("message %q", got)
 	}
-	// A cut in the middle of a character must not leave half of it.
-	for length := range 4 {
-		got := ProgramReconcileError.Condition(strings.Repeat("x", length) + strings.Repeat("é", maxMessage)).Message
-		if len(got) > maxMessage || !strings.HasSuffix(got, cutMark) || strings.ToValidUTF8(got, "?") != got {
-			t.Errorf("offset %d: %d bytes, ending in %q", length, len(got), got[len(got)-10:])
-		}
+	// The end of a long one has the verdict.
+	got := ProgramReconcileError.Condition("load f: " + strings.Repeat("é", maxMessage) + " keeps running").Message
+	if len(got) > maxMessage || !strings.HasPrefix(got, "load f: ") || !strings.HasSuffix(got, " keeps running") {
+		t.Errorf("%d bytes: %q", len(got), got)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -69,6 +70,6 @@ func trimProgram(program v1alpha1.ProgramObject) {
 	status := program.GetStatus()
 	*status = v1alpha1.BpfProgramStatus{Node: status.Node, OwnerGeneration: status.OwnerGeneration, Conditions: status.Conditions}
 	for i := range status.Conditions {
-		status.Conditions[i].Message = cut(status.Conditions[i].Message, maxError)
+		status.Conditions[i].Message = shorten.Middle(status.Conditions[i].Message, maxError)
 	}
 }

@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Limits of what a message lists.
+// Limits of what a message lists. The verifier's statistics and what the agent adds behind the verdict take some 300
+// bytes of an error.
 const (
 	maxNamed   = 5
-	maxError   = 300
-	maxMessage = 2048
+	maxError   = 600
+	maxMessage = 4096
 )
 
 // Summary is the state of one user object over all nodes.
@@ -79,7 +81,7 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 	default:
 		condition, message = v1alpha1.ProgramReconcileSuccess, s.attached()+s.remarks()
 	}
-	return condition, cut(message, maxMessage), true
+	return condition, shorten.Middle(message, maxMessage), true
 }
 
 func (s Summary) attached() string {
@@ -105,7 +107,7 @@ func (s Summary) waiting() string {
 func (s Summary) failures() string {
 	texts := make([]string, len(s.Failures))
 	for i, f := range s.Failures {
-		texts[i] = f.Node + ": " + cut(f.Error, maxError)
+		texts[i] = f.Node + ": " + shorten.Middle(f.Error, maxError)
 	}
 	return strings.Join(texts, "; ") + more(s.Failed-len(s.Failures))
 }
@@ -125,12 +127,3 @@ func count(n int, noun string) string {
 }
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
-
-// cut shortens s to n bytes without cutting a character in two.
-func cut(s string, n int) string {
-	const mark = "…"
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n-len(mark)], "") + mark
-}

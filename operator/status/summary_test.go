@@ -102,7 +102,7 @@ func TestMessageIsBounded(t *testing.T) {
 		s.Failures = append(s.Failures, NodeFailure{fmt.Sprintf("%0250d", i), strings.Repeat("é", 5000)})
 	}
 	_, message, _ := s.Condition()
-	if len(message) > maxMessage || !utf8.ValidString(message) || !strings.HasSuffix(message, "…") {
+	if len(message) > maxMessage || !utf8.ValidString(message) || !strings.HasPrefix(message, "Failed on 5000 nodes") || !strings.HasSuffix(message, " and 4995 more") {
 		t.Errorf("%d bytes: %q", len(message), message)
 	}
 }

@@ -37,6 +37,7 @@ func TestRefusals(t *testing.T) {
 		want     string
 	}{
 		"verifier":           {local("rejected"), nil, tcx("rejected", ""), "invalid access to packet"},
+		"verifier, long log": {local("rejected_late"), nil, tcx("rejected_late", ""), "value_size=96 off=98"},
 		"wrong function":     {local("tcx_test"), nil, tcx("absent", ""), "absent"},
 		"wrong type":         {local("tcx_test"), nil, tracepoint("tcx_pass", ""), "UnexpectedProgramType"},
 		"absent file":        {file("/absent/tcx_test.o"), nil, pass, "can't open file: No such file"},

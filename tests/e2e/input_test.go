@@ -66,6 +66,13 @@ func TestBadInput(t *testing.T) {
 			useGood,
 		},
 		{
+			"rejected-late", "", func(s *v1alpha1.TcxProgramSpec) {
+				s.ByteCode, s.BpfFunctionName = image("rejected_late"), "rejected_late"
+			},
+			[]string{"load rejected_late from image", "invalid access to map value, value_size=96 off=98"},
+			useGood,
+		},
+		{
 			"absent-image", "", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode = image("e2e-absent") },
 			[]string{"load tcx_next from image", "e2e-absent"},
 			useGood,

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	eventsv1 "k8s.io/api/events/v1"
+)
+
+// A program that fails is loaded as often as its back-off says, though the watch shows each write before its answer is
+// there. Where it fails for one reason it is written once and told of once, though the daemon's words differ at each try.
+func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
+	const loads = 6
+	other := 0
+	for name, words := range map[string]func() string{
+		"another reason": func() string {
+			other++
+			return fmt.Sprintf("reason %d", other)
+		},
+		"address and time": func() string {
+			return fmt.Sprintf("Permission denied, verifier_log: 4: (18) r1 = 0xffff%012x\n%soff=98\nverification time %d usec", rand.Uint64N(1<<48), strings.Repeat("5: (bf) r2 = r10\n", 3000), rand.IntN(100000))
+		},
+		"unknown globals": func() string {
+			return fmt.Sprintf("error parsing BPF object: symbol with name %c not found in the symbols table", 'A'+rand.IntN(26))
+		},
+		"order of names": func() string {
+			names := strings.Split("abcdefgh", "")
+			rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+			return fmt.Sprintf("Program f not found in bytecode image x with program names %q", names)
+		},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			n := startNamed(t, strings.ReplaceAll(name, " ", "-"), map[string]string{"test": strings.ReplaceAll(name, " ", "-")})
+			n.mu.Lock()
+			n.writes = func(request string, done bool) error {
+				if done && strings.Contains(request, "/bpfprograms") {
+					time.Sleep(100 * time.Millisecond) // the network's
+				}
+				return nil
+			}
+			n.mu.Unlock()
+			at := make(chan time.Time, 100*loads)
+			n.daemon.Fault = func(call string, _ proto.Message, _ bool) error {
+				if call != "Load" {
+					return nil
+				}
+				at <- time.Now()
+				return status.Error(codes.Aborted, words())
+			}
+			o := n.tracepoint(n.name, "f", "a/x")
+			n.create(o)
+			n.eventually("retries", func() error {
+				if len(at) < loads {
+					return fmt.Errorf("%d loads", len(at))
+				}
+				return nil
+			})
+			for last, delay := <-at, 200*time.Millisecond; len(at) > 0; delay *= 2 {
+				next := <-at
+				if waited := next.Sub(last); waited < delay {
+					t.Errorf("a retry after %s, want %s", waited, delay)
+				}
+				last = next
+			}
+			if name == "another reason" {
+				return
+			}
+			var writes []string
+			for _, w := range n.writesOf() {
+				if strings.Contains(w, "/bpfprograms") {
+					writes = append(writes, w)
+				}
+			}
+			if len(writes) != 2 {
+				t.Errorf("it is written by %q, want its creation and its status", writes)
+			}
+			var events eventsv1.EventList
+			if err := n.client.List(context.Background(), &events); err != nil {
+				t.Fatal(err)
+			}
+			told := 0
+			for _, e := range events.Items {
+				if e.Regarding.UID == o.UID {
+					told++
+					if e.Series != nil {
+						told += int(e.Series.Count)
+					}
+				}
+			}
+			if told != 1 {
+				t.Errorf("it is told of %d times", told)
+			}
+		})
+	}
+}
