@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/bpfman/bpfman v0.0.0
 	github.com/bpfman/bpfman-operator/apis v0.0.0
+	github.com/cilium/ebpf v0.22.0
 	github.com/distribution/reference v0.6.0
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-containerregistry v0.22.1

@@ -77,6 +77,9 @@ func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Pl
 		}
 		authenticate(image, credentials)
 		err = r.loadImage(ctx, request, image, credentials)
+		if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
+			err = r.mendPins(ctx, owner, request, credentials, err)
+		}
 	} else {
 		err = r.Inventory.Load(ctx, request)
 	}

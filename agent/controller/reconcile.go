@@ -51,6 +51,8 @@ type Reconciler struct {
 	Interfaces func() (map[string]program.Interface, error)
 	// Containers lists the running containers of pods on this node.
 	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
+	// PinsDir is where maps that bytecode pins by name are seen, "" where they can't be.
+	PinsDir string
 	// Metrics counts what had to be repaired.
 	Metrics *metrics.Metrics
 

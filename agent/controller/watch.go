@@ -108,7 +108,8 @@ func onUserObject(kind string) handlers {
 	return handlers{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { q.Add(key(e.Object)) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
-			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectNew.GetDeletionTimestamp() != nil || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+			replace := func(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] }
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || replace(e.ObjectOld) != replace(e.ObjectNew) || e.ObjectNew.GetDeletionTimestamp() != nil || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				q.Add(key(e.ObjectNew))
 			}
 		},

@@ -104,6 +104,9 @@ func words(message string) string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
+// Refused tells that the daemon answered that it can't be done.
+func (e *Error) Refused() bool { return !uncertain(e.Cause) }
+
 // noProgram and noLink are how the daemon of v0.6.0 says that what was to be
 // removed is no longer there. It has one status code for all failures, and
 // other things that it may say not to exist.

@@ -407,6 +407,24 @@ func (i *Inventory) MapIDs(id uint32) []uint32 {
 	return i.programs[id].MapIDs
 }
 
+// UsersOfMaps asks the daemon for all programs in the kernel, its own and others,
+// and returns the ids of those that use each map, by the map's id.
+func (i *Inventory) UsersOfMaps(ctx context.Context) (map[uint32][]uint32, error) {
+	users := map[uint32][]uint32{}
+	err := do(ctx, i, "list all programs", func(ctx context.Context) (*gobpfman.ListResponse, error) {
+		ctx, cancel := context.WithTimeout(ctx, callDeadline)
+		defer cancel()
+		return i.rpc.List(ctx, &gobpfman.ListRequest{})
+	}, func(r *gobpfman.ListResponse) {
+		for _, result := range r.GetResults() {
+			for _, id := range result.GetKernelInfo().GetMapIds() {
+				users[id] = append(users[id], result.GetKernelInfo().GetId())
+			}
+		}
+	})
+	return users, err
+}
+
 // Owners returns the owners of all programs held.
 func (i *Inventory) Owners() []program.Key {
 	i.mu.Lock()

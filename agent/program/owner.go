@@ -22,6 +22,9 @@ type Owner struct {
 	NodeSelector metav1.LabelSelector
 	Bytecode     v1alpha1.BytecodeSelector
 	GlobalData   map[string][]byte
+	// ReplacePinnedMaps allows that pins of maps are removed that the bytecode
+	// declares in another shape.
+	ReplacePinnedMaps bool
 	// Members are the programs; one, unless the owner is an application.
 	Members []Member
 }
@@ -47,6 +50,8 @@ func OwnerOf(kind string, o v1alpha1.UserObject) (Owner, error) {
 		NodeSelector: common.NodeSelector,
 		Bytecode:     common.ByteCode,
 		GlobalData:   common.GlobalData,
+		// Pins are the node's, which no namespace has a say in.
+		ReplacePinnedMaps: o.GetNamespace() == "" && o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] == "true",
 	}
 	if of, ok := kinds[kind]; ok {
 		k := of(o)

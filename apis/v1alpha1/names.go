@@ -28,6 +28,12 @@ const (
 // the program, in decimal.
 const AnnotationProgramID = "bpfman.io/ProgramId"
 
+// AnnotationReplacePinnedMaps on a cluster-scoped user object, with the value
+// "true", lets the agent remove pins of maps that the object's bytecode pins by
+// name (LIBBPF_PIN_BY_NAME) and declares in another shape than they have, once
+// no other program uses them. What the maps hold is lost.
+const AnnotationReplacePinnedMaps = "bpfman.io/replace-pinned-maps"
+
 // Metadata that the daemon keeps with each program that the agent loads. The
 // CSI plugin finds programs by it and the agent recognises its own.
 const (

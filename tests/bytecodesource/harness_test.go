@@ -107,6 +107,7 @@ func start(t *testing.T) *node {
 		Interfaces: func() (map[string]program.Interface, error) {
 			return map[string]program.Interface{"lo": {Index: 1}}, nil
 		},
+		PinsDir:    n.Path("/sys/fs/bpf"),
 		Containers: func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
 	}
 	ctx, cancel := context.WithCancel(context.Background())

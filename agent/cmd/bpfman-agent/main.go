@@ -36,6 +36,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/node"
+	"github.com/bpfman/bpfman-operator/agent/pins"
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -116,6 +117,7 @@ func run(o options) error {
 		NodeName:   o.nodeName,
 		Interfaces: node.Interfaces,
 		Containers: (&node.Runtime{Run: o.hostRun}).Containers,
+		PinsDir:    pins.Dir,
 		Metrics:    measured,
 	}
 	ctx := signals.SetupSignalHandler()

@@ -44,7 +44,7 @@ func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 			n.mu.Lock()
 			n.writes = func(request string, done bool) error {
 				if done && strings.Contains(request, "/bpfprograms") {
-					time.Sleep(100 * time.Millisecond) // the network's
+					<-time.After(100 * time.Millisecond) // the network's
 				}
 				return nil
 			}

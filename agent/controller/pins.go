@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/pins"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/apis/shorten"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// maxAside is how much of the daemon's words is kept behind a cause that is known.
+const maxAside = 256
+
+// mendPins looks whether a Load failed because maps are pinned that have another
+// shape than the bytecode declares. If the owner asks for it, pins that nothing
+// else uses are removed and the bytecode is loaded again; else the error says what
+// to do.
+func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, c bytecode.Credentials, failure error) error {
+	misfits := r.misfits(ctx, request.GetBytecode().GetImage().GetUrl(), c)
+	if len(misfits) == 0 {
+		return failure
+	}
+	words := make([]string, len(misfits))
+	for n, m := range misfits {
+		words[n] = m.String()
+	}
+	cause := strings.Join(words, "; ")
+	if !owner.ReplacePinnedMaps {
+		return fmt.Errorf("%s: remove the pin when no program uses the map, or set the annotation %s; the daemon says: %s",
+			cause, v1alpha1.AnnotationReplacePinnedMaps, shorten.Middle(failure.Error(), maxAside))
+	}
+	if err := r.replacePins(ctx, owner.Key, misfits); err != nil {
+		return fmt.Errorf("%s: %w", cause, err)
+	}
+	if object, err := get(ctx, r.Client, owner.Key); err == nil {
+		event.Emit(r.Events, object, corev1.EventTypeNormal, "PinsRemoved", "Load", fmt.Sprintf("node %s: %s: the pin is removed", r.NodeName, cause))
+	}
+	return r.Inventory.Load(ctx, request)
+}
+
+// misfits finds the maps of an image that don't fit their pins. Nothing is said
+// where there is no telling.
+func (r *Reconciler) misfits(ctx context.Context, url string, c bytecode.Credentials) []pins.Misfit {
+	if r.PinsDir == "" || !pins.Any(r.PinsDir) {
+		return nil
+	}
+	object, err := r.registries.Object(ctx, url, c)
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("The image isn't compared with pinned maps", "reason", err.Error())
+		return nil
+	}
+	declared, err := pins.Declared(object)
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("The image isn't compared with pinned maps", "reason", err.Error())
+		return nil
+	}
+	misfits, err := pins.Misfits(r.PinsDir, declared)
+	if err != nil {
+		log.FromContext(ctx).Info("Pinned maps can't be compared with the image", "reason", err.Error())
+	}
+	return misfits
+}
+
+// replacePins removes pins of maps that no program in the kernel uses but the
+// owner's, which are unloaded first.
+func (r *Reconciler) replacePins(ctx context.Context, key program.Key, misfits []pins.Misfit) error {
+	users, err := r.Inventory.UsersOfMaps(ctx)
+	if err != nil {
+		return err
+	}
+	var own []uint32
+	for _, p := range r.Inventory.Of(key) {
+		own = append(own, p.ID)
+	}
+	for _, m := range misfits {
+		others := slices.DeleteFunc(slices.Clone(users[m.ID]), func(id uint32) bool { return slices.Contains(own, id) })
+		if len(others) > 0 {
+			return fmt.Errorf("the pin stays, as other programs use the map: %d", others)
+		}
+	}
+	unloaded := map[uint32]bool{}
+	for _, m := range misfits {
+		for _, id := range users[m.ID] {
+			if unloaded[id] {
+				continue
+			}
+			if err := r.Inventory.Unload(ctx, id); err != nil {
+				return err
+			}
+			unloaded[id] = true
+		}
+	}
+	if users, err = r.Inventory.UsersOfMaps(ctx); err != nil {
+		return err
+	}
+	for _, m := range misfits {
+		if still := users[m.ID]; len(still) > 0 {
+			return fmt.Errorf("the pin stays, as programs still use the map: %d", still)
+		}
+	}
+	var errs []error
+	for _, m := range misfits {
+		errs = append(errs, m.Remove())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package pins compares the maps that bytecode pins by its own name
+// (LIBBPF_PIN_BY_NAME) with what is pinned on the node under these names. The
+// daemon of v0.6.0 uses a pinned map whatever its shape: where that has changed,
+// the kernel refuses the program, or the program writes what its readers don't
+// expect.
+package pins
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+)
+
+// Dir is where the daemon of v0.6.0 pins maps by name, as libbpf does.
+const Dir = "/sys/fs/bpf"
+
+// Map is a map's shape.
+type Map struct {
+	Name      string
+	Type      ebpf.MapType
+	KeySize   uint32 // bytes
+	ValueSize uint32 // bytes
+}
+
+func (m Map) String() string {
+	return fmt.Sprintf("%s, key %d and value %d bytes", m.Type, m.KeySize, m.ValueSize)
+}
+
+// Declared lists the maps that an object pins by name. The object is anybody's.
+func Declared(object []byte) ([]Map, error) {
+	// Most objects have none, and needn't be read: it is the name of a member
+	// of their types.
+	if !bytes.Contains(object, []byte("pinning")) {
+		return nil, nil
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		return nil, fmt.Errorf("read eBPF object: %w", err)
+	}
+	var declared []Map
+	for name, m := range spec.Maps {
+		if m.Pinning == ebpf.PinByName && name == filepath.Base(name) && name != "." && name != ".." {
+			declared = append(declared, Map{Name: name, Type: m.Type, KeySize: m.KeySize, ValueSize: m.ValueSize})
+		}
+	}
+	slices.SortFunc(declared, func(a, b Map) int { return strings.Compare(a.Name, b.Name) })
+	return declared, nil
+}
+
+// Any tells whether anything but directories and the kernel's own files is pinned
+// in a directory.
+func Any(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return !e.IsDir() && !strings.HasSuffix(e.Name(), ".debug")
+	})
+}
+
+// Misfit is a pinned map of another shape than is declared.
+type Misfit struct {
+	Declared, Pinned Map
+	// ID is the kernel's of the pinned map.
+	ID uint32
+	// path is where this process sees the pin.
+	path string
+}
+
+func (m Misfit) String() string {
+	return fmt.Sprintf("the pinned map %s is %s, the bytecode declares %s", filepath.Join(Dir, m.Pinned.Name), m.Pinned, m.Declared)
+}
+
+// Misfits compares what is declared with what is pinned in a directory. Numbers
+// of entries and flags don't count: the loader adapts some of them.
+func Misfits(dir string, declared []Map) ([]Misfit, error) {
+	var misfits []Misfit
+	for _, want := range declared {
+		m := Misfit{Declared: want, path: filepath.Join(dir, want.Name)}
+		err := m.look()
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return nil, err
+		case m.Pinned != want:
+			misfits = append(misfits, m)
+		}
+	}
+	return misfits, nil
+}
+
+// look reads the shape and the id of what is pinned now.
+func (m *Misfit) look() error {
+	pinned, err := ebpf.LoadPinnedMap(m.path, &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("open pinned map: %w", err)
+	}
+	defer pinned.Close()
+	info, err := pinned.Info()
+	if err != nil {
+		return fmt.Errorf("read shape of pinned map %s: %w", m.Declared.Name, err)
+	}
+	id, ok := info.ID()
+	if !ok {
+		return fmt.Errorf("pinned map %s: the kernel tells no id", m.Declared.Name)
+	}
+	m.ID = uint32(id)
+	m.Pinned = Map{Name: m.Declared.Name, Type: info.Type, KeySize: info.KeySize, ValueSize: info.ValueSize}
+	return nil
+}
+
+// Remove removes the pin, if the same map is still pinned there.
+func (m Misfit) Remove() error {
+	now := Misfit{Declared: m.Declared, path: m.path}
+	if err := now.look(); err != nil {
+		return err
+	}
+	if now.ID != m.ID {
+		return fmt.Errorf("pinned map %s: another has taken its place", m.Declared.Name)
+	}
+	if err := os.Remove(m.path); err != nil {
+		return fmt.Errorf("remove pin: %w", err)
+	}
+	return nil
+}
