@@ -7,6 +7,7 @@ package bytecode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -194,7 +195,9 @@ func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadR
 
 func (f *fixture) count(t *testing.T, loaded *gobpfman.LoadResponseInfo, name string) counters.Count {
 	t.Helper()
-	count, err := counters.Read(f.Path(loaded.Info.MapPinPath), name)
+	pin := counters.Pin{Path: filepath.Join(f.Path(loaded.Info.MapPinPath), name)}
+	count, err := counters.Read(&pin)
+	err = errors.Join(err, pin.Close())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -80,9 +81,10 @@ func Count(program, mapName string) (counters.Count, error) {
 	}
 	err = fmt.Errorf("no process runs %s", Daemon)
 	for _, pid := range daemons {
+		pin := counters.Pin{Path: filepath.Join("/proc", strconv.Itoa(pid), "root", daemonPins, "maps", program, mapName)}
 		var count counters.Count
-		count, err = counters.Read(filepath.Join("/proc", strconv.Itoa(pid), "root", daemonPins, "maps", program), mapName)
-		if err == nil {
+		count, err = counters.Read(&pin)
+		if err = errors.Join(err, pin.Close()); err == nil {
 			return count, nil
 		}
 	}
