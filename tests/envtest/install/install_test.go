@@ -7,6 +7,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -92,6 +93,22 @@ func (c *cluster) run(t *testing.T, input []byte, script string, arguments ...st
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "KUBECTL="+filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "IMAGES_LOADED=yes")
 	command.Stdin = bytes.NewReader(input)
 	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+// helm runs helm, of HELM or what `make helm` builds, on the chart.
+func (c *cluster) helm(t *testing.T, command, release string, arguments ...string) (string, error) {
+	t.Helper()
+	program := cmp.Or(os.Getenv("HELM"), filepath.Join(root, "bin/helm"))
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("no helm: run make helm")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	arguments = append([]string{command, release, filepath.Join(root, "charts/bpfman-operator"), "--set", "images.loaded=true"}, arguments...)
+	helm := exec.CommandContext(ctx, program, arguments...)
+	helm.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + c.kubeconfig}
+	output, err := helm.CombinedOutput()
 	return string(output), err
 }
 
@@ -259,6 +276,15 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Errorf("a look changed something:\n%q\n%q", before, after)
 	}
 
+	t.Run("so does the chart", func(t *testing.T) {
+		said, err := c.helm(t, "install", "bpfman", "--namespace", namespace, "--take-ownership", "--force-conflicts", "--dry-run=server")
+		for _, expected := range []string{"agent     quay.io/bpfman/bpfman-agent:latest", "delete clusterrolebinding bpfman-proxy-rolebinding"} {
+			if err != nil || !strings.Contains(said, expected) {
+				t.Errorf("helm install --dry-run=server: %v, without %q:\n%s", err, expected, said)
+			}
+		}
+	})
+
 	if said, err := c.run(t, whole, "install.sh", "--no-wait", "-"); err != nil {
 		t.Fatalf("install.sh: %v\n%s", err, said)
 	}
@@ -365,6 +391,19 @@ func TestForeignDefinitions(t *testing.T) {
 		for _, argument := range []string{"--definitions", "-"} {
 			if said, err := c.run(t, whole, "uninstall.sh", argument); err == nil || !strings.Contains(said, "nothing is deleted") {
 				t.Errorf("uninstall.sh %s: %v\n%s", argument, err, said)
+			}
+		}
+		if after := c.everything(t); !slices.Equal(before, after) {
+			t.Errorf("something changed:\n%q\n%q", before, after)
+		}
+	})
+
+	t.Run("the chart installs nothing", func(t *testing.T) {
+		before := c.everything(t)
+		said, err := c.helm(t, "install", "bpfman", "--namespace", namespace, "--create-namespace", "--take-ownership", "--force-conflicts")
+		for _, expected := range []string{"nothing is installed", "bpfapplications.bpfman.io (Namespaced), ", "clusterbpfapplications.bpfman.io (Cluster)", "configs.bpfman.io (Cluster)"} {
+			if err == nil || !strings.Contains(said, expected) {
+				t.Errorf("helm install: %v, without %q:\n%s", err, expected, said)
 			}
 		}
 		if after := c.everything(t); !slices.Equal(before, after) {
