@@ -32,14 +32,46 @@ func sameFailure(a, b string) bool {
 	if a == b {
 		return true
 	}
-	headA, tailA, cutA := shorten.Parts(volatile.ReplaceAllString(a, ""))
-	headB, tailB, cutB := shorten.Parts(volatile.ReplaceAllString(b, ""))
-	if !cutA && !cutB {
-		return slices.Equal(sortedWords(headA), sortedWords(headB))
+	partsA, partsB := shorten.Parts(volatile.ReplaceAllString(a, "")), shorten.Parts(volatile.ReplaceAllString(b, ""))
+	if len(partsA) != len(partsB) {
+		return false
 	}
-	// Where the middle was cut out depends on the length of what is volatile.
-	return cutA && cutB && (strings.HasPrefix(headA, headB) || strings.HasPrefix(headB, headA)) &&
-		(strings.HasSuffix(tailA, tailB) || strings.HasSuffix(tailB, tailA))
+	last := len(partsA) - 1
+	if last == 0 {
+		return slices.Equal(sortedWords(partsA[0]), sortedWords(partsB[0]))
+	}
+	for n := range partsA {
+		if !sameAtCut(partsA[n], partsB[n], n > 0, n < last) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameAtCut compares parts of two shortened texts, of which the start, the end or
+// both are where something was left out. Where that is depends on the length of
+// what is volatile, of which some words may be left out as well.
+func sameAtCut(a, b string, cutStart, cutEnd bool) bool {
+	const most = 3 // words of anything volatile
+	shorter, longer := strings.Fields(a), strings.Fields(b)
+	if len(shorter) > len(longer) {
+		shorter, longer = longer, shorter
+	}
+	if cutStart {
+		shorter = shorter[min(most, len(shorter)):]
+	}
+	if cutEnd {
+		shorter = shorter[:max(0, len(shorter)-most)]
+	}
+	part, whole := strings.Join(shorter, " "), strings.Join(longer, " ")
+	switch {
+	case cutStart && cutEnd:
+		return strings.Contains(whole, part)
+	case cutStart:
+		return strings.HasSuffix(whole, part)
+	default:
+		return strings.HasPrefix(whole, part)
+	}
 }
 
 func sortedWords(text string) []string {

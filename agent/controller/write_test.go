@@ -39,8 +39,21 @@ func TestARetryThatFailsAlikeIsNoNews(t *testing.T) {
 			"4: r1 = 0xffff888267bfe400\nend … (101 bytes left out) … a verdict\nverification time 409 usec",
 			"4: r1 = 0xffff888267bffa00\nend … (100 bytes left out) … verdict\nverification time 3589 usec",
 		},
-		"another verdict behind the cut": {"a … (100 bytes left out) … off=98", "a … (100 bytes left out) … off=99", "a … (100 bytes left out) … off=99"},
-		"another size of the same text":  {"symbol has size `4`, provided `1`", "symbol has size `4`, provided `2`", "symbol has size `4`, provided `2`"},
+		"cut within what is volatile": {
+			"load f: one … (100 bytes left out) … time 210 usec stack depth 8 (program 5 keeps running)",
+			"load f: one … (101 bytes left out) … usec stack depth 8 (program 5 keeps running)",
+			"load f: one … (100 bytes left out) … time 210 usec stack depth 8 (program 5 keeps running)",
+		},
+		"it no longer runs": {
+			"load f: one … (100 bytes left out) … a time 210 usec depth 8 (program 5 keeps running)",
+			"load f: one … (100 bytes left out) … a time 210 usec depth 8",
+			"load f: one … (100 bytes left out) … a time 210 usec depth 8",
+		},
+		"another verdict behind the cut": {
+			"a b c d … (100 bytes left out) … 7: (73) no access off=98", "a b c d … (100 bytes left out) … 7: (73) no access off=99",
+			"a b c d … (100 bytes left out) … 7: (73) no access off=99",
+		},
+		"another size of the same text": {"symbol has size `4`, provided `1`", "symbol has size `4`, provided `2`", "symbol has size `4`, provided `2`"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, before := status(test.now, time.Time{}), status(test.before, earlier)

@@ -39,13 +39,10 @@ func Middle(text string, limit int) string {
 	return text[:end] + mark(min(left+start-end, maxLeft)) + text[start:]
 }
 
-// Parts returns what Middle kept of a text. ok is false where it left nothing out.
-func Parts(text string) (head, tail string, ok bool) {
-	at := marked.FindStringIndex(text)
-	if at == nil {
-		return text, "", false
-	}
-	return text[:at[0]], text[at[1]:], true
+// Parts returns what is left of a text, which Middle may have shortened: the text itself, or what is before and behind
+// each mark.
+func Parts(text string) []string {
+	return marked.Split(text, -1)
 }
 
 // maxLeft is the most that a mark says was left out.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,6 +75,9 @@ type node struct {
 	t      *testing.T
 	name   string
 	client client.Client
+
+	mu    sync.Mutex
+	loads map[string]int // by the owner's name
 }
 
 func start(t *testing.T) *node {
@@ -87,7 +91,7 @@ func start(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, Daemon: daemon.Start(t, "SSL_CERT_FILE="+authorityFile)}
+	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, loads: map[string]int{}, Daemon: daemon.Start(t, "SSL_CERT_FILE="+authorityFile)}
 	n.Registry = registry.Serve(t, n.Daemon, authority)
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
@@ -103,7 +107,7 @@ func start(t *testing.T) *node {
 	}
 	agent := &controller.Reconciler{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("bpfman-agent"),
-		Inventory: agentdaemon.NewInventory(n.Client, n.Path("/")), NodeName: n.name,
+		Inventory: agentdaemon.NewInventory(&loadCounter{n.Client, n}, n.Path("/")), NodeName: n.name,
 		Interfaces: func() (map[string]program.Interface, error) {
 			return map[string]program.Interface{"lo": {Index: 1}}, nil
 		},
