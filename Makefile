@@ -721,7 +721,7 @@ test-e2e: $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECO
 .PHONY: test-lifecycle
 test-lifecycle: ## Install bpfman in each way, uninstall it in each order, and install it again, on the one-node cluster, or with UNINSTALL=yes on that of KUBECONFIG.
 	@test -n "$(ONE_NODE)" -o "$(UNINSTALL)" = yes || { echo "this uninstalls bpfman, with all objects of its kinds, from the cluster of $(KUBECONFIG): UNINSTALL=yes lets it" >&2; exit 1; }
-	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="-short -run ^Test(Lifecycle|Upstream)"
+	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="-short -run '^Test(Lifecycle|FromUpstream|Upstream)'"
 
 # What is slow and seldom breaks. docs/development.md says when to run it.
 .PHONY: test-slow
