@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,6 +52,9 @@ type Reconciler struct {
 	Interfaces func() (map[string]program.Interface, error)
 	// Containers lists the running containers of pods on this node.
 	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
+	// PodInterfaces tells of each of these containers the interfaces in its pod's
+	// network namespace.
+	PodInterfaces func([]program.Container)
 	// PinsDir is where maps that bytecode pins by name are seen, "" where they can't be.
 	PinsDir string
 	// Metrics counts what had to be repaired.
@@ -87,20 +91,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 	}
 	lostPrograms, lostLinks := r.lost(existing)
 
-	var want plan.Plan
-	if owner != nil {
-		if want, err = r.plan(ctx, *owner); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
-	outcome, err := r.execute(ctx, key, owner, want)
+	want, outcome, err := r.converge(ctx, key, owner)
 	for _, touched := range r.Inventory.Touched() {
 		if touched != key {
 			r.queue.Add(touched)
 		}
 	}
 	if err != nil {
-		return reconcile.Result{}, err // the agent is stopping: leave what is reported
+		return reconcile.Result{}, err // no plan, or the agent is stopping: leave what is reported
 	}
 	if owner != nil && outcome.Err() == nil {
 		r.Metrics.Repaired(lostPrograms, lostLinks)
@@ -117,6 +115,38 @@ func logged(err error) error {
 		return nil
 	}
 	return errors.New(shorten.Middle(err.Error(), most))
+}
+
+// passes is how often a plan is made at most while interfaces that it found go
+// before it attaches to them.
+const passes = 3
+
+// converge makes the owner's plan and takes its steps. The error is for plans
+// that can't be made, and for the agent's own end; all else is in the outcome.
+func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *program.Owner) (plan.Plan, report.Outcome, error) {
+	if owner == nil {
+		outcome, err := r.execute(ctx, key, nil, plan.Plan{})
+		return plan.Plan{}, outcome, err
+	}
+	want, err := r.plan(ctx, *owner)
+	if err != nil {
+		return want, report.Outcome{}, err
+	}
+	for pass := 1; ; pass++ {
+		outcome, err := r.execute(ctx, key, owner, want)
+		if err != nil || pass == passes {
+			return want, outcome, err
+		}
+		found := outcome.FailedDiscovered(want)
+		if len(found) == 0 {
+			return want, outcome, nil
+		}
+		again, err := r.plan(ctx, *owner)
+		if err != nil || !slices.ContainsFunc(found, func(a report.Attach) bool { return !again.Discovers(a.Load, a.Function, a.Link) }) {
+			return want, outcome, err
+		}
+		want = again
+	}
 }
 
 // lost counts the programs and links that are reported and that the daemon no
@@ -201,6 +231,9 @@ func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, 
 			return plan.Plan{}, fmt.Errorf("list pods: %w", err)
 		}
 		facts.Containers, facts.ContainersErr = r.Containers(ctx, pods.Items)
+	}
+	if needs.PodInterfaces {
+		r.PodInterfaces(facts.Containers)
 	}
 	mapOwners, err := r.mapOwners(ctx, owner)
 	if err != nil {

@@ -66,6 +66,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 			r.queue = q
 			go onConnect(ctx, func() { r.daemonReturned(ctx, q) })
 			go r.compare(ctx)
+			go r.lookIntoPods(ctx, q)
 			go node.WatchInterfaces(ctx,
 				func() { r.enqueue(ctx, q, func(n program.Needs) bool { return n.Interfaces }) },
 				func(err error) { log.FromContext(ctx).Error(err, "Changes of network interfaces may come late") })
@@ -200,6 +201,26 @@ func (r *Reconciler) daemonReturned(ctx context.Context, q queue) {
 	// Owners that are gone with all their objects are known to the daemon alone.
 	if err := r.ensureInventory(ctx); err != nil {
 		log.FromContext(ctx).Info("What the daemon holds is asked for again later", "reason", err.Error())
+	}
+}
+
+// podInterfaces is how often the interfaces inside pods are looked at where an
+// owner discovers them: listening to the kernel's messages about other network
+// namespaces takes a capability (CAP_NET_BROADCAST), which the agent hasn't.
+const podInterfaces = 10 * time.Second
+
+// lookIntoPods starts work for the owners that discover interfaces inside pods,
+// until ctx ends.
+func (r *Reconciler) lookIntoPods(ctx context.Context, q queue) {
+	tick := time.NewTicker(podInterfaces)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.enqueue(ctx, q, func(n program.Needs) bool { return n.PodInterfaces })
+		}
 	}
 }
 

@@ -64,6 +64,10 @@ func whole[T any](list func() ([]T, error)) ([]T, error) {
 // one change brings several messages.
 const settle = 50 * time.Millisecond
 
+// longest is how long they may be restless, as while many pods start, until they
+// are looked at all the same.
+const longest = time.Second
+
 // WatchInterfaces calls changed once it watches, and after interfaces or their
 // addresses have come, gone or changed names, until ctx ends. Where the kernel's
 // messages were lost it begins anew.
@@ -92,7 +96,13 @@ func watchInterfaces(ctx context.Context, changed func()) error {
 		return fmt.Errorf("subscribe to addresses: %w", err)
 	}
 	changed() // whatever was listed before may have changed unseen
-	var quiet <-chan time.Time
+	var quiet, busy <-chan time.Time
+	noticed := func() {
+		quiet = time.After(settle)
+		if busy == nil {
+			busy = time.After(longest)
+		}
+	}
 	names := map[int32]string{}
 	for {
 		select {
@@ -105,16 +115,19 @@ func watchInterfaces(ctx context.Context, changed func()) error {
 			if !renamed(names, u) {
 				continue
 			}
-			quiet = time.After(settle)
+			noticed()
 		case _, ok := <-addresses:
 			if !ok {
 				cancel(errors.New("the subscription to addresses ended"))
 				addresses = nil
 				continue
 			}
-			quiet = time.After(settle)
+			noticed()
 		case <-quiet:
-			quiet = nil
+			quiet, busy = nil, nil
+			changed()
+		case <-busy:
+			quiet, busy = nil, nil
 			changed()
 		case <-ctx.Done():
 			// The subscriptions close their channels once they see the end.

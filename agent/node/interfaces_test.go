@@ -215,6 +215,48 @@ func TestWatchInterfaces(t *testing.T) {
 	})
 }
 
+// Interfaces that never rest are looked at all the same.
+func TestWatchInterfacesThatNeverRest(t *testing.T) {
+	inNetwork(t, func(t *testing.T) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		changed, done := make(chan struct{}), make(chan struct{})
+		network, err := netlink.NewHandle(unix.NETLINK_ROUTE) // of this thread's network, for the other's use
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer network.Close()
+		go func() {
+			defer close(done)
+			defer cancel()
+			await(t, changed, "the watch to begin")
+			patience := time.After(20 * time.Second)
+			for {
+				link := veth("restless")
+				do(t, "add", network.LinkAdd(link))
+				do(t, "delete", network.LinkDel(link))
+				select {
+				case <-changed:
+					return
+				case <-patience:
+					t.Error("nobody looked at interfaces that come and go")
+					return
+				default:
+				}
+			}
+		}()
+		WatchInterfaces(ctx, func() {
+			select {
+			case changed <- struct{}{}:
+			case <-ctx.Done():
+			}
+		}, func(err error) { t.Errorf("watch: %v", err) })
+		<-done
+	})
+}
+
 // Messages about what nobody selects interfaces by aren't news.
 func TestRenamed(t *testing.T) {
 	names := map[int32]string{}

@@ -113,7 +113,7 @@ func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
 	var points []program.AttachPoint
 	complete := true
 	for _, user := range l.Users(function) {
-		complete = complete && user.Problem == nil
+		complete = complete && user.complete()
 		for _, point := range user.Points {
 			if !missing[LinkOf(point)] {
 				missing[LinkOf(point)] = true

@@ -47,6 +47,16 @@ func (p Plan) Problems() error {
 	return errors.Join(all...)
 }
 
+// Discovers tells whether a function of the n-th Load is to have a link at a place
+// that was found on the node.
+func (p Plan) Discovers(n int, function string, link daemon.Link) bool {
+	return n < len(p.Loads) && slices.ContainsFunc(p.Loads[n].Users(function), func(user Program) bool {
+		return slices.ContainsFunc(user.Points, func(point program.AttachPoint) bool {
+			return point.Discovered && LinkOf(point) == link
+		})
+	})
+}
+
 // Load is one Load of the daemon: functions that share their maps.
 type Load struct {
 	// ID is a hash of all that makes a reload necessary when it changes, save
@@ -82,6 +92,12 @@ type Program struct {
 
 // Function is the program's entry function.
 func (p Program) Function() string { return p.LoadInfo().GetName() }
+
+// complete tells whether all places are known that the program is to be attached to.
+func (p Program) complete() bool {
+	excess := (*program.ExcessError)(nil)
+	return p.Problem == nil || errors.As(p.Problem, &excess)
+}
 
 // Wants tells whether the program is to have a link.
 func (p Program) Wants(link daemon.Link) bool {

@@ -16,11 +16,21 @@ import (
 type function struct {
 	name     string
 	mapOwner metav1.LabelSelector
+	attached bool
 }
 
 func functionOf(c v1alpha1.BpfProgramCommon) function {
-	return function{c.BpfFunctionName, c.MapOwnerSelector}
+	return function{c.BpfFunctionName, c.MapOwnerSelector, c.Attach == nil || *c.Attach}
 }
+
+func (f function) Attached() bool { return f.attached }
+
+// unattached is a program that is only loaded.
+type unattached struct{ Kind }
+
+func (unattached) Needs() Needs { return Needs{} }
+
+func (unattached) AttachPoints(Node) ([]AttachPoint, error) { return nil, nil }
 
 func (f function) MapOwner() *metav1.LabelSelector {
 	if len(f.mapOwner.MatchLabels) == 0 && len(f.mapOwner.MatchExpressions) == 0 {

@@ -45,6 +45,10 @@ type Container struct {
 	Name        string
 	ID          string
 	PID         int // in the host's PID namespace; 0 if it has ended
+	// Interfaces are those of the pod's network namespace, and InterfacesErr tells
+	// why they can't be told; for owners that need them.
+	Interfaces    []string
+	InterfacesErr error
 }
 
 // containerSelector is the API's selector of either scope, reduced to one.

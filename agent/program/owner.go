@@ -55,7 +55,7 @@ func OwnerOf(kind string, o v1alpha1.UserObject) (Owner, error) {
 	}
 	if of, ok := kinds[kind]; ok {
 		k := of(o)
-		owner.Members = []Member{{Kind: k, Type: k.Type()}}
+		owner.Members = []Member{{Kind: attachedOrNot(k), Type: k.Type()}}
 		return owner, nil
 	}
 
@@ -69,9 +69,16 @@ func OwnerOf(kind string, o v1alpha1.UserObject) (Owner, error) {
 		if seen[id]++; seen[id] > 1 {
 			id += "-" + strconv.Itoa(seen[id])
 		}
-		owner.Members = append(owner.Members, Member{Kind: k, ID: id, Type: "application"})
+		owner.Members = append(owner.Members, Member{Kind: attachedOrNot(k), ID: id, Type: "application"})
 	}
 	return owner, nil
+}
+
+func attachedOrNot(k Kind) Kind {
+	if k.Attached() {
+		return k
+	}
+	return unattached{k}
 }
 
 func membersOf(o v1alpha1.UserObject) ([]Kind, error) {
@@ -127,6 +134,7 @@ func (o Owner) Needs() Needs {
 		n := m.Needs()
 		all.Interfaces = all.Interfaces || n.Interfaces
 		all.Containers = all.Containers || n.Containers
+		all.PodInterfaces = all.PodInterfaces || n.PodInterfaces
 	}
 	return all
 }

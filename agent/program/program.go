@@ -48,6 +48,8 @@ type Kind interface {
 	MapOwner() *metav1.LabelSelector
 	// LoadInfo is what the daemon's Load has to know.
 	LoadInfo() *gobpfman.LoadInfo
+	// Attached tells whether the program is to be attached at all.
+	Attached() bool
 	// AttachPoints lists where the program belongs on this node now. An error
 	// says why some can't be told; those returned beside it are good.
 	AttachPoints(Node) ([]AttachPoint, error)
@@ -59,6 +61,9 @@ type Kind interface {
 type Needs struct {
 	Interfaces bool
 	Containers bool
+	// PodInterfaces are the interfaces in the network namespaces of pods, of which
+	// the kernel sends no messages.
+	PodInterfaces bool
 }
 
 // AttachPoint is one place where a loaded program is attached: one link.
@@ -67,6 +72,9 @@ type AttachPoint struct {
 	Name string
 	// Info is the daemon's Attach argument.
 	Info *gobpfman.AttachInfo
+	// Discovered tells that the place was found on the node, not named by the user:
+	// it may be gone again.
+	Discovered bool
 	// Lack tells what the node lacks for it now, as far as is known; attaching is
 	// tried all the same.
 	Lack string

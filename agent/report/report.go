@@ -66,6 +66,14 @@ func (o Outcome) Err() error {
 	return errors.Join(append(all, o.Removals...)...)
 }
 
+// FailedDiscovered lists the attaches that failed at places which the plan had
+// found on the node: they may be gone.
+func (o Outcome) FailedDiscovered(p plan.Plan) []Attach {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(o.Attaches)), func(a Attach) bool {
+		return !p.Discovers(a.Load, a.Function, a.Link)
+	})
+}
+
 // Programs returns the BpfPrograms, or BpfNsPrograms, of an owner that selects
 // this node: one for each of its programs, loaded or not.
 func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Program, o Outcome) []v1alpha1.ProgramObject {

@@ -38,6 +38,12 @@ type BpfProgramCommon struct {
 	// node. For namespaced kinds it is a BpfNsProgram of the same namespace.
 	// +optional
 	MapOwnerSelector metav1.LabelSelector `json:"mapownerselector,omitzero"`
+
+	// attach tells whether the program is attached. False loads it, with its maps,
+	// and attaches it nowhere; changing it attaches or detaches the program without
+	// a reload. Unset means true.
+	// +optional
+	Attach *bool `json:"attach,omitempty"`
 }
 
 // BytecodeSelector tells where bytecode comes from: an image, or a file. Where
@@ -110,6 +116,38 @@ type InterfaceSelector struct {
 	// interfaces, list them in interfaces.
 	// +optional
 	PrimaryNodeInterface *bool `json:"primarynodeinterface,omitempty"`
+
+	// interfacesdiscoveryconfig selects the interfaces that are there, whatever
+	// they are called, and those that appear later. In containers these are the
+	// interfaces of each pod's network namespace.
+	// +optional
+	InterfacesDiscoveryConfig *InterfaceDiscovery `json:"interfacesdiscoveryconfig,omitempty"`
+}
+
+// InterfaceDiscovery selects interfaces by what is allowed and excluded. An entry
+// is an interface's name, or a regular expression between slashes (Go's syntax),
+// which matches anywhere in a name: /^eth/ is every name that begins with eth. An
+// interface that is both allowed and excluded is excluded.
+type InterfaceDiscovery struct {
+	// interfaceautodiscovery turns discovery on. While it is false, the program is
+	// loaded and attached nowhere.
+	// +optional
+	// +default=false
+	InterfaceAutoDiscovery *bool `json:"interfaceautodiscovery,omitempty"`
+
+	// excludeinterfaces lists the interfaces that are never attached to.
+	// +optional
+	// +default=["lo"]
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=256
+	ExcludeInterfaces []string `json:"excludeinterfaces,omitzero"`
+
+	// allowedinterfaces lists the only interfaces that are attached to; absent or
+	// empty means all that aren't excluded.
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=256
+	AllowedInterfaces []string `json:"allowedinterfaces,omitempty"`
 }
 
 // ContainerSelector selects containers of a node, for kinds without namespace.

@@ -23,8 +23,10 @@ type TcProgramInfo struct {
 	// +optional
 	Containers *ContainerSelector `json:"containers,omitempty"`
 
-	// priority orders the programs of an interface: lower runs first.
-	// +required
+	// priority orders the programs of an interface: lower runs first. Unset means
+	// 1000, the last.
+	// +optional
+	// +default=1000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`
@@ -39,7 +41,7 @@ type TcProgramInfo struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=11
 	// +default=["pipe","dispatcher_return"]
-	ProceedOn []TcProceedOnValue `json:"proceedon,omitempty"`
+	ProceedOn []TcProceedOnValue `json:"proceedon,omitzero"`
 }
 
 // TcProgramSpec is the desired state of TcProgram objects.
@@ -116,8 +118,10 @@ type TcNsProgramInfo struct {
 	// +required
 	Containers *ContainerNsSelector `json:"containers"`
 
-	// priority orders the programs of an interface: lower runs first.
-	// +required
+	// priority orders the programs of an interface: lower runs first. Unset means
+	// 1000, the last.
+	// +optional
+	// +default=1000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`
@@ -132,7 +136,7 @@ type TcNsProgramInfo struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=11
 	// +default=["pipe","dispatcher_return"]
-	ProceedOn []TcProceedOnValue `json:"proceedon,omitempty"`
+	ProceedOn []TcProceedOnValue `json:"proceedon,omitzero"`
 }
 
 // TcNsProgramSpec is the desired state of TcNsProgram objects.

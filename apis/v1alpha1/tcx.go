@@ -24,8 +24,10 @@ type TcxProgramInfo struct {
 	// +kubebuilder:validation:Enum=ingress;egress
 	Direction string `json:"direction"`
 
-	// priority orders the programs of an interface: lower runs first.
-	// +required
+	// priority orders the programs of an interface: lower runs first. Unset means
+	// 1000, the last.
+	// +optional
+	// +default=1000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`
@@ -109,8 +111,10 @@ type TcxNsProgramInfo struct {
 	// +kubebuilder:validation:Enum=ingress;egress
 	Direction string `json:"direction"`
 
-	// priority orders the programs of an interface: lower runs first.
-	// +required
+	// priority orders the programs of an interface: lower runs first. Unset means
+	// 1000, the last.
+	// +optional
+	// +default=1000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`

@@ -23,8 +23,10 @@ type XdpProgramInfo struct {
 	// +optional
 	Containers *ContainerSelector `json:"containers,omitempty"`
 
-	// priority orders the programs of an interface: lower runs first.
-	// +required
+	// priority orders the programs of an interface: lower runs first. Unset means
+	// 1000, the last.
+	// +optional
+	// +default=1000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`
@@ -34,7 +36,7 @@ type XdpProgramInfo struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=6
 	// +default=["pass","dispatcher_return"]
-	ProceedOn []XdpProceedOnValue `json:"proceedon,omitempty"`
+	ProceedOn []XdpProceedOnValue `json:"proceedon,omitzero"`
 }
 
 // XdpProgramSpec is the desired state of XdpProgram objects.
@@ -110,8 +112,10 @@ type XdpNsProgramInfo struct {
 	// +required
 	Containers *ContainerNsSelector `json:"containers"`
 
-	// priority orders the programs of an interface: lower runs first.
-	// +required
+	// priority orders the programs of an interface: lower runs first. Unset means
+	// 1000, the last.
+	// +optional
+	// +default=1000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`
@@ -121,7 +125,7 @@ type XdpNsProgramInfo struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=6
 	// +default=["pass","dispatcher_return"]
-	ProceedOn []XdpProceedOnValue `json:"proceedon,omitempty"`
+	ProceedOn []XdpProceedOnValue `json:"proceedon,omitzero"`
 }
 
 // XdpNsProgramSpec is the desired state of XdpNsProgram objects.

@@ -187,6 +187,21 @@ func removeInterface(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
+// moveInterface moves an interface of the host, on the node where one process runs the
+// executable, into the network of that.
+func moveInterface(ctx context.Context, t *testing.T, name, executable string) {
+	t.Helper()
+	var errs []error
+	for _, n := range under.nodes() {
+		_, err := ask[any](ctx, n, "move-interface", name, executable)
+		if err == nil {
+			return
+		}
+		errs = append(errs, err)
+	}
+	t.Fatal(errs)
+}
+
 func requirePush(t *testing.T) {
 	t.Helper()
 	if settings.push == "" {

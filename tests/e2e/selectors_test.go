@@ -63,6 +63,77 @@ func TestInterfaces(t *testing.T) {
 	)
 }
 
+const discoverySpace = "e2e-discovery"
+
+func discovered(allowed ...string) v1alpha1.InterfaceSelector {
+	return v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true), AllowedInterfaces: allowed}}
+}
+
+// TestDiscoveredInterfaces has interfaces that nobody named come and go, on the host and in a
+// pod's network, where the agent can't go.
+func TestDiscoveredInterfaces(t *testing.T) {
+	requireType(t, "TCX")
+	const first, second = "e2edisc1", "e2edisc2"
+	onHost := tcx("e2e-discovered", "")
+	onHost.Spec.InterfaceSelector = discovered("/^e2edisc[0-9]$/")
+	info := tcxNsInfo()
+	info.InterfaceSelector = discovered() // all but lo
+	inPods := &v1alpha1.TcxNsProgram{
+		ObjectMeta: metav1.ObjectMeta{Name: "discovered", Namespace: discoverySpace},
+		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: info, BpfAppCommon: of("go-tcx-counter")},
+	}
+	pod := selectedPod(discoverySpace, "web", "target")
+	inPod := func(name string) string { return name + " ingress in pod " + discoverySpace + "/web" }
+	var links, podLinks map[string][]uint32
+	feature(t,
+		step{"none is there", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, onHost)
+			awaitSuccess(ctx, s, onHost)
+			awaitLinks(ctx, s, onHost)
+		}},
+		step{"they appear", func(ctx context.Context, s *testing.T) {
+			addInterface(ctx, t, first)
+			links = awaitLinks(ctx, s, onHost, first+" ingress")
+			addInterface(ctx, t, second)
+			now := awaitLinks(ctx, s, onHost, first+" ingress", second+" ingress")
+			checkKept(s, links, now)
+			links = now
+		}},
+		step{"one vanishes", func(ctx context.Context, s *testing.T) {
+			removeInterface(ctx, s, first)
+			delete(links, first+" ingress")
+			checkKept(s, links, awaitLinks(ctx, s, onHost, second+" ingress"))
+			awaitSuccess(ctx, s, onHost)
+		}},
+		step{"those of a pod", func(ctx context.Context, s *testing.T) {
+			namespace(ctx, t, discoverySpace)
+			create(ctx, t, inPods)
+			create(ctx, t, pod)
+			awaitReady(ctx, s, pod)
+			podLinks = awaitLinks(ctx, s, inPods, inPod(podInterface))
+			awaitSuccess(ctx, s, inPods)
+		}},
+		step{"another appears in the pod", func(ctx context.Context, s *testing.T) {
+			moveInterface(ctx, s, node.Peer(second), "go-target")
+			now := awaitLinks(ctx, s, inPods, inPod(podInterface), inPod(node.Peer(second)))
+			checkKept(s, podLinks, now)
+			awaitSuccess(ctx, s, inPods)
+		}},
+		step{"and vanishes with its other end on the host", func(ctx context.Context, s *testing.T) {
+			removeInterface(ctx, s, second)
+			checkKept(s, podLinks, awaitLinks(ctx, s, inPods, inPod(podInterface)))
+			awaitSuccess(ctx, s, inPods)
+			awaitLinks(ctx, s, onHost)
+			awaitSuccess(ctx, s, onHost)
+		}},
+		step{"it is loaded and attached nowhere", func(ctx context.Context, s *testing.T) {
+			modify(ctx, s, inPods, func(o *v1alpha1.TcxNsProgram) { o.Spec.Attach = new(false) })
+			awaitLinks(ctx, s, inPods)
+			awaitSuccess(ctx, s, inPods)
+		}},
+	)
+}
+
 const selectedSpace = "e2e-selected"
 
 // selectedPod calls the function that is probed, in each container, and has the label

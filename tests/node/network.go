@@ -38,6 +38,26 @@ func AddInterface(name string) error {
 	return nil
 }
 
+// MoveInterface moves an interface of the host into the network namespace of the one
+// process that runs the executable.
+func MoveInterface(name, executable string) error {
+	pids, err := Processes(executable)
+	if err != nil {
+		return err
+	}
+	if len(pids) != 1 {
+		return fmt.Errorf("%d processes run %s, not one: %v", len(pids), executable, pids)
+	}
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find interface %s: %w", name, err)
+	}
+	if err := netlink.LinkSetNsPid(link, pids[0]); err != nil {
+		return fmt.Errorf("move interface %s to the network of process %d: %w", name, pids[0], err)
+	}
+	return nil
+}
+
 // RemoveInterface removes such a pair, if it is there.
 func RemoveInterface(name string) error {
 	link, err := netlink.LinkByName(name)

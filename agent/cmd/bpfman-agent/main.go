@@ -50,6 +50,7 @@ type options struct {
 	daemonSocket  string
 	daemonRoot    string
 	hostRun       string
+	hostProc      string
 	healthAddr    string
 	metricsAddr   string
 	profilingAddr string
@@ -61,6 +62,7 @@ func main() {
 	flag.StringVar(&o.daemonSocket, "daemon-socket", "/run/bpfman-sock/bpfman.sock", "Unix socket of the bpfman daemon.")
 	flag.StringVar(&o.daemonRoot, "daemon-root", "", "Where the daemon's file system is seen, if not as the agent's own.")
 	flag.StringVar(&o.hostRun, "host-run", "/host/run", "Where the host's /run is seen, for the container runtime's socket.")
+	flag.StringVar(&o.hostProc, "host-proc", "/host/proc", "Where the host's /proc is seen, for the names of interfaces in pods' network namespaces.")
 	flag.StringVar(&o.healthAddr, "health-probe-bind-address", ":8175", "Address of /healthz and /readyz.")
 	flag.StringVar(&o.metricsAddr, "metrics-bind-address", "127.0.0.1:8174", "Address of /metrics, over TLS; 0 for none.")
 	flag.StringVar(&o.profilingAddr, "profiling-bind-address", "", "Address of pprof, which has no authentication; empty for none.")
@@ -110,15 +112,16 @@ func run(o options) error {
 	defer conn.Close()
 
 	reconciler := &controller.Reconciler{
-		Client:     mgr.GetClient(),
-		Secrets:    mgr.GetAPIReader(),
-		Events:     mgr.GetEventRecorder("bpfman-agent"),
-		Inventory:  daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
-		NodeName:   o.nodeName,
-		Interfaces: node.Interfaces,
-		Containers: (&node.Runtime{Run: o.hostRun}).Containers,
-		PinsDir:    pins.Dir,
-		Metrics:    measured,
+		Client:        mgr.GetClient(),
+		Secrets:       mgr.GetAPIReader(),
+		Events:        mgr.GetEventRecorder("bpfman-agent"),
+		Inventory:     daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
+		NodeName:      o.nodeName,
+		Interfaces:    node.Interfaces,
+		Containers:    (&node.Runtime{Run: o.hostRun}).Containers,
+		PodInterfaces: (&node.PodInterfaces{Proc: o.hostProc}).Tell,
+		PinsDir:       pins.Dir,
+		Metrics:       measured,
 	}
 	ctx := signals.SetupSignalHandler()
 	err = guard(mgr, func() error {

@@ -75,6 +75,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apisv1alpha1.FexitProgramStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ImagePullSecretSelector"):
 		return &apisv1alpha1.ImagePullSecretSelectorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InterfaceDiscovery"):
+		return &apisv1alpha1.InterfaceDiscoveryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("InterfaceSelector"):
 		return &apisv1alpha1.InterfaceSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("KprobeProgram"):

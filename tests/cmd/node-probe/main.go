@@ -59,6 +59,9 @@ const usage = `usage: node-probe command
   fetch URL [TOKEN]       get a page
   add-interface NAME      make a pair of network interfaces
   remove-interface NAME   remove it
+  move-interface NAME EXECUTABLE
+                          move an interface into the network of the one process that
+                          runs it
 `
 
 const (
@@ -169,6 +172,11 @@ func onNetwork(ctx context.Context, command, argument string, args []string) (an
 		return nil, node.AddInterface(argument)
 	case "remove-interface":
 		return nil, node.RemoveInterface(argument)
+	case "move-interface":
+		if len(args) < 3 {
+			return nil, errors.New("move-interface takes an interface and an executable")
+		}
+		return nil, node.MoveInterface(argument, args[2])
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return nil, fmt.Errorf("no such command: %q", command)

@@ -65,6 +65,8 @@ type node struct {
 	containers    []program.Container
 	containersErr error
 	lastPID       int
+	// podInterfaces are the interfaces in pods' networks, by the pods' names.
+	podInterfaces map[string][]string
 
 	stop    func()
 	written []string
@@ -134,7 +136,14 @@ func (n *node) startAgent() {
 			return n.interfaces, nil
 		},
 		Containers: n.running,
-		Metrics:    measured,
+		PodInterfaces: func(containers []program.Container) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			for i := range containers {
+				containers[i].Interfaces = n.podInterfaces[containers[i].Pod]
+			}
+		},
+		Metrics: measured,
 	}
 	connected := func(_ context.Context, f func()) { f() }
 	if err := reconciler.SetupWithManager(ctx, mgr, connected); err != nil {

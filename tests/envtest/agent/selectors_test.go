@@ -155,6 +155,106 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
+// discovered selects all interfaces but those that the schema excludes.
+var discovered = v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true)}}
+
+// Interfaces are attached to as they appear and detached from as they go, with one call each. One
+// that goes before it is attached to is no failure.
+func TestDiscoveredInterfaces(t *testing.T) {
+	n := start(t)
+	there := map[string]program.Interface{"lo": {Index: 1}, "eth0": {Index: 2}, "docker0": {Index: 3}}
+	look := func(address string) {
+		t.Helper()
+		n.links(there)
+		n.address(address) // a change of the node is looked into as one of its interfaces is
+	}
+	n.links(there)
+	n.daemon.Fault = func(_ string, request proto.Message, done bool) error {
+		attach, is := request.(*gobpfman.AttachRequest)
+		if !is || done || attach.GetAttach().GetTcxAttachInfo().GetIface() != "brief" {
+			return nil
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.interfaces = maps.Clone(n.interfaces)
+		delete(n.interfaces, "brief")
+		return status.Error(codes.Aborted, "Invalid Interface")
+	}
+	o := n.tcx("discovered", nil)
+	o.Spec.InterfaceSelector = discovered
+	n.create(o)
+	if excluded := o.Spec.InterfaceSelector.InterfacesDiscoveryConfig.ExcludeInterfaces; !slices.Equal(excluded, []string{"lo"}) {
+		t.Errorf("excluded by default: %q", excluded)
+	}
+	id := n.attached(o, v1alpha1.BpfProgCondLoaded, "docker0", "eth0")
+	n.daemon.Calls()
+
+	there["veth1"] = program.Interface{Index: 4}
+	look("10.0.0.1")
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "docker0", "eth0", "veth1")
+	delete(there, "veth1")
+	look("10.0.0.2")
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "docker0", "eth0")
+	if calls := n.daemon.Calls(); !slices.Equal(calls, []string{"Attach", "Detach"}) {
+		t.Errorf("calls for an interface that came and went: %q", calls)
+	}
+
+	n.writesOf()
+	there["brief"] = program.Interface{Index: 5}
+	look("10.0.0.3")
+	n.eventually("the interface that is gone to be tried", func() error {
+		if calls := n.daemon.Calls(); !slices.Contains(calls, "Attach") {
+			return fmt.Errorf("%q", calls)
+		}
+		return nil
+	})
+	delete(there, "brief")
+	there["veth2"] = program.Interface{Index: 6}
+	look("10.0.0.4")
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "docker0", "eth0", "veth2")
+	reports := slices.DeleteFunc(n.writesOf(), func(w string) bool { return !strings.Contains(w, "/bpfprograms/") })
+	if len(reports) != 1 {
+		t.Errorf("reported for one interface that stays: %q", reports)
+	}
+
+	// Loaded and attached nowhere, and back.
+	n.change(o, func() { o.Spec.Attach = new(false) })
+	n.attached(o, v1alpha1.BpfProgCondLoaded)
+	n.change(o, func() { o.Spec.Attach = nil })
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "docker0", "eth0", "veth2")
+	n.change(o, func() {
+		o.Spec.InterfaceSelector.InterfacesDiscoveryConfig.AllowedInterfaces = []string{"/^veth/", "eth0"}
+	})
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0", "veth2")
+	n.change(o, func() { o.Spec.InterfaceSelector.InterfacesDiscoveryConfig.AllowedInterfaces = []string{"/[/"} })
+	n.says("discovered", v1alpha1.BpfProgCondNotLoaded, "interfacesdiscoveryconfig.allowedinterfaces: /[/")
+	if again := n.attached(o, v1alpha1.BpfProgCondNotLoaded, "eth0", "veth2"); again != id {
+		t.Errorf("program %d became %d", id, again)
+	}
+}
+
+// Interfaces inside pods, which come and go without any change that the API server knows of.
+func TestDiscoveredInterfacesOfPods(t *testing.T) {
+	n := start(t)
+	n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "discovery"}})
+	inside := func(names ...string) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.podInterfaces = map[string][]string{"web": names}
+	}
+	inside("lo", "eth0")
+	o := n.tcx("in-pods", &v1alpha1.ContainerSelector{Namespace: "discovery"})
+	o.Spec.InterfaceSelector = discovered
+	n.create(o)
+	n.attached(o, v1alpha1.BpfProgCondNoContainersOnNode)
+	n.pod("discovery", "web", nil, "a") // process 1
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0@1")
+	inside("lo", "eth0", "net1")
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0@1", "net1@1")
+	inside("lo", "net1")
+	n.attached(o, v1alpha1.BpfProgCondLoaded, "net1@1")
+}
+
 // The primary interface is that of the node's first address that any has, of IPv4 and of IPv6,
 // and another one once the address moves.
 func TestPrimaryInterface(t *testing.T) {

@@ -10,6 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+// discover is a patch to discovery of interfaces.
+func discover(config string) string {
+	return `{"interfaceselector":{"interfaces":null,"interfacesdiscoveryconfig":` + config + `}}`
+}
+
 // What the server fills in, keeps and prunes: the JSON found at a path of the
 // object that it returns, "" for nothing.
 func TestDefaults(t *testing.T) {
@@ -27,6 +32,13 @@ func TestDefaults(t *testing.T) {
 		{"TcProgram", ``, []string{"proceedon"}, `["pipe","dispatcher_return"]`},
 		{"TcNsProgram", ``, []string{"proceedon"}, `["pipe","dispatcher_return"]`},
 		{"TcxProgram", `{"proceedon":["pass"]}`, []string{"proceedon"}, ``},
+		{"XdpProgram", `{"priority":null}`, []string{"priority"}, `1000`},
+		{"XdpProgram", `{"priority":0}`, []string{"priority"}, `0`},
+		{"TcNsProgram", `{"priority":null}`, []string{"priority"}, `1000`},
+		{"TcxProgram", `{"priority":null}`, []string{"priority"}, `1000`},
+		{"TcxProgram", ``, []string{"attach"}, ``},
+		{"TcxProgram", discover(`{}`), []string{"interfaceselector"}, `{"interfacesdiscoveryconfig":{"excludeinterfaces":["lo"],"interfaceautodiscovery":false}}`},
+		{"TcxProgram", discover(`{"excludeinterfaces":[]}`), []string{"interfaceselector", "interfacesdiscoveryconfig", "excludeinterfaces"}, `[]`},
 		{"XdpProgram", ``, []string{"containers"}, ``},
 		{"XdpProgram", ``, []string{"mapownerselector"}, ``},
 		{"XdpProgram", ``, []string{"globaldata"}, ``},

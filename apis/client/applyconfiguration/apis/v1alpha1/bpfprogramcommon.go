@@ -20,6 +20,10 @@ type BpfProgramCommonApplyConfiguration struct {
 	// program shares instead of having its own. It must match exactly one on the
 	// node. For namespaced kinds it is a BpfNsProgram of the same namespace.
 	MapOwnerSelector *v1.LabelSelectorApplyConfiguration `json:"mapownerselector,omitempty"`
+	// attach tells whether the program is attached. False loads it, with its maps,
+	// and attaches it nowhere; changing it attaches or detaches the program without
+	// a reload. Unset means true.
+	Attach *bool `json:"attach,omitempty"`
 }
 
 // BpfProgramCommonApplyConfiguration constructs a declarative configuration of the BpfProgramCommon type for use with
@@ -41,5 +45,13 @@ func (b *BpfProgramCommonApplyConfiguration) WithBpfFunctionName(value string) *
 // If called multiple times, the MapOwnerSelector field is set to the value of the last call.
 func (b *BpfProgramCommonApplyConfiguration) WithMapOwnerSelector(value *v1.LabelSelectorApplyConfiguration) *BpfProgramCommonApplyConfiguration {
 	b.MapOwnerSelector = value
+	return b
+}
+
+// WithAttach sets the Attach field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attach field is set to the value of the last call.
+func (b *BpfProgramCommonApplyConfiguration) WithAttach(value bool) *BpfProgramCommonApplyConfiguration {
+	b.Attach = &value
 	return b
 }

@@ -18,6 +18,10 @@ type InterfaceSelectorApplyConfiguration struct {
 	// IP address. Its presence counts: false selects it too. To select other
 	// interfaces, list them in interfaces.
 	PrimaryNodeInterface *bool `json:"primarynodeinterface,omitempty"`
+	// interfacesdiscoveryconfig selects the interfaces that are there, whatever
+	// they are called, and those that appear later. In containers these are the
+	// interfaces of each pod's network namespace.
+	InterfacesDiscoveryConfig *InterfaceDiscoveryApplyConfiguration `json:"interfacesdiscoveryconfig,omitempty"`
 }
 
 // InterfaceSelectorApplyConfiguration constructs a declarative configuration of the InterfaceSelector type for use with
@@ -39,5 +43,13 @@ func (b *InterfaceSelectorApplyConfiguration) WithInterfaces(value []string) *In
 // If called multiple times, the PrimaryNodeInterface field is set to the value of the last call.
 func (b *InterfaceSelectorApplyConfiguration) WithPrimaryNodeInterface(value bool) *InterfaceSelectorApplyConfiguration {
 	b.PrimaryNodeInterface = &value
+	return b
+}
+
+// WithInterfacesDiscoveryConfig sets the InterfacesDiscoveryConfig field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InterfacesDiscoveryConfig field is set to the value of the last call.
+func (b *InterfaceSelectorApplyConfiguration) WithInterfacesDiscoveryConfig(value *InterfaceDiscoveryApplyConfiguration) *InterfaceSelectorApplyConfiguration {
+	b.InterfacesDiscoveryConfig = value
 	return b
 }

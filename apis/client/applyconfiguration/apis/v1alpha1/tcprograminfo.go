@@ -22,7 +22,8 @@ type TcProgramInfoApplyConfiguration struct {
 	// containers selects the pods in whose network namespaces the interfaces are
 	// looked up, each namespace once; absent means the host's.
 	Containers *ContainerSelectorApplyConfiguration `json:"containers,omitempty"`
-	// priority orders the programs of an interface: lower runs first.
+	// priority orders the programs of an interface: lower runs first. Unset means
+	// 1000, the last.
 	Priority *int32 `json:"priority,omitempty"`
 	// direction is the direction of the packets.
 	Direction *string `json:"direction,omitempty"`
@@ -50,6 +51,14 @@ func (b *TcProgramInfoApplyConfiguration) WithBpfFunctionName(value string) *TcP
 // If called multiple times, the MapOwnerSelector field is set to the value of the last call.
 func (b *TcProgramInfoApplyConfiguration) WithMapOwnerSelector(value *v1.LabelSelectorApplyConfiguration) *TcProgramInfoApplyConfiguration {
 	b.BpfProgramCommonApplyConfiguration.MapOwnerSelector = value
+	return b
+}
+
+// WithAttach sets the Attach field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attach field is set to the value of the last call.
+func (b *TcProgramInfoApplyConfiguration) WithAttach(value bool) *TcProgramInfoApplyConfiguration {
+	b.BpfProgramCommonApplyConfiguration.Attach = &value
 	return b
 }
 

@@ -41,6 +41,14 @@ func (b *TcProgramSpecApplyConfiguration) WithMapOwnerSelector(value *v1.LabelSe
 	return b
 }
 
+// WithAttach sets the Attach field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attach field is set to the value of the last call.
+func (b *TcProgramSpecApplyConfiguration) WithAttach(value bool) *TcProgramSpecApplyConfiguration {
+	b.BpfProgramCommonApplyConfiguration.Attach = &value
+	return b
+}
+
 // WithInterfaceSelector sets the InterfaceSelector field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the InterfaceSelector field is set to the value of the last call.

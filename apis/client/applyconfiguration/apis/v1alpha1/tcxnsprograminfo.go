@@ -23,7 +23,8 @@ type TcxNsProgramInfoApplyConfiguration struct {
 	Containers *ContainerNsSelectorApplyConfiguration `json:"containers,omitempty"`
 	// direction is the direction of the packets.
 	Direction *string `json:"direction,omitempty"`
-	// priority orders the programs of an interface: lower runs first.
+	// priority orders the programs of an interface: lower runs first. Unset means
+	// 1000, the last.
 	Priority *int32 `json:"priority,omitempty"`
 }
 
@@ -46,6 +47,14 @@ func (b *TcxNsProgramInfoApplyConfiguration) WithBpfFunctionName(value string) *
 // If called multiple times, the MapOwnerSelector field is set to the value of the last call.
 func (b *TcxNsProgramInfoApplyConfiguration) WithMapOwnerSelector(value *v1.LabelSelectorApplyConfiguration) *TcxNsProgramInfoApplyConfiguration {
 	b.BpfProgramCommonApplyConfiguration.MapOwnerSelector = value
+	return b
+}
+
+// WithAttach sets the Attach field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attach field is set to the value of the last call.
+func (b *TcxNsProgramInfoApplyConfiguration) WithAttach(value bool) *TcxNsProgramInfoApplyConfiguration {
+	b.BpfProgramCommonApplyConfiguration.Attach = &value
 	return b
 }
 

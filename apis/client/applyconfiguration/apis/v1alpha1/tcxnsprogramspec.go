@@ -41,6 +41,14 @@ func (b *TcxNsProgramSpecApplyConfiguration) WithMapOwnerSelector(value *v1.Labe
 	return b
 }
 
+// WithAttach sets the Attach field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attach field is set to the value of the last call.
+func (b *TcxNsProgramSpecApplyConfiguration) WithAttach(value bool) *TcxNsProgramSpecApplyConfiguration {
+	b.BpfProgramCommonApplyConfiguration.Attach = &value
+	return b
+}
+
 // WithInterfaceSelector sets the InterfaceSelector field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the InterfaceSelector field is set to the value of the last call.

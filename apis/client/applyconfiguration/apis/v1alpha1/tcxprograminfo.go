@@ -23,7 +23,8 @@ type TcxProgramInfoApplyConfiguration struct {
 	Containers *ContainerSelectorApplyConfiguration `json:"containers,omitempty"`
 	// direction is the direction of the packets.
 	Direction *string `json:"direction,omitempty"`
-	// priority orders the programs of an interface: lower runs first.
+	// priority orders the programs of an interface: lower runs first. Unset means
+	// 1000, the last.
 	Priority *int32 `json:"priority,omitempty"`
 }
 
@@ -46,6 +47,14 @@ func (b *TcxProgramInfoApplyConfiguration) WithBpfFunctionName(value string) *Tc
 // If called multiple times, the MapOwnerSelector field is set to the value of the last call.
 func (b *TcxProgramInfoApplyConfiguration) WithMapOwnerSelector(value *v1.LabelSelectorApplyConfiguration) *TcxProgramInfoApplyConfiguration {
 	b.BpfProgramCommonApplyConfiguration.MapOwnerSelector = value
+	return b
+}
+
+// WithAttach sets the Attach field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attach field is set to the value of the last call.
+func (b *TcxProgramInfoApplyConfiguration) WithAttach(value bool) *TcxProgramInfoApplyConfiguration {
+	b.BpfProgramCommonApplyConfiguration.Attach = &value
 	return b
 }
 

@@ -41,6 +41,14 @@ func (b *TracepointProgramSpecApplyConfiguration) WithMapOwnerSelector(value *v1
 	return b
 }
 
+// WithAttach sets the Attach field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attach field is set to the value of the last call.
+func (b *TracepointProgramSpecApplyConfiguration) WithAttach(value bool) *TracepointProgramSpecApplyConfiguration {
+	b.BpfProgramCommonApplyConfiguration.Attach = &value
+	return b
+}
+
 // WithNames adds the given value to the Names field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Names field.

@@ -41,6 +41,14 @@ func (b *UprobeProgramSpecApplyConfiguration) WithMapOwnerSelector(value *v1.Lab
 	return b
 }
 
+// WithAttach sets the Attach field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attach field is set to the value of the last call.
+func (b *UprobeProgramSpecApplyConfiguration) WithAttach(value bool) *UprobeProgramSpecApplyConfiguration {
+	b.BpfProgramCommonApplyConfiguration.Attach = &value
+	return b
+}
+
 // WithFunctionName sets the FunctionName field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the FunctionName field is set to the value of the last call.

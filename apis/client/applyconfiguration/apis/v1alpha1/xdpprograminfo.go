@@ -22,7 +22,8 @@ type XdpProgramInfoApplyConfiguration struct {
 	// containers selects the pods in whose network namespaces the interfaces are
 	// looked up, each namespace once; absent means the host's.
 	Containers *ContainerSelectorApplyConfiguration `json:"containers,omitempty"`
-	// priority orders the programs of an interface: lower runs first.
+	// priority orders the programs of an interface: lower runs first. Unset means
+	// 1000, the last.
 	Priority *int32 `json:"priority,omitempty"`
 	// proceedon lists the results of this program after which the next program of
 	// the interface runs. A result given twice counts once.
@@ -48,6 +49,14 @@ func (b *XdpProgramInfoApplyConfiguration) WithBpfFunctionName(value string) *Xd
 // If called multiple times, the MapOwnerSelector field is set to the value of the last call.
 func (b *XdpProgramInfoApplyConfiguration) WithMapOwnerSelector(value *v1.LabelSelectorApplyConfiguration) *XdpProgramInfoApplyConfiguration {
 	b.BpfProgramCommonApplyConfiguration.MapOwnerSelector = value
+	return b
+}
+
+// WithAttach sets the Attach field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attach field is set to the value of the last call.
+func (b *XdpProgramInfoApplyConfiguration) WithAttach(value bool) *XdpProgramInfoApplyConfiguration {
+	b.BpfProgramCommonApplyConfiguration.Attach = &value
 	return b
 }
 

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package program
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+func discover(allowed, excluded []string) v1alpha1.InterfaceSelector {
+	return v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{
+		InterfaceAutoDiscovery: new(true), AllowedInterfaces: allowed, ExcludeInterfaces: excluded,
+	}}
+}
+
+func TestDiscoverySelects(t *testing.T) {
+	there := []string{"veth1a", "lo", "eth0", "eth10", "br-lan"}
+	for name, test := range map[string]struct {
+		allowed, excluded []string
+		want              string
+		err               string
+	}{
+		"all but the loopback":           {excluded: []string{"lo"}, want: "br-lan eth0 eth10 veth1a"},
+		"nothing excluded":               {want: "br-lan eth0 eth10 lo veth1a"},
+		"by name":                        {allowed: []string{"eth0", "eth7"}, want: "eth0"},
+		"a name isn't a part of another": {allowed: []string{"eth1"}, want: ""},
+		"by pattern":                     {allowed: []string{"/^eth/"}, want: "eth0 eth10"},
+		"a pattern matches anywhere":     {allowed: []string{"/eth/"}, want: "eth0 eth10 veth1a"},
+		"both":                           {allowed: []string{" lo ", " /^br-/ "}, want: "br-lan lo"},
+		"excluded rules":                 {allowed: []string{"/eth/", "lo"}, excluded: []string{"eth0", "lo", "/^v/"}, want: "eth10"},
+		"a single slash is a name":       {allowed: []string{"/"}, want: ""},
+		"the empty pattern is any":       {allowed: []string{"//"}, want: "br-lan eth0 eth10 lo veth1a"},
+		"no pattern":                     {allowed: []string{"/[/"}, err: "interfacesdiscoveryconfig.allowedinterfaces: /[/: error parsing regexp"},
+		"no pattern to exclude":          {excluded: []string{"/(/"}, err: "interfacesdiscoveryconfig.excludeinterfaces: /(/: error parsing regexp"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := discoveryOf(discover(test.allowed, test.excluded).InterfacesDiscoveryConfig)
+			if err != nil {
+				if test.err == "" || !strings.HasPrefix(err.Error(), test.err) {
+					t.Errorf("error %v, want %q", err, test.err)
+				}
+				return
+			}
+			if test.err != "" {
+				t.Fatalf("no error, want %q", test.err)
+			}
+			if got := strings.Join(d.of(slices.Clone(there)), " "); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// The interfaces of the host, of pods, and of pods on the host's network.
+func TestDiscoveredAttachPoints(t *testing.T) {
+	n := node
+	n.Containers = slices.Clone(node.Containers)
+	for i := range n.Containers {
+		n.Containers[i].Interfaces = []string{"lo", "eth0", "net1"}
+	}
+	n.Containers[2].Interfaces, n.Containers[2].InterfacesErr = nil, errors.New("evil/web-0 isn't seen")
+	all := discover(nil, []string{"lo"})
+	off := v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{}}
+	for name, test := range map[string]struct {
+		info v1alpha1.TcxProgramInfo
+		want []string
+		err  string
+	}{
+		"host":           {info: v1alpha1.TcxProgramInfo{InterfaceSelector: all}, want: []string{"eth0 ingress", "eth1 ingress"}},
+		"turned off":     {info: v1alpha1.TcxProgramInfo{InterfaceSelector: off}},
+		"not attached":   {info: v1alpha1.TcxProgramInfo{InterfaceSelector: all, BpfProgramCommon: v1alpha1.BpfProgramCommon{Attach: new(false)}}},
+		"host's network": {info: v1alpha1.TcxProgramInfo{InterfaceSelector: all, Containers: &v1alpha1.ContainerSelector{Pods: app("net")}}, want: []string{"eth0 ingress", "eth1 ingress"}},
+		"pods": {
+			info: v1alpha1.TcxProgramInfo{InterfaceSelector: all, Containers: &v1alpha1.ContainerSelector{Pods: app("web")}},
+			want: []string{"eth0 ingress in pod acme/web-0", "net1 ingress in pod acme/web-0"},
+			err:  "evil/web-0 isn't seen",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := &v1alpha1.TcxProgram{}
+			object.Spec.TcxProgramInfo = test.info
+			object.Spec.Direction = "ingress"
+			owner, err := OwnerOf("TcxProgram", object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			points, err := owner.Members[0].AttachPoints(n)
+			if got := text(err); got != test.err {
+				t.Errorf("error %q, want %q", got, test.err)
+			}
+			var got []string
+			for _, p := range points {
+				got = append(got, p.Name)
+				if !p.Discovered || p.Lack != "" {
+					t.Errorf("%+v", p)
+				}
+			}
+			if slices.Sort(got); !slices.Equal(got, test.want) {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+			wantNeeds := Needs{Interfaces: true, Containers: test.info.Containers != nil, PodInterfaces: test.info.Containers != nil}
+			if name == "not attached" {
+				wantNeeds = Needs{}
+			}
+			if needs := owner.Needs(); needs != wantNeeds {
+				t.Errorf("needs %+v, want %+v", needs, wantNeeds)
+			}
+		})
+	}
+}
+
+// An interface has the same link whether it was named or discovered: turning to
+// discovery attaches nothing anew.
+func TestDiscoveredLinksAreThoseOfNamedInterfaces(t *testing.T) {
+	named, err := tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress"}).AttachPoints(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: discover([]string{"eth0"}, nil), Direction: "ingress"}).AttachPoints(node)
+	if err != nil || len(found) != 1 || found[0].Name != named[0].Name || found[0].Digest != named[0].Digest {
+		t.Errorf("%v, %v, want %v", found, err, named)
+	}
+}
+
+func TestDiscoveryIsBounded(t *testing.T) {
+	n := Node{Interfaces: map[string]Interface{}}
+	for i := range mostDiscovered + 3 {
+		n.Interfaces[fmt.Sprintf("veth%04d", i)] = Interface{Index: i + 1}
+	}
+	points, err := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: discover(nil, nil)}).AttachPoints(n)
+	excess := (*ExcessError)(nil)
+	if !errors.As(err, &excess) || excess.Found != mostDiscovered+3 || len(points) != mostDiscovered || points[mostDiscovered-1].Name != "veth1023" {
+		t.Errorf("%d points, %v", len(points), err)
+	}
+	// Named interfaces are as many as users say.
+	names := slices.Collect(maps.Keys(n.Interfaces))
+	if points, err := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces(names...)}).AttachPoints(n); err != nil || len(points) != len(names) {
+		t.Errorf("%d points, %v", len(points), err)
+	}
+}
+
+// Every type of program can be loaded without being attached.
+func TestLoadedAndNotAttached(t *testing.T) {
+	common := v1alpha1.BpfProgramCommon{BpfFunctionName: "f", Attach: new(false)}
+	app := &v1alpha1.BpfApplication{}
+	app.Spec.Programs = []v1alpha1.BpfApplicationProgram{
+		{Type: v1alpha1.ProgTypeFentry, Fentry: &v1alpha1.FentryProgramInfo{BpfProgramCommon: common, FunctionName: "do_unlinkat"}},
+		{Type: v1alpha1.ProgTypeKprobe, Kprobe: &v1alpha1.KprobeProgramInfo{BpfProgramCommon: common, FunctionName: "try_to_wake_up"}},
+		{Type: v1alpha1.ProgTypeUprobe, Uprobe: &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common, Target: "libc"}},
+		{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{BpfProgramCommon: common, Names: []string{"sched/sched_switch"}}},
+		{Type: v1alpha1.ProgTypeXDP, XDP: &v1alpha1.XdpProgramInfo{BpfProgramCommon: common, InterfaceSelector: primary()}},
+	}
+	owner, err := OwnerOf("BpfApplication", app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range owner.Members {
+		points, err := m.AttachPoints(Node{})
+		if err != nil || len(points) > 0 || m.LoadInfo().GetName() != "f" {
+			t.Errorf("%s: %v, %v", m.ID, points, err)
+		}
+	}
+	if needs := owner.Needs(); needs != (Needs{}) {
+		t.Errorf("needs %+v", needs)
+	}
+}
