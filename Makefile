@@ -7,7 +7,7 @@ SHELL := bash
 LOCALBIN ?= $(CURDIR)/bin
 # Heavy builds (Kubernetes, the daemon) are kept outside the clone, keyed by version.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bpfman-operator
-MODULES := apis gobpfman agent csi operator examples tests
+MODULES := apis gobpfman agent csi operator cli examples tests
 export CGO_ENABLED ?= 0
 
 ##@ General
@@ -189,6 +189,10 @@ build: $(COMMANDS:%=build/%) ## Build all commands to bin/, static.
 .PHONY: $(COMMANDS:%=build/%)
 $(COMMANDS:%=build/%): build/%:
 	go -C $(firstword $(subst /, ,$*)) build -trimpath -tags $(TAGS) -ldflags "$(call LDFLAGS,$*)" -o $(LOCALBIN)/$(notdir $*) ./cmd/$(notdir $*)
+
+.PHONY: kubectl-bpfman
+kubectl-bpfman: ## Build kubectl's plugin, `kubectl bpfman`, to bin/, for this machine.
+	go -C cli build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/$@ ./cmd/$@
 
 # Where the project's images are pushed to and pulled from. The daemon's is upstream's.
 IMAGE_PREFIX ?= quay.io/bpfman

@@ -129,6 +129,7 @@ require (
 require (
 	github.com/bpfman/bpfman-operator/agent v0.0.0
 	github.com/bpfman/bpfman-operator/apis v0.0.0
+	github.com/bpfman/bpfman-operator/cli v0.0.0-00010101000000-000000000000
 	github.com/bpfman/bpfman-operator/csi v0.0.0
 	github.com/bpfman/bpfman-operator/operator v0.0.0
 	github.com/docker/cli v29.7.2+incompatible // indirect
@@ -154,3 +155,5 @@ replace github.com/bpfman/bpfman-operator/operator => ../operator
 replace github.com/bpfman/bpfman-operator/agent => ../agent
 
 replace github.com/bpfman/bpfman-operator/csi => ../csi
+
+replace github.com/bpfman/bpfman-operator/cli => ../cli

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/cli/convert"
+)
+
+// errLoss tells that --strict refuses a conversion.
+var errLoss = errors.New("something would be lost, and --strict is set: nothing is printed")
+
+const convertLong = `Convert objects of upstream bpfman-operator v0.6 to this project's kinds: a ClusterBpfApplication becomes a BpfApplication, a BpfApplication, which is namespaced there, a BpfNsApplication. Objects of other kinds are printed as they are.
+
+The objects go to standard output. What isn't as it was goes to standard error, a line for each field: "lost" where the output doesn't say what the input did, "note" where it says it in another way. If an object can't be converted, nothing is printed.`
+
+const convertExample = `  # What a cluster has
+  kubectl get clusterbpfapplications,bpfapplications -A -o yaml | kubectl bpfman convert -f - >ours.yaml
+
+  # Manifests of a directory, refusing any loss
+  kubectl bpfman convert -f manifests/ --strict`
+
+type convertOptions struct {
+	files  []string
+	output string
+	strict bool
+}
+
+func convertCommand() *cobra.Command {
+	var o convertOptions
+	command := &cobra.Command{
+		Use:     "convert -f FILE",
+		Short:   "Convert objects of upstream's v0.6 API",
+		Long:    convertLong,
+		Example: convertExample,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.run(c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVarP(&o.files, "filename", "f", nil, "File, or directory of .yaml, .yml and .json files, with the objects; - is standard input.")
+	flags.StringVarP(&o.output, "output", "o", "yaml", "Format of the output: yaml or json.")
+	flags.BoolVar(&o.strict, "strict", false, "Print nothing and exit with 2 if anything is lost.")
+	_ = command.MarkFlagRequired("filename") // fails for unknown flags alone
+	return command
+}
+
+func (o convertOptions) run(in io.Reader, out, messages io.Writer) error {
+	write, known := map[string]func(io.Writer, []any) error{"yaml": writeYAML, "json": writeJSON}[o.output]
+	if !known {
+		return fmt.Errorf("output format %q is neither yaml nor json", o.output)
+	}
+	var objects []convert.Object
+	for _, name := range o.files {
+		read, err := readAll(name, in)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, read...)
+	}
+	result, err := convert.Convert(objects)
+	for _, f := range result.Findings {
+		if _, err := fmt.Fprintln(messages, f); err != nil {
+			return fmt.Errorf("write messages: %w", err)
+		}
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("convert: %w", err)
+	case o.strict && result.Lost():
+		return errLoss
+	}
+	return write(out, result.Objects)
+}
+
+// readAll reads a file, the files of a directory, or standard input.
+func readAll(name string, in io.Reader) ([]convert.Object, error) {
+	if name == "-" {
+		return convert.Read("standard input", in)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	files := []string{name}
+	if info.IsDir() {
+		if files, err = manifests(name); err != nil {
+			return nil, err
+		}
+	}
+	var out []convert.Object
+	for _, file := range files {
+		objects, err := readFile(file)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, objects...)
+	}
+	return out, nil
+}
+
+func readFile(name string) ([]convert.Object, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	defer f.Close()
+	return convert.Read(name, f)
+}
+
+// manifests lists what kubectl takes of a directory.
+func manifests(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the directory
+	}
+	var out []string
+	for _, e := range entries {
+		if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			out = append(out, filepath.Join(dir, e.Name()))
+		}
+	}
+	return out, nil
+}
+
+func writeYAML(w io.Writer, objects []any) error {
+	for i, o := range objects {
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			return fmt.Errorf("encode object %d: %w", i+1, err)
+		}
+		if i > 0 {
+			text = append([]byte("---\n"), text...)
+		}
+		if _, err := w.Write(text); err != nil {
+			return fmt.Errorf("write objects: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeJSON writes one value, as kubectl get does: several objects are a list.
+func writeJSON(w io.Writer, objects []any) error {
+	var value any = map[string]any{"apiVersion": "v1", "kind": "List", "items": append([]any{}, objects...)}
+	if len(objects) == 1 {
+		value = objects[0]
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "    ")
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Errorf("write objects: %w", err)
+	}
+	return nil
+}

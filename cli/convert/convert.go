@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package convert turns objects of upstream bpfman-operator's API at v0.6.0 into
+// those of this project: a ClusterBpfApplication into a BpfApplication, a
+// BpfApplication, which is namespaced there, into a BpfNsApplication. What can't
+// be carried over is named, field by field.
+package convert
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Finding says of a field that it isn't as it was.
+type Finding struct {
+	// Object is the object's kind and name.
+	Object string
+	// Path is the field's in the object; empty where it is about all of it.
+	Path string
+	// Lost tells that the user wrote something which the output doesn't say.
+	Lost    bool
+	Message string
+}
+
+// String is the finding as a line of text.
+func (f Finding) String() string {
+	severity := "note"
+	if f.Lost {
+		severity = "lost"
+	}
+	path := f.Path
+	if path != "" {
+		path += ": "
+	}
+	return severity + ": " + f.Object + ": " + path + f.Message
+}
+
+// Result is what came of a conversion.
+type Result struct {
+	// Objects are to be applied, in the order in which they were read: the
+	// converted ones, and those of other kinds as they were.
+	Objects  []any
+	Findings []Finding
+}
+
+// Lost tells whether something is lost.
+func (r Result) Lost() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Lost })
+}
+
+// Convert converts objects. The error names each object that can't be.
+func Convert(objects []Object) (Result, error) {
+	var out Result
+	var errs []error
+	for _, o := range objects {
+		if err := out.add(o); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", o.Source, err))
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// add converts one object.
+func (r *Result) add(o Object) error {
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        struct {
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
+		Spec map[string]json.RawMessage `json:"spec"`
+	}
+	if err := json.Unmarshal(o.JSON, &head); err != nil {
+		return fmt.Errorf("not a Kubernetes object: %w", err)
+	}
+	name := head.Kind + " " + strings.TrimPrefix(head.Metadata.Namespace+"/"+head.Metadata.Name, "/")
+	group, version, _ := strings.Cut(head.APIVersion, "/")
+	_, ours := head.Spec["bytecode"]
+	switch {
+	case group != v1alpha1.SchemeGroupVersion.Group:
+	case head.Kind == kindClusterApplication || head.Kind == kindApplication && !ours:
+		if version != v1alpha1.SchemeGroupVersion.Version {
+			return fmt.Errorf("%s: apiVersion %s isn't upstream's v0.6, which is %s", name, head.APIVersion, v1alpha1.SchemeGroupVersion)
+		}
+		return r.application(name, o.JSON)
+	case head.Kind == kindConfig:
+		r.Findings = append(r.Findings, Finding{name, "", true, "not converted: the settings are those of ConfigMap bpfman-config"})
+		return nil
+	case strings.HasSuffix(head.Kind, "ApplicationState"):
+		r.Findings = append(r.Findings, Finding{name, "", false, "left out: the agents report anew, in BpfPrograms"})
+		return nil
+	}
+	var asItWas map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(o.JSON, &asItWas); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r.Objects = append(r.Objects, asItWas)
+	return nil
+}
+
+// application converts an application of either scope.
+func (r *Result) application(name string, raw []byte) error {
+	var in upstreamApplication
+	unknown, err := kjson.UnmarshalStrict(raw, &in)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	c := &conversion{object: name, namespaced: in.Kind == kindApplication}
+	for _, u := range unknown {
+		c.lost("", u.Error()+" isn't of upstream's v0.6 API")
+	}
+	members := c.programs(in.Spec.Programs)
+	meta, common := c.metadata(in.Metadata), c.common(in.Spec)
+	if len(in.Status) > 0 {
+		c.note("status", "left out: it is reported anew")
+	}
+	if err := errors.Join(c.errs...); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+
+	apiVersion := v1alpha1.SchemeGroupVersion.String()
+	if c.namespaced {
+		out := &v1alpha1.BpfNsApplication{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "BpfNsApplication"}, ObjectMeta: meta}
+		out.Spec.BpfAppCommon = common
+		for _, m := range members {
+			out.Spec.Programs = append(out.Spec.Programs, namespaced(m))
+		}
+		r.Objects = append(r.Objects, out)
+	} else {
+		out := &v1alpha1.BpfApplication{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "BpfApplication"}, ObjectMeta: meta}
+		out.Spec.BpfAppCommon, out.Spec.Programs = common, members
+		r.Objects = append(r.Objects, out)
+	}
+	r.Findings = append(r.Findings, c.findings...)
+	return nil
+}
+
+// conversion is of one object.
+type conversion struct {
+	object     string
+	namespaced bool
+	findings   []Finding
+	errs       []error
+}
+
+func (c *conversion) lost(path, message string) {
+	c.findings = append(c.findings, Finding{c.object, path, true, message})
+}
+
+func (c *conversion) note(path, message string) {
+	c.findings = append(c.findings, Finding{c.object, path, false, message})
+}
+
+func (c *conversion) fail(path, message string) {
+	c.errs = append(c.errs, fmt.Errorf("%s: %s", path, message))
+}
+
+// lastApplied is kubectl apply's copy of the object, which is of the old kind.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// metadata keeps what users set. What the API server sets, such as the UID, is
+// another object's.
+func (c *conversion) metadata(in metav1.ObjectMeta) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{Name: in.Name, GenerateName: in.GenerateName, Labels: in.Labels}
+	if c.namespaced {
+		out.Namespace = in.Namespace
+	} else if in.Namespace != "" {
+		c.lost("metadata.namespace", "a ClusterBpfApplication has none")
+	}
+	if annotations := maps.Clone(in.Annotations); annotations != nil {
+		delete(annotations, lastApplied)
+		if len(annotations) > 0 {
+			out.Annotations = annotations
+		}
+	}
+	for i, owner := range in.OwnerReferences {
+		c.lost(fmt.Sprintf("metadata.ownerReferences[%d]", i), fmt.Sprintf("%s %s made the object and looks after upstream's kind, not this one", owner.Kind, owner.Name))
+	}
+	for i, finalizer := range in.Finalizers {
+		if !strings.HasPrefix(finalizer, "bpfman.io.") {
+			c.lost(fmt.Sprintf("metadata.finalizers[%d]", i), finalizer+" is for whoever looks after upstream's object")
+		}
+	}
+	if in.DeletionTimestamp != nil {
+		c.note("metadata.deletionTimestamp", "the object is being deleted; what is converted isn't")
+	}
+	return out
+}
+
+func (c *conversion) common(in upstreamSpec) v1alpha1.BpfAppCommon {
+	out := v1alpha1.BpfAppCommon{GlobalData: in.GlobalData}
+	if in.NodeSelector == nil {
+		c.fail("spec.nodeSelector", "required")
+	} else {
+		out.NodeSelector = *in.NodeSelector
+	}
+	switch b := in.ByteCode; {
+	case b.Image == nil && b.Path == nil || b.Image != nil && b.Path != nil:
+		c.fail("spec.byteCode", "exactly one of image and path is required")
+	case b.Path != nil:
+		out.ByteCode.Path = b.Path
+	default:
+		out.ByteCode.Image = &v1alpha1.BytecodeImage{Url: b.Image.URL, ImagePullPolicy: v1alpha1.PullPolicy(b.Image.ImagePullPolicy)}
+		if secret := b.Image.ImagePullSecret; secret != nil {
+			out.ByteCode.Image.ImagePullSecret = &v1alpha1.ImagePullSecretSelector{Name: secret.Name, Namespace: secret.Namespace}
+		}
+	}
+	if s := in.MapOwnerSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+		c.lost("spec.mapOwnerSelector", "upstream's v0.6 ignores it; to share maps, give the members a mapownerselector for the labels of a BpfProgram")
+	}
+	return out
+}

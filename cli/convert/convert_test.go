@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package convert
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// text is a result as people see it: the objects, then what is said of them.
+func text(t *testing.T, r Result, err error) string {
+	t.Helper()
+	var out strings.Builder
+	for _, o := range r.Objects {
+		b, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString("---\n" + string(b))
+	}
+	for _, f := range r.Findings {
+		out.WriteString("# " + f.String() + "\n")
+	}
+	if err != nil {
+		out.WriteString("# error: " + err.Error() + "\n")
+	}
+	return out.String()
+}
+
+func converted(source string, data []byte) (Result, error) {
+	objects, err := Read(source, bytes.NewReader(data))
+	if err != nil {
+		return Result{}, err
+	}
+	return Convert(objects)
+}
+
+func TestGolden(t *testing.T) {
+	inputs, err := filepath.Glob("testdata/*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, input := range inputs {
+		if ext := filepath.Ext(input); ext != ".yaml" && ext != ".json" {
+			continue
+		}
+		t.Run(filepath.Base(input), func(t *testing.T) {
+			data, err := os.ReadFile(input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := converted(filepath.Base(input), data)
+			got, golden := text(t, result, err), input+".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("not as in %s (go test -update writes it):\n%s", golden, got)
+			}
+		})
+	}
+}
+
+// Each field of upstream's v0.6.0 counts: another value of it makes another output,
+// or what is lost is named.
+func TestEveryFieldIsConvertedOrNamed(t *testing.T) {
+	data, err := os.ReadFile("testdata/every-field.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := Read("every-field.yaml", bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, o := range objects {
+		var in map[string]any
+		if err := json.Unmarshal(o.JSON, &in); err != nil {
+			t.Fatal(err)
+		}
+		convert := func() (Result, error) {
+			b, err := json.Marshal(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return Convert([]Object{{JSON: b}})
+		}
+		result, err := convert()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := text(t, result, nil)
+		scope := map[any]string{kindClusterApplication: "cluster", kindApplication: "namespaced"}[in["kind"]]
+		walk(in, "", "", func(path, field string, value any, set func(any)) {
+			if !strings.HasPrefix(path, "spec.") && !strings.HasPrefix(path, "status.") {
+				return
+			}
+			seen[scope+" "+field] = true
+			set(another(value))
+			changed, err := convert()
+			set(value)
+			named := slices.ContainsFunc(result.Findings, func(f Finding) bool { return f.Path != "" && strings.HasPrefix(path, f.Path+".") })
+			if text(t, changed, err) == before && !named {
+				t.Errorf("%s: another value of %s changes nothing, and nothing is said of it", scope, path)
+			}
+		})
+	}
+	for _, field := range fields(t) {
+		if !seen[field] {
+			t.Errorf("no object of the test has the field %s", field)
+		}
+	}
+}
+
+// fields are the lines of fields.txt, for each scope that has them.
+func fields(t *testing.T) []string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/fields.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		scope, field, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch scope {
+		case "both":
+			out = append(out, "cluster "+field, "namespaced "+field)
+		case "cluster":
+			out = append(out, "cluster "+field)
+		}
+	}
+	return out
+}
+
+// walk visits the values of an object that aren't lists or maps: with their path,
+// and the field that they are of, where [] is any item and {} any key.
+func walk(value any, path, field string, visit func(path, field string, value any, set func(any))) {
+	child := func(value any, path, field string, set func(any)) {
+		switch value.(type) {
+		case map[string]any, []any:
+			walk(value, path, field, visit)
+		default:
+			visit(path, field, value, set)
+		}
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for key, value := range v {
+			under := field + "." + key
+			if strings.HasSuffix(field, ".matchLabels") || strings.HasSuffix(field, ".globalData") {
+				under = field + "{}"
+			}
+			child(value, strings.TrimPrefix(path+"."+key, "."), strings.TrimPrefix(under, "."), func(to any) { v[key] = to })
+		}
+	case []any:
+		for i, value := range v {
+			child(value, fmt.Sprintf("%s[%d]", path, i), field+"[]", func(to any) { v[i] = to })
+		}
+	}
+}
+
+// another is another value of the same type, base64 staying base64.
+func another(value any) any {
+	switch v := value.(type) {
+	case string:
+		if strings.HasSuffix(v, "=") {
+			return "/w=="
+		}
+		return v + "x"
+	case float64:
+		return v + 1
+	case bool:
+		return !v
+	}
+	return value
+}
+
+// What can't be converted says so, by field, and nothing is made up for it.
+func TestUnconvertible(t *testing.T) {
+	const head = `{"apiVersion":"bpfman.io/v1alpha1","metadata":{"name":"x"},`
+	program := func(kind, programs string) string {
+		return head + `"kind":"` + kind + `","spec":{"nodeSelector":{},"byteCode":{"path":"/x"},"programs":[` + programs + `]}}`
+	}
+	for input, want := range map[string]string{
+		head + `"kind":"ClusterBpfApplication"}`:                                                                                               "spec.programs: at least one is required",
+		head + `"kind":"ClusterBpfApplication","spec":{"byteCode":{"path":"/x","image":{"url":"u"}}}}`:                                         "spec.byteCode: exactly one of image and path is required",
+		program("ClusterBpfApplication", `{"name":"f","type":"Xdp","xdp":{}}`):                                                                 `spec.programs[0].type: "Xdp" isn't a type of program`,
+		program("ClusterBpfApplication", `{"name":"f","type":"XDP"}`):                                                                          "spec.programs[0].xdp: required, as the type is XDP",
+		program("BpfApplication", `{"name":"f","type":"KProbe","kprobe":{}}`):                                                                  "spec.programs[0].type: KProbe isn't a type of program of a BpfApplication",
+		program("BpfApplication", `{"name":"f","type":"XDP","xdp":{"links":[{"interfaceSelector":{"primaryNodeInterface":true}}]}}`):           "xdp.links[0].networkNamespaces: required",
+		program("BpfApplication", `{"name":"f","type":"UProbe","uprobe":{"links":[{"target":"libc"}]}}`):                                       "uprobe.links[0].containers: required",
+		program("ClusterBpfApplication", `{"name":"f","type":"XDP","xdp":{"links":[{}]}}`):                                                     "interfaceSelector: exactly one of",
+		program("ClusterBpfApplication", `{"name":"f","type":"TC","tc":{"links":[{"interfaceSelector":{"interfaces":[]},"direction":"Up"}]}}`): `tc.links[0].direction: "Up" is neither Ingress nor Egress`,
+		program("ClusterBpfApplication", `{"name":"f","type":"KProbe","kprobe":{"links":[{"function":"f","offset":-1}]}}`):                     "cannot unmarshal number -1",
+		strings.Replace(program("BpfApplication", ""), "v1alpha1", "v1", 1):                                                                    "apiVersion bpfman.io/v1 isn't upstream's v0.6",
+	} {
+		result, err := converted("input", []byte(input))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", input, err, want)
+		}
+		if len(result.Objects) > 0 {
+			t.Errorf("%s: made %v", input, result.Objects)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	for input, want := range map[string]string{
+		"":                         "0",
+		"# nothing\n---\n# more\n": "0",
+		"{\"apiVersion\":\"v1\",\"kind\":\"A\"} {\"apiVersion\":\"v1\",\"kind\":\"B\"}": "2",
+		"apiVersion: v1\nkind: A\n---\n---\napiVersion: v1\nkind: B\n":                  "2",
+		"apiVersion: v1\nkind: List\nitems: []\n":                                       "0",
+		"apiVersion: v1\nkind: AllowList\n":                                             "1",
+		"apiVersion: v1\nkind: A\nkind: B\n":                                            `key "kind" already set`,
+		"kind: A\n":                                                                     "input, document 1: not a Kubernetes object: no apiVersion or kind",
+		"apiVersion: v1\nkind: List\nitems: [7]\n":                                      "items[0]: not a Kubernetes object",
+		"apiVersion: v1\nkind: List\nitems: [{kind: A}]\n":                              "items[0]: not a Kubernetes object: no apiVersion",
+		"apiVersion: v1\nkind: AList\nitems: [null]\n":                                  "items[0]: not a Kubernetes object: null",
+		"{":         "input, document 1: unexpected EOF",
+		"[1, 2]":    "not a Kubernetes object",
+		"just text": "not a Kubernetes object",
+	} {
+		objects, err := Read("input", strings.NewReader(input))
+		got := fmt.Sprint(len(objects))
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want && (err == nil || !strings.Contains(got, want)) {
+			t.Errorf("%q: %s, want %s", input, got, want)
+		}
+	}
+}
+
+// Whatever is read, what comes out is an object that can be read again.
+func FuzzConvert(f *testing.F) {
+	inputs, err := filepath.Glob("testdata/*.*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, input := range inputs {
+		data, err := os.ReadFile(input)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		result, err := converted("input", data)
+		if err != nil {
+			return
+		}
+		for _, o := range result.Objects {
+			b, err := json.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := converted("output", b); err != nil {
+				t.Fatalf("%v: %s", err, b)
+			}
+		}
+	})
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package convert
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// defaultPriority is what upstream's v0.6 takes where none is given.
+const defaultPriority = 1000
+
+// programs converts members. A member of upstream's has one function and several
+// links; here each link is a member, of which those with the same function are
+// loaded once.
+func (c *conversion) programs(in []upstreamProgram) []v1alpha1.BpfApplicationProgram {
+	if len(in) == 0 {
+		c.fail("spec.programs", "at least one is required")
+	}
+	var out []v1alpha1.BpfApplicationProgram
+	for i := range in {
+		p := &in[i]
+		path := fmt.Sprintf("spec.programs[%d]", i)
+		types := p.types()
+		kind, known := types[p.Type]
+		switch {
+		case !known:
+			c.fail(path+".type", fmt.Sprintf("%q isn't a type of program", p.Type))
+		case c.namespaced && !slices.Contains([]string{"XDP", "TC", "TCX", "UProbe", "URetProbe"}, p.Type):
+			c.fail(path+".type", p.Type+" isn't a type of program of a BpfApplication, which is namespaced")
+		case !kind.set:
+			c.fail(path+"."+kind.field, "required, as the type is "+p.Type)
+		default:
+			members := kind.convert(c, path+"."+kind.field+".links")
+			for n := range members {
+				members[n].Type = kind.is
+			}
+			out = append(out, members...)
+		}
+		for _, name := range slices.Sorted(maps.Keys(types)) {
+			if other := types[name]; name != p.Type && other.set {
+				c.lost(path+"."+other.field, "the type is "+p.Type)
+			}
+		}
+	}
+	return out
+}
+
+// memberType is one type of member: its field in upstream's API, whether that is
+// set, what the type is called here, and how its links are converted.
+type memberType struct {
+	field   string
+	set     bool
+	is      v1alpha1.EBPFProgType
+	convert func(c *conversion, path string) []v1alpha1.BpfApplicationProgram
+}
+
+type members = []v1alpha1.BpfApplicationProgram
+
+func (p *upstreamProgram) types() map[string]memberType {
+	return map[string]memberType{
+		"XDP": {"xdp", p.XDP != nil, v1alpha1.ProgTypeXDP, func(c *conversion, path string) members { return c.xdp(path, p.Name, p.XDP.Links) }},
+		"TC":  {"tc", p.TC != nil, v1alpha1.ProgTypeTC, func(c *conversion, path string) members { return c.tc(path, p.Name, p.TC.Links) }},
+		"TCX": {"tcx", p.TCX != nil, v1alpha1.ProgTypeTCX, func(c *conversion, path string) members { return c.tcx(path, p.Name, p.TCX.Links) }},
+		"FEntry": {"fentry", p.FEntry != nil, v1alpha1.ProgTypeFentry, func(c *conversion, path string) members {
+			return members{{Fentry: &v1alpha1.FentryProgramInfo{BpfProgramCommon: c.trampoline(path, p.Name, p.FEntry), FunctionName: p.FEntry.Function}}}
+		}},
+		"FExit": {"fexit", p.FExit != nil, v1alpha1.ProgTypeFexit, func(c *conversion, path string) members {
+			return members{{Fexit: &v1alpha1.FexitProgramInfo{BpfProgramCommon: c.trampoline(path, p.Name, p.FExit), FunctionName: p.FExit.Function}}}
+		}},
+		"KProbe":     {"kprobe", p.KProbe != nil, v1alpha1.ProgTypeKprobe, func(c *conversion, path string) members { return c.kprobe(path, p.Name, p.KProbe.Links) }},
+		"KRetProbe":  {"kretprobe", p.KRetProbe != nil, v1alpha1.ProgTypeKretprobe, func(c *conversion, path string) members { return c.kretprobe(path, p.Name, p.KRetProbe.Links) }},
+		"UProbe":     {"uprobe", p.UProbe != nil, v1alpha1.ProgTypeUprobe, func(c *conversion, path string) members { return c.uprobe(path, p.Name, p.UProbe.Links, false) }},
+		"URetProbe":  {"uretprobe", p.URetProbe != nil, v1alpha1.ProgTypeUretprobe, func(c *conversion, path string) members { return c.uprobe(path, p.Name, p.URetProbe.Links, true) }},
+		"TracePoint": {"tracepoint", p.TracePoint != nil, v1alpha1.ProgTypeTracepoint, func(_ *conversion, _ string) members { return tracepoint(p.Name, p.TracePoint.Links) }},
+	}
+}
+
+func attached(function string) v1alpha1.BpfProgramCommon {
+	return v1alpha1.BpfProgramCommon{BpfFunctionName: function}
+}
+
+// loaded is a member without links. What it would be attached to has to be given
+// here all the same, and means nothing until attach is removed.
+func (c *conversion) loaded(path, function, standIn string) v1alpha1.BpfProgramCommon {
+	if standIn != "" {
+		c.note(path, "there are none, so that the program is only loaded (attach: false); "+standIn+" stands in for what it would be attached to")
+	}
+	return v1alpha1.BpfProgramCommon{BpfFunctionName: function, Attach: new(false)}
+}
+
+func (c *conversion) trampoline(path, function string, in *upstreamTrampoline) v1alpha1.BpfProgramCommon {
+	if len(in.Links) == 0 {
+		return c.loaded(path, function, "")
+	}
+	for i, link := range in.Links {
+		if link.Mode != "Attach" {
+			c.lost(fmt.Sprintf("%s[%d].mode", path, i), fmt.Sprintf("%q isn't a mode of v0.6: the program is attached", link.Mode))
+		}
+	}
+	return attached(function)
+}
+
+func (c *conversion) kprobe(path, function string, links []upstreamKprobe) members {
+	if len(links) == 0 {
+		return members{{Kprobe: &v1alpha1.KprobeProgramInfo{BpfProgramCommon: c.loaded(path, function, "func_name: "+function), FunctionName: function}}}
+	}
+	var out members
+	for _, link := range links {
+		out = append(out, v1alpha1.BpfApplicationProgram{Kprobe: &v1alpha1.KprobeProgramInfo{BpfProgramCommon: attached(function), FunctionName: link.Function, Offset: link.Offset}})
+	}
+	return out
+}
+
+func (c *conversion) kretprobe(path, function string, links []upstreamKret) members {
+	kprobes := make([]upstreamKprobe, 0, len(links))
+	for _, link := range links {
+		kprobes = append(kprobes, upstreamKprobe{Function: link.Function})
+	}
+	out := c.kprobe(path, function, kprobes)
+	for i := range out {
+		out[i].Kprobe, out[i].Kretprobe = nil, out[i].Kprobe
+	}
+	return out
+}
+
+func (c *conversion) uprobe(path, function string, links []upstreamUprobe, isReturn bool) members {
+	var infos []*v1alpha1.UprobeProgramInfo
+	for i, link := range links {
+		info := &v1alpha1.UprobeProgramInfo{BpfProgramCommon: attached(function), FunctionName: link.Function, Offset: link.Offset, Target: link.Target}
+		if link.Pid != nil {
+			info.Pid = *link.Pid
+		}
+		at := fmt.Sprintf("%s[%d].containers", path, i)
+		if in := link.Containers; in != nil {
+			info.Containers = c.pods(at, in.upstreamPods)
+			info.Containers.ContainerNames = in.ContainerNames
+		} else if c.namespaced {
+			c.fail(at, "required in a BpfApplication, which is namespaced")
+		}
+		infos = append(infos, info)
+	}
+	if len(links) == 0 {
+		infos = append(infos, &v1alpha1.UprobeProgramInfo{BpfProgramCommon: c.loaded(path, function, "target: libc"), Target: "libc"})
+		if c.namespaced {
+			infos[0].Containers = &v1alpha1.ContainerSelector{}
+		}
+	}
+	var out members
+	for _, info := range infos {
+		if isReturn {
+			out = append(out, v1alpha1.BpfApplicationProgram{Uretprobe: info})
+		} else {
+			out = append(out, v1alpha1.BpfApplicationProgram{Uprobe: info})
+		}
+	}
+	return out
+}
+
+func tracepoint(function string, links []upstreamTracept) members {
+	info := &v1alpha1.TracepointProgramInfo{BpfProgramCommon: attached(function), Names: []string{}}
+	for _, link := range links {
+		info.Names = append(info.Names, link.Name)
+	}
+	if len(links) == 0 {
+		info.Attach = new(false)
+	}
+	return members{{Tracepoint: info}}
+}
+
+func (c *conversion) pods(path string, in upstreamPods) *v1alpha1.ContainerSelector {
+	if c.namespaced && in.Namespace != "" {
+		c.lost(path+".namespace", "a BpfApplication, which is namespaced, selects pods of its own namespace")
+	}
+	return &v1alpha1.ContainerSelector{Namespace: in.Namespace, Pods: in.Pods}
+}
+
+// namespaced is a member in a namespaced application.
+func namespaced(in v1alpha1.BpfApplicationProgram) v1alpha1.BpfNsApplicationProgram {
+	out := v1alpha1.BpfNsApplicationProgram{Type: in.Type}
+	containers := func(s *v1alpha1.ContainerSelector) *v1alpha1.ContainerNsSelector {
+		return &v1alpha1.ContainerNsSelector{Pods: s.Pods, ContainerNames: s.ContainerNames}
+	}
+	uprobe := func(i *v1alpha1.UprobeProgramInfo) *v1alpha1.UprobeNsProgramInfo {
+		if i == nil {
+			return nil
+		}
+		return &v1alpha1.UprobeNsProgramInfo{
+			BpfProgramCommon: i.BpfProgramCommon, FunctionName: i.FunctionName, Offset: i.Offset, Target: i.Target, Pid: i.Pid, Containers: containers(i.Containers),
+		}
+	}
+	if i := in.XDP; i != nil {
+		out.XDP = &v1alpha1.XdpNsProgramInfo{
+			BpfProgramCommon: i.BpfProgramCommon, InterfaceSelector: i.InterfaceSelector, Containers: containers(i.Containers), Priority: i.Priority, ProceedOn: i.ProceedOn,
+		}
+	}
+	if i := in.TC; i != nil {
+		out.TC = &v1alpha1.TcNsProgramInfo{
+			BpfProgramCommon: i.BpfProgramCommon, InterfaceSelector: i.InterfaceSelector, Containers: containers(i.Containers), Priority: i.Priority,
+			Direction: i.Direction, ProceedOn: i.ProceedOn,
+		}
+	}
+	if i := in.TCX; i != nil {
+		out.TCX = &v1alpha1.TcxNsProgramInfo{
+			BpfProgramCommon: i.BpfProgramCommon, InterfaceSelector: i.InterfaceSelector, Containers: containers(i.Containers), Direction: i.Direction, Priority: i.Priority,
+		}
+	}
+	out.Uprobe, out.Uretprobe = uprobe(in.Uprobe), uprobe(in.Uretprobe)
+	return out
+}
+
+// results translates results of programs, each once: upstream's words are ours
+// in capitals, without what parts them.
+func results[T ~string](c *conversion, path string, words []string, of map[string]T) []T {
+	if words == nil {
+		return nil // the default, which is the same in both
+	}
+	out := []T{}
+	for i, word := range words {
+		result, known := of[word]
+		if !known {
+			c.lost(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("%q isn't a result of such a program", word))
+		} else if !slices.Contains(out, result) {
+			out = append(out, result)
+		}
+	}
+	return out
+}
+
+func (c *conversion) direction(path, in string) string {
+	out := strings.ToLower(in)
+	if out != "ingress" && out != "egress" {
+		c.fail(path, fmt.Sprintf("%q is neither Ingress nor Egress", in))
+	}
+	return out
+}

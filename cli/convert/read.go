@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package convert
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// Object is one Kubernetes object as it was read, in JSON.
+type Object struct {
+	// Source says where it was read, for messages.
+	Source string
+	JSON   json.RawMessage
+}
+
+// Read reads the objects of a file or stream: YAML documents or JSON values, one
+// or several, each an object or a list of objects. Source names it in errors.
+func Read(source string, r io.Reader) ([]Object, error) {
+	buffered := bufio.NewReader(r)
+	documents := yamlDocuments(buffered)
+	if isJSON(buffered) {
+		documents = jsonDocuments(buffered)
+	}
+	var out []Object
+	for n := 1; ; n++ {
+		document, err := documents()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		where := fmt.Sprintf("%s, document %d", source, n)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", where, err)
+		}
+		if bytes.Equal(bytes.TrimSpace(document), []byte("null")) {
+			continue // nothing but comments
+		}
+		objects, err := flatten(Object{Source: where, JSON: document})
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", where, err)
+		}
+		out = append(out, objects...)
+	}
+}
+
+// isJSON tells whether the first thing in a stream is a JSON object. YAML can begin
+// with a brace as well, but what prints that as well writes JSON.
+func isJSON(r *bufio.Reader) bool {
+	for n := 1; ; n++ {
+		head, err := r.Peek(n)
+		if err != nil {
+			return false
+		}
+		if !strings.ContainsRune(" \t\r\n", rune(head[n-1])) {
+			return head[n-1] == '{'
+		}
+	}
+}
+
+func jsonDocuments(r io.Reader) func() (json.RawMessage, error) {
+	decoder := json.NewDecoder(r)
+	return func() (json.RawMessage, error) {
+		var document json.RawMessage
+		err := decoder.Decode(&document)
+		return document, err
+	}
+}
+
+// yamlDocuments refuses documents that give a key twice: one of the two would be
+// dropped without a word.
+func yamlDocuments(r *bufio.Reader) func() (json.RawMessage, error) {
+	reader := utilyaml.NewYAMLReader(r)
+	return func() (json.RawMessage, error) {
+		document, err := reader.Read()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the caller does
+		}
+		return yaml.YAMLToJSONStrict(document)
+	}
+}
+
+// flatten replaces a list by what is in it. Items of a typed list needn't say
+// their kind.
+func flatten(o Object) ([]Object, error) {
+	var list struct {
+		metav1.TypeMeta `json:",inline"`
+		Items           *[]json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(o.JSON, &list); err != nil {
+		return nil, fmt.Errorf("not a Kubernetes object: %w", err)
+	}
+	kind, isList := strings.CutSuffix(list.Kind, "List")
+	if !isList || list.Items == nil {
+		if list.APIVersion == "" || list.Kind == "" {
+			return nil, errors.New("not a Kubernetes object: no apiVersion or kind")
+		}
+		return []Object{o}, nil
+	}
+	var out []Object
+	for n, raw := range *list.Items {
+		item, err := withKind(raw, list.APIVersion, kind)
+		if err != nil {
+			return nil, fmt.Errorf("items[%d]: %w", n, err)
+		}
+		objects, err := flatten(Object{Source: fmt.Sprintf("%s, items[%d]", o.Source, n), JSON: item})
+		if err != nil {
+			return nil, fmt.Errorf("items[%d]: %w", n, err)
+		}
+		out = append(out, objects...)
+	}
+	return out, nil
+}
+
+// withKind gives the item of a typed list its version and kind, if it lacks them.
+func withKind(raw json.RawMessage, apiVersion, kind string) (json.RawMessage, error) {
+	var item map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &item); err != nil {
+		return nil, fmt.Errorf("not a Kubernetes object: %w", err)
+	}
+	if item == nil {
+		return nil, errors.New("not a Kubernetes object: null")
+	}
+	if _, named := item["kind"]; named || kind == "" {
+		return raw, nil
+	}
+	item["apiVersion"], _ = json.Marshal(apiVersion) //nolint:errchkjson // a string
+	item["kind"], _ = json.Marshal(kind)             //nolint:errchkjson // a string
+	return json.Marshal(item)
+}
