@@ -18,18 +18,21 @@ ARG TARGETOS TARGETARCH
 ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace"
 
 FROM source AS build-operator
+ARG VERSION=latest
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go -C operator build -ldflags "-s -w" -o /out/ ./cmd/bpfman-operator && \
+    go -C operator build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-operator && \
     release licences --out /licenses /out/bpfman-operator
 
 FROM source AS build-agent
+ARG VERSION=latest
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go -C agent build -ldflags "-s -w" -o /out/ ./cmd/bpfman-agent && \
+    go -C agent build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-agent && \
     release licences --out /licenses /out/bpfman-agent
 
 FROM source AS build-csi
+ARG VERSION=latest
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go -C csi build -ldflags "-s -w" -o /out/ ./cmd/bpfman-csi && \
+    go -C csi build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-csi && \
     release licences --out /licenses /out/bpfman-csi
 
 # go-target keeps its symbols: a uprobe is attached to one.

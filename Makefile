@@ -178,7 +178,7 @@ lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in 
 COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go csi/cmd/*/main.go \
 	examples/cmd/counters/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
 # A uprobe is attached to go-target by the name of a symbol.
-LDFLAGS = $(if $(filter %/go-target,$1),,-s -w)
+LDFLAGS = $(if $(filter %/go-target,$1),,-s -w) -X github.com/bpfman/bpfman-operator/apis/version.Version=$(VERSION)
 # Without gRPC's tracing pages nothing calls methods by name, and the linker can leave out what isn't called: a quarter
 # of each binary, which the node components would have in memory.
 TAGS = grpcnotrace

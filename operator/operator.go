@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -23,14 +26,20 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/operator/nodes"
 	"github.com/bpfman/bpfman-operator/operator/status"
+	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
 const (
 	name             = "bpfman-operator"
 	leaderElectionID = "8730d955.bpfman.io"
 	openShiftGroup   = "route.openshift.io"
+	// A lead that nobody renews passes on sooner.
+	leasePoll = 20 * time.Second
 )
 
 // Options are what a user of the command can choose.
@@ -58,12 +67,15 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, err
 	}
 	recorder := mgr.GetEventRecorder(name)
+	announcer := &takeover.Announcer{Client: mgr.GetClient(), Recorder: recorder, ConfigMap: types.NamespacedName{Namespace: o.Namespace, Name: deploy.ConfigMapName}}
+	lease := &takeover.Lease{
+		Live: mgr.GetAPIReader(), Announcer: announcer, Lease: types.NamespacedName{Namespace: o.Namespace, Name: leaderElectionID}, Poll: leasePoll,
+	}
+	if err := lease.SetupWithManager(mgr); err != nil {
+		return nil, fmt.Errorf("set up %T: %w", lease, err)
+	}
 	err = guard(mgr, recorder, o.Namespace, func() error {
-		for _, controller := range []interface{ SetupWithManager(ctrl.Manager) error }{
-			&deploy.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Namespace: o.Namespace, OpenShift: openShift},
-			&status.Reconciler{Client: mgr.GetClient(), Recorder: recorder, Clock: clock.RealClock{}},
-			&status.Leftovers{Client: mgr.GetClient(), Live: mgr.GetAPIReader()},
-		} {
+		for _, controller := range controllers(mgr, recorder, announcer, openShift) {
 			if err := controller.SetupWithManager(mgr); err != nil {
 				return fmt.Errorf("set up %T: %w", controller, err)
 			}
@@ -77,6 +89,31 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("add health checks: %w", err)
 	}
 	return mgr, nil
+}
+
+type controller interface{ SetupWithManager(ctrl.Manager) error }
+
+func controllers(mgr ctrl.Manager, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool) []controller {
+	c, live, namespace := mgr.GetClient(), mgr.GetAPIReader(), announcer.ConfigMap.Namespace
+	finalizers := &contest.Ledger[types.UID]{Clock: clock.RealClock{}}
+	all := []controller{
+		&deploy.Reconciler{
+			Client: c, Live: live, Recorder: recorder, Namespace: namespace, OpenShift: openShift,
+			Announcer: announcer, Contests: &contest.Ledger[string]{Clock: clock.RealClock{}},
+		},
+		&status.Reconciler{
+			Client: c, Recorder: recorder, Clock: clock.RealClock{},
+			Announcer: announcer, Contests: &contest.Ledger[types.UID]{Clock: clock.RealClock{}},
+		},
+		&status.Leftovers{Client: c, Live: live},
+		&nodes.Reconciler{Client: c, Recorder: recorder, ConfigMap: announcer.ConfigMap, Version: version.Version},
+		&takeover.Reports{Client: c, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()},
+		&takeover.Roles{Client: c, Live: live, Announcer: announcer, Namespace: namespace},
+	}
+	for _, kind := range v1alpha1.UserKinds {
+		all = append(all, &takeover.Objects{Client: c, Recorder: recorder, Announcer: announcer, Contests: finalizers, Kind: kind})
+	}
+	return all
 }
 
 // isOpenShift tells by the group of APIs that OpenShift alone serves.

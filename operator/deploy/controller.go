@@ -5,8 +5,12 @@ package deploy
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +30,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/operator/contest"
+	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
 const (
@@ -34,7 +40,7 @@ const (
 
 	managedByLabel = "app.kubernetes.io/managed-by"
 
-	// passTimeout bounds one pass: three requests to the API server.
+	// passTimeout bounds one pass: a few requests to the API server.
 	passTimeout = 30 * time.Second
 )
 
@@ -63,7 +69,23 @@ type Reconciler struct {
 	Namespace string
 	// OpenShift tells that the cluster is one, whose pods need constraints that allow what they mount.
 	OpenShift bool
+	Announcer *takeover.Announcer
+	// Contests is keyed by what is deployed.
+	Contests *contest.Ledger[string]
+
+	// One pass runs at a time.
+	pass pass
 }
+
+// pass is what one pass wrote, and what was deployed before it.
+type pass struct {
+	// deployed is a fingerprint of what the last complete pass deployed, wanted of what this one does.
+	deployed, wanted string
+	// repairs are the objects that were written, and whose writes that undid.
+	repairs []string
+}
+
+func (p *pass) wrote(name, after string) { p.repairs = append(p.repairs, name+" (by "+after+")") }
 
 // SetupWithManager watches the ConfigMap and what is made from it. The manager's cache holds no other objects of these
 // types: see CacheByObject.
@@ -91,13 +113,39 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 
 	configMap := &corev1.ConfigMap{}
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: ConfigMapName}, configMap)
-	if apierrors.IsNotFound(err) || (err == nil && !configMap.DeletionTimestamp.IsZero()) {
-		return reconcile.Result{}, r.withdraw(ctx, "the ConfigMap is gone")
-	}
-	if err != nil {
+	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("get ConfigMap %s: %w", ConfigMapName, err)
 	}
-	return reconcile.Result{}, r.deploy(ctx, configMap)
+	if apierrors.IsNotFound(err) || !configMap.DeletionTimestamp.IsZero() {
+		r.pass = pass{}
+		errs := []error{r.withdraw(ctx, "the ConfigMap is gone"), r.withdrawUpstreams(ctx)}
+		if err == nil {
+			errs = append(errs, r.release(ctx, configMap))
+		}
+		return reconcile.Result{}, errors.Join(errs...)
+	}
+	r.pass = pass{deployed: r.pass.deployed, wanted: fingerprint(configMap)}
+	if wait := r.Contests.Wait(r.pass.wanted); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if err := errors.Join(r.release(ctx, configMap), r.deploy(ctx, configMap)); err != nil {
+		return reconcile.Result{}, err
+	}
+	repeated := r.pass.deployed == r.pass.wanted && len(r.pass.repairs) > 0
+	r.pass.deployed = r.pass.wanted
+	if repeated && r.Contests.Repeated(r.pass.wanted) {
+		r.Announcer.AnotherOperator(ctx, "changed again after it was deployed: "+strings.Join(r.pass.repairs, ", "))
+	}
+	return reconcile.Result{}, nil
+}
+
+// fingerprint is the same as long as the same is deployed.
+func fingerprint(configMap *corev1.ConfigMap) string {
+	sum := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(configMap.Data)) {
+		fmt.Fprintf(sum, "%q=%q\n", key, configMap.Data[key])
+	}
+	return string(configMap.UID) + hex.EncodeToString(sum.Sum(nil))
 }
 
 func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) error {
@@ -152,14 +200,22 @@ func (r *Reconciler) clusterWide() ([]*unstructured.Unstructured, error) {
 // apply sends the object as it should be. The API server finds what differs, and writes nothing where nothing does.
 func (r *Reconciler) apply(ctx context.Context, configMap *corev1.ConfigMap, object *unstructured.Unstructured) error {
 	name := object.GetKind() + " " + object.GetName()
-	before := &metav1.PartialObjectMetadata{}
-	before.SetGroupVersionKind(object.GroupVersionKind())
+	before := metadataOf(object)
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), before)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get %s: %w", name, err)
 	}
-	created := apierrors.IsNotFound(err)
+	created, generation, writer := apierrors.IsNotFound(err), before.GetGeneration(), lastWriter(before)
+	if !created {
+		if err := r.takeOver(ctx, configMap, before); err != nil {
+			return err
+		}
+	}
+	wanted := object.DeepCopy()
 	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(FieldManager), client.ForceOwnership)
+	if apierrors.IsInvalid(err) && !created {
+		err = r.replace(ctx, configMap, wanted, err)
+	}
 	if err != nil {
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonApplyFailed, action, name+": "+err.Error())
 		return fmt.Errorf("apply %s: %w", name, err)
@@ -167,7 +223,8 @@ func (r *Reconciler) apply(ctx context.Context, configMap *corev1.ConfigMap, obj
 	switch {
 	case created:
 		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, ReasonApplied, action, "created "+name)
-	case before.GetGeneration() != object.GetGeneration():
+	case generation != object.GetGeneration():
+		r.pass.wrote(name, writer)
 		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, ReasonApplied, action, "updated "+name)
 	}
 	return nil
@@ -189,8 +246,7 @@ func (r *Reconciler) withdraw(ctx context.Context, reason string) error {
 // remove deletes an object if it is the operator's.
 func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructured, reason string) error {
 	name := object.GetKind() + " " + object.GetName()
-	found := &metav1.PartialObjectMetadata{}
-	found.SetGroupVersionKind(object.GroupVersionKind())
+	found := metadataOf(object)
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), found)
 	if apierrors.IsNotFound(err) || (err == nil && found.Labels[managedByLabel] != FieldManager) {
 		return nil

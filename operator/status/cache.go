@@ -58,7 +58,22 @@ func trimNode(node *corev1.Node) {
 func trimPod(pod *corev1.Pod) {
 	pod.Labels = nil
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
+	pod.Status = corev1.PodStatus{
+		Phase:                 pod.Status.Phase,
+		InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),
+		ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
+	}
+}
+
+// trimContainers keeps what tells that a container fails, and why.
+func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	trimmed := make([]corev1.ContainerStatus, len(statuses))
+	for i, s := range statuses {
+		trimmed[i] = corev1.ContainerStatus{
+			Name: s.Name, Image: s.Image, Ready: s.Ready, RestartCount: s.RestartCount, State: s.State, LastTerminationState: s.LastTerminationState,
+		}
+	}
+	return trimmed
 }
 
 func trimUserObject(object v1alpha1.UserObject) {

@@ -26,6 +26,8 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/event"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/contest"
+	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
 const (
@@ -48,6 +50,9 @@ type Reconciler struct {
 	Client   client.Client
 	Recorder events.EventRecorder
 	Clock    clock.WithDelayedExecution
+	// Contests is keyed by object.
+	Contests  *contest.Ledger[types.UID]
+	Announcer *takeover.Announcer
 
 	index *Index
 	mu    sync.Mutex
@@ -109,16 +114,49 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 		return reconcile.Result{}, nil
 	}
 
+	// What was written last is to be written once more: somebody else wrote another status.
+	again := last.resourceVersion != "" && sameApartFromTime(want, &last.status)
+	if again {
+		want = last.status.DeepCopy()
+	}
 	now := r.Clock.Now()
 	if condition == v1alpha1.ProgramNotYetLoaded && last.waitingSince.IsZero() {
 		last.waitingSince = now
 		r.setNote(object.GetUID(), last)
 	}
-	transition := transitioned(current.Conditions, want.Conditions)
-	if wait := last.due(condition, transition).Sub(now); wait > 0 {
+	transition := !again && transitioned(current.Conditions, want.Conditions)
+	wait := last.due(condition, transition).Sub(now)
+	if again {
+		wait = max(wait, r.Contests.Wait(object.GetUID()))
+	}
+	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	return reconcile.Result{}, r.write(ctx, object, want, transition)
+	if err := r.write(ctx, object, want, transition); err != nil {
+		return reconcile.Result{}, err
+	}
+	if again && r.Contests.Repeated(object.GetUID()) {
+		r.contested(ctx, ref, object)
+	}
+	return reconcile.Result{}, nil
+}
+
+// sameApartFromTime tells whether two statuses say the same, whenever it became so.
+func sameApartFromTime(a, b *v1alpha1.BpfProgramStatusCommon) bool {
+	a, b = a.DeepCopy(), b.DeepCopy()
+	for _, conditions := range [][]metav1.Condition{a.Conditions, b.Conditions} {
+		for i := range conditions {
+			conditions[i].LastTransitionTime = metav1.Time{}
+		}
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+// contested says that somebody else writes the object's status.
+func (r *Reconciler) contested(ctx context.Context, ref Ref, object v1alpha1.UserObject) {
+	note := "somebody else writes the status, which this operator writes"
+	event.Emit(r.Recorder, object, corev1.EventTypeWarning, takeover.ReasonAnotherOperator, "Reconcile", note)
+	r.Announcer.AnotherOperator(ctx, fmt.Sprintf("%s %s: %s", ref.Kind, ref.NamespacedName, note))
 }
 
 // due is when a condition may be written: success and failure at once, waiting when it has lasted a while, more of the

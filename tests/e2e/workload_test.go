@@ -75,16 +75,37 @@ func (w *workload) attached() []v1alpha1.UserObject {
 	return []v1alpha1.UserObject{w.tcx, w.tracepoint, w.application, w.namespaced}
 }
 
+// programs are all that users load.
+func (w *workload) programs() []v1alpha1.UserObject { return append(w.attached(), w.xdp) }
+
 // start makes everything and waits until all that the kernels can attach is attached, and
 // the pod reads.
 func (w *workload) start(ctx context.Context, t *testing.T) {
 	t.Helper()
-	for _, o := range []client.Object{w.space, w.tcx, w.tracepoint, w.application, w.xdp, w.namespaced, w.pod} {
+	w.create(ctx, t)
+	w.awaitAttached(ctx, t)
+}
+
+// create makes everything but the pod.
+func (w *workload) create(ctx context.Context, t *testing.T) {
+	t.Helper()
+	createAll(ctx, t, w.space, w.tcx, w.tracepoint, w.application, w.xdp, w.namespaced)
+}
+
+func createAll(ctx context.Context, t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
 		mark(o)
 		if err := under.Create(ctx, o); err != nil {
 			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
 	}
+}
+
+// awaitAttached makes the pod, and waits until all is attached and the pod reads.
+func (w *workload) awaitAttached(ctx context.Context, t *testing.T) {
+	t.Helper()
+	createAll(ctx, t, w.pod)
 	objects := w.attached()
 	for _, o := range objects {
 		awaitAttached(ctx, t, o)
@@ -121,7 +142,7 @@ func (w *workload) remove(ctx context.Context, t *testing.T) {
 		t.Fatalf("delete namespace %s: %v", w.space.Name, err)
 	}
 	awaitGone(ctx, t, w.space)
-	for _, o := range append(w.attached(), w.xdp) {
+	for _, o := range w.programs() {
 		removeProgram(ctx, t, o)
 	}
 }

@@ -51,7 +51,7 @@ func Apply(ctx context.Context, c client.Client, overlay string, skip ...string)
 		if slices.Contains(skip, object.GetKind()) {
 			continue
 		}
-		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test")); err != nil {
+		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership); err != nil {
 			return fmt.Errorf("apply %s %s of %s: %w", object.GetKind(), object.GetName(), overlay, err)
 		}
 	}

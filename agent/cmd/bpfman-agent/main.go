@@ -39,11 +39,14 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/pins"
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/version"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // bpffsDir is where the daemon pins, in its and in the host's file system.
 const bpffsDir = "/run/bpfman/fs"
+
+const component = "bpfman-agent"
 
 type options struct {
 	nodeName      string
@@ -67,6 +70,7 @@ func main() {
 	flag.StringVar(&o.metricsAddr, "metrics-bind-address", "127.0.0.1:8174", "Address of /metrics, over TLS; 0 for none.")
 	flag.StringVar(&o.profilingAddr, "profiling-bind-address", "", "Address of pprof, which has no authentication; empty for none.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only mount a BPF file system at "+bpffsDir+" if there is none, and exit.")
+	version.Flag(component)
 	flag.Parse()
 	log := logger(os.Getenv("GO_LOG"))
 	ctrllog.SetLogger(log)
@@ -76,13 +80,29 @@ func main() {
 	}
 }
 
+// terminationLog is what the container's status shows once the container has ended.
+const terminationLog = "/dev/termination-log"
+
+// tellVersion leaves the version where the operator looks for it: in the status of the init container.
+func tellVersion() error {
+	file, err := os.OpenFile(terminationLog, os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // not in a container
+	}
+	if err != nil {
+		return fmt.Errorf("tell the version: %w", err)
+	}
+	_, err = file.WriteString(version.Line(component))
+	return errors.Join(err, file.Close())
+}
+
 // gcPercent trades a little CPU, of which the agent needs hardly any, for memory
 // on every node.
 const gcPercent = 25
 
 func run(o options) error {
 	if o.mountBpffs {
-		return bpffs.Mount(bpffsDir)
+		return errors.Join(bpffs.Mount(bpffsDir), tellVersion())
 	}
 	debug.SetGCPercent(gcPercent)
 	if o.profilingAddr == "" {
@@ -114,7 +134,7 @@ func run(o options) error {
 	reconciler := &controller.Reconciler{
 		Client:        mgr.GetClient(),
 		Secrets:       mgr.GetAPIReader(),
-		Events:        mgr.GetEventRecorder("bpfman-agent"),
+		Events:        mgr.GetEventRecorder(component),
 		Inventory:     daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
 		NodeName:      o.nodeName,
 		Interfaces:    node.Interfaces,

@@ -31,6 +31,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/csi/access"
 	"github.com/bpfman/bpfman-operator/csi/driver"
 	"github.com/bpfman/bpfman-operator/csi/internal/socket"
@@ -39,9 +40,6 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/program"
 	"github.com/bpfman/bpfman-operator/csi/registration"
 )
-
-// version is set when an image is built.
-var version = "dev"
 
 // Values of --cluster-access.
 const (
@@ -78,6 +76,7 @@ func parseFlags() (options, error) {
 		"SELinux context of volumes, on nodes that have SELinux (default that of every bpffs, which containers can't use).")
 	flag.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:8173", "Address of /metrics, over TLS, for whom RBAC allows to get it; 0 for none.")
 	flag.BoolVar(&o.probe, "probe", false, "Only ask the plugin that serves --endpoint whether it is ready.")
+	version.Flag("bpfman-csi")
 	flag.Parse()
 
 	if flag.NArg() > 0 {
@@ -145,7 +144,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	counted := metrics.New()
 	plugin := driver.New(driver.Options{
 		NodeName: o.nodeName,
-		Version:  version,
+		Version:  version.Version,
 		Programs: daemon,
 		Volumes:  maps.NewVolumes(filepath.Join(o.kubeletRoot, "pods"), o.selinuxContext),
 		Policy:   policy,
@@ -167,7 +166,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	follow(ctx, servers, daemon, plugin, o.mapsRoot)
-	log.Info("serving CSI", "driver", v1alpha1.CSIDriverName, "version", version, "socket", o.endpoint, "node", o.nodeName)
+	log.Info("serving CSI", "driver", v1alpha1.CSIDriverName, "version", version.Version, "socket", o.endpoint, "node", o.nodeName)
 	if registered != nil {
 		servers.Go(func() error { return registered.Run(ctx) })
 	}

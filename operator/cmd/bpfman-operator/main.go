@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/operator"
 )
 
@@ -23,6 +24,7 @@ func main() {
 	flag.StringVar(&o.MetricsAddr, "metrics-bind-address", ":8443", "Where metrics are served, over TLS and to whom RBAC allows; 0 turns them off.")
 	flag.StringVar(&o.HealthAddr, "health-probe-bind-address", ":8175", "Where /healthz and /readyz are served.")
 	flag.BoolVar(&o.LeaderElection, "leader-elect", false, "Let one of several replicas work at a time.")
+	version.Flag("bpfman-operator")
 	flag.Parse()
 
 	ctrl.SetLogger(logger(os.Getenv("GO_LOG")))

@@ -22,6 +22,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
 const patience = 30 * time.Second
@@ -58,6 +59,7 @@ func report(kind v1alpha1.Kind[v1alpha1.ProgramObject], name string) v1alpha1.Pr
 		object.SetNamespace("default")
 	}
 	object.GetSpec().Type = "xdp"
+	object.SetLabels(map[string]string{v1alpha1.LabelOwnerKind: "XdpProgram"})
 	return object
 }
 
@@ -97,7 +99,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 			if err := agent.Status().Update(t.Context(), object); err != nil {
 				t.Fatalf("the agent can't write status: %v", err)
 			}
-			object.SetLabels(map[string]string{"a": "b"})
+			object.SetLabels(map[string]string{v1alpha1.LabelOwnerKind: "XdpProgram", "a": "b"})
 			if err := agent.Update(t.Context(), object); err != nil {
 				t.Fatalf("the agent can't update: %v", err)
 			}
@@ -121,9 +123,49 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 					t.Errorf("%s can delete: %v", who, err)
 				}
 			}
+			// What holds up a deletion can be removed, and nothing else with it.
+			held := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has its original's type
+			held.SetFinalizers([]string{upstream.ReportFinalizer("XdpProgram"), "example.com/keep"})
+			if err := admin.Update(t.Context(), held); !refused(err) {
+				t.Errorf("an administrator can add finalizers: %v", err)
+			}
+			if err := agent.Update(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+			held.SetFinalizers([]string{"example.com/keep"})
+			held.SetLabels(map[string]string{v1alpha1.LabelOwnerKind: "XdpProgram", "a": "c"})
+			if err := admin.Update(t.Context(), held); !refused(err) {
+				t.Errorf("an administrator can change labels with finalizers: %v", err)
+			}
+			for who, c := range map[string]client.Client{"an administrator": admin, "the operator": newClient(t, envtest.As(config, "bpfman", "bpfman-operator"))} {
+				patch := []byte(`{"metadata":{"finalizers":["example.com/keep"]}}`)
+				if who == "the operator" {
+					patch = []byte(`{"metadata":{"finalizers":null}}`)
+				}
+				if err := c.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+					t.Errorf("%s can't remove finalizers: %v", who, err)
+				}
+			}
+			if len(object.GetFinalizers()) > 0 {
+				t.Errorf("finalizers %q", object.GetFinalizers())
+			}
+
 			operator := newClient(t, asAdmin(config, "system:serviceaccount:bpfman:bpfman-operator"))
-			if err := operator.Update(t.Context(), object); !refused(err) {
+			edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has its original's type
+			edited.GetSpec().Type = "tc"
+			// By one policy or the other
+			if err := operator.Update(t.Context(), edited); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 				t.Errorf("the operator can update: %v", err)
+			}
+
+			// A report that no agent of ours wrote, whoever made it.
+			foreign := report(kind, "foreign")
+			foreign.SetLabels(nil)
+			if err := agent.Create(t.Context(), foreign); err != nil {
+				t.Fatal(err)
+			}
+			if err := admin.Delete(t.Context(), foreign); err != nil {
+				t.Errorf("an administrator can't delete a report of upstream's agent: %v", err)
 			}
 
 			// Orphaning takes the owner out of the object; collecting deletes it.
@@ -152,5 +194,51 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The operator removes finalizers of users' objects, and its token is good for nothing else with them.
+func TestTheOperatorChangesNoProgram(t *testing.T) {
+	config := envtest.Config(t)
+	admin := newClient(t, asAdmin(config, "an-administrator"))
+	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment"); err != nil {
+		t.Fatal(err)
+	}
+	operator := newClient(t, envtest.As(config, "bpfman", "bpfman-operator"))
+	o := &v1alpha1.TracepointProgram{}
+	o.SetName("policy")
+	o.SetFinalizers([]string{upstream.Finalizer, "example.com/keep"})
+	o.Spec.ByteCode = v1alpha1.BytecodeSelector{Path: new("/bytecode.o")}
+	o.Spec.BpfFunctionName = "enter"
+	o.Spec.Names = []string{"syscalls/sys_enter_kill"}
+	if err := admin.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	patch := func(text string) error {
+		return operator.Patch(t.Context(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text)))
+	}
+	denied := func(err error) bool {
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "removes finalizers of users' objects, and changes nothing else in them")
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		return denied(patch(`{"spec":{"bpffunctionname":"other"}}`)), nil
+	})
+	if err != nil {
+		t.Error("the operator can change what is loaded")
+	}
+	for _, change := range []string{
+		`{"metadata":{"labels":{"a":"b"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`, `{"metadata":{"finalizers":["example.com/more"]}}`,
+		`{"metadata":{"finalizers":null},"spec":{"names":["syscalls/sys_enter_openat"]}}`,
+	} {
+		if err := patch(change); !denied(err) {
+			t.Errorf("%s: %v", change, err)
+		}
+	}
+	if err := patch(`{"metadata":{"finalizers":["example.com/keep"]}}`); err != nil {
+		t.Errorf("the operator can't remove a finalizer: %v", err)
+	}
+	status := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"observedGeneration":1}}`))
+	if err := operator.Status().Patch(t.Context(), o.DeepCopy(), status); err != nil {
+		t.Errorf("the operator can't write a status: %v", err)
 	}
 }

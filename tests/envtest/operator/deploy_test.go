@@ -54,7 +54,7 @@ func set(t *testing.T, c client.Client, data map[string]string) *corev1.ConfigMa
 	}
 	t.Cleanup(func() {
 		restored := edited.DeepCopy()
-		restored.Data, restored.ResourceVersion = before.Data, ""
+		restored.Data, restored.ResourceVersion, restored.UID = before.Data, "", ""
 		if err := c.Update(context.Background(), restored); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}

@@ -29,6 +29,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
 const (
@@ -77,6 +78,15 @@ func deployAndRun() (client.Client, error) {
 		return nil, err
 	}
 	ctx := context.Background()
+	// Upstream's installation came before: TestUpstreamRoles.
+	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return nil, err
+	}
+	for _, o := range upstream.Roles(namespace) {
+		if err := c.Create(ctx, o); err != nil {
+			return nil, err
+		}
+	}
 	// The tests play the agent's part, which is refused to all but the agent.
 	if err := envtest.Apply(ctx, c, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"); err != nil {
 		return nil, err
@@ -112,7 +122,7 @@ func gone(c client.Client, object client.Object) func(context.Context) error {
 	}
 }
 
-// hasEvent looks for an Event of the operator about the object.
+// hasEvent looks for an Event of the operator about the object, or where it has no UID about any of its name.
 func hasEvent(c client.Client, about client.Object, reason string, note func(string) bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var list eventsv1.EventList
@@ -121,7 +131,8 @@ func hasEvent(c client.Client, about client.Object, reason string, note func(str
 		}
 		var notes []string
 		for _, event := range list.Items {
-			if event.Regarding.UID == about.GetUID() && event.Reason == reason {
+			same := event.Regarding.UID == about.GetUID() || about.GetUID() == "" && event.Regarding.Name == about.GetName()
+			if same && event.Reason == reason {
 				if note(event.Note) {
 					return nil
 				}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package version tells the version of a component. The operator, the agent and the CSI plugin use it.
+package version
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+)
+
+// Version is that of the release, set by the linker: see the Makefile.
+var Version = "dev"
+
+// Line is what a component says of itself, such as "bpfman-agent 0.6.0".
+func Line(component string) string { return component + " " + Version }
+
+// Flag adds the flag --version to a command, which prints the version and ends.
+func Flag(component string) {
+	flag.BoolFunc("version", "Only print the version.", func(string) error {
+		_, err := fmt.Fprintf(os.Stdout, "%s %s %s/%s\n", Line(component), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		if err != nil {
+			return fmt.Errorf("print the version: %w", err)
+		}
+		os.Exit(0)
+		return nil
+	})
+}

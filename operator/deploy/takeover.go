@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/operator/takeover"
+)
+
+// takeOver frees an object, as it was read, from what upstream's operator keeps in it: finalizers, and the ownership of
+// fields, which else are merged with those that are applied. Owned by this operator, what isn't applied any more goes.
+func (r *Reconciler) takeOver(ctx context.Context, configMap *corev1.ConfigMap, object *metav1.PartialObjectMetadata) error {
+	name := object.Kind + " " + object.Name
+	removed, err := takeover.RemoveFinalizers(ctx, r.Client, object)
+	if err != nil {
+		return err
+	}
+	if len(removed) > 0 {
+		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action,
+			"removed the finalizer "+strings.Join(removed, ", ")+" of upstream's operator from "+name)
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			// Gone, if it was being deleted: it is created next.
+			return client.IgnoreNotFound(err)
+		}
+	}
+	taken, err := r.takeFields(ctx, object, sets.New(takeover.FieldManager))
+	if taken {
+		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action, "took over "+name+" from upstream's operator")
+	}
+	return err
+}
+
+// takeFields makes the operator the owner of fields that others have set by updates.
+func (r *Reconciler) takeFields(ctx context.Context, object *metav1.PartialObjectMetadata, managers sets.Set[string]) (bool, error) {
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, managers, FieldManager)
+	if err != nil {
+		return false, fmt.Errorf("read who manages the fields of %s: %w", object.Name, err)
+	}
+	if patch == nil {
+		return false, nil
+	}
+	if err := r.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		return false, fmt.Errorf("take over the fields of %s %s: %w", object.Kind, object.Name, err)
+	}
+	return true, nil
+}
+
+// replace deals with an object that can't be merged with what is applied: first it takes over what anybody has set in
+// it; where even that isn't enough, as of fields that can't be changed, another object takes its place. What would be
+// refused on its own replaces nothing: refused is returned.
+func (r *Reconciler) replace(ctx context.Context, configMap *corev1.ConfigMap, wanted *unstructured.Unstructured, refused error) error {
+	name := wanted.GetKind() + " " + wanted.GetName()
+	if err := r.Client.Create(ctx, wanted.DeepCopy(), client.DryRunAll); !apierrors.IsAlreadyExists(err) {
+		return refused
+	}
+	object := metadataOf(wanted)
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(wanted), object); err != nil {
+		return fmt.Errorf("get %s: %w", name, err)
+	}
+	if _, err := r.takeFields(ctx, object, updaters(object)); err != nil {
+		return err
+	}
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted.DeepCopy()), client.FieldOwner(FieldManager), client.ForceOwnership)
+	if err == nil || !apierrors.IsInvalid(err) {
+		return err
+	}
+	if err := r.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s, which can't be changed to what it has to be: %w", name, err)
+	}
+	event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action, "deleted "+name+" to create another, as it can't be changed: "+refused.Error())
+	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted.DeepCopy()), client.FieldOwner(FieldManager), client.ForceOwnership)
+}
+
+// updaters are those who set fields of an object without applying it.
+func updaters(object *metav1.PartialObjectMetadata) sets.Set[string] {
+	names := sets.New[string]()
+	for _, entry := range object.ManagedFields {
+		if entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
+			names.Insert(entry.Manager)
+		}
+	}
+	return names
+}
+
+// lastWriter names who, other than by applying as the operator does, wrote an object last.
+func lastWriter(object *metav1.PartialObjectMetadata) string {
+	entries := slices.DeleteFunc(slices.Clone(object.ManagedFields), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Subresource != "" || e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply
+	})
+	if len(entries) == 0 {
+		return "somebody"
+	}
+	last := slices.MaxFunc(entries, func(a, b metav1.ManagedFieldsEntry) int { return a.Time.Compare(b.Time.Time) })
+	return fmt.Sprintf("field manager %s (%s)", last.Manager, last.Operation)
+}
+
+// release removes upstream's finalizers from the ConfigMap, which is in use or on its way out.
+func (r *Reconciler) release(ctx context.Context, configMap *corev1.ConfigMap) error {
+	removed, err := takeover.RemoveFinalizers(ctx, r.Client, configMap)
+	if len(removed) > 0 {
+		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action,
+			"removed the finalizer "+strings.Join(removed, ", ")+" of upstream's operator")
+		r.pass.wrote("ConfigMap "+ConfigMapName, "upstream's operator, which puts its finalizer back")
+	}
+	return err
+}
+
+// withdrawUpstreams deletes upstream's DaemonSet where there is no ConfigMap, by which upstream's operator would have
+// done so. Nothing owns it; ours the ConfigMap owned.
+func (r *Reconciler) withdrawUpstreams(ctx context.Context) error {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: DaemonSetName}, object)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get DaemonSet %s: %w", DaemonSetName, err)
+	}
+	if removed, err := takeover.RemoveFinalizers(ctx, r.Client, object); err != nil || len(removed) == 0 {
+		return err
+	}
+	if err := r.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete upstream's DaemonSet %s: %w", DaemonSetName, err)
+	}
+	return nil
+}
+
+func metadataOf(object *unstructured.Unstructured) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(object.GroupVersionKind())
+	return m
+}

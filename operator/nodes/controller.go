@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bpfman/bpfman-operator/apis/event"
+)
+
+const (
+	// Annotation of the ConfigMap holds what is wrong with the node components, as long as it is.
+	Annotation = "bpfman.io/problems"
+	// ReasonProblem is of the Event that says so.
+	ReasonProblem = "NodeComponentsFail"
+
+	passTimeout = 10 * time.Second
+)
+
+// Reconciler keeps the annotation of the ConfigMap up to date.
+type Reconciler struct {
+	Client    client.Client
+	Recorder  events.EventRecorder
+	ConfigMap types.NamespacedName
+	// Version is the operator's.
+	Version string
+}
+
+// SetupWithManager watches the pods of the node components: the manager's cache holds no others.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: r.ConfigMap}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("nodes").Watches(&corev1.Pod{}, one).Complete(r)
+}
+
+// Reconcile makes one pass over all pods.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	configMap := &corev1.ConfigMap{}
+	if err := r.Client.Get(ctx, r.ConfigMap, configMap); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(r.ConfigMap.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list the pods of the node components: %w", err)
+	}
+	problems := strings.Join(Problems(pods.Items, r.Version), "\n")
+	if problems == configMap.Annotations[Annotation] {
+		return reconcile.Result{}, nil
+	}
+	var value any // null, which removes it
+	if problems != "" {
+		value = problems
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": configMap.UID, "annotations": map[string]any{Annotation: value}}})
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("encode annotation: %w", err)
+	}
+	target := configMap.DeepCopy()
+	if err := r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("write what is wrong with the node components: %w", err)
+	}
+	if problems != "" {
+		ctrl.LoggerFrom(ctx).Info("node components fail", "problems", problems)
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonProblem, "Watch", problems)
+	}
+	return reconcile.Result{}, nil
+}

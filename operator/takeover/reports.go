@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package takeover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+const (
+	// rollPoll is how often is looked whether upstream's agent has gone from a node. Reports don't hold up anything.
+	rollPoll = 2 * time.Second
+	// collectTimeout bounds one pass over the reports of a node.
+	collectTimeout = time.Minute
+)
+
+// Reports deletes the BpfPrograms and BpfNsPrograms that upstream's agents wrote. It works node by node: a report stays
+// as long as its agent runs, which would take its deletion as the order to unload the program.
+type Reports struct {
+	Client client.Client
+	// Live reads from the API server what the cache doesn't keep.
+	Live      client.Reader
+	Announcer *Announcer
+	// Namespace is where the node components run, AgentLabels select the pods of ours and of upstream's.
+	Namespace   string
+	AgentLabels map[string]string
+}
+
+// SetupWithManager watches reports that aren't of our agents.
+func (r *Reports) SetupWithManager(mgr ctrl.Manager) error {
+	b := ctrl.NewControllerManagedBy(mgr).Named("takeover-reports")
+	enqueue := func(o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		if _, ours := o.GetLabels()[v1alpha1.LabelOwnerKind]; !ours {
+			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: o.GetLabels()[v1alpha1.LabelHostname]}})
+		}
+	}
+	for _, kind := range v1alpha1.ProgramKinds {
+		b.Watches(kind.New(), handler.Funcs{
+			CreateFunc: func(_ context.Context, e ctrlevent.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+				enqueue(e.Object, q)
+			},
+			UpdateFunc: func(_ context.Context, e ctrlevent.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+				enqueue(e.ObjectNew, q)
+			},
+		})
+	}
+	return b.Complete(r)
+}
+
+// Reconcile collects the reports of one node, once upstream's agent is gone from it.
+func (r *Reports) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
+	node := request.Name
+	runs, err := r.agentRuns(ctx, node)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if runs {
+		return reconcile.Result{RequeueAfter: rollPoll}, nil
+	}
+	collected := 0
+	var errs []error
+	for _, kind := range v1alpha1.ProgramKinds {
+		n, err := r.collect(ctx, kind, node)
+		collected += n
+		errs = append(errs, err)
+	}
+	if collected > 0 {
+		r.Announcer.TakenOver(ctx, fmt.Sprintf("deleted %d reports of upstream's agent on node %s", collected, node))
+	}
+	return reconcile.Result{}, errors.Join(errs...)
+}
+
+// agentRuns tells whether a pod of upstream's DaemonSet is on a node. It lacks a label that ours has.
+func (r *Reports) agentRuns(ctx context.Context, node string) (bool, error) {
+	selector, err := lacking(partOfLabel, r.AgentLabels)
+	if err != nil {
+		return false, fmt.Errorf("select upstream's pods: %w", err)
+	}
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	err = r.Live.List(ctx, pods, client.InNamespace(r.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.MatchingFields{"spec.nodeName": node})
+	if err != nil {
+		return false, fmt.Errorf("list pods of upstream's agent on node %s: %w", node, err)
+	}
+	return len(pods.Items) > 0, nil
+}
+
+// collect deletes the reports of a kind that upstream's agent of a node wrote, and returns how many there were.
+func (r *Reports) collect(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], node string) (int, error) {
+	// The cache keeps no annotations, by which reports are recognised where finalizers have been removed by hand.
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind.Name + "List"))
+	selector, err := lacking(v1alpha1.LabelOwnerKind, map[string]string{v1alpha1.LabelHostname: node})
+	if err != nil {
+		return 0, fmt.Errorf("select upstream's reports: %w", err)
+	}
+	err = r.Live.List(ctx, list, client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return 0, fmt.Errorf("list %ss of upstream's agent on node %s: %w", kind.Name, node, err)
+	}
+	collected := 0
+	var errs []error
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		report, ok := item.(*metav1.PartialObjectMetadata)
+		if !ok || !IsReport(report) {
+			return nil
+		}
+		report.SetGroupVersionKind(kind.GroupVersionKind())
+		collected++
+		errs = append(errs, r.delete(ctx, report))
+		return nil
+	})
+	return collected, errors.Join(append(errs, err)...)
+}
+
+func (r *Reports) delete(ctx context.Context, report *metav1.PartialObjectMetadata) error {
+	if _, err := RemoveFinalizers(ctx, r.Client, report); err != nil {
+		return err
+	}
+	if err := r.Client.Delete(ctx, report, client.Preconditions{UID: new(report.GetUID())}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s %s of upstream's agent: %w", report.Kind, report.GetName(), err)
+	}
+	return nil
+}
+
+// lacking selects what has no label of that key, and has the others.
+func lacking(key string, others labels.Set) (labels.Selector, error) {
+	requirement, err := labels.NewRequirement(key, selection.DoesNotExist, nil)
+	if err != nil {
+		return nil, fmt.Errorf("label %s: %w", key, err)
+	}
+	selector, err := labels.ValidatedSelectorFromSet(others)
+	if err != nil {
+		return nil, fmt.Errorf("labels %v: %w", others, err)
+	}
+	return selector.Add(*requirement), nil
+}
