@@ -48,7 +48,7 @@ func withBuffer(t *testing.T, kind ebpf.MapType) (node, *ebpf.Map) {
 	n := newNode(t)
 	spec := &ebpf.MapSpec{Type: kind}
 	if kind == ebpf.RingBuf {
-		spec.MaxEntries = uint32(os.Getpagesize()) //nolint:gosec // a few thousand
+		spec.MaxEntries = uint32(os.Getpagesize())
 	}
 	buffer, err := ebpf.NewMap(spec)
 	if err != nil {
@@ -156,7 +156,7 @@ func emit(t *testing.T, buffer *ebpf.Map, events int) {
 		t.Fatal(err)
 	}
 	defer program.Close()
-	if _, err := program.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: uint32(events)}); err != nil { //nolint:gosec // a few
+	if _, err := program.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: uint32(events)}); err != nil {
 		t.Fatal(err)
 	}
 }

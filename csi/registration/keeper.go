@@ -100,7 +100,7 @@ func (k *Keeper) look(ctx context.Context) error {
 		k.registered.Store(false)
 		return k.restore(ctx, err)
 	case err != nil:
-		return nil // of a node without memory or descriptors: nothing is known
+		return nil //nolint:nilerr // of a node without memory or descriptors: nothing is known of the socket
 	}
 	k.lost, k.said = time.Time{}, ""
 	k.registered.Store(k.own == nil || k.asked.Load())
@@ -134,18 +134,17 @@ func (k *Keeper) restore(ctx context.Context, lost error) error {
 	if ctx.Err() != nil || !k.Self && time.Since(k.lost) < k.Sidecar {
 		return nil
 	}
-	switch err := k.serve(ctx); {
-	case errors.Is(err, fs.ErrNotExist):
+	err := k.serve(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the kubelet's directory of registrations was replaced, and has to be mounted again: %w", err)
-	case err != nil:
-		if k.said != err.Error() {
-			k.said = err.Error()
-			k.Log.Error("no registration socket is served, and the plugin can't serve one", "found", lost, "error", err)
-		}
-	default:
-		k.Log.Warn("no registration socket was served: the plugin registers itself", "found", lost, "socket", k.SocketPath())
 	}
-	return nil
+	if err == nil {
+		k.Log.Warn("no registration socket was served: the plugin registers itself", "found", lost, "socket", k.SocketPath())
+	} else if k.said != err.Error() {
+		k.said = err.Error()
+		k.Log.Error("no registration socket is served, and the plugin can't serve one", "found", lost, "error", err)
+	}
+	return nil //nolint:nilerr // tried again at the next look
 }
 
 // serve serves the plugin's own socket.
@@ -171,5 +170,5 @@ func (k *Keeper) serve(ctx context.Context) error {
 // end stops serving; a socket that has taken this one's place stays.
 func (s *service) end() {
 	s.stop()
-	<-s.ended
+	_ = <-s.ended // the next look tells whether it is served
 }

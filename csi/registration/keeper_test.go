@@ -21,7 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/internal/socket"
 )
 
-// testPace has what is to come come at once; what mustn't come comes never.
+// testPace lets happen at once what has to happen, and never what mustn't.
 var testPace = Pace{Check: time.Millisecond, Sidecar: 20 * time.Millisecond, Kubelet: time.Hour}
 
 // lines is a log that can be read while it is written.
@@ -148,12 +148,14 @@ func TestSelfRegistrationIsRestored(t *testing.T) {
 func TestSidecarsRegistrationIsRestored(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, k *kept, stop func()){
 		"socket removed": func(t *testing.T, k *kept, _ func()) {
+			t.Helper()
 			if err := os.Remove(k.SocketPath()); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"sidecar stopped": func(_ *testing.T, _ *kept, stop func()) { stop() },
 		"sidecar killed": func(t *testing.T, k *kept, stop func()) {
+			t.Helper()
 			dead := k.SocketPath() + ".dead"
 			if err := os.Link(k.SocketPath(), dead); err != nil {
 				t.Fatal(err)

@@ -44,7 +44,12 @@ func Listen(ctx context.Context, path string) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	own := &Listener{UnixListener: listener.(*net.UnixListener), path: path} //nolint:forcetypeassert // as "unix" gives
+	unixListener, ok := listener.(*net.UnixListener)
+	if !ok {
+		listener.Close()
+		return nil, fmt.Errorf("listen on %s: %T is no Unix socket", path, listener)
+	}
+	own := &Listener{UnixListener: unixListener, path: path}
 	own.SetUnlinkOnClose(false)
 	if err := os.Chmod(path, 0o600); err != nil {
 		own.Close()
