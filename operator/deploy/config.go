@@ -4,6 +4,9 @@
 package deploy
 
 import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,6 +45,7 @@ const (
 	KeyNodeSelector      = "bpfman.node.selector"
 	KeyTolerations       = "bpfman.tolerations"
 	KeyResources         = "bpfman.resources"
+	KeyRegistryCA        = "bpfman.registry.ca"
 )
 
 // Ways for the CSI plugin to become known to the kubelet.
@@ -69,6 +73,9 @@ type Config struct {
 	PullPolicy  corev1.PullPolicy
 	// PullSecrets are names of Secrets in the operator's namespace.
 	PullSecrets []string
+	// RegistryCA are certificates in PEM that daemon and agent trust in registries of bytecode, in place of those in their
+	// images; empty leaves them these.
+	RegistryCA string
 	// NodeSelector narrows the nodes, which are Linux ones in any case.
 	NodeSelector map[string]string
 	// Tolerations are beside those for nodes of the control plane.
@@ -157,6 +164,7 @@ var settings = []setting{
 		return checkOneOf(v, string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever))
 	}},
 	{key: KeyImagePullSecrets, set: func(c *Config, v string) (err error) { c.PullSecrets, err = parseNames(v); return err }},
+	{key: KeyRegistryCA, set: func(c *Config, v string) error { c.RegistryCA = v + "\n"; return checkCertificates(v) }},
 	{key: KeyCSIEnabled, fallback: "true", set: func(c *Config, v string) error { c.CSI.Disabled = v == "false"; return checkOneOf(v, "true", "false") }},
 	{key: KeyNodeSelector, set: func(c *Config, v string) (err error) { c.NodeSelector, err = parseLabels(v); return err }},
 	{key: KeyTolerations, set: func(c *Config, v string) (err error) { c.Tolerations, err = parseTolerations(v); return err }},
@@ -287,8 +295,33 @@ func checkRoot(v string) error {
 	return nil
 }
 
-// maxTOML bounds the text because it travels in an annotation, and an object's annotations may hold 256 KiB together.
-const maxTOML = 64 << 10
+// These bound texts that travel in annotations, of which an object may have 256 KiB together.
+const (
+	maxTOML         = 64 << 10
+	maxCertificates = 128 << 10
+)
+
+// checkCertificates takes certificates in PEM and nothing else: a private key that slipped in would be in an annotation.
+func checkCertificates(v string) error {
+	if len(v) > maxCertificates {
+		return fmt.Errorf("is %d bytes long, the limit is %d", len(v), maxCertificates)
+	}
+	for rest := []byte(v); len(bytes.TrimSpace(rest)) > 0; {
+		var block *pem.Block
+		before := rest
+		block, rest = pem.Decode(rest)
+		if block == nil {
+			return errors.New("is not a list of certificates in PEM")
+		}
+		if block.Type != "CERTIFICATE" || !bytes.HasPrefix(bytes.TrimSpace(before), []byte("-----BEGIN CERTIFICATE-----")) {
+			return errors.New("has something else than certificates in PEM")
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return fmt.Errorf("is not a list of certificates: %w", err)
+		}
+	}
+	return nil
+}
 
 // daemonFile is what the daemon knows of in its file. Where one of these values is of another type it takes its defaults
 // for all of them, and says so in its log alone.

@@ -5,6 +5,7 @@ package deploy
 
 import (
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -232,6 +233,7 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		{KeyNodeSelector, "ebpf=true"},
 		{KeyTolerations, "- {operator: Exists}"},
 		{KeyResources, "bpfman: {limits: {memory: 1Gi}}"},
+		{KeyRegistryCA, authority(t)},
 	} {
 		self[c.key] = c.value
 		before, after := daemonSet(t, nil), daemonSet(t, map[string]string{c.key: c.value})
@@ -323,5 +325,32 @@ func TestTOMLArrivesVerbatim(t *testing.T) {
 	ds := daemonSet(t, map[string]string{KeyDaemonTOML: text})
 	if got := ds.Spec.Template.Annotations["bpfman.io/bpfman.toml"]; got != text {
 		t.Errorf("got %q, want %q", got, text)
+	}
+}
+
+// authority is a certificate as users have it in a file.
+func authority(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/ca.crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestRegistryCA has the certificates arrive as they are where daemon and agent look for them, and nobody else.
+func TestRegistryCA(t *testing.T) {
+	template := daemonSet(t, map[string]string{KeyRegistryCA: "\n" + authority(t) + "\n" + authority(t)}).Spec.Template
+	if got, want := template.Annotations["bpfman.io/registry-ca.crt"], authority(t)+"\n"+authority(t); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, c := range template.Spec.Containers {
+		trusts := slices.Contains(c.Env, corev1.EnvVar{Name: "SSL_CERT_FILE", Value: "/etc/bpfman-registry/ca.crt"}) &&
+			slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+				return m.Name == "registry-ca" && m.MountPath == "/etc/bpfman-registry"
+			})
+		if want := c.Name == "bpfman" || c.Name == "bpfman-agent"; trusts != want {
+			t.Errorf("%s trusts them: %v", c.Name, trusts)
+		}
 	}
 }

@@ -10,6 +10,20 @@ import "github.com/bpfman/bpfman-operator/operator/deploy"
 // Bad is a value that the operator refuses, and words of the reason that it gives.
 type Bad struct{ Value, Reason string }
 
+// Authority is a certificate that the key of registries' certificates takes. Nobody has its private key.
+const Authority = `-----BEGIN CERTIFICATE-----
+MIIBljCCATugAwIBAgIUaNCubE2lXhFTP9031qnpNZFmaVgwCgYIKoZIzj0EAwIw
+HzEdMBsGA1UEAwwUcmVnaXN0cnkuZXhhbXBsZS5jb20wIBcNMjYxMTIyMDAxNjM5
+WhgPMjEyNjEwMjkwMDE2MzlaMB8xHTAbBgNVBAMMFHJlZ2lzdHJ5LmV4YW1wbGUu
+Y29tMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE3FO6kQ5c5mfzJxaNMLJ2vZ2y
+T1CKb/IgXJFlsyZ23vRW40F2vTPialoF/F9cYm9ZVNJsRaE9Cik8lVc/STFxT6NT
+MFEwHQYDVR0OBBYEFDn+a7EIIPFQx7bk9gi9URw3EazYMB8GA1UdIwQYMBaAFDn+
+a7EIIPFQx7bk9gi9URw3EazYMA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwID
+SQAwRgIhAONaWgjk3s4OLZG1Oy/MEw69a8/zTPL3X09K9Hnh+nPrAiEAk4PvnxoX
+i2Zx3t0YB65kAzE9T7vDzTWEncxAHQQvNEk=
+-----END CERTIFICATE-----
+`
+
 // Refused are such values by their keys, of which none is missing.
 var Refused = map[string]Bad{
 	deploy.KeyDaemonImage:       {"Not An Image", "is not an image reference"},
@@ -32,5 +46,6 @@ var Refused = map[string]Bad{
 	deploy.KeyCSIEnabled:        {"no", `"no" is not one of true, false`},
 	deploy.KeyNodeSelector:      {"ebpf", "is not key=value"},
 	deploy.KeyTolerations:       {"key: a", "is not a list of tolerations"},
+	deploy.KeyRegistryCA:        {"/etc/ssl/ca.crt", "is not a list of certificates in PEM"},
 	deploy.KeyResources:         {"agent: {}", `"agent" is not one of the containers`},
 }

@@ -39,6 +39,7 @@ var elsewhere = map[string]string{
 	deploy.KeyCSIRegistrarImage: "TestRegistration",
 	deploy.KeyCSIClusterAccess:  "TestClusterAccessByRBAC",
 	deploy.KeyCSIEnabled:        "TestWithoutCSI",
+	deploy.KeyRegistryCA:        "TestWithoutInternet",
 	deploy.KeyKubeletRoot:       "TestEachKey of tests/envtest/operator: a kubelet has one root",
 }
 

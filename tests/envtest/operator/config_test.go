@@ -128,6 +128,17 @@ var keyCases = []keyCase{
 		},
 	},
 	{
+		deploy.KeyRegistryCA, configuration.Authority,
+		[]string{
+			"+containers[bpfman-agent].env[SSL_CERT_FILE]",
+			"+containers[bpfman-agent].volumeMounts[/etc/bpfman-registry]",
+			"+containers[bpfman].env[SSL_CERT_FILE]",
+			"+containers[bpfman].volumeMounts[/etc/bpfman-registry]",
+			"+metadata.annotations.bpfman.io/registry-ca.crt",
+			"+volumes[registry-ca]",
+		},
+	},
+	{
 		deploy.KeyImagePullSecrets, "one, two",
 		[]string{"+imagePullSecrets"},
 	},

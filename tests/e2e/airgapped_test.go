@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/e2e-framework/klient/decoder"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/configuration"
+)
+
+// TestWithoutInternet follows docs/air-gapped.md on a cluster that has no way out but its own registry: with the page's
+// ConfigMap, and the authority that signed the registry's certificate, the page's program is attached; without either, the
+// object says what the page says that it does.
+func TestWithoutInternet(t *testing.T) {
+	requireType(t, "TCX")
+	requirePush(t)
+	if settings.pushCA == "" {
+		t.Skip("BYTECODE_PUSH_CA names no authority: the registry is known to everyone")
+	}
+	authority, err := os.ReadFile(settings.pushCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, program := airGappedPage(t)
+	page[deploy.KeyRegistryCA] = string(authority)
+	program.Name = prefix + program.Name
+	url := strings.Replace(program.Spec.ByteCode.Image.Url, "registry.example.com/bpfman-bytecode", settings.push+"/"+bytecodePrefix, 1)
+	program.Spec.ByteCode.Image.Url = url
+	feature(t,
+		step{"another authority", func(ctx context.Context, s *testing.T) {
+			restoreConfig(ctx, t)
+			edit(ctx, s, map[string]string{deploy.KeyDaemonTOML: page[deploy.KeyDaemonTOML], deploy.KeyRegistryCA: configuration.Authority})
+			create(ctx, t, program)
+			awaitFailure(ctx, s, program, "Failed to pull bytecode Image: error sending request for url")
+		}},
+		step{"the page's configuration", func(ctx context.Context, s *testing.T) {
+			edit(ctx, s, page)
+			awaitSuccess(ctx, s, program)
+		}},
+		step{"with signatures verified", func(ctx context.Context, s *testing.T) {
+			edit(ctx, s, map[string]string{deploy.KeyDaemonTOML: "[database]\nmax_retries = 30\nmillisec_delay = 100\n"})
+			// Loaded already: another object of the same image is loaded now.
+			unverified := program.DeepCopy()
+			unverified.ObjectMeta = named("unverified")
+			create(ctx, t, unverified)
+			awaitFailure(ctx, s, unverified, "tuf-repo-cdn.sigstore.dev")
+		}},
+	)
+}
+
+// airGappedPage is what the page says to set in the ConfigMap, and the program to try.
+func airGappedPage(t *testing.T) (map[string]string, *v1alpha1.TcxProgram) {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/air-gapped.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data map[string]string
+	var program *v1alpha1.TcxProgram
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(content, -1) {
+		object, err := decoder.DecodeAny(bytes.NewReader(block[1]))
+		if err != nil {
+			t.Fatalf("docs/air-gapped.md: %v in:\n%s", err, block[1])
+		}
+		switch o := object.(type) {
+		case *corev1.ConfigMap:
+			data = o.Data
+		case *v1alpha1.TcxProgram:
+			program = o
+		}
+	}
+	if data == nil || program == nil {
+		t.Fatal("docs/air-gapped.md has no ConfigMap, or no TcxProgram")
+	}
+	return data, program
+}
