@@ -63,7 +63,7 @@ refuse_foreign() {
 		"scope can't be changed. To move, save and convert your objects, remove upstream's operator, then its definitions," \
 		"with which all objects of their kinds go:" \
 		"  kubectl delete customresourcedefinitions$(sed -E 's/^ +([^ ]+).*/ \1/' <<<"${foreign%$'\n'}" | tr -d '\n')" \
-		"docs/install.md, \"Over upstream's bpfman\", has it step by step."
+		"docs/from-v0.6.md has it step by step."
 }
 
 # images prints what the manifests run, one to a line: what it is for, and its name.
