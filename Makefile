@@ -27,6 +27,8 @@ VERSION ?= 0.6.0
 
 KUBERNETES := $(CACHE)/kubernetes-v1.36.3/kubernetes
 DAEMON := $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
+# What is switched from, for the tests of that alone.
+UPSTREAM_DAEMON := $(CACHE)/bpfman-0.5.6/bin/bpfman-rpc
 
 .PHONY: deps
 deps: ## Install what is missing on this Debian 12: packages, the bpfman daemon, Kubernetes (as root).
@@ -650,7 +652,17 @@ test-manifests: $(LOCALBIN)/helm ## Test manifests, Helm chart, rights, monitori
 test-bytecode: bytecode envtest ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
 	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
-		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests
+		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./v05
+
+.PHONY: deps-upstream-daemon
+deps-upstream-daemon: ## Build the bpfman daemon of v0.5.6, which test-upstream-daemon takes.
+	@hack/upstream-daemon.sh $(CACHE)
+
+.PHONY: test-upstream-daemon
+test-upstream-daemon: bytecode deps-upstream-daemon ## Have the bpfman daemon of v0.5.6 leave programs for that of v0.6.0 (as root).
+	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+	BPFMAN_V05_RPC=$(UPSTREAM_DAEMON) BPFMAN_RPC=$(DAEMON) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher \
+		go -C tests test -count=1 -v ./v05
 
 # In the virtual machine nothing is built: all that the tests run is built before.
 KERNEL_TESTS := $(LOCALBIN)/kernel

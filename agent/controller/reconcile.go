@@ -48,6 +48,8 @@ type Reconciler struct {
 	Inventory *daemon.Inventory
 	// NodeName is the name of this node.
 	NodeName string
+	// Bpffs is where the daemon's BPF file system is mounted.
+	Bpffs string
 	// Interfaces lists the host's network interfaces.
 	Interfaces func() (map[string]program.Interface, error)
 	// Containers lists the running containers of pods on this node.

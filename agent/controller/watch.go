@@ -67,6 +67,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 			go onConnect(ctx, func() { r.daemonReturned(ctx, q) })
 			go r.compare(ctx)
 			go r.lookIntoPods(ctx, q)
+			go r.retire(ctx, replacedWithin)
 			go node.WatchInterfaces(ctx,
 				func() { r.enqueue(ctx, q, func(n program.Needs) bool { return n.Interfaces }) },
 				func(err error) { log.FromContext(ctx).Error(err, "Changes of network interfaces may come late") })

@@ -9,6 +9,7 @@
 package daemon
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -41,11 +42,12 @@ const (
 	logTail = 4096
 )
 
-// setUp prepares the namespaces and becomes the daemon. Its directories live on file
-// systems of its own; /etc is an overlay, as the daemon's configuration has a fixed path.
+// setUp prepares the namespaces and keeps them. The daemon's directories live on file
+// systems of their own; /etc is an overlay, as the daemon's configuration has a fixed path.
 const setUp = `set -e
-dir=$1; shift
+dir=$1
 mount -t tmpfs run /run
+mount -t tmpfs state /var/lib
 mount -t tmpfs etc "$dir/etc"
 mkdir "$dir/etc/upper" "$dir/etc/work"
 mount -t overlay -o "lowerdir=/etc,upperdir=$dir/etc/upper,workdir=$dir/etc/work" overlay /etc
@@ -54,16 +56,57 @@ printf '[signing]\nverify_enabled = false\nallow_unsigned = true\n' > /etc/bpfma
 mount -t bpf none /sys/fs/bpf
 mountpoint -q /sys/kernel/tracing || mount -t tracefs trace /sys/kernel/tracing
 ip link set lo up
-exec "$@"
+echo ready
+exec sleep infinity
 `
+
+// Place is what daemons run in: the namespaces, with what they leave there, until the
+// test ends.
+type Place struct{ pid int }
+
+// NewPlace makes a place. It skips the test where there is no right to.
+func NewPlace(t *testing.T) *Place {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: the daemon needs namespaces of its own")
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "etc"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", setUp, "sh", dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET}
+	cmd.Stderr = os.Stderr
+	ready, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("make namespaces: %v", err)
+	}
+	// Killed at the test's end, so there is always an error.
+	t.Cleanup(func() { _ = cmd.Wait() })
+	if line, err := bufio.NewReader(ready).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("make namespaces: %q, %v", line, err)
+	}
+	return &Place{pid: cmd.Process.Pid}
+}
+
+// Path is where this process finds a file of the place's.
+func (p *Place) Path(path string) string {
+	return filepath.Join("/proc", strconv.Itoa(p.pid), "root", path)
+}
 
 // Daemon is a running daemon.
 type Daemon struct {
 	// Client calls it.
 	Client gobpfman.BpfmanClient
+	// Conn is the connection to it.
+	Conn *grpc.ClientConn
 	// Socket is the path of its socket.
 	Socket string
 	pid    int
+	ended  <-chan struct{}
 }
 
 // Start runs the daemon until the test ends, with additional environment variables. It
@@ -74,23 +117,21 @@ func Start(t *testing.T, env ...string) *Daemon {
 	if binary == "" {
 		t.Skipf("no daemon: %s is not set to the path of bpfman-rpc", binaryVariable)
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("not root: the daemon needs namespaces of its own")
-	}
+	return NewPlace(t).Start(t, binary, env...)
+}
+
+// Start runs a daemon in the place until it is killed or the test ends.
+func (p *Place) Start(t *testing.T, binary string, env ...string) *Daemon {
+	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "etc"), 0o750); err != nil {
-		t.Fatal(err)
-	}
 	socket := filepath.Join(dir, "bpfman.sock")
-	args := []string{"-c", setUp, "sh", dir}
+	args := []string{"--target=" + strconv.Itoa(p.pid), "--mount", "--net", "--"}
 	if launcher := os.Getenv(launcherVariable); launcher != "" {
 		args = append(args, launcher, "--")
 	}
 	args = append(args, binary, "--timeout", "0", "--socket-path", socket)
 
-	//nolint:gosec // Who runs the test chooses the daemon.
-	cmd := exec.CommandContext(t.Context(), "sh", args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET}
+	cmd := exec.CommandContext(t.Context(), "nsenter", args...) //nolint:gosec // Who runs the test chooses the daemon.
 	cmd.Env = append(os.Environ(), env...)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -119,12 +160,21 @@ func Start(t *testing.T, env ...string) *Daemon {
 		t.Fatalf("connect to daemon: %v", err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	d := &Daemon{Client: gobpfman.NewBpfmanClient(conn), Socket: socket, pid: cmd.Process.Pid}
-	d.awaitReady(t, ended)
+	d := &Daemon{Client: gobpfman.NewBpfmanClient(conn), Conn: conn, Socket: socket, pid: cmd.Process.Pid, ended: ended}
+	d.awaitReady(t)
 	return d
 }
 
-func (d *Daemon) awaitReady(t *testing.T, ended <-chan struct{}) {
+// Kill ends the daemon at once, as a node that replaces its pod does in the end.
+func (d *Daemon) Kill(t *testing.T) {
+	t.Helper()
+	if err := unix.Kill(d.pid, unix.SIGKILL); err != nil {
+		t.Fatalf("kill daemon: %v", err)
+	}
+	<-d.ended
+}
+
+func (d *Daemon) awaitReady(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
@@ -138,7 +188,7 @@ func (d *Daemon) awaitReady(t *testing.T, ended <-chan struct{}) {
 		if err != nil {
 			t.Fatalf("daemon not ready: %v", err)
 		}
-	case <-ended:
+	case <-d.ended:
 		t.Fatal("daemon ended at its start")
 	}
 }
@@ -171,19 +221,24 @@ func (d *Daemon) Command(ctx context.Context, name string, args ...string) *exec
 }
 
 // InNetwork runs a function in the daemon's network namespace.
-func (d *Daemon) InNetwork(f func() error) error {
+func (d *Daemon) InNetwork(f func() error) error { return inNetwork(d.pid, f) }
+
+// InNetwork runs a function in the place's network namespace.
+func (p *Place) InNetwork(f func() error) error { return inNetwork(p.pid, f) }
+
+func inNetwork(pid int, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		// Never unlocked: the thread ends with the goroutine, as nothing else may run in
 		// that namespace.
 		runtime.LockOSThread()
-		result <- d.enterNetwork(f)
+		result <- enterNetwork(pid, f)
 	}()
 	return <-result
 }
 
-func (d *Daemon) enterNetwork(f func() error) (err error) {
-	ns, err := os.Open(filepath.Join("/proc", strconv.Itoa(d.pid), "ns/net"))
+func enterNetwork(pid int, f func() error) (err error) {
+	ns, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "ns/net"))
 	if err != nil {
 		return fmt.Errorf("open daemon's network namespace: %w", err)
 	}

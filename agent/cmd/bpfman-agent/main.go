@@ -31,7 +31,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/bpfman/bpfman-operator/agent/bpffs"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
@@ -65,16 +64,16 @@ func main() {
 	flag.StringVar(&o.daemonSocket, "daemon-socket", "/run/bpfman-sock/bpfman.sock", "Unix socket of the bpfman daemon.")
 	flag.StringVar(&o.daemonRoot, "daemon-root", "", "Where the daemon's file system is seen, if not as the agent's own.")
 	flag.StringVar(&o.hostRun, "host-run", "/host/run", "Where the host's /run is seen, for the container runtime's socket.")
-	flag.StringVar(&o.hostProc, "host-proc", "/host/proc", "Where the host's /proc is seen, for the names of interfaces in pods' network namespaces.")
+	flag.StringVar(&o.hostProc, "host-proc", "/host/proc", "Where the host's /proc is seen, for the names of interfaces in pods' network namespaces, and for --mount-bpffs.")
 	flag.StringVar(&o.healthAddr, "health-probe-bind-address", ":8175", "Address of /healthz and /readyz.")
 	flag.StringVar(&o.metricsAddr, "metrics-bind-address", "127.0.0.1:8174", "Address of /metrics, over TLS; 0 for none.")
 	flag.StringVar(&o.profilingAddr, "profiling-bind-address", "", "Address of pprof, which has no authentication; empty for none.")
-	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only mount a BPF file system at "+bpffsDir+" if there is none, and exit.")
+	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon, and exit: mount a BPF file system at "+bpffsDir+" if there is none, and set aside what a daemon of v0.5 left.")
 	version.Flag(component)
 	flag.Parse()
 	log := logger(os.Getenv("GO_LOG"))
 	ctrllog.SetLogger(log)
-	if err := run(o); err != nil {
+	if err := run(o, log); err != nil {
 		log.Error(err, "Stopped")
 		os.Exit(1)
 	}
@@ -100,9 +99,9 @@ func tellVersion() error {
 // on every node.
 const gcPercent = 25
 
-func run(o options) error {
+func run(o options, log logr.Logger) error {
 	if o.mountBpffs {
-		return errors.Join(bpffs.Mount(bpffsDir), tellVersion())
+		return errors.Join(prepare(o.hostProc, log), tellVersion())
 	}
 	debug.SetGCPercent(gcPercent)
 	if o.profilingAddr == "" {
@@ -142,6 +141,7 @@ func run(o options) error {
 		PodInterfaces: (&node.PodInterfaces{Proc: o.hostProc}).Tell,
 		PinsDir:       pins.Dir,
 		Metrics:       measured,
+		Bpffs:         bpffsDir,
 	}
 	ctx := signals.SetupSignalHandler()
 	err = guard(mgr, func() error {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -144,6 +145,7 @@ func (n *node) startAgent() {
 			}
 		},
 		Metrics: measured,
+		Bpffs:   n.bpffs(),
 	}
 	connected := func(_ context.Context, f func()) { f() }
 	if err := reconciler.SetupWithManager(ctx, mgr, connected); err != nil {
@@ -156,6 +158,9 @@ func (n *node) startAgent() {
 	}()
 	n.stop = func() { cancel(); <-ended }
 }
+
+// bpffs is where the node's daemon pins.
+func (n *node) bpffs() string { return filepath.Join(n.daemon.Root, "run/bpfman/fs") }
 
 // repaired is how many programs or links the agent says that it repaired.
 func (n *node) repaired(what string) float64 {

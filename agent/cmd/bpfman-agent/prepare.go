@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/bpfman/bpfman-operator/agent/bpffs"
+	"github.com/bpfman/bpfman-operator/agent/v05"
+)
+
+const (
+	// othersEnd is how long another daemon may take to end: that of a pod which
+	// this one's replaces has 15 seconds.
+	othersEnd  = 30 * time.Second
+	othersPoll = 500 * time.Millisecond
+)
+
+// prepare makes the node ready for the daemon. What a daemon of v0.5 left doesn't
+// keep that of v0.6 from working, so no error about it is one here.
+func prepare(hostProc string, log logr.Logger) error {
+	if err := bpffs.Mount(bpffsDir); err != nil {
+		return err
+	}
+	root := filepath.Join(hostProc, "1/root")
+	found, err := v05.Found(bpffsDir, root)
+	if err != nil {
+		log.Error(err, "What bpfman v0.5 may have left stays")
+	}
+	if !found || !alone(hostProc, log) {
+		return nil
+	}
+	filters, err := v05.RemoveFilters(bpffsDir)
+	if err != nil {
+		log.Error(err, "Dispatchers of bpfman v0.5 stay, without programs")
+	}
+	if filters > 0 {
+		log.Info("Removed dispatchers of bpfman v0.5, whose programs are gone", "filters", filters)
+	}
+	moved, err := v05.SetAside(bpffsDir)
+	if err != nil {
+		log.Error(err, "Not all that bpfman v0.5 left can be removed")
+	}
+	if len(moved) > 0 {
+		log.Info("Set aside what bpfman v0.5 pinned: it stays attached until the agent has replaced it", "dir", bpffsDir, "pins", moved)
+	}
+	removed, err := v05.RemoveDatabase(root)
+	if err != nil {
+		log.Error(err, "The database of bpfman v0.5 stays")
+	}
+	if removed {
+		log.Info("Removed the database of bpfman v0.5")
+	}
+	return nil
+}
+
+// alone waits until no daemon runs on the node that uses the same bpffs, and
+// tells whether none does in the end.
+func alone(hostProc string, log logr.Logger) bool {
+	for deadline := time.Now().Add(othersEnd); ; time.Sleep(othersPoll) {
+		running, err := v05.Running(hostProc, bpffsDir)
+		if err != nil {
+			log.Error(err, "What bpfman v0.5 left stays")
+			return false
+		}
+		if !running {
+			return true
+		}
+		if time.Now().After(deadline) {
+			log.Info("Another bpfman daemon runs on this node and uses the same file system: its programs and its database stay", "dir", bpffsDir)
+			return false
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/v05"
+	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+const (
+	// replacedWithin is how long programs of bpfman v0.5 stay at most, from the
+	// agent's start, where an object isn't attached that may be meant to replace
+	// them: it may never be.
+	replacedWithin = 10 * time.Minute
+	// replacedPoll is how often it is looked whether all is attached.
+	replacedPoll = 2 * time.Second
+
+	reasonLeft    = "UpstreamProgramsFound"
+	reasonRemoved = "UpstreamProgramsRemoved"
+)
+
+// retire removes what a daemon of v0.5 left, which the init container has set
+// aside, once each object is attached that is for this node. Till then old and
+// new programs run side by side, so that no packet goes by both.
+func (r *Reconciler) retire(ctx context.Context, within time.Duration) {
+	logger := log.FromContext(ctx)
+	left, err := v05.Programs(r.Bpffs)
+	if err != nil {
+		logger.Error(err, "What bpfman v0.5 left stays")
+		return
+	}
+	remove := func() error {
+		return r.Inventory.Between(ctx, func() error { return v05.Remove(r.Bpffs) })
+	}
+	if len(left) == 0 {
+		if err := remove(); err != nil { // maps, or directories
+			logger.Error(err, "What bpfman v0.5 left stays")
+		}
+		return
+	}
+	what := fmt.Sprintf("bpfman v0.5 left %d programs on this node (kernel ids %s)", len(left), strings.Join(left, ", "))
+	if len(left) == 1 {
+		what = fmt.Sprintf("bpfman v0.5 left a program on this node (kernel id %s)", left[0])
+	}
+	logger.Info(what + ": attached until every object is")
+	r.tellNode(ctx, corev1.EventTypeNormal, reasonLeft, fmt.Sprintf("%s: attached until every object of bpfman is attached here, for %v at most", what, within))
+
+	why := "now that every object of bpfman is attached here"
+	deadline := time.Now().Add(within)
+	tick := time.NewTicker(replacedPoll)
+	defer tick.Stop()
+	for missing := r.unattached(ctx); missing != ""; missing = r.unattached(ctx) {
+		if time.Now().After(deadline) && r.Inventory.Known() {
+			why = fmt.Sprintf("after %v, though %s is not attached here", within, missing)
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	if err := remove(); err != nil {
+		logger.Error(err, "Programs of bpfman v0.5 stay attached")
+		r.tellNode(ctx, corev1.EventTypeWarning, reasonLeft, what+": "+err.Error())
+		return
+	}
+	logger.Info(what + ": detached and removed, " + why)
+	r.tellNode(ctx, corev1.EventTypeNormal, reasonRemoved, what+": detached and removed, "+why)
+}
+
+// unattached names an object that isn't on this node as it is wanted, "" where
+// all are.
+func (r *Reconciler) unattached(ctx context.Context) string {
+	if !r.Inventory.Known() {
+		return "the daemon doesn't answer"
+	}
+	for _, kind := range v1alpha1.UserKinds {
+		list, ok := kind.NewList().(client.ObjectList)
+		if !ok {
+			continue
+		}
+		if err := r.Client.List(ctx, list); err != nil {
+			return err.Error()
+		}
+		objects, err := meta.ExtractList(list)
+		if err != nil {
+			return err.Error()
+		}
+		for _, o := range objects {
+			object, ok := o.(client.Object)
+			if !ok {
+				continue
+			}
+			key := program.Key{Kind: kind.Name, Namespace: object.GetNamespace(), Name: object.GetName()}
+			if !r.isAttached(ctx, key) {
+				return key.String()
+			}
+		}
+	}
+	return ""
+}
+
+// isAttached tells whether the daemon holds all that this node is to have of an
+// object.
+func (r *Reconciler) isAttached(ctx context.Context, key program.Key) bool {
+	owner, err := r.owner(ctx, key)
+	if err != nil || owner == nil {
+		return err == nil
+	}
+	want, err := r.plan(ctx, *owner)
+	return err == nil && want.Problems() == nil && len(want.Diff(r.Inventory.Of(key))) == 0
+}
+
+// tellNode emits an Event on this node, of what is no object's.
+func (r *Reconciler) tellNode(ctx context.Context, kind, reason, message string) {
+	node, err := r.node(ctx)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "An Event is lost", "message", message)
+		return
+	}
+	event.Emit(r.Events, node, kind, reason, "Retire", message)
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package v05
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// command is the daemon's name as a process, of v0.5 and v0.6 alike.
+const command = "bpfman-rpc"
+
+// Running tells whether a daemon runs on the host that pins into the very bpffs,
+// whose programs are then nobody's to take: upstream's, or one that the host
+// itself runs. Proc is the host's /proc; bpffs is where each daemon mounts it.
+func Running(proc, bpffs string) (bool, error) {
+	device, err := deviceOf(bpffs)
+	if err != nil {
+		return false, fmt.Errorf("look for a running daemon: %w", err)
+	}
+	processes, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
+	if err != nil {
+		return false, fmt.Errorf("look for a running daemon: %w", err)
+	}
+	for _, process := range processes {
+		name, err := os.ReadFile(filepath.Join(process, "comm"))
+		if err != nil || strings.TrimSpace(string(name)) != command {
+			continue // ended meanwhile, or another
+		}
+		theirs, err := deviceOf(filepath.Join(process, "root", bpffs))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("look for a running daemon: %w", err)
+		}
+		if theirs == device {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// deviceOf is the number of the file system that a path is in.
+func deviceOf(path string) (uint64, error) {
+	stat, err := statOf(path)
+	if err != nil {
+		return 0, err
+	}
+	return stat.Dev, nil
+}
+
+func statOf(path string) (*syscall.Stat_t, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("ask for a file: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, fmt.Errorf("ask for %s: no answer of the kernel's", path)
+	}
+	return stat, nil
+}

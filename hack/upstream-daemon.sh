@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# Builds the bpfman daemon of v0.5, which the tests of switching from it take
+# and nothing else. Says nothing where it is there.
+#
+# usage: upstream-daemon.sh CACHE
+set -euo pipefail
+cache=${1:?}
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=hack/progress.sh
+. "$here/progress.sh"
+
+version=0.5.6
+root=$cache/bpfman-$version
+
+[[ -x $root/bin/bpfman-rpc ]] && exit
+# Not optimised, as it runs for seconds: that halves the time to build it.
+CARGO_TARGET_DIR=$root/target CARGO_PROFILE_DEV_DEBUG=0 \
+	slow "building the bpfman daemon $version (about 5 minutes on 2 cores)" \
+	cargo install bpfman-api --version "$version" --locked --debug --root "$root"
+rm -rf "$root/target"

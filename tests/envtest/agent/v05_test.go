@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// What a daemon of v0.5 left stays until what replaces it is attached: an object that isn't
+// attached yet keeps it, one for other nodes doesn't. The node's Events tell of both.
+func TestProgramsOfV05GoOnceReplaced(t *testing.T) {
+	n := start(t)
+	n.crash()
+	left := filepath.Join(n.bpffs(), "v05")
+	for _, pin := range []string{"prog_31", "prog_31_link", "maps/31/counts"} {
+		pin = filepath.Join(left, pin)
+		if err := os.MkdirAll(filepath.Dir(pin), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(pin, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var broken atomic.Bool
+	broken.Store(true)
+	attempts := make(chan struct{}, 1)
+	n.daemon.Fault = func(call string, _ proto.Message, done bool) error {
+		if call != "Attach" || done || !broken.Load() {
+			return nil
+		}
+		select {
+		case attempts <- struct{}{}:
+		default:
+		}
+		if _, err := os.Stat(filepath.Join(left, "prog_31_link")); err != nil {
+			t.Errorf("gone before its successor is attached: %v", err)
+		}
+		return status.Error(codes.Aborted, "not yet")
+	}
+	elsewhere := n.tracepoint(n.name+"-elsewhere", "f", "syscalls/sys_enter_kill")
+	elsewhere.Spec.NodeSelector.MatchLabels = map[string]string{"test": "nowhere"}
+	n.create(elsewhere)
+	n.create(n.tracepoint(n.name, "f", "syscalls/sys_enter_kill"))
+	n.startAgent()
+	n.event(n.name, "UpstreamProgramsFound", "bpfman v0.5 left a program on this node (kernel id 31)")
+	for range 5 { // more than two seconds
+		<-attempts
+	}
+	broken.Store(false)
+	n.eventually("what v0.5 left to go", func() error {
+		if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is still there: %w", left, err)
+		}
+		return nil
+	})
+	n.event(n.name, "UpstreamProgramsRemoved", "detached and removed")
+}
