@@ -7,7 +7,7 @@ SHELL := bash
 LOCALBIN ?= $(CURDIR)/bin
 # Heavy builds (Kubernetes, the daemon) are kept outside the clone, keyed by version.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bpfman-operator
-MODULES := apis gobpfman agent csi operator cli examples tests
+MODULES := apis gobpfman kinds agent csi operator cli examples tests
 export CGO_ENABLED ?= 0
 
 ##@ General

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/bpfman/bpfman v0.0.0
 	github.com/bpfman/bpfman-operator/apis v0.0.0
+	github.com/bpfman/bpfman-operator/kinds v0.0.0
 	github.com/cilium/ebpf v0.22.0
 	github.com/distribution/reference v0.6.0
 	github.com/go-logr/logr v1.4.4
@@ -88,4 +89,5 @@ require (
 replace (
 	github.com/bpfman/bpfman => ../gobpfman
 	github.com/bpfman/bpfman-operator/apis => ../apis
+	github.com/bpfman/bpfman-operator/kinds => ../kinds
 )

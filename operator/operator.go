@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,12 +22,13 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
@@ -62,9 +64,14 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := newManager(config, o, openShift)
+	known := &kinds.Kinds{Log: ctrl.Log}
+	mgr, err := newManager(config, o, openShift, known)
 	if err != nil {
 		return nil, err
+	}
+	// A test may start several operators in one process.
+	if err := metrics.Registry.Register(known); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
+		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	recorder := mgr.GetEventRecorder(name)
 	announcer := &takeover.Announcer{Client: mgr.GetClient(), Recorder: recorder, ConfigMap: types.NamespacedName{Namespace: o.Namespace, Name: deploy.ConfigMapName}}
@@ -85,8 +92,10 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
-		return nil, fmt.Errorf("add health checks: %w", err)
+	if o.HealthAddr != "0" {
+		if err := mgr.Add(known.Probes(o.HealthAddr)); err != nil {
+			return nil, fmt.Errorf("add probes: %w", err)
+		}
 	}
 	return mgr, nil
 }
@@ -129,7 +138,7 @@ func isOpenShift(config *rest.Config) (bool, error) {
 	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == openShiftGroup }), nil
 }
 
-func newManager(config *rest.Config, o Options, openShift bool) (ctrl.Manager, error) {
+func newManager(config *rest.Config, o Options, openShift bool, known *kinds.Kinds) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
 		return nil, fmt.Errorf("build scheme: %w", err)
@@ -137,14 +146,15 @@ func newManager(config *rest.Config, o Options, openShift bool) (ctrl.Manager, e
 	byObject := deploy.CacheByObject(o.Namespace, openShift)
 	maps.Copy(byObject, status.CacheByObject(o.Namespace, deploy.PodLabels()))
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme,
-		Cache:  cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()},
+		Scheme:         scheme,
+		NewCache:       known.NewCache,
+		MapperProvider: kinds.Mapper,
+		Cache:          cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics: metricsserver.Options{
 			BindAddress:    o.MetricsAddr,
 			SecureServing:  true,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},
-		HealthProbeBindAddress:        o.HealthAddr,
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       o.Namespace,

@@ -131,6 +131,7 @@ require (
 	github.com/bpfman/bpfman-operator/apis v0.0.0
 	github.com/bpfman/bpfman-operator/cli v0.0.0-00010101000000-000000000000
 	github.com/bpfman/bpfman-operator/csi v0.0.0
+	github.com/bpfman/bpfman-operator/kinds v0.0.0
 	github.com/bpfman/bpfman-operator/operator v0.0.0
 	github.com/docker/cli v29.7.2+incompatible // indirect
 	github.com/docker/docker-credential-helpers v0.9.3 // indirect
@@ -151,6 +152,8 @@ replace github.com/bpfman/bpfman => ../gobpfman
 replace github.com/bpfman/bpfman-operator/apis => ../apis
 
 replace github.com/bpfman/bpfman-operator/operator => ../operator
+
+replace github.com/bpfman/bpfman-operator/kinds => ../kinds
 
 replace github.com/bpfman/bpfman-operator/agent => ../agent
 

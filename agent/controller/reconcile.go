@@ -33,6 +33,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 // Reconciler brings this node to what the user objects want of it. Its queue is
@@ -72,8 +73,14 @@ type Reconciler struct {
 // Reconcile takes an owner to its plan.
 func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.Result, error) {
 	owner, err := r.owner(ctx, key)
+	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
+		// The operator tells its user. What is loaded for it stays until it can be
+		// decoded, or is deleted.
+		log.FromContext(ctx).Info("The object can't be decoded, what is loaded for it stays", "reason", undecodable.reason)
+		return reconcile.Result{}, nil
+	}
 	if err != nil {
-		return reconcile.Result{}, err
+		return r.later(err)
 	}
 	if owner != nil && owner.SharesMaps() {
 		r.sharers.Store(key, struct{}{})
@@ -85,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 	}
 	existing, err := r.programsOf(ctx, key)
 	if err != nil {
-		return reconcile.Result{}, err
+		return r.later(err)
 	}
 	for _, object := range existing {
 		status := object.GetStatus()
@@ -100,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 		}
 	}
 	if err != nil {
-		return reconcile.Result{}, err // no plan, or the agent is stopping: leave what is reported
+		return r.later(err) // no plan, or the agent is stopping: leave what is reported
 	}
 	if owner != nil && outcome.Err() == nil {
 		r.Metrics.Repaired(lostPrograms, lostLinks)
@@ -151,6 +158,28 @@ func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *progr
 	}
 }
 
+// unreadRetry is when an owner is looked at again that depends on a kind which
+// the API server doesn't let the agent read.
+const unreadRetry = 5 * time.Second
+
+// later ends a pass for want of a fact. That a kind hasn't been read is no error
+// of the owner's: whether the object is there isn't known, so all stays.
+func (*Reconciler) later(err error) (reconcile.Result, error) {
+	unread := (*kinds.UnreadError)(nil)
+	switch {
+	case !errors.As(err, &unread):
+		return reconcile.Result{}, err
+	case unread.Err != nil:
+		return reconcile.Result{RequeueAfter: unreadRetry}, nil
+	}
+	return reconcile.Result{RequeueAfter: firstRetry}, nil
+}
+
+// undecodableError is the error of reading an object that can't be decoded.
+type undecodableError struct{ reason string }
+
+func (e *undecodableError) Error() string { return "the object can't be decoded: " + e.reason }
+
 // lost counts the programs and links that are reported and that the daemon no
 // longer holds.
 func (r *Reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs, links int) {
@@ -182,6 +211,9 @@ func (r *Reconciler) owner(ctx context.Context, key program.Key) (*program.Owner
 	}
 	if object.GetDeletionTimestamp() != nil {
 		return nil, nil
+	}
+	if reason := kinds.Undecodable(object); reason != "" {
+		return nil, &undecodableError{reason}
 	}
 	owner, err := program.OwnerOf(key.Kind, object)
 	if err != nil {

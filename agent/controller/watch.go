@@ -27,6 +27,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[program.Key]
@@ -73,11 +74,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 				func(err error) { log.FromContext(ctx).Error(err, "Changes of network interfaces may come late") })
 			return nil
 		}),
-		source.TypedKind(mgr.GetCache(), client.Object(&corev1.Node{}), r.onNode()),
-		source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod()),
+		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Node{}), r.onNode()), func(queue) {}),
+		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod()), func(queue) {}),
 	}
 	for _, kind := range v1alpha1.UserKinds {
-		sources = append(sources, source.TypedKind(mgr.GetCache(), client.Object(kind.New()), onUserObject(kind.Name)))
+		sources = append(sources, kinds.Source(
+			source.TypedKind(mgr.GetCache(), client.Object(kind.New()), onUserObject(kind.Name)),
+			func(q queue) { r.onListed(q, kind.Name) }))
 	}
 	for _, kind := range v1alpha1.ProgramKinds {
 		object := kind.New()
@@ -90,7 +93,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 		if err != nil {
 			return fmt.Errorf("index %ss by owner: %w", kind.Name, err)
 		}
-		sources = append(sources, source.TypedKind(mgr.GetCache(), client.Object(object), r.onProgram()))
+		sources = append(sources, kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(object), r.onProgram()), func(queue) {}))
 	}
 	for _, s := range sources {
 		if err := c.Watch(s); err != nil {
@@ -98,6 +101,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 		}
 	}
 	return nil
+}
+
+// onListed starts work for what the daemon holds of a kind that has just been
+// listed: its owner may be gone, and no event tells of it.
+func (r *Reconciler) onListed(q queue, kind string) {
+	for _, key := range r.Inventory.Owners() {
+		if key.Kind == kind {
+			q.Add(key)
+		}
+	}
 }
 
 type handlers = handler.TypedFuncs[client.Object, program.Key]
@@ -232,7 +245,11 @@ func (r *Reconciler) enqueue(ctx context.Context, q queue, affected func(program
 		if !ok {
 			continue
 		}
-		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
+		if kinds.Unread(err) {
+			continue // its objects start work of their own when they are read
+		}
+		if err != nil {
 			log.FromContext(ctx).Error(err, "Listing from the cache failed", "kind", kind.Name)
 			continue
 		}

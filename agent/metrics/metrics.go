@@ -112,7 +112,7 @@ func (r *Reports) Collect(collected chan<- prometheus.Metric) {
 		}
 		if err := r.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			r.Log.Error(err, "Programs are not counted", "kind", kind.Name)
-			return
+			continue
 		}
 		_ = meta.EachListItem(list, func(o runtime.Object) error { // its error is the function's
 			p, ok := o.(v1alpha1.ProgramObject)

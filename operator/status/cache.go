@@ -13,6 +13,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 // CacheByObject limits the manager's cache to what the status needs: there is one BpfProgram for each program on each
@@ -44,7 +45,7 @@ func trimmed[O any](trim func(O)) toolscache.TransformFunc {
 		}
 		if o, ok := object.(metav1.Object); ok {
 			o.SetManagedFields(nil)
-			o.SetAnnotations(nil)
+			kinds.TrimAnnotations(o)
 		}
 		return object, nil
 	}

@@ -23,9 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/event"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
@@ -40,6 +42,9 @@ const (
 	// agentGrace is how long a node counts as running an agent without one: a DaemonSet deletes a pod before it creates
 	// the next.
 	agentGrace = time.Minute
+
+	// unlistedRetry is when an object is looked at again whose reports haven't been listed yet.
+	unlistedRetry = time.Second
 
 	writeTimeout = 10 * time.Second
 	workers      = 4
@@ -57,6 +62,8 @@ type Reconciler struct {
 	index *Index
 	mu    sync.Mutex
 	notes map[types.UID]note
+	// listed tells whether all reports are known, of namespaced objects and of cluster-scoped ones.
+	listed map[bool]bool
 }
 
 // note is what is remembered of an object between two writes.
@@ -71,13 +78,15 @@ type note struct {
 // SetupWithManager watches the user objects of all kinds, BpfPrograms, nodes and the agent's pods: the manager's cache
 // holds no other pods, see CacheByObject.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.index, r.notes = NewIndex(), map[types.UID]note{}
+	r.index, r.notes, r.listed = NewIndex(), map[types.UID]note{}, map[bool]bool{}
 	b := builder.TypedControllerManagedBy[Ref](mgr)
 	for _, kind := range v1alpha1.UserKinds {
-		b.Watches(kind.New(), r.ownerEvents(kind.Name))
+		watched := source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.ownerEvents(kind.Name))
+		b.WatchesRawSource(kinds.Source(watched, func(queue) {}))
 	}
 	for _, kind := range v1alpha1.ProgramKinds {
-		b.Watches(kind.New(), r.programEvents())
+		watched := source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.programEvents())
+		b.WatchesRawSource(kinds.Source(watched, func(queue) { r.setListed(kind.Namespaced) }))
 	}
 	return b.Named("status").
 		Watches(&corev1.Node{}, r.nodeEvents()).
@@ -89,12 +98,18 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // Reconcile brings the status of one object up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, error) {
 	object := newObject(ref.Kind)
-	if err := r.Client.Get(ctx, ref.NamespacedName, object); err != nil {
+	if err := r.Client.Get(ctx, ref.NamespacedName, object); kinds.Unread(err) {
+		return reconcile.Result{RequeueAfter: pace}, nil
+	} else if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	summary, known := r.index.Summary(object.GetUID())
 	if !known {
 		return reconcile.Result{}, nil
+	}
+	if summary.Undecodable == "" && !r.areListed(ref.Namespace != "") {
+		// Without the reports each node would seem to be waited for.
+		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	}
 	condition, message, ok := summary.Condition()
 	if !ok {
@@ -132,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.write(ctx, object, want, transition); err != nil {
+	if err := r.write(ctx, ref.Kind, object, want, transition); err != nil {
 		return reconcile.Result{}, err
 	}
 	if again && r.Contests.Repeated(object.GetUID()) {
@@ -184,7 +199,7 @@ func (n note) current(object v1alpha1.UserObject) v1alpha1.BpfProgramStatusCommo
 	return *object.GetStatus()
 }
 
-func (r *Reconciler) write(ctx context.Context, object v1alpha1.UserObject, want *v1alpha1.BpfProgramStatusCommon, transition bool) error {
+func (r *Reconciler) write(ctx context.Context, kind string, object v1alpha1.UserObject, want *v1alpha1.BpfProgramStatusCommon, transition bool) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	// The uid keeps the status of one object from another of the same name. A merge patch replaces the conditions as a
@@ -194,15 +209,23 @@ func (r *Reconciler) write(ctx context.Context, object v1alpha1.UserObject, want
 		return fmt.Errorf("encode status of %s: %w", object.GetName(), err)
 	}
 	uid := object.GetUID()
-	err = r.Client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
+	// Of the answer only the metadata is wanted, and the object may be one that can't be decoded.
+	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
+	written.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind))
+	err = r.Client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		// Deleted, perhaps created anew: either way its events lead here again.
 		return nil
 	}
+	if apierrors.IsInvalid(err) && len(want.Conditions) > 0 {
+		// It was stored under another schema, whose rules this one's refuse whatever the status is.
+		event.Emit(r.Recorder, object, corev1.EventTypeWarning, want.Conditions[0].Reason, "Reconcile",
+			want.Conditions[0].Message+"; the API server takes no status of this object: "+err.Error())
+	}
 	if err != nil {
 		return fmt.Errorf("write status of %s: %w", object.GetName(), err)
 	}
-	r.setNote(uid, note{wroteAt: r.Clock.Now(), status: *want, resourceVersion: object.GetResourceVersion()})
+	r.setNote(uid, note{wroteAt: r.Clock.Now(), status: *want, resourceVersion: written.GetResourceVersion()})
 	if transition {
 		r.announce(object, want.Conditions[0])
 	}
@@ -243,6 +266,18 @@ func (r *Reconciler) forgetNote(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.notes, uid)
+}
+
+func (r *Reconciler) setListed(namespaced bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listed[namespaced] = true
+}
+
+func (r *Reconciler) areListed(namespaced bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.listed[namespaced]
 }
 
 func newObject(kind string) v1alpha1.UserObject {

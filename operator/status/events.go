@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 // queue takes the user objects whose status may have to change.
@@ -73,7 +74,10 @@ func (r *Reconciler) ownerEvents(kind string) handler.TypedEventHandler[client.O
 }
 
 func ownerOf(o v1alpha1.UserObject) Owner {
-	owner := Owner{Generation: o.GetGeneration(), Deleting: !o.GetDeletionTimestamp().IsZero(), Programs: 1}
+	owner := Owner{Generation: o.GetGeneration(), Deleting: !o.GetDeletionTimestamp().IsZero(), Programs: 1, Undecodable: kinds.Undecodable(o)}
+	if owner.Undecodable != "" {
+		return owner
+	}
 	switch o := o.(type) {
 	case *v1alpha1.BpfApplication:
 		owner.Programs = len(o.Spec.Programs)
@@ -121,6 +125,9 @@ func programOf(o v1alpha1.ProgramObject) Program {
 	p := Program{Name: o.GetName(), Member: o.GetLabels()[v1alpha1.LabelAppProgramID], Generation: o.GetStatus().OwnerGeneration}
 	if conditions := o.GetStatus().Conditions; len(conditions) > 0 {
 		p.Condition, p.Message = v1alpha1.BpfProgramConditionType(conditions[0].Type), conditions[0].Message
+	}
+	if reason := kinds.Undecodable(o); reason != "" {
+		p.Undecodable, p.Message = true, "the report "+o.GetName()+" can't be decoded: "+reason
 	}
 	return p
 }

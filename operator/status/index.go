@@ -81,7 +81,7 @@ func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 
 func sameOwner(a, b Owner) bool {
 	// The generation stands for the spec.
-	return a.Generation == b.Generation && a.Deleting == b.Deleting
+	return a.Generation == b.Generation && a.Deleting == b.Deleting && a.Undecodable == b.Undecodable
 }
 
 // DeleteOwner forgets a user object.

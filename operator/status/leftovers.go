@@ -21,8 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 // Leftovers deletes the BpfPrograms of nodes that are gone: no agent is left to do it.
@@ -42,13 +44,14 @@ func (l *Leftovers) SetupWithManager(mgr ctrl.Manager) error {
 			DeleteFunc: func(_ context.Context, e event.DeleteEvent, q requests) { q.Add(nodeRequest(e.Object.GetName())) },
 		})
 	for _, kind := range v1alpha1.ProgramKinds {
-		b.Watches(kind.New(), handler.Funcs{
+		watched := source.Kind(mgr.GetCache(), client.Object(kind.New()), handler.Funcs{
 			CreateFunc: func(_ context.Context, e event.CreateEvent, q requests) {
 				if program, ok := e.Object.(v1alpha1.ProgramObject); ok && nodeOf(program) != "" {
 					q.Add(nodeRequest(nodeOf(program)))
 				}
 			},
 		})
+		b.WatchesRawSource(kinds.Source(watched, func(requests) {}))
 	}
 	return b.Complete(l)
 }

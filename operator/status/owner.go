@@ -20,6 +20,8 @@ type Owner struct {
 	// Selector selects the nodes; nil, with Invalid saying why, where it can't be understood.
 	Selector labels.Selector
 	Invalid  string
+	// Undecodable says why the object can't be decoded. Then nothing above is known but the metadata's.
+	Undecodable string
 	// Programs is how many programs the object has on each node: one, or an application's members.
 	Programs int
 }
@@ -35,6 +37,8 @@ type Program struct {
 	// Condition is "" until the agent has reported.
 	Condition v1alpha1.BpfProgramConditionType
 	Message   string
+	// Undecodable tells that the BpfProgram can't be decoded, and Message why.
+	Undecodable bool
 }
 
 // outcome is what the reports of a node add up to.
@@ -121,6 +125,8 @@ func (o *owner) judge(r *report) (outcome, string) {
 	done, without := 0, 0
 	for _, p := range r.programs {
 		switch {
+		case p.Undecodable:
+			return failed, p.failure()
 		case p.Generation != o.Generation:
 		case p.Condition.Failed():
 			return failed, p.failure()
@@ -182,7 +188,7 @@ func keep(set *btree.BTreeG[*report], r *report, in bool) {
 // summary is the sum with the first nodes of each sort named.
 func (o *owner) summary() Summary {
 	s := o.sum
-	s.Generation, s.Deleting, s.Invalid = o.Generation, o.Deleting, o.Invalid
+	s.Generation, s.Deleting, s.Invalid, s.Undecodable = o.Generation, o.Deleting, o.Invalid, o.Undecodable
 	o.waiting.Ascend(func(r *report) bool {
 		s.WaitingFor = append(s.WaitingFor, r.node.name)
 		return len(s.WaitingFor) < maxNamed

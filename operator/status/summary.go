@@ -27,6 +27,8 @@ type Summary struct {
 	Deleting bool
 	// Invalid says what is wrong with the node selector.
 	Invalid string
+	// Undecodable says why the object can't be decoded.
+	Undecodable string
 
 	// Agents is how many nodes run an agent.
 	Agents int
@@ -63,6 +65,8 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 		return "", "", false
 	case s.Deleting:
 		condition, message = v1alpha1.ProgramDeleteError, fmt.Sprintf("Not unloaded on %s: %s", count(s.Failed, "node"), s.failures())
+	case s.Undecodable != "":
+		condition, message = v1alpha1.ProgramReconcileError, "The object can't be read, and what is loaded for it stays as it is: "+s.Undecodable
 	case s.Invalid != "":
 		condition, message = v1alpha1.ProgramReconcileError, "The node selector is invalid: "+s.Invalid
 	case s.Waiting > 0:

@@ -22,8 +22,10 @@ import (
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 const (
@@ -54,7 +56,7 @@ func (r *Reports) SetupWithManager(mgr ctrl.Manager) error {
 		}
 	}
 	for _, kind := range v1alpha1.ProgramKinds {
-		b.Watches(kind.New(), handler.Funcs{
+		watched := source.Kind(mgr.GetCache(), client.Object(kind.New()), handler.Funcs{
 			CreateFunc: func(_ context.Context, e ctrlevent.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 				enqueue(e.Object, q)
 			},
@@ -62,6 +64,7 @@ func (r *Reports) SetupWithManager(mgr ctrl.Manager) error {
 				enqueue(e.ObjectNew, q)
 			},
 		})
+		b.WatchesRawSource(kinds.Source(watched, func(workqueue.TypedRateLimitingInterface[reconcile.Request]) {}))
 	}
 	return b.Complete(r)
 }

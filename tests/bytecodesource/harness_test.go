@@ -34,6 +34,7 @@ import (
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
@@ -99,7 +100,8 @@ func start(t *testing.T) *node {
 	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{"test": n.name}}})
 
 	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme, Cache: controller.CacheOptions(n.name), Metrics: server.Options{BindAddress: "0"},
+		Scheme: scheme, NewCache: new(kinds.Kinds).NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(n.name),
+		Metrics:                 server.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: new(time.Duration(0)),
 	})
 	if err != nil {

@@ -19,12 +19,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
@@ -39,6 +39,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/kinds"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -113,7 +114,8 @@ func run(o options, log logr.Logger) error {
 	if o.profilingAddr != "" {
 		go serveProfiles(o.profilingAddr)
 	}
-	mgr, err := newManager(o)
+	known := &kinds.Kinds{Log: ctrllog.Log}
+	mgr, err := newManager(o, known)
 	if err != nil {
 		return err
 	}
@@ -121,8 +123,10 @@ func run(o options, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := ctrlmetrics.Registry.Register(&metrics.Reports{Reader: mgr.GetClient(), Log: mgr.GetLogger()}); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+	for _, collector := range []prometheus.Collector{&metrics.Reports{Reader: mgr.GetClient(), Log: mgr.GetLogger()}, known} {
+		if err := ctrlmetrics.Registry.Register(collector); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
 	}
 	conn, err := daemon.Dial(o.daemonSocket, grpc.WithUnaryInterceptor(measured.Call))
 	if err != nil {
@@ -157,7 +161,7 @@ func run(o options, log logr.Logger) error {
 }
 
 // newManager returns a manager with the agent's caches, probes and metrics.
-func newManager(o options) (manager.Manager, error) {
+func newManager(o options, known *kinds.Kinds) (manager.Manager, error) {
 	restConfig, err := config.GetConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
@@ -171,9 +175,10 @@ func newManager(o options) (manager.Manager, error) {
 		return nil, fmt.Errorf("register types: %w", err)
 	}
 	mgr, err := manager.New(restConfig, manager.Options{
-		Scheme:                 scheme,
-		Cache:                  controller.CacheOptions(o.nodeName),
-		HealthProbeBindAddress: o.healthAddr,
+		Scheme:         scheme,
+		NewCache:       known.NewCache,
+		MapperProvider: kinds.Mapper,
+		Cache:          controller.CacheOptions(o.nodeName),
 		Metrics: server.Options{
 			BindAddress:    o.metricsAddr,
 			SecureServing:  true,
@@ -183,8 +188,8 @@ func newManager(o options) (manager.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
-		return nil, fmt.Errorf("add health checks: %w", err)
+	if err := mgr.Add(known.Probes(o.healthAddr)); err != nil {
+		return nil, fmt.Errorf("add probes: %w", err)
 	}
 	return mgr, nil
 }

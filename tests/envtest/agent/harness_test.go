@@ -6,7 +6,9 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -36,6 +39,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
@@ -57,8 +61,9 @@ type node struct {
 	// sent and once it is answered; the error that it returns is the request's.
 	writes func(request string, done bool) error
 
-	// registry has the metrics of the agent that was started last.
+	// registry has the metrics of the agent that was started last, kinds what it can read.
 	registry *prometheus.Registry
+	kinds    *kinds.Kinds
 
 	mu         sync.Mutex
 	interfaces map[string]program.Interface
@@ -68,6 +73,8 @@ type node struct {
 	lastPID       int
 	// podInterfaces are the interfaces in pods' networks, by the pods' names.
 	podInterfaces map[string][]string
+	// unreadable is a resource that the agent has no right to read.
+	unreadable string
 
 	stop    func()
 	written []string
@@ -116,8 +123,10 @@ func (n *node) startAgent() {
 	ctx, cancel := context.WithCancel(context.Background())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recorder{ctx, n, next} })
 	grace := time.Duration(0)
+	n.kinds = &kinds.Kinds{Log: logr.Discard()}
 	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme, Cache: controller.CacheOptions(n.name), Metrics: server.Options{BindAddress: "0"},
+		Scheme: scheme, NewCache: n.kinds.NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(n.name),
+		Metrics:                 server.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: &grace,
 	})
 	if err != nil {
@@ -189,6 +198,12 @@ type recorder struct {
 
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodGet {
+		r.node.mu.Lock()
+		unreadable := r.node.unreadable
+		r.node.mu.Unlock()
+		if unreadable != "" && strings.HasSuffix(request.URL.Path, "/"+unreadable) {
+			return forbidden(request, unreadable)
+		}
 		return r.next.RoundTrip(request) //nolint:wrapcheck // a transport passes errors on
 	}
 	what := request.Method + " " + request.URL.Path
@@ -214,6 +229,20 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 	}
 	return response, err //nolint:wrapcheck // a transport passes errors on
+}
+
+// forbidden is the API server's answer to who lacks a right.
+func forbidden(request *http.Request, resource string) (*http.Response, error) {
+	status := apierrors.NewForbidden(v1alpha1.SchemeGroupVersion.WithResource(resource).GroupResource(), "", errors.New("a role is missing")).Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: request, ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
 }
 
 func (n *node) key() client.ObjectKey { return client.ObjectKey{Name: n.name} }

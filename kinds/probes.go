@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package kinds
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Probes serves /healthz and /readyz, whose answers say which kinds can't be read.
+func (k *Kinds) Probes(address string) *manager.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		problems, ready := k.State()
+		switch {
+		case !ready:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, "not ready")
+		case len(problems) > 0:
+			fmt.Fprintln(w, "ok, but for some kinds, whose objects are left as they are")
+		default:
+			fmt.Fprintln(w, "ok")
+		}
+		for _, problem := range problems {
+			fmt.Fprintln(w, problem)
+		}
+	})
+	shutdown := time.Second
+	return &manager.Server{
+		Name:            "probes",
+		Server:          &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second},
+		ShutdownTimeout: &shutdown,
+	}
+}
+
+// State says which kinds can't be read, and whether that leaves anything to do.
+//
+// It isn't ready while a kind is still being read for the first time, nor where
+// nothing works: what isn't of this API, such as the node, can't be read, or no
+// kind of the API can. It is ready where some kinds can't be read and others can.
+// Were it not, one definition or right that is missing would make every node's
+// pod unready; a DaemonSet's roll-out replaces pods that aren't ready all at
+// once, without regard to maxUnavailable, and with the agent goes the daemon. And
+// the roll-out which mends the fault would stop at its first pods.
+func (k *Kinds) State() (problems []string, ready bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ready = true
+	own, readable := 0, 0
+	for gvk, s := range k.kinds {
+		synced := s.synced()
+		if problem := s.problem(gvk); problem != nil {
+			problems = append(problems, problem.Error())
+		}
+		switch {
+		case !synced && s.err == nil:
+			ready = false // it is still being read
+		case gvk.Group != v1alpha1.SchemeGroupVersion.Group:
+			ready = ready && synced
+		case synced && s.err == nil:
+			readable++
+		}
+		if gvk.Group == v1alpha1.SchemeGroupVersion.Group {
+			own++
+		}
+	}
+	slices.Sort(problems)
+	return problems, ready && (own == 0 || readable > 0)
+}
+
+func (s *kind) problem(gvk schema.GroupVersionKind) error {
+	if s.err != nil || !s.synced() {
+		return &UnreadError{gvk.Kind, s.err}
+	}
+	return nil
+}
+
+var readableDesc = prometheus.NewDesc("bpfman_kind_readable",
+	"1 for each kind that can be read, 0 for one that can't: its definition or a right is missing.", []string{"kind"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (k *Kinds) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- readableDesc }
+
+// Collect implements [prometheus.Collector].
+func (k *Kinds) Collect(collected chan<- prometheus.Metric) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for gvk, s := range k.kinds {
+		value := 1.0
+		if s.problem(gvk) != nil {
+			value = 0
+		}
+		collected <- prometheus.MustNewConstMetric(readableDesc, prometheus.GaugeValue, value, gvk.Kind)
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package kinds
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+func TestReadiness(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "xdpprograms"}, "", errors.New("no role"))
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "tcprograms"}, "")
+	type state struct {
+		synced bool
+		err    error
+	}
+	good := state{synced: true}
+	for name, test := range map[string]struct {
+		kinds map[string]state // Node is of another API
+		code  int
+		says  []string
+	}{
+		"nothing is watched, as by a replica that isn't the leader": {nil, http.StatusOK, []string{"ok"}},
+		"all is read":                       {map[string]state{"Node": good, "XdpProgram": good, "TcProgram": good}, http.StatusOK, []string{"ok"}},
+		"a kind is still being read":        {map[string]state{"Node": good, "XdpProgram": good, "TcProgram": {}}, http.StatusServiceUnavailable, []string{"not ready", "TcPrograms have not been read yet"}},
+		"a kind can't be read":              {map[string]state{"Node": good, "XdpProgram": {err: forbidden}, "TcProgram": good}, http.StatusOK, []string{"ok, but for some kinds", "XdpPrograms can't be read", "no role"}},
+		"a kind can't be read any more":     {map[string]state{"Node": good, "XdpProgram": good, "TcProgram": {true, missing}}, http.StatusOK, []string{"TcPrograms can't be read"}},
+		"no kind can be read":               {map[string]state{"Node": good, "XdpProgram": {err: forbidden}, "TcProgram": {err: missing}}, http.StatusServiceUnavailable, []string{"XdpPrograms", "TcPrograms"}},
+		"no kind can be read any more":      {map[string]state{"Node": good, "XdpProgram": {true, forbidden}}, http.StatusServiceUnavailable, []string{"XdpPrograms"}},
+		"the node can't be read":            {map[string]state{"Node": {err: forbidden}, "XdpProgram": good}, http.StatusServiceUnavailable, []string{"Nodes can't be read"}},
+		"the API server can't be reached":   {map[string]state{"Node": good, "XdpProgram": {true, errors.New("connection refused")}}, http.StatusOK, []string{"ok"}},
+		"a watch has to begin anew, as any": {map[string]state{"Node": good, "XdpProgram": {true, apierrors.NewResourceExpired("too old")}}, http.StatusOK, []string{"ok"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &Kinds{Log: logr.Discard()}
+			for kind, s := range test.kinds {
+				gvk := v1alpha1.SchemeGroupVersion.WithKind(kind)
+				if kind == "Node" {
+					gvk = corev1.SchemeGroupVersion.WithKind(kind)
+				}
+				k.put(gvk, func() bool { return s.synced })
+				k.note(gvk, s.err)
+			}
+			answer := httptest.NewRecorder()
+			k.Probes("").Server.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+			if answer.Code != test.code {
+				t.Errorf("status %d, want %d", answer.Code, test.code)
+			}
+			for _, words := range test.says {
+				if !strings.Contains(answer.Body.String(), words) {
+					t.Errorf("it says %q, not %q", answer.Body, words)
+				}
+			}
+		})
+	}
+}
+
+func TestAKindThatCanBeReadAgain(t *testing.T) {
+	k := &Kinds{Log: logr.Discard()}
+	gvk := v1alpha1.SchemeGroupVersion.WithKind("XdpProgram")
+	k.put(gvk, func() bool { return true })
+	k.note(gvk, apierrors.NewNotFound(schema.GroupResource{Resource: "xdpprograms"}, ""))
+	if problems, ready := k.State(); ready || len(problems) != 1 {
+		t.Errorf("%v, %v", problems, ready)
+	}
+	k.note(gvk, nil)
+	if problems, ready := k.State(); !ready || len(problems) != 0 {
+		t.Errorf("%v, %v", problems, ready)
+	}
+}
