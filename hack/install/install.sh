@@ -101,26 +101,6 @@ announce() {
 	fi
 }
 
-# leftover deletes an object of upstream's v0.5 that nothing here replaces, if it is what upstream made of it.
-leftover() {
-	local kind=$1 name=$2 template=$3 wanted=$4 found
-	found=$(kubectl -n bpfman get "$kind" "$name" --ignore-not-found -o go-template="$template" 2>/dev/null) || return 0
-	[[ -z $found ]] || ! [[ $found =~ ^$wanted$ ]] || kubectl -n bpfman delete "$kind" "$name" --ignore-not-found --timeout=30s
-}
-
-remove_leftovers() {
-	local role='{{range .rules}}{{range .resources}}{{.}} {{end}}:{{range .verbs}} {{.}}{{end}};{{end}}'
-	local binding='{{.roleRef.kind}} {{.roleRef.name}}{{range .subjects}}; {{.kind}} {{.namespace}}/{{.name}}{{end}}'
-	leftover clusterrolebinding bpfman-proxy-rolebinding "$binding" 'ClusterRole bpfman-proxy-role; ServiceAccount bpfman/bpfman-operator'
-	leftover clusterrolebinding bpfman-bpfman-operator-rolebinding "$binding" 'ClusterRole bpfman-operator-role; ServiceAccount bpfman/bpfman-operator'
-	leftover clusterrole bpfman-proxy-role "$role" 'tokenreviews : create;subjectaccessreviews : create;'
-	leftover clusterrole bpfman-bpfprogram-editor-role "$role" 'bpfprograms :[a-z ]+;bpfprograms/status : get;'
-	leftover role bpfman-bpfnsprogram-editor-role "$role" 'bpfnsprograms :[a-z ]+;(bpfnsprograms/status : get;)?'
-	leftover role bpfman-bpfnsprogram-viewer-role "$role" 'bpfnsprograms :[a-z ]+;(bpfnsprograms/status : get;)?'
-	leftover rolebinding bpfman-agent-rolebinding "$binding" 'Role bpfman-agent-role; ServiceAccount bpfman/bpfman-daemon'
-	leftover role bpfman-agent-role "$role" '((bpfns|tcns|tcxns|uprobens|xdpns)[a-z/]+ |:[a-z ]+;)+'
-}
-
 await() {
 	kubectl -n bpfman rollout status deployment/bpfman-operator --timeout="$timeout"
 	kubectl -n bpfman wait --for=create daemonset/bpfman-daemon --timeout="$timeout"
@@ -149,7 +129,6 @@ refuse_moving "$used"
 announce "$used"
 [[ -z $check ]] || exit 0
 kubectl apply --server-side --force-conflicts -f "$manifests"
-remove_leftovers
 if [[ -n $wait ]] && grep -qx 'kind: Deployment' "$manifests"; then
 	await
 fi

@@ -66,6 +66,10 @@ func fromUpstream(t *testing.T, method string) {
 			}
 		}},
 		step{"ours in its place", func(ctx context.Context, s *testing.T) {
+			if method == "helm" {
+				// It refuses to leave upstream's second container in the operator's pod, and says so.
+				kubectl(ctx, s, nil, "--namespace="+bpfmanSpace, "delete", "deployment", "bpfman-operator")
+			}
 			run(ctx, s, "deploy-"+method)
 			w.awaitAttached(ctx, s)
 			awaitTakenOver(ctx, s, w.programs(), reports)

@@ -21,7 +21,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -250,12 +249,6 @@ func TestInstallAndUninstall(t *testing.T) {
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		t.Fatal(err)
 	}
-	leftovers, others := roles()
-	for _, object := range slices.Concat(leftovers, others) {
-		if err := c.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if said, err := c.run(t, nil, "uninstall.sh", "--definitions"); err == nil || !strings.Contains(said, "nothing is deleted") || len(c.definitions(t)) != 16 {
 		t.Fatalf("definitions without the mark: %v, %s", err, said)
 	}
@@ -278,10 +271,9 @@ func TestInstallAndUninstall(t *testing.T) {
 
 	t.Run("so does the chart", func(t *testing.T) {
 		said, err := c.helm(t, "install", "bpfman", "--namespace", namespace, "--take-ownership", "--force-conflicts", "--dry-run=server")
-		for _, expected := range []string{"agent     quay.io/bpfman/bpfman-agent:latest", "delete clusterrolebinding bpfman-proxy-rolebinding"} {
-			if err != nil || !strings.Contains(said, expected) {
-				t.Errorf("helm install --dry-run=server: %v, without %q:\n%s", err, expected, said)
-			}
+		const expected = "agent     quay.io/bpfman/bpfman-agent:latest"
+		if err != nil || !strings.Contains(said, expected) {
+			t.Errorf("helm install --dry-run=server: %v, without %q:\n%s", err, expected, said)
 		}
 	})
 
@@ -293,48 +285,11 @@ func TestInstallAndUninstall(t *testing.T) {
 			t.Errorf("%s isn't marked once it is installed", name)
 		}
 	}
-	for _, object := range leftovers {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-			t.Errorf("%T %s of upstream's is left: %v", object, object.GetName(), err)
-		}
-	}
-	for _, object := range others {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			t.Errorf("%T %s isn't upstream's: %v", object, object.GetName(), err)
-		}
-	}
-
 	c.create(t, program("bpfman.io.operator/finalizer"))
 	if said, err := c.run(t, nil, "uninstall.sh", "--definitions"); err != nil {
 		t.Fatalf("uninstall.sh --definitions: %v\n%s", err, said)
 	}
 	c.awaitGone(t)
-}
-
-// roles are of upstream's v0.5: those that it leaves, and others with nearly the same content.
-func roles() (leftovers, others []client.Object) {
-	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "bpfman-operator", Namespace: namespace}}
-	binding := func(name, role string) *rbacv1.ClusterRoleBinding {
-		return &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subject,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		}
-	}
-	reports := []rbacv1.PolicyRule{
-		{APIGroups: []string{"bpfman.io"}, Resources: []string{"bpfprograms"}, Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"}},
-		{APIGroups: []string{"bpfman.io"}, Resources: []string{"bpfprograms/status"}, Verbs: []string{"get"}},
-	}
-	more := append(slices.Clone(reports), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}})
-	leftovers = []client.Object{
-		binding("bpfman-bpfman-operator-rolebinding", "bpfman-operator-role"),
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-bpfprogram-editor-role"}, Rules: reports},
-	}
-	// Somebody made it another role's.
-	others = []client.Object{
-		binding("bpfman-proxy-rolebinding", "view"),
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-proxy-role"}, Rules: more},
-	}
-	return leftovers, others
 }
 
 // TestForeignDefinitions has upstream's v0.6 in the cluster, and comes after what removes this project's definitions.
