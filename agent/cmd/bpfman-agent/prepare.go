@@ -4,10 +4,12 @@
 package main
 
 import (
+	"context"
 	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bpfman/bpfman-operator/agent/bpffs"
 	"github.com/bpfman/bpfman-operator/agent/v05"
@@ -61,18 +63,17 @@ func prepare(hostProc string, log logr.Logger) error {
 // alone waits until no daemon runs on the node that uses the same bpffs, and
 // tells whether none does in the end.
 func alone(hostProc string, log logr.Logger) bool {
-	for deadline := time.Now().Add(othersEnd); ; time.Sleep(othersPoll) {
+	var failed error
+	err := wait.PollUntilContextTimeout(context.Background(), othersPoll, othersEnd, true, func(context.Context) (bool, error) {
 		running, err := v05.Running(hostProc, bpffsDir)
-		if err != nil {
-			log.Error(err, "What bpfman v0.5 left stays")
-			return false
-		}
-		if !running {
-			return true
-		}
-		if time.Now().After(deadline) {
-			log.Info("Another bpfman daemon runs on this node and uses the same file system: its programs and its database stay", "dir", bpffsDir)
-			return false
-		}
+		failed = err
+		return !running, err
+	})
+	switch {
+	case failed != nil:
+		log.Error(failed, "What bpfman v0.5 left stays")
+	case err != nil:
+		log.Info("Another bpfman daemon runs on this node and uses the same file system: its programs and its database stay", "dir", bpffsDir)
 	}
+	return err == nil
 }
