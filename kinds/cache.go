@@ -41,6 +41,8 @@ import (
 // The zero value is ready; Log may be set.
 type Kinds struct {
 	Log logr.Logger
+	// Held says why nothing is read yet, so that nothing is ready; nil where nothing holds it up.
+	Held func() error
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionKind]*kind

@@ -53,6 +53,11 @@ func (k *Kinds) Probes(address string) *manager.Server {
 // once, without regard to maxUnavailable, and with the agent goes the daemon. And
 // the roll-out which mends the fault would stop at its first pods.
 func (k *Kinds) State() (problems []string, ready bool) {
+	if k.Held != nil {
+		if err := k.Held(); err != nil {
+			return []string{err.Error()}, false
+		}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	ready = true

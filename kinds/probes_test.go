@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,5 +78,17 @@ func TestAKindThatCanBeReadAgain(t *testing.T) {
 	k.note(gvk, nil)
 	if problems, ready := k.State(); !ready || len(problems) != 0 {
 		t.Errorf("%v, %v", problems, ready)
+	}
+}
+
+func TestNothingIsReadyThatIsHeldUp(t *testing.T) {
+	reason := errors.New("other definitions are there")
+	k := &Kinds{Held: func() error { return reason }}
+	if problems, ready := k.State(); ready || !slices.Equal(problems, []string{reason.Error()}) {
+		t.Errorf("held up: %v, %q", ready, problems)
+	}
+	reason = nil
+	if problems, ready := k.State(); !ready || len(problems) > 0 {
+		t.Errorf("no longer: %v, %q", ready, problems)
 	}
 }

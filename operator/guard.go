@@ -17,6 +17,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/definitions"
 	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
@@ -31,7 +32,7 @@ const (
 )
 
 // guard has controllers start only where the cluster's definitions are this API's.
-func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, open func() error) error {
+func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, known *kinds.Kinds, open func() error) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("make discovery client: %w", err)
@@ -47,7 +48,8 @@ func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, op
 		},
 		Retry: lookAgain, Interval: lookLater,
 	}
-	if err := errors.Join(mgr.Add(g), mgr.AddReadyzCheck("definitions", g.Ready)); err != nil {
+	known.Held = g.Held
+	if err := mgr.Add(g); err != nil {
 		return fmt.Errorf("guard against other definitions: %w", err)
 	}
 	return nil

@@ -81,7 +81,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := lease.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("set up %T: %w", lease, err)
 	}
-	err = guard(mgr, recorder, o.Namespace, func() error {
+	err = guard(mgr, recorder, o.Namespace, known, func() error {
 		for _, controller := range controllers(mgr, recorder, announcer, openShift) {
 			if err := controller.SetupWithManager(mgr); err != nil {
 				return fmt.Errorf("set up %T: %w", controller, err)

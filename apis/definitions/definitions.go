@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -136,8 +135,8 @@ func (g *Guard) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: what waits has an election of its own.
 func (*Guard) NeedLeaderElection() bool { return false }
 
-// Ready is a check of a manager's readiness: it fails while nothing has started.
-func (g *Guard) Ready(*http.Request) error {
+// Held says why nothing has started, nil once it has.
+func (g *Guard) Held() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.looked {

@@ -96,7 +96,7 @@ func newGuarded(answer error) *guarded {
 func TestGuardOpensWhenForeignDefinitionsAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(Foreign(upstreams()))
-		if g.Ready(nil) == nil {
+		if g.Held() == nil {
 			t.Error("ready before it looked")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -104,14 +104,14 @@ func TestGuardOpensWhenForeignDefinitionsAreGone(t *testing.T) {
 		go func() { ended <- g.Start(ctx) }()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if g.opened != 0 || len(g.reported) != 1 || !strings.Contains(g.reported[0], "ClusterBpfApplication (cluster-scoped)") || g.Ready(nil) == nil {
-			t.Errorf("opened %d times, said %q, ready: %v", g.opened, g.reported, g.Ready(nil))
+		if g.opened != 0 || len(g.reported) != 1 || !strings.Contains(g.reported[0], "ClusterBpfApplication (cluster-scoped)") || g.Held() == nil {
+			t.Errorf("opened %d times, said %q, held: %v", g.opened, g.reported, g.Held())
 		}
 		g.answer = nil
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if g.opened != 1 || len(g.reported) != 1 || g.Ready(nil) != nil {
-			t.Errorf("opened %d times, said %q, ready: %v", g.opened, g.reported, g.Ready(nil))
+		if g.opened != 1 || len(g.reported) != 1 || g.Held() != nil {
+			t.Errorf("opened %d times, said %q, held: %v", g.opened, g.reported, g.Held())
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -134,8 +134,8 @@ func TestGuardEndsWhenForeignDefinitionsAppear(t *testing.T) {
 			t.Fatalf("opened %d times, ended %d times", g.opened, len(ended))
 		}
 		g.answer = Foreign(upstreams())
-		if err := <-ended; !errors.Is(err, g.answer) || g.Ready(nil) == nil || len(g.reported) != 1 {
-			t.Errorf("ended with %v, said %q, ready: %v", err, g.reported, g.Ready(nil))
+		if err := <-ended; !errors.Is(err, g.answer) || g.Held() == nil || len(g.reported) != 1 {
+			t.Errorf("ended with %v, said %q, held: %v", err, g.reported, g.Held())
 		}
 	})
 }

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/bpfman/bpfman-operator/apis/definitions"
+	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 // How often the cluster's definitions are looked at, while nothing starts and afterwards: rarely, as every node does. The
@@ -23,7 +23,7 @@ const (
 )
 
 // guard has the agent start only where the cluster's definitions are this API's.
-func guard(mgr manager.Manager, open func() error) error {
+func guard(mgr manager.Manager, known *kinds.Kinds, open func() error) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("make discovery client: %w", err)
@@ -34,7 +34,8 @@ func guard(mgr manager.Manager, open func() error) error {
 		Report: func(_ context.Context, refusal error) { mgr.GetLogger().Error(refusal, "The agent does nothing") },
 		Retry:  lookAgain, Interval: lookLater,
 	}
-	if err := errors.Join(mgr.Add(g), mgr.AddReadyzCheck("definitions", g.Ready)); err != nil {
+	known.Held = g.Held
+	if err := mgr.Add(g); err != nil {
 		return fmt.Errorf("guard against other definitions: %w", err)
 	}
 	return nil

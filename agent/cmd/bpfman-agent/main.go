@@ -148,7 +148,7 @@ func run(o options, log logr.Logger) error {
 		Bpffs:         bpffsDir,
 	}
 	ctx := signals.SetupSignalHandler()
-	err = guard(mgr, func() error {
+	err = guard(mgr, known, func() error {
 		return reconciler.SetupWithManager(ctx, mgr, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) })
 	})
 	if err != nil {
