@@ -166,13 +166,14 @@ const unreadRetry = 5 * time.Second
 // of the owner's: whether the object is there isn't known, so all stays.
 func (*Reconciler) later(err error) (reconcile.Result, error) {
 	unread := (*kinds.UnreadError)(nil)
-	switch {
-	case !errors.As(err, &unread):
+	if !errors.As(err, &unread) {
 		return reconcile.Result{}, err
-	case unread.Err != nil:
-		return reconcile.Result{RequeueAfter: unreadRetry}, nil
 	}
-	return reconcile.Result{RequeueAfter: firstRetry}, nil
+	retry := firstRetry
+	if unread.Err != nil {
+		retry = unreadRetry
+	}
+	return reconcile.Result{RequeueAfter: retry}, nil
 }
 
 // undecodableError is the error of reading an object that can't be decoded.

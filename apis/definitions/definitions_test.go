@@ -102,13 +102,13 @@ func TestGuardOpensWhenForeignDefinitionsAreGone(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- g.Start(ctx) }()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // of the bubble, whose clock is not real
 		synctest.Wait()
 		if g.opened != 0 || len(g.reported) != 1 || !strings.Contains(g.reported[0], "ClusterBpfApplication (cluster-scoped)") || g.Held() == nil {
 			t.Errorf("opened %d times, said %q, held: %v", g.opened, g.reported, g.Held())
 		}
 		g.answer = nil
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) //nolint:forbidigo // of the bubble, whose clock is not real
 		synctest.Wait()
 		if g.opened != 1 || len(g.reported) != 1 || g.Held() != nil {
 			t.Errorf("opened %d times, said %q, held: %v", g.opened, g.reported, g.Held())
@@ -125,10 +125,10 @@ func TestGuardEndsWhenForeignDefinitionsAppear(t *testing.T) {
 		g := newGuarded(nil)
 		ended := make(chan error, 1)
 		go func() { ended <- g.Start(t.Context()) }()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // of the bubble, whose clock is not real
 		synctest.Wait()
 		g.answer = errors.New("no answer") // which is nothing to end for
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour)              //nolint:forbidigo // of the bubble, whose clock is not real
 		synctest.Wait()
 		if g.opened != 1 || len(ended) != 0 {
 			t.Fatalf("opened %d times, ended %d times", g.opened, len(ended))

@@ -58,7 +58,7 @@ type service struct {
 	since    time.Time
 	silent   bool // no kubelet has found it in time, and the log says so
 	stop     context.CancelFunc
-	ended    chan error
+	ended    chan struct{}
 }
 
 // Run keeps the plugin registered until the context ends. It fails where only a
@@ -132,19 +132,20 @@ func (k *Keeper) restore(ctx context.Context, lost error) error {
 		k.lost = time.Now()
 	}
 	if ctx.Err() != nil || !k.Self && time.Since(k.lost) < k.Sidecar {
-		return nil
+		return nil //nolint:nilerr // its end is no failure
 	}
-	err := k.serve(ctx)
+	err := k.serve(ctx) // tried again at the next look
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the kubelet's directory of registrations was replaced, and has to be mounted again: %w", err)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		k.Log.Warn("no registration socket was served: the plugin registers itself", "found", lost, "socket", k.SocketPath())
-	} else if k.said != err.Error() {
+	case k.said != err.Error():
 		k.said = err.Error()
 		k.Log.Error("no registration socket is served, and the plugin can't serve one", "found", lost, "error", err)
 	}
-	return nil //nolint:nilerr // tried again at the next look
+	return nil
 }
 
 // serve serves the plugin's own socket.
@@ -161,8 +162,11 @@ func (k *Keeper) serve(ctx context.Context) error {
 	server := grpc.NewServer()
 	k.register(server)
 	ctx, stop := context.WithCancel(ctx)
-	own := &service{listener: listener, since: time.Now(), stop: stop, ended: make(chan error, 1)}
-	go func() { own.ended <- socket.Serve(ctx, listener, server) }()
+	own := &service{listener: listener, since: time.Now(), stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(own.ended)
+		_ = socket.Serve(ctx, listener, server) // the next look tells whether it is served
+	}()
 	k.own = own
 	return nil
 }
@@ -170,5 +174,5 @@ func (k *Keeper) serve(ctx context.Context) error {
 // end stops serving; a socket that has taken this one's place stays.
 func (s *service) end() {
 	s.stop()
-	_ = <-s.ended // the next look tells whether it is served
+	<-s.ended
 }
