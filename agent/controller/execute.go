@@ -43,10 +43,7 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 		if !there {
 			return // its Load failed, which is told
 		}
-		if err := r.Inventory.Attach(ctx, loaded.ID, step.Point); err != nil {
-			if step.Point.Lack != "" {
-				err = fmt.Errorf("%w: %s", err, step.Point.Lack)
-			}
+		if err := r.attach(ctx, loaded.ID, step.Point); err != nil {
 			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Link: plan.LinkOf(step.Point)}] = err
 		}
 	case plan.OpDetach:
@@ -61,6 +58,16 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 			outcome.Removals = append(outcome.Removals, err)
 		}
 	}
+}
+
+// attach attaches a program to a point that is there. One that isn't is attached
+// to when it appears: the daemon might find it a moment before the agent does, and
+// the link would have the digest of none.
+func (r *Reconciler) attach(ctx context.Context, id uint32, point program.AttachPoint) error {
+	if point.Lack != "" {
+		return fmt.Errorf("attach to %s: %s", point.Name, point.Lack)
+	}
+	return r.Inventory.Attach(ctx, id, point)
 }
 
 // load makes the plan's n-th Load. Credentials are read for it alone, so that a

@@ -80,7 +80,7 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 		for _, name := range names {
 			i, there := n.Interfaces[name]
 			point := newAttachPoint(name+what, info(name, nil), strconv.Itoa(i.Index))
-			if !there {
+			if !there && n.Interfaces != nil {
 				point.Lack = "the node has no interface " + name
 			}
 			points = append(points, point)

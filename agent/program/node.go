@@ -19,7 +19,8 @@ type Node struct {
 	Name string
 	// Addresses are the Node object's addresses of type InternalIP.
 	Addresses []netip.Addr
-	// Interfaces are those of the host's network namespace, by name.
+	// Interfaces are those of the host's network namespace, by name; nil where the
+	// program's attach points don't need them (see Needs).
 	Interfaces map[string]Interface
 	// Containers are those of the pods on this node that have a sandbox;
 	// ContainersErr tells why they can't be told.

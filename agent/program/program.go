@@ -75,8 +75,7 @@ type AttachPoint struct {
 	// Discovered tells that the place was found on the node, not named by the user:
 	// it may be gone again.
 	Discovered bool
-	// Lack tells what the node lacks for it now, as far as is known; attaching is
-	// tried all the same.
+	// Lack says what the node lacks for it now: it can't be attached to yet.
 	Lack string
 	// Digest identifies the link asked for: same digest, same link. It is kept
 	// in the BpfProgram's status, so its making must not change between

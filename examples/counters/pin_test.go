@@ -111,7 +111,7 @@ func bpffs(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(directory) })
-	if err := os.Chmod(directory, 0o755); err != nil { //nolint:gosec // for the test's other user
+	if err := os.Chmod(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	volume := filepath.Join(directory, "volume")
@@ -125,7 +125,7 @@ func bpffs(t *testing.T) string {
 	if err := os.Chown(volume, 0, nobody); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(volume, 0o750); err != nil { //nolint:gosec // as the plugin makes it
+	if err := os.Chmod(volume, 0o750); err != nil {
 		t.Fatal(err)
 	}
 	return volume
@@ -149,7 +149,7 @@ func pinMap(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	for _, err := range []error{
-		os.Chown(temporary, 0, nobody), os.Chmod(temporary, 0o440), os.Rename(temporary, path), //nolint:gosec // as the plugin does
+		os.Chown(temporary, 0, nobody), os.Chmod(temporary, 0o440), os.Rename(temporary, path),
 	} {
 		if err != nil {
 			t.Fatal(err)

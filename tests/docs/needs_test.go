@@ -25,7 +25,7 @@ func standIns(t *testing.T, commands map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, script := range commands {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // A command.
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -239,7 +239,7 @@ func TestCountsThroughTakeover(t *testing.T) {
 		objects = append(objects, o)
 	}
 	feature(t,
-		step{"programs count, and pods read", func(ctx context.Context, s *testing.T) {
+		step{"programs count, and pods read", func(ctx context.Context, _ *testing.T) {
 			tr.start(ctx, t)
 			others = ofEachKind(ctx, t, tr.space)
 			t.Cleanup(func() { scaleOperator(context.WithoutCancel(ctx), t, 1) })

@@ -58,6 +58,8 @@ type StandIn struct {
 }
 
 // DaemonSet is what its operator creates, but for host paths that would be made on a node where they aren't.
+//
+//nolint:funlen // an object as a whole
 func DaemonSet(namespace string, standIn StandIn) *appsv1.DaemonSet {
 	labels := map[string]string{"name": "bpfman-daemon"}
 	fromConfig := func(name, key string) corev1.EnvVar {

@@ -80,7 +80,7 @@ const (
 	attachXDP, attachTC, attachTracepoint, attachTCX = 2, 3, 4, 9
 	responseKernelInfo                               = 2
 
-	// Kernel's numbers of types
+	// The kernel's numbers of program types.
 	typeClassifier, typeTracepoint, typeXDP = 3, 5, 6
 )
 

@@ -49,6 +49,7 @@ func TestSetAsideKeepsWhatIsAttached(t *testing.T) {
 }
 
 func imitate(t *testing.T, dir string) {
+	t.Helper()
 	bpffs, volume := filepath.Join(dir, "fs"), filepath.Join(dir, "volume")
 	if err := isolate(bpffs, volume); err != nil {
 		t.Error(err)
@@ -114,6 +115,7 @@ func TestFiltersGoAfterTheirPrograms(t *testing.T) {
 }
 
 func filters(t *testing.T, bpffs string) {
+	t.Helper()
 	if err := isolate(bpffs); err != nil {
 		t.Error(err)
 		return

@@ -126,7 +126,7 @@ func TestInterfaces(t *testing.T) {
 	o := n.tcx("interfaces", nil, "eth0", "eth2", "eth1", "eth0")
 	n.create(o)
 	id := n.attached(o, v1alpha1.BpfProgCondNotLoaded, "eth0", "eth1")
-	n.says("interfaces", v1alpha1.BpfProgCondNotLoaded, "attach to eth2 ingress: Invalid Interface: the node has no interface eth2")
+	n.says("interfaces", v1alpha1.BpfProgCondNotLoaded, "attach to eth2 ingress: the node has no interface eth2")
 
 	eth["eth2"] = program.Interface{Index: 9}
 	n.links(eth)

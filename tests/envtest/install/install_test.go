@@ -216,7 +216,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 func (c *cluster) awaitGone(t *testing.T) {
 	t.Helper()
 	eventually(t, "all definitions in bpfman.io are gone", func(context.Context) error {
-		if left := c.definitions(t); len(left) > 0 {
+		if left := c.definitions(t); len(left) > 0 { //nolint:contextcheck // it has the test's
 			return fmt.Errorf("there are %v", left)
 		}
 		return nil
