@@ -125,12 +125,13 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// Half of the truth would look as if programs had gone.
-func TestReportsOfAnEmptyCache(t *testing.T) {
+// Reports of a kind that can't be read are left out: 0 would look as if their programs had gone.
+func TestReportsThatCannotBeRead(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	c := cache{programs: []v1alpha1.BpfProgram{reported("XdpProgram", v1alpha1.BpfProgCondLoaded)}, nsErr: context.DeadlineExceeded}
 	registry.MustRegister(&Reports{Reader: c, Log: logr.Discard()})
-	if got := values(t, registry); len(got) > 0 {
+	want := map[string]float64{"bpfman_agent_programs{kind=XdpProgram,state=Loaded}": 1}
+	if got := values(t, registry); !maps.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
 }

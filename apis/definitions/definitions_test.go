@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +78,7 @@ func TestForeign(t *testing.T) {
 // guarded runs a Guard on what its cluster is said to have.
 type guarded struct {
 	Guard
+	mu       sync.Mutex
 	answer   error
 	opened   int
 	reported []string
@@ -85,12 +87,25 @@ type guarded struct {
 func newGuarded(answer error) *guarded {
 	g := &guarded{answer: answer}
 	g.Guard = Guard{
-		Look:   func(context.Context) error { return g.answer },
+		Look:   func(context.Context) error { return g.says() },
 		Open:   func() error { g.opened++; return nil },
 		Report: func(_ context.Context, err error) { g.reported = append(g.reported, err.Error()) },
 		Retry:  time.Second, Interval: time.Minute,
 	}
 	return g
+}
+
+func (g *guarded) says() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.answer
+}
+
+// say changes what the cluster has from now on.
+func (g *guarded) say(answer error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.answer = answer
 }
 
 func TestGuardOpensWhenForeignDefinitionsAreGone(t *testing.T) {
@@ -107,7 +122,7 @@ func TestGuardOpensWhenForeignDefinitionsAreGone(t *testing.T) {
 		if g.opened != 0 || len(g.reported) != 1 || !strings.Contains(g.reported[0], "ClusterBpfApplication (cluster-scoped)") || g.Held() == nil {
 			t.Errorf("opened %d times, said %q, held: %v", g.opened, g.reported, g.Held())
 		}
-		g.answer = nil
+		g.say(nil)
 		time.Sleep(time.Hour) //nolint:forbidigo // of the bubble, whose clock is not real
 		synctest.Wait()
 		if g.opened != 1 || len(g.reported) != 1 || g.Held() != nil {
@@ -127,14 +142,14 @@ func TestGuardEndsWhenForeignDefinitionsAppear(t *testing.T) {
 		go func() { ended <- g.Start(t.Context()) }()
 		time.Sleep(time.Second) //nolint:forbidigo // of the bubble, whose clock is not real
 		synctest.Wait()
-		g.answer = errors.New("no answer") // which is nothing to end for
-		time.Sleep(time.Hour)              //nolint:forbidigo // of the bubble, whose clock is not real
+		g.say(errors.New("no answer")) // which is nothing to end for
+		time.Sleep(time.Hour)          //nolint:forbidigo // of the bubble, whose clock is not real
 		synctest.Wait()
 		if g.opened != 1 || len(ended) != 0 {
 			t.Fatalf("opened %d times, ended %d times", g.opened, len(ended))
 		}
-		g.answer = Foreign(upstreams())
-		if err := <-ended; !errors.Is(err, g.answer) || g.Held() == nil || len(g.reported) != 1 {
+		g.say(Foreign(upstreams()))
+		if err := <-ended; !errors.Is(err, g.says()) || g.Held() == nil || len(g.reported) != 1 {
 			t.Errorf("ended with %v, said %q, held: %v", err, g.reported, g.Held())
 		}
 	})
