@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -137,13 +138,16 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 			if err := admin.Update(t.Context(), held); !refused(err) {
 				t.Errorf("an administrator can change labels with finalizers: %v", err)
 			}
-			for who, c := range map[string]client.Client{"an administrator": admin, "the operator": newClient(t, envtest.As(config, "bpfman", "bpfman-operator"))} {
-				patch := []byte(`{"metadata":{"finalizers":["example.com/keep"]}}`)
-				if who == "the operator" {
-					patch = []byte(`{"metadata":{"finalizers":null}}`)
-				}
-				if err := c.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-					t.Errorf("%s can't remove finalizers: %v", who, err)
+			for _, remover := range []struct {
+				who   string
+				c     client.Client
+				patch string
+			}{
+				{"an administrator", admin, `{"metadata":{"finalizers":["example.com/keep"]}}`},
+				{"the operator", newClient(t, envtest.As(config, "bpfman", "bpfman-operator")), `{"metadata":{"finalizers":null}}`},
+			} {
+				if err := remover.c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(remover.patch))); err != nil {
+					t.Errorf("%s can't remove finalizers: %v", remover.who, err)
 				}
 			}
 			if len(object.GetFinalizers()) > 0 {
