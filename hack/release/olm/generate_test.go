@@ -103,9 +103,9 @@ func parse(t *testing.T, text string) []unstructured.Unstructured {
 	return objects
 }
 
-func generate(t *testing.T, text string) *Bundle {
+func generate(t *testing.T) *Bundle {
 	t.Helper()
-	b, err := Generate(parse(t, text), nil, Options{Version: "1.2.3", Channels: []string{"fast", "stable"}, DefaultChannel: "stable"})
+	b, err := Generate(parse(t, installed), nil, Options{Version: "1.2.3", Channels: []string{"fast", "stable"}, DefaultChannel: "stable"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func generate(t *testing.T, text string) *Bundle {
 }
 
 func TestGenerate_PutsEachObjectWhereOLMTakesIt(t *testing.T) {
-	b := generate(t, installed)
+	b := generate(t)
 	if b.CSV.Name != "some-operator.v1.2.3" || b.CSV.Spec.Version != "1.2.3" || b.Annotations[annotationChannels] != "fast,stable" {
 		t.Errorf("%s, version %s, in %s", b.CSV.Name, b.CSV.Spec.Version, b.Annotations[annotationChannels])
 	}
@@ -181,7 +181,7 @@ func TestGenerate_RefusesWhatItHasNoPlaceFor(t *testing.T) {
 func TestBundle_IsWrittenTheSameEachTime(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	for _, dir := range dirs {
-		if err := generate(t, installed).Write(filepath.Join(dir, "bundle"), filepath.Join(dir, "bundle.Dockerfile")); err != nil {
+		if err := generate(t).Write(filepath.Join(dir, "bundle"), filepath.Join(dir, "bundle.Dockerfile")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,7 +202,7 @@ func TestBundle_IsWrittenTheSameEachTime(t *testing.T) {
 // of such an image is any.
 func TestWrittenFiles_CanBeReadByEveryUser(t *testing.T) {
 	dir := t.TempDir()
-	b := generate(t, installed)
+	b := generate(t)
 	if err := b.Write(filepath.Join(dir, "bundle"), filepath.Join(dir, "bundle.Dockerfile")); err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func files(t *testing.T, dir string) map[string]string {
 
 func TestRead_RefusesAFieldThatNobodyKnows(t *testing.T) {
 	dir := t.TempDir()
-	if err := generate(t, installed).Write(filepath.Join(dir, "bundle"), filepath.Join(dir, "bundle.Dockerfile")); err != nil {
+	if err := generate(t).Write(filepath.Join(dir, "bundle"), filepath.Join(dir, "bundle.Dockerfile")); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "bundle/manifests/some-operator.clusterserviceversion.yaml")

@@ -54,7 +54,6 @@ func ValidateWithOPM(ctx context.Context, opm, dir string, annotations map[strin
 	if err := remote.Write(tag, image, remote.WithTransport(server.Client().Transport), remote.WithContext(ctx)); err != nil {
 		return fmt.Errorf("push the bundle's image to %s: %w", tag.Registry, err)
 	}
-	//nolint:gosec // The command that was asked for.
 	command := exec.CommandContext(ctx, opm, "alpha", "bundle", "validate", "--tag", tag.String(), "--image-builder", "none",
 		"--optional-validators", "operatorhub,bundle-objects")
 	command.Dir = work
