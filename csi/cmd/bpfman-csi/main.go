@@ -165,7 +165,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err := serveMetrics(ctx, servers, o.metricsAddress, counted.Handler(), log); err != nil {
 		return err
 	}
-	follow(ctx, servers, daemon, plugin, o.mapsRoot)
+	follow(ctx, servers, daemon, plugin, o.mapsRoot, log)
 	log.Info("serving CSI", "driver", v1alpha1.CSIDriverName, "version", version.Version, "socket", o.endpoint, "node", o.nodeName)
 	if registered != nil {
 		servers.Go(func() error { return registered.Run(ctx) })
@@ -188,17 +188,37 @@ func keeper(o options, log *slog.Logger) *registration.Keeper {
 	}
 }
 
+// unwatchedPace is how often programs are looked at where the node's kernel has no watch
+// left to give: inotify instances are few, and shared by all that runs as root.
+const unwatchedPace = 5 * time.Second
+
 // follow has the volumes follow their programs.
-func follow(ctx context.Context, servers *errgroup.Group, daemon *program.Daemon, plugin *driver.Driver, mapsRoot string) {
+func follow(ctx context.Context, servers *errgroup.Group, daemon *program.Daemon, plugin *driver.Driver, mapsRoot string, log *slog.Logger) {
 	changes := make(chan struct{}, 1)
+	changed := func() {
+		daemon.Changed()
+		select {
+		case changes <- struct{}{}:
+		default: // one that waits tells of this change as well
+		}
+	}
 	servers.Go(func() error {
-		return maps.Watch(ctx, mapsRoot, func() {
-			daemon.Changed()
-			select {
-			case changes <- struct{}{}:
-			default: // one that waits tells of this change as well
+		for said := ""; ; {
+			err := maps.Watch(ctx, mapsRoot, changed)
+			if err == nil {
+				return nil
 			}
-		})
+			if said != err.Error() {
+				said = err.Error()
+				log.Error("programs can't be watched: they are looked at from time to time", "pace", unwatchedPace.String(), "error", err)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(unwatchedPace):
+				changed()
+			}
+		}
 	})
 	servers.Go(func() error {
 		plugin.Follow(ctx, changes)
