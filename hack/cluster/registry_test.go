@@ -59,7 +59,7 @@ func TestPodRunsAPushedImage(t *testing.T) {
 func (m machine) push(reference string) {
 	m.t.Helper()
 	catalog := image.Catalog()
-	at := slices.IndexFunc(catalog, func(d image.Description) bool { return d.Name == "quay.io/bpfman/busybox:latest" })
+	at := slices.IndexFunc(catalog, func(d image.Description) bool { return d.Name == "docker.io/library/busybox:1.37" })
 	if at < 0 {
 		m.t.Fatal("the catalog has no busybox")
 	}
