@@ -35,6 +35,12 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     go -C csi build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-csi && \
     release licences --out /licenses /out/bpfman-csi
 
+FROM source AS build-inspector
+ARG VERSION=latest
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    go -C inspector build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-inspector && \
+    release licences --out /licenses /out/bpfman-inspector
+
 # go-target keeps its symbols: a uprobe is attached to one.
 FROM source AS build-examples
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
@@ -75,6 +81,13 @@ COPY --from=build-csi /licenses /licenses
 COPY --from=build-csi /out/bpfman-csi /
 USER 0:0
 ENTRYPOINT ["/bpfman-csi"]
+
+# Root, to look at all processes and at what they have loaded.
+FROM base AS inspector
+COPY --from=build-inspector /licenses /licenses
+COPY --from=build-inspector /out/bpfman-inspector /
+USER 0:0
+ENTRYPOINT ["/bpfman-inspector"]
 
 FROM base AS counters
 COPY --from=build-examples /licenses /licenses

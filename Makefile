@@ -7,7 +7,7 @@ SHELL := bash
 LOCALBIN ?= $(CURDIR)/bin
 # Heavy builds (Kubernetes, the daemon) are kept outside the clone, keyed by version.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bpfman-operator
-MODULES := apis gobpfman kinds agent csi operator cli examples tests
+MODULES := apis gobpfman kinds agent csi inspector operator cli examples tests
 export CGO_ENABLED ?= 0
 
 ##@ General
@@ -106,7 +106,7 @@ generate: manifests ## Generate all generated code and manifests.
 	$(MAKE) generate-deepcopy generate-register
 	$(MAKE) generate-apply-configurations
 	$(MAKE) generate-typed-clients generate-typed-listers
-	$(MAKE) generate-typed-informers generate-reference generate-chart
+	$(MAKE) generate-typed-informers generate-reference generate-chart generate-remedies
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(LOCALBIN)/controller-gen ## Generate the DeepCopy methods (zz_generated.deepcopy.go).
@@ -143,6 +143,11 @@ generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs
 	@mkdir -p docs/reference
 	$< --source-path=apis/v1alpha1 --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference/api.md --log-level=ERROR
 
+# `kubectl bpfman why` says what the page says.
+.PHONY: generate-remedies
+generate-remedies: ## Generate what kubectl's plugin says to errors from the page that explains them (cli/remedy/remedies.md).
+	sed -n '/^## Read the status/,/^## Delete a program/p' docs/programs.md | grep '^|' >cli/remedy/remedies.md
+
 # The chart's namespace is the release's.
 CHART := charts/bpfman-operator
 IN_CHART = sed -e 's/namespace: bpfman$$/namespace: "@namespace@"/' -e 's/serviceaccount:bpfman:/serviceaccount:@namespace@:/g' -e 's/^  - bpfman$$/  - "@namespace@"/'
@@ -168,16 +173,18 @@ verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale or Go 
 	@changes=$$(git status --porcelain -- $(GENERATED)); test -z "$$changes" || { echo "generated files differ from what is committed, run make generate:"; echo "$$changes"; exit 1; }
 
 # What `generate` writes. Sections below add theirs.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml $(CHART)/files docs/reference/api.md
+GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml $(CHART)/files docs/reference/api.md cli/remedy/remedies.md
 
+# The workspace's modules at once: what they have in common is read once. What is under hack is outside of it.
 .PHONY: lint
 lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in .golangci.yml).
-	@for module in $(MODULES) hack/cluster hack/release; do echo "lint $$module"; (cd $$module && GOWORK=off $< run --allow-parallel-runners ./...); done
+	$< run --allow-parallel-runners $(MODULES:%=./%/...)
+	@for module in hack/cluster hack/release; do echo "lint $$module"; (cd $$module && GOWORK=off $< run --allow-parallel-runners ./...) || exit 1; done
 
 ##@ Build
 
 # The commands that images are made of.
-COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go csi/cmd/*/main.go \
+COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go csi/cmd/*/main.go inspector/cmd/*/main.go \
 	examples/cmd/counters/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
 # A uprobe is attached to go-target by the name of a symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w) -X github.com/bpfman/bpfman-operator/apis/version.Version=$(VERSION)
@@ -185,16 +192,20 @@ LDFLAGS = $(if $(filter %/go-target,$1),,-s -w) -X github.com/bpfman/bpfman-oper
 # of each binary, which the node components would have in memory.
 TAGS = grpcnotrace
 
+# BUILT=yes takes what is in bin/ as it is, so that of several makes side by side none writes what another reads.
+UNLESS_BUILT = $(if $(BUILT),@: )
+
 .PHONY: build
 build: $(COMMANDS:%=build/%) ## Build all commands to bin/, static.
 
 .PHONY: $(COMMANDS:%=build/%)
 $(COMMANDS:%=build/%): build/%:
-	go -C $(firstword $(subst /, ,$*)) build -trimpath -tags $(TAGS) -ldflags "$(call LDFLAGS,$*)" -o $(LOCALBIN)/$(notdir $*) ./cmd/$(notdir $*)
+	$(UNLESS_BUILT)go -C $(firstword $(subst /, ,$*)) build -trimpath -tags $(TAGS) -ldflags "$(call LDFLAGS,$*)" -o $(LOCALBIN)/$(notdir $*) ./cmd/$(notdir $*)
 
 .PHONY: kubectl-bpfman
 kubectl-bpfman: ## Build kubectl's plugin, `kubectl bpfman`, to bin/, for this machine.
-	go -C cli build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/$@ ./cmd/$@
+	go -C cli build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o $(LOCALBIN)/$@ ./cmd/$@
+	@install cli/kubectl_complete-bpfman $(LOCALBIN)
 
 # Where the project's images are pushed to and pulled from. The daemon's is upstream's.
 IMAGE_PREFIX ?= quay.io/bpfman
@@ -202,6 +213,7 @@ IMAGE_TAG ?= latest
 BPFMAN_OPERATOR_IMG ?= $(IMAGE_PREFIX)/bpfman-operator:$(IMAGE_TAG)
 BPFMAN_AGENT_IMG ?= $(IMAGE_PREFIX)/bpfman-agent:$(IMAGE_TAG)
 BPFMAN_CSI_IMG ?= $(IMAGE_PREFIX)/bpfman-csi:$(IMAGE_TAG)
+BPFMAN_INSPECTOR_IMG ?= $(IMAGE_PREFIX)/bpfman-inspector:$(IMAGE_TAG)
 BPFMAN_COUNTERS_IMG ?= $(IMAGE_PREFIX)/bpfman-counters:$(IMAGE_TAG)
 BPFMAN_MAP_EXPORTER_IMG ?= $(IMAGE_PREFIX)/bpfman-map-exporter:$(IMAGE_TAG)
 BPFMAN_GO_TARGET_IMG ?= $(IMAGE_PREFIX)/bpfman-go-target:$(IMAGE_TAG)
@@ -222,7 +234,7 @@ image-builder:
 	@$(NEEDS) engine buildkit
 
 .PHONY: build-images
-build-images: build-operator-image build-agent-image build-csi-image build-example-images ## Build all images, with docker and BuildKit, or podman.
+build-images: build-operator-image build-agent-image build-csi-image build-inspector-image build-example-images ## Build all images, with docker and BuildKit, or podman.
 
 .PHONY: build-operator-image
 build-operator-image: image-builder ## Build bpfman-operator's image.
@@ -236,6 +248,10 @@ build-agent-image: image-builder ## Build bpfman-agent's image.
 build-csi-image: image-builder ## Build bpfman-csi's image.
 	$(CONTAINER_ENGINE) build --target csi -t $(BPFMAN_CSI_IMG) .
 
+.PHONY: build-inspector-image
+build-inspector-image: image-builder ## Build bpfman-inspector's image.
+	$(CONTAINER_ENGINE) build --target inspector -t $(BPFMAN_INSPECTOR_IMG) .
+
 .PHONY: build-example-images
 build-example-images: image-builder ## Build the images of the examples and tests.
 	$(CONTAINER_ENGINE) build --target counters -t $(BPFMAN_COUNTERS_IMG) .
@@ -244,7 +260,7 @@ build-example-images: image-builder ## Build the images of the examples and test
 	$(CONTAINER_ENGINE) build --target node-probe -t $(BPFMAN_NODE_PROBE_IMG) .
 
 # What build-images builds.
-BUILT_IMAGES = $(BPFMAN_OPERATOR_IMG) $(BPFMAN_AGENT_IMG) $(BPFMAN_CSI_IMG) $(BPFMAN_COUNTERS_IMG) $(BPFMAN_MAP_EXPORTER_IMG) $(BPFMAN_GO_TARGET_IMG) $(BPFMAN_NODE_PROBE_IMG)
+BUILT_IMAGES = $(BPFMAN_OPERATOR_IMG) $(BPFMAN_AGENT_IMG) $(BPFMAN_CSI_IMG) $(BPFMAN_INSPECTOR_IMG) $(BPFMAN_COUNTERS_IMG) $(BPFMAN_MAP_EXPORTER_IMG) $(BPFMAN_GO_TARGET_IMG) $(BPFMAN_NODE_PROBE_IMG)
 
 .PHONY: push-images
 push-images: container-engine ## Push the images that build-images builds.
@@ -282,10 +298,12 @@ CLUSTER = $(LOCALBIN)/cluster --instance $(CLUSTER_INSTANCE) --state-dir $(CLUST
 
 # The cluster's program, and what its own images are made of.
 .PHONY: build-cluster
-build-cluster:
-	@cd hack/cluster && export GOWORK=off && go build -trimpath -o $(LOCALBIN)/cluster . && \
-		go build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/pause ./pause && \
-		go build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+build-cluster: build-launcher
+	$(UNLESS_BUILT)GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/ . ./pause
+
+.PHONY: build-launcher
+build-launcher:
+	$(UNLESS_BUILT)GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 
 .PHONY: cluster-up
 cluster-up: deps build build-cluster ## Start a one-node Kubernetes on this machine, with the project's images.
@@ -352,6 +370,7 @@ WITH_IMAGES = sed \
 	-e 's|quay.io/bpfman/bpfman-operator:latest|$(BPFMAN_OPERATOR_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-agent:latest|$(BPFMAN_AGENT_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-csi:latest|$(BPFMAN_CSI_IMG)|' \
+	-e 's|quay.io/bpfman/bpfman-inspector:latest|$(BPFMAN_INSPECTOR_IMG)|' \
 	-e 's|registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0|$(BPFMAN_REGISTRAR_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-map-exporter:latest|$(BPFMAN_MAP_EXPORTER_IMG)|'
 RENDER = $(KUBECTL) kustomize $(DEPLOY) | $(WITH_IMAGES)
@@ -450,13 +469,13 @@ run: ## From nothing to counters read by a pod without privileges: cluster, bpfm
 # The project's own images are those of the release, unless a tag is given.
 RELEASE_DIR ?= release-v$(VERSION)
 RELEASE_OVERLAYS = crds=config/crd operator=config/release/operator agent=config/release/agent csi=config/release/csi \
-	all=config/default monitoring=config/prometheus/objects openshift=config/openshift
+	inspector=config/release/inspector all=config/default monitoring=config/prometheus/objects openshift=config/openshift
 
 # Images of a release are named by the digests that release-images wrote, unless they are given; where there are none, as in
 # a trial, by its version.
 in_metadata = $(shell sed -nE 's/^ *"$1": *"($2)".*/\1/p' $(LOCALBIN)/images/$3.json 2>/dev/null | head -n 1)
 by_digest = $(if $(filter file,$(origin BPFMAN_$2_IMG)),$(addprefix BPFMAN_$2_IMG=,$(addsuffix @$(call in_metadata,containerimage.digest,sha256:[0-9a-f]{64},$1),$(call in_metadata,image.name,[^"@]*[^"@:/],$1))))
-RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(call by_digest,operator,OPERATOR) $(call by_digest,agent,AGENT) $(call by_digest,csi,CSI) $(call by_digest,map-exporter,MAP_EXPORTER)
+RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(call by_digest,operator,OPERATOR) $(call by_digest,agent,AGENT) $(call by_digest,csi,CSI) $(call by_digest,inspector,INSPECTOR) $(call by_digest,map-exporter,MAP_EXPORTER)
 
 .PHONY: build-release-yamls
 build-release-yamls: $(LOCALBIN)/kustomize ## Write a release's install files to release-vVERSION: one per component, one of the CRDs, one of all.
@@ -578,22 +597,32 @@ build-architectures: ## Build all commands for each of ARCHITECTURES, to bin/lin
 		GOOS=linux GOARCH=$$architecture GOFLAGS=-buildvcs=false $(MAKE) --no-print-directory build LOCALBIN=$(LOCALBIN)/linux-$$architecture; done
 
 # What is released; the other commands are for tests.
-RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-csi counters map-exporter
+RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-csi bpfman-inspector counters map-exporter
 RELEASE_BINARIES = $(foreach architecture,$(ARCHITECTURES),$(RELEASE_COMMANDS:%=$(LOCALBIN)/linux-$(architecture)/%))
 
+# kubectl's plugin is for the machines of people.
+PLUGIN_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+PLUGINS = $(foreach platform,$(PLUGIN_PLATFORMS),$(LOCALBIN)/plugin/$(subst /,-,$(platform))/kubectl-bpfman$(if $(filter windows/%,$(platform)),.exe))
+
+.PHONY: build-plugins
+build-plugins: ## Build kubectl's plugin for each of PLUGIN_PLATFORMS, to bin/plugin/<system>-<architecture>.
+	@for plugin in $(PLUGINS); do platform=$$(basename $$(dirname $$plugin)); echo "building kubectl-bpfman for $$platform"; \
+		GOOS=$${platform%-*} GOARCH=$${platform#*-} GOFLAGS=-buildvcs=false \
+		go -C cli build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o $$plugin ./cmd/kubectl-bpfman || exit 1; done
+
 .PHONY: sbom
-sbom: build-release build-architectures ## Write a bill of materials (CycloneDX) beside each of these commands that is released.
-	SOURCE_DATE_EPOCH=$(COMMIT_TIME) $(LOCALBIN)/release sbom --version $(VERSION) $(RELEASE_BINARIES)
+sbom: build-release build-architectures build-plugins ## Write a bill of materials (CycloneDX) beside each of these commands that is released.
+	SOURCE_DATE_EPOCH=$(COMMIT_TIME) $(LOCALBIN)/release sbom --version $(VERSION) $(RELEASE_BINARIES) $(PLUGINS)
 
 .PHONY: licences
-licences: build-release build-architectures ## Collect the licences of all that is in them, in bin/licences; fail on one that isn't known or allowed.
+licences: build-release build-architectures build-plugins ## Collect the licences of all that is in them, in bin/licences; fail on one that isn't known or allowed.
 	@rm -rf $(LOCALBIN)/licences
-	$(LOCALBIN)/release licences --out $(LOCALBIN)/licences $(RELEASE_BINARIES)
+	$(LOCALBIN)/release licences --out $(LOCALBIN)/licences $(RELEASE_BINARIES) $(PLUGINS)
 
 .PHONY: release-files
 release-files: sbom licences build-release-yamls package-chart ## Write what is attached to a release to bin/release-files: install files, chart, commands, SBOMs, licences, checksums.
 	@rm -rf $(LOCALBIN)/release-files && mkdir -p $(LOCALBIN)/release-files
-	@named=$$(grep -hoE '^ *(- )?(image|bpfman\.(agent\.|csi\.|csi\.registrar\.)?image): *[^ ]+' $(RELEASE_DIR)/*.yaml | grep -v @sha256: | sort -u); test -z "$$named" || \
+	@named=$$(grep -hoE '^ *(- )?(image|bpfman\.(agent\.|csi\.|csi\.registrar\.|inspector\.)?image): *[^ ]+' $(RELEASE_DIR)/*.yaml | grep -v @sha256: | sort -u); test -z "$$named" || \
 		{ echo "a release names its images by digest (make release-images), but has:"; echo "$$named"; exit 1; } >&2
 	@cp $(RELEASE_DIR)/*.yaml $(RELEASE_DIR)/*.sh $(LOCALBIN)/chart/*.tgz $(LOCALBIN)/release-files
 	@for architecture in $(ARCHITECTURES); do \
@@ -601,19 +630,32 @@ release-files: sbom licences build-release-yamls package-chart ## Write what is 
 		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-linux-$$architecture.tar.gz; done
 	@tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN) -c licences | \
 		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-licences.tar.gz
+	@$(MAKE) --no-print-directory plugin-archives
 	@cd $(LOCALBIN)/release-files && sha256sum * >checksums.txt && cat checksums.txt
+
+RELEASE_URL ?= https://github.com/bpfman/bpfman-operator/releases/download/v$(VERSION)
+
+# Of what sbom has built. krew's index takes the manifest as it is.
+.PHONY: plugin-archives
+plugin-archives: build-release
+	@mkdir -p $(LOCALBIN)/release-files
+	@for plugin in $(PLUGINS); do dir=$$(dirname $$plugin); cp LICENSE cli/kubectl_complete-bpfman $$dir && \
+		tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w --mtime=@$(COMMIT_TIME) -C $$dir -c . | \
+		gzip -n >$(LOCALBIN)/release-files/kubectl-bpfman-$(VERSION)-$$(basename $$dir).tar.gz || exit 1; done
+	$(LOCALBIN)/release krew --version $(VERSION) --url $(RELEASE_URL) --template cli/krew.yaml --out $(LOCALBIN)/release-files/bpfman.yaml \
+		$(LOCALBIN)/release-files/kubectl-bpfman-$(VERSION)-*.tar.gz
 
 # Each copy has a build cache of its own: nothing of the first is used for the second.
 .PHONY: verify-reproducible
-verify-reproducible: ## Build the commands of the last commit twice, in two directories, and fail where they differ (ARCHITECTURES).
+verify-reproducible: ## Build the commands of the last commit twice, in two directories, and fail where they differ (ARCHITECTURES, PLUGIN_PLATFORMS).
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && for copy in one another/longer; do \
 		mkdir -p "$$dir/$$copy" && git archive HEAD | tar -x -C "$$dir/$$copy" && \
-		GOCACHE="$$dir/$$copy/cache" $(MAKE) -C "$$dir/$$copy" --no-print-directory build-architectures LOCALBIN="$$dir/$$copy/bin" && \
-		(cd "$$dir/$$copy/bin" && sha256sum linux-*/*) >"$$dir/$${copy%%/*}.sums" && rm -rf "$${dir:?}/$$copy"; done && \
+		GOCACHE="$$dir/$$copy/cache" $(MAKE) -C "$$dir/$$copy" --no-print-directory build-architectures build-plugins LOCALBIN="$$dir/$$copy/bin" && \
+		(cd "$$dir/$$copy/bin" && sha256sum linux-*/* plugin/*/*) >"$$dir/$${copy%%/*}.sums" && rm -rf "$${dir:?}/$$copy"; done && \
 	diff "$$dir/one.sums" "$$dir/another.sums" && cat "$$dir/one.sums"
 
 # An image of several architectures goes straight to its registry; BuildKit adds an SBOM and a record of how it was built.
-RELEASE_IMAGES = operator=$(BPFMAN_OPERATOR_IMG) agent=$(BPFMAN_AGENT_IMG) csi=$(BPFMAN_CSI_IMG) counters=$(BPFMAN_COUNTERS_IMG) \
+RELEASE_IMAGES = operator=$(BPFMAN_OPERATOR_IMG) agent=$(BPFMAN_AGENT_IMG) csi=$(BPFMAN_CSI_IMG) inspector=$(BPFMAN_INSPECTOR_IMG) counters=$(BPFMAN_COUNTERS_IMG) \
 	map-exporter=$(BPFMAN_MAP_EXPORTER_IMG)
 IMAGE_BUILD_ARGS ?=
 
@@ -631,10 +673,14 @@ sign-images: ## Sign these images with cosign, as the workflow that runs this: n
 
 ##@ Development
 
-# The e2e tests of many restarts and long waits are for CI, and for `make test-e2e`.
+# The e2e tests of many restarts and long waits are for `make test-e2e`.
 .PHONY: test
 test: E2E_FLAGS = -short
-test: deps test-unit test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-e2e ## Run all tests (as root); those of e2e, but for the longest, on the cluster of KUBECONFIG, or the one-node cluster, which is left running.
+test: test-code test-e2e ## Run all tests (as root); those of e2e, but for the longest, on the cluster of KUBECONFIG, or the one-node cluster, which is left running.
+
+.PHONY: test-code
+test-code: ENVTEST_FLAGS = -short
+test-code: deps test-unit test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector ## Run all tests that take no cluster (as root).
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.
@@ -642,25 +688,28 @@ test-unit: ## Run the tests that need nothing but Go and a C compiler, with the 
 
 .PHONY: test-envtest
 test-envtest: envtest ## Run the tests that need a kube-apiserver and etcd.
-	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 ./envtest/...
+	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 $(ENVTEST_FLAGS) ./envtest/...
 
 .PHONY: test-manifests
 test-manifests: $(LOCALBIN)/helm ## Test manifests, Helm chart, rights, monitoring and documentation, which takes nothing but Go.
 	HELM=$(LOCALBIN)/helm go -C tests test -count=1 ./chart ./docs ./manifests ./monitoring ./rbac
 
 .PHONY: test-bytecode
-test-bytecode: bytecode envtest ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
-	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+test-bytecode: bytecode envtest build-launcher ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
 		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./v05
+
+.PHONY: test-inspector
+test-inspector: bytecode envtest build/inspector/cmd/bpfman-inspector build-launcher ## See that the inspector finds what others load, attach, hold and leave, as bpftool does (as root).
+	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector \
+		KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v ./inspector
 
 .PHONY: deps-upstream-daemon
 deps-upstream-daemon: ## Build the bpfman daemon of v0.5.6, which test-upstream-daemon takes.
 	@hack/upstream-daemon.sh $(CACHE)
 
 .PHONY: test-upstream-daemon
-test-upstream-daemon: bytecode deps-upstream-daemon ## Have the bpfman daemon of v0.5.6 leave programs for that of v0.6.0 (as root).
-	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+test-upstream-daemon: bytecode deps-upstream-daemon build-launcher ## Have the bpfman daemon of v0.5.6 leave programs for that of v0.6.0 (as root).
 	BPFMAN_V05_RPC=$(UPSTREAM_DAEMON) BPFMAN_RPC=$(DAEMON) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher \
 		go -C tests test -count=1 -v ./v05
 
@@ -676,7 +725,7 @@ deps-kernel: ## Install what the virtual machine takes: qemu, virtme-ng, Debian'
 .PHONY: build-kernel-tests
 build-kernel-tests: build build-cluster bytecode
 	@mkdir -p $(KERNEL_TESTS)
-	go -C tests test -c -o $(KERNEL_TESTS)/ ./bytecode ./e2e
+	go -C tests test -c -o $(KERNEL_TESTS)/ ./bytecode ./e2e ./inspector
 	go -C examples build -trimpath -o $(LOCALBIN)/bytecode-images ./cmd/bytecode-images
 
 KERNEL_TEST = LOCALBIN=$(LOCALBIN) DAEMON=$(DAEMON) KUBERNETES=$(KUBERNETES) hack/kernel/test.sh
@@ -690,13 +739,11 @@ test-kernel-node: deps deps-kernel build-kernel-tests ## Run a whole Kubernetes 
 	@$(KERNEL_TEST) node $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
 
 .PHONY: test-csi
-test-csi: bytecode build/csi/cmd/bpfman-csi ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.
-	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+test-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C csi test -count=1 ./...
 
 .PHONY: test-sanity
-test-sanity: bytecode build/csi/cmd/bpfman-csi ## Run csi-sanity, the CSI community's suite, against the plugin with the real daemon (as root).
-	GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+test-sanity: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run csi-sanity, the CSI community's suite, against the plugin with the real daemon (as root).
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C tests test -count=1 -v ./sanity
 
 # Of what `make deps-kernel` installs.
@@ -716,7 +763,8 @@ E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_IN
 	BYTECODE_PUSH_CA=$(CLUSTER_STATE)/pki/registry-ca.crt SAMPLE_APP_IMG=$(BPFMAN_GO_TARGET_IMG) \
 	REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest \
 	BPFMAN_NEXT_IMG=quay.io/bpfman/bpfman:next BPFMAN_OPERATOR_NEXT_IMG=quay.io/bpfman/bpfman-operator:next \
-	BPFMAN_AGENT_NEXT_IMG=quay.io/bpfman/bpfman-agent:next BPFMAN_CSI_NEXT_IMG=quay.io/bpfman/bpfman-csi:next
+	BPFMAN_AGENT_NEXT_IMG=quay.io/bpfman/bpfman-agent:next BPFMAN_CSI_NEXT_IMG=quay.io/bpfman/bpfman-csi:next \
+	BPFMAN_INSPECTOR_NEXT_IMG=quay.io/bpfman/bpfman-inspector:next
 E2E_FLAGS ?=
 E2E_TIMEOUT ?= 45m
 # How bpfman is installed: kustomize, release or helm. Before the latter two it is removed.
@@ -724,7 +772,7 @@ E2E_INSTALL ?= kustomize
 
 # The one-node cluster's pods are made anew, as their images may have changed under their names.
 .PHONY: test-e2e
-test-e2e: $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECONFIG, or the one-node cluster, and test it there (E2E_FLAGS="-run Kills").
+test-e2e: kubectl-bpfman bytecode $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECONFIG, or the one-node cluster, and test it there (E2E_FLAGS="-run Kills").
 	$(if $(ONE_NODE),@KUBECONFIG=$(CLUSTER_KUBECONFIG) $(KUBECTL) -n bpfman delete pods --all --ignore-not-found)
 	$(if $(filter-out kustomize,$(E2E_INSTALL)),@$(MAKE) --no-print-directory undeploy-kustomize)
 	@$(MAKE) --no-print-directory deploy-$(E2E_INSTALL)
@@ -733,17 +781,21 @@ test-e2e: $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECO
 		BPFMAN_MAP_EXPORTER_IMG="$(BPFMAN_MAP_EXPORTER_IMG)" \
 		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
 
+LIFECYCLE_FLAGS ?= -short
+
 # It removes bpfman with all objects of its kinds: not from somebody else's cluster unless told to.
 .PHONY: test-lifecycle
 test-lifecycle: ## Install bpfman in each way, uninstall it in each order, and install it again, on the one-node cluster, or with UNINSTALL=yes on that of KUBECONFIG.
 	@test -n "$(ONE_NODE)" -o "$(UNINSTALL)" = yes || { echo "this uninstalls bpfman, with all objects of its kinds, from the cluster of $(KUBECONFIG): UNINSTALL=yes lets it" >&2; exit 1; }
-	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="-short -run '^Test(Lifecycle|FromUpstream|Upstream)'"
+	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="$(LIFECYCLE_FLAGS) -run '^Test(Lifecycle|FromUpstream|Upstream)'"
 
 # What is slow and seldom breaks. docs/development.md says when to run it.
 .PHONY: test-slow
-test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, and e2e with its longest tests.
+test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, and envtest, e2e and test-lifecycle with their longest tests.
+	@$(MAKE) --no-print-directory test-envtest
 	@$(MAKE) --no-print-directory test-kernel-node
 	@$(MAKE) --no-print-directory test-e2e
+	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=
 
 .PHONY: test-integration
 test-integration: test-e2e ## The same, by upstream's name.
@@ -766,11 +818,20 @@ bench: ## Measure time, requests and memory beside the bare daemon, on the clust
 	go -C tests build -trimpath -o $(LOCALBIN)/bench ./bench
 	KUBECONFIG=$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)) $(LOCALBIN)/bench --kubectl $(KUBECTL) --probe-image $(BPFMAN_NODE_PROBE_IMG) \
 		--rounds $(BENCH_ROUNDS) --audit-log "$(BENCH_AUDIT_LOG)" --out $(LOCALBIN)/bench.json
-	@$(MAKE) --no-print-directory bench-csi
+	@$(MAKE) --no-print-directory bench-csi bench-inspector bench-plugin
 
 # Its figures go beside the others'.
+.PHONY: bench-plugin
+bench-plugin: envtest kubectl-bpfman ## Measure `kubectl bpfman programs` against 1,000 nodes of 100 programs, on a kube-apiserver of its own.
+	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json \
+		go -C tests test -count=1 -run '^$$' -bench Programs -benchtime 3x ./envtest/plugin
+
 .PHONY: bench-csi
-bench-csi: bytecode build/csi/cmd/bpfman-csi ## Measure the CSI plugin with 200 volumes live on the real daemon, 1, 10 and 50 at once (as root).
-	@GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+bench-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Measure the CSI plugin with 200 volumes live on the real daemon, 1, 10 and 50 at once (as root).
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json \
 		go -C csi test -count=1 -run '^$$' -bench Volumes -benchtime 1x ./cmd/bpfman-csi
+
+.PHONY: bench-inspector
+bench-inspector: envtest build/inspector/cmd/bpfman-inspector ## Measure the inspector with 200 programs, 200 links and 500 processes: a scan, and its rest where nothing happens (as root; takes three minutes).
+	BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json \
+		go -C tests test -count=1 -run '^$$' -bench Inspector -benchtime 1x -timeout 30m ./inspector

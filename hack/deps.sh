@@ -22,7 +22,7 @@ kubernetes_version=v1.36.3
 # be replaced by Debian's containerd.
 packages=(
 	containerd:containerd ctr:containerd runc:runc nft:nftables
-	clang:clang llvm-strip:llvm gcc:gcc pkg-config:pkg-config ip:iproute2 make:make
+	clang:clang llvm-strip:llvm gcc:gcc pkg-config:pkg-config ip:iproute2 make:make bpftool:bpftool
 	/usr/lib/cni/bridge:containernetworking-plugins
 	/etc/ssl/certs/ca-certificates.crt:ca-certificates
 	/usr/include/stdio.h:libc6-dev

@@ -59,7 +59,7 @@ restart_changed() {
 	if grep -q 'image .*/bpfman-operator:' "$1" && kubectl -n bpfman get deployment bpfman-operator >/dev/null 2>&1; then
 		kubectl -n bpfman rollout restart deployment/bpfman-operator >/dev/null
 	fi
-	if grep -qE 'image .*/bpfman(-agent|-csi)?:' "$1" && kubectl -n bpfman get daemonset bpfman-daemon >/dev/null 2>&1; then
+	if grep -qE 'image .*/bpfman(-agent|-csi|-inspector)?:' "$1" && kubectl -n bpfman get daemonset bpfman-daemon >/dev/null 2>&1; then
 		step "restarting the node components: their images changed" "see above" \
 			"$KUBECTL" -n bpfman delete pod -l name=bpfman-daemon
 	fi

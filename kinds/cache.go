@@ -41,7 +41,7 @@ import (
 // The zero value is ready; Log may be set.
 type Kinds struct {
 	Log logr.Logger
-	// Held says why nothing is read yet, so that nothing is ready; nil where nothing holds it up.
+	// Held says why nothing works yet, whatever can be read; nil where nothing holds it up.
 	Held func() error
 
 	mu    sync.Mutex
@@ -78,10 +78,15 @@ func Unread(err error) bool {
 	return errors.As(err, &unread)
 }
 
-// Source starts the source of a kind, and calls listed once its handler has got
-// all objects. The controller doesn't wait for that: reading a kind before is an
-// UnreadError, so that one which can't be read holds up no other.
-func Source[request comparable](of source.TypedSyncingSource[request], listed func(workqueue.TypedRateLimitingInterface[request])) source.TypedSource[request] {
+// Source starts the source of a kind. The controller doesn't wait until its
+// handler has got all objects: reading a kind before is an UnreadError, so that
+// one which can't be read holds up no other.
+func Source[request comparable](of source.TypedSyncingSource[request]) source.TypedSource[request] {
+	return SourceThen(of, func(workqueue.TypedRateLimitingInterface[request]) {})
+}
+
+// SourceThen is Source, and calls listed once the handler has got all objects.
+func SourceThen[request comparable](of source.TypedSyncingSource[request], listed func(workqueue.TypedRateLimitingInterface[request])) source.TypedSource[request] {
 	return source.TypedFunc[request](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[request]) error {
 		if err := of.Start(ctx, q); err != nil {
 			return fmt.Errorf("start %v: %w", of, err)
@@ -113,6 +118,7 @@ func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, erro
 	for _, k := range v1alpha1.ProgramKinds {
 		add(k.Name, k.Resource(), k.Namespaced)
 	}
+	add(v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Resource(), v1alpha1.NodeKind.Namespaced)
 	others, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("make a mapper of kinds: %w", err)

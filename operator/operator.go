@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -29,6 +30,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/operator/bpfnodes"
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
@@ -81,8 +83,12 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := lease.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("set up %T: %w", lease, err)
 	}
+	core, err := typedcorev1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make client of logs: %w", err)
+	}
 	err = guard(mgr, recorder, o.Namespace, known, func() error {
-		for _, controller := range controllers(mgr, recorder, announcer, openShift) {
+		for _, controller := range controllers(mgr, core, recorder, announcer, openShift) {
 			if err := controller.SetupWithManager(mgr); err != nil {
 				return fmt.Errorf("set up %T: %w", controller, err)
 			}
@@ -102,7 +108,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 
 type controller interface{ SetupWithManager(ctrl.Manager) error }
 
-func controllers(mgr ctrl.Manager, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool) []controller {
+func controllers(mgr ctrl.Manager, core typedcorev1.PodsGetter, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool) []controller {
 	c, live, namespace := mgr.GetClient(), mgr.GetAPIReader(), announcer.ConfigMap.Namespace
 	finalizers := &contest.Ledger[types.UID]{Clock: clock.RealClock{}}
 	all := []controller{
@@ -115,7 +121,8 @@ func controllers(mgr ctrl.Manager, recorder events.EventRecorder, announcer *tak
 			Announcer: announcer, Contests: &contest.Ledger[types.UID]{Clock: clock.RealClock{}},
 		},
 		&status.Leftovers{Client: c, Live: live},
-		&nodes.Reconciler{Client: c, Recorder: recorder, ConfigMap: announcer.ConfigMap, Version: version.Version},
+		&nodes.Reconciler{Client: c, Recorder: recorder, ConfigMap: announcer.ConfigMap, Version: version.Version, Logs: nodes.LogsOf(core.Pods(namespace))},
+		&bpfnodes.Reconciler{Client: c, Namespace: namespace},
 		&takeover.Reports{Client: c, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()},
 		&takeover.Roles{Client: c, Live: live, Announcer: announcer, Namespace: namespace},
 	}

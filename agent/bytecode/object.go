@@ -16,31 +16,50 @@ import (
 // for a moment.
 const maxObject = 8 << 20
 
-// Object reads the eBPF object of an image, which is the first file of its layer,
-// as the daemon of v0.6.0 takes it.
-func (r *Registries) Object(ctx context.Context, url string, c Credentials) ([]byte, error) {
+// Layer is the one layer of an image.
+type Layer struct {
+	// Digest says what is in it.
+	Digest string
+
+	puller *puller
+}
+
+// Layer finds the layer of an image, whose manifest alone is read. It is to be closed.
+func (r *Registries) Layer(ctx context.Context, url string, c Credentials) (*Layer, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookDeadline)
 	defer cancel()
 	p, err := newPuller(url, c, r.Transport)
 	if err != nil {
 		return nil, err
 	}
-	defer p.close()
 	m, err := p.manifest(ctx)
+	if err == nil && (len(m.Layers) != 1 || len(m.Layers[0].URLs) > 0) {
+		err = errors.New("it isn't of one layer")
+	}
 	if err != nil {
+		p.close()
 		return nil, err
 	}
-	if len(m.Layers) != 1 || len(m.Layers[0].URLs) > 0 {
-		return nil, errors.New("it isn't of one layer")
-	}
-	p.wire.limit = maxObject
+	return &Layer{Digest: m.Layers[0].Digest, puller: p}, nil
+}
+
+// Object reads the eBPF object, which is the layer's first file, as the daemon of
+// v0.6.0 takes it.
+func (l *Layer) Object(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookDeadline)
+	defer cancel()
+	l.puller.wire.limit = maxObject
 	var object []byte
-	_, err = p.blob(ctx, m.Layers[0].Digest, func(body io.Reader) error {
+	_, err := l.puller.blob(ctx, l.Digest, func(body io.Reader) error {
+		var err error
 		object, err = firstFile(body)
 		return err
 	})
 	return object, err
 }
+
+// Close ends the connections to the registry.
+func (l *Layer) Close() { l.puller.close() }
 
 func firstFile(layer io.Reader) ([]byte, error) {
 	unzipped, err := gzip.NewReader(layer)

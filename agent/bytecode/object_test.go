@@ -21,12 +21,20 @@ func TestObject(t *testing.T) {
 	r.manifest("large", manifest{Config: config, Layers: []descriptor{r.blob(zipped(t, maxObject+1))}})
 	images := Registries{Transport: r.Client().Transport}
 
-	object, err := images.Object(t.Context(), r.image("one"), Credentials{})
-	if err != nil || !bytes.Equal(object, make([]byte, 3)) {
-		t.Errorf("object %q, %v", object, err)
+	read := func(tag string) (digest string, object []byte, err error) {
+		layer, err := images.Layer(t.Context(), r.image(tag), Credentials{})
+		if err != nil {
+			return "", nil, err
+		}
+		defer layer.Close()
+		object, err = layer.Object(t.Context())
+		return layer.Digest, object, err
+	}
+	if digest, object, err := read("one"); err != nil || digest != one.Digest || !bytes.Equal(object, make([]byte, 3)) {
+		t.Errorf("digest %s, object %q, %v", digest, object, err)
 	}
 	for _, tag := range []string{"two", "elsewhere", "no-archive", "large", "absent"} {
-		if object, err := images.Object(t.Context(), r.image(tag), Credentials{}); err == nil {
+		if _, object, err := read(tag); err == nil {
 			t.Errorf("%s: an object of %d bytes", tag, len(object))
 		}
 	}

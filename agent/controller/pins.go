@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -58,12 +60,7 @@ func (r *Reconciler) misfits(ctx context.Context, url string, c bytecode.Credent
 	if r.PinsDir == "" || !pins.Any(r.PinsDir) {
 		return nil
 	}
-	object, err := r.registries.Object(ctx, url, c)
-	if err != nil {
-		log.FromContext(ctx).V(1).Info("The image isn't compared with pinned maps", "reason", err.Error())
-		return nil
-	}
-	declared, err := pins.Declared(object)
+	declared, err := r.pinned.of(ctx, &r.registries, url, c)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("The image isn't compared with pinned maps", "reason", err.Error())
 		return nil
@@ -73,6 +70,38 @@ func (r *Reconciler) misfits(ctx context.Context, url string, c bytecode.Credent
 		log.FromContext(ctx).Info("Pinned maps can't be compared with the image", "reason", err.Error())
 	}
 	return misfits
+}
+
+// declarations remembers which maps images pin by name, by the digest of their
+// layer: a refused Load is tried again for ever, and then a look at the manifest is
+// enough.
+type declarations struct {
+	once sync.Once
+	kept *lru.Cache
+}
+
+// maxDeclarations is of how many images this is kept.
+const maxDeclarations = 64
+
+func (d *declarations) of(ctx context.Context, registries *bytecode.Registries, url string, c bytecode.Credentials) ([]pins.Map, error) {
+	d.once.Do(func() { d.kept = lru.New(maxDeclarations) })
+	layer, err := registries.Layer(ctx, url, c)
+	if err != nil {
+		return nil, err
+	}
+	defer layer.Close()
+	if kept, ok := d.kept.Get(layer.Digest); ok {
+		declared, _ := kept.([]pins.Map)
+		return declared, nil
+	}
+	object, err := layer.Object(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// An object that can't be read now never can.
+	declared, err := pins.Declared(object)
+	d.kept.Add(layer.Digest, declared)
+	return declared, err
 }
 
 // replacePins removes pins of maps that no program in the kernel uses but the

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -49,6 +50,8 @@ type Reconciler struct {
 	Inventory *daemon.Inventory
 	// NodeName is the name of this node.
 	NodeName string
+	// Drift is how often the daemon's list is compared with what is known.
+	Drift time.Duration
 	// Bpffs is where the daemon's BPF file system is mounted.
 	Bpffs string
 	// Interfaces lists the host's network interfaces.
@@ -66,6 +69,7 @@ type Reconciler struct {
 	queue      queue
 	written    lastWritten
 	registries bytecode.Registries
+	pinned     declarations
 	// sharers holds the keys of owners that use maps of other programs.
 	sharers sync.Map
 }
@@ -318,30 +322,29 @@ func (r *Reconciler) ensureInventory(ctx context.Context) error {
 	return nil
 }
 
-// drift is how often the daemon's list is compared with what is known.
-const drift = time.Minute
-
 // compare asks the daemon for its list from time to time, so that what others
-// unloaded comes back, until ctx ends.
-func (r *Reconciler) compare(ctx context.Context) {
-	tick := time.NewTicker(drift)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+// unloaded comes back, until ctx ends. The error is that of a daemon which speaks
+// another API: the agent is of no use beside it, and its end, of which the kubelet
+// keeps the words, is what the operator sees. The objects have been told by then.
+func (r *Reconciler) compare(ctx context.Context) error {
+	err := wait.PollUntilContextCancel(ctx, r.Drift, false, func(ctx context.Context) (bool, error) {
 		changed, err := r.Inventory.Refresh(ctx)
+		if daemon.SpeaksOtherAPI(err) {
+			return false, err
+		}
 		if err != nil {
 			log.FromContext(ctx).Info("Comparing with the daemon's list failed", "reason", err.Error())
-			continue
 		}
 		for _, key := range changed {
 			log.FromContext(ctx).Info("The daemon's programs are not as we left them", "owner", key.String())
 			r.queue.Add(key)
 		}
+		return false, nil
+	})
+	if ctx.Err() == nil {
+		return err //nolint:wrapcheck // Refresh's own
 	}
+	return nil
 }
 
 // get reads a user object of any kind.

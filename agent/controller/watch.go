@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
@@ -62,11 +63,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 	if err != nil {
 		return fmt.Errorf("make controller: %w", err)
 	}
+	useless := make(chan error, 1)
+	if err := mgr.Add(endsBy(useless)); err != nil {
+		return fmt.Errorf("watch for the agent's end: %w", err)
+	}
 	sources := []source.TypedSource[program.Key]{
 		source.TypedFunc[program.Key](func(ctx context.Context, q queue) error {
 			r.queue = q
 			go onConnect(ctx, func() { r.daemonReturned(ctx, q) })
-			go r.compare(ctx)
+			go func() { useless <- r.compare(ctx) }()
 			go r.lookIntoPods(ctx, q)
 			go r.retire(ctx, replacedWithin)
 			go node.WatchInterfaces(ctx,
@@ -74,11 +79,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 				func(err error) { log.FromContext(ctx).Error(err, "Changes of network interfaces may come late") })
 			return nil
 		}),
-		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Node{}), r.onNode()), func(queue) {}),
-		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod()), func(queue) {}),
+		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Node{}), r.onNode())),
+		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod())),
 	}
 	for _, kind := range v1alpha1.UserKinds {
-		sources = append(sources, kinds.Source(
+		sources = append(sources, kinds.SourceThen(
 			source.TypedKind(mgr.GetCache(), client.Object(kind.New()), onUserObject(kind.Name)),
 			func(q queue) { r.onListed(q, kind.Name) }))
 	}
@@ -93,7 +98,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 		if err != nil {
 			return fmt.Errorf("index %ss by owner: %w", kind.Name, err)
 		}
-		sources = append(sources, kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(object), r.onProgram()), func(queue) {}))
+		sources = append(sources, kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(object), r.onProgram())))
 	}
 	for _, s := range sources {
 		if err := c.Watch(s); err != nil {
@@ -101,6 +106,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 		}
 	}
 	return nil
+}
+
+// endsBy ends the manager, and with it the agent, with an error that comes.
+func endsBy(errs <-chan error) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		select {
+		case err := <-errs:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // onListed starts work for what the daemon holds of a kind that has just been
@@ -123,13 +140,20 @@ func onUserObject(kind string) handlers {
 	return handlers{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { q.Add(key(e.Object)) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
-			replace := func(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] }
-			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || replace(e.ObjectOld) != replace(e.ObjectNew) || e.ObjectNew.GetDeletionTimestamp() != nil || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+			if changed(e.ObjectOld, e.ObjectNew) {
 				q.Add(key(e.ObjectNew))
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) { q.Add(key(e.Object)) },
 	}
+}
+
+// changed tells whether a user object asks for something else than before.
+func changed(before, now client.Object) bool {
+	replace := func(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] }
+	another := before.GetUID() != now.GetUID()
+	spec := before.GetGeneration() != now.GetGeneration()
+	return another || spec || replace(before) != replace(now) || now.GetDeletionTimestamp() != nil
 }
 
 // onProgram starts work where a program object isn't as it was written here:
@@ -226,16 +250,9 @@ const podInterfaces = 10 * time.Second
 // lookIntoPods starts work for the owners that discover interfaces inside pods,
 // until ctx ends.
 func (r *Reconciler) lookIntoPods(ctx context.Context, q queue) {
-	tick := time.NewTicker(podInterfaces)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			r.enqueue(ctx, q, func(n program.Needs) bool { return n.PodInterfaces })
-		}
-	}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		r.enqueue(ctx, q, func(n program.Needs) bool { return n.PodInterfaces })
+	}, podInterfaces)
 }
 
 // enqueue starts work for the owners that a change affects.

@@ -7,6 +7,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -82,6 +83,12 @@ func (e *Error) Error() string {
 	default:
 		return e.Op + ": " + words(s.Message())
 	}
+}
+
+// SpeaksOtherAPI tells that an error comes from a daemon whose API isn't v0.6's.
+func SpeaksOtherAPI(err error) bool {
+	failed := (*Error)(nil)
+	return errors.As(err, &failed) && status.Code(failed.Cause) == codes.Unimplemented
 }
 
 // otherAPI says what a daemon is that lacks a call of v0.6's API. That of v0.5

@@ -6,6 +6,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -59,7 +60,9 @@ type Inventory struct {
 	mu    sync.Mutex
 	known bool
 	// checked is whether the daemon is known to speak the agent's API.
-	checked  bool
+	checked bool
+	// unready is why nothing can be done with the daemon, nil once it has answered.
+	unready  error
 	programs map[uint32]Program
 	// touched holds the owners of programs that calls for other owners changed.
 	touched map[program.Key]bool
@@ -69,7 +72,10 @@ type Inventory struct {
 // Refresh. Root is where the daemon's file system is seen, "" where it is the
 // agent's own.
 func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
-	return &Inventory{rpc: rpc, root: root, lane: make(chan struct{}, 1), programs: map[uint32]Program{}, touched: map[program.Key]bool{}}
+	return &Inventory{
+		rpc: rpc, root: root, lane: make(chan struct{}, 1), programs: map[uint32]Program{}, touched: map[program.Key]bool{},
+		unready: errors.New("the bpfman daemon hasn't answered yet"),
+	}
 }
 
 // do makes one call when its turn comes. Record runs before the next call's
@@ -113,6 +119,15 @@ func (i *Inventory) Known() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.known
+}
+
+// Ready is the reason why the daemon is of no use: it hasn't answered since the
+// agent's start, or it speaks another API. A daemon that is away for a while isn't
+// one: its programs stay attached.
+func (i *Inventory) Ready() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.unready
 }
 
 // Doubt makes the inventory unknown, as after the daemon has restarted.
@@ -160,6 +175,11 @@ func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 			changed[owner] = true
 		}
 	})
+	if err == nil || SpeaksOtherAPI(err) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.unready = err
+	}
 	return slices.Collect(maps.Keys(changed)), err
 }
 

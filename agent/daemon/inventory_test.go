@@ -616,34 +616,32 @@ func TestUsersOfMapsAreKnownAtOnce(t *testing.T) {
 	}
 }
 
-// v05 is a daemon that has no Attach, as that of v0.5.
-type v05 struct{ *daemontest.Daemon }
-
-func (v05) Attach(context.Context, *gobpfman.AttachRequest, ...grpc.CallOption) (*gobpfman.AttachResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "")
-}
-
 // The list of a daemon that speaks another API is not read, and the error names
 // the cause. A daemon in its place is asked anew.
 func TestRefreshOfAnotherAPI(t *testing.T) {
 	d := daemontest.New(t.TempDir())
-	var rpc struct{ gobpfman.BpfmanClient }
-	rpc.BpfmanClient = v05{d}
-	i := NewInventory(&rpc, "")
+	d.NoAttach = true
+	i := NewInventory(d, "")
+	if i.Ready() == nil {
+		t.Error("ready before the daemon has answered")
+	}
 	for range 2 {
 		_, err := i.Refresh(t.Context())
-		if err == nil || err.Error() != "list programs: "+otherAPI || i.Known() {
-			t.Fatalf("error %v, known: %v", err, i.Known())
+		if err == nil || err.Error() != "list programs: "+otherAPI || !SpeaksOtherAPI(err) || i.Known() || !errors.Is(i.Ready(), err) {
+			t.Fatalf("error %v, known: %v, ready: %v", err, i.Known(), i.Ready())
 		}
 	}
 	if calls := d.Calls(); len(calls) != 0 {
 		t.Errorf("calls %q of a daemon that speaks another API", calls)
 	}
-	rpc.BpfmanClient = d
+	d.NoAttach = false
 	refresh(t, i)
+	if err := i.Ready(); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
 	i.Doubt() // another connection
-	rpc.BpfmanClient = v05{d}
-	if _, err := i.Refresh(t.Context()); status.Code(errors.Unwrap(err)) != codes.Unimplemented {
-		t.Errorf("error %v", err)
+	d.NoAttach = true
+	if _, err := i.Refresh(t.Context()); !SpeaksOtherAPI(err) || i.Ready() == nil {
+		t.Errorf("error %v, ready: %v", err, i.Ready())
 	}
 }

@@ -28,7 +28,8 @@ func ours() []metav1.APIResource {
 	for _, kind := range v1alpha1.ProgramKinds {
 		served = append(served, metav1.APIResource{Name: kind.Resource(), Kind: kind.Name, Namespaced: kind.Namespaced})
 	}
-	return served
+	node := v1alpha1.NodeKind
+	return append(served, metav1.APIResource{Name: node.Resource(), Kind: node.Name, Namespaced: node.Namespaced})
 }
 
 // upstreams are the definitions of upstream's v0.6.
@@ -52,7 +53,7 @@ func TestForeign(t *testing.T) {
 		"none":               {nil, ""},
 		"ours":               {ours(), ""},
 		"some of ours":       {ours()[:3], ""},
-		"ours and a new one": {append(ours(), metav1.APIResource{Name: "bpfnodes", Kind: "BpfNode"}), ""},
+		"ours and a new one": {append(ours(), metav1.APIResource{Name: "bpfsomethings", Kind: "BpfSomething"}), ""},
 		"upstream's v0.6": {
 			upstreams(),
 			"BpfApplication (namespaced), BpfApplicationState (namespaced), ClusterBpfApplication (cluster-scoped), " +

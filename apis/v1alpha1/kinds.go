@@ -86,3 +86,6 @@ var ProgramKinds = []Kind[ProgramObject]{
 	{"BpfNsProgram", true, func() ProgramObject { return &BpfNsProgram{} }, func() runtime.Object { return &BpfNsProgramList{} }},
 	{"BpfProgram", false, func() ProgramObject { return &BpfProgram{} }, func() runtime.Object { return &BpfProgramList{} }},
 }
+
+// NodeKind is the kind that the inspector writes, one object for each node.
+var NodeKind = Kind[*BpfNode]{"BpfNode", false, func() *BpfNode { return &BpfNode{} }, func() runtime.Object { return &BpfNodeList{} }}

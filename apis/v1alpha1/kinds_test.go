@@ -39,6 +39,7 @@ func TestKindsAreRegistered(t *testing.T) {
 	for _, kind := range ProgramKinds {
 		check(kind.Name, kind.Resource(), kind.New(), kind.NewList())
 	}
+	check(NodeKind.Name, NodeKind.Resource(), NodeKind.New(), NodeKind.NewList())
 
 	var registered []string
 	for kind, goType := range scheme.KnownTypes(SchemeGroupVersion) {
@@ -48,7 +49,7 @@ func TestKindsAreRegistered(t *testing.T) {
 	}
 	slices.Sort(listed)
 	slices.Sort(registered)
-	if len(listed) != 16 || !slices.Equal(listed, registered) {
+	if len(listed) != 17 || !slices.Equal(listed, registered) {
 		t.Errorf("the tables list %v, the scheme knows %v", listed, registered)
 	}
 }

@@ -67,6 +67,12 @@ const (
 	VolumeAttributeFollow = "csi.bpfman.io/follow"
 )
 
+// IsDispatcher tells by its function's name that a program may be a dispatcher of
+// bpfman v0.6's, which runs other programs and belongs to no object.
+func IsDispatcher(function string) bool {
+	return function == "xdp_dispatcher" || function == "tc_dispatcher"
+}
+
 const labelHashLength = 8
 
 // LabelValue returns s where it is a valid label value; else what can be kept of

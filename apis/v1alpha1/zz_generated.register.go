@@ -51,6 +51,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&BpfApplication{},
 		&BpfApplicationList{},
+		&BpfNode{},
+		&BpfNodeList{},
 		&BpfNsApplication{},
 		&BpfNsApplicationList{},
 		&BpfNsProgram{},

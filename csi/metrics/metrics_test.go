@@ -6,8 +6,6 @@ package metrics
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -61,36 +59,5 @@ func TestMetrics(t *testing.T) {
 	failure = errors.New("no mount table")
 	if text := scrape(t, m); strings.Contains(text, "csi_plugin_volumes") || !strings.Contains(log.String(), "no mount table") {
 		t.Errorf("after a failure: %s\nlog %s", text, &log)
-	}
-}
-
-// A scraper that trusts the certificate is served, by this process and no other.
-func TestTLS(t *testing.T) {
-	config, err := TLS()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.TLS = config
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	roots := x509.NewCertPool()
-	certificate, err := x509.ParseCertificate(config.Certificates[0].Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots.AddCert(certificate)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusNotFound {
-		t.Errorf("status %d", response.StatusCode)
 	}
 }

@@ -71,15 +71,15 @@ images() {
 	documents CustomResourceDefinition | sed -nE \
 		-e 's/^ *(- )?image: *"?([^" ]+)"?$/operator \2/p' \
 		-e 's/^ *bpfman\.image: *"?([^" ]+)"?$/daemon \1/p' \
-		-e 's/^ *bpfman\.(agent|csi|csi\.registrar)\.image: *"?([^" ]+)"?$/\1 \2/p'
+		-e 's/^ *bpfman\.(agent|csi|csi\.registrar|inspector)\.image: *"?([^" ]+)"?$/\1 \2/p'
 }
 
 # refuse_moving refuses names under which upstream publishes other software, unless they are said to be the user's own.
 refuse_moving() {
 	local named
-	named=$(grep -oE 'quay\.io/bpfman/bpfman-(operator|agent|csi)(:[^@]*)?$' <<<"$1" || true)
+	named=$(grep -oE 'quay\.io/bpfman/bpfman-(operator|agent|csi|inspector)(:[^@]*)?$' <<<"$1" || true)
 	[[ -n $named && ${IMAGES_LOADED:-} != yes ]] || return 0
-	die "nothing is applied: upstream publishes its own, other software under these names:" \
+	die "nothing is applied: quay.io/bpfman is upstream's, which publishes other software under such names:" \
 		"$(sed 's/^/  /' <<<"$named")" \
 		"Give the images that you built and pushed:  make deploy IMAGE_PREFIX=registry.example.com/bpfman IMAGE_TAG=test" \
 		"A release's install files name theirs by digest. Where the nodes have yours under these very names, loaded into" \

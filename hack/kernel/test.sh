@@ -3,7 +3,7 @@
 # Copyright The bpfman-operator authors
 #
 # Tests in the virtual machine. Of the daemon by itself (make test-kernel): every
-# example program, and chains of them. Of a whole node (make test-kernel-node): an
+# example program, and chains of them; and that the inspector finds all of them. Of a whole node (make test-kernel-node): an
 # object of every kind.
 #
 # usage: test.sh daemon|node CACHE MEMORY INSTANCE — the last is the one-node cluster's.
@@ -17,7 +17,7 @@ cd "$(dirname "$0")/../.."
 . hack/progress.sh
 
 # Read a lot in the virtual machine.
-files=("$DAEMON" "$LOCALBIN"/{kernel/bytecode.test,go-target,bytecode})
+files=("$DAEMON" "$LOCALBIN"/{kernel/bytecode.test,kernel/inspector.test,go-target,bytecode})
 
 running=
 
@@ -53,6 +53,9 @@ case $what in
 daemon)
 	on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" env -C tests/bytecode BPFMAN_RPC="$DAEMON" BPFMAN_BIN="$LOCALBIN" HOME=/tmp \
 		"$LOCALBIN/kernel/bytecode.test" -test.count=1 -test.v || status=$?
+	section "the inspector"
+	on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" env -C tests/inspector BPFMAN_RPC="$DAEMON" HOME=/tmp \
+		"$LOCALBIN/kernel/inspector.test" -test.count=1 -test.v || status=$?
 	;;
 node) on_machine hack/kernel/node.sh "$cache" "$memory" "$instance" || status=$? ;;
 *) echo "test.sh: neither daemon nor node: $what" >&2 && exit 2 ;;

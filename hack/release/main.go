@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Command release makes what is published beside the images: the bundle and the catalog for
-// the Operator Lifecycle Manager, a bill of materials of each binary, and the licences of what is in them.
+// the Operator Lifecycle Manager, a bill of materials of each binary, the licences of what is in them, and krew's manifest.
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/bpfman/bpfman-operator/hack/release/krew"
 	"github.com/bpfman/bpfman-operator/hack/release/materials"
 	"github.com/bpfman/bpfman-operator/hack/release/olm"
 )
@@ -33,6 +34,7 @@ const usage = `usage: release command [flags]
   catalog   make the catalog of a bundle
   sbom      write a bill of materials beside each of some binaries
   licences  collect the licences of all that is in some binaries
+  krew      make the manifest by which krew installs the archives of kubectl's plugin
 
 release command -h tells a command's flags.
 `
@@ -51,6 +53,7 @@ func run(args []string) error {
 		"catalog":  catalog,
 		"sbom":     sbom,
 		"licences": licences,
+		"krew":     krewManifest,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprint(os.Stderr, usage)
@@ -213,6 +216,38 @@ func licences(args []string) error {
 		return err
 	}
 	return eachBinary(flags.Args(), func(_ string, modules []materials.Module) error { return materials.Collect(modules, *out) })
+}
+
+func krewManifest(args []string) error {
+	flags := flag.NewFlagSet("krew", flag.ExitOnError)
+	version := flags.String("version", "", "the plugin's version")
+	url := flags.String("url", "", "where the archives will be")
+	templateFile := flags.String("template", "cli/krew.yaml", "the manifest's template")
+	out := flags.String("out", "", "the manifest's file")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var archives []krew.Archive
+	for _, file := range flags.Args() {
+		archive, err := krew.Open(file, *version, *url)
+		if err != nil {
+			return err
+		}
+		archives = append(archives, archive)
+	}
+	text, err := os.ReadFile(*templateFile)
+	if err != nil {
+		return fmt.Errorf("read krew's template: %w", err)
+	}
+	manifest, err := krew.Manifest(string(text), *version, archives)
+	if err != nil {
+		return err
+	}
+	//nolint:gosec // Everyone may read what is published.
+	if err := os.WriteFile(*out, manifest, 0o644); err != nil {
+		return fmt.Errorf("write krew's manifest: %w", err)
+	}
+	return nil
 }
 
 // eachBinary does something with the modules of each binary. Their files are where the go command has them.

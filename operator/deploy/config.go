@@ -46,6 +46,12 @@ const (
 	KeyTolerations       = "bpfman.tolerations"
 	KeyResources         = "bpfman.resources"
 	KeyRegistryCA        = "bpfman.registry.ca"
+
+	KeyInspectorEnabled     = "bpfman.inspector.enabled"
+	KeyInspectorImage       = "bpfman.inspector.image"
+	KeyInspectorLogLevel    = "bpfman.inspector.log.level"
+	KeyInspectorMetricsAddr = "bpfman.inspector.metric.addr"
+	KeyInspectorStatistics  = "bpfman.inspector.statistics"
 )
 
 // Ways for the CSI plugin to become known to the kubelet.
@@ -69,6 +75,7 @@ type Config struct {
 	Daemon      DaemonConfig
 	Agent       AgentConfig
 	CSI         CSIConfig
+	Inspector   InspectorConfig
 	KubeletRoot string
 	PullPolicy  corev1.PullPolicy
 	// PullSecrets are names of Secrets in the operator's namespace.
@@ -85,7 +92,7 @@ type Config struct {
 }
 
 // Containers of the node components, as in daemonset.yaml.
-var containerNames = []string{"mount-bpffs", "bpfman", "bpfman-agent", "bpfman-csi", "node-driver-registrar"}
+var containerNames = []string{"mount-bpffs", "bpfman", "bpfman-agent", "bpfman-csi", "node-driver-registrar", InspectorContainer}
 
 // DaemonConfig configures the bpfman daemon's container.
 type DaemonConfig struct {
@@ -117,6 +124,18 @@ type CSIConfig struct {
 	// label of every bpffs.
 	SELinuxContext string
 	// Disabled leaves the plugin, its registration and the CSIDriver out.
+	Disabled bool
+}
+
+// InspectorConfig configures the inspector's container.
+type InspectorConfig struct {
+	Image    string
+	LogLevel string
+	// MetricsAddr is the node's, as the pod is in the host's network. The probes are served there too.
+	MetricsAddr string
+	// Statistics has the kernel count the runs of programs, and measure them.
+	Statistics bool
+	// Disabled leaves the inspector out.
 	Disabled bool
 }
 
@@ -158,6 +177,17 @@ var settings = []setting{
 	}},
 	{key: KeyCSIMetricsAddr, fallback: "127.0.0.1:8173", set: func(c *Config, v string) error { c.CSI.MetricsAddr = v; return checkAddr(v) }},
 	{key: KeyCSISELinuxContext, set: func(c *Config, v string) error { c.CSI.SELinuxContext = v; return checkSELinuxContext(v) }},
+	{key: KeyInspectorEnabled, fallback: "true", set: func(c *Config, v string) error {
+		c.Inspector.Disabled = v == "false"
+		return checkOneOf(v, "true", "false")
+	}},
+	{key: KeyInspectorImage, fallback: "quay.io/bpfman/bpfman-inspector:latest", set: func(c *Config, v string) error { c.Inspector.Image = v; return checkImage(v) }},
+	{key: KeyInspectorLogLevel, fallback: "info", set: func(c *Config, v string) error { c.Inspector.LogLevel = v; return checkLogLevel(v) }},
+	{key: KeyInspectorMetricsAddr, fallback: "127.0.0.1:8172", set: func(c *Config, v string) error { c.Inspector.MetricsAddr = v; return checkAddr(v) }},
+	{key: KeyInspectorStatistics, fallback: "false", set: func(c *Config, v string) error {
+		c.Inspector.Statistics = v == "true"
+		return checkOneOf(v, "true", "false")
+	}},
 	{key: KeyKubeletRoot, fallback: "/var/lib/kubelet", set: func(c *Config, v string) error { c.KubeletRoot = v; return checkRoot(v) }},
 	{key: KeyImagePullPolicy, fallback: string(corev1.PullIfNotPresent), set: func(c *Config, v string) error {
 		c.PullPolicy = corev1.PullPolicy(v)
@@ -216,7 +246,10 @@ func ParseConfig(data map[string]string) (config Config, unknown []string, err e
 func (c Config) checkPorts() error {
 	taken := map[string]string{}
 	for _, server := range []struct{ key, addr string }{
-		{KeyAgentHealthAddr, c.Agent.HealthAddr}, {KeyAgentMetricsAddr, c.Agent.MetricsAddr}, {KeyCSIMetricsAddr, c.CSI.MetricsAddr},
+		{KeyAgentHealthAddr, c.Agent.HealthAddr},
+		{KeyAgentMetricsAddr, c.Agent.MetricsAddr},
+		{KeyCSIMetricsAddr, c.CSI.MetricsAddr},
+		{KeyInspectorMetricsAddr, c.Inspector.MetricsAddr},
 	} {
 		_, port, _ := net.SplitHostPort(server.addr)
 		if other, ok := taken[port]; ok {

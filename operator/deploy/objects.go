@@ -2,8 +2,8 @@
 // Copyright The bpfman-operator authors
 
 // Package deploy installs and maintains the node components as the ConfigMap says: a DaemonSet with the daemon, the
-// agent and the CSI plugin, the CSIDriver object, and on OpenShift SecurityContextConstraints for the pods of users. What
-// they look like is in daemonset.yaml, csidriver.yaml and scc.yaml.
+// agent, the CSI plugin and the inspector, the CSIDriver object, and on OpenShift SecurityContextConstraints for the pods
+// of users. What they look like is in daemonset.yaml, csidriver.yaml and scc.yaml.
 package deploy
 
 import (
@@ -28,6 +28,8 @@ const (
 	ConfigMapName = "bpfman-config"
 	// DaemonSetName is also the value of the label "name" of its pods.
 	DaemonSetName = "bpfman-daemon"
+	// InspectorContainer is the container of its pods that the inspector is.
+	InspectorContainer = "bpfman-inspector"
 	// CSIDriverName is what pods put in a volume's csi.driver.
 	CSIDriverName = "csi.bpfman.io"
 	// ConstraintsName is of the SecurityContextConstraints that let pods of OpenShift mount maps.
@@ -73,14 +75,7 @@ func (v values) PluginDir() string { return path.Join(v.KubeletRoot, "plugins", 
 
 func (v values) PodsDir() string { return path.Join(v.KubeletRoot, "pods") }
 
-// HealthHost is empty, which is the pod's address, where the agent listens on every address of the node.
-func (v values) HealthHost() string {
-	host, _, _ := net.SplitHostPort(v.Agent.HealthAddr)
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		return ""
-	}
-	return host
-}
+func (v values) HealthHost() string { return hostOf(v.Agent.HealthAddr) }
 
 func (v values) HealthPort() string { return portOf(v.Agent.HealthAddr) }
 
@@ -108,6 +103,23 @@ func (v values) Requirements(container, cpu, memory string) (string, error) {
 
 // CSIMetricsPort is where it finds the CSI plugin's.
 func (v values) CSIMetricsPort() string { return portOf(v.CSI.MetricsAddr) }
+
+func (v values) InspectorEnabled() bool { return !v.Inspector.Disabled }
+
+// InspectorHost is where the inspector serves its probes.
+func (v values) InspectorHost() string { return hostOf(v.Inspector.MetricsAddr) }
+
+func (v values) InspectorPort() string { return portOf(v.Inspector.MetricsAddr) }
+
+// hostOf is the host that the kubelet finds a server of the pod at: empty, which is the pod's address, for one that
+// listens on every address of the node.
+func hostOf(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return ""
+	}
+	return host
+}
 
 func portOf(addr string) string {
 	_, port, _ := net.SplitHostPort(addr)

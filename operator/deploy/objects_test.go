@@ -111,6 +111,13 @@ func TestPrivileges(t *testing.T) {
 		if want := slices.Contains([]string{"mount-bpffs", "bpfman", "bpfman-csi"}, name); privileged != want {
 			t.Errorf("%s: privileged is %v", name, privileged)
 		}
+		want := []corev1.Capability(nil)
+		if name == InspectorContainer {
+			want = []corev1.Capability{"SYS_ADMIN", "SYS_PTRACE", "DAC_READ_SEARCH"}
+		}
+		if capabilities := c.SecurityContext.Capabilities; capabilities != nil && !slices.Equal(capabilities.Add, want) {
+			t.Errorf("%s adds capabilities %q, not %q", name, capabilities.Add, want)
+		}
 		if !privileged && (*c.SecurityContext.AllowPrivilegeEscalation || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"})) {
 			t.Errorf("%s keeps capabilities", name)
 		}
@@ -134,7 +141,7 @@ func TestSELinuxType(t *testing.T) {
 	}
 }
 
-func TestDaemonSocketIsForThreeContainersOnly(t *testing.T) {
+func TestDaemonSocketIsForFourContainersOnly(t *testing.T) {
 	var got []string
 	for name, c := range containers(daemonSet(t, nil)) {
 		for _, m := range c.VolumeMounts {
@@ -144,7 +151,7 @@ func TestDaemonSocketIsForThreeContainersOnly(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	if want := []string{"bpfman", "bpfman-agent", "bpfman-csi"}; !slices.Equal(got, want) {
+	if want := []string{"bpfman", "bpfman-agent", "bpfman-csi", "bpfman-inspector"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -230,6 +237,11 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		{KeyImagePullPolicy, "Always"},
 		{KeyImagePullSecrets, "one,two"},
 		{KeyCSIEnabled, "false"},
+		{KeyInspectorEnabled, "false"},
+		{KeyInspectorImage, "quay.io/bpfman/bpfman-inspector:v2"},
+		{KeyInspectorLogLevel, "debug"},
+		{KeyInspectorMetricsAddr, ":9172"},
+		{KeyInspectorStatistics, "true"},
 		{KeyNodeSelector, "ebpf=true"},
 		{KeyTolerations, "- {operator: Exists}"},
 		{KeyResources, "bpfman: {limits: {memory: 1Gi}}"},
@@ -291,12 +303,43 @@ func TestWithoutCSI(t *testing.T) {
 	for _, c := range pod.Containers {
 		names = append(names, c.Name)
 	}
-	if want := []string{"bpfman", "bpfman-agent"}; !slices.Equal(names, want) {
+	if want := []string{"bpfman", "bpfman-agent", "bpfman-inspector"}; !slices.Equal(names, want) {
 		t.Errorf("containers %q, not %q", names, want)
 	}
 	for _, v := range pod.Volumes {
 		if v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/var/lib/kubelet") {
 			t.Errorf("volume %s is of no use", v.Name)
+		}
+	}
+}
+
+func TestWithoutInspector(t *testing.T) {
+	pod := daemonSet(t, map[string]string{KeyInspectorEnabled: "false"}).Spec.Template.Spec
+	for _, c := range pod.Containers {
+		if c.Name == InspectorContainer {
+			t.Error("the inspector is there")
+		}
+	}
+}
+
+// What only reads can't write by mistake either. The daemon's socket is in a directory of the pod's.
+func TestInspectorReadsOnly(t *testing.T) {
+	inspector := containers(daemonSet(t, nil))[InspectorContainer]
+	for _, m := range inspector.VolumeMounts {
+		if m.Name != "bpfman-sock" && (!m.ReadOnly || m.MountPropagation == nil || *m.MountPropagation != corev1.MountPropagationHostToContainer) {
+			t.Errorf("it has %+v", m)
+		}
+	}
+}
+
+func TestInspectorIsProbed(t *testing.T) {
+	for addr, host := range map[string]string{"127.0.0.1:8172": "127.0.0.1", ":9172": "", "[::1]:9172": "::1"} {
+		inspector := containers(daemonSet(t, map[string]string{KeyInspectorMetricsAddr: addr}))[InspectorContainer]
+		for path, probe := range map[string]*corev1.Probe{"/healthz": inspector.LivenessProbe, "/readyz": inspector.ReadinessProbe} {
+			if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Scheme != corev1.URISchemeHTTPS || probe.HTTPGet.Path != path ||
+				probe.HTTPGet.Host != host || probe.HTTPGet.Port.String() != portOf(addr) || inspector.Ports[0].HostPort != probe.HTTPGet.Port.IntVal {
+				t.Errorf("%s: %+v", addr, probe)
+			}
 		}
 	}
 }

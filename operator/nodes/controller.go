@@ -28,6 +28,8 @@ const (
 	ReasonProblem = "NodeComponentsFail"
 
 	passTimeout = 10 * time.Second
+	// logRetry is when a log is read again that couldn't be read.
+	logRetry = time.Minute
 )
 
 // Reconciler keeps the annotation of the ConfigMap up to date.
@@ -37,6 +39,12 @@ type Reconciler struct {
 	ConfigMap types.NamespacedName
 	// Version is the operator's.
 	Version string
+	// Logs are those of the node components.
+	Logs Logs
+
+	// One pass runs at a time.
+	plugins Versions
+	nextLog time.Time
 }
 
 // SetupWithManager watches the pods of the node components: the manager's cache holds no others.
@@ -44,6 +52,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: r.ConfigMap}}
 	})
+	r.plugins = Versions{}
 	return ctrl.NewControllerManagedBy(mgr).Named("nodes").Watches(&corev1.Pod{}, one).Complete(r)
 }
 
@@ -59,9 +68,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.Client.List(ctx, &pods, client.InNamespace(r.ConfigMap.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the pods of the node components: %w", err)
 	}
-	problems := strings.Join(Problems(pods.Items, r.Version), "\n")
+	if err := r.write(ctx, configMap, Problems(pods.Items, r.Version, r.plugins)); err != nil {
+		return reconcile.Result{}, err
+	}
+	// A node that doesn't answer is asked no sooner again, whatever happens to pods: what fails is written without delay.
+	if wait := time.Until(r.nextLog); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	learned, err := r.plugins.learn(ctx, pods.Items, r.Logs)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Info("the version of a CSI plugin isn't known", "reason", err.Error())
+		r.nextLog = time.Now().Add(logRetry)
+		return reconcile.Result{RequeueAfter: logRetry}, nil
+	}
+	if learned {
+		return reconcile.Result{RequeueAfter: time.Nanosecond}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// write puts the problems into the annotation, and where there are new ones into an Event.
+func (r *Reconciler) write(ctx context.Context, configMap *corev1.ConfigMap, found []string) error {
+	problems := strings.Join(found, "\n")
 	if problems == configMap.Annotations[Annotation] {
-		return reconcile.Result{}, nil
+		return nil
 	}
 	var value any // null, which removes it
 	if problems != "" {
@@ -69,15 +99,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": configMap.UID, "annotations": map[string]any{Annotation: value}}})
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("encode annotation: %w", err)
+		return fmt.Errorf("encode annotation: %w", err)
 	}
 	target := configMap.DeepCopy()
 	if err := r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("write what is wrong with the node components: %w", err)
+		return fmt.Errorf("write what is wrong with the node components: %w", err)
 	}
 	if problems != "" {
 		ctrl.LoggerFrom(ctx).Info("node components fail", "problems", problems)
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonProblem, "Watch", problems)
 	}
-	return reconcile.Result{}, nil
+	return nil
 }

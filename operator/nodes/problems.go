@@ -27,15 +27,16 @@ const (
 	maxCause = 300
 )
 
-// Problems says in a line each what is wrong with the node components, nothing if all is well. version is the operator's.
-func Problems(pods []corev1.Pod, version string) []string {
+// Problems says in a line each what is wrong with the node components, nothing if all is well. version is the operator's,
+// plugins are those of the CSI plugin, as far as they are known.
+func Problems(pods []corev1.Pod, version string, plugins Versions) []string {
 	nodes := map[string][]string{}
 	for i := range pods {
 		pod := &pods[i]
 		if pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" {
 			continue
 		}
-		for _, problem := range problemsOf(pod, version) {
+		for _, problem := range problemsOf(pod, version, plugins) {
 			nodes[problem] = append(nodes[problem], pod.Spec.NodeName)
 		}
 	}
@@ -46,7 +47,7 @@ func Problems(pods []corev1.Pod, version string) []string {
 	return lines
 }
 
-func problemsOf(pod *corev1.Pod, version string) []string {
+func problemsOf(pod *corev1.Pod, version string, plugins Versions) []string {
 	var problems []string
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		what := fmt.Sprintf("container %s of image %s", status.Name, status.Image)
@@ -57,6 +58,11 @@ func problemsOf(pod *corev1.Pod, version string) []string {
 			if its, _ := strings.CutPrefix(ended.Message, agentComponent+" "); its != version {
 				problems = append(problems, fmt.Sprintf("image %s is an agent of version %s, the operator is of version %s", status.Image, cmp.Or(its, "unknown"), version))
 			}
+		}
+	}
+	if plugin := pluginOf(pod); plugin != nil {
+		if its := cmp.Or(plugins[plugin.ImageID], version); its != version {
+			problems = append(problems, fmt.Sprintf("image %s is a CSI plugin of version %s, the operator is of version %s", plugin.Image, its, version))
 		}
 	}
 	return problems

@@ -27,6 +27,10 @@ func pod(node string, init corev1.ContainerStatus, containers ...corev1.Containe
 	}
 }
 
+func serves(image string) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: "bpfman-csi", Image: "csi:1", ImageID: image, Ready: true}
+}
+
 func waiting(reason, message string) corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 }
@@ -71,12 +75,15 @@ func TestProblems(t *testing.T) {
 		"no image": {[]corev1.Pod{pod("a", corev1.ContainerStatus{Name: "mount-bpffs", Image: "agent:2", State: waiting("ImagePullBackOff", "not found")})}, []string{
 			"container mount-bpffs of image agent:2 fails: ImagePullBackOff: not found (a)",
 		}},
+		"another plugin": {[]corev1.Pod{pod("a", ours, serves("sha256:0")), pod("b", ours, serves("sha256:1")), pod("c", ours, serves("sha256:2")), pod("d", ours, serves("sha256:3"))}, []string{
+			"image csi:1 is a CSI plugin of version v0, the operator is of version v1 (a)",
+		}},
 		"another version": {[]corev1.Pod{pod("a", mounted("bpfman-agent v0")), pod("b", ours), pod("c", mounted(""))}, []string{
 			"image agent:1 is an agent of version unknown, the operator is of version v1 (c)",
 			"image agent:1 is an agent of version v0, the operator is of version v1 (a)",
 		}},
 	} {
-		if got := Problems(c.pods, "v1"); !slices.Equal(got, c.want) {
+		if got := Problems(c.pods, "v1", Versions{"sha256:0": "v0", "sha256:1": "v1", "sha256:2": ""}); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\ngot  %q\nwant %q", name, got, c.want)
 		}
 	}
@@ -87,7 +94,7 @@ func TestManyNodesAreOneLine(t *testing.T) {
 	for i := range 5000 {
 		pods = append(pods, pod(fmt.Sprintf("node-%04d", i), mounted("bpfman-agent v0")))
 	}
-	got := Problems(pods, "v1")
+	got := Problems(pods, "v1", nil)
 	if len(got) != 1 || !strings.HasSuffix(got[0], "(node-0000, node-0001, node-0002 and 4997 more)") {
 		t.Errorf("%q", got)
 	}

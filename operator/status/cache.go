@@ -66,12 +66,12 @@ func trimPod(pod *corev1.Pod) {
 	}
 }
 
-// trimContainers keeps what tells that a container fails, and why.
+// trimContainers keeps what tells that a container fails, and why, and which image it runs.
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	trimmed := make([]corev1.ContainerStatus, len(statuses))
 	for i, s := range statuses {
 		trimmed[i] = corev1.ContainerStatus{
-			Name: s.Name, Image: s.Image, Ready: s.Ready, RestartCount: s.RestartCount, State: s.State, LastTerminationState: s.LastTerminationState,
+			Name: s.Name, Image: s.Image, ImageID: s.ImageID, Ready: s.Ready, RestartCount: s.RestartCount, State: s.State, LastTerminationState: s.LastTerminationState,
 		}
 	}
 	return trimmed

@@ -82,11 +82,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := builder.TypedControllerManagedBy[Ref](mgr)
 	for _, kind := range v1alpha1.UserKinds {
 		watched := source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.ownerEvents(kind.Name))
-		b.WatchesRawSource(kinds.Source(watched, func(queue) {}))
+		b.WatchesRawSource(kinds.Source(watched))
 	}
 	for _, kind := range v1alpha1.ProgramKinds {
 		watched := source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.programEvents())
-		b.WatchesRawSource(kinds.Source(watched, func(queue) { r.setListed(kind.Namespaced) }))
+		b.WatchesRawSource(kinds.SourceThen(watched, func(queue) { r.setListed(kind.Namespaced) }))
 	}
 	return b.Named("status").
 		Watches(&corev1.Node{}, r.nodeEvents()).

@@ -51,7 +51,7 @@ func (l *Leftovers) SetupWithManager(mgr ctrl.Manager) error {
 				}
 			},
 		})
-		b.WatchesRawSource(kinds.Source(watched, func(requests) {}))
+		b.WatchesRawSource(kinds.Source(watched))
 	}
 	return b.Complete(l)
 }

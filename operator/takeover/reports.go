@@ -64,7 +64,7 @@ func (r *Reports) SetupWithManager(mgr ctrl.Manager) error {
 				enqueue(e.ObjectNew, q)
 			},
 		})
-		b.WatchesRawSource(kinds.Source(watched, func(workqueue.TypedRateLimitingInterface[reconcile.Request]) {}))
+		b.WatchesRawSource(kinds.Source(watched))
 	}
 	return b.Complete(r)
 }

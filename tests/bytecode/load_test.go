@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,9 +24,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/examples/counters"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
+	"github.com/bpfman/bpfman-operator/tests/faultyimages"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -77,11 +79,11 @@ func images(t *testing.T) map[string]v1.Image {
 			t.Fatal(err)
 		}
 		base := filepath.Base(file)
-		if images[strings.TrimSuffix(base, ".o")], err = bytecodeimage.Build(base, object); err != nil {
+		if images[strings.TrimSuffix(base, ".o")], err = bytecodeimage.ForArchitecture(base, object, runtime.GOARCH, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	faults, err := bytecodeimage.Faults()
+	faults, err := faultyimages.All()
 	if err != nil {
 		t.Fatal(err)
 	}

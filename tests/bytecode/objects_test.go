@@ -120,6 +120,7 @@ func objects(target string) []object {
 		{"go-kprobe-counter", nil, []program{kprobe("kprobe_counter", "kprobe_stats_map")}},
 		{"go-uprobe-counter", nil, []program{uprobe("uprobe_counter", "uprobe_stats_map", target)}},
 		{"go-uretprobe-counter", nil, []program{uprobe("uretprobe_counter", "uretprobe_stats_map", target)}},
+		{"print", nil, []program{tracepoint("print_kill", "")}},
 		{"map_types", nil, []program{tracepoint("map_types", "")}},
 		{"globals", widthGlobals(), []program{tracepoint("show_globals", "")}},
 		{"xdp_verdict", passes, []program{xdp("verdict", "verdict_stats_map")}},

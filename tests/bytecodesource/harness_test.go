@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +35,7 @@ import (
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
@@ -109,7 +110,7 @@ func start(t *testing.T) *node {
 	}
 	agent := &controller.Reconciler{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("bpfman-agent"),
-		Inventory: agentdaemon.NewInventory(&loadCounter{n.Client, n}, n.Path("/")), NodeName: n.name,
+		Inventory: agentdaemon.NewInventory(&loadCounter{n.Client, n}, n.Path("/")), NodeName: n.name, Drift: time.Minute,
 		Interfaces: func() (map[string]program.Interface, error) {
 			return map[string]program.Interface{"lo": {Index: 1}}, nil
 		},
@@ -246,7 +247,7 @@ func bytecode(t *testing.T, name string) []byte {
 // build makes the image of an object.
 func build(t *testing.T, name string) v1.Image {
 	t.Helper()
-	image, err := bytecodeimage.Build(name+".o", bytecode(t, name))
+	image, err := bytecodeimage.ForArchitecture(name+".o", bytecode(t, name), goruntime.GOARCH, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -183,7 +183,7 @@ func TestDefinitionsAreKept(t *testing.T) {
 			}
 		}
 	}
-	if kept != 16 {
+	if kept != 17 {
 		t.Errorf("%d definitions", kept)
 	}
 	for key := range template(t, "bpfman", "crds.install=false") {
@@ -218,6 +218,7 @@ func TestValuesReachTheNodes(t *testing.T) {
 		`nodes.tolerations=[{"key":"a","operator":"Exists"}]`,
 		`nodes.resources={"bpfman-agent":{"limits":{"memory":"100Mi"}}}`,
 		`csi={"registration":"self","clusterAccess":"rbac"}`,
+		`inspector={"metricsAddress":":9172","statistics":true}`,
 		// Of a key that has a value of its own too
 		`config={"bpfman.csi.log.level":"debug"}`,
 	)
@@ -232,12 +233,13 @@ func TestValuesReachTheNodes(t *testing.T) {
 		!maps.Equal(config.NodeSelector, map[string]string{"ebpf": "true", "zone": "a"}) ||
 		!reflect.DeepEqual(config.Tolerations, []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}) ||
 		agent.Limits.Memory().String() != "100Mi" ||
-		config.CSI.Registration != deploy.RegistrationSelf || config.CSI.ClusterAccess != deploy.ClusterAccessRBAC || config.CSI.Disabled {
+		config.CSI.Registration != deploy.RegistrationSelf || config.CSI.ClusterAccess != deploy.ClusterAccessRBAC || config.CSI.Disabled ||
+		config.Inspector.MetricsAddr != ":9172" || !config.Inspector.Statistics || config.Inspector.Disabled {
 		t.Errorf("got %+v", config)
 	}
-	disabled := get[corev1.ConfigMap](t, template(t, "bpfman", "csi.enabled=false"), "ConfigMap bpfman bpfman-config")
-	if config, _, err := deploy.ParseConfig(disabled.Data); err != nil || !config.CSI.Disabled {
-		t.Errorf("the plugin isn't disabled: %v", err)
+	disabled := get[corev1.ConfigMap](t, template(t, "bpfman", "csi.enabled=false", "inspector.enabled=false"), "ConfigMap bpfman bpfman-config")
+	if config, _, err := deploy.ParseConfig(disabled.Data); err != nil || !config.CSI.Disabled || !config.Inspector.Disabled {
+		t.Errorf("plugin and inspector aren't disabled: %v", err)
 	}
 }
 
@@ -316,9 +318,12 @@ func TestUpstreamsImagesAreRefused(t *testing.T) {
 			[]string{"images.operator=example.com/operator", "images.csi=example.com/csi:1", "images.agent=quay.io/bpfman/bpfman-agent:v0.6.0"},
 			"images.agent is quay.io/bpfman/bpfman-agent:v0.6.0",
 		},
-		"own": {[]string{"images.operator=example.com/operator", "images.csi=example.com/csi:1", "images.agent=example.com/bpfman/bpfman-agent"}, ""},
+		"own": {[]string{"images.operator=example.com/operator", "images.csi=example.com/csi:1", "images.agent=example.com/bpfman/bpfman-agent", "images.inspector=example.com/inspector"}, ""},
 		"digests": {
-			[]string{"images.operator=quay.io/bpfman/bpfman-operator" + digest, "images.agent=quay.io/bpfman/bpfman-agent:v0.6.0" + digest, "images.csi=quay.io/bpfman/bpfman-csi" + digest},
+			[]string{
+				"images.operator=quay.io/bpfman/bpfman-operator" + digest, "images.agent=quay.io/bpfman/bpfman-agent:v0.6.0" + digest,
+				"images.csi=quay.io/bpfman/bpfman-csi" + digest, "images.inspector=quay.io/bpfman/bpfman-inspector" + digest,
+			},
 			"",
 		},
 		"loaded": {[]string{"images.loaded=true"}, ""},

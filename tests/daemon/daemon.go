@@ -65,29 +65,29 @@ exec sleep infinity
 type Place struct{ pid int }
 
 // NewPlace makes a place. It skips the test where there is no right to.
-func NewPlace(t *testing.T) *Place {
-	t.Helper()
+func NewPlace(tb testing.TB) *Place {
+	tb.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("not root: the daemon needs namespaces of its own")
+		tb.Skip("not root: the daemon needs namespaces of its own")
 	}
-	dir := t.TempDir()
+	dir := tb.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "etc"), 0o750); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", setUp, "sh", dir)
+	cmd := exec.CommandContext(tb.Context(), "sh", "-c", setUp, "sh", dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET}
 	cmd.Stderr = os.Stderr
 	ready, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("make namespaces: %v", err)
+		tb.Fatalf("make namespaces: %v", err)
 	}
 	// Killed at the test's end, so there is always an error.
-	t.Cleanup(func() { _ = cmd.Wait() })
+	tb.Cleanup(func() { _ = cmd.Wait() })
 	if line, err := bufio.NewReader(ready).ReadString('\n'); err != nil || line != "ready\n" {
-		t.Fatalf("make namespaces: %q, %v", line, err)
+		tb.Fatalf("make namespaces: %q, %v", line, err)
 	}
 	return &Place{pid: cmd.Process.Pid}
 }
@@ -95,6 +95,16 @@ func NewPlace(t *testing.T) *Place {
 // Path is where this process finds a file of the place's.
 func (p *Place) Path(path string) string {
 	return filepath.Join("/proc", strconv.Itoa(p.pid), "root", path)
+}
+
+// Command is a command that runs in the place's namespaces.
+func (p *Place) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", append([]string{"--target=" + strconv.Itoa(p.pid), "--mount", "--net", "--", name}, args...)...)
+}
+
+// InMounts is a command that sees the place's file systems, and this machine's network.
+func (p *Place) InMounts(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", append([]string{"--target=" + strconv.Itoa(p.pid), "--mount", "--", name}, args...)...)
 }
 
 // Daemon is a running daemon.

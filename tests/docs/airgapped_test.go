@@ -50,7 +50,7 @@ func TestAirGappedPage(t *testing.T) {
 
 	before := imagesOf(build(t, filepath.Join(root, "config/default")))
 	after := imagesOf(withImages(t, build(t, filepath.Join(dir, overlay)), variables))
-	if len(before) != 5 || len(after) != len(before) {
+	if len(before) != 6 || len(after) != len(before) {
 		t.Fatalf("images %q, and on the page's cluster %q", before, after)
 	}
 	for i, image := range before {

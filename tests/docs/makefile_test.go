@@ -98,7 +98,7 @@ func TestReleaseNamesImagesByDigest(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest := "sha256:" + strings.Repeat("0a", 32)
-	for _, image := range []string{"operator", "agent", "csi"} {
+	for _, image := range []string{"operator", "agent", "csi", "inspector"} {
 		// What docker buildx writes, whose descriptor has digests too
 		metadata := `{
   "containerimage.descriptor": {
@@ -121,6 +121,7 @@ func TestReleaseNamesImagesByDigest(t *testing.T) {
 		for _, expected := range []string{
 			"s|quay.io/bpfman/bpfman-operator:latest|quay.io/bpfman/bpfman-operator:v9.9.9@" + digest + "|",
 			"s|quay.io/bpfman/bpfman-agent:latest|quay.io/bpfman/bpfman-agent:v9.9.9@" + digest + "|",
+			"s|quay.io/bpfman/bpfman-inspector:latest|quay.io/bpfman/bpfman-inspector:v9.9.9@" + digest + "|",
 			"s|quay.io/bpfman/bpfman-csi:latest|example.com/csi:1|",
 		} {
 			if !strings.Contains(string(output), expected) {

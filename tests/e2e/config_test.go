@@ -39,6 +39,8 @@ var elsewhere = map[string]string{
 	deploy.KeyCSIRegistrarImage: "TestRegistration",
 	deploy.KeyCSIClusterAccess:  "TestClusterAccessByRBAC",
 	deploy.KeyCSIEnabled:        "TestWithoutCSI",
+	deploy.KeyInspectorImage:    "TestUpgrade",
+	deploy.KeyInspectorEnabled:  "TestWithoutInspector",
 	deploy.KeyRegistryCA:        "TestWithoutInternet",
 	deploy.KeyKubeletRoot:       "TestEachKey of tests/envtest/operator: a kubelet has one root",
 }
@@ -71,12 +73,15 @@ func effects(toml string) map[string]effect {
 				t.Errorf("the daemon's file is %q, %v", text, err)
 			}
 		}},
-		deploy.KeyAgentLogLevel:     {"debug", env(node.Agent, "GO_LOG=debug")},
-		deploy.KeyAgentHealthAddr:   {"127.0.0.1:18175", serves("http://127.0.0.1:18175/readyz", http.StatusOK)},
-		deploy.KeyAgentMetricsAddr:  {"127.0.0.1:18174", serves("https://127.0.0.1:18174/metrics", http.StatusUnauthorized)},
-		deploy.KeyCSIMetricsAddr:    {"127.0.0.1:18173", serves("https://127.0.0.1:18173/metrics", http.StatusUnauthorized)},
-		deploy.KeyCSILogLevel:       {"debug", env(node.CSI, "GO_LOG=debug")},
-		deploy.KeyCSISELinuxContext: {"system_u:object_r:container_file_t:s0", args(node.CSI, "--selinux-context=system_u:object_r:container_file_t:s0")},
+		deploy.KeyAgentLogLevel:        {"debug", env(node.Agent, "GO_LOG=debug")},
+		deploy.KeyAgentHealthAddr:      {"127.0.0.1:18175", serves("http://127.0.0.1:18175/readyz", http.StatusOK)},
+		deploy.KeyAgentMetricsAddr:     {"127.0.0.1:18174", serves("https://127.0.0.1:18174/metrics", http.StatusUnauthorized)},
+		deploy.KeyCSIMetricsAddr:       {"127.0.0.1:18173", serves("https://127.0.0.1:18173/metrics", http.StatusUnauthorized)},
+		deploy.KeyCSILogLevel:          {"debug", env(node.CSI, "GO_LOG=debug")},
+		deploy.KeyCSISELinuxContext:    {"system_u:object_r:container_file_t:s0", args(node.CSI, "--selinux-context=system_u:object_r:container_file_t:s0")},
+		deploy.KeyInspectorMetricsAddr: {"127.0.0.1:18172", serves("https://127.0.0.1:18172/metrics", http.StatusUnauthorized)},
+		deploy.KeyInspectorLogLevel:    {"debug", env(node.Inspector, "GO_LOG=debug")},
+		deploy.KeyInspectorStatistics:  {"true", args(node.Inspector, "--statistics=true")},
 		deploy.KeyImagePullPolicy: {"Never", spec(func(spec corev1.PodSpec) bool {
 			return !slices.ContainsFunc(slices.Concat(spec.InitContainers, spec.Containers), func(c corev1.Container) bool { return c.ImagePullPolicy != corev1.PullNever })
 		})},
@@ -219,7 +224,7 @@ func TestWithoutCSI(t *testing.T) {
 			create(ctx, t, program)
 			create(ctx, t, keeps)
 			awaitReady(ctx, s, keeps)
-			set(ctx, s, "false", "bpfman", "bpfman-agent")
+			set(ctx, s, "false", "bpfman", "bpfman-agent", "bpfman-inspector")
 			driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.CSIDriverName}}
 			await(ctx, s, "the CSIDriver is gone", func(ctx context.Context) (bool, string) {
 				err := under.Get(ctx, client.ObjectKeyFromObject(driver), driver)
@@ -230,13 +235,51 @@ func TestWithoutCSI(t *testing.T) {
 			awaitGrowth(ctx, s, keeps, mapName, callKill)
 		}},
 		step{"on", func(ctx context.Context, s *testing.T) {
-			set(ctx, s, "true", "bpfman", "bpfman-agent", "bpfman-csi")
+			set(ctx, s, "true", "bpfman", "bpfman-agent", "bpfman-csi", "bpfman-inspector")
 			awaitReady(ctx, s, waits)
 			for _, pod := range []*corev1.Pod{keeps, waits} {
 				awaitGrowth(ctx, s, pod, mapName, callKill)
 			}
 			checkUndisturbed(ctx, s, keeps)
 			checkRegistered(ctx, s)
+		}},
+	)
+}
+
+// TestWithoutInspector turns the inspector off and on: BpfNodes go and come back with it.
+func TestWithoutInspector(t *testing.T) {
+	set := func(ctx context.Context, t *testing.T, value string) {
+		t.Helper()
+		before := whatIsDeployed(ctx, t)
+		edit(ctx, t, map[string]string{deploy.KeyInspectorEnabled: value})
+		before.checkOnly(ctx, t, "node components")
+	}
+	inspected := func(ctx context.Context, t *testing.T, want bool) {
+		t.Helper()
+		for _, name := range under.nodes() {
+			object := &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			awaitFor(ctx, t, recovery, fmt.Sprintf("node %s has a BpfNode: %v", name, want), func(ctx context.Context) (bool, string) {
+				err := under.Get(ctx, client.ObjectKeyFromObject(object), object)
+				return (err == nil && want) || (apierrors.IsNotFound(err) && !want), fmt.Sprint(err)
+			})
+			pids, err := ask[[]int](ctx, name, "processes", node.Inspector)
+			if err != nil || (len(pids) == 1) != want {
+				t.Errorf("inspectors on %s: %v, %v", name, pids, err)
+			}
+		}
+	}
+	feature(t,
+		step{"on", func(ctx context.Context, s *testing.T) {
+			restoreConfig(ctx, t)
+			inspected(ctx, s, true)
+		}},
+		step{"off", func(ctx context.Context, s *testing.T) {
+			set(ctx, s, "false")
+			inspected(ctx, s, false)
+		}},
+		step{"on again", func(ctx context.Context, s *testing.T) {
+			set(ctx, s, "true")
+			inspected(ctx, s, true)
 		}},
 	)
 }

@@ -35,7 +35,7 @@ const (
 func TestKills(t *testing.T) {
 	requireType(t, "TCX")
 	requireType(t, "Tracepoint")
-	for _, victim := range []string{node.Agent, node.CSI, node.Operator, node.Daemon} {
+	for _, victim := range []string{node.Agent, node.CSI, node.Inspector, node.Operator, node.Daemon} {
 		t.Run(victim, func(t *testing.T) {
 			space := "e2e-kill-" + victim
 			var before state
@@ -157,7 +157,7 @@ func awaitRunning(ctx context.Context, t *testing.T) {
 			states = append(states, podState(&pods.Items[i]))
 		}
 		for _, n := range under.nodes() {
-			for _, component := range []string{node.Daemon, node.Agent, node.CSI} {
+			for _, component := range []string{node.Daemon, node.Agent, node.CSI, node.Inspector} {
 				pids, err := ask[[]int](ctx, n, "processes", component)
 				ok = ok && err == nil && len(pids) > 0
 			}

@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/tests/faultyimages"
 )
 
 // promptly is how soon an object has to be attached whatever becomes of others.
@@ -147,7 +149,7 @@ func TestImageThatComesLater(t *testing.T) {
 			if err != nil {
 				s.Fatalf("read the bytecode of `make bytecode`: %v", err)
 			}
-			img, err := bytecodeimage.Build("tcx_test.o", object)
+			img, err := bytecodeimage.ForArchitecture("tcx_test.o", object, runtime.GOARCH, time.Time{})
 			if err != nil {
 				s.Fatal(err)
 			}
@@ -212,7 +214,7 @@ func requirePush(t *testing.T) {
 func pushFault(ctx context.Context, t *testing.T, fault string) {
 	t.Helper()
 	requirePush(t)
-	faults, err := bytecodeimage.Faults()
+	faults, err := faultyimages.All()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ var bytecodePrefix = variable("BYTECODE_PREFIX", "bpfman-bytecode")
 // nextImages are of the same components, for upgrades, and absent where the cluster has
 // none.
 var nextImages = variables(map[string]string{
-	"operator": "BPFMAN_OPERATOR_NEXT_IMG", "agent": "BPFMAN_AGENT_NEXT_IMG", "csi": "BPFMAN_CSI_NEXT_IMG", "daemon": "BPFMAN_NEXT_IMG",
+	"operator": "BPFMAN_OPERATOR_NEXT_IMG", "agent": "BPFMAN_AGENT_NEXT_IMG", "csi": "BPFMAN_CSI_NEXT_IMG", "inspector": "BPFMAN_INSPECTOR_NEXT_IMG", "daemon": "BPFMAN_NEXT_IMG",
 })
 
 func variables(names map[string]string) map[string]string {

@@ -77,6 +77,8 @@ func metricsServers(ctx context.Context, t *testing.T) map[string]metricsServer 
 				flag, metric = "--metrics-bind-address=", "bpfman_agent_daemon_call_duration_seconds"
 			case "bpfman-csi":
 				flag, metric = "--metrics-address=", "csi_"
+			case "bpfman-inspector":
+				flag, metric = "--metrics-bind-address=", "bpf_programs"
 			}
 			for _, arg := range c.Args {
 				address, is := strings.CutPrefix(arg, flag)
@@ -90,7 +92,7 @@ func metricsServers(ctx context.Context, t *testing.T) map[string]metricsServer 
 			}
 		}
 	}
-	if want := 1 + 2*len(under.nodes()); len(servers) != want {
+	if want := 1 + 3*len(under.nodes()); len(servers) != want {
 		t.Fatalf("%d components serve metrics, want %d: %v", len(servers), want, servers)
 	}
 	return servers

@@ -40,7 +40,7 @@ const (
 // is counted, programs stay the same, and pods read their counts all the time.
 func TestUpgrade(t *testing.T) {
 	if len(nextImages) < len(imageKeys)+1 {
-		t.Skip("there are no second images: BPFMAN_NEXT_IMG, BPFMAN_AGENT_NEXT_IMG, BPFMAN_CSI_NEXT_IMG and BPFMAN_OPERATOR_NEXT_IMG name them")
+		t.Skip("there are no second images: BPFMAN_NEXT_IMG, BPFMAN_AGENT_NEXT_IMG, BPFMAN_CSI_NEXT_IMG, BPFMAN_INSPECTOR_NEXT_IMG and BPFMAN_OPERATOR_NEXT_IMG name them")
 	}
 	tr := newTraffic(t, "e2e-upgrade", "e2eupgrade")
 	upgrade := func(component string) step {
@@ -69,7 +69,7 @@ func TestUpgrade(t *testing.T) {
 			tr.during(ctx, s, func() { setOperatorImage(ctx, s, nextImages["operator"]) })
 			was.checkOnly(ctx, s, "operator")
 		}},
-		upgrade("agent"), upgrade("csi"), upgrade("daemon"),
+		upgrade("agent"), upgrade("csi"), upgrade("inspector"), upgrade("daemon"),
 		step{"an image that isn't there, and back", func(ctx context.Context, s *testing.T) {
 			good := get(ctx, s, configMap()).Data[imageKeys["agent"]]
 			tr.during(ctx, s, func() {
@@ -98,7 +98,7 @@ func TestUpgrade(t *testing.T) {
 }
 
 // imageKeys are the keys of the ConfigMap that name the images of node components.
-var imageKeys = map[string]string{"agent": "bpfman.agent.image", "csi": "bpfman.csi.image", "daemon": "bpfman.image"}
+var imageKeys = map[string]string{"agent": "bpfman.agent.image", "csi": "bpfman.csi.image", "inspector": "bpfman.inspector.image", "daemon": "bpfman.image"}
 
 // checkImage checks that the pods' container of a node component runs an image.
 func checkImage(ctx context.Context, t *testing.T, component, image string) {
@@ -107,7 +107,7 @@ func checkImage(ctx context.Context, t *testing.T, component, image string) {
 	if err != nil || len(pods) == 0 {
 		t.Fatalf("%d pods, %v", len(pods), err)
 	}
-	container := map[string]string{"agent": "bpfman-agent", "csi": "bpfman-csi", "daemon": "bpfman"}[component]
+	container := map[string]string{"agent": "bpfman-agent", "csi": "bpfman-csi", "inspector": "bpfman-inspector", "daemon": "bpfman"}[component]
 	for _, pod := range pods {
 		if !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == container && c.Image == image }) {
 			t.Errorf("container %s of pod %s doesn't run %s", container, pod.Name, image)

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 )
 
 const (

@@ -30,7 +30,7 @@ func build(t *testing.T, overlay string) map[string]string {
 // TestReleasePartsAreTheWhole holds the install files of a release, one for each component, against config/default.
 func TestReleasePartsAreTheWhole(t *testing.T) {
 	whole := build(t, "default")
-	for _, part := range []string{"crd", "release/operator", "release/agent", "release/csi"} {
+	for _, part := range []string{"crd", "release/operator", "release/agent", "release/csi", "release/inspector"} {
 		for id, object := range build(t, part) {
 			switch wanted, ok := whole[id]; {
 			case !ok:

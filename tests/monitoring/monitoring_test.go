@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
@@ -43,6 +44,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/csi/driver"
 	csimetrics "github.com/bpfman/bpfman-operator/csi/metrics"
+	inspectormetrics "github.com/bpfman/bpfman-operator/inspector/metrics"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
@@ -104,7 +106,7 @@ func TestPodMonitor(t *testing.T) {
 	if !labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(daemonSet.Spec.Template.Labels)) {
 		t.Errorf("selects %v, the pods have %v", monitor.Spec.Selector.MatchLabels, daemonSet.Spec.Template.Labels)
 	}
-	served := map[string]string{"bpfman-agent": parsed.Agent.MetricsAddr, "bpfman-csi": parsed.CSI.MetricsAddr}
+	served := map[string]string{"bpfman-agent": parsed.Agent.MetricsAddr, "bpfman-csi": parsed.CSI.MetricsAddr, "bpfman-inspector": parsed.Inspector.MetricsAddr}
 	for _, endpoint := range monitor.Spec.PodMetricsEndpoints {
 		if endpoint.Port == nil {
 			t.Fatal("an endpoint without a port")
@@ -168,7 +170,24 @@ func registeredByCSI(t *testing.T) []*dto.MetricFamily {
 	return slices.Collect(maps.Values(families))
 }
 
-// registered are the names of the series that operator, agent and CSI plugin serve, and the labels of each.
+// registeredByInspector is what the inspector serves of a node with one program that has run.
+func registeredByInspector(t *testing.T) []*dto.MetricFamily {
+	t.Helper()
+	collector := inspectormetrics.New(inspectormetrics.Kernel{
+		Runs:      func(uint32) (uint64, time.Duration, error) { return 1, 1, nil },
+		MapMemory: func(uint32) (uint64, error) { return 1, nil },
+	})
+	collector.See(&v1alpha1.BpfNodeStatus{Programs: []v1alpha1.BpfNodeProgram{{ID: 1, Type: "xdp"}}, Maps: []v1alpha1.BpfNodeMap{{ID: 1}}})
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(collector)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// registered are the names of the series that operator, agent, CSI plugin and inspector serve, and the labels of each.
 func registered(t *testing.T) map[string][]string {
 	t.Helper()
 	m, err := metrics.New(ctrlmetrics.Registry)
@@ -194,7 +213,7 @@ func registered(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	names := map[string][]string{}
-	for _, family := range append(families, registeredByCSI(t)...) {
+	for _, family := range slices.Concat(families, registeredByCSI(t), registeredByInspector(t)) {
 		var of []string
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {
@@ -222,7 +241,7 @@ var (
 )
 
 // Words of PromQL that the expressions use.
-var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or"}
+var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or", "topk"}
 
 // Labels that come with the target, not with the series.
 var ofTarget = []string{"node", "job", "pod", "namespace", "instance"}
@@ -298,7 +317,7 @@ func TestNamedMetricsAreRegistered(t *testing.T) {
 
 	// Each metric of the project's own is shown.
 	for name := range series {
-		if base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count"); (strings.HasPrefix(name, "bpfman_") || strings.HasPrefix(name, "csi_plugin_")) && !strings.Contains(string(content), base) {
+		if base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count"); (strings.HasPrefix(name, "bpfman_") || strings.HasPrefix(name, "bpf_") || strings.HasPrefix(name, "csi_plugin_")) && !strings.Contains(string(content), base) {
 			t.Errorf("the dashboard doesn't show %s", base)
 		}
 	}

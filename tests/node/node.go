@@ -31,6 +31,7 @@ const (
 	Daemon    = "bpfman-rpc"
 	Agent     = "bpfman-agent"
 	CSI       = "bpfman-csi"
+	Inspector = "bpfman-inspector"
 	Registrar = "csi-node-driver-registrar"
 	Operator  = "bpfman-operator"
 )

@@ -31,7 +31,7 @@ const (
 // are there while it is installed, and some when it no longer is.
 func Remains(kubeletRoot string) ([]string, error) {
 	var found []string
-	for _, executable := range []string{Daemon, Agent, CSI, Registrar, Operator} {
+	for _, executable := range []string{Daemon, Agent, CSI, Inspector, Registrar, Operator} {
 		pids, err := Processes(executable)
 		if err != nil {
 			return nil, err

@@ -57,9 +57,10 @@ func rolesOf(t *testing.T) map[string]role {
 
 // components are the roles that each component's ServiceAccount is bound to.
 var components = map[string][]string{
-	"bpfman-operator": {"ClusterRole bpfman-operator-role", "Role bpfman-operator-role", "Role bpfman-leader-election-role"},
-	"bpfman-agent":    {"ClusterRole bpfman-agent-role"},
-	"bpfman-csi":      {"ClusterRole bpfman-csi-role"},
+	"bpfman-operator":  {"ClusterRole bpfman-operator-role", "Role bpfman-operator-role", "Role bpfman-leader-election-role"},
+	"bpfman-agent":     {"ClusterRole bpfman-agent-role"},
+	"bpfman-csi":       {"ClusterRole bpfman-csi-role"},
+	"bpfman-inspector": {"ClusterRole bpfman-inspector-role"},
 }
 
 func rights(t *testing.T) []Right {
@@ -118,6 +119,7 @@ func TestEveryRoleIsKnown(t *testing.T) {
 	for _, kind := range v1alpha1.ProgramKinds {
 		known["ClusterRole bpfman-"+strings.ToLower(kind.Name)+"-viewer-role"] = true
 	}
+	known["ClusterRole bpfman-bpfnode-viewer-role"] = true
 	there := rolesOf(t)
 	for name := range there {
 		if !known[name] {
@@ -159,7 +161,12 @@ func TestComponentsKnowEveryKind(t *testing.T) {
 		check("bpfman-agent", kind.Resource()+"/status", "update")
 		check("bpfman-operator", kind.Resource(), "list", "watch", "patch", "delete")
 		check("bpfman-operator", kind.Resource()+"/status")
+		check("bpfman-inspector", kind.Resource(), "list")
 	}
+	node := v1alpha1.NodeKind.Resource()
+	check("bpfman-inspector", node, "get", "create")
+	check("bpfman-inspector", node+"/status", "update")
+	check("bpfman-operator", node, "list", "watch", "delete")
 }
 
 // TestNoRightIsVast refuses wildcards, and what would make a component's token that of an administrator.
@@ -218,6 +225,7 @@ func TestRolesForPeople(t *testing.T) {
 	for _, kind := range v1alpha1.ProgramKinds {
 		check("bpfman-"+strings.ToLower(kind.Name)+"-viewer-role", kind.Resource(), view, "view")
 	}
+	check("bpfman-bpfnode-viewer-role", v1alpha1.NodeKind.Resource(), view, "view")
 }
 
 func TestCompare(t *testing.T) {

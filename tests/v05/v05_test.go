@@ -38,12 +38,16 @@ func TestSetAsideKeepsWhatIsAttached(t *testing.T) {
 		t.Skip("not root: mounting needs CAP_SYS_ADMIN")
 	}
 	dir := t.TempDir()
+	onOwnThread(func() { imitate(t, dir) })
+}
+
+// onOwnThread runs f on a thread that ends with it, and with the thread its namespaces: it is never unlocked.
+func onOwnThread(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// Never unlocked: the thread, and its namespaces, end with the goroutine.
 		runtime.LockOSThread()
-		imitate(t, dir)
+		f()
 	}()
 	<-done
 }
@@ -105,13 +109,7 @@ func TestFiltersGoAfterTheirPrograms(t *testing.T) {
 		t.Skip("not root: mounting needs CAP_SYS_ADMIN")
 	}
 	dir := t.TempDir()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked, as above
-		filters(t, filepath.Join(dir, "fs"))
-	}()
-	<-done
+	onOwnThread(func() { filters(t, filepath.Join(dir, "fs")) })
 }
 
 func filters(t *testing.T, bpffs string) {

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -75,7 +76,7 @@ func main() {
 	log := logger(os.Getenv("GO_LOG"))
 	ctrllog.SetLogger(log)
 	if err := run(o, log); err != nil {
-		log.Error(err, "Stopped")
+		log.Error(errors.Join(err, leaveWords(err.Error())), "Stopped")
 		os.Exit(1)
 	}
 }
@@ -83,16 +84,16 @@ func main() {
 // terminationLog is what the container's status shows once the container has ended.
 const terminationLog = "/dev/termination-log"
 
-// tellVersion leaves the version where the operator looks for it: in the status of the init container.
-func tellVersion() error {
+// leaveWords leaves words where the operator looks for them: in the status of the container.
+func leaveWords(words string) error {
 	file, err := os.OpenFile(terminationLog, os.O_WRONLY, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // not in a container
 	}
 	if err != nil {
-		return fmt.Errorf("tell the version: %w", err)
+		return fmt.Errorf("leave words: %w", err)
 	}
-	_, err = file.WriteString(version.Line(component))
+	_, err = file.WriteString(words)
 	return errors.Join(err, file.Close())
 }
 
@@ -102,7 +103,7 @@ const gcPercent = 25
 
 func run(o options, log logr.Logger) error {
 	if o.mountBpffs {
-		return errors.Join(prepare(o.hostProc, log), tellVersion())
+		return errors.Join(prepare(o.hostProc, log), leaveWords(version.Line(component)))
 	}
 	debug.SetGCPercent(gcPercent)
 	if o.profilingAddr == "" {
@@ -140,6 +141,7 @@ func run(o options, log logr.Logger) error {
 		Events:        mgr.GetEventRecorder(component),
 		Inventory:     daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
 		NodeName:      o.nodeName,
+		Drift:         time.Minute,
 		Interfaces:    node.Interfaces,
 		Containers:    (&node.Runtime{Run: o.hostRun}).Containers,
 		PodInterfaces: (&node.PodInterfaces{Proc: o.hostProc}).Tell,
@@ -154,6 +156,8 @@ func run(o options, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	undefined := known.Held
+	known.Held = func() error { return cmp.Or(undefined(), reconciler.Inventory.Ready()) }
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}

@@ -32,6 +32,8 @@ type Daemon struct {
 	// Fault, if set, is asked before each call and after it has taken effect;
 	// the error it returns is the call's.
 	Fault func(call string, request proto.Message, done bool) error
+	// NoAttach makes it one of v0.5, which lacks that call.
+	NoAttach bool
 	// LoadedAt is when all programs are loaded, as the kernel tells it.
 	LoadedAt string
 	// Maps are the names of the maps of any object.
@@ -170,6 +172,9 @@ func (d *Daemon) Unload(_ context.Context, in *gobpfman.UnloadRequest, _ ...grpc
 
 // Attach implements gobpfman.BpfmanClient.
 func (d *Daemon) Attach(_ context.Context, in *gobpfman.AttachRequest, _ ...grpc.CallOption) (*gobpfman.AttachResponse, error) {
+	if d.NoAttach {
+		return nil, status.Error(codes.Unimplemented, "")
+	}
 	if in.GetAttach() == nil { // refused before anything else, so that it can't go wrong
 		return nil, aborted("missing attach_info")
 	}

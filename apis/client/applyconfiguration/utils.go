@@ -29,6 +29,24 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apisv1alpha1.BpfApplicationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfApplicationStatus"):
 		return &apisv1alpha1.BpfApplicationStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfNode"):
+		return &apisv1alpha1.BpfNodeApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeAttachPoint"):
+		return &apisv1alpha1.BpfNodeAttachPointApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeConflict"):
+		return &apisv1alpha1.BpfNodeConflictApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeHolder"):
+		return &apisv1alpha1.BpfNodeHolderApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeMap"):
+		return &apisv1alpha1.BpfNodeMapApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeOmitted"):
+		return &apisv1alpha1.BpfNodeOmittedApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeOwner"):
+		return &apisv1alpha1.BpfNodeOwnerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeProgram"):
+		return &apisv1alpha1.BpfNodeProgramApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeStatus"):
+		return &apisv1alpha1.BpfNodeStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfNsApplication"):
 		return &apisv1alpha1.BpfNsApplicationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfNsApplicationProgram"):

@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Command userroles writes the ClusterRoles for people: editor and viewer of each kind that users write, viewer of
-// those that the agent writes.
+// those that agent and inspector write.
 package main
 
 import (
@@ -39,6 +39,7 @@ func main() {
 	for _, kind := range v1alpha1.ProgramKinds {
 		fmt.Print(viewer(kind.Name, kind.Resource()))
 	}
+	fmt.Print(viewer(v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Resource()))
 }
 
 func viewer(kind, resource string) string {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 const (
@@ -52,7 +54,7 @@ func run(t *testing.T, files map[string]string, stdin string, args ...string) (o
 		}
 	}
 	t.Chdir(dir)
-	command := root()
+	command := root(genericiooptions.IOStreams{}, nil)
 	var stdout, stderr bytes.Buffer
 	command.SetIn(strings.NewReader(stdin))
 	command.SetOut(&stdout)

@@ -5,36 +5,70 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
 // exitLoss is the exit code of a conversion that --strict refuses.
 const exitLoss = 2
 
 func main() {
-	err := root().Execute()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Of what client-go doesn't return, nothing is for users.
+	utilruntime.ErrorHandlers = nil //nolint:reassign // as the library has it
+	flags := genericclioptions.NewConfigFlags(true)
+	command := root(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, cluster.With(flags))
+	flags.AddFlags(command.PersistentFlags())
+	err := command.ExecuteContext(ctx)
+	stop()
 	switch {
+	case err == nil:
 	case errors.Is(err, errLoss):
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(exitLoss)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "error:", err)
+	default:
+		fmt.Fprintln(os.Stderr, "error:", terminal.Text(err.Error()))
 		os.Exit(1)
 	}
 }
 
-func root() *cobra.Command {
+// root is the command with all others. Each is in the file of its name.
+func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	command := &cobra.Command{
 		Use:           "kubectl-bpfman",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl bpfman"},
 		Short:         "Work with bpfman's eBPF programs",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		// Shells ask through kubectl, by kubectl_complete-bpfman.
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	command.AddCommand(convertCommand())
+	command.SetIn(streams.In)
+	command.SetOut(streams.Out)
+	command.SetErr(streams.ErrOut)
+	command.AddCommand(
+		chainCommand(streams, connect),
+		convertCommand(),
+		dumpCommand(streams, connect),
+		imageCommand(connect),
+		mapsCommand(streams, connect),
+		programsCommand(streams, connect),
+		topCommand(streams, connect),
+		traceCommand(streams, connect),
+		versionCommand(),
+		whyCommand(streams, connect),
+	)
 	return command
 }

@@ -263,7 +263,7 @@ func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, 
 	if err != nil {
 		return fmt.Errorf("listen for scrapes of metrics: %w", err)
 	}
-	certified, err := metrics.TLS()
+	certified, err := scrape.TLS("bpfman-csi")
 	if err != nil {
 		return err
 	}

@@ -7,13 +7,10 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -22,12 +19,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 
-	"github.com/bpfman/bpfman-operator/examples/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 )
 
 type options struct {
@@ -37,7 +31,6 @@ type options struct {
 	prefix  string
 	tag     string
 	aliases map[string]string
-	faults  bool
 	timeout time.Duration
 }
 
@@ -48,7 +41,6 @@ func main() {
 	flag.StringVar(&opts.ca, "ca", "", "file of the certificate authority to trust for the registry; the system's by default")
 	flag.StringVar(&opts.prefix, "prefix", "bpfman-bytecode", "path under which the images are pushed")
 	flag.StringVar(&opts.tag, "tag", "latest", "tag of the images")
-	flag.BoolVar(&opts.faults, "faults", false, "push images that the daemon refuses as well, for tests")
 	flag.DurationVar(&opts.timeout, "timeout", 2*time.Minute, "time to give the pushes, all together")
 	flag.Func("alias", "push an object's image under another name too, as alias=object; may be repeated", func(value string) error {
 		alias, object, ok := strings.Cut(value, "=")
@@ -78,27 +70,22 @@ func run(ctx context.Context, opts options) error {
 	if err != nil {
 		return err
 	}
-	transport, err := transportTrusting(opts.ca)
+	registries, err := bytecodeimage.NewRegistries(opts.ca)
 	if err != nil {
 		return err
 	}
 	for _, image := range slices.Sorted(maps.Keys(images)) {
-		ref, err := name.ParseReference(fmt.Sprintf("%s/%s/%s:%s", opts.push, opts.prefix, image, opts.tag))
-		if err != nil {
-			return fmt.Errorf("name of image %s: %w", image, err)
+		reference := fmt.Sprintf("%s/%s/%s:%s", opts.push, opts.prefix, image, opts.tag)
+		if _, err := registries.Push(ctx, reference, images[image]); err != nil {
+			return err
 		}
-		err = remote.Write(ref, images[image],
-			remote.WithContext(ctx), remote.WithTransport(transport), remote.WithAuthFromKeychain(authn.DefaultKeychain))
-		if err != nil {
-			return fmt.Errorf("push %s: %w", ref, err)
-		}
-		fmt.Println("pushed", ref)
+		fmt.Println("pushed", reference)
 	}
 	return nil
 }
 
 // imagesOf builds the image of each object, by the name it is pushed under.
-func imagesOf(opts options) (map[string]v1.Image, error) {
+func imagesOf(opts options) (map[string]partial.WithRawManifest, error) {
 	paths, err := filepath.Glob(filepath.Join(opts.objects, "*.o"))
 	if err != nil {
 		return nil, fmt.Errorf("list objects in %s: %w", opts.objects, err)
@@ -106,14 +93,14 @@ func imagesOf(opts options) (map[string]v1.Image, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("no object in %s: run `make bytecode` first", opts.objects)
 	}
-	images := map[string]v1.Image{}
+	images := map[string]partial.WithRawManifest{}
 	for _, path := range paths {
 		object, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read object: %w", err)
 		}
 		file := filepath.Base(path)
-		img, err := bytecodeimage.Build(file, object)
+		img, err := bytecodeimage.Build([]bytecodeimage.File{{Name: file, Content: object}}, time.Time{})
 		if err != nil {
 			return nil, err
 		}
@@ -126,33 +113,5 @@ func imagesOf(opts options) (map[string]v1.Image, error) {
 		}
 		images[alias] = img
 	}
-	if opts.faults {
-		faults, err := bytecodeimage.Faults()
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(images, faults)
-	}
 	return images, nil
-}
-
-func transportTrusting(caFile string) (http.RoundTripper, error) {
-	if caFile == "" {
-		return remote.DefaultTransport, nil
-	}
-	pem, err := os.ReadFile(caFile)
-	if err != nil {
-		return nil, fmt.Errorf("read certificate authority: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("no certificate in %s", caFile)
-	}
-	base, ok := remote.DefaultTransport.(*http.Transport)
-	if !ok {
-		return nil, fmt.Errorf("default transport is a %T, not an HTTP transport", remote.DefaultTransport)
-	}
-	transport := base.Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	return transport, nil
 }

@@ -34,7 +34,7 @@ func TestRunPushesOverTLS(t *testing.T) {
 	}
 	opts := options{
 		objects: objects, push: strings.TrimPrefix(server.URL, "https://"), ca: ca,
-		prefix: "bpfman-bytecode", tag: "latest", faults: true, timeout: time.Minute,
+		prefix: "bpfman-bytecode", tag: "latest", timeout: time.Minute,
 		aliases: map[string]string{"xdp_pass_private": "xdp_pass"},
 	}
 	if err := run(t.Context(), opts); err != nil {
@@ -48,7 +48,7 @@ func TestRunPushesOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, image := range []string{"xdp_pass", "xdp_pass_private", "go-app-counter", "fault-no-labels"} {
+	for _, image := range []string{"xdp_pass", "xdp_pass_private", "go-app-counter"} {
 		if !slices.Contains(pushed, opts.prefix+"/"+image) {
 			t.Errorf("%s isn't among %v", image, pushed)
 		}

@@ -41,6 +41,7 @@ func Catalog() []Description {
 		ownBinary("bpfman-operator", "bpfman-operator", "65532:65532"),
 		ownBinary("bpfman-agent", "bpfman-agent", ""),
 		ownBinary("bpfman-csi", "bpfman-csi", ""),
+		ownBinary("bpfman-inspector", "bpfman-inspector", ""),
 		ownBinary("bpfman-counters", "counters", "65534:65534"),
 		ownBinary("bpfman-map-exporter", "map-exporter", "65534:65534"),
 		ownBinary("bpfman-go-target", "go-target", "65534:65534"),

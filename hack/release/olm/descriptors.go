@@ -15,20 +15,28 @@ import (
 
 // fieldNames are the titles of fields whose names are several words in one.
 var fieldNames = map[string]string{
+	"bootid":             "Boot ID",
 	"bpffunctionname":    "BPF function",
+	"bpfmancount":        "Programs of bpfman",
+	"conflictcount":      "Conflict count",
 	"func_name":          "Function",
 	"globaldata":         "Global data",
 	"interfaceselector":  "Interface selector",
+	"kernelversion":      "Kernel version",
+	"linkcount":          "Link count",
 	"loadedat":           "Loaded at",
+	"mapcount":           "Map count",
 	"mapids":             "Map IDs",
 	"mapownerid":         "Map owner ID",
 	"mapownerselector":   "Map owner selector",
 	"mapusedby":          "Map used by",
 	"nodeselector":       "Node selector",
 	"observedGeneration": "Observed generation",
+	"othercount":         "Programs of others",
 	"ownergeneration":    "Owner generation",
 	"pid":                "PID",
 	"proceedon":          "Proceed on",
+	"programcount":       "Program count",
 	"programid":          "Program ID",
 	"retprobe":           "Return probe",
 }
@@ -74,7 +82,7 @@ func storedVersion(crd *apiextensionsv1.CustomResourceDefinition) (*apiextension
 }
 
 // leadsTo is the kind that tells more about an object: what users write is reported in
-// BpfPrograms, and these are about a node.
+// BpfPrograms, and these are about a node, as BpfNodes are.
 func leadsTo(kind string, scope apiextensionsv1.ResourceScope, version string) Resource {
 	switch {
 	case isReport(kind):
@@ -86,8 +94,10 @@ func leadsTo(kind string, scope apiextensionsv1.ResourceScope, version string) R
 	}
 }
 
-// isReport tells whether objects of that kind are written by the agent, not by users.
-func isReport(kind string) bool { return kind == "BpfProgram" || kind == "BpfNsProgram" }
+// isReport tells whether objects of that kind are written by agent or inspector, not by users.
+func isReport(kind string) bool {
+	return kind == "BpfProgram" || kind == "BpfNsProgram" || kind == "BpfNode"
+}
 
 func descriptors(schema apiextensionsv1.JSONSchemaProps) []Descriptor {
 	var described []Descriptor

@@ -82,7 +82,8 @@ func checkDescriptors(b *Bundle) []string {
 			continue
 		}
 		for part, described := range map[string][]Descriptor{"spec": owned.SpecDescriptors, "status": owned.StatusDescriptors} {
-			p.unless(len(described) > 0, "none of %s of %s is", part, owned.Name)
+			_, there := schema.Properties[part]
+			p.unless(len(described) > 0 || !there, "none of %s of %s is", part, owned.Name)
 			for _, descriptor := range described {
 				_, known := schema.Properties[part].Properties[descriptor.Path]
 				p.unless(known && descriptor.DisplayName != "" && descriptor.Description != "", "%s.%s of %s isn't", part, descriptor.Path, owned.Name)

@@ -62,8 +62,8 @@ func TestBundle_KeepsEachRule(t *testing.T) {
 			}
 		})
 	}
-	if len(b.CRDs) != 16 {
-		t.Errorf("%d CustomResourceDefinitions, not 16", len(b.CRDs))
+	if len(b.CRDs) != 17 {
+		t.Errorf("%d CustomResourceDefinitions, not 17", len(b.CRDs))
 	}
 }
 

@@ -53,9 +53,14 @@ const usage = `usage: node-probe command
                           send frames at its peer until end-stream is called; what became
                           of them, and what programs counted
   end-stream INTERFACE    end it
+  hold NAME tcx|xdp|tracepoint WHERE N
+                          load N programs and attach them, as software does that knows
+                          nothing of bpfman, until end-hold is called
+  end-hold NAME           end it
   started EXECUTABLE      arguments and environment of the processes that run it
   read EXECUTABLE PATH    a file as the process that runs it sees it
   remove EXECUTABLE PATH  remove a file as the process that runs it sees it
+  statistics              list the processes that have the kernel count programs' runs
   fetch URL [TOKEN]       get a page
   add-interface NAME      make a pair of network interfaces
   remove-interface NAME   remove it
@@ -66,7 +71,7 @@ const usage = `usage: node-probe command
 
 const (
 	deadline = 2 * time.Minute
-	// longest is how long a stream may be.
+	// longest is how long a stream may be, or programs may be held.
 	longest = 15 * time.Minute
 )
 
@@ -89,7 +94,7 @@ func run(ctx context.Context, args []string) (any, error) {
 		return nil, nil
 	}
 	limit := deadline
-	if len(args) > 0 && args[0] == "stream" {
+	if len(args) > 0 && (args[0] == "stream" || args[0] == "hold") {
 		limit = longest
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -116,6 +121,8 @@ func answer(ctx context.Context, command, argument, second string, args []string
 		return onDaemon(ctx, program.Attach)
 	case "count":
 		return node.Count(argument, second)
+	case "statistics":
+		return node.Counting()
 	case "started":
 		return node.Started(argument)
 	case "read":
@@ -166,6 +173,10 @@ func onNetwork(ctx context.Context, command, argument string, args []string) (an
 		return stream(ctx, args[1:])
 	case "end-stream":
 		return nil, node.EndStream(ctx, argument)
+	case "hold":
+		return nil, hold(ctx, args[1:])
+	case "end-hold":
+		return nil, node.EndHold(ctx, argument)
 	case "knock":
 		return nil, node.Knock(ctx, argument)
 	case "add-interface":
@@ -229,6 +240,17 @@ func stream(ctx context.Context, args []string) (node.Stream, error) {
 		programs[id] = mapName
 	}
 	return node.SendStream(ctx, args[0], interval, programs)
+}
+
+func hold(ctx context.Context, args []string) error {
+	if len(args) != 4 {
+		return fmt.Errorf("hold takes a name, what to attach, where, and a number, not %d arguments", len(args))
+	}
+	many, err := strconv.Atoi(args[3])
+	if err != nil {
+		return fmt.Errorf("number of programs: %w", err)
+	}
+	return node.Hold(ctx, args[0], args[1], args[2], many)
 }
 
 func keepDown(ctx context.Context, executable, duration string) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -66,7 +67,7 @@ func report(kind v1alpha1.Kind[v1alpha1.ProgramObject], name string) v1alpha1.Pr
 
 // refused tells whether the policy, and not RBAC, refused.
 func refused(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "change or delete the object that owns it")
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "change or delete the object that a program was loaded for")
 }
 
 func TestReportsAreTheAgentsAlone(t *testing.T) {
@@ -244,5 +245,54 @@ func TestTheOperatorChangesNoProgram(t *testing.T) {
 	status := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"observedGeneration":1}}`))
 	if err := operator.Status().Patch(t.Context(), o.DeepCopy(), status); err != nil {
 		t.Errorf("the operator can't write a status: %v", err)
+	}
+}
+
+// TestBpfNodesAreTheInspectorsAlone has everybody else try, as far as it isn't as with BpfPrograms: nobody deletes one for
+// want of a label.
+func TestBpfNodesAreTheInspectorsAlone(t *testing.T) {
+	config := envtest.Config(t)
+	admin := newClient(t, asAdmin(config, "an-administrator"))
+	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment"); err != nil {
+		t.Fatal(err)
+	}
+	named := func(name string) *v1alpha1.BpfNode {
+		return &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return refused(admin.Create(ctx, named("probe"), client.DryRunAll)), nil
+	})
+	if err != nil {
+		t.Fatal("an administrator can create BpfNodes")
+	}
+
+	inspector := newClient(t, envtest.As(config, "bpfman", "bpfman-daemon"))
+	object := named("node")
+	if err := inspector.Create(t.Context(), object); err != nil {
+		t.Fatalf("the inspector can't create: %v", err)
+	}
+	object.Status.ProgramCount = 1
+	if err := inspector.Status().Update(t.Context(), object); err != nil {
+		t.Fatalf("the inspector can't write status: %v", err)
+	}
+	edited := object.DeepCopy()
+	edited.Status.ProgramCount = 0
+	if err := admin.Status().Update(t.Context(), edited); !refused(err) {
+		t.Errorf("an administrator can write status: %v", err)
+	}
+	if err := admin.Delete(t.Context(), edited); !refused(err) {
+		t.Errorf("an administrator can delete: %v", err)
+	}
+	for name, c := range map[string]client.Client{
+		"operator":          newClient(t, envtest.As(config, "bpfman", "bpfman-operator")),
+		"garbage collector": newClient(t, asAdmin(config, "system:serviceaccount:kube-system:generic-garbage-collector")),
+	} {
+		again := named("again")
+		if err := inspector.Create(t.Context(), again); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Delete(t.Context(), again); err != nil {
+			t.Errorf("the %s can't delete: %v", name, err)
+		}
 	}
 }

@@ -7,6 +7,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,6 +77,11 @@ type node struct {
 	// unreadable is a resource that the agent has no right to read.
 	unreadable string
 
+	// drift is how often the agent that is started next compares, a minute if it is 0.
+	drift time.Duration
+	// ended has the error of the agent that was started last, when it ends.
+	ended chan error
+
 	stop    func()
 	written []string
 }
@@ -139,7 +145,7 @@ func (n *node) startAgent() {
 	}
 	reconciler := &controller.Reconciler{
 		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("bpfman-agent"),
-		Inventory: daemon.NewInventory(n.daemon, n.daemon.Root), NodeName: n.name,
+		Inventory: daemon.NewInventory(n.daemon, n.daemon.Root), NodeName: n.name, Drift: cmp.Or(n.drift, time.Minute),
 		Interfaces: func() (map[string]program.Interface, error) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -160,12 +166,13 @@ func (n *node) startAgent() {
 	if err := reconciler.SetupWithManager(ctx, mgr, connected); err != nil {
 		n.t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = mgr.Start(ctx) // ends by its context
-	}()
-	n.stop = func() { cancel(); <-ended }
+	stopped := make(chan struct{})
+	n.ended = make(chan error, 1)
+	go func(ended chan<- error) {
+		defer close(stopped)
+		ended <- mgr.Start(ctx)
+	}(n.ended)
+	n.stop = func() { cancel(); <-stopped }
 }
 
 // bpffs is where the node's daemon pins.

@@ -9,13 +9,39 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
+
+// Beside a daemon of v0.5 the agent says on its objects what is wrong, and then ends with these words.
+func TestDaemonOfAnotherAPI(t *testing.T) {
+	const words = "the daemon in container bpfman speaks another API (bpfman v0.5?)"
+	n := start(t)
+	n.crash()
+	n.daemon.NoAttach = true
+	n.create(n.tracepoint(n.name, "f", "syscalls/sys_enter_kill"))
+	n.startAgent()
+	n.says(n.name, v1alpha1.BpfProgCondNotLoaded, words)
+	n.crash()
+	n.drift = 10 * time.Millisecond
+	n.startAgent()
+	select {
+	case err := <-n.ended:
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("the agent ended: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("the agent goes on")
+	}
+}
 
 // What a daemon of v0.5 left stays until what replaces it is attached: an object that isn't
 // attached yet keeps it, one for other nodes doesn't. The node's Events tell of both.

@@ -140,23 +140,26 @@ func TestDiscovery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	known := kinds()
+	known[nodeKind.name] = nodeKind
 	found, shortNames := map[string]bool{}, map[string]bool{}
 	for _, resource := range resources.APIResources {
 		if strings.Contains(resource.Name, "/") {
 			found[resource.Name] = true
 			continue
 		}
-		k, ok := kinds()[resource.Kind]
+		k, ok := known[resource.Kind]
 		if !ok || resource.Name != k.resource.Resource || resource.Namespaced != k.namespaced {
 			t.Errorf("%s is served as %s, namespaced %v", resource.Kind, resource.Name, resource.Namespaced)
 		}
-		if !slices.Equal(resource.Categories, []string{"bpfman"}) || len(resource.ShortNames) != 1 || shortNames[resource.ShortNames[0]] {
+		short := strings.Join(resource.ShortNames, " ")
+		if !slices.Equal(resource.Categories, []string{"bpfman"}) || (short == "") != (k.name == nodeKind.name) || shortNames[short] {
 			t.Errorf("%s: categories %v, short names %v", resource.Kind, resource.Categories, resource.ShortNames)
 		}
-		shortNames[resource.ShortNames[0]] = true
+		shortNames[short] = true
 		found[resource.Name] = true
 	}
-	for name, k := range kinds() {
+	for name, k := range known {
 		if !found[k.resource.Resource] || !found[k.resource.Resource+"/status"] {
 			t.Errorf("%s or its status isn't served", name)
 		}

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,6 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
@@ -241,6 +243,16 @@ func program(finalizers ...string) *unstructured.Unstructured {
 // finalizers nobody removes.
 func TestInstallAndUninstall(t *testing.T) {
 	c := connect(t)
+	node := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.NodeKind.Resource() + ".bpfman.io"}}
+	if err := c.Delete(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the definition that v0.5 doesn't have is gone", func(context.Context) error {
+		if _, there := c.definitions(t)[node.Name]; there { //nolint:contextcheck // it has the test's
+			return errors.New("it is there")
+		}
+		return nil
+	})
 	for name, marked := range c.definitions(t) {
 		if marked {
 			t.Fatalf("%s is marked before it is installed", name)

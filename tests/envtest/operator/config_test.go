@@ -122,6 +122,7 @@ var keyCases = []keyCase{
 		[]string{
 			"containers[bpfman-agent].imagePullPolicy",
 			"containers[bpfman-csi].imagePullPolicy",
+			"containers[bpfman-inspector].imagePullPolicy",
 			"containers[bpfman].imagePullPolicy",
 			"containers[node-driver-registrar].imagePullPolicy",
 			"initContainers[mount-bpffs].imagePullPolicy",
@@ -151,6 +152,34 @@ var keyCases = []keyCase{
 			"-volumes[csi-registration]",
 			"-volumes[kubelet-pods]",
 		},
+	},
+	{
+		deploy.KeyInspectorEnabled, "false",
+		[]string{"-containers[bpfman-inspector]"},
+	},
+	{
+		deploy.KeyInspectorImage, "quay.io/bpfman/bpfman-inspector:v2",
+		[]string{"containers[bpfman-inspector].image"},
+	},
+	{
+		deploy.KeyInspectorLogLevel, "debug",
+		[]string{"containers[bpfman-inspector].env[GO_LOG].value"},
+	},
+	{
+		deploy.KeyInspectorMetricsAddr, ":9172",
+		[]string{
+			"-containers[bpfman-inspector].livenessProbe.httpGet.host",
+			"-containers[bpfman-inspector].readinessProbe.httpGet.host",
+			"containers[bpfman-inspector].args[--metrics-bind-address]",
+			"containers[bpfman-inspector].livenessProbe.httpGet.port",
+			"containers[bpfman-inspector].ports[inspect-metrics].containerPort",
+			"containers[bpfman-inspector].ports[inspect-metrics].hostPort",
+			"containers[bpfman-inspector].readinessProbe.httpGet.port",
+		},
+	},
+	{
+		deploy.KeyInspectorStatistics, "true",
+		[]string{"containers[bpfman-inspector].args[--statistics]"},
 	},
 	{
 		deploy.KeyNodeSelector, "ebpf=true",

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
@@ -131,6 +132,42 @@ func TestWithoutCSI(t *testing.T) {
 	})
 	eventually(t, "the CSIDriver comes back", there)
 	eventually(t, "the plugin comes back", hasImage(c, "bpfman-csi", "quay.io/bpfman/bpfman-csi:latest"))
+}
+
+// A BpfNode that nobody writes any more would look like one in which nothing changes.
+func TestBpfNodesGoWithTheInspector(t *testing.T) {
+	c := cluster(t)
+	getDaemonSet(t, c)
+	inspected := func(name string) *v1alpha1.BpfNode {
+		addNode(t, c, name, map[string]string{"kubernetes.io/os": "linux"})
+		object := &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		create(t, c, object)
+		return object
+	}
+	stays, left := inspected("inspected"), inspected("inspected-no-more")
+	changeNode(t, c, left.Name, func(n *corev1.Node) { n.Labels = nil })
+	eventually(t, "that of a node that isn't selected goes", gone(c, left))
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(stays), stays); err != nil {
+		t.Errorf("the other: %v", err)
+	}
+
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent-" + stays.Name}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: deploy.InspectorContainer}}
+	if err := c.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	set(t, c, map[string]string{deploy.KeyInspectorEnabled: "false"})
+	eventually(t, "the inspector goes", hasImage(c, deploy.InspectorContainer, ""))
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(stays), stays); err != nil {
+		t.Errorf("it is gone before its inspector: %v", err)
+	}
+	if err := c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it goes with its inspector", gone(c, stays))
 }
 
 func TestBrokenValueKeepsWhatRuns(t *testing.T) {

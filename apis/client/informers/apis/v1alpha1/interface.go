@@ -13,6 +13,8 @@ import (
 type Interface interface {
 	// BpfApplications returns a BpfApplicationInformer.
 	BpfApplications() TypedBpfApplicationInformer
+	// BpfNodes returns a BpfNodeInformer.
+	BpfNodes() TypedBpfNodeInformer
 	// BpfNsApplications returns a BpfNsApplicationInformer.
 	BpfNsApplications() TypedBpfNsApplicationInformer
 	// BpfNsPrograms returns a BpfNsProgramInformer.
@@ -59,6 +61,11 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 // BpfApplications returns a TypedBpfApplicationInformer.
 func (v *version) BpfApplications() TypedBpfApplicationInformer {
 	return &bpfApplicationInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// BpfNodes returns a TypedBpfNodeInformer.
+func (v *version) BpfNodes() TypedBpfNodeInformer {
+	return &bpfNodeInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
 // BpfNsApplications returns a TypedBpfNsApplicationInformer.

@@ -9,6 +9,10 @@ package v1alpha1
 // BpfApplicationLister.
 type BpfApplicationListerExpansion interface{}
 
+// BpfNodeListerExpansion allows custom methods to be added to
+// BpfNodeLister.
+type BpfNodeListerExpansion interface{}
+
 // BpfNsApplicationListerExpansion allows custom methods to be added to
 // BpfNsApplicationLister.
 type BpfNsApplicationListerExpansion interface{}

@@ -16,6 +16,7 @@ import (
 type BpfmanV1alpha1Interface interface {
 	RESTClient() rest.Interface
 	BpfApplicationsGetter
+	BpfNodesGetter
 	BpfNsApplicationsGetter
 	BpfNsProgramsGetter
 	BpfProgramsGetter
@@ -40,6 +41,10 @@ type BpfmanV1alpha1Client struct {
 
 func (c *BpfmanV1alpha1Client) BpfApplications() BpfApplicationInterface {
 	return newBpfApplications(c)
+}
+
+func (c *BpfmanV1alpha1Client) BpfNodes() BpfNodeInterface {
+	return newBpfNodes(c)
 }
 
 func (c *BpfmanV1alpha1Client) BpfNsApplications(namespace string) BpfNsApplicationInterface {

@@ -7,6 +7,8 @@ package v1alpha1
 
 type BpfApplicationExpansion interface{}
 
+type BpfNodeExpansion interface{}
+
 type BpfNsApplicationExpansion interface{}
 
 type BpfNsProgramExpansion interface{}

@@ -19,6 +19,10 @@ func (c *FakeBpfmanV1alpha1) BpfApplications() v1alpha1.BpfApplicationInterface 
 	return newFakeBpfApplications(c)
 }
 
+func (c *FakeBpfmanV1alpha1) BpfNodes() v1alpha1.BpfNodeInterface {
+	return newFakeBpfNodes(c)
+}
+
 func (c *FakeBpfmanV1alpha1) BpfNsApplications(namespace string) v1alpha1.BpfNsApplicationInterface {
 	return newFakeBpfNsApplications(c, namespace)
 }

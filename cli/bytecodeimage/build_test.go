@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package bytecodeimage
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+
+	"github.com/bpfman/bpfman-operator/cli/bytecode"
+)
+
+const (
+	object   = "../../bin/bytecode/tcx_test.o"
+	another  = "../../bin/bytecode/xdp_pass.o"
+	someTime = 1700000000
+)
+
+func file(tb testing.TB, path, platform string) File {
+	tb.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		tb.Skip("no object: run `make bytecode` first")
+	}
+	return File{Name: filepath.Base(path), Content: content, Platform: platform}
+}
+
+func digest(t *testing.T, image partial.WithRawManifest) string {
+	t.Helper()
+	d, err := partial.Digest(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.String()
+}
+
+func TestBuildForPlatforms(t *testing.T) {
+	all := "linux/amd64 linux/arm64 linux/ppc64le linux/riscv64"
+	for name, c := range map[string]struct {
+		files []File
+		want  []string
+		err   string
+	}{
+		"of its byte order":     {[]File{file(t, object, "")}, []string{"tcx_test.o " + all}, ""},
+		"of a byte order":       {[]File{file(t, object, "bpfel")}, []string{"tcx_test.o " + all}, ""},
+		"of an architecture":    {[]File{file(t, object, "arm64")}, []string{"tcx_test.o linux/arm64"}, ""},
+		"one rules":             {[]File{file(t, another, "linux/arm64"), file(t, object, "bpfel")}, []string{"tcx_test.o linux/amd64 linux/ppc64le linux/riscv64", "xdp_pass.o linux/arm64"}, ""},
+		"one rules, given last": {[]File{file(t, object, "bpfel"), file(t, another, "arm64")}, []string{"tcx_test.o linux/amd64 linux/ppc64le linux/riscv64", "xdp_pass.o linux/arm64"}, ""},
+		"two for one":           {[]File{file(t, object, "arm64"), file(t, another, "linux/arm64")}, nil, "tcx_test.o and xdp_pass.o are both for linux/arm64"},
+		"two for an order":      {[]File{file(t, object, "bpfel"), file(t, another, "")}, nil, "tcx_test.o and xdp_pass.o are both for linux/"},
+		"of the other order":    {[]File{file(t, object, "bpfeb")}, nil, "tcx_test.o: it is little-endian, bpfeb isn't"},
+		"of another's order":    {[]File{file(t, object, "s390x")}, nil, "tcx_test.o: it is little-endian, s390x isn't"},
+		"of no platform":        {[]File{file(t, object, "windows/amd64")}, nil, `"windows/amd64" is no platform`},
+		"no object":             {[]File{{Name: "x.o", Content: []byte("not an object")}}, nil, "x.o: read eBPF object: it is no ELF file"},
+		"nothing":               {nil, nil, "no file is given"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			image, err := Build(c.files, time.Time{})
+			if err != nil || c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) || c.err == "" {
+					t.Errorf("error %v, want %q", err, c.err)
+				}
+				return
+			}
+			contents, err := Read(image)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, content := range contents {
+				got = append(got, content.File+" "+strings.Join(content.Platforms, " "))
+				if len(content.Problems) > 0 {
+					t.Errorf("problems %q", content.Problems)
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestImageHoldsTheFileAlone(t *testing.T) {
+	img, err := Image("x.o", []byte("content"), map[string]string{"label": "value"}, "amd64", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := config.Config.Labels["label"]; got != "value" {
+		t.Errorf("label is %q, want %q", got, "value")
+	}
+	layers, err := img.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers, want 1; %v", len(layers), err)
+	}
+	archive, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := tar.NewReader(archive)
+	header, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header.Name != "x.o" || string(content) != "content" {
+		t.Errorf("layer holds %q with %q, want x.o with its content", header.Name, content)
+	}
+	if _, err := r.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the file comes %v, want the archive's end", err)
+	}
+}
+
+// The same files give the same image and the same archive, in whatever order they are given; another time gives another.
+func TestReproducible(t *testing.T) {
+	files := []File{file(t, object, "amd64"), file(t, another, "arm64")}
+	write := func(files []File, created time.Time) (string, string) {
+		image, err := Build(files, created)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "image.tar")
+		if err := WriteLayout(path, image, created); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return digest(t, image), string(content)
+	}
+	digest, archive := write(files, time.Time{})
+	again, archiveAgain := write([]File{files[1], files[0]}, time.Time{})
+	if digest != again || archive != archiveAgain {
+		t.Errorf("two builds differ: %s, %s", digest, again)
+	}
+	if dated, _ := write(files, time.Unix(someTime, 0)); dated == digest {
+		t.Error("the time isn't part of the image")
+	}
+}
+
+// What is written is read again: from a directory, from an archive, and from a registry.
+func TestThereAndBack(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	for name, files := range map[string][]File{"image": {file(t, object, "amd64")}, "index": {file(t, object, "bpfel"), file(t, another, "arm64")}} {
+		t.Run(name, func(t *testing.T) {
+			image, err := Build(files, time.Unix(someTime, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := digest(t, image)
+			for _, path := range []string{filepath.Join(t.TempDir(), "image.tar"), t.TempDir(), t.TempDir() + "/new/"} {
+				if err := WriteLayout(path, image, time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+				back, d, closeIt, err := OpenLayout(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if contents, err := Read(back); err != nil || d.String() != want || len(contents) != len(files) {
+					t.Errorf("%s: read %s with %d objects, %v", path, d, len(contents), err)
+				}
+				closeIt()
+			}
+			registries, err := NewRegistries("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			reference := strings.TrimPrefix(server.URL, "http://") + "/team/" + name
+			pushed, err := registries.Push(t.Context(), reference+":v1", image)
+			if err != nil || pushed != reference+"@"+want {
+				t.Fatalf("pushed %s, %v, want %s", pushed, err, want)
+			}
+			for _, from := range []string{reference + ":v1", pushed} {
+				back, d, err := registries.Get(t.Context(), from)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if contents, err := Read(back); err != nil || d.String() != want || len(contents) != len(files) {
+					t.Errorf("%s: read %s with %d objects, %v", from, d, len(contents), err)
+				}
+			}
+		})
+	}
+}
+
+func TestProblems(t *testing.T) {
+	f := file(t, object, "")
+	labels, err := Labels(f.Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]struct {
+		labels       map[string]string
+		architecture string
+	}{
+		"": {labels, "amd64"},
+		"it is for s390x, and the object is little-endian: the daemon refuses it":     {labels, "s390x"},
+		"it lacks the label io.ebpf.maps, without which the daemon refuses it":        {map[string]string{ProgramsLabel: labels[ProgramsLabel]}, "amd64"},
+		"its label io.ebpf.programs is no JSON object of names and types":             {map[string]string{ProgramsLabel: "pass", MapsLabel: "{}"}, "amd64"},
+		"its label io.ebpf.programs lacks tcx_next: the daemon refuses that function": {map[string]string{ProgramsLabel: "{}", MapsLabel: "{}"}, "amd64"},
+		"its label io.ebpf.programs names what the object lacks: other":               {map[string]string{ProgramsLabel: strings.Replace(labels[ProgramsLabel], "{", `{"other":"tc",`, 1), MapsLabel: "{}"}, "amd64"},
+	} {
+		img, err := Image(f.Name, f.Content, c.labels, c.architecture, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		contents, err := Read(img)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(contents[0].Problems, "; "); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("problems %q, want %q", got, want)
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	zipped := func(content []byte) []byte {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, _ = z.Write(content)
+		_ = z.Close()
+		return b.Bytes()
+	}
+	bomb, err := tarOf("bomb.o", make([]byte, bytecode.MaxSize+1), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, archive := range map[string][]byte{
+		"holds no file":          make([]byte, 1024),
+		"is no tar archive":      bytes.Repeat([]byte("no tar "), 200),
+		"has more than 32 MiB":   bomb,
+		"is no tar archive: arc": zipped(bytes.Repeat([]byte("twice zipped"), 200)),
+	} {
+		want, _, _ = strings.Cut(want, ": arc")
+		img, err := FromArchive(archive, nil, "amd64", time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(img); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	var none v1.Image
+	if _, err := Read(none); err == nil {
+		t.Error("nothing was read")
+	}
+}
+
+// An archive is anybody's: what isn't of a layout isn't written, and what doesn't have its digest isn't read.
+func TestHostileArchives(t *testing.T) {
+	image, err := Build([]File{file(t, object, "amd64")}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := filepath.Join(t.TempDir(), "good.tar")
+	if err := WriteLayout(good, image, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	var escaping bytes.Buffer
+	w := tar.NewWriter(&escaping)
+	for _, name := range []string{"../outside", outside, "blobs/sha256/../../../../../../" + outside} {
+		if err := w.WriteHeader(&tar.Header{Name: name, Size: 1, Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Write([]byte("x"))
+	}
+	for name, c := range map[string]struct {
+		content []byte
+		err     string
+	}{
+		"no archive":   {[]byte("no archive at all, but long enough to be one" + strings.Repeat(".", 600)), "it is no OCI layout"},
+		"empty":        {nil, "it is no OCI layout"},
+		"cut":          {whole[:len(whole)/2], "unexpected EOF"},
+		"escaping":     {append(escaping.Bytes(), make([]byte, 1024)...), "it is no OCI layout"},
+		"another blob": {bytes.Replace(whole, []byte(`"linux"`), []byte(`"LINUX"`), 1), "not sha256:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "image.tar")
+			if err := os.WriteFile(path, c.content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			back, _, closeIt, err := OpenLayout(path)
+			if err == nil {
+				_, err = Read(back)
+			}
+			closeIt()
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("error %v, want %q", err, c.err)
+			}
+			if _, err := os.Stat(outside); err == nil {
+				t.Error("a file was written outside")
+			}
+		})
+	}
+}
+
+// FuzzLayout proves that no archive makes the reading of it panic.
+func FuzzLayout(f *testing.F) {
+	image, err := Build([]File{file(f, object, "amd64")}, time.Time{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	path := filepath.Join(f.TempDir(), "image.tar")
+	if err := WriteLayout(path, image, time.Time{}); err != nil {
+		f.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(t.TempDir(), "image.tar")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		back, _, closeIt, err := OpenLayout(path)
+		defer closeIt()
+		if err == nil {
+			_, _ = Read(back)
+		}
+	})
+}

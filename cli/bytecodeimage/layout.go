@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package bytecodeimage
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+
+	"github.com/bpfman/bpfman-operator/cli/bytecode"
+)
+
+// Of an archive of a layout.
+const (
+	maxArchive = 8 * bytecode.MaxSize
+	dirMode    = 0o755
+	fileMode   = 0o644
+)
+
+// WriteLayout writes an image, or an index, as an OCI layout: to a directory, or to one file, the tar archive that
+// other tools call an oci-archive. The same image gives the same archive.
+func WriteLayout(path string, content partial.WithRawManifest, created time.Time) error {
+	if info, err := os.Stat(path); os.IsPathSeparator(path[len(path)-1]) || err == nil && info.IsDir() {
+		return writeDirectory(path, content)
+	}
+	dir, err := os.MkdirTemp("", "bytecode-image-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the layout: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := writeDirectory(dir, content); err != nil {
+		return err
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write image: %w", err)
+	}
+	err = archive(file, os.DirFS(dir), created)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("write image %s: %w", path, err)
+	}
+	return nil
+}
+
+func writeDirectory(path string, content partial.WithRawManifest) error {
+	add, ok := content.(mutate.Appendable)
+	if !ok {
+		return fmt.Errorf("%T is neither an image nor an index", content)
+	}
+	if err := os.MkdirAll(path, dirMode); err != nil {
+		return fmt.Errorf("write image: %w", err)
+	}
+	if _, err := layout.Write(path, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: add})); err != nil {
+		return fmt.Errorf("write image to %s: %w", path, err)
+	}
+	return nil
+}
+
+// archive archives the files of a directory, all alike but for their content.
+func archive(w io.Writer, dir fs.FS, modified time.Time) error {
+	out := tar.NewWriter(w)
+	err := fs.WalkDir(dir, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(dir, path)
+		if err != nil {
+			return err //nolint:wrapcheck // it names the file
+		}
+		if err := out.WriteHeader(&tar.Header{Name: path, Mode: fileMode, Size: int64(len(content)), ModTime: modified}); err != nil {
+			return err //nolint:wrapcheck // the caller names the archive
+		}
+		_, err = out.Write(content)
+		return err //nolint:wrapcheck // the caller names the archive
+	})
+	return errors.Join(err, out.Close())
+}
+
+// OpenLayout reads the one image, or index, of an OCI layout: a directory, or an archive of it. Close frees it.
+func OpenLayout(path string) (content partial.WithRawManifest, digest v1.Hash, closeIt func(), err error) {
+	closeIt = func() {}
+	dir := path
+	if info, err := os.Stat(path); err != nil {
+		return nil, v1.Hash{}, closeIt, fmt.Errorf("read image: %w", err)
+	} else if !info.IsDir() {
+		if dir, err = os.MkdirTemp("", "bytecode-image-"); err != nil {
+			return nil, v1.Hash{}, closeIt, fmt.Errorf("make a directory for the layout: %w", err)
+		}
+		closeIt = func() { _ = os.RemoveAll(dir) }
+		if err := extract(path, dir); err != nil {
+			closeIt()
+			return nil, v1.Hash{}, func() {}, fmt.Errorf("read image %s: %w", path, err)
+		}
+	}
+	content, digest, err = only(dir)
+	if err != nil {
+		closeIt()
+		return nil, v1.Hash{}, func() {}, fmt.Errorf("read image %s: %w", path, err)
+	}
+	return content, digest, closeIt, nil
+}
+
+// inLayout are the files of a layout: no name of any other kind is taken from an archive.
+var inLayout = regexp.MustCompile(`^(\./)?(oci-layout|index\.json|blobs/sha256/[0-9a-f]{64})$`)
+
+func extract(from, dir string) error {
+	file, err := os.Open(from)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller names the file
+	}
+	defer file.Close()
+	in := tar.NewReader(io.LimitReader(file, maxArchive))
+	for {
+		header, err := in.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("it is no OCI layout: %w", err)
+		case header.Typeflag != tar.TypeReg || !inLayout.MatchString(header.Name):
+			continue
+		}
+		content, err := atMost(in, bytecode.MaxSize)
+		if err != nil {
+			return fmt.Errorf("%s: %w", header.Name, err)
+		}
+		to := filepath.Join(dir, filepath.FromSlash(header.Name)) // checked above
+		if err := os.MkdirAll(filepath.Dir(to), dirMode); err != nil {
+			return err //nolint:wrapcheck // it names the directory
+		}
+		if err := os.WriteFile(to, content, fileMode); err != nil {
+			return err //nolint:wrapcheck // it names the file
+		}
+	}
+}
+
+// only returns the image or index that is alone in a layout.
+func only(dir string) (partial.WithRawManifest, v1.Hash, error) {
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return nil, v1.Hash{}, fmt.Errorf("it is no OCI layout: %w", err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, v1.Hash{}, fmt.Errorf("it is no OCI layout: %w", err)
+	}
+	if len(manifest.Manifests) != 1 {
+		return nil, v1.Hash{}, fmt.Errorf("the OCI layout has %d images, not one", len(manifest.Manifests))
+	}
+	d := manifest.Manifests[0]
+	var content partial.WithRawManifest
+	switch {
+	case d.MediaType.IsIndex():
+		content, err = index.ImageIndex(d.Digest)
+	case d.MediaType.IsImage():
+		content, err = index.Image(d.Digest)
+	default:
+		err = fmt.Errorf("its media type %q is that of no image", d.MediaType)
+	}
+	if err != nil {
+		return nil, v1.Hash{}, err //nolint:wrapcheck // it says what is wrong
+	}
+	if got, err := partial.Digest(content); err != nil || got != d.Digest {
+		return nil, v1.Hash{}, fmt.Errorf("its manifest is %s, not %s", got, d.Digest)
+	}
+	return content, d.Digest, nil
+}

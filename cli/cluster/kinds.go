@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// kind is what all kinds of the API have, whatever their objects are.
+type kind struct {
+	name       string
+	namespaced bool
+}
+
+// kinds are those of the API.
+func kinds() []kind {
+	var all []kind
+	for _, k := range v1alpha1.UserKinds {
+		all = append(all, kind{k.Name, k.Namespaced})
+	}
+	for _, k := range v1alpha1.ProgramKinds {
+		all = append(all, kind{k.Name, k.Namespaced})
+	}
+	return append(all, kind{v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Namespaced})
+}
+
+// KindOf finds a kind by one of the names that kubectl takes: tcxprogram, tcxprograms, tcxprog, in any case, and with
+// the group behind it.
+func KindOf[O any](among []v1alpha1.Kind[O], name string) (v1alpha1.Kind[O], error) {
+	lower := strings.ToLower(name)
+	resource, group, qualified := strings.Cut(lower, ".")
+	if !qualified || group == v1alpha1.SchemeGroupVersion.Group || group == v1alpha1.SchemeGroupVersion.Version+"."+v1alpha1.SchemeGroupVersion.Group {
+		i := slices.IndexFunc(among, func(k v1alpha1.Kind[O]) bool {
+			return slices.Contains([]string{strings.ToLower(k.Name), k.Resource(), ShortName(k.Name)}, resource)
+		})
+		if i >= 0 {
+			return among[i], nil
+		}
+	}
+	names := make([]string, 0, len(among))
+	for _, k := range among {
+		names = append(names, strings.ToLower(k.Name))
+	}
+	return v1alpha1.Kind[O]{}, fmt.Errorf("%q is none of the kinds %s", name, strings.Join(names, ", "))
+}
+
+// ShortName is a kind's short name, such as tcxprog.
+func ShortName(kind string) string {
+	return strings.NewReplacer("program", "prog", "application", "app").Replace(strings.ToLower(kind))
+}
+
+// Named is an object by its kind and name.
+type Named[O any] struct {
+	Kind v1alpha1.Kind[O]
+	Name string
+}
+
+// ParseNamed reads KIND/NAME, or KIND and NAME as two arguments.
+func ParseNamed[O any](among []v1alpha1.Kind[O], args []string) (Named[O], error) {
+	kind, name, ok := strings.Cut(args[0], "/")
+	switch {
+	case len(args) == 2 && !ok:
+		name = args[1]
+	case len(args) != 1 || !ok || name == "":
+		return Named[O]{}, fmt.Errorf("%q is no object: name one as KIND/NAME, such as tcxprogram/counter", strings.Join(args, " "))
+	}
+	k, err := KindOf(among, kind)
+	return Named[O]{k, name}, err
+}

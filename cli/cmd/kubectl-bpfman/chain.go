@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/inventory"
+	"github.com/bpfman/bpfman-operator/cli/output"
+)
+
+const chainLong = `Show which programs run at each hook of a node, in their order, whoever loaded them.
+
+CONTINUES ON has the verdicts with which the next program of the hook runs; whatever else a program returns ends the chain. Where the kernel runs all programs whatever they return, it is "anything". The programs of one of bpfman's dispatchers follow it, numbered within its position.
+
+It takes the right to get bpfnodes; with the right to get the objects of bpfman it shows what these ask for, their priority and verdicts.`
+
+const chainExample = `  # What sees the packets of eth0, and in which order
+  kubectl bpfman chain --node worker-1 --interface eth0`
+
+type chainOptions struct {
+	node, networkInterface string
+	format                 *output.Flags
+}
+
+func chainCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
+	o := chainOptions{format: output.NewFlags()}
+	command := &cobra.Command{
+		Use:     "chain --node NODE",
+		Short:   "Show what runs at each hook of a node, in order",
+		Long:    chainLong,
+		Example: chainExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
+	}
+	command.Flags().StringVar(&o.node, "node", "", "Node whose hooks are shown.")
+	command.Flags().StringVar(&o.networkInterface, "interface", "", "Show the hooks of this network interface only.")
+	_ = command.MarkFlagRequired("node")                                  // fails for unknown flags alone
+	_ = command.RegisterFlagCompletionFunc("node", completeNode(connect)) // likewise
+	o.format.AddTo(command)
+	return command
+}
+
+var chainTable = output.Table[inventory.Link]{
+	Kind: "ChainLink",
+	Columns: []output.Column[inventory.Link]{
+		{Name: "HOOK", Cell: func(l inventory.Link) any { return l.Hook }},
+		{Name: "POSITION", Cell: func(l inventory.Link) any { return position(l) }},
+		{Name: "ID", Cell: func(l inventory.Link) any { return int64(l.ID) }},
+		{Name: "NAME", Cell: func(l inventory.Link) any { return l.Name }},
+		{Name: "OWNER", Cell: func(l inventory.Link) any { return l.Whose }},
+		{Name: "PRIORITY", Cell: func(l inventory.Link) any {
+			if l.Priority == nil {
+				return ""
+			}
+			return strconv.FormatInt(*l.Priority, 10)
+		}},
+		{Name: "CONTINUES ON", Cell: func(l inventory.Link) any {
+			if l.All {
+				return "anything"
+			}
+			return strings.Join(l.ProceedOn, ", ")
+		}},
+	},
+}
+
+func position(l inventory.Link) string {
+	switch {
+	case l.Position == 0 && l.Slot == 0:
+		return ""
+	case l.Slot == 0:
+		return strconv.Itoa(int(l.Position))
+	}
+	return strconv.Itoa(max(int(l.Position), 1)) + "." + strconv.Itoa(int(l.Slot))
+}
+
+func (o chainOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams) error {
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	var links []inventory.Link
+	err = cluster.BpfNodes(ctx, c, []string{o.node}, func(node *v1alpha1.BpfNode) error {
+		links = inventory.Chains(node.Status, askedBy(ctx, c))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if o.networkInterface != "" {
+		links = slices.DeleteFunc(links, func(l inventory.Link) bool { return l.Interface != o.networkInterface })
+	}
+	return chainTable.Print(streams.Out, o.format, links)
+}
+
+// askedBy returns what reads what objects ask for, each object once. What can't be read isn't shown.
+func askedBy(ctx context.Context, from client.Reader) func(v1alpha1.BpfNodeOwner, string) inventory.Settings {
+	read := map[v1alpha1.BpfNodeOwner]client.Object{}
+	return func(owner v1alpha1.BpfNodeOwner, function string) inventory.Settings {
+		object, known := read[owner]
+		if !known {
+			object = get(ctx, from, owner)
+			read[owner] = object
+		}
+		return inventory.SettingsOf(object, function)
+	}
+}
+
+func get(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwner) client.Object {
+	kind, err := cluster.KindOf(v1alpha1.UserKinds, owner.Kind)
+	if err != nil {
+		return nil
+	}
+	object := kind.New()
+	if err := from.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}, object); err != nil {
+		return nil
+	}
+	return object
+}

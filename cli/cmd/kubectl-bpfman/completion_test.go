@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+)
+
+// clusterOf connects to a cluster of some objects, in the namespace "team".
+func clusterOf(objects ...client.Object) cluster.Connect {
+	reader := fake.NewClientBuilder().WithScheme(cluster.Scheme()).WithObjects(objects...).Build()
+	return func() (*cluster.Cluster, error) { return &cluster.Cluster{Reader: reader, Namespace: "team"}, nil }
+}
+
+func named(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+func TestCompletion(t *testing.T) {
+	connect := clusterOf(
+		&v1alpha1.TcxProgram{ObjectMeta: named("", "counter")}, &v1alpha1.TcxProgram{ObjectMeta: named("", "filter")},
+		&v1alpha1.TcxNsProgram{ObjectMeta: named("team", "ours")}, &v1alpha1.TcxNsProgram{ObjectMeta: named("other", "theirs")},
+		&corev1.Node{ObjectMeta: named("", "one")}, &corev1.Node{ObjectMeta: named("", "two")},
+	)
+	none := func() (*cluster.Cluster, error) { return nil, errors.New("no cluster") }
+	const noFiles = cobra.ShellCompDirectiveNoFileComp
+	for name, c := range map[string]struct {
+		complete   cobra.CompletionFunc
+		args       []string
+		typed      string
+		want       string
+		directives cobra.ShellCompDirective
+	}{
+		"kinds": {completeUserObject(none), nil, "tcx", "bpfapplication/ bpfnsapplication/ fentryprogram/ fexitprogram/ kprobeprogram/ " +
+			"tcnsprogram/ tcprogram/ tcxnsprogram/ tcxprogram/ tracepointprogram/ uprobensprogram/ uprobeprogram/ xdpnsprogram/ xdpprogram/", noFiles | cobra.ShellCompDirectiveNoSpace},
+		"names":               {completeUserObject(connect), nil, "tcxprog/c", "tcxprog/counter tcxprog/filter", noFiles},
+		"names of a space":    {completeUserObject(connect), nil, "tcxnsprogram/", "tcxnsprogram/ours", noFiles},
+		"no such kind":        {completeUserObject(connect), nil, "pod/", "", noFiles},
+		"no cluster":          {completeUserObject(none), nil, "tcxprog/", "", cobra.ShellCompDirectiveError},
+		"nothing after a one": {completeUserObject(connect), []string{"tcxprog/counter"}, "", "", noFiles},
+		"nodes":               {completeNode(connect), nil, "", "one two", noFiles},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command := &cobra.Command{}
+			command.SetContext(t.Context())
+			got, directives := c.complete(command, c.args, c.typed)
+			if all := strings.Join(got, " "); all != c.want || directives != c.directives {
+				t.Errorf("got %q and %d, want %q and %d", all, directives, c.want, c.directives)
+			}
+		})
+	}
+}

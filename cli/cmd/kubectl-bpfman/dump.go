@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/inspectors"
+	"github.com/bpfman/bpfman-operator/cli/output"
+)
+
+const dumpLong = `Show what a map holds: that of an object of bpfman, on each node that the object selects, or any map of a node by the kernel's id.
+
+Keys and values are decoded by the map's types (BTF) and are hexadecimal digits where it has none. Of a map that has a value for each CPU, VALUE is the sum; -o wide shows each CPU's.
+
+` + liveRights + ` For the maps of an object it takes the right to list its bpfprograms or bpfnsprograms, too.`
+
+const dumpExample = `  # The counters of an object, on all nodes
+  kubectl bpfman dump xdpprogram/go-xdp-counter xdp_stats_map
+
+  # The same again each second, on one node
+  kubectl bpfman dump xdpprogram/go-xdp-counter xdp_stats_map --node worker-1 --watch --interval 1s
+
+  # A map that isn't bpfman's; kubectl bpfman programs -o json has the ids
+  kubectl bpfman dump --node worker-1 --map-id 42`
+
+type dumpOptions struct {
+	live     liveFlags
+	id       uint32
+	limit    int
+	watch    bool
+	interval time.Duration
+	format   *output.Flags
+}
+
+func dumpCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
+	o := dumpOptions{format: output.NewFlags()}
+	command := &cobra.Command{
+		Use:               "dump (KIND/NAME MAP | --node NODE --map-id ID)",
+		Short:             "Show what a map holds",
+		Long:              dumpLong,
+		Example:           dumpExample,
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: completeUserObject(connect),
+		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
+	}
+	o.live.addTo(command, connect, "Nodes whose maps are shown; all that the object selects without it.")
+	flags := command.Flags()
+	flags.Uint32Var(&o.id, "map-id", 0, "The kernel's id of the map, on the node of --node.")
+	flags.IntVar(&o.limit, "limit", 1000, "Entries that are shown of each map; 0 for all.")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "Show it again and again.")
+	flags.DurationVar(&o.interval, "interval", 2*time.Second, "With --watch, how often.")
+	o.format.AddTo(command)
+	return command
+}
+
+// dumped is an entry of a map of a node.
+type dumped struct {
+	Node   string            `json:"node"`
+	Map    string            `json:"map"`
+	MapID  uint32            `json:"mapid"`
+	Key    json.RawMessage   `json:"key"`
+	Value  json.RawMessage   `json:"value,omitempty"`
+	PerCPU []json.RawMessage `json:"percpu,omitempty"`
+}
+
+var dumpTable = output.Table[dumped]{
+	Kind: "MapEntry",
+	Columns: []output.Column[dumped]{
+		{Name: "NODE", Cell: func(d dumped) any { return d.Node }},
+		{Name: "KEY", Cell: func(d dumped) any { return string(d.Key) }},
+		{Name: "VALUE", Cell: func(d dumped) any { return string(d.Value) }},
+		{Name: "MAP ID", Wide: true, Cell: func(d dumped) any { return int64(d.MapID) }},
+		{Name: "PER CPU", Wide: true, Cell: func(d dumped) any {
+			return listedAll(d.PerCPU)
+		}},
+	},
+}
+
+func listedAll(values []json.RawMessage) string {
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = string(v)
+	}
+	return strings.Join(words, " ")
+}
+
+func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams, args []string) error {
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	paths := map[string]string{}
+	switch {
+	case o.id != 0 && (len(args) > 0 || len(o.live.nodes) != 1):
+		return errors.New("--map-id takes one --node, and no object")
+	case o.id == 0 && len(args) != 2:
+		return errors.New("name an object and its map, such as tcxprogram/counter packets, or a map by --node and --map-id")
+	case o.id == 0:
+		if paths, err = o.pins(ctx, c, args[0], args[1]); err != nil {
+			return err
+		}
+	}
+	asked, err := o.live.inspectors(ctx, c, slices.Sorted(maps.Keys(paths))...)
+	if err != nil {
+		return err
+	}
+	show := newDumps(o, streams, len(asked))
+	err = inspectors.Each(asked, func(i inspectors.Inspector) error {
+		return inspectors.Ask(ctx, i, show.taker(i.Node), o.question(paths[i.Node])...)
+	})
+	if o.watch {
+		return err
+	}
+	return errors.Join(err, show.flush())
+}
+
+// question is the command of an inspector, about the map of --map-id or the one that is pinned at a path.
+func (o dumpOptions) question(path string) []string {
+	question := []string{live.CommandDump, "--limit", strconv.Itoa(o.limit)}
+	if o.watch {
+		question = append(question, "--every", o.interval.String())
+	}
+	if o.id != 0 {
+		return append(question, "--map", strconv.FormatUint(uint64(o.id), 10))
+	}
+	return append(question, "--pin", path)
+}
+
+// pins are the paths of a map of an object, by node.
+func (o dumpOptions) pins(ctx context.Context, c *cluster.Cluster, object, name string) (map[string]string, error) {
+	reports, err := reportsOf(ctx, c, []string{object}, o.live.nodes)
+	if err != nil {
+		return nil, err
+	}
+	if len(reports) == 0 {
+		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: kubectl bpfman why %s says why", object, object)
+	}
+	known := map[string]bool{}
+	paths := map[string]string{}
+	for _, report := range reports {
+		for m, path := range report.GetSpec().Maps {
+			known[m] = true
+			if m == name {
+				paths[report.GetStatus().Node] = path
+			}
+		}
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%s has no map %q: it has %s", object, name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(known)), ", "), "none"))
+	}
+	return paths, nil
+}
+
+// dumps collects what inspectors answer, and prints it: at the end, or, if it is repeated, whenever each has answered.
+type dumps struct {
+	options dumpOptions
+	streams genericiooptions.IOStreams
+	screen  screen
+	nodes   int
+
+	mu      sync.Mutex
+	entries map[string][]dumped // by node
+	partial map[string]live.End
+}
+
+func newDumps(o dumpOptions, streams genericiooptions.IOStreams, nodes int) *dumps {
+	return &dumps{options: o, streams: streams, screen: newScreen(streams.Out), nodes: nodes, entries: map[string][]dumped{}, partial: map[string]live.End{}}
+}
+
+// taker takes the answers of a node.
+func (d *dumps) taker(node string) func(live.DumpLine) error {
+	var of live.Map
+	var entries []dumped
+	return func(line live.DumpLine) error {
+		switch {
+		case line.Map != nil:
+			of, entries = *line.Map, nil
+		case line.Entry != nil:
+			entries = append(entries, dumped{node, of.Name, of.ID, line.Entry.Key, line.Entry.Value, line.Entry.PerCPU})
+		case line.End != nil:
+			return d.took(node, entries, *line.End)
+		}
+		return nil
+	}
+}
+
+func (d *dumps) took(node string, entries []dumped, end live.End) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.entries[node], d.partial[node] = entries, end
+	if !d.options.watch || len(d.entries) < d.nodes {
+		return nil
+	}
+	if err := d.screen.next(); err != nil {
+		return err
+	}
+	err := d.print()
+	clear(d.entries)
+	return err
+}
+
+// flush prints what is there.
+func (d *dumps) flush() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.entries) == 0 {
+		return nil // each failed
+	}
+	return d.print()
+}
+
+func (d *dumps) print() error {
+	var all []dumped
+	for _, node := range slices.Sorted(maps.Keys(d.entries)) {
+		all = append(all, d.entries[node]...)
+	}
+	if err := dumpTable.Print(d.streams.Out, d.options.format, all); err != nil {
+		return err
+	}
+	for _, node := range slices.Sorted(maps.Keys(d.partial)) {
+		end := d.partial[node]
+		var remark string
+		switch {
+		case end.Truncated:
+			remark = fmt.Sprintf("Node %s has more than %d entries: --limit 0 shows all.", node, end.Entries)
+		case end.Changed:
+			remark = fmt.Sprintf("Node %s: the map changed while it was read; entries may be missing.", node)
+		default:
+			continue
+		}
+		if _, err := fmt.Fprintln(d.streams.ErrOut, remark); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
+	return nil
+}

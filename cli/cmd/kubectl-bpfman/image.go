@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/cli/bytecode"
+	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/manifest"
+	"github.com/bpfman/bpfman-operator/cli/output"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
+)
+
+func imageCommand(connect cluster.Connect) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "image",
+		Short: "Build, push and inspect bytecode images",
+		Args:  cobra.NoArgs,
+	}
+	command.AddCommand(imageBuildCommand(), imagePushCommand(), imageInspectCommand(connect))
+	return command
+}
+
+const filesHelp = `Object file, compiled for BPF. It is for all architectures of its byte order, unless it is given as PLATFORM=FILE: bpfel and bpfeb are all of one byte order, amd64, arm64, ppc64le, riscv64 and s390x one architecture, which rules over its byte order.`
+
+const imageBuildExample = `  # One object for all architectures of its byte order, as an archive
+  kubectl bpfman image build -f counter.o -o counter.tar
+
+  # The objects that bpf2go makes
+  kubectl bpfman image build -f bpfel=counter_bpfel.o -f bpfeb=counter_bpfeb.o -o counter.tar
+
+  # Probes that read registers are of one architecture each
+  kubectl bpfman image build -f amd64=counter_x86_bpfel.o -f arm64=counter_arm64_bpfel.o -o counter.tar`
+
+func imageBuildCommand() *cobra.Command {
+	var files []string
+	var out string
+	command := &cobra.Command{
+		Use:   "build -f [PLATFORM=]FILE -o PATH",
+		Short: "Build a bytecode image as an OCI layout",
+		Long: `Build an image that bpfman takes eBPF programs from, and write it as an OCI layout: to a tar archive, or to a directory if the path is one or ends with a slash.
+
+The same files give the same digest. The image has no time of creation, unless SOURCE_DATE_EPOCH says one. The digest goes to standard output.`,
+		Example: imageBuildExample,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			image, created, err := build(files)
+			if err != nil {
+				return err
+			}
+			if err := warn(c.ErrOrStderr(), image); err != nil {
+				return err
+			}
+			if err := bytecodeimage.WriteLayout(out, image, created); err != nil {
+				return err //nolint:wrapcheck // it says what was written
+			}
+			digest, err := partial.Digest(image)
+			if err != nil {
+				return fmt.Errorf("digest of the image: %w", err)
+			}
+			return printLine(c.OutOrStdout(), digest.String())
+		},
+	}
+	command.Flags().StringArrayVarP(&files, "filename", "f", nil, filesHelp)
+	command.Flags().StringVarP(&out, "output", "o", "", "Archive or directory to write.")
+	_ = command.MarkFlagRequired("filename") // these fail for unknown flags alone
+	_ = command.MarkFlagRequired("output")
+	return command
+}
+
+// build builds the image of the files of flags.
+func build(flags []string) (partial.WithRawManifest, time.Time, error) {
+	created, err := sourceDate(os.Getenv("SOURCE_DATE_EPOCH"))
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	var files []bytecodeimage.File
+	for _, flag := range flags {
+		platform, path, given := strings.Cut(flag, "=")
+		if !given {
+			platform, path = "", flag
+		}
+		content, err := readObject(path)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		files = append(files, bytecodeimage.File{Name: filepath.Base(path), Content: content, Platform: platform})
+	}
+	image, err := bytecodeimage.Build(files, created)
+	return image, created, err //nolint:wrapcheck // it names the file
+}
+
+// sourceDate reads SOURCE_DATE_EPOCH, by which builds are dated that should be the same whenever they are made.
+func sourceDate(epoch string) (time.Time, error) {
+	if epoch == "" {
+		return time.Time{}, nil
+	}
+	seconds, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+func readObject(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, bytecode.MaxSize+1))
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	return content, nil
+}
+
+// registryFlags are how registries are reached.
+type registryFlags struct {
+	ca      string
+	timeout time.Duration
+}
+
+func (f *registryFlags) addTo(command *cobra.Command) {
+	const timeout = 2 * time.Minute
+	command.Flags().StringVar(&f.ca, "registry-ca", "", "File of the certificate authority of the registry, the system's if empty.")
+	command.Flags().DurationVar(&f.timeout, "timeout", timeout, "Time to give the registry.")
+}
+
+// connect is for calls within the context's time.
+func (f *registryFlags) connect(ctx context.Context) (context.Context, context.CancelFunc, *bytecodeimage.Registries, error) {
+	registries, err := bytecodeimage.NewRegistries(f.ca)
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	return ctx, cancel, registries, err //nolint:wrapcheck // it says what it reads
+}
+
+func imagePushCommand() *cobra.Command {
+	var files []string
+	var from string
+	var registry registryFlags
+	command := &cobra.Command{
+		Use:   "push IMAGE (-f [PLATFORM=]FILE | --from PATH)",
+		Short: "Push a bytecode image to a registry",
+		Long: `Push an image to a registry: one that is built of object files, or one that "image build" wrote. Credentials are those of docker login or podman login.
+
+The reference by digest goes to standard output, as an object's bytecode.image.url takes it.`,
+		Example: `  kubectl bpfman image push registry.example.com/team/counter:v1 -f counter.o
+  kubectl bpfman image push registry.example.com/team/counter:v1 --from counter.tar`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			image, closeIt, err := buildOrOpen(files, from)
+			if err != nil {
+				return err
+			}
+			defer closeIt()
+			// Nothing is pushed that isn't bytecode.
+			if err := warn(c.ErrOrStderr(), image); err != nil {
+				return err
+			}
+			ctx, cancel, registries, err := registry.connect(c.Context())
+			defer cancel()
+			if err != nil {
+				return err
+			}
+			reference, err := registries.Push(ctx, args[0], image)
+			if err != nil {
+				return err //nolint:wrapcheck // it names the image
+			}
+			return printLine(c.OutOrStdout(), reference)
+		},
+	}
+	command.Flags().StringArrayVarP(&files, "filename", "f", nil, filesHelp)
+	command.Flags().StringVar(&from, "from", "", "OCI layout to push, a directory or an archive.")
+	command.MarkFlagsOneRequired("filename", "from")
+	command.MarkFlagsMutuallyExclusive("filename", "from")
+	registry.addTo(command)
+	return command
+}
+
+// warn tells of objects that the daemon won't load.
+func warn(w io.Writer, image partial.WithRawManifest) error {
+	contents, err := bytecodeimage.Read(image)
+	if err != nil {
+		return fmt.Errorf("read what was built: %w", err)
+	}
+	for _, c := range contents {
+		for _, problem := range c.Problems {
+			if _, err := fmt.Fprintf(w, "warning: %s: %s\n", terminal.Line(c.File), terminal.Line(problem)); err != nil {
+				return err //nolint:wrapcheck // there is nothing to add
+			}
+		}
+	}
+	return nil
+}
+
+func buildOrOpen(files []string, from string) (partial.WithRawManifest, func(), error) {
+	if from == "" {
+		image, _, err := build(files)
+		return image, func() {}, err
+	}
+	image, _, closeIt, err := bytecodeimage.OpenLayout(from)
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // it names the layout
+	}
+	return image, closeIt, nil
+}
+
+// BytecodeImage is what "image inspect" prints.
+type BytecodeImage struct {
+	metav1.TypeMeta `json:",inline"`
+	// Image is what was inspected, and Digest the digest of its manifest or index, if it is an image.
+	Image   string                  `json:"image"`
+	Digest  string                  `json:"digest,omitempty"`
+	Objects []bytecodeimage.Content `json:"objects"`
+}
+
+const imageInspectExample = `  # Programs, maps and global variables
+  kubectl bpfman image inspect quay.io/bpfman-bytecode/go-tcx-counter:latest
+
+  # An object that loads it, to apply
+  kubectl bpfman image inspect quay.io/bpfman-bytecode/go-tcx-counter:latest --as tcx | kubectl apply -f -
+
+  # All programs of a file as an application; uprobes want a program or library
+  kubectl bpfman image inspect counter.o --as application --image registry.example.com/team/counter:v1 --target libc --attach-to my_uprobe=malloc`
+
+func imageInspectCommand(connect cluster.Connect) *cobra.Command {
+	var o manifest.Options
+	var attachTo []string
+	var registry registryFlags
+	flags := output.NewFlags()
+	command := &cobra.Command{
+		Use:   "inspect IMAGE|FILE|DIRECTORY",
+		Short: "Show what is in a bytecode image or object file",
+		Long: `Show the programs, maps and global variables of a bytecode image of a registry, of an OCI layout or of an object file; or, with --as, an object that loads it. A name that is a file or directory is taken for one.
+
+Images that the daemon would refuse are told, and why.`,
+		Example: imageInspectExample,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, cancel, registries, err := registry.connect(c.Context())
+			defer cancel()
+			if err != nil {
+				return err
+			}
+			image, remote, err := inspect(ctx, registries, args[0])
+			if err != nil {
+				return err
+			}
+			if o.Kind == "" {
+				return printImage(c.OutOrStdout(), flags, image)
+			}
+			if remote && o.Image == "" {
+				o.Image = args[0]
+			}
+			o.AttachTo = map[string]string{}
+			for _, to := range attachTo {
+				function, target, given := strings.Cut(to, "=")
+				if !given {
+					function, target = "", to
+				}
+				o.AttachTo[function] = target
+			}
+			return printObject(c.OutOrStdout(), image, o, connect)
+		},
+	}
+	flags.AddFormatTo(command)
+	registry.addTo(command)
+	command.Flags().StringVar(&o.Kind, "as", "", "Print an object of this kind that loads the bytecode: xdp, tc, tcx, tracepoint, kprobe, uprobe, fentry, fexit, application, or a kind by its name.")
+	kinds := []string{"xdp", "tc", "tcx", "tracepoint", "kprobe", "uprobe", "fentry", "fexit", "application"}
+	_ = command.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp)) // fails for unknown flags alone
+	command.Flags().StringVar(&o.Image, "image", "", "With --as: where nodes pull the bytecode from, if not from what is inspected.")
+	command.Flags().StringVar(&o.Name, "name", "", "With --as: the object's name.")
+	command.Flags().StringSliceVar(&o.Functions, "function", nil, "With --as: the functions to load, of several that are possible.")
+	command.Flags().StringArrayVar(&attachTo, "attach-to", nil, "With --as: interface, tracepoint or function to attach to, if not what the section says or the primary interface; in applications as FUNCTION=TARGET.")
+	command.Flags().StringVar(&o.Target, "target", "", "With --as: program or library that uprobes are attached to.")
+	return command
+}
+
+// inspect reads an image or a file, and tells whether a registry has it.
+func inspect(ctx context.Context, registries *bytecodeimage.Registries, source string) (*BytecodeImage, bool, error) {
+	image := &BytecodeImage{TypeMeta: metav1.TypeMeta{APIVersion: output.APIVersion, Kind: "BytecodeImage"}, Image: source}
+	_, err := os.Stat(source)
+	local := err == nil
+	if local && isELF(source) {
+		file, err := readObject(source)
+		if err != nil {
+			return nil, false, err
+		}
+		object, err := bytecode.Read(file)
+		image.Objects = []bytecodeimage.Content{{File: filepath.Base(source), Object: object, Problems: object.Problems()}}
+		return image, false, err //nolint:wrapcheck // it says what it reads
+	}
+	var content partial.WithRawManifest
+	var digest v1.Hash
+	if local {
+		var closeIt func()
+		content, digest, closeIt, err = bytecodeimage.OpenLayout(source)
+		defer closeIt()
+	} else {
+		content, digest, err = registries.Get(ctx, source)
+	}
+	if err != nil {
+		return nil, false, err //nolint:wrapcheck // it names the image
+	}
+	image.Digest = digest.String()
+	if image.Objects, err = bytecodeimage.Read(content); err != nil {
+		return nil, false, fmt.Errorf("image %s: %w", source, err)
+	}
+	return image, !local, nil
+}
+
+func isELF(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	magic := make([]byte, len(elf.ELFMAG))
+	_, err = io.ReadFull(file, magic)
+	return err == nil && string(magic) == elf.ELFMAG
+}
+
+func printImage(w io.Writer, flags *output.Flags, image *BytecodeImage) error {
+	if !flags.Human() {
+		return flags.Print(w, image) //nolint:wrapcheck // it says what it prints
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "Image:      %s\n", terminal.Line(image.Image))
+	if image.Digest != "" {
+		fmt.Fprintf(&out, "Digest:     %s\n", image.Digest)
+	}
+	for _, o := range image.Objects {
+		if len(image.Objects) > 1 {
+			fmt.Fprintln(&out)
+		}
+		if len(o.Platforms) > 0 {
+			fmt.Fprintf(&out, "Platforms:  %s\n", terminal.Line(strings.Join(o.Platforms, ", ")))
+		}
+		fmt.Fprintf(&out, "Object:     %s, %s-endian\n", terminal.Line(o.File), o.ByteOrder)
+		for _, problem := range o.Problems {
+			fmt.Fprintf(&out, "Problem:    %s\n", terminal.Line(problem))
+		}
+		err := errors.Join(
+			section(&out, "Programs", programColumns, o.Programs),
+			section(&out, "Maps", mapColumns, o.Maps),
+			section(&out, "Global variables", variableColumns(o.ByteOrder), o.Globals),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(out.Bytes())
+	return err //nolint:wrapcheck // there is nothing to add
+}
+
+func section[T any](w io.Writer, title string, columns []output.Column[T], items []T) error {
+	if len(items) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintf(w, "\n%s:\n", title); err != nil {
+		return err //nolint:wrapcheck // there is nothing to add
+	}
+	return output.Table[T]{Columns: columns}.Print(w, output.NewFlags(), slices.Clone(items)) //nolint:wrapcheck // it says what it prints
+}
+
+var programColumns = []output.Column[bytecode.Program]{
+	{Name: "NAME", Cell: func(p bytecode.Program) any { return p.Name }},
+	{Name: "TYPE", Cell: func(p bytecode.Program) any { return p.Type }},
+	{Name: "SECTION", Cell: func(p bytecode.Program) any { return p.Section }},
+}
+
+var mapColumns = []output.Column[bytecode.Map]{
+	{Name: "NAME", Cell: func(m bytecode.Map) any { return m.Name }},
+	{Name: "TYPE", Cell: func(m bytecode.Map) any { return m.Type }},
+	{Name: "KEY", Cell: func(m bytecode.Map) any { return int64(m.KeySize) }},
+	{Name: "VALUE", Cell: func(m bytecode.Map) any { return int64(m.ValueSize) }},
+	{Name: "ENTRIES", Cell: func(m bytecode.Map) any { return int64(m.MaxEntries) }},
+	{Name: "PINNED", Cell: func(m bytecode.Map) any {
+		if m.PinnedByName {
+			return "by name"
+		}
+		return ""
+	}},
+}
+
+func variableColumns(byteOrder string) []output.Column[bytecode.Variable] {
+	const shown = 48 // characters of a value
+	return []output.Column[bytecode.Variable]{
+		{Name: "NAME", Cell: func(v bytecode.Variable) any { return v.Name }},
+		{Name: "TYPE", Cell: func(v bytecode.Variable) any { return v.Type }},
+		{Name: "SIZE", Cell: func(v bytecode.Variable) any { return int64(v.Size) }},
+		{Name: "DEFAULT", Cell: func(v bytecode.Variable) any {
+			value := v.Value(byteOrder)
+			if len(value) > shown {
+				value = value[:shown] + "…"
+			}
+			return value
+		}},
+		{Name: "CONSTANT", Cell: func(v bytecode.Variable) any { return strconv.FormatBool(v.Constant()) }},
+	}
+}
+
+func printObject(w io.Writer, image *BytecodeImage, o manifest.Options, connect cluster.Connect) error {
+	if o.Image == "" {
+		return errors.New("--as: name with --image where the nodes pull the bytecode from")
+	}
+	if to, err := connect(); err == nil {
+		o.Namespace = to.Namespace
+	}
+	object, err := manifest.Object(image.Objects[0].Object, o)
+	if err != nil {
+		return err //nolint:wrapcheck // it says what is missing
+	}
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("encode object: %w", err)
+	}
+	return printLine(w, strings.TrimSuffix(string(text), "\n"))
+}
+
+func printLine(w io.Writer, text string) error {
+	_, err := fmt.Fprintln(w, text)
+	return err //nolint:wrapcheck // there is nothing to add
+}

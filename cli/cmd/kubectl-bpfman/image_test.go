@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"bytes"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/golden"
+)
+
+// objects are what `make bytecode` compiles.
+const objects = "../../../bin/bytecode/"
+
+// execute runs a command line on a cluster.
+func execute(t *testing.T, connect cluster.Connect, args ...string) (out, messages string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	command := root(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}, connect)
+	command.SetArgs(args)
+	err = command.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+func requireObjects(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(objects + "globals.o"); err != nil {
+		t.Skip("no objects: run `make bytecode` first")
+	}
+}
+
+// serve serves a registry over TLS, and returns its address and the flag by which it is trusted.
+func serve(t *testing.T) (address, flag string) {
+	t.Helper()
+	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}
+	if err := os.WriteFile(ca, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(server.URL, "https://"), "--registry-ca=" + ca
+}
+
+var digests = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+
+func TestImage(t *testing.T) {
+	requireObjects(t)
+	address, ca := serve(t)
+	archive := filepath.Join(t.TempDir(), "image.tar")
+	image := address + "/team/globals:v1"
+	replaced := strings.NewReplacer(address, "registry.example.com", filepath.Dir(archive), "/tmp")
+	for _, step := range []struct {
+		file string
+		args []string
+	}{
+		{"build.txt", []string{"build", "-f", objects + "globals.o", "-f", "arm64=" + objects + "pinned.o", "-o", archive}},
+		{"inspect-archive.txt", []string{"inspect", archive}},
+		{"push.txt", []string{"push", image, "--from", archive, ca}},
+		{"inspect.txt", []string{"inspect", image, ca}},
+		{"inspect.json", []string{"inspect", image, ca, "-o", "json"}},
+		{"inspect-jsonpath.txt", []string{"inspect", image, ca, "-o", "jsonpath={.objects[*].programs[*].name}"}},
+		{"as-tracepoint.yaml", []string{"inspect", image, ca, "--as", "tracepoint"}},
+		{"push-one.txt", []string{"push", image, "-f", "amd64=" + objects + "globals.o", ca}},
+		{"inspect-one.yaml", []string{"inspect", image, ca, "-o", "yaml"}},
+		{"inspect-file.txt", []string{"inspect", objects + "go-app-counter.o"}},
+		{"as-tcxns.yaml", []string{"inspect", objects + "go-app-counter.o", "--as", "tcxns", "--function", "tcx_stats", "--image", "quay.io/team/image:v1", "--name", "mine", "--attach-to=eth1"}},
+		{"as-application.yaml", []string{"inspect", objects + "go-app-counter.o", "--as", "application", "--image", "quay.io/team/app_counter:v1", "--target", "libc", "--attach-to=uprobe_counter=malloc", "--attach-to=uretprobe_counter=malloc"}},
+	} {
+		t.Run(step.file, func(t *testing.T) {
+			out, messages, err := execute(t, clusterOf(), append([]string{"image"}, step.args...)...)
+			if err != nil || messages != "" {
+				t.Fatalf("said %q, error %v", messages, err)
+			}
+			golden.Check(t, "image/"+step.file, digests.ReplaceAllString(replaced.Replace(out), "sha256:DIGEST"))
+		})
+	}
+}
+
+func TestImageRefuses(t *testing.T) {
+	requireObjects(t)
+	address, ca := serve(t)
+	archive := filepath.Join(t.TempDir(), "image.tar")
+	text := filepath.Join(t.TempDir(), "text.o")
+	if err := os.WriteFile(text, []byte("no object"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		`required flag(s) "filename", "output" not set`: {"build"},
+		"absent.o: no such file or directory":           {"build", "-f", "absent.o", "-o", archive},
+		"text.o: read eBPF object: it is no ELF file":   {"build", "-f", text, "-o", archive},
+		"at least one of the flags in the group":        {"push", "quay.io/a"},
+		"could not parse reference":                     {"push", "UPPER:CASE:", "-f", objects + "globals.o"},
+		"text.o: it is no OCI layout":                   {"push", "quay.io/a", "--from", text},
+		"absent.crt: no such file or directory":         {"inspect", "quay.io/a", "--registry-ca", "absent.crt"},
+		"it is no OCI layout":                           {"inspect", text},
+		"--as: name with --image where the nodes pull":  {"inspect", objects + "globals.o", "--as", "tracepoint"},
+		`"pod" is none of the kinds`:                    {"inspect", objects + "globals.o", "--as", "pod", "--image", "a"},
+		"NAME_UNKNOWN":                                  {"inspect", address + "/absent:v1", ca},
+	} {
+		if out, _, err := execute(t, clusterOf(), append([]string{"image"}, args...)...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
+			t.Errorf("%q: printed %q, error %v, want %q", args, out, err, want)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/golden"
+)
+
+// executed is what a command prints, to both, on a cluster with some objects.
+func executed(t *testing.T, objects []client.Object, arguments ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	command := root(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}, clusterOf(objects...))
+	command.SetArgs(arguments)
+	if err := command.ExecuteContext(t.Context()); err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	return out.String()
+}
+
+// inspected are two nodes. On the first somebody chose names that do things to a terminal.
+func inspected() []client.Object {
+	loaded := metav1.NewTime(time.Now().Add(-90 * time.Minute))
+	firewall := &v1alpha1.BpfNodeOwner{Kind: "TcxNsProgram", Namespace: "acme", Name: "firewall"}
+	return []client.Object{
+		&v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}, Status: v1alpha1.BpfNodeStatus{Programs: []v1alpha1.BpfNodeProgram{
+			{ID: 9, Name: "evil\x1b[2J", Type: "sched_cls", LoadedAt: &loaded, AttachPoints: []v1alpha1.BpfNodeAttachPoint{
+				{Type: "tcx/ingress", Interface: "eth0", Position: 1},
+			}, Holders: []v1alpha1.BpfNodeHolder{{Process: "a\nb\u202e", PID: 4711, Namespace: "kube-system", Pod: "cni", Container: "agent"}}},
+			{ID: 12, Name: "tcx_firewall", Type: "sched_cls", Tag: "0123456789abcdef", LoadedAt: &loaded, Bpfman: true, Owner: firewall, MapIDs: []uint32{3, 4}, AttachPoints: []v1alpha1.BpfNodeAttachPoint{
+				{Type: "tcx/ingress", Interface: "eth0", Position: 2, LinkID: 3},
+				{Type: "tcx/ingress", Interface: "eth0", NetNs: "4026532", Namespace: "acme", Pod: "web-0", Position: 1},
+				{Type: "tcx/ingress", Interface: "eth1", Position: 1},
+				{Type: "tcx/ingress", Interface: "eth2", Position: 1},
+			}, Holders: []v1alpha1.BpfNodeHolder{{Path: "/run/bpfman/fs/prog_12"}}},
+			{ID: 13, Name: "", Type: "cgroup_device", LoadedAt: &loaded},
+			{ID: 14, Name: "xdp_dispatcher", Type: "xdp", Bpfman: true, LoadedAt: &loaded, AttachPoints: []v1alpha1.BpfNodeAttachPoint{
+				{Type: "xdp", Interface: "eth0", Mode: "generic", Position: 1},
+			}},
+			{ID: 15, Name: "xdp_pass", Type: "ext", Bpfman: true, LoadedAt: &loaded, Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "pass"}, AttachPoints: []v1alpha1.BpfNodeAttachPoint{
+				{Type: "freplace", Target: "prog0", TargetProgramID: 14, Position: 1},
+			}},
+		}}},
+		&v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: "worker-2"}, Status: v1alpha1.BpfNodeStatus{
+			Programs: []v1alpha1.BpfNodeProgram{{ID: 3, Name: "dump_bpf_map", Type: "tracing", LoadedAt: &loaded, AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "iter", Target: "bpf_map"}}}},
+			Omitted:  &v1alpha1.BpfNodeOmitted{Programs: 7},
+		}},
+		&v1alpha1.TcxNsProgram{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "firewall"}, Spec: v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: v1alpha1.TcxNsProgramInfo{Priority: 40}}},
+		&v1alpha1.XdpProgram{ObjectMeta: metav1.ObjectMeta{Name: "pass"}, Spec: v1alpha1.XdpProgramSpec{XdpProgramInfo: v1alpha1.XdpProgramInfo{
+			Priority: 55, ProceedOn: []v1alpha1.XdpProceedOnValue{"pass", "dispatcher_return"},
+		}}},
+	}
+}
+
+func TestPrograms(t *testing.T) {
+	for name, arguments := range map[string][]string{
+		"programs.txt":           {"programs"},
+		"programs-wide.txt":      {"programs", "--all", "-o", "wide"},
+		"programs-filtered.txt":  {"programs", "--node", "worker-1", "--by", "others", "--type", "sched_cls,xdp"},
+		"programs-sorted.txt":    {"programs", "--sort-by", "name", "--by", "bpfman"},
+		"programs-node.json":     {"programs", "--node", "worker-2", "-o", "json"},
+		"programs-none.txt":      {"programs", "--type", "lsm"},
+		"programs-no-node.txt":   {"programs", "--node", "worker-3"},
+		"programs-by-nobody.txt": {"programs", "--by", "nobody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := executed(t, inspected(), arguments...)
+			if strings.HasSuffix(name, ".json") { // it has the time
+				got = strings.ReplaceAll(got, inspectedAt(t, got), "LOADED")
+			}
+			golden.Check(t, name, got)
+		})
+	}
+}
+
+// inspectedAt is the time of loading in some JSON.
+func inspectedAt(t *testing.T, text string) string {
+	t.Helper()
+	_, after, _ := strings.Cut(text, `"loadedat": "`)
+	at, _, found := strings.Cut(after, `"`)
+	if !found {
+		t.Fatalf("no time in %s", text)
+	}
+	return at
+}
+
+func TestProgramsWithoutInspector(t *testing.T) {
+	if got := executed(t, nil, "programs"); !strings.Contains(got, "No BpfNodes found") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestChain(t *testing.T) {
+	golden.Check(t, "chain.txt", executed(t, inspected(), "chain", "--node", "worker-1"))
+	golden.Check(t, "chain-interface.txt", executed(t, inspected(), "chain", "--node", "worker-1", "--interface", "eth1"))
+	golden.Check(t, "chain-no-node.txt", executed(t, inspected(), "chain"))
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/inspectors"
+)
+
+// liveRights is what commands say that ask inspectors.
+const liveRights = `It asks the inspectors of the nodes by exec: it takes the right to list pods, and to create pods/exec, in the namespace that bpfman is installed in. Who has it can do all that bpfman can on the nodes.`
+
+// liveFlags are those of commands that ask inspectors.
+type liveFlags struct {
+	nodes     []string
+	namespace string
+}
+
+func (f *liveFlags) addTo(command *cobra.Command, connect cluster.Connect, nodes string) {
+	addNodes(command, &f.nodes, connect, nodes)
+	addNamespace(command, &f.namespace)
+}
+
+// addNamespace adds the flag for the namespace of the operator and the node components.
+func addNamespace(command *cobra.Command, namespace *string) {
+	command.Flags().StringVar(namespace, "bpfman-namespace", "bpfman", "Namespace that bpfman is installed in.")
+}
+
+// inspectors are those of the nodes, or, if none is given, of the nodes that --node names, or of all.
+func (f *liveFlags) inspectors(ctx context.Context, c *cluster.Cluster, nodes ...string) ([]inspectors.Inspector, error) {
+	found, err := inspectors.Find(ctx, c, f.namespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(nodes) == 0 {
+		nodes = f.nodes
+	}
+	return found.On(nodes...)
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/objectmaps"
+	"github.com/bpfman/bpfman-operator/cli/output"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
+)
+
+const mapsLong = `List the maps of an object on each node that has it: the kernel's id, type and size of each, and where it is pinned.
+
+It takes the right to list the object's reports (bpfprograms, or bpfnsprograms). Id, type and sizes take the right to get bpfnodes, and an inspector on the node.`
+
+const mapsExample = `  # Which maps does my program have, and where?
+  kubectl bpfman maps tcxprogram/counter -o wide
+
+  # What is in one of them
+  kubectl bpfman dump tcxprogram/counter tcx_stats_map`
+
+type mapsOptions struct {
+	nodes  []string
+	format *output.Flags
+}
+
+func mapsCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
+	o := mapsOptions{format: output.NewFlags()}
+	command := &cobra.Command{
+		Use:               "maps KIND/NAME",
+		Short:             "List the maps of an object, node by node",
+		Long:              mapsLong,
+		Example:           mapsExample,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: completeUserObject(connect),
+		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
+	}
+	addNodes(command, &o.nodes, connect, "Nodes whose maps are listed; all without it.")
+	o.format.AddTo(command)
+	return command
+}
+
+// kernel is a cell of what an inspector has seen.
+func kernel(of func(*v1alpha1.BpfNodeMap) string) func(objectmaps.Map) any {
+	return func(m objectmaps.Map) any {
+		if m.Kernel == nil {
+			return ""
+		}
+		return of(m.Kernel)
+	}
+}
+
+func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+
+var mapsTable = output.Table[objectmaps.Map]{
+	Kind: "ObjectMap",
+	Columns: []output.Column[objectmaps.Map]{
+		{Name: "NODE", Cell: func(m objectmaps.Map) any { return m.Node }},
+		{Name: "NAME", Cell: func(m objectmaps.Map) any { return m.Name }},
+		{Name: "ID", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string { return number(m.ID) })},
+		{Name: "TYPE", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string { return m.Type })},
+		{Name: "KEY", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string { return number(m.KeySize) })},
+		{Name: "VALUE", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string { return number(m.ValueSize) })},
+		{Name: "ENTRIES", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string { return number(m.MaxEntries) })},
+		{Name: "MEMORY", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string {
+			if m.MemoryBytes == 0 {
+				return ""
+			}
+			return strconv.FormatInt(m.MemoryBytes, 10)
+		})},
+		{Name: "FUNCTIONS", Wide: true, Cell: func(m objectmaps.Map) any { return strings.Join(m.Functions, ", ") }},
+		{Name: "SHARED FROM", Wide: true, Cell: func(m objectmaps.Map) any {
+			if m.OwnerID == nil {
+				return ""
+			}
+			return "program " + number(*m.OwnerID)
+		}},
+		{Name: "PINNED", Wide: true, Cell: func(m objectmaps.Map) any { return m.Path }},
+	},
+}
+
+func (o mapsOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams, args []string) error {
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	reports, err := reportsOf(ctx, c, args, o.nodes)
+	if err != nil {
+		return err
+	}
+	nodes, unseen := nodesOf(ctx, c, reports)
+	if err := mapsTable.Print(streams.Out, o.format, objectmaps.List(reports, nodes)); err != nil {
+		return err //nolint:wrapcheck // it says what it prints
+	}
+	if len(reports) == 0 {
+		unseen = append(unseen, fmt.Errorf("%s isn't loaded on any node: kubectl bpfman why %s says why", args[0], strings.Join(args, " ")))
+	}
+	for _, err := range unseen {
+		if _, err := fmt.Fprintln(streams.ErrOut, terminal.Line(err.Error())); err != nil {
+			return err //nolint:wrapcheck // there is nothing to add
+		}
+	}
+	return nil
+}
+
+// nodesOf reads the BpfNodes of the nodes that have reports. What can't be read is told, the first of it.
+func nodesOf(ctx context.Context, from client.Reader, reports []v1alpha1.ProgramObject) (map[string]*v1alpha1.BpfNode, []error) {
+	nodes := map[string]*v1alpha1.BpfNode{}
+	var unseen []error
+	for _, r := range reports {
+		name := r.GetStatus().Node
+		if _, known := nodes[name]; known {
+			continue
+		}
+		nodes[name] = nil
+		var node v1alpha1.BpfNode
+		if err := from.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+			unseen = append(unseen, fmt.Errorf("types and sizes on node %s aren't known: %w", name, err))
+			continue
+		}
+		nodes[name] = &node
+	}
+	const told = 3
+	if more := len(unseen) - told; more > 0 {
+		unseen = append(unseen[:told], errors.New("and on "+strconv.Itoa(more)+" nodes more"))
+	}
+	return nodes, unseen
+}

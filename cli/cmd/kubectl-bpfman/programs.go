@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/inventory"
+	"github.com/bpfman/bpfman-operator/cli/output"
+)
+
+const programsLong = `List the eBPF programs of all nodes, whoever loaded them: where they are attached, and whose they are: the object of bpfman that asked for them, or the pod, systemd unit, process or file that holds them.
+
+The cgroup_device programs that container runtimes and systemd attach to each container and unit are left out unless --all is given.
+
+It takes the right to list bpfnodes, and no other.`
+
+const programsExample = `  # All programs of the cluster, the newest last
+  kubectl bpfman programs --sort-by age
+
+  # What others than bpfman have on the network of a node
+  kubectl bpfman programs --node worker-1 --by others --type xdp,sched_cls`
+
+type programsOptions struct {
+	nodes, types []string
+	by           string
+	all          bool
+	format       *output.Flags
+}
+
+func programsCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
+	o := programsOptions{format: output.NewFlags()}
+	command := &cobra.Command{
+		Use:     "programs",
+		Aliases: []string{"program", "progs", "ps"},
+		Short:   "List the eBPF programs of all nodes, whoever loaded them",
+		Long:    programsLong,
+		Example: programsExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
+	}
+	flags := command.Flags()
+	addNodes(command, &o.nodes, connect, "Nodes whose programs are listed; all without it.")
+	flags.StringSliceVar(&o.types, "type", nil, "Types of programs, such as xdp or sched_cls; all without it.")
+	flags.StringVar(&o.by, "by", "", "Whose programs: bpfman, for those that bpfman loaded, or others.")
+	flags.BoolVar(&o.all, "all", false, "List also the cgroup_device programs of containers and systemd units.")
+	_ = command.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{byBpfman, byOthers}, cobra.ShellCompDirectiveNoFileComp)) // fails for unknown flags alone
+	o.format.AddTo(command)
+	return command
+}
+
+// Values of --by.
+const (
+	byBpfman = "bpfman"
+	byOthers = "others"
+)
+
+var programsTable = output.Table[inventory.Program]{
+	Kind: "NodeProgram",
+	Columns: []output.Column[inventory.Program]{
+		{Name: "NODE", Cell: func(p inventory.Program) any { return p.Node }},
+		{Name: "ID", Cell: func(p inventory.Program) any { return int64(p.ID) }},
+		{Name: "NAME", Cell: func(p inventory.Program) any { return p.Name }},
+		{Name: "TYPE", Cell: func(p inventory.Program) any { return p.Type }},
+		{Name: "OWNER", Cell: func(p inventory.Program) any { return inventory.Whose(p.BpfNodeProgram) }},
+		{Name: "ATTACHED", Cell: func(p inventory.Program) any { return listed(p.Attached()) }},
+		{Name: "AGE", Cell: func(p inventory.Program) any {
+			if p.LoadedAt == nil {
+				return metav1.Time{}
+			}
+			return *p.LoadedAt
+		}},
+		{Name: "TAG", Wide: true, Cell: func(p inventory.Program) any { return p.Tag }},
+		{Name: "MAPS", Wide: true, Cell: func(p inventory.Program) any { return int64(len(p.MapIDs)) }},
+		{Name: "HOLDERS", Wide: true, Cell: func(p inventory.Program) any {
+			words := make([]string, len(p.Holders))
+			for i, h := range p.Holders {
+				words[i] = inventory.Holder(h)
+			}
+			return listed(words)
+		}},
+	},
+}
+
+// listed joins a few words, and counts the others.
+func listed(words []string) string {
+	const shown = 3
+	if more := len(words) - shown; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(words[:shown], ", "), more)
+	}
+	return strings.Join(words, ", ")
+}
+
+func (o programsOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams) error {
+	if o.by != "" && o.by != byBpfman && o.by != byOthers {
+		return fmt.Errorf("--by: %q is neither %s nor %s", o.by, byBpfman, byOthers)
+	}
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	var found foundPrograms
+	err = cluster.BpfNodes(ctx, c, o.nodes, func(node *v1alpha1.BpfNode) error {
+		o.find(node, &found)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(found.programs, inventory.Compare)
+	if err := programsTable.Print(streams.Out, o.format, found.programs); err != nil {
+		return err
+	}
+	if o.format.Human() {
+		return found.remark(streams.ErrOut)
+	}
+	return nil
+}
+
+// foundPrograms are those to list, and how many there are that aren't listed.
+type foundPrograms struct {
+	programs                []inventory.Program
+	nodes, routine, omitted int
+}
+
+// find keeps what is wanted of a node, and counts what isn't listed.
+func (o programsOptions) find(node *v1alpha1.BpfNode, found *foundPrograms) {
+	found.nodes++
+	if omitted := node.Status.Omitted; omitted != nil {
+		found.omitted += int(omitted.Programs)
+	}
+	for _, p := range inventory.Programs(node) {
+		switch {
+		case o.types != nil && !slices.Contains(o.types, p.Type), o.by == byBpfman && !p.Bpfman, o.by == byOthers && p.Bpfman:
+		case !o.all && o.types == nil && inventory.Routine(p.BpfNodeProgram):
+			found.routine++
+		default:
+			found.programs = append(found.programs, p)
+		}
+	}
+}
+
+// remark says what the table doesn't show.
+func (f foundPrograms) remark(w io.Writer) error {
+	var remarks []string
+	switch {
+	case f.nodes == 0:
+		remarks = append(remarks, "No BpfNodes found: the inspector is switched off, or hasn't reported yet.")
+	case len(f.programs) == 0:
+		remarks = append(remarks, "No programs found.")
+	}
+	if f.routine > 0 {
+		remarks = append(remarks, fmt.Sprintf("%d cgroup_device programs of containers and systemd units aren't listed: --all lists them.", f.routine))
+	}
+	if f.omitted > 0 {
+		remarks = append(remarks, fmt.Sprintf("%d programs aren't listed: their nodes have more than a BpfNode has room for.", f.omitted))
+	}
+	for _, remark := range remarks {
+		if _, err := fmt.Fprintln(w, remark); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
+	return nil
+}
+
+// addNodes adds the flag --node, which can be given several times.
+func addNodes(command *cobra.Command, nodes *[]string, connect cluster.Connect, usage string) {
+	command.Flags().StringSliceVar(nodes, "node", nil, usage)
+	_ = command.RegisterFlagCompletionFunc("node", completeNode(connect)) // fails for unknown flags alone
+}

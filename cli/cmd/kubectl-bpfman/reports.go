@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+)
+
+// reportsOf returns the reports of the object that arguments name, from some nodes, or from all if there is none.
+func reportsOf(ctx context.Context, c *cluster.Cluster, object, nodes []string) ([]v1alpha1.ProgramObject, error) {
+	named, err := cluster.ParseNamed(v1alpha1.UserKinds, object)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what is wrong
+	}
+	reports, err := cluster.Reports(ctx, c, named, c.Namespace)
+	return slices.DeleteFunc(reports, func(r v1alpha1.ProgramObject) bool {
+		return len(nodes) > 0 && !slices.Contains(nodes, r.GetStatus().Node)
+	}), err //nolint:wrapcheck // it says what was listed
+}

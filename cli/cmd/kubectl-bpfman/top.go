@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/inspectors"
+	"github.com/bpfman/bpfman-operator/cli/inventory"
+	"github.com/bpfman/bpfman-operator/cli/output"
+)
+
+const topLong = `Show which eBPF programs take CPU time, whoever loaded them, over all nodes and again at each interval. CPU is that of one CPU: a program that keeps two busy has 200%.
+
+The kernels of the nodes count runs and their time meanwhile, which costs a little at each run. They stop when the command ends, however it ends.
+
+` + liveRights + ` With the right to list bpfnodes it shows whose the programs are.`
+
+const topExample = `  # What takes time in the cluster
+  kubectl bpfman top
+
+  # Once, over ten seconds, on two nodes
+  kubectl bpfman top --once --interval 10s --node worker-1,worker-2`
+
+type topOptions struct {
+	live     liveFlags
+	interval time.Duration
+	once     bool
+	rows     int
+	format   *output.Flags
+}
+
+func topCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
+	o := topOptions{format: output.NewFlags()}
+	command := &cobra.Command{
+		Use:     "top",
+		Short:   "Show which programs take CPU time",
+		Long:    topLong,
+		Example: topExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
+	}
+	o.live.addTo(command, connect, "Nodes whose programs are shown; all without it.")
+	command.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "Time over which runs are counted.")
+	command.Flags().BoolVar(&o.once, "once", false, "End after one interval.")
+	command.Flags().IntVar(&o.rows, "rows", 0, "Programs that are shown at most; 0 for what fits the terminal, or for all where there is none.")
+	o.format.AddFormatTo(command)
+	return command
+}
+
+// usage is what a program took on a node.
+type usage struct {
+	Node  string `json:"node"`
+	ID    uint32 `json:"id"`
+	Name  string `json:"name,omitempty"`
+	Type  string `json:"type,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	// CPU is in percent of one CPU.
+	CPU float64 `json:"cpuPercent"`
+	// Runs are per second.
+	Runs float64 `json:"runsPerSecond"`
+	// PerRun is in nanoseconds.
+	PerRun int64 `json:"nanosecondsPerRun"`
+}
+
+var topTable = output.Table[usage]{
+	Kind: "ProgramUsage",
+	Columns: []output.Column[usage]{
+		{Name: "NODE", Cell: func(u usage) any { return u.Node }},
+		{Name: "ID", Cell: func(u usage) any { return int64(u.ID) }},
+		{Name: "NAME", Cell: func(u usage) any { return u.Name }},
+		{Name: "TYPE", Cell: func(u usage) any { return u.Type }},
+		{Name: "OWNER", Cell: func(u usage) any { return u.Owner }},
+		{Name: "CPU", Cell: func(u usage) any { return fmt.Sprintf("%.2f%%", u.CPU) }},
+		{Name: "RUNS/S", Cell: func(u usage) any { return rate(u.Runs) }},
+		{Name: "NS/RUN", Cell: func(u usage) any { return u.PerRun }},
+	},
+}
+
+// rate keeps what is rare from looking like nothing.
+func rate(perSecond float64) string {
+	if perSecond < 10 {
+		return strconv.FormatFloat(perSecond, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(perSecond, 'f', 0, 64)
+}
+
+func (o topOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams) error {
+	if o.interval < 100*time.Millisecond {
+		return fmt.Errorf("--interval: %v is less than 100ms", o.interval)
+	}
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	asked, err := o.live.inspectors(ctx, c)
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	t := top{
+		options: o, screen: newScreen(streams.Out), end: end,
+		owners:  func() map[program]string { return owners(ctx, c, o.live.nodes) },
+		waiting: len(asked), nodes: map[string][]usage{}, answered: map[string]bool{},
+	}
+	return inspectors.Each(asked, func(i inspectors.Inspector) error {
+		err := inspectors.Ask(ctx, i, func(u live.Usage) error { return t.take(i.Node, u) }, live.CommandTop, "--interval", o.interval.String())
+		return errors.Join(err, t.left(i.Node))
+	})
+}
+
+// program is one of a node.
+type program struct {
+	node string
+	id   uint32
+}
+
+// owners says whose programs are, as far as BpfNodes can be read.
+func owners(ctx context.Context, c *cluster.Cluster, nodes []string) map[program]string {
+	out := map[program]string{}
+	_ = cluster.BpfNodes(ctx, c, nodes, func(node *v1alpha1.BpfNode) error { // it isn't known then
+		for _, p := range inventory.Programs(node) {
+			out[program{p.Node, p.ID}] = inventory.Whose(p.BpfNodeProgram)
+		}
+		return nil
+	})
+	return out
+}
+
+// Whose programs are is read again after so long, and sooner where one isn't known: a new one is in the BpfNode within
+// ten seconds.
+const (
+	ownersPace  = time.Minute
+	unknownPace = 5 * time.Second
+)
+
+// top has what each node answered last, and prints it whenever each has.
+type top struct {
+	options topOptions
+	screen  screen
+	owners  func() map[program]string
+	end     func()
+
+	mu       sync.Mutex
+	waiting  int // nodes that answer
+	nodes    map[string][]usage
+	answered map[string]bool // since it was printed last
+	printed  bool
+	known    map[program]string
+	read     time.Time // when known was
+}
+
+// take takes an answer.
+func (t *top) take(node string, u live.Usage) error {
+	if u.Elapsed <= 0 {
+		return nil // it has begun
+	}
+	var all []usage
+	for _, p := range u.Programs {
+		all = append(all, usage{
+			Node: node, ID: p.ID, Name: p.Name, Type: p.Type,
+			CPU:  100 * p.RunTime.Seconds() / u.Elapsed.Seconds(),
+			Runs: float64(p.Runs) / u.Elapsed.Seconds(), PerRun: p.RunTime.Nanoseconds() / max(int64(p.Runs), 1), //nolint:gosec // it has run as often
+		})
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.nodes[node], t.answered[node] = all, true
+	return t.show()
+}
+
+// left is for a node that answers no more: the others don't wait for it.
+func (t *top) left(node string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting--
+	delete(t.nodes, node)
+	delete(t.answered, node)
+	return t.show()
+}
+
+// show prints if each node has answered.
+func (t *top) show() error {
+	if len(t.answered) == 0 || len(t.answered) < t.waiting || t.options.once && t.printed {
+		return nil
+	}
+	if since := time.Since(t.read); since > ownersPace || since > unknownPace && !t.knowAll() {
+		t.known, t.read = t.owners(), time.Now()
+	}
+	if err := t.screen.next(); err != nil {
+		return err
+	}
+	clear(t.answered)
+	t.printed = true
+	err := t.print()
+	if t.options.once {
+		t.end()
+	}
+	return err
+}
+
+func (t *top) knowAll() bool {
+	for _, used := range t.nodes {
+		for _, u := range used {
+			if _, ok := t.known[program{u.Node, u.ID}]; !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (t *top) print() error {
+	var all []usage
+	for _, node := range t.nodes {
+		all = append(all, node...)
+	}
+	for i := range all {
+		all[i].Owner = t.known[program{all[i].Node, all[i].ID}]
+	}
+	slices.SortFunc(all, func(a, b usage) int {
+		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
+	})
+	rows := t.options.rows
+	if lines, ok := t.screen.onTerminal(); ok && rows == 0 {
+		rows = max(lines-2, 1) // the header, and the line of the cursor
+	}
+	if rows > 0 {
+		all = all[:min(rows, len(all))]
+	}
+	return topTable.Print(t.screen.out, t.options.format, all)
+}

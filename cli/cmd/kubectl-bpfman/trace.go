@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/inspectors"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
+)
+
+const traceLong = `Show what eBPF programs print with bpf_printk, from now on: those of an object of bpfman, or all of the nodes. Each line has the node, the program with the kernel's id, and the process that it ran in; for a program that runs on packets that is whichever was interrupted.
+
+It takes nothing away from others who read the kernel's trace, and ends with an interrupt (Ctrl-C). A program that is reloaded meanwhile is another one, and not followed.
+
+` + liveRights + ` For the programs of an object it takes the right to list its bpfprograms or bpfnsprograms, too.`
+
+const traceExample = `  # What the programs of an object print
+  kubectl bpfman trace tcxprogram/firewall
+
+  # What any program prints on one node
+  kubectl bpfman trace --node worker-1`
+
+type traceOptions struct {
+	live liveFlags
+	json bool
+}
+
+func traceCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
+	var o traceOptions
+	var format string
+	command := &cobra.Command{
+		Use:               "trace [KIND/NAME]",
+		Short:             "Show what programs print",
+		Long:              traceLong,
+		Example:           traceExample,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeUserObject(connect),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.json = format == "json"; format != "" && !o.json {
+				return fmt.Errorf("--output: %q is no format: there is json", format)
+			}
+			return o.run(c.Context(), connect, streams, args)
+		},
+	}
+	o.live.addTo(command, connect, "Nodes whose programs are shown; all, or all that the object selects, without it.")
+	command.Flags().StringVarP(&format, "output", "o", "", "Output format: json, an object a line.")
+	return command
+}
+
+// printed is a line of -o json.
+type printed struct {
+	Node string `json:"node"`
+	live.Print
+}
+
+func (o traceOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams, args []string) error {
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	var programs map[string][]string
+	if len(args) == 1 {
+		if programs, err = o.programs(ctx, c, args[0]); err != nil {
+			return err
+		}
+	}
+	asked, err := o.live.inspectors(ctx, c, slices.Sorted(maps.Keys(programs))...)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	waiting := len(asked)
+	return inspectors.Each(asked, func(i inspectors.Inspector) error {
+		arguments := []string{live.CommandTrace}
+		if ids := programs[i.Node]; len(ids) > 0 {
+			arguments = append(arguments, "--programs", strings.Join(ids, ","))
+		}
+		begun := false
+		return inspectors.Ask(ctx, i, func(p live.Print) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if begun {
+				return o.print(streams, printed{i.Node, p})
+			}
+			begun = true
+			if waiting--; waiting > 0 {
+				return nil
+			}
+			_, err := fmt.Fprintf(streams.ErrOut, "Tracing %d nodes. Press Ctrl-C to end.\n", len(asked))
+			return err //nolint:wrapcheck // nobody reads
+		}, arguments...)
+	})
+}
+
+// programs are the kernel's ids of an object's programs, by node.
+func (o traceOptions) programs(ctx context.Context, c *cluster.Cluster, object string) (map[string][]string, error) {
+	reports, err := reportsOf(ctx, c, []string{object}, o.live.nodes)
+	if err != nil {
+		return nil, err
+	}
+	programs := map[string][]string{}
+	for _, report := range reports {
+		status := report.GetStatus()
+		if status.ProgramID != 0 {
+			programs[status.Node] = append(programs[status.Node], strconv.FormatUint(uint64(status.ProgramID), 10))
+		}
+	}
+	if len(programs) == 0 {
+		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: kubectl bpfman why %s says why", object, object)
+	}
+	return programs, nil
+}
+
+func (o traceOptions) print(streams genericiooptions.IOStreams, p printed) error {
+	if o.json {
+		text, err := json.Marshal(p)
+		if err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+		if _, err := fmt.Fprintln(streams.Out, terminal.JSON(string(text))); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+		return nil
+	}
+	var lost string
+	if p.Lost > 0 {
+		lost = fmt.Sprintf("%s: %d prints were lost\n", p.Node, p.Lost)
+	}
+	names := make([]string, len(p.Programs))
+	for i, program := range p.Programs {
+		names[i] = fmt.Sprintf("%s[%d]", program.Name, program.ID)
+	}
+	who := strings.Join(names, " or ")
+	if who == "" {
+		who = "unknown program"
+	}
+	line := terminal.Line(fmt.Sprintf("%s %s %s[%d]: ", p.Node, who, p.Process, p.PID))
+	if _, err := fmt.Fprintf(streams.Out, "%s%s%s\n", lost, line, terminal.Line(p.Text)); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/golden"
+)
+
+const ownerUID types.UID = "1f2e"
+
+func counter() *v1alpha1.TcxProgram {
+	eth := []string{"eth0", "eth7"}
+	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter", UID: ownerUID, Generation: 2}}
+	o.Spec.BpfFunctionName, o.Spec.Direction, o.Spec.Priority = "tcx_stats", "ingress", 1000
+	o.Spec.InterfaceSelector.Interfaces = &eth
+	o.Spec.ByteCode.Image = &v1alpha1.BytecodeImage{Url: "registry.example.com/team/counter:v1"}
+	o.Spec.NodeSelector.MatchLabels = map[string]string{"zone": "a"}
+	o.Status.ObservedGeneration = 2
+	o.Status.Conditions = []metav1.Condition{v1alpha1.ProgramReconcileError.Condition("Failed on 2 nodes, attached on 1 of 3 selected nodes: …")}
+	o.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-50 * time.Hour))
+	return o
+}
+
+// report is of the object on a node.
+func report(o v1alpha1.UserObject, kind, node, function string, id uint32, condition metav1.Condition, links ...v1alpha1.BpfProgramLink) client.Object {
+	controller := true
+	meta := metav1.ObjectMeta{
+		Name: o.GetName() + "-" + node + "-" + strings.ReplaceAll(function, "_", "-"), Namespace: o.GetNamespace(),
+		Labels:          map[string]string{v1alpha1.LabelOwnedByProgram: o.GetName(), v1alpha1.LabelOwnerKind: kind},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "bpfman.io/v1alpha1", Kind: kind, Name: o.GetName(), UID: o.GetUID(), Controller: &controller}},
+	}
+	spec := v1alpha1.BpfProgramSpec{Type: "tcx", Maps: map[string]string{"tcx_stats_map": "/run/bpfman/fs/maps/" + node + "/tcx_stats_map"}}
+	status := v1alpha1.BpfProgramStatus{
+		Node: node, OwnerGeneration: o.GetGeneration(), ProgramID: id, Function: function, Links: links,
+		Conditions: []metav1.Condition{condition}, MapIDs: []uint32{id + 1},
+	}
+	if o.GetNamespace() != "" {
+		return &v1alpha1.BpfNsProgram{ObjectMeta: meta, Spec: spec, Status: status}
+	}
+	return &v1alpha1.BpfProgram{ObjectMeta: meta, Spec: spec, Status: status}
+}
+
+func node(name string, labels map[string]string, taints ...corev1.Taint) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.NodeSpec{Taints: taints}}
+}
+
+func agent(node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-daemon-" + node, Labels: map[string]string{"name": "bpfman-daemon"}},
+		Spec:       corev1.PodSpec{NodeName: node},
+	}
+}
+
+func attachedTo(points ...string) []v1alpha1.BpfProgramLink {
+	var links []v1alpha1.BpfProgramLink
+	for _, p := range points {
+		links = append(links, v1alpha1.BpfProgramLink{AttachPoint: p, State: v1alpha1.LinkAttached})
+	}
+	return links
+}
+
+// everything is a cluster in which whatever can go wrong does.
+func everything() []client.Object {
+	o := counter()
+	zone := map[string]string{"zone": "a"}
+	missing := v1alpha1.BpfProgramLink{AttachPoint: "eth7 ingress", State: v1alpha1.LinkNotAttached, Error: "attach to eth7 ingress: the node has no interface eth7"}
+	broken := agent("reported-nothing")
+	broken.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "bpfman-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
+	outdated := report(o, "TcxProgram", "outdated", "tcx_stats", 7, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress")...)
+	outdated.(*v1alpha1.BpfProgram).Status.OwnerGeneration = 1 //nolint:errcheck,forcetypeassert // made above
+	former := counter()
+	former.UID = "of another"
+	stranger := report(former, "TcxProgram", "stranger", "tcx_stats", 8, v1alpha1.BpfProgCondNotLoaded.Condition("of a former object"))
+	verifier := "load: LoadError { io_error: Os { code: 13, message: \"Permission denied\" }, verifier_log: 0: R1=ctx()\n1: (79) r2 = *(u64 *)(r1 +8)\n\x1b[2Jinvalid bpf_context access\nverification time 31 usec\n })"
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-config", Annotations: map[string]string{"bpfman.io/problems": "container bpfman of image b fails: exit code 1: no luck (rejected)\nanother"}}}
+	return []client.Object{
+		o, config, stranger, outdated,
+		report(o, "TcxProgram", "fine-1", "tcx_stats", 5, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress", "eth7 ingress")...),
+		report(o, "TcxProgram", "fine-2", "tcx_stats", 6, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress", "eth7 ingress")...),
+		report(o, "TcxProgram", "half", "tcx_stats", 9, v1alpha1.BpfProgCondNotLoaded.Condition(missing.Error), append(attachedTo("eth0 ingress"), missing)...),
+		report(o, "TcxProgram", "rejected", "tcx_stats", 0, v1alpha1.BpfProgCondNotLoaded.Condition(verifier)),
+		report(o, "TcxProgram", "relabelled", "tcx_stats", 4, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress")...),
+		node("fine-1", zone), node("fine-2", zone), node("half", zone), node("rejected", zone), node("reported-nothing", zone), node("outdated", zone),
+		node("no-agent", map[string]string{"zone": "a", corev1.LabelOSStable: "linux"}, corev1.Taint{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}),
+		node("relabelled", map[string]string{"zone": "b"}), node("other-1", map[string]string{"zone": "b"}), node("other-2", map[string]string{"zone": "b"}), node("bare", nil),
+		agent("fine-1"), agent("fine-2"), agent("half"), agent("rejected"), agent("outdated"), agent("relabelled"), broken,
+	}
+}
+
+func namespaced() []client.Object {
+	names := []string{"web"}
+	o := &v1alpha1.BpfNsApplication{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "probes", UID: ownerUID, Generation: 1}}
+	pods := &v1alpha1.ContainerNsSelector{Pods: metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}, ContainerNames: &names}
+	o.Spec.ByteCode.Image = &v1alpha1.BytecodeImage{Url: "registry.example.com/team/probes:v1"}
+	o.Spec.Programs = []v1alpha1.BpfNsApplicationProgram{
+		{Type: v1alpha1.ProgTypeUprobe, Uprobe: &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: "enter"}, FunctionName: "malloc", Target: "libc", Containers: pods}},
+		{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: "leave"}, FunctionName: "malloc", Target: "libc", Containers: pods}},
+	}
+	o.Status.Conditions = []metav1.Condition{v1alpha1.ProgramReconcileSuccess.Condition("Attached on 2 of 2 selected nodes; no container to attach to on 2 of them")}
+	none := v1alpha1.BpfProgCondNoContainersOnNode.Condition()
+	pod := func(name, node string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: map[string]string{"app": "shop"}},
+			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "proxy"}}},
+		}
+	}
+	return []client.Object{
+		o, node("one", nil), node("two", nil), agent("one"), agent("two"), pod("a", "one"), pod("b", "one"),
+		report(o, "BpfNsApplication", "one", "enter", 11, none), report(o, "BpfNsApplication", "one", "leave", 12, none),
+		report(o, "BpfNsApplication", "two", "enter", 11, none), report(o, "BpfNsApplication", "two", "leave", 12, none),
+	}
+}
+
+// forbidden is a cluster of whose kinds beside bpfman's nothing may be read.
+func forbidden(objects ...client.Object) cluster.Connect {
+	refuse := func(what string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: what}, "", errors.New("the user may not"))
+	}
+	reader := fake.NewClientBuilder().WithScheme(cluster.Scheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			switch list.(type) {
+			case *corev1.NodeList:
+				return refuse("nodes")
+			case *corev1.PodList:
+				return refuse("pods")
+			}
+			return c.List(ctx, list, options...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if _, ok := o.(*corev1.ConfigMap); ok {
+				return refuse("configmaps")
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+	}).Build()
+	return func() (*cluster.Cluster, error) { return &cluster.Cluster{Reader: reader, Namespace: "team"}, nil }
+}
+
+func TestWhy(t *testing.T) {
+	lonely := counter()
+	lonely.Spec.NodeSelector.MatchLabels = map[string]string{"zone": "nowhere"}
+	lonely.Status = v1alpha1.TcxProgramStatus{}
+	for file, c := range map[string]struct {
+		connect cluster.Connect
+		args    []string
+	}{
+		"everything.txt":  {clusterOf(everything()...), []string{"tcxprogram/counter"}},
+		"namespaced.txt":  {clusterOf(namespaced()...), []string{"bpfnsapp", "probes"}},
+		"namespaced.json": {clusterOf(namespaced()...), []string{"bpfnsapp/probes", "-o", "json"}},
+		"forbidden.txt":   {forbidden(everything()...), []string{"tcxprogram/counter", "-o", "wide"}},
+		"no-node.txt":     {clusterOf(lonely, node("one", map[string]string{"zone": "a"}), agent("one")), []string{"tcxprogram/counter"}},
+		"elsewhere.txt":   {clusterOf(everything()...), []string{"tcxprogram/counter", "--bpfman-namespace=kube-system"}},
+	} {
+		t.Run(file, func(t *testing.T) {
+			out, messages, err := execute(t, c.connect, append([]string{"why"}, c.args...)...)
+			if err != nil || messages != "" {
+				t.Fatalf("said %q, error %v", messages, err)
+			}
+			golden.Check(t, "why/"+file, out)
+		})
+	}
+}
+
+func TestWhyRefuses(t *testing.T) {
+	for want, args := range map[string][]string{
+		`get TcxProgram absent: tcxprograms.bpfman.io "absent" not found`: {"tcxprog/absent"},
+		`"pod" is none of the kinds`:                                      {"pod/a"},
+		"name one as KIND/NAME":                                           {"tcxprog"},
+	} {
+		if out, _, err := execute(t, clusterOf(), append([]string{"why"}, args...)...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
+			t.Errorf("%q: printed %q, error %v, want %q", args, out, err, want)
+		}
+	}
+}

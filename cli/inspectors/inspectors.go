@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package inspectors asks the inspectors of nodes, by exec into their containers: what is asked is seen, allowed and
+// audited by the API server. The questions and answers are those of apis/live.
+package inspectors
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+)
+
+const (
+	container = "bpfman-inspector"
+	command   = "/bpfman-inspector"
+)
+
+// Inspector is that of one node.
+type Inspector struct {
+	Node string
+	pod  string
+	from *Found
+}
+
+// Found are the inspectors of a cluster.
+type Found struct {
+	config    *rest.Config
+	namespace string
+	byNode    map[string]string
+}
+
+// Find finds the inspectors that run. The namespace is the one that bpfman is installed in.
+func Find(ctx context.Context, c *cluster.Cluster, namespace string) (*Found, error) {
+	found := &Found{config: c.Config, namespace: namespace, byNode: map[string]string{}}
+	pods, disabled := 0, 0
+	err := cluster.Each(ctx, c, &corev1.PodList{}, func(pod *corev1.Pod) error {
+		pods++
+		if !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == container }) {
+			disabled++
+			return nil
+		}
+		if runs(pod) {
+			found.byNode[pod.Spec.NodeName] = pod.Name
+		}
+		return nil
+	}, client.InNamespace(namespace), cluster.NodePods)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("find the inspectors: %w", err)
+	case pods == 0:
+		return nil, fmt.Errorf("namespace %s has no pods of bpfman's nodes: give the namespace that bpfman is installed in as --bpfman-namespace", namespace)
+	case disabled == pods:
+		return nil, errors.New("the inspector is switched off: set bpfman.inspector.enabled to true in ConfigMap bpfman-config")
+	}
+	return found, nil
+}
+
+func runs(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == container && s.State.Running != nil
+	})
+}
+
+// On returns the inspectors of the nodes, or of all nodes that have one if none is named. It fails for nodes that have
+// none, and for more nodes than can be asked at a time.
+func (i *Found) On(nodes ...string) ([]Inspector, error) {
+	if len(nodes) == 0 {
+		for node := range i.byNode {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.Sort(nodes)
+	var out []Inspector
+	for _, node := range slices.Compact(nodes) {
+		pod, ok := i.byNode[node]
+		if !ok {
+			return nil, fmt.Errorf("no inspector runs on node %q", node)
+		}
+		out = append(out, Inspector{Node: node, pod: pod, from: i})
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no inspector runs in namespace %s", i.namespace)
+	}
+	if len(out) > maxAsked {
+		return nil, fmt.Errorf("%d nodes are too many to ask at a time: choose at most %d by --node", len(out), maxAsked)
+	}
+	return out, nil
+}
+
+// Ask runs a command and hands its answers to take, one after the other. It returns when the command has ended, or,
+// without an error, once the context has: the inspector sees the input end.
+func Ask[Answer any](ctx context.Context, i Inspector, take func(Answer) error, arguments ...string) error {
+	executor, err := i.executor(arguments)
+	if err != nil {
+		return err
+	}
+	// The connection outlives the context a little, so that the command ends first.
+	connected, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	asking, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	context.AfterFunc(asking, func() { time.AfterFunc(farewell, cut) })
+
+	input, speak := io.Pipe()
+	hear, output := io.Pipe()
+	var said bytes.Buffer
+	ended := make(chan error, 1)
+	go func() {
+		err := executor.StreamWithContext(connected, remotecommand.StreamOptions{Stdin: input, Stdout: output, Stderr: &said})
+		_ = output.Close()
+		_ = input.Close()
+		ended <- err
+	}()
+	go keepAlive(asking, speak)
+
+	err = answers(hear, take)
+	hangUp()
+	_, _ = io.Copy(io.Discard, hear) // what was underway
+	executed := <-ended
+	switch {
+	case err != nil:
+		return fmt.Errorf("node %s: %w", i.Node, err)
+	case ctx.Err() != nil:
+		return nil
+	case executed != nil:
+		return fmt.Errorf("node %s: %w", i.Node, explain(executed, said.String()))
+	}
+	return nil
+}
+
+// farewell is how long a command has to end once its input has.
+const farewell = 3 * time.Second
+
+func (i Inspector) executor(arguments []string) (remotecommand.Executor, error) {
+	config := rest.CopyConfig(i.from.config)
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	requests, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	url := requests.Post().Namespace(i.from.namespace).Resource("pods").Name(i.pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{
+			Container: container, Command: append([]string{command}, arguments...), Stdin: true, Stdout: true, Stderr: true,
+		}, scheme.ParameterCodec).URL()
+	// As kubectl does: websockets, and SPDY where the API server or a proxy has none.
+	websocket, err := remotecommand.NewWebSocketExecutor(config, "GET", url.String())
+	if err != nil {
+		return nil, fmt.Errorf("prepare exec: %w", err)
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(config, "POST", url)
+	if err != nil {
+		return nil, fmt.Errorf("prepare exec: %w", err)
+	}
+	executor, err := remotecommand.NewFallbackExecutor(websocket, spdy, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare exec: %w", err)
+	}
+	return executor, nil
+}
+
+// explain prefers what the command said to the code that it exited with.
+func explain(err error, said string) error {
+	if said = strings.TrimSpace(said); said != "" {
+		return errors.New(said)
+	}
+	return err
+}
+
+// keepAlive tells the command that it is read, until the context ends.
+func keepAlive(ctx context.Context, speak *io.PipeWriter) {
+	defer speak.Close()
+	ticker := time.NewTicker(live.KeepAlive)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if _, err := speak.Write([]byte{'\n'}); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// maxAnswer bounds a line: one of thousands of programs is some hundred kilobytes.
+const maxAnswer = 16 << 20
+
+func answers[Answer any](from io.Reader, take func(Answer) error) error {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, maxAnswer)
+	for lines.Scan() {
+		var answer Answer
+		if err := json.Unmarshal(lines.Bytes(), &answer); err != nil {
+			return fmt.Errorf("read the inspector's answer: %w", err)
+		}
+		if err := take(answer); err != nil {
+			return err
+		}
+	}
+	return lines.Err() //nolint:wrapcheck // the caller says of what
+}
+
+// maxAsked bounds how many nodes are asked at a time: each is a connection through the API server.
+const maxAsked = 256
+
+// Each runs ask for all inspectors at a time, and joins the errors. One that fails doesn't end the others.
+func Each(inspectors []Inspector, ask func(Inspector) error) error {
+	var all sync.WaitGroup
+	errs := make([]error, len(inspectors))
+	for n, one := range inspectors {
+		all.Go(func() { errs[n] = ask(one) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

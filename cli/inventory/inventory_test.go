@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package inventory
+
+import (
+	"reflect"
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+func TestWhose(t *testing.T) {
+	for want, p := range map[string]v1alpha1.BpfNodeProgram{
+		"XdpNsProgram acme/firewall": {Bpfman: true, Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpNsProgram", Namespace: "acme", Name: "firewall"}},
+		"XdpProgram firewall":        {Bpfman: true, Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "firewall"}},
+		"bpfman":                     {Bpfman: true, Holders: []v1alpha1.BpfNodeHolder{{Path: "/run/bpfman/fs/x"}}},
+		"":                           {},
+		"pod kube-system/cilium-x (agent)": {Holders: []v1alpha1.BpfNodeHolder{
+			{Path: "/sys/fs/bpf/tc"}, {Process: "cilium", PID: 7, Namespace: "kube-system", Pod: "cilium-x", Container: "agent"},
+		}},
+		"systemd-networkd.service": {Holders: []v1alpha1.BpfNodeHolder{{Process: "systemd-network", PID: 1, Unit: "systemd-networkd.service"}}},
+		"bpftool[12], gone":        {Holders: []v1alpha1.BpfNodeHolder{{Path: "/sys/fs/bpf/x"}, {Process: "bpftool", PID: 12, Gone: true}}},
+		"/sys/fs/bpf/x":            {Holders: []v1alpha1.BpfNodeHolder{{Path: "/sys/fs/bpf/x"}}},
+	} {
+		if got := Whose(p); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestWhere(t *testing.T) {
+	for want, a := range map[string]v1alpha1.BpfNodeAttachPoint{
+		"tcx/ingress eth0":             {Type: "tcx/ingress", Interface: "eth0", Position: 2},
+		"xdp(generic) eth0":            {Type: "xdp", Interface: "eth0", Mode: "generic"},
+		"xdp eth0":                     {Type: "xdp", Interface: "eth0", Mode: "native"},
+		"tc/egress acme/web:eth0":      {Type: "tc/egress", Interface: "eth0", NetNs: "12", Namespace: "acme", Pod: "web"},
+		"tc/egress net:[12]:eth0":      {Type: "tc/egress", Interface: "eth0", NetNs: "12"},
+		"kprobe try_to_wake_up":        {Type: "kprobe", Target: "try_to_wake_up"},
+		"freplace prog0 of program 31": {Type: "freplace", Target: "prog0", TargetProgramID: 31},
+		"sk_lookup":                    {Type: "sk_lookup"},
+	} {
+		if got := Where(a); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A node with a dispatcher of two programs, a TCX chain, and tracepoints.
+var node = v1alpha1.BpfNodeStatus{Programs: []v1alpha1.BpfNodeProgram{
+	{ID: 20, Name: "second", Type: "ext", Bpfman: true, Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "b"}, AttachPoints: []v1alpha1.BpfNodeAttachPoint{
+		{Type: "freplace", TargetProgramID: 30, Target: "prog1", Position: 2},
+	}},
+	{ID: 21, Name: "first", Type: "ext", Bpfman: true, Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "a"}, AttachPoints: []v1alpha1.BpfNodeAttachPoint{
+		{Type: "freplace", TargetProgramID: 30, Target: "prog0", Position: 1},
+	}},
+	{ID: 30, Name: "xdp_dispatcher", Type: "xdp", Bpfman: true, AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "xdp", Interface: "eth0", Position: 1}}},
+	{ID: 40, Name: "ours", Type: "sched_cls", Bpfman: true, Owner: &v1alpha1.BpfNodeOwner{Kind: "TcxProgram", Name: "c"}, AttachPoints: []v1alpha1.BpfNodeAttachPoint{
+		{Type: "tcx/ingress", Interface: "eth0", Position: 2}, {Type: "tcx/ingress", Interface: "eth1", Position: 1},
+	}},
+	{ID: 41, Name: "theirs", Type: "sched_cls", AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tcx/ingress", Interface: "eth0", Position: 1}}},
+	{ID: 42, Name: "filter", Type: "sched_cls", AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tc/ingress", Interface: "eth0", Position: 1, Priority: 49152}}},
+	{ID: 43, Name: "trace", Type: "tracepoint", AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tracepoint", Target: "syscalls/sys_enter_kill"}}},
+}}
+
+func TestChains(t *testing.T) {
+	asked := func(owner v1alpha1.BpfNodeOwner, function string) Settings {
+		if owner.Name == "a" && function == "first" {
+			return Settings{Priority: ptr.To[int64](50), ProceedOn: []string{"pass"}}
+		}
+		return Settings{}
+	}
+	want := []Link{
+		{Hook: "tc/ingress eth0", Type: "tc/ingress", Interface: "eth0", Position: 1, Priority: ptr.To[int64](49152), ProceedOn: []string{"unspec"}, ID: 42, Name: "filter"},
+		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 1, ProceedOn: []string{"next"}, ID: 41, Name: "theirs"},
+		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 2, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c"},
+		{Hook: "tcx/ingress eth1", Type: "tcx/ingress", Interface: "eth1", Position: 1, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c"},
+		{Hook: "tracepoint syscalls/sys_enter_kill", Type: "tracepoint", All: true, ID: 43, Name: "trace"},
+		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, ID: 30, Name: "xdp_dispatcher", Whose: "bpfman"},
+		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 1, Priority: ptr.To[int64](50), ProceedOn: []string{"pass"}, ID: 21, Name: "first", Whose: "XdpProgram a"},
+		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 2, ID: 20, Name: "second", Whose: "XdpProgram b"},
+	}
+	got := Chains(node, asked)
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			t.Errorf("missing %+v", want[i])
+		case i >= len(want):
+			t.Errorf("too many: %+v", got[i])
+		case !reflect.DeepEqual(got[i], want[i]):
+			t.Errorf("got  %+v\nwant %+v", got[i], want[i])
+		}
+	}
+}
+
+func TestSettingsOf(t *testing.T) {
+	tcx := &v1alpha1.TcxProgram{Spec: v1alpha1.TcxProgramSpec{TcxProgramInfo: v1alpha1.TcxProgramInfo{Priority: 7}}}
+	xdp := &v1alpha1.BpfApplication{Spec: v1alpha1.BpfApplicationSpec{Programs: []v1alpha1.BpfApplicationProgram{
+		{Type: "TCX", TCX: &v1alpha1.TcxProgramInfo{BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: "other"}, Priority: 1}},
+		{Type: "XDP", XDP: &v1alpha1.XdpProgramInfo{
+			BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: "stats"}, Priority: 9, ProceedOn: []v1alpha1.XdpProceedOnValue{"drop"},
+		}},
+	}}}
+	if got := SettingsOf(tcx, "any"); got.Priority == nil || *got.Priority != 7 || got.ProceedOn != nil {
+		t.Errorf("of a program: %+v", got)
+	}
+	if got := SettingsOf(xdp, "stats"); got.Priority == nil || *got.Priority != 9 || !reflect.DeepEqual(got.ProceedOn, []string{"drop"}) {
+		t.Errorf("of an application's member: %+v", got)
+	}
+	for _, got := range []Settings{SettingsOf(xdp, "absent"), SettingsOf(nil, "any"), SettingsOf(&v1alpha1.KprobeProgram{}, "any")} {
+		if !reflect.DeepEqual(got, Settings{}) {
+			t.Errorf("got %+v", got)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package inventory says of each eBPF program of a cluster whose it is, where it is attached, and what runs before and
+// after it, from the BpfNodes that inspectors write. It decides; it reads and prints nothing.
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Program is a program of a node.
+type Program struct {
+	Node                    string `json:"node"`
+	v1alpha1.BpfNodeProgram `json:",inline"`
+	// dispatchers are those of bpfman on the node, by id.
+	dispatchers map[uint32]v1alpha1.BpfNodeProgram `json:"-"`
+}
+
+// Programs are those of a node.
+func Programs(node *v1alpha1.BpfNode) []Program {
+	dispatchers := map[uint32]v1alpha1.BpfNodeProgram{}
+	out := make([]Program, 0, len(node.Status.Programs))
+	for _, p := range node.Status.Programs {
+		if p.Bpfman && p.Owner == nil {
+			dispatchers[p.ID] = p
+		}
+		out = append(out, Program{node.Name, p, dispatchers})
+	}
+	return out
+}
+
+// Compare orders programs by node and id.
+func Compare(a, b Program) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
+}
+
+// Attached says where a program is attached: of one that a dispatcher of bpfman runs, where the dispatcher is.
+func (p Program) Attached() []string {
+	var out []string
+	for _, a := range p.AttachPoints {
+		dispatcher, ok := p.dispatchers[a.TargetProgramID]
+		if a.Type != replaces || !ok {
+			out = append(out, Where(a))
+			continue
+		}
+		for _, a := range dispatcher.AttachPoints {
+			out = append(out, Where(a))
+		}
+	}
+	return out
+}
+
+// Routine tells whether a program is one of those that container runtimes and systemd attach to each container and
+// unit, to allow devices: there are as many as containers, and nobody looks for them.
+func Routine(p v1alpha1.BpfNodeProgram) bool { return p.Type == "cgroup_device" && !p.Bpfman }
+
+// Whose says whose a program is: the object of bpfman that it was loaded for, bpfman where there is none, or else who
+// holds it.
+func Whose(p v1alpha1.BpfNodeProgram) string {
+	switch {
+	case p.Owner != nil:
+		return p.Owner.String()
+	case p.Bpfman:
+		return "bpfman"
+	case len(p.Holders) == 0:
+		return ""
+	}
+	return Holder(slices.MinFunc(p.Holders, func(a, b v1alpha1.BpfNodeHolder) int { return cmp.Compare(obscurity(a), obscurity(b)) }))
+}
+
+// obscurity orders holders: a process says more than a file, one that runs more than one that has ended.
+func obscurity(h v1alpha1.BpfNodeHolder) int {
+	switch {
+	case h.Process != "" && !h.Gone:
+		return 0
+	case h.Pod != "":
+		return 1
+	case h.Process != "":
+		return 2
+	default:
+		return 3
+	}
+}
+
+// Holder says who a holder is: a container of a pod, a systemd unit, a process, or a file.
+func Holder(h v1alpha1.BpfNodeHolder) string {
+	var who string
+	switch {
+	case h.Pod != "":
+		who = "pod " + h.Namespace + "/" + h.Pod
+		if h.Container != "" {
+			who += " (" + h.Container + ")"
+		}
+	case h.Unit != "":
+		who = h.Unit
+	case h.Process != "":
+		who = fmt.Sprintf("%s[%d]", h.Process, h.PID)
+	default:
+		who = h.Path
+	}
+	if h.Gone {
+		who += ", gone"
+	}
+	return who
+}
+
+// Where says where a program is attached, such as tcx/ingress eth0 2nd.
+func Where(a v1alpha1.BpfNodeAttachPoint) string {
+	words := []string{a.Type}
+	if a.Mode != "" && a.Mode != "native" {
+		words[0] += "(" + a.Mode + ")"
+	}
+	switch {
+	case a.Pod != "":
+		words = append(words, a.Namespace+"/"+a.Pod+":"+cmp.Or(a.Interface, a.Target))
+	case a.NetNs != "":
+		words = append(words, "net:["+a.NetNs+"]:"+cmp.Or(a.Interface, a.Target))
+	case a.Interface != "":
+		words = append(words, a.Interface)
+	case a.Target != "":
+		words = append(words, a.Target)
+	}
+	if a.TargetProgramID != 0 {
+		words = append(words, "of program "+strconv.FormatUint(uint64(a.TargetProgramID), 10))
+	}
+	return strings.Join(words, " ")
+}

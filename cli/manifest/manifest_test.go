@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package manifest
+
+import (
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/cli/bytecode"
+	"github.com/bpfman/bpfman-operator/cli/golden"
+)
+
+// content has a program of each type, with a section that says what it is attached to, and without.
+var content = bytecode.Object{Programs: []bytecode.Program{
+	{Name: "filter", Type: "tc", Section: "classifier"},
+	{Name: "bare_tracepoint", Type: "tracepoint", Section: "tracepoint"},
+	{Name: "count", Type: "xdp", Section: "xdp"},
+	{Name: "enter", Type: "fentry", Section: "fentry/do_unlinkat"},
+	{Name: "exit", Type: "fexit", Section: "fexit/do_unlinkat"},
+	{Name: "kills", Type: "tracepoint", Section: "tracepoint/syscalls/sys_enter_kill"},
+	{Name: "Line_Read", Type: "uprobe", Section: "uprobe//usr/bin/bash:readline"},
+	{Name: "returned", Type: "uretprobe", Section: "uretprobe"},
+	{Name: "sockets", Type: "sockops", Section: "sockops"},
+	{Name: "wake", Type: "kprobe", Section: "kprobe/try_to_wake_up"},
+	{Name: "woken", Type: "kretprobe", Section: "kretprobe/try_to_wake_up"},
+}}
+
+func options(kind string, functions ...string) Options {
+	return Options{Kind: kind, Functions: functions, Image: "registry.example.com/team/all_of-it:v1", Namespace: "team"}
+}
+
+func TestObject(t *testing.T) {
+	attached := options("tcxprogram")
+	attached.AttachTo, attached.Name = map[string]string{"": "eth1"}, "on-eth1"
+	probe := options("uprobe", "returned")
+	probe.AttachTo, probe.Target = map[string]string{"returned": "malloc"}, "libc"
+	most := options("application", "filter", "count", "enter", "exit", "kills", "bare_tracepoint", "Line_Read", "wake", "woken")
+	most.AttachTo = map[string]string{"bare_tracepoint": "sched/sched_switch", "filter": "eth0"}
+	for name, o := range map[string]Options{
+		"xdp": options("xdp"), "tcx": options("tcx"), "tc": options("tc"), "tracepoint": options("tracepoint", "kills"),
+		"kprobe": options("kprobe", "wake"), "kretprobe": options("KprobeProgram", "woken"), "uprobe": options("uprobe", "Line_Read"),
+		"uretprobe": probe, "fentry": options("fentry"), "fexit": options("fexit"), "tcxns": options("tcxnsprog"), "on-eth1": attached,
+		"application": most, "nsapplication": options("nsapplication", "filter", "count"), "application-of-one": options("bpfapp", "count"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			object, err := Object(content, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := yaml.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Check(t, name+".yaml", string(text))
+		})
+	}
+}
+
+func TestObjectSaysWhatIsMissing(t *testing.T) {
+	all := options("application")
+	all.AttachTo = map[string]string{"": "eth0"}
+	for want, o := range map[string]Options{
+		`"pod" is none of the kinds bpfapplication, `: options("pod"),
+		"KprobeProgram: the bytecode has the functions wake (kprobe/try_to_wake_up), woken (kretprobe/try_to_wake_up): choose one": options("kprobe"),
+		`TcxProgram: the bytecode has no function "absent": it has filter (classifier), `:                                          options("tcx", "absent"),
+		`TcxProgram: the function count is of section "xdp", which this kind can't have`:                                           options("tcx", "count"),
+		`BpfApplication: the function sockets is of section "sockops", which this kind can't have`:                                 options("application", "sockets"),
+		`function returned: its section "uretprobe" names no program or library: give one as target`:                               options("uprobe", "returned"),
+		`function bare_tracepoint: its section "tracepoint" names no tracepoint: give one, such as syscalls/sys_enter_kill`:        options("tracepoint", "bare_tracepoint"),
+		`BpfApplication: say of which function "eth0" is: it has filter (classifier), `:                                            all,
+	} {
+		if object, err := Object(content, o); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, error %v, want %q", object, err, want)
+		}
+	}
+	nothing := bytecode.Object{Programs: []bytecode.Program{{Name: "sockets", Type: "sockops", Section: "sockops"}}}
+	if _, err := Object(nothing, options("application")); err == nil {
+		t.Error("an application was made of what bpfman has no kind for")
+	}
+}
+
+func TestNames(t *testing.T) {
+	long := strings.Repeat("x", 80)
+	for name, want := range map[string]string{"Xdp_Pass": "xdp-pass", "__start": "start", "ns::f(int)": "ns-f-int", "ü": "program", long: long[:63]} {
+		if got := nameFor([]bytecode.Program{{Name: name}}, "r/i:t"); got != want {
+			t.Errorf("%q is named %q, want %q", name, got, want)
+		}
+	}
+}

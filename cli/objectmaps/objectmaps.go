@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package objectmaps lists the maps of an object of bpfman on each node: what its agents report of them, and what
+// inspectors see of the same maps.
+package objectmaps
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Map is a map of an object on a node.
+type Map struct {
+	Node string `json:"node"`
+	Name string `json:"name"`
+	// Path is where it is pinned on the node.
+	Path string `json:"path"`
+	// Functions are those of the object's programs that have it.
+	Functions []string `json:"functions"`
+	// OwnerID is the kernel's id of the program that the map is shared from, absent if it is the object's own.
+	OwnerID *uint32 `json:"ownerID,omitempty"`
+	// Kernel is what an inspector sees of it, nil where none has.
+	Kernel *v1alpha1.BpfNodeMap `json:"kernel,omitempty"`
+}
+
+// List lists the maps of reports, by node and name. Nodes are those whose BpfNode could be read.
+func List(reports []v1alpha1.ProgramObject, nodes map[string]*v1alpha1.BpfNode) []Map {
+	type key struct{ node, path string }
+	found := map[key]int{}
+	var all []Map
+	for _, report := range reports {
+		status := report.GetStatus()
+		for name, path := range report.GetSpec().Maps {
+			k := key{status.Node, path}
+			i, ok := found[k]
+			if !ok {
+				i, found[k] = len(all), len(all)
+				all = append(all, Map{Node: status.Node, Name: name, Path: path, OwnerID: status.MapOwnerID, Kernel: seen(nodes[status.Node], path)})
+			}
+			if !slices.Contains(all[i].Functions, status.Function) {
+				all[i].Functions = append(all[i].Functions, status.Function)
+			}
+		}
+	}
+	for _, m := range all {
+		slices.Sort(m.Functions)
+	}
+	slices.SortFunc(all, func(a, b Map) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Path, b.Path))
+	})
+	return all
+}
+
+// seen finds the map that is pinned at a path.
+func seen(node *v1alpha1.BpfNode, path string) *v1alpha1.BpfNodeMap {
+	if node == nil {
+		return nil
+	}
+	for i := range node.Status.Maps {
+		if m := &node.Status.Maps[i]; slices.Contains(m.Pins, path) {
+			return m
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package output
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/bpfman/bpfman-operator/cli/terminal"
+)
+
+// Column is a column of a table.
+type Column[T any] struct {
+	// Name is its header, in capitals.
+	Name string
+	// Wide is set for what only -o wide shows.
+	Wide bool
+	// Cell is its value of an item: a string, an int64, or a metav1.Time, whose age is shown.
+	Cell func(T) any
+}
+
+// Table prints items of one type.
+type Table[T any] struct {
+	// Kind is the items' kind in JSON and YAML, such as Map; their list's is MapList.
+	Kind string
+	// Columns are those of the table.
+	Columns []Column[T]
+	// Name is what -o name prints of an item, such as tcxprogram.bpfman.io/counter; without it there is no such format.
+	Name func(T) string
+}
+
+// Print prints the items by the flags. It changes their order where a column to sort by is given.
+func (t Table[T]) Print(w io.Writer, f *Flags, items []T) error {
+	if err := t.sort(items, f.sortBy); err != nil {
+		return err
+	}
+	switch {
+	case f.Human():
+		return t.table(w, f, items)
+	case f.Format() == name && t.Name != nil:
+		for _, item := range items {
+			if _, err := fmt.Fprintln(w, terminal.Line(t.Name(item))); err != nil {
+				return fmt.Errorf("print: %w", err)
+			}
+		}
+		return nil
+	case f.Format() == name:
+		return fmt.Errorf("a %s has no name of its own that -o name could print", t.Kind)
+	}
+	list := List[T]{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: t.Kind + "List"}, Items: items}
+	if items == nil {
+		list.Items = []T{}
+	}
+	return f.Print(w, &list)
+}
+
+func (t Table[T]) sort(items []T, by string) error {
+	if by == "" {
+		return nil
+	}
+	i := slices.IndexFunc(t.Columns, func(c Column[T]) bool { return strings.EqualFold(c.Name, by) })
+	if i < 0 {
+		names := make([]string, len(t.Columns))
+		for i, c := range t.Columns {
+			names[i] = c.Name
+		}
+		return fmt.Errorf("--sort-by: there is no column %q: there are %s", by, strings.Join(names, ", "))
+	}
+	slices.SortStableFunc(items, func(a, b T) int { return compare(t.Columns[i].Cell(a), t.Columns[i].Cell(b)) })
+	return nil
+}
+
+// compare orders cells, whose type is the same down a column, numbers by their size.
+func compare(a, b any) int {
+	switch a := a.(type) {
+	case int64:
+		if b, ok := b.(int64); ok {
+			return cmp.Compare(a, b)
+		}
+	case metav1.Time:
+		if b, ok := b.(metav1.Time); ok {
+			return a.Compare(b.Time)
+		}
+	}
+	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+}
+
+// none is what kubectl prints where there is nothing.
+const none = "<none>"
+
+func (t Table[T]) table(w io.Writer, f *Flags, items []T) error {
+	var table metav1.Table
+	for _, c := range t.Columns {
+		definition := metav1.TableColumnDefinition{Name: c.Name, Type: "string"}
+		if c.Wide {
+			definition.Priority = 1
+		}
+		table.ColumnDefinitions = append(table.ColumnDefinitions, definition)
+	}
+	for _, item := range items {
+		row := metav1.TableRow{}
+		for _, c := range t.Columns {
+			row.Cells = append(row.Cells, shown(c.Cell(item)))
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	if err := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: f.noHeaders, Wide: f.Wide()}).PrintObj(&table, w); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// shown is a cell's text.
+func shown(cell any) string {
+	switch cell := cell.(type) {
+	case metav1.Time:
+		if cell.IsZero() {
+			return none
+		}
+		return duration.HumanDuration(time.Since(cell.Time))
+	case string:
+		return cmp.Or(terminal.Line(cell), none)
+	default:
+		return fmt.Sprint(cell)
+	}
+}

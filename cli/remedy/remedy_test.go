@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package remedy
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// What the plugin says is what the page says.
+func TestTablesAreThePage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/programs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Read the status\n")
+	section, _, _ = strings.Cut(section, "\n## Delete a program\n")
+	var want strings.Builder
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "|") {
+			want.WriteString(line)
+		}
+	}
+	if tables != want.String() || want.Len() == 0 {
+		t.Error("remedies.md isn't the tables of docs/programs.md: run `make generate`")
+	}
+}
+
+// Every row for messages has a remedy, and matches no message by a word that many have.
+func TestRows(t *testing.T) {
+	rows := 0
+	for _, r := range remedies {
+		if r.reason != "" {
+			continue
+		}
+		rows++
+		if len(r.patterns) == 0 || r.Text == "" {
+			t.Errorf("the row %q has no message or no remedy", r.Text)
+		}
+		for _, p := range r.patterns {
+			if len(p.String()) < len("(?s)target is empty") && !strings.Contains(p.String(), "no file") {
+				t.Errorf("the pattern %s matches too much", p)
+			}
+		}
+	}
+	if rows < 25 {
+		t.Errorf("there are %d rows for messages", rows)
+	}
+}
+
+func TestFor(t *testing.T) {
+	reason := func(c v1alpha1.BpfProgramConditionType) string { return c.Condition().Reason }
+	notLoaded := reason(v1alpha1.BpfProgCondNotLoaded)
+	for name, c := range map[string]struct{ reason, message, want string }{
+		"an interface":     {notLoaded, "attach to eth7 ingress: the node has no interface eth7", "the program is attached once the interface appears"},
+		"the dispatcher":   {notLoaded, `load: one or more programs failed to load: [BpfProgramError(LoadError { io_error: Os { code: 1, kind: PermissionDenied, message: "Operation not permitted" }, verifier_log:  })]`, "the kernel refuses the daemon's dispatcher (no BPF trampolines): use TCX, or another kernel"},
+		"the verifier":     {notLoaded, "LoadError { io_error: Os { message: \"Permission denied\" }, verifier_log: 0: R1=ctx()\n1: exit\n })", "the kernel's verifier rejects the program: its log follows, and the verdict is in the last lines, before `verification time`"},
+		"a function":       {notLoaded, "Program x not found in bytecode image quay.io/y", "`bpffunctionname` isn't in the bytecode; the message lists what is"},
+		"a section":        {notLoaded, "load modern from image quay.io/x:v1: error parsing BPF object: invalid program section `tc`", "the daemon's loader doesn't know the section, and refuses the whole object; packet filters are of section `classifier`, not `tc` or `tcx`. `kubectl bpfman image inspect` names such sections"},
+		"a map's shape":    {notLoaded, "the pinned map /sys/fs/bpf/flows is Hash, key 4 and value 96 bytes, the bytecode declares Hash, key 4 and value 104 bytes", "the map was pinned by name by an older version of the bytecode: remove the pin or set the annotation, see maps pinned by name"},
+		"a map owner":      {reason(v1alpha1.BpfProgCondMapOwnerNotFound), "BpfProgram map owner not found", "no program, or several, match `mapownerselector` on this node; the message names them"},
+		"no containers":    {reason(v1alpha1.BpfProgCondNoContainersOnNode), "", "nothing, if no container should match"},
+		"all is well":      {reason(v1alpha1.BpfProgCondLoaded), "Successfully loaded bpfProgram", ""},
+		"nothing is known": {notLoaded, "something that nobody has met", ""},
+	} {
+		if got := strings.Join(For(c.reason, c.message), "; "); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Every reason of a condition that asks for something to be done is known.
+func TestReasonsAreKnown(t *testing.T) {
+	for _, c := range []v1alpha1.BpfProgramConditionType{
+		v1alpha1.BpfProgCondNotUnloaded, v1alpha1.BpfProgCondMapOwnerNotFound, v1alpha1.BpfProgCondMapOwnerNotLoaded,
+		v1alpha1.BpfProgCondBytecodeSelectorError, v1alpha1.BpfProgCondNoContainersOnNode,
+	} {
+		if len(For(c.Condition().Reason, "")) == 0 {
+			t.Errorf("nothing is known of %s", c)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package terminal makes text of unknown origin safe to print. Programs, maps and processes have names of any bytes:
+// a terminal obeys the escape sequences among them.
+package terminal
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Line returns s on one line: what isn't printable is written as in Go's string literals, such as \x1b for the escape
+// character, \n for a line break and \xff for a byte that is no UTF-8. Among it are the C1 control characters and
+// those that change the direction of text, which cli-runtime's own escaping lets pass.
+func Line(s string) string { return escape(s, "", quoted) }
+
+// Text is Line for text of several lines: it keeps line breaks and tabs.
+func Text(s string) string { return escape(s, "\n\t", quoted) }
+
+// JSON returns encoded JSON with the same content, in which no character that isn't printable is written as itself.
+func JSON(encoded string) string { return escape(encoded, "\n\t", quotedJSON) }
+
+func escape(s, kept string, quote func(r rune, bytes string) string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		bytes := s[i : i+size]
+		i += size
+		invalid := r == utf8.RuneError && size == 1
+		if !invalid && (strconv.IsPrint(r) || strings.ContainsRune(kept, r)) {
+			b.WriteString(bytes)
+		} else {
+			b.WriteString(quote(r, bytes))
+		}
+	}
+	return b.String()
+}
+
+func quoted(_ rune, bytes string) string {
+	q := strconv.Quote(bytes)
+	return q[1 : len(q)-1]
+}
+
+// quotedJSON writes a character as UTF-16, in one part or two.
+func quotedJSON(r rune, _ string) string {
+	const plane, high, low, bits = 0x10000, 0xd800, 0xdc00, 10
+	if r < plane {
+		return fmt.Sprintf(`\u%04x`, r)
+	}
+	r -= plane
+	return fmt.Sprintf(`\u%04x\u%04x`, high+r>>bits, low+r&(1<<bits-1))
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package why
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/remedy"
+)
+
+// Facts are what was read of the cluster. What is nil couldn't be read, and Unseen says why.
+type Facts struct {
+	Kind    string
+	Object  v1alpha1.UserObject
+	Reports []v1alpha1.ProgramObject
+	Nodes   []corev1.Node
+	// Agents are the pods of the node components.
+	Agents []corev1.Pod
+	// Pods are those that the object's selectors of containers may mean.
+	Pods []corev1.Pod
+	// Problems is the ConfigMap's annotation, a problem of the node components in each line.
+	Problems string
+	Unseen   []string
+}
+
+// Selector is what an object, or a member of it, says of containers.
+type Selector struct {
+	Namespace  string
+	Pods       labels.Selector
+	Containers []string
+}
+
+// Explain puts the facts together.
+func Explain(f Facts) (Page, error) {
+	spec, err := specOf(f.Object)
+	if err != nil {
+		return Page{}, err
+	}
+	page := Page{Object: describe(f), Wanted: wanted(spec), Unseen: f.Unseen}
+	for line := range strings.Lines(f.Problems) {
+		page.Components = append(page.Components, strings.TrimSpace(line))
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&f.Object.GetAppCommon().NodeSelector)
+	if err != nil {
+		page.Remarks = append(page.Remarks, fmt.Sprintf("the node selector is invalid: %v", err))
+		selector = labels.Nothing()
+	}
+	nodes := programs(f)
+	if f.Nodes != nil {
+		page.NotSelected = compare(f, selector, nodes)
+		if len(nodes) == 0 && err == nil {
+			page.Remarks = append(page.Remarks, fmt.Sprintf("no node matches the node selector %q: kubectl get nodes --show-labels shows the labels that there are", selector))
+		}
+	}
+	selectors := selectorsOf(spec, f.Object.GetNamespace())
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		node := nodes[name]
+		if node.State == NoContainers && f.Pods != nil {
+			node.Remarks = append(node.Remarks, containers(selectors, f.Pods, name)...)
+		}
+		page.Nodes = append(page.Nodes, *node)
+	}
+	order := []State{Failed, NotReported, NoAgent, Outdated, Left, NoContainers, Attached}
+	slices.SortStableFunc(page.Nodes, func(a, b Node) int {
+		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
+	})
+	return page, nil
+}
+
+func describe(f Facts) Object {
+	common, status := f.Object.GetAppCommon(), f.Object.GetStatus()
+	o := Object{
+		Kind: f.Kind, Namespace: f.Object.GetNamespace(), Name: f.Object.GetName(), Deleting: f.Object.GetDeletionTimestamp() != nil,
+		NodeSelector: metav1.FormatLabelSelector(&common.NodeSelector),
+	}
+	if len(common.NodeSelector.MatchLabels)+len(common.NodeSelector.MatchExpressions) == 0 {
+		o.NodeSelector = ""
+	}
+	switch {
+	case common.ByteCode.Image != nil:
+		o.Bytecode = common.ByteCode.Image.Url
+	case common.ByteCode.Path != nil:
+		o.Bytecode = *common.ByteCode.Path
+	}
+	if len(status.Conditions) > 0 {
+		c := status.Conditions[0]
+		o.Status, o.Since, o.Message = c.Reason, c.LastTransitionTime, c.Message
+	}
+	o.Stale = status.ObservedGeneration != 0 && status.ObservedGeneration != f.Object.GetGeneration()
+	return o
+}
+
+func specOf(o v1alpha1.UserObject) (map[string]any, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, fmt.Errorf("read the object's spec: %w", err)
+	}
+	spec, _ := content["spec"].(map[string]any)
+	return spec, nil
+}
+
+// common are the fields that aren't a program's own.
+var common = []string{"nodeselector", "bytecode", "globaldata", "bpffunctionname"}
+
+func wanted(spec map[string]any) []Wanted {
+	var all []Wanted
+	eachProgram(spec, func(memberType string, fields map[string]any) {
+		function, _ := fields["bpffunctionname"].(string)
+		w := Wanted{Type: memberType, Function: function}
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			if slices.Contains(common, name) || fields[name] == nil {
+				continue
+			}
+			text, ok := fields[name].(string)
+			if !ok {
+				encoded, err := json.Marshal(fields[name])
+				if err != nil {
+					continue // it came from JSON
+				}
+				text = string(encoded)
+			}
+			w.Fields = append(w.Fields, name+"="+text)
+		}
+		all = append(all, w)
+	})
+	return all
+}
+
+// eachProgram visits the one program of a spec, or its members.
+func eachProgram(spec map[string]any, visit func(memberType string, fields map[string]any)) {
+	members, application := spec["programs"].([]any)
+	if !application {
+		visit("", spec)
+		return
+	}
+	for _, m := range members {
+		member, _ := m.(map[string]any)
+		memberType, _ := member["type"].(string)
+		fields, _ := member[strings.ToLower(memberType)].(map[string]any)
+		visit(memberType, fields)
+	}
+}
+
+// programs are the nodes that have reports, with these.
+func programs(f Facts) map[string]*Node {
+	nodes := map[string]*Node{}
+	done, idle := map[string]int{}, map[string]int{}
+	for _, report := range f.Reports {
+		status := report.GetStatus()
+		if !ownedBy(report, f.Object) {
+			continue
+		}
+		node := nodes[status.Node]
+		if node == nil {
+			node = &Node{Name: status.Node, State: Attached}
+			nodes[status.Node] = node
+		}
+		program := programOf(report)
+		node.Programs = append(node.Programs, program)
+		condition := v1alpha1.BpfProgramConditionType(program.Condition)
+		switch {
+		case condition.Failed():
+			node.State = Failed
+		case status.OwnerGeneration != f.Object.GetGeneration() && node.State != Failed:
+			node.State = Outdated
+			node.Remarks = []string{"the agent hasn't acted on the last change of the object yet"}
+		case condition == v1alpha1.BpfProgCondNoContainersOnNode:
+			idle[status.Node]++
+		}
+		done[status.Node]++
+		for _, text := range remedy.For(program.Reason, program.Message) {
+			if !slices.Contains(node.Remedies, text) {
+				node.Remedies = append(node.Remedies, text)
+			}
+		}
+	}
+	for name, node := range nodes {
+		if node.State == Attached && idle[name] == done[name] {
+			node.State = NoContainers
+		}
+	}
+	return nodes
+}
+
+// ownedBy tells whether a report is about this object, and not a former one of its name.
+func ownedBy(report v1alpha1.ProgramObject, o v1alpha1.UserObject) bool {
+	owner := metav1.GetControllerOfNoCopy(report)
+	return owner != nil && owner.UID == o.GetUID()
+}
+
+func programOf(report v1alpha1.ProgramObject) Program {
+	status := report.GetStatus()
+	p := Program{Report: report.GetName(), Function: status.Function, Type: report.GetSpec().Type, ID: status.ProgramID}
+	if len(status.Conditions) > 0 {
+		c := status.Conditions[0]
+		p.Condition, p.Reason, p.Since, p.Message = c.Type, c.Reason, c.LastTransitionTime, c.Message
+	}
+	for _, l := range status.Links {
+		p.Links = append(p.Links, Link{l.AttachPoint, l.State == v1alpha1.LinkAttached, l.Error})
+	}
+	return p
+}
+
+// compare adds the selected nodes that have no report, tells of those with reports that aren't selected, and counts the
+// others by why they aren't.
+func compare(f Facts, selector labels.Selector, nodes map[string]*Node) []Count {
+	agents := map[string]*corev1.Pod{}
+	for i := range f.Agents {
+		agents[f.Agents[i].Spec.NodeName] = &f.Agents[i]
+	}
+	because := map[string]*Count{}
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		node, agent := nodes[n.Name], agents[n.Name]
+		switch selected := selector.Matches(labels.Set(n.Labels)); {
+		case !selected && node != nil:
+			node.State, node.Remarks = Left, []string{"the node isn't selected any more: its programs are on their way out"}
+		case !selected:
+			text := lacking(selector, n.Labels)
+			if because[text] == nil {
+				because[text] = &Count{Because: text}
+			}
+			because[text].Nodes++
+			because[text].Examples = append(because[text].Examples, n.Name)
+		case f.Agents != nil && agent == nil:
+			if node == nil {
+				node = &Node{Name: n.Name}
+				nodes[n.Name] = node
+			}
+			node.State, node.Remarks = NoAgent, noAgent(n)
+		case node == nil:
+			node = &Node{Name: n.Name, State: NotReported, Remarks: []string{"the node is selected, and its agent has reported nothing yet"}}
+			if agent != nil {
+				node.Remarks = append(node.Remarks, ailing(agent)...)
+			}
+			nodes[n.Name] = node
+		}
+	}
+	var counts []Count
+	for _, text := range slices.Sorted(maps.Keys(because)) {
+		c := because[text]
+		slices.Sort(c.Examples)
+		c.Examples = c.Examples[:min(len(c.Examples), maxExamples)]
+		counts = append(counts, *c)
+	}
+	return counts
+}
+
+const maxExamples = 3
+
+// lacking says which requirements of a selector a node's labels don't meet.
+func lacking(selector labels.Selector, of map[string]string) string {
+	requirements, _ := selector.Requirements()
+	var texts []string
+	for _, r := range requirements {
+		if r.Matches(labels.Set(of)) {
+			continue
+		}
+		has := "it has no such label"
+		if value, ok := of[r.Key()]; ok {
+			has = fmt.Sprintf("it has %s=%s", r.Key(), value)
+		}
+		texts = append(texts, fmt.Sprintf("%s is wanted, %s", r.String(), has))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// noAgent says why a node may have no agent.
+func noAgent(n *corev1.Node) []string {
+	remarks := []string{"no agent runs on the node: no pod bpfman-daemon is there"}
+	var taints []string
+	for _, t := range n.Spec.Taints {
+		taints = append(taints, t.ToString())
+	}
+	if len(taints) > 0 {
+		remarks = append(remarks, "its taints: "+strings.Join(taints, ", "))
+	}
+	if os := n.Labels[corev1.LabelOSStable]; os != "" && os != "linux" {
+		remarks = append(remarks, "its operating system is "+os)
+	}
+	return remarks
+}
+
+// ailing says which containers of an agent's pod don't run.
+func ailing(pod *corev1.Pod) []string {
+	var remarks []string
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		switch {
+		case c.State.Waiting != nil:
+			remarks = append(remarks, strings.TrimSuffix(fmt.Sprintf("container %s of pod %s waits: %s: %s", c.Name, pod.Name, c.State.Waiting.Reason, c.State.Waiting.Message), ": "))
+		case c.State.Running != nil && !c.Ready:
+			remarks = append(remarks, fmt.Sprintf("container %s of pod %s isn't ready", c.Name, pod.Name))
+		}
+	}
+	return remarks
+}
+
+// selectorsOf are what a spec says of containers.
+func selectorsOf(spec map[string]any, namespace string) []Selector {
+	var all []Selector
+	eachProgram(spec, func(_ string, fields map[string]any) {
+		containers, ok := fields["containers"].(map[string]any)
+		if !ok {
+			return
+		}
+		var c v1alpha1.ContainerSelector
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(containers, &c); err != nil {
+			return // it came from there
+		}
+		pods, err := metav1.LabelSelectorAsSelector(&c.Pods)
+		if err != nil {
+			return // the agent says so
+		}
+		s := Selector{Namespace: cmp.Or(namespace, c.Namespace), Pods: pods}
+		if c.ContainerNames != nil {
+			s.Containers = *c.ContainerNames
+		}
+		all = append(all, s)
+	})
+	return all
+}
+
+// Selectors are what an object says of containers; none where it says nothing.
+func Selectors(o v1alpha1.UserObject) []Selector {
+	spec, err := specOf(o)
+	if err != nil {
+		return nil // Explain says so
+	}
+	return selectorsOf(spec, o.GetNamespace())
+}
+
+// containers says why no container of a node is selected.
+func containers(selectors []Selector, pods []corev1.Pod, node string) []string {
+	var remarks []string
+	for _, s := range selectors {
+		if text := s.explain(pods, node); !slices.Contains(remarks, text) {
+			remarks = append(remarks, text)
+		}
+	}
+	return remarks
+}
+
+// explain says which pods of a node the selector matches, with which containers.
+func (s Selector) explain(pods []corev1.Pod, node string) string {
+	where := "any namespace"
+	if s.Namespace != "" {
+		where = "namespace " + s.Namespace
+	}
+	elsewhere, here, names := 0, 0, []string{}
+	for i := range pods {
+		p := &pods[i]
+		switch {
+		case s.Namespace != "" && p.Namespace != s.Namespace || !s.Pods.Matches(labels.Set(p.Labels)):
+		case p.Spec.NodeName != node:
+			elsewhere++
+		default:
+			here++
+			for _, c := range p.Spec.Containers {
+				names = append(names, c.Name)
+			}
+		}
+	}
+	if here == 0 {
+		return fmt.Sprintf("no pod of %s with labels %q is on the node; elsewhere are %d", where, s.Pods, elsewhere)
+	}
+	slices.Sort(names)
+	text := fmt.Sprintf("%d pods of %s with labels %q are on the node; their containers are %s", here, where, s.Pods, strings.Join(slices.Compact(names), ", "))
+	if len(s.Containers) > 0 {
+		text += "; wanted are " + strings.Join(s.Containers, ", ")
+	}
+	return text
+}

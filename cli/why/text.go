@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/bpfman/bpfman-operator/cli/terminal"
+)
+
+// words are what people read of a state.
+var words = map[State]string{
+	Failed: "failed", NotReported: "not reported yet", NoAgent: "no agent", Outdated: "at a former generation",
+	Left: "not selected any more", NoContainers: "no container to attach to", Attached: "attached",
+}
+
+// Print prints a page for people. Nodes about which the same is to be said share a paragraph, and it names the first of
+// them, or, if all is set, each.
+func (p *Page) Print(w io.Writer, all bool) error {
+	var out strings.Builder
+	p.head(&out)
+	for _, group := range group(p.Nodes) {
+		out.WriteString("\n" + heading(group.names, all) + ": " + words[group.state] + "\n" + group.text)
+	}
+	if len(p.NotSelected) > 0 {
+		out.WriteString("\nNot selected:\n")
+		for _, c := range p.NotSelected {
+			fmt.Fprintf(&out, "  %s: %s\n", heading(terminalNames(c.Examples), false)+more(c.Nodes-len(c.Examples)), terminal.Line(c.Because))
+		}
+	}
+	list(&out, "Node components", p.Components)
+	list(&out, "Not seen", p.Unseen)
+	_, err := io.WriteString(w, out.String())
+	return err //nolint:wrapcheck // there is nothing to add
+}
+
+func (p *Page) head(out *strings.Builder) {
+	o := p.Object
+	name := o.Name
+	if o.Namespace != "" {
+		name = o.Namespace + "/" + o.Name
+	}
+	fmt.Fprintf(out, "%s %s\n", o.Kind, name)
+	fmt.Fprintf(out, "  Bytecode:  %s\n", terminal.Line(cmp.Or(o.Bytecode, "none")))
+	fmt.Fprintf(out, "  Nodes:     %s\n", terminal.Line(cmp.Or(o.NodeSelector, "all")))
+	status := cmp.Or(o.Status, "none yet: the operator has written no status") + since(o.Since)
+	if o.Stale {
+		status += ", about a former generation of the object"
+	}
+	if o.Deleting {
+		status += "; the object is being deleted"
+	}
+	fmt.Fprintf(out, "  Status:    %s\n", terminal.Line(status))
+	// Errors are told below, node by node and in full.
+	if !slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.State == Failed }) && o.Message != "" {
+		fmt.Fprintf(out, "             %s\n", terminal.Line(o.Message))
+	}
+	for _, r := range p.Remarks {
+		fmt.Fprintf(out, "  Remark:    %s\n", terminal.Line(r))
+	}
+	out.WriteString("\nWanted:\n")
+	for _, w := range p.Wanted {
+		fmt.Fprintf(out, "  %s\n", terminal.Line(strings.Join(append([]string{strings.TrimSpace(w.Type + " " + w.Function)}, w.Fields...), "  ")))
+	}
+}
+
+// paragraph is what is said of some nodes.
+type paragraph struct {
+	names []string
+	state State
+	text  string
+}
+
+// group puts nodes together of which the same is to be said.
+func group(nodes []Node) []paragraph {
+	var groups []paragraph
+	at := map[string]int{}
+	for _, n := range nodes {
+		text := n.text()
+		key := string(n.State) + "\x00" + text
+		i, ok := at[key]
+		if !ok {
+			i, at[key] = len(groups), len(groups)
+			groups = append(groups, paragraph{state: n.State, text: text})
+		}
+		groups[i].names = append(groups[i].names, terminal.Line(n.Name))
+	}
+	return groups
+}
+
+// text is all that is said of a node but for its name, and for what differs from node to node anyway.
+func (n *Node) text() string {
+	var out strings.Builder
+	for _, r := range n.Remarks {
+		fmt.Fprintf(&out, "  %s\n", terminal.Line(r))
+	}
+	for _, p := range n.Programs {
+		fmt.Fprintf(&out, "  %s: %s\n", terminal.Line(p.Function), terminal.Line(cmp.Or(p.Condition, "no condition yet")))
+		for line := range strings.Lines(strings.TrimRight(p.Message, "\n")) {
+			fmt.Fprintf(&out, "      %s\n", terminal.Text(strings.TrimRight(line, "\n")))
+		}
+		for _, l := range p.Links {
+			state := "attached"
+			if !l.Attached {
+				state = "not attached"
+			}
+			fmt.Fprintf(&out, "    %s: %s\n", terminal.Line(l.AttachPoint), state)
+			if l.Error != "" && !strings.Contains(p.Message, l.Error) {
+				fmt.Fprintf(&out, "      %s\n", terminal.Line(l.Error))
+			}
+		}
+	}
+	for _, r := range n.Remedies {
+		fmt.Fprintf(&out, "  To do: %s\n", terminal.Line(r))
+	}
+	return out.String()
+}
+
+func heading(names []string, all bool) string {
+	const shown = 5
+	left := 0
+	if !all && len(names) > shown {
+		names, left = names[:shown], len(names)-shown
+	}
+	text := "Node "
+	if len(names)+left > 1 {
+		text = "Nodes "
+	}
+	return text + strings.Join(names, ", ") + more(left)
+}
+
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}
+
+func terminalNames(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = terminal.Line(n)
+	}
+	return out
+}
+
+func list(out *strings.Builder, title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	out.WriteString("\n" + title + ":\n")
+	for _, l := range lines {
+		fmt.Fprintf(out, "  %s\n", terminal.Line(l))
+	}
+}
+
+func since(t metav1.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " for " + duration.HumanDuration(time.Since(t.Time))
+}

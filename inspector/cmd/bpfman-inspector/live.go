@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	messages "github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/inspector/live"
+)
+
+// arguments parses those of a command, which are flags alone.
+func arguments(name string, given []string, add func(*flag.FlagSet)) error {
+	flags := flag.NewFlagSet(component+" "+name, flag.ContinueOnError)
+	add(flags)
+	if err := flags.Parse(given); err != nil {
+		return err //nolint:wrapcheck // it says which flag
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected arguments: %q", flags.Args())
+	}
+	return nil
+}
+
+func dump(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
+	var o live.DumpOptions
+	var id uint
+	var pin, hostProc string
+	err := arguments(messages.CommandDump, given, func(flags *flag.FlagSet) {
+		flags.UintVar(&id, "map", 0, "The kernel's id of the map.")
+		flags.StringVar(&pin, "pin", "", "Where the map is pinned on the node, in place of --map.")
+		flags.StringVar(&hostProc, "host-proc", "/host/proc", "Where the host's /proc is seen, for --pin.")
+		flags.IntVar(&o.Limit, "limit", 0, "Entries at most; 0 for all.")
+		flags.DurationVar(&o.Every, "every", 0, "Repeat it so often, while the input is written to.")
+	})
+	if err != nil {
+		return err
+	}
+	if (id == 0) == (pin == "") || id > 1<<32-1 {
+		return errors.New("one of --map and --pin is needed")
+	}
+	o.Map = uint32(id)
+	if pin != "" {
+		o.Path = filepath.Join(hostProc, "1/root", pin)
+	}
+	return live.Dump(ctx, o, in, out) //nolint:wrapcheck // it says what was tried
+}
+
+func top(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
+	var interval time.Duration
+	err := arguments(messages.CommandTop, given, func(flags *flag.FlagSet) {
+		flags.DurationVar(&interval, "interval", 2*time.Second, "Time over which runs are counted.")
+	})
+	if err != nil {
+		return err
+	}
+	if interval <= 0 {
+		return fmt.Errorf("--interval: %v is no time to wait", interval)
+	}
+	return live.Top(ctx, interval, in, out) //nolint:wrapcheck // it says what was tried
+}
+
+func trace(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
+	var ids []uint32
+	err := arguments(messages.CommandTrace, given, func(flags *flag.FlagSet) {
+		flags.Func("programs", "The kernel's ids of programs, separated by commas; all without it.", func(list string) error {
+			for text := range strings.SplitSeq(list, ",") {
+				id, err := strconv.ParseUint(text, 10, 32)
+				if err != nil {
+					return err //nolint:wrapcheck // it says what isn't a number
+				}
+				ids = append(ids, uint32(id))
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return live.Trace(ctx, ids, in, out) //nolint:wrapcheck // it says what was tried
+}

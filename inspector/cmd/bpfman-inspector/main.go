@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Command bpfman-inspector runs on each node: it finds all eBPF programs of the
+// node's kernel, where they are attached and who holds them, and reports them as
+// the node's BpfNode. It only reads.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/inspector/conflict"
+	"github.com/bpfman/bpfman-operator/inspector/endpoint"
+	"github.com/bpfman/bpfman-operator/inspector/inspect"
+	"github.com/bpfman/bpfman-operator/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/inspector/metrics"
+	"github.com/bpfman/bpfman-operator/inspector/objects"
+)
+
+const component = "bpfman-inspector"
+
+// command answers a question about what is live, to who runs it by exec in the
+// inspector's container.
+type command func(ctx context.Context, arguments []string, in io.Reader, out io.Writer) error
+
+// commands are what the inspector does instead of reporting, by its first argument.
+var commands = map[string]command{
+	live.CommandDump:  dump,
+	live.CommandTop:   top,
+	live.CommandTrace: trace,
+}
+
+type options struct {
+	nodeName       string
+	daemonSocket   string
+	hostProc       string
+	hostRun        string
+	metricsAddress string
+	statistics     bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if len(os.Args) > 1 {
+		if answer, ok := commands[os.Args[1]]; ok {
+			if err := answer(ctx, os.Args[2:], os.Stdin, os.Stdout); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1) //nolint:gocritic // the process ends, and with it what stop would undo
+			}
+			return
+		}
+	}
+	o := options{nodeName: os.Getenv("KUBE_NODE_NAME")}
+	flag.StringVar(&o.daemonSocket, "daemon-socket", "/run/bpfman-sock/bpfman.sock", "Unix socket of the bpfman daemon.")
+	flag.StringVar(&o.hostProc, "host-proc", "/host/proc", "Where the host's /proc is seen.")
+	flag.StringVar(&o.hostRun, "host-run", "/host/run", "Where the host's /run is seen, for the container runtime's socket.")
+	flag.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8172", "Address of /metrics, and of /healthz and /readyz without authentication, over TLS; 0 for none.")
+	flag.BoolVar(&o.statistics, "statistics", false, "Have the kernel count the runs of each program and their time, which costs a little at each run.")
+	version.Flag(component)
+	flag.Parse()
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: logLevel(os.Getenv("GO_LOG"))}))
+	if err := run(ctx, o, log); err != nil {
+		log.Error("stopped", "error", err)
+		os.Exit(1)
+	}
+	log.Info("stopped")
+}
+
+// logLevel reads a level as bpfman's other components name it: info unless it is
+// debug or trace.
+func logLevel(name string) slog.Level {
+	return map[string]slog.Level{"debug": slog.LevelDebug, "trace": slog.LevelDebug - 4}[name]
+}
+
+// gcPercent trades a little CPU, of which the inspector needs hardly any, for
+// memory on every node.
+const gcPercent = 25
+
+func run(ctx context.Context, o options, log *slog.Logger) error {
+	debug.SetGCPercent(gcPercent)
+	runtime.MemProfileRate = 0 // samples that nobody asks for, half a megabyte
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected arguments: %q", flag.Args())
+	}
+	if o.nodeName == "" {
+		return errors.New("KUBE_NODE_NAME is not set")
+	}
+	measured := metrics.Kernel{MapMemory: kernel.MapMemory}
+	if o.statistics {
+		counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+		if err != nil {
+			log.Error("programs' runs aren't counted", "error", err)
+		} else {
+			defer counting.Close()
+			measured.Runs = kernel.Runs
+		}
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	config.UserAgent = component
+
+	registry := prometheus.NewRegistry()
+	collector := metrics.New(measured)
+	registry.MustRegister(collector)
+	cluster, err := objects.New(config, o.nodeName)
+	if err != nil {
+		return err
+	}
+	detector := &conflict.Detector{Cluster: cluster, Log: log, Now: time.Now}
+	inspector, err := inspect.New(inspect.Options{
+		NodeName: o.nodeName, DaemonSocket: o.daemonSocket, HostProc: o.hostProc, HostRun: o.hostRun,
+		API: config, Log: log, Conflicts: detector.Conflicts, OnSnapshot: collector.See,
+	})
+	if err != nil {
+		return err
+	}
+	defer inspector.Close()
+	tasks, ctx := errgroup.WithContext(ctx)
+	if o.metricsAddress != "0" {
+		server, err := endpoint.New(component, config, registry, inspector.Ready, log)
+		if err != nil {
+			return err
+		}
+		tasks.Go(func() error { return server.Serve(ctx, o.metricsAddress) })
+	}
+	tasks.Go(func() error { return inspector.Run(ctx) })
+	return tasks.Wait()
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package conflict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// hookOf names where a network program is attached as the agent names it in
+// BpfPrograms: "eth0", "eth0 ingress", "eth0 ingress in pod acme/web-0".
+func hookOf(point v1alpha1.BpfNodeAttachPoint) string {
+	hook := point.Interface
+	if _, direction, directed := strings.Cut(point.Type, "/"); directed {
+		hook += " " + direction
+	}
+	if point.NetNs != "" {
+		hook += " in pod " + point.Namespace + "/" + point.Pod
+	}
+	return hook
+}
+
+// place names the interface.
+func place(point v1alpha1.BpfNodeAttachPoint) string {
+	switch {
+	case point.Pod != "":
+		return fmt.Sprintf("interface %s in pod %s/%s", point.Interface, point.Namespace, point.Pod)
+	case point.NetNs != "":
+		return fmt.Sprintf("interface %s in network namespace %s", point.Interface, point.NetNs)
+	}
+	return "interface " + point.Interface
+}
+
+// maxName is what a message has of a program's name, whose BTF may be of any length.
+const maxName = 128
+
+func describe(program *v1alpha1.BpfNodeProgram) string {
+	name := program.Name
+	if name == "" {
+		return fmt.Sprintf("program %d, which has no name", program.ID)
+	}
+	return fmt.Sprintf("program %s (%d)", short(name), program.ID)
+}
+
+func short(text string) string {
+	if len(text) <= maxName {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxName], "") + "…"
+}
+
+// heldBy says who keeps a program in the kernel: the processes, which change less
+// often than their ids, or else the pins.
+func heldBy(program *v1alpha1.BpfNodeProgram) string {
+	if who := Holder(program); who != "" {
+		return "held by " + who
+	}
+	return "held by nobody who is known"
+}
+
+// Holder names who keeps a program in the kernel, and "" where that isn't known: a
+// process that is there, or else a pin, or else the last process that was seen.
+func Holder(program *v1alpha1.BpfNodeProgram) string {
+	for _, find := range []func(v1alpha1.BpfNodeHolder) bool{
+		func(h v1alpha1.BpfNodeHolder) bool { return h.PID != 0 && !h.Gone },
+		func(h v1alpha1.BpfNodeHolder) bool { return h.Path != "" },
+		func(v1alpha1.BpfNodeHolder) bool { return true },
+	} {
+		if i := slices.IndexFunc(program.Holders, find); i >= 0 {
+			return holder(program.Holders[i])
+		}
+	}
+	return ""
+}
+
+func holder(h v1alpha1.BpfNodeHolder) string {
+	who := "process " + short(h.Process)
+	if h.Path != "" {
+		who = "the pin " + short(h.Path)
+	}
+	switch {
+	case h.Pod != "":
+		who += " of pod " + h.Namespace + "/" + h.Pod
+	case h.Unit != "":
+		who += " of " + short(h.Unit)
+	}
+	if h.Gone {
+		who += ", which has ended"
+	}
+	return who
+}
+
+// mostHeldBy says who holds the most of several programs.
+func mostHeldBy(programs []*v1alpha1.BpfNodeProgram) string {
+	counts, most := map[string]int{}, ""
+	for _, program := range programs {
+		who := heldBy(program)
+		counts[who]++
+		if counts[who] > counts[most] || counts[who] == counts[most] && who < most {
+			most = who
+		}
+	}
+	return most
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package daemon asks the node's bpfman daemon which programs it loaded, and for
+// which objects.
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// maxAnswer is the longest answer that is taken. Each program is listed with its
+// global data, which a user's object may have a megabyte of.
+const maxAnswer = 64 << 20
+
+// Daemon is this node's.
+type Daemon struct {
+	conn   *grpc.ClientConn
+	client gobpfman.BpfmanClient
+}
+
+// New returns the daemon that serves socket. It connects when first asked.
+func New(socket string) (*Daemon, error) {
+	conn, err := grpc.NewClient("unix://"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("dial daemon at %s: %w", socket, err)
+	}
+	return &Daemon{conn, gobpfman.NewBpfmanClient(conn)}, nil
+}
+
+// Close ends the connection.
+func (d *Daemon) Close() error { return d.conn.Close() } //nolint:wrapcheck // it says all
+
+// Owners lists the programs that the daemon loaded, with the objects that they were
+// loaded for; nil where there is none. The daemon serves one call at a time, and
+// loading may take minutes.
+func (d *Daemon) Owners(ctx context.Context) (map[uint32]*v1alpha1.BpfNodeOwner, error) {
+	onlyBpfman := true
+	response, err := d.client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &onlyBpfman})
+	if err != nil {
+		return nil, fmt.Errorf("list the programs of the bpfman daemon: %s: %w", status.Convert(err).Message(), err)
+	}
+	owners := make(map[uint32]*v1alpha1.BpfNodeOwner, len(response.GetResults()))
+	for _, result := range response.GetResults() {
+		owners[result.GetKernelInfo().GetId()] = owner(result.GetInfo().GetMetadata())
+	}
+	return owners, nil
+}
+
+func owner(metadata map[string]string) *v1alpha1.BpfNodeOwner {
+	kind, name := metadata[v1alpha1.MetadataKind], metadata[v1alpha1.MetadataProgramName]
+	if kind == "" || name == "" {
+		return nil
+	}
+	return &v1alpha1.BpfNodeOwner{Kind: kind, Namespace: metadata[v1alpha1.MetadataNamespace], Name: name}
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package dirents lists directories by their open files, of which [os.File] would make more than a list takes.
+package dirents
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// Each calls visit with each name in a directory that is open, but for . and .., from where it was read last.
+func Each(fd int, visit func(name string)) error {
+	var names []string
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := unix.ReadDirent(fd, buffer)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err //nolint:wrapcheck // the caller knows which
+		}
+		if n <= 0 {
+			return nil
+		}
+		_, _, names = unix.ParseDirent(buffer[:n], -1, names[:0])
+		for _, name := range names {
+			visit(name)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package endpoint serves metrics to whom RBAC allows, and probes to everybody,
+// over TLS on one address.
+package endpoint
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/apis/scrape"
+)
+
+// headerTimeout is how long a client may take to say what it wants.
+const headerTimeout = 10 * time.Second
+
+// Server answers /metrics, /healthz and /readyz.
+type Server struct {
+	handler   http.Handler
+	certified *tls.Config
+	log       *slog.Logger
+}
+
+// New returns a server of what is gathered, which asks the API server of config
+// who may scrape. The error of ready is why /readyz fails.
+func New(component string, config *rest.Config, gatherer prometheus.Gatherer, ready func() error, log *slog.Logger) (*Server, error) {
+	filter, err := scrape.NewFilter(config, nil)
+	if err != nil {
+		return nil, err
+	}
+	certified, err := scrape.TLS(component)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", filter.Protect(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}), log))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return &Server{mux, certified, log}, nil
+}
+
+// Serve listens at the address until the context ends.
+func (s *Server) Serve(ctx context.Context, address string) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen for scrapes of metrics: %w", err)
+	}
+	server := &http.Server{
+		Handler: s.handler, TLSConfig: s.certified, ReadHeaderTimeout: headerTimeout,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	context.AfterFunc(ctx, func() { server.Close() })
+	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package inspect
+
+import (
+	"context"
+
+	"github.com/bpfman/bpfman-operator/inspector/pods"
+	"github.com/bpfman/bpfman-operator/inspector/report"
+)
+
+// names are those of the node's pods, asked for when a container is met that isn't
+// among them.
+type names struct {
+	runtime pods.Runtime
+
+	answer pods.Names
+	err    error
+	// strangers are containers that aren't the kubelet's.
+	strangers map[string]bool
+}
+
+// want asks for the names of the facts' containers that aren't known, and again
+// for all that weren't.
+func (n *names) want(ctx context.Context, facts *report.Facts, again bool) {
+	if again {
+		n.strangers = nil
+	}
+	unknown := map[string]bool{}
+	meet := func(container string) {
+		if _, known := n.answer.ByContainer[container]; container != "" && !known && !n.strangers[container] {
+			unknown[container] = true
+		}
+	}
+	for _, p := range facts.Processes {
+		meet(p.Container)
+	}
+	for _, pin := range facts.Pins {
+		meet(pin.Place.Container)
+	}
+	for _, namespace := range facts.NetNS {
+		meet(namespace.Container)
+	}
+	if len(unknown) == 0 {
+		n.err = nil // nobody is missed
+		return
+	}
+	answer, err := n.runtime.List(ctx)
+	if n.err = err; err != nil {
+		return
+	}
+	n.answer, n.strangers = answer, map[string]bool{}
+	for container := range unknown {
+		if _, known := answer.ByContainer[container]; !known {
+			n.strangers[container] = true
+		}
+	}
+}
+
+// known returns the names, and why there aren't more.
+func (n *names) known() (pods.Names, error) { return n.answer, n.err }

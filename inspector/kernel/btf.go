@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package kernel
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// kernelBTF is where the kernel shows its own types, and those of its modules.
+const kernelBTF = "/sys/kernel/btf"
+
+const vmlinux = "vmlinux"
+
+// programFunction returns the name of a function of a program.
+func programFunction(program, typeID uint32) (string, error) {
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(program))
+	if err != nil {
+		return "", fmt.Errorf("open program %d: %w", program, err)
+	}
+	defer p.Close()
+	types, err := p.Handle()
+	if err != nil {
+		return "", fmt.Errorf("open the types of program %d: %w", program, err)
+	}
+	defer types.Close()
+	spec, err := types.Spec(nil)
+	if err != nil {
+		return "", fmt.Errorf("read the types of program %d: %w", program, err)
+	}
+	of, err := spec.TypeByID(btf.TypeID(typeID))
+	if err != nil {
+		return "", fmt.Errorf("type of program %d: %w", program, err)
+	}
+	return of.TypeName(), nil
+}
+
+// kernelFunctionOf returns the name of a function of the kernel or of a module;
+// errNotKernel if the types are a program's.
+func kernelFunctionOf(object, typeID uint32) (string, error) {
+	handle, err := btf.NewHandleFromID(btf.ID(object))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", errNotKernel
+	}
+	if err != nil {
+		return "", fmt.Errorf("open types %d: %w", object, err)
+	}
+	defer handle.Close()
+	info, err := handle.Info()
+	if err != nil {
+		return "", fmt.Errorf("read types %d: %w", object, err)
+	}
+	if !info.IsKernel {
+		return "", errNotKernel
+	}
+	base, err := os.Open(filepath.Join(kernelBTF, vmlinux))
+	if err != nil {
+		return "", fmt.Errorf("open the kernel's types: %w", err)
+	}
+	defer base.Close()
+	if info.Name == vmlinux {
+		return typeName(typeID, base)
+	}
+	module, err := os.Open(filepath.Join(kernelBTF, filepath.Base(info.Name)))
+	if err != nil {
+		return "", fmt.Errorf("open a module's types: %w", err)
+	}
+	defer module.Close()
+	return typeName(typeID, base, module)
+}
+
+var errNotKernel = errors.New("the types aren't the kernel's")
+
+var errNoType = errors.New("no such type")
+
+// typeName returns the name of a type in BTF, of which the second part, if any,
+// goes on where the first ends. It reads one type after the other and keeps none:
+// cilium/ebpf keeps the kernel's types for ever, twice as much as the inspector
+// has memory in all.
+func typeName(id uint32, parts ...io.ReaderAt) (string, error) {
+	first := uint32(1) // 0 is void
+	var strings []*io.SectionReader
+	for _, part := range parts {
+		var header btfHeader
+		if err := binary.Read(io.NewSectionReader(part, 0, btfHeaderSize), binary.NativeEndian, &header); err != nil {
+			return "", fmt.Errorf("read BTF: %w", err)
+		}
+		if header.Magic != btfMagic {
+			return "", errors.New("read BTF: it is none")
+		}
+		strings = append(strings, io.NewSectionReader(part, int64(header.HeaderLength)+int64(header.StringOffset), int64(header.StringLength)))
+		types := io.NewSectionReader(part, int64(header.HeaderLength)+int64(header.TypeOffset), int64(header.TypeLength))
+		count, name, err := walkTypes(types, id-first)
+		if err == nil {
+			return stringAt(name, strings)
+		}
+		if !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("read BTF: %w", err)
+		}
+		first += count
+	}
+	return "", errNoType
+}
+
+const (
+	btfMagic      = 0xeb9f
+	btfHeaderSize = 24
+)
+
+// btfHeader is linux/btf.h's, as is what follows.
+type btfHeader struct {
+	Magic                                                            uint16
+	Version, Flags                                                   uint8
+	HeaderLength, TypeOffset, TypeLength, StringOffset, StringLength uint32
+}
+
+// walkTypes passes over types up to the one at index and returns the offset of its
+// name. At the end there is io.EOF, and how many types there were.
+func walkTypes(types io.Reader, index uint32) (count, name uint32, err error) {
+	reader := bufio.NewReaderSize(types, 64<<10)
+	var fixed [12]byte
+	for ; ; count++ {
+		if _, err := io.ReadFull(reader, fixed[:]); err != nil {
+			return count, 0, err //nolint:wrapcheck // io.EOF is an answer
+		}
+		if count == index {
+			return count, binary.NativeEndian.Uint32(fixed[:]), nil
+		}
+		if _, err := reader.Discard(extraBytes(binary.NativeEndian.Uint32(fixed[4:]))); err != nil {
+			return count, 0, fmt.Errorf("type %d is cut off: %w", count, io.ErrUnexpectedEOF)
+		}
+	}
+}
+
+// extraBytes is what follows a type's fixed part.
+func extraBytes(info uint32) int {
+	kind, members := info>>24&0x1f, int(info&0xffff)
+	switch kind {
+	case 1, 14, 17: // int, var, decl_tag
+		return 4
+	case 3: // array
+		return 12
+	case 4, 5, 15, 19: // struct, union, datasec, enum64
+		return 12 * members
+	case 6, 13: // enum, func_proto
+		return 8 * members
+	}
+	return 0
+}
+
+// maxName is longer than any name of the kernel's.
+const maxName = 1024
+
+func stringAt(offset uint32, sections []*io.SectionReader) (string, error) {
+	at := int64(offset)
+	for _, section := range sections {
+		if at >= section.Size() {
+			at -= section.Size()
+			continue
+		}
+		name := make([]byte, maxName)
+		n, err := section.ReadAt(name, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("read a name in BTF: %w", err)
+		}
+		name, _, _ = bytes.Cut(name[:n], []byte{0})
+		return string(name), nil
+	}
+	return "", errNoType
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package kernel reads programs, links and maps from the kernel by their ids. What
+// has gone meanwhile is os.ErrNotExist.
+package kernel
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// Runs returns how often a program ran while the kernel counted, and for how long
+// in all.
+func Runs(id uint32) (count uint64, total time.Duration, err error) {
+	program, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		return 0, 0, fmt.Errorf("open program %d: %w", id, err)
+	}
+	defer program.Close()
+	stats, err := program.Stats()
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the runs of program %d: %w", id, err)
+	}
+	return stats.RunCount, stats.Runtime, nil
+}
+
+// MapMemory returns how much memory the kernel accounts to a map, in bytes.
+func MapMemory(id uint32) (uint64, error) {
+	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
+	if err != nil {
+		return 0, fmt.Errorf("open map %d: %w", id, err)
+	}
+	defer m.Close()
+	info, err := m.Info()
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of map %d: %w", id, err)
+	}
+	bytes, _ := info.Memlock() // 0 where the kernel doesn't say
+	return bytes, nil
+}

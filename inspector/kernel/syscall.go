@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Here is what cilium/ebpf doesn't export of bpf(2).
+
+// nextLink returns the id that follows. cilium/ebpf's iterator opens each link,
+// which takes much longer.
+func nextLink(id uint32) (uint32, error) {
+	attributes := struct{ start, next, flags uint32 }{start: id}
+	_, err := bpf(unix.BPF_LINK_GET_NEXT_ID, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // the system call's own interface
+	return attributes.next, err
+}
+
+// OpenPin opens what is pinned at a path, for reading only where the kernel can:
+// links it opens for writing or not at all. The caller closes the descriptor.
+func OpenPin(path string) (int, error) {
+	name, err := unix.BytePtrFromString(path)
+	if err != nil {
+		return -1, fmt.Errorf("open pin %q: %w", path, err)
+	}
+	for _, flags := range []uint32{unix.BPF_F_RDONLY, 0} {
+		attributes := struct {
+			path      uint64
+			fd, flags uint32
+		}{path: uint64(uintptr(unsafe.Pointer(name))), flags: flags} //nolint:gosec // the system call's own interface
+		var fd int
+		fd, err = bpf(unix.BPF_OBJ_GET, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // likewise
+		runtime.KeepAlive(name)
+		if err == nil {
+			return fd, nil
+		}
+		if !errors.Is(err, unix.EINVAL) {
+			break
+		}
+	}
+	return -1, fmt.Errorf("open pin %q: %w", path, err)
+}
+
+// MapTypes returns the ids of a map's types of keys and values in its BTF, 0 where it has none. cilium/ebpf doesn't tell
+// them.
+func MapTypes(fd int) (key, value uint32, err error) {
+	var info struct { // struct bpf_map_info
+		_                                   [64]byte
+		btfID, btfKeyTypeID, btfValueTypeID uint32
+		_                                   uint32
+	}
+	attributes := struct {
+		fd, length uint32
+		info       uint64
+	}{fd: uint32(fd), length: uint32(unsafe.Sizeof(info)), info: uint64(uintptr(unsafe.Pointer(&info)))} //nolint:gosec // the system call's own interface
+	if _, err := bpf(unix.BPF_OBJ_GET_INFO_BY_FD, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)); err != nil { //nolint:gosec // likewise
+		return 0, 0, fmt.Errorf("read the types of a map: %w", err)
+	}
+	runtime.KeepAlive(&info)
+	return info.btfKeyTypeID, info.btfValueTypeID, nil
+}
+
+// PerfProgram returns the program of a process's perf event, and what the event
+// is attached to. The process is of the caller's own PID namespace. An event
+// without program is os.ErrNotExist.
+func PerfProgram(pid, fd uint32) (program uint32, attached Attachment, err error) {
+	target := make([]byte, unix.PathMax)
+	attributes := struct {
+		pid, fd, flags, length    uint32
+		buffer                    uint64
+		program, kind             uint32
+		probeOffset, probeAddress uint64
+	}{pid: pid, fd: fd, length: uint32(len(target)), buffer: uint64(uintptr(unsafe.Pointer(&target[0])))} //nolint:gosec // the system call's own interface
+	_, err = bpf(unix.BPF_TASK_FD_QUERY, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // likewise
+	runtime.KeepAlive(target)
+	if err != nil {
+		return 0, Attachment{}, fmt.Errorf("ask for the program of perf event %d of process %d: %w", fd, pid, err)
+	}
+	name := unix.ByteSliceToString(target)
+	switch attributes.kind {
+	case unix.BPF_FD_TYPE_RAW_TRACEPOINT:
+		return attributes.program, Attachment{Type: rawTracepoint, Target: name}, nil
+	case unix.BPF_FD_TYPE_TRACEPOINT:
+		return attributes.program, Attachment{Type: tracepoint, Target: name}, nil
+	case unix.BPF_FD_TYPE_KPROBE:
+		return attributes.program, Attachment{Type: kprobe, Target: kernelFunction(name, attributes.probeOffset, attributes.probeAddress)}, nil
+	case unix.BPF_FD_TYPE_KRETPROBE:
+		return attributes.program, Attachment{Type: kretprobe, Target: kernelFunction(name, attributes.probeOffset, attributes.probeAddress)}, nil
+	case unix.BPF_FD_TYPE_UPROBE:
+		return attributes.program, Attachment{Type: uprobe, Target: atOffset(name, attributes.probeOffset)}, nil
+	case unix.BPF_FD_TYPE_URETPROBE:
+		return attributes.program, Attachment{Type: uretprobe, Target: atOffset(name, attributes.probeOffset)}, nil
+	}
+	return attributes.program, Attachment{Type: perfEvent}, nil
+}
+
+func bpf(command uintptr, attributes unsafe.Pointer, size uintptr) (int, error) {
+	for {
+		result, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(attributes), size)
+		if errno == 0 {
+			return int(result), nil
+		}
+		if !errors.Is(errno, unix.EINTR) && !errors.Is(errno, unix.EAGAIN) {
+			return -1, errno
+		}
+	}
+}

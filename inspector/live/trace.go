@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package live
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/inspector/tracefs"
+)
+
+// Trace writes what programs print from now on: of those with the given ids, or of all
+// if there is none.
+func Trace(ctx context.Context, ids []uint32, in io.Reader, out io.Writer) error {
+	ctx, cancel := whileRead(ctx, in, silence)
+	defer cancel()
+	instance, err := tracefs.New()
+	if err != nil {
+		return err //nolint:wrapcheck // it says what was tried
+	}
+	t := tracer{wanted: ids, answers: linesTo(out)}
+	err = t.run(ctx, instance)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return errors.Join(err, instance.Close())
+}
+
+type tracer struct {
+	wanted    []uint32
+	answers   lines
+	functions functions
+	parser    tracefs.Parser
+}
+
+func (t *tracer) run(ctx context.Context, instance *tracefs.Instance) error {
+	// That it has begun: what is printed from here on isn't missed.
+	if err := errors.Join(t.answers.write(live.Print{}), t.answers.flush()); err != nil {
+		return err
+	}
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := instance.Read(ctx, buffer)
+		if err != nil {
+			return err //nolint:wrapcheck // it says what was tried
+		}
+		prints := t.parser.Parse(buffer[:n])
+		if n == 0 {
+			prints = t.parser.Flush() // its stack would have come
+		}
+		if len(prints) > 0 {
+			t.functions.update()
+		}
+		for _, p := range prints {
+			if err := t.print(p); err != nil {
+				return err
+			}
+		}
+		if err := t.answers.flush(); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *tracer) print(p tracefs.Print) error {
+	programs := t.functions.programs(p.Stack)
+	if len(t.wanted) > 0 && !slices.ContainsFunc(programs, func(p live.Program) bool { return slices.Contains(t.wanted, p.ID) }) {
+		return nil
+	}
+	return t.answers.write(live.Print{
+		Elapsed: p.Elapsed, CPU: p.CPU, Process: p.Process, PID: p.PID,
+		Programs: programs, Text: p.Text, Lost: p.Lost,
+	})
+}
+
+// functions knows the kernel's functions of programs.
+type functions struct {
+	ids   []uint32
+	known []function
+}
+
+// function is one of a program's, as the kernel compiled it.
+type function struct {
+	program live.Program
+	// symbol is how the names of the program's functions begin: its tag is in it.
+	symbol string
+	// start and end are its addresses, 0 where the kernel doesn't tell them.
+	start, end uint64
+}
+
+// programs are those that a stack leads to: one by the address of a function, or else
+// all that have a tag that is on the stack.
+func (f *functions) programs(stack []tracefs.Frame) []live.Program {
+	ours := slices.DeleteFunc(slices.Clone(stack), func(f tracefs.Frame) bool { return !strings.HasPrefix(f.Symbol, "bpf_prog_") })
+	if len(ours) == 0 {
+		return nil
+	}
+	return find(f.known, ours)
+}
+
+// find takes the innermost function that is known.
+func find(known []function, stack []tracefs.Frame) []live.Program {
+	var found []live.Program
+	for _, frame := range stack {
+		for _, f := range known {
+			if f.start != 0 && f.start <= frame.Address && frame.Address < f.end {
+				return []live.Program{f.program}
+			}
+			if f.start == 0 && strings.HasPrefix(frame.Symbol, f.symbol) && !slices.Contains(found, f.program) {
+				found = append(found, f.program)
+			}
+		}
+	}
+	return found
+}
+
+// update reads the functions of all programs again if there are others than there were: the kernel uses addresses
+// again. What can't be read isn't known.
+func (f *functions) update() {
+	there, err := kernel.List()
+	if err != nil || slices.Equal(there.Programs, f.ids) {
+		return
+	}
+	f.ids, f.known = there.Programs, nil
+	for _, id := range there.Programs {
+		f.known = append(f.known, functionsOf(ebpf.ProgramID(id))...)
+	}
+}
+
+// functionsOf reads those of a program.
+func functionsOf(id ebpf.ProgramID) []function {
+	program, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return nil
+	}
+	defer program.Close()
+	info, err := program.Info()
+	if err != nil {
+		return nil
+	}
+	one := function{
+		program: live.Program{ID: uint32(id), Name: info.Name, Type: kernel.ProgramType(uint32(info.Type))},
+		symbol:  "bpf_prog_" + info.Tag,
+	}
+	addresses, _ := info.JitedKsymAddrs()
+	lengths, _ := info.JitedFuncLens()
+	var out []function
+	for i, address := range addresses {
+		if address == 0 || i >= len(lengths) {
+			continue // the kernel hides addresses from those without CAP_SYSLOG
+		}
+		one.start, one.end = uint64(address), uint64(address)+uint64(lengths[i])
+		out = append(out, one)
+	}
+	if len(out) == 0 {
+		return []function{one}
+	}
+	return out
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package mapcontent reads what maps of the kernel hold, and decodes it by the types
+// that they were made with (BTF).
+package mapcontent
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// object is a structure, whose fields keep their order.
+type object []field
+
+type field struct {
+	name  string
+	value any
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (o object) MarshalJSON() ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteByte('{')
+	for i, f := range o {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		name, err := json.Marshal(f.name)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // json's own words
+		}
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // json's own words
+		}
+		out.Write(name)
+		out.WriteByte(':')
+		out.Write(value)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// Types come from whoever loaded the map: a small value can be declared as unions within
+// unions that have no end. What is beyond these bounds comes as hexadecimal digits.
+const (
+	maxDepth  = 32
+	maxValues = 1 << 14
+)
+
+// decode returns what data says by its type, as a value that marshals to JSON. Data
+// that doesn't fit the type, and types that aren't data, come as hexadecimal digits.
+func decode(typ btf.Type, data []byte) any {
+	d := decoder{left: maxValues}
+	return d.decode(typ, data, 0)
+}
+
+// decoder counts the values that it may still make.
+type decoder struct{ left int }
+
+func (d *decoder) decode(typ btf.Type, data []byte, depth int) any {
+	if typ == nil || depth > maxDepth || d.left <= 0 {
+		return hexadecimal(data)
+	}
+	d.left--
+	size, err := btf.Sizeof(typ)
+	if err != nil || size > len(data) {
+		return hexadecimal(data)
+	}
+	data = data[:size]
+	switch t := btf.UnderlyingType(typ).(type) {
+	case *btf.Int:
+		return integer(t, data, bigEndian(typ))
+	case *btf.Enum:
+		return enumerator(t, data)
+	case *btf.Float:
+		return float(data)
+	case *btf.Array:
+		return d.array(t, data, depth)
+	case *btf.Struct:
+		return d.members(t.Members, data, depth)
+	case *btf.Union:
+		return d.members(t.Members, data, depth)
+	case *btf.Datasec:
+		return d.section(t, data, depth)
+	default: // pointers, mostly
+		return hexadecimal(data)
+	}
+}
+
+func hexadecimal(data []byte) string { return "0x" + hex.EncodeToString(data) }
+
+// bigEndian tells whether a type is one of the kernel's typedefs of integers in the
+// network's order.
+func bigEndian(typ btf.Type) bool {
+	t, ok := btf.As[*btf.Typedef](typ)
+	for ok {
+		if slices.Contains([]string{"__be16", "__be32", "__be64"}, t.Name) {
+			return true
+		}
+		t, ok = btf.As[*btf.Typedef](t.Type)
+	}
+	return false
+}
+
+func integer(t *btf.Int, data []byte, network bool) any {
+	if t.Encoding&btf.Bool != 0 {
+		return slices.ContainsFunc(data, func(b byte) bool { return b != 0 })
+	}
+	order := binary.ByteOrder(binary.NativeEndian)
+	if network {
+		order = binary.BigEndian
+	}
+	var n uint64
+	switch len(data) {
+	case 1:
+		n = uint64(data[0])
+	case 2:
+		n = uint64(order.Uint16(data))
+	case 4:
+		n = uint64(order.Uint32(data))
+	case 8:
+		n = order.Uint64(data)
+	default: // __int128
+		return hexadecimal(data)
+	}
+	return number(n, len(data)*8, t.Encoding&btf.Signed != 0)
+}
+
+// number is an integer of so many bits.
+func number(n uint64, bits int, signed bool) any {
+	if !signed {
+		return n
+	}
+	return int64(n<<(64-bits)) >> (64 - bits) //nolint:gosec // the bits are what counts
+}
+
+func enumerator(t *btf.Enum, data []byte) any {
+	value := integer(&btf.Int{Size: t.Size, Encoding: signedness(t.Signed)}, data, false)
+	for _, v := range t.Values {
+		named := number(v.Value, 64, t.Signed)
+		if len(data) < 8 {
+			named = number(v.Value&(1<<(8*len(data))-1), 8*len(data), t.Signed)
+		}
+		if named == value {
+			return v.Name
+		}
+	}
+	return value
+}
+
+func signedness(signed bool) btf.IntEncoding {
+	if signed {
+		return btf.Signed
+	}
+	return btf.Unsigned
+}
+
+func float(data []byte) any {
+	var f float64
+	switch len(data) {
+	case 4:
+		f = float64(math.Float32frombits(binary.NativeEndian.Uint32(data)))
+	case 8:
+		f = math.Float64frombits(binary.NativeEndian.Uint64(data))
+	default:
+		return hexadecimal(data)
+	}
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return strconv.FormatFloat(f, 'g', -1, 64) // JSON has no number for it
+	}
+	return f
+}
+
+func (d *decoder) array(t *btf.Array, data []byte, depth int) any {
+	if element, ok := btf.UnderlyingType(t.Type).(*btf.Int); ok && element.Size == 1 {
+		if text, ok := text(data); ok && element.Name == "char" {
+			return text
+		}
+		return hexadecimal(data)
+	}
+	size, err := btf.Sizeof(t.Type)
+	if err != nil || size == 0 {
+		return hexadecimal(data)
+	}
+	out := []any{}
+	for len(data) >= size {
+		out = append(out, d.decode(t.Type, data[:size], depth+1))
+		data = data[size:]
+	}
+	return out
+}
+
+// text is a string as C has it, if it is one.
+func text(data []byte) (string, bool) {
+	before, after, _ := bytes.Cut(data, []byte{0})
+	return string(before), utf8.Valid(before) && len(bytes.Trim(after, "\x00")) == 0
+}
+
+func (d *decoder) members(ms []btf.Member, data []byte, depth int) any {
+	out := object{}
+	for _, m := range ms {
+		var value any
+		if m.BitfieldSize > 0 {
+			value = bitfield(m, data)
+		} else if offset := int(m.Offset.Bytes()); offset <= len(data) {
+			value = d.decode(m.Type, data[offset:], depth+1)
+		}
+		if nested, ok := value.(object); ok && m.Name == "" { // an anonymous struct or union
+			out = append(out, nested...)
+			continue
+		}
+		out = append(out, field{m.Name, value})
+	}
+	return out
+}
+
+// bitfield reads bits from the least significant one on little-endian machines, and
+// from the most significant on others, as C compilers lay them out.
+func bitfield(m btf.Member, data []byte) any {
+	offset, bits := int(m.Offset), int(m.BitfieldSize)
+	if bits > 64 || (offset+bits+7)/8 > len(data) {
+		return nil
+	}
+	window := slices.Clone(data[offset/8 : (offset+bits+7)/8])
+	shift := offset % 8
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		slices.Reverse(window)
+	} else {
+		shift = (8 - (offset+bits)%8) % 8
+	}
+	n := new(big.Int).Rsh(new(big.Int).SetBytes(window), uint(shift))
+	n.And(n, new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), uint(bits)), big.NewInt(1)))
+	signed := false
+	if t, ok := btf.UnderlyingType(m.Type).(*btf.Int); ok {
+		signed = t.Encoding&btf.Signed != 0
+	}
+	return number(n.Uint64(), bits, signed)
+}
+
+func (d *decoder) section(t *btf.Datasec, data []byte, depth int) any {
+	out := object{}
+	for _, v := range t.Vars {
+		variable, ok := v.Type.(*btf.Var)
+		if !ok || uint64(v.Offset)+uint64(v.Size) > uint64(len(data)) {
+			continue
+		}
+		out = append(out, field{variable.Name, d.decode(variable.Type, data[v.Offset:v.Offset+v.Size], depth+1)})
+	}
+	return out
+}
+
+// sum adds what several CPUs have, number by number. What isn't a number is kept where
+// all have the same, and is nil otherwise.
+func sum(values []any) any {
+	if len(values) == 0 {
+		return nil
+	}
+	total := values[0]
+	for _, v := range values[1:] {
+		total = plus(total, v)
+	}
+	return total
+}
+
+func plus(a, b any) any {
+	switch a := a.(type) {
+	case uint64:
+		return added(a, b)
+	case int64:
+		return added(a, b)
+	case float64:
+		return added(a, b)
+	case []any:
+		if b, ok := b.([]any); ok && len(a) == len(b) {
+			out := make([]any, len(a))
+			for i := range a {
+				out[i] = plus(a[i], b[i])
+			}
+			return out
+		}
+	case object:
+		if b, ok := b.(object); ok && len(a) == len(b) {
+			out := make(object, len(a))
+			for i := range a {
+				out[i] = field{a[i].name, plus(a[i].value, b[i].value)}
+			}
+			return out
+		}
+	default: // text and truth
+		if a == b {
+			return a
+		}
+	}
+	return nil
+}
+
+// added is nil where b isn't a number of the same type.
+func added[N uint64 | int64 | float64](a N, b any) any {
+	if b, ok := b.(N); ok {
+		return a + b
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package mapcontent
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+var (
+	u8    = &btf.Int{Name: "unsigned char", Size: 1}
+	char  = &btf.Int{Name: "char", Size: 1, Encoding: btf.Signed}
+	u16   = &btf.Int{Name: "unsigned short", Size: 2}
+	u32   = &btf.Int{Name: "unsigned int", Size: 4}
+	s32   = &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	u64   = &btf.Int{Name: "unsigned long", Size: 8}
+	u128  = &btf.Int{Name: "unsigned __int128", Size: 16}
+	truth = &btf.Int{Name: "_Bool", Size: 1, Encoding: btf.Bool}
+	be16  = &btf.Typedef{Name: "__be16", Type: &btf.Typedef{Name: "__u16", Type: u16}}
+	port  = &btf.Typedef{Name: "port", Type: be16}
+)
+
+func arrayOf(n uint32, t btf.Type) *btf.Array { return &btf.Array{Type: t, Nelems: n, Index: u32} }
+
+// laidOut are values one after the other, as the machine stores them.
+func laidOut(t *testing.T, values ...any) []byte {
+	t.Helper()
+	var out []byte
+	var err error
+	for _, v := range values {
+		if out, err = binary.Append(out, binary.NativeEndian, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func TestDecode(t *testing.T) {
+	counters := &btf.Struct{Name: "datarec", Size: 16, Members: []btf.Member{
+		{Name: "rx_packets", Type: u64}, {Name: "rx_bytes", Type: u64, Offset: 64},
+	}}
+	verdict := &btf.Enum{Name: "verdict", Size: 4, Signed: true, Values: []btf.EnumValue{{Name: "UNSPEC", Value: math.MaxUint64}, {Name: "OK", Value: 0}}}
+	for name, test := range map[string]struct {
+		typ  btf.Type
+		data []byte
+		want string
+	}{
+		"no type":              {nil, []byte{1, 0xab}, `"0x01ab"`},
+		"u8":                   {u8, []byte{200}, `200`},
+		"signed":               {s32, laidOut(t, int32(-5)), `-5`},
+		"largest":              {u64, laidOut(t, uint64(math.MaxUint64)), `18446744073709551615`},
+		"128 bits":             {u128, make([]byte, 16), `"0x00000000000000000000000000000000"`},
+		"boolean":              {truth, []byte{1}, `true`},
+		"network order":        {port, []byte{0x1f, 0x90}, `8080`},
+		"qualified":            {&btf.Const{Type: &btf.Volatile{Type: u32}}, laidOut(t, uint32(9)), `9`},
+		"enumerator":           {verdict, laidOut(t, int32(-1)), `"UNSPEC"`},
+		"no enumerator":        {verdict, laidOut(t, int32(7)), `7`},
+		"string":               {arrayOf(8, char), []byte("eth0\x00\x00\x00\x00"), `"eth0"`},
+		"no string":            {arrayOf(4, char), []byte("a\x00b\x00"), `"0x61006200"`},
+		"not UTF-8":            {arrayOf(2, char), []byte{0xff, 0}, `"0xff00"`},
+		"escape sequence":      {arrayOf(5, char), []byte("\x1b[2J\x00"), `"\u001b[2J"`},
+		"bytes":                {arrayOf(4, u8), []byte{10, 0, 0, 1}, `"0x0a000001"`},
+		"numbers":              {arrayOf(2, u16), laidOut(t, uint16(1), uint16(2)), `[1,2]`},
+		"structure":            {counters, laidOut(t, uint64(3), uint64(180)), `{"rx_packets":3,"rx_bytes":180}`},
+		"too short":            {counters, []byte{1, 2}, `"0x0102"`},
+		"longer than its type": {u32, laidOut(t, uint32(1), uint32(2)), `1`},
+		"pointer":              {&btf.Pointer{Target: u32}, laidOut(t, uint64(0)), `"0x0000000000000000"`},
+		"float":                {&btf.Float{Size: 8}, laidOut(t, 1.5), `1.5`},
+		"no number":            {&btf.Float{Size: 4}, laidOut(t, float32(math.Inf(1))), `"+Inf"`},
+		"union": {
+			&btf.Union{Size: 4, Members: []btf.Member{{Name: "word", Type: u32}, {Name: "bytes", Type: arrayOf(4, u8)}}},
+			[]byte{0, 0, 0, 0},
+			`{"word":0,"bytes":"0x00000000"}`,
+		},
+		"anonymous member": {&btf.Struct{Size: 8, Members: []btf.Member{
+			{Type: &btf.Struct{Size: 4, Members: []btf.Member{{Name: "a", Type: u32}}}}, {Name: "b", Type: u32, Offset: 32},
+		}}, laidOut(t, uint32(1), uint32(2)), `{"a":1,"b":2}`},
+		"variables": {&btf.Datasec{Size: 8, Vars: []btf.VarSecinfo{
+			{Type: &btf.Var{Name: "limit", Type: u32}, Size: 4},
+			{Type: &btf.Var{Name: "on", Type: u32}, Offset: 4, Size: 4},
+			{Type: &btf.Var{Name: "outside", Type: u32}, Offset: 8, Size: 4},
+		}}, laidOut(t, uint32(5), uint32(1)), `{"limit":5,"on":1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := json.Marshal(decode(test.typ, test.data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestBitfields(t *testing.T) {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		t.Skip("the data is that of a little-endian machine")
+	}
+	flags := &btf.Struct{Size: 4, Members: []btf.Member{
+		{Name: "low", Type: u32, BitfieldSize: 3},
+		{Name: "across", Type: u32, Offset: 3, BitfieldSize: 10},
+		{Name: "signed", Type: s32, Offset: 13, BitfieldSize: 4},
+		{Name: "outside", Type: u32, Offset: 30, BitfieldSize: 8},
+	}}
+	got, err := json.Marshal(decode(flags, laidOut(t, uint32(5|(700<<3)|(0xf<<13)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"low":5,"across":700,"signed":-1,"outside":null}`; string(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A small value can be declared as having no end.
+func TestDecodeIsBounded(t *testing.T) {
+	var inner btf.Type = u32
+	for range maxDepth - 1 {
+		inner = &btf.Union{Size: 4, Members: []btf.Member{{Name: "a", Type: inner}, {Name: "b", Type: inner}}}
+	}
+	got, err := json.Marshal(decode(inner, make([]byte, 4)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) > 1<<20 {
+		t.Errorf("4 bytes became %d", len(got))
+	}
+}
+
+func TestSum(t *testing.T) {
+	for name, test := range map[string]struct {
+		values []any
+		want   string
+	}{
+		"none":         {nil, `null`},
+		"numbers":      {[]any{uint64(1), uint64(2)}, `3`},
+		"structures":   {[]any{object{{"n", int64(1)}, {"who", "a"}}, object{{"n", int64(-3)}, {"who", "a"}}}, `{"n":-2,"who":"a"}`},
+		"what differs": {[]any{object{{"n", 1.5}, {"who", "a"}}, object{{"n", 1.5}, {"who", "b"}}}, `{"n":3,"who":null}`},
+		"lists":        {[]any{[]any{uint64(1), uint64(2)}, []any{uint64(3), uint64(4)}}, `[4,6]`},
+		"other shapes": {[]any{uint64(1), "x"}, `null`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := json.Marshal(sum(test.values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(uint32(3), uint32(5), uint8(4), []byte{1, 2, 3, 4, 5, 6, 7, 8})
+	f.Fuzz(func(t *testing.T, offset, bits uint32, size uint8, data []byte) {
+		s := &btf.Struct{Size: uint32(len(data)), Members: []btf.Member{
+			{Name: "bits", Type: s32, Offset: btf.Bits(offset), BitfieldSize: btf.Bits(bits)},
+			{Name: "int", Type: &btf.Int{Size: uint32(size)}, Offset: btf.Bits(offset)},
+			{Name: "text", Type: arrayOf(uint32(size), char)},
+			{Name: "float", Type: &btf.Float{Size: uint32(size)}},
+			{Name: "list", Type: arrayOf(uint32(size), u16)},
+		}}
+		text, err := json.Marshal(decode(s, data))
+		if err != nil || !json.Valid(text) {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package mapcontent
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/bpfman/bpfman-operator/apis/live"
+)
+
+// made is a map of the kernel.
+func made(t *testing.T, spec *ebpf.MapSpec) (*ebpf.Map, uint32) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("takes root")
+	}
+	m, err := ebpf.NewMap(spec)
+	if err != nil {
+		t.Skip("may not make maps:", err)
+	}
+	t.Cleanup(func() { m.Close() })
+	info, err := m.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := info.ID()
+	return m, uint32(id)
+}
+
+// dumped are the lines of a dump, in JSON.
+func dumped(t *testing.T, id uint32, limit int) []string {
+	t.Helper()
+	m, err := Open(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var lines []string
+	err = m.Dump(t.Context(), limit, func(line live.DumpLine) error {
+		line.Map = nil // its id is another each time
+		text, err := json.Marshal(line)
+		lines = append(lines, string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines[1:]
+}
+
+func wantLines(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestDumpByTypes(t *testing.T) {
+	value := &btf.Struct{Name: "counter", Size: 16, Members: []btf.Member{{Name: "packets", Type: u64}, {Name: "port", Type: be16, Offset: 64}}}
+	m, id := made(t, &ebpf.MapSpec{Name: "typed", Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 2, Key: u32, Value: value})
+	if err := m.Put(uint32(1), laidOut(t, uint64(12), [8]byte{0x1f, 0x90})); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, dumped(t, id, 0),
+		`{"entry":{"key":0,"value":{"packets":0,"port":0}}}`,
+		`{"entry":{"key":1,"value":{"packets":12,"port":8080}}}`,
+		`{"end":{"entries":2}}`)
+	wantLines(t, dumped(t, id, 1),
+		`{"entry":{"key":0,"value":{"packets":0,"port":0}}}`,
+		`{"end":{"entries":1,"truncated":true}}`)
+}
+
+func TestDumpPerCPU(t *testing.T) {
+	m, id := made(t, &ebpf.MapSpec{Name: "percpu", Type: ebpf.PerCPUHash, KeySize: 4, ValueSize: 4, MaxEntries: 2, Key: u32, Value: u32})
+	values := make([]uint32, ebpf.MustPossibleCPU())
+	total := 0
+	for i := range values {
+		values[i] = uint32(i + 1)
+		total += i + 1
+	}
+	if err := m.Put(uint32(5), values); err != nil {
+		t.Fatal(err)
+	}
+	perCPU, err := json.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := json.Marshal(total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, dumped(t, id, 0), `{"entry":{"key":5,"value":`+string(sum)+`,"perCPU":`+string(perCPU)+`}}`, `{"end":{"entries":1}}`)
+}
+
+func TestNotToBeDumped(t *testing.T) {
+	_, id := made(t, &ebpf.MapSpec{Name: "events", Type: ebpf.RingBuf, MaxEntries: 4096})
+	if _, err := Open(id); err == nil || !strings.Contains(err.Error(), "type ringbuf can't be dumped: its events are for its reader") {
+		t.Errorf("got %v", err)
+	}
+}

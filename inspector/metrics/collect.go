@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package metrics
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// count adds what has run since the last scrape, and returns it. Programs that share a series come and
+// go, so what they ran is kept apart from what the kernel tells of each: a sum of that
+// would fall with each that goes, which would look like a counter that began anew.
+func (c *Collector) count() map[programKey]ran {
+	for _, s := range c.series {
+		s.programs = 0
+	}
+	counted := make(map[uint32]ran, len(c.status.Programs))
+	since := map[programKey]ran{}
+	for i := range c.status.Programs {
+		program := &c.status.Programs[i]
+		count, total, err := c.kernel.Runs(program.ID)
+		if err != nil {
+			continue // it has gone
+		}
+		now, before := ran{count, total}, c.counted[program.ID]
+		counted[program.ID] = now
+		key := programKey{ownerOf(program), program.Name}
+		if c.series[key] == nil {
+			c.series[key] = &series{}
+		}
+		c.series[key].programs++
+		if now.count >= before.count && now.total >= before.total {
+			one := since[key]
+			one.add(ran{now.count - before.count, now.total - before.total})
+			since[key] = one
+		}
+	}
+	for key, s := range c.series {
+		s.add(since[key])
+		if s.programs == 0 {
+			delete(c.series, key)
+		}
+	}
+	c.counted = counted
+	return since
+}
+
+// choose shows the series of the programs that ran longest, and adds what others have
+// run since to the rest. That keeps what it has, as a counter must, where one of these
+// is shown later.
+func (c *Collector) choose(since map[programKey]ran) {
+	keys := make([]programKey, 0, len(c.series))
+	for key := range c.series {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b programKey) int {
+		return cmp.Or(cmp.Compare(c.series[b].total, c.series[a].total), slices.Compare(a.labels(), b.labels()))
+	})
+	for i, key := range keys {
+		c.series[key].shown = i < maxSeries
+		if !c.series[key].shown {
+			c.rest.add(since[key])
+		}
+	}
+}
+
+func (c *Collector) collectRuns(out chan<- prometheus.Metric) {
+	tell := func(r ran, labels []string) {
+		out <- prometheus.MustNewConstMetric(runSeconds, prometheus.CounterValue, r.total.Seconds(), labels...)
+		out <- prometheus.MustNewConstMetric(runs, prometheus.CounterValue, float64(r.count), labels...)
+	}
+	for key, s := range c.series {
+		if s.shown {
+			tell(s.ran, key.labels())
+		}
+	}
+	tell(c.rest, programKey{ownerKey: other}.labels())
+}
+
+type typedOwner struct {
+	kind string
+	ownerKey
+}
+
+func (c *Collector) collectPrograms(out chan<- prometheus.Metric) {
+	counts := map[typedOwner]float64{}
+	for i := range c.status.Programs {
+		counts[typedOwner{c.status.Programs[i].Type, ownerOf(&c.status.Programs[i])}]++
+	}
+	rest := map[string]float64{}
+	for i, key := range largest(counts, func(t typedOwner) []string { return append([]string{t.kind}, t.labels()...) }) {
+		if i >= maxSeries {
+			rest[key.kind] += counts[key]
+			continue
+		}
+		out <- prometheus.MustNewConstMetric(programs, prometheus.GaugeValue, counts[key], append([]string{key.kind}, key.labels()...)...)
+	}
+	for kind, n := range rest {
+		out <- prometheus.MustNewConstMetric(programs, prometheus.GaugeValue, n, append([]string{kind}, other.labels()...)...)
+	}
+}
+
+func (c *Collector) collectMaps(out chan<- prometheus.Metric) {
+	// A map that several have is that of the program that was loaded first.
+	owners := map[uint32]ownerKey{}
+	for i := range c.status.Programs {
+		program := &c.status.Programs[i]
+		for _, id := range program.MapIDs {
+			if _, known := owners[id]; !known {
+				owners[id] = ownerOf(program)
+			}
+		}
+	}
+	bytes := map[ownerKey]float64{}
+	for _, m := range c.status.Maps {
+		if n, err := c.kernel.MapMemory(m.ID); err == nil {
+			bytes[owners[m.ID]] += float64(n)
+		}
+	}
+	rest := 0.0
+	for i, key := range largest(bytes, ownerKey.labels) {
+		if i >= maxSeries {
+			rest += bytes[key]
+			continue
+		}
+		out <- prometheus.MustNewConstMetric(mapMemory, prometheus.GaugeValue, bytes[key], key.labels()...)
+	}
+	if rest > 0 {
+		out <- prometheus.MustNewConstMetric(mapMemory, prometheus.GaugeValue, rest, other.labels()...)
+	}
+}
+
+// largest are the keys from the largest value to the least.
+func largest[K comparable](values map[K]float64, labels func(K) []string) []K {
+	keys := make([]K, 0, len(values))
+	for key := range values {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b K) int {
+		return cmp.Or(cmp.Compare(values[b], values[a]), slices.Compare(labels(a), labels(b)))
+	})
+	return keys
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package objects reads what is reported of users' objects on this node, and tells
+// them of conflicts in Events.
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/apis/shorten"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/apiserver"
+	"github.com/bpfman/bpfman-operator/inspector/conflict"
+)
+
+const (
+	// maxNote is the API's limit of an Event's text.
+	maxNote = 1024
+	// maxInstance is the API's limit of the instance that emits it.
+	maxInstance = 128
+	// maxPrefix leaves room for what the API server adds to the name of an Event.
+	maxPrefix = 200
+	// controller is who emits Events.
+	controller = "bpfman-inspector"
+)
+
+// Cluster is the API server, as far as one node's inspector is concerned.
+type Cluster struct {
+	api  rest.Interface
+	node string
+}
+
+// New returns what an inspector asks the API server about the objects on a node.
+func New(config *rest.Config, node string) (*Cluster, error) {
+	client, err := apiserver.New(config)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what failed
+	}
+	return &Cluster{client, node}, nil
+}
+
+// Reports are the BpfPrograms and BpfNsPrograms of the node, from the API server's memory.
+func (c *Cluster) Reports(ctx context.Context) ([]conflict.Report, error) {
+	var reports []conflict.Report
+	for _, kind := range v1alpha1.ProgramKinds {
+		list := &v1alpha1.BpfProgramList{} // the other has the same fields
+		body, err := c.api.Get().Resource(kind.Resource()).
+			Param("labelSelector", v1alpha1.LabelHostname+"="+v1alpha1.LabelValue(c.node)).Param("resourceVersion", "0").
+			DoRaw(ctx)
+		if err == nil {
+			err = json.Unmarshal(body, list)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list the %ss of node %s: %w", kind.Name, c.node, err)
+		}
+		for i := range list.Items {
+			reports = append(reports, reportsOf(&list.Items[i])...)
+		}
+	}
+	return reports, nil
+}
+
+// reportsOf is one, or none if nobody owns the program.
+func reportsOf(program *v1alpha1.BpfProgram) []conflict.Report {
+	owner := metav1.GetControllerOf(program)
+	if owner == nil {
+		return nil
+	}
+	return []conflict.Report{{
+		Owner: v1alpha1.BpfNodeOwner{Kind: owner.Kind, Namespace: program.Namespace, Name: owner.Name},
+		UID:   owner.UID, Type: program.Spec.Type, Links: program.Status.Links,
+	}}
+}
+
+// Told are the conflicts that the node's BpfNode has.
+func (c *Cluster) Told(ctx context.Context) ([]v1alpha1.BpfNodeConflict, error) {
+	node := &v1alpha1.BpfNode{}
+	err := c.api.Get().Resource(v1alpha1.NodeKind.Resource()).Name(c.node).Do(ctx).Into(node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read BpfNode %s: %w", c.node, err)
+	}
+	return node.Status.Conflicts, nil
+}
+
+// Warn writes an Event.
+func (c *Cluster) Warn(ctx context.Context, owner v1alpha1.BpfNodeOwner, uid types.UID, found v1alpha1.BpfNodeConflict) error {
+	// Those of objects without a namespace are there.
+	namespace := owner.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	event := &eventsv1.Event{
+		TypeMeta:            metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
+		ObjectMeta:          metav1.ObjectMeta{GenerateName: begin(owner.Name, maxPrefix) + "-", Namespace: namespace},
+		EventTime:           metav1.NewMicroTime(time.Now()),
+		ReportingController: controller, ReportingInstance: begin(c.node, maxInstance), Action: "Inspect", Reason: found.Type, Type: corev1.EventTypeWarning,
+		Regarding: corev1.ObjectReference{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name, UID: uid,
+		},
+		Note: shorten.Middle("node "+c.node+": "+found.Message, maxNote),
+	}
+	body, err := json.Marshal(event)
+	if err != nil {
+		return fmt.Errorf("encode an Event: %w", err)
+	}
+	err = c.api.Post().AbsPath("/apis/events.k8s.io/v1/namespaces", namespace, "events").SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("write an Event on %s: %w", owner, err)
+	}
+	return nil
+}
+
+// begin is a name's beginning, which is as good a name.
+func begin(name string, most int) string {
+	if len(name) > most {
+		name = strings.TrimRight(name[:most], "-.")
+	}
+	return name
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package publish keeps a node's BpfNode as it should be: one write when something has
+// changed, and none while nothing does.
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/apiserver"
+)
+
+// Pace is how often the API server is asked.
+type Pace struct {
+	// Write is the least time between two writes.
+	Write time.Duration
+	// Check is the time, half of it more or less, after which the object is read again
+	// though nothing has changed: somebody may have removed it.
+	Check time.Duration
+	// Retry is the time after a failure; it doubles up to Check.
+	Retry time.Duration
+}
+
+// DefaultPace asks for 17 reads in a second on 5,000 nodes.
+var DefaultPace = Pace{Write: 10 * time.Second, Check: 5 * time.Minute, Retry: time.Second}
+
+// deadline is for one request.
+const deadline = 30 * time.Second
+
+// Publisher writes one BpfNode.
+type Publisher struct {
+	api  rest.Interface
+	node string
+	pace Pace
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	wanted  *v1alpha1.BpfNodeStatus
+	changed chan struct{}
+
+	written *v1alpha1.BpfNode // as it was last read or written; nil if that must be asked
+}
+
+// New returns a publisher of the BpfNode of a node.
+func New(config *rest.Config, node string, pace Pace, log *slog.Logger) (*Publisher, error) {
+	client, err := apiserver.New(config)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what failed
+	}
+	return &Publisher{api: client, node: node, pace: pace, log: log, changed: make(chan struct{}, 1)}, nil
+}
+
+// Publish has a status written, unless another takes its place before. Conditions need
+// no times.
+func (p *Publisher) Publish(status *v1alpha1.BpfNodeStatus) {
+	p.mu.Lock()
+	p.wanted = status
+	p.mu.Unlock()
+	select {
+	case p.changed <- struct{}{}:
+	default: // one that waits tells of this change as well
+	}
+}
+
+// Read returns the status that is in the cluster; nil if there is none.
+func (p *Publisher) Read(ctx context.Context) (*v1alpha1.BpfNodeStatus, error) {
+	node, err := p.get(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &node.Status, nil
+}
+
+// Run writes what is published until the context ends.
+func (p *Publisher) Run(ctx context.Context) error {
+	var last time.Time
+	retry := p.pace.Retry
+	var next <-chan time.Time
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.changed:
+			if wait := time.Until(last.Add(p.pace.Write)); wait > 0 {
+				next = time.After(wait)
+				continue
+			}
+		case <-next:
+			if time.Since(last) > p.pace.Check/2 {
+				p.written = nil // it may have been removed
+			}
+		}
+		began := time.Now()
+		wrote, err := p.write(ctx)
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			wrote, err = p.write(ctx) // somebody removed or changed it meanwhile
+		}
+		if wrote {
+			last = began
+		}
+		switch {
+		case err == nil:
+			retry, said = p.pace.Retry, ""
+			next = time.After(p.pace.Check/2 + rand.N(p.pace.Check)) //nolint:gosec // scattered, not secret
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // it ends
+		default:
+			if said != err.Error() {
+				said = err.Error()
+				p.log.Error("the BpfNode couldn't be written, it is tried again", "error", err)
+			}
+			next = time.After(retry)
+			retry = min(2*retry, p.pace.Check)
+		}
+	}
+}
+
+// write brings the object to what is wanted, and tells whether that took a write.
+func (p *Publisher) write(ctx context.Context) (bool, error) {
+	p.mu.Lock()
+	wanted := p.wanted
+	p.mu.Unlock()
+	if wanted == nil {
+		return false, nil
+	}
+	wrote := false
+	if p.written == nil {
+		node, err := p.get(ctx)
+		if apierrors.IsNotFound(err) {
+			wrote = true
+			node, err = p.create(ctx)
+		}
+		if err != nil {
+			return wrote, err
+		}
+		p.written = node
+	}
+	status := wanted.DeepCopy()
+	status.Conditions = conditions(p.written.Status.Conditions, wanted.Conditions)
+	if equality.Semantic.DeepEqual(*status, p.written.Status) {
+		return wrote, nil
+	}
+	update := p.written.DeepCopy()
+	update.Status = *status
+	written, err := p.update(ctx, update)
+	if err != nil {
+		p.written = nil // gone, or changed by another
+		return true, err
+	}
+	p.written = written
+	return true, nil
+}
+
+// conditions have the time since when they are as they are.
+func conditions(before, wanted []metav1.Condition) []metav1.Condition {
+	merged := make([]metav1.Condition, 0, len(wanted))
+	for _, condition := range wanted {
+		since := []metav1.Condition{}
+		if old := meta.FindStatusCondition(before, condition.Type); old != nil {
+			since = append(since, *old)
+		}
+		meta.SetStatusCondition(&since, condition)
+		merged = append(merged, since...)
+	}
+	return merged
+}
+
+func (p *Publisher) get(ctx context.Context) (*v1alpha1.BpfNode, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	node := &v1alpha1.BpfNode{}
+	if err := p.api.Get().Resource(v1alpha1.NodeKind.Resource()).Name(p.node).Do(ctx).Into(node); err != nil {
+		return nil, fmt.Errorf("read BpfNode %s: %w", p.node, err)
+	}
+	return node, nil
+}
+
+// create creates the object, without status, as the Node's.
+func (p *Publisher) create(ctx context.Context) (*v1alpha1.BpfNode, error) {
+	owner, err := p.owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	node := &v1alpha1.BpfNode{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.NodeKind.Name},
+		ObjectMeta: metav1.ObjectMeta{Name: p.node, OwnerReferences: []metav1.OwnerReference{owner}},
+	}
+	if err := p.api.Post().Resource(v1alpha1.NodeKind.Resource()).Body(node).Do(ctx).Into(node); err != nil {
+		return nil, fmt.Errorf("create BpfNode %s: %w", p.node, err)
+	}
+	return node, nil
+}
+
+func (p *Publisher) update(ctx context.Context, node *v1alpha1.BpfNode) (*v1alpha1.BpfNode, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	node.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.NodeKind.Name}
+	updated := &v1alpha1.BpfNode{}
+	if err := p.api.Put().Resource(v1alpha1.NodeKind.Resource()).Name(p.node).SubResource("status").Body(node).Do(ctx).Into(updated); err != nil {
+		return nil, fmt.Errorf("write the status of BpfNode %s: %w", p.node, err)
+	}
+	return updated, nil
+}
+
+// owner refers to the Node, of which no more than the metadata is asked for.
+func (p *Publisher) owner(ctx context.Context) (metav1.OwnerReference, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	body, err := p.api.Get().AbsPath("/api/v1/nodes", p.node).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").DoRaw(ctx)
+	if err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("read Node %s: %w", p.node, err)
+	}
+	node := metav1.PartialObjectMetadata{}
+	if err := json.Unmarshal(body, &node); err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("read Node %s: %w", p.node, err)
+	}
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: p.node, UID: node.UID}, nil
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package report
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Limit is how large a status may be as JSON, in bytes: 4,000 programs fit, and etcd
+// takes requests of one and a half megabytes.
+const Limit = 1_200_000
+
+// Bound returns a copy of a status that is no larger than limit. Until it is, it
+// loses, in this order: conflicts beyond the first 100; holders beyond the first
+// three of each program; maps, from the end; attach points beyond the first four
+// of each program; holders beyond the first, and attach points beyond it; all
+// holders, and the ids of programs' maps; programs that others loaded, from the end;
+// and programs of bpfman. What is lost is counted in omitted, but for ids of maps.
+func Bound(whole *v1alpha1.BpfNodeStatus, limit int) *v1alpha1.BpfNodeStatus {
+	status := whole.DeepCopy()
+	for _, step := range []func(*v1alpha1.BpfNodeStatus, *v1alpha1.BpfNodeOmitted, int){
+		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, _ int) {
+			s.Conflicts = first(s.Conflicts, maxConflicts, &o.Conflicts)
+		},
+		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, _ int) { fewer(s, o, 3, all) },
+		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, over int) {
+			s.Maps = shorter(s.Maps, over, &o.Maps, func(v1alpha1.BpfNodeMap) bool { return true })
+		},
+		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, _ int) { fewer(s, o, all, 4) },
+		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, _ int) { fewer(s, o, 1, 1) },
+		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, _ int) {
+			fewer(s, o, 0, 1)
+			for i := range s.Programs {
+				s.Programs[i].MapIDs = nil
+			}
+		},
+		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, over int) {
+			s.Programs = shorter(s.Programs, over, &o.Programs, func(p v1alpha1.BpfNodeProgram) bool { return !p.Bpfman })
+		},
+		func(s *v1alpha1.BpfNodeStatus, o *v1alpha1.BpfNodeOmitted, over int) {
+			s.Programs = shorter(s.Programs, over, &o.Programs, func(v1alpha1.BpfNodeProgram) bool { return true })
+		},
+	} {
+		over := size(status) - limit
+		if over <= 0 {
+			return status
+		}
+		omitted := status.Omitted
+		if omitted == nil {
+			omitted = &v1alpha1.BpfNodeOmitted{}
+		}
+		step(status, omitted, over)
+		if *omitted != (v1alpha1.BpfNodeOmitted{}) {
+			status.Omitted = omitted
+		}
+	}
+	return status
+}
+
+const maxConflicts = 100
+
+// all is more than there ever are.
+const all = 1 << 30
+
+func size(of any) int {
+	encoded, err := json.Marshal(of)
+	if err != nil {
+		return 0 // plain structs of text and numbers are always encoded
+	}
+	return len(encoded)
+}
+
+// first keeps the first n, and counts the others.
+func first[E any](list []E, n int, omitted *int32) []E {
+	if len(list) <= n {
+		return list
+	}
+	*omitted += count(list[n:])
+	return list[:n:n]
+}
+
+// fewer keeps the first holders and attach points of each program.
+func fewer(status *v1alpha1.BpfNodeStatus, omitted *v1alpha1.BpfNodeOmitted, holders, points int) {
+	for i := range status.Programs {
+		program := &status.Programs[i]
+		program.Holders = first(program.Holders, holders, &omitted.Holders)
+		program.AttachPoints = first(program.AttachPoints, points, &omitted.AttachPoints)
+	}
+}
+
+// shorter drops from the end of a list, of those that may go, as many as have the
+// bytes that are too many.
+func shorter[E any](list []E, over int, omitted *int32, may func(E) bool) []E {
+	const count = 64 // more than the counts of what is omitted take
+	over += count
+	kept := make([]E, 0, len(list))
+	for _, element := range slices.Backward(list) {
+		if over > 0 && may(element) {
+			over -= size(element) + len(",")
+			*omitted++
+			continue
+		}
+		kept = append(kept, element)
+	}
+	slices.Reverse(kept)
+	return kept
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package report
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxText is how long a text may get, in bytes: as long as a path of the kernel's.
+// Nearly all are much shorter.
+const maxText = 4096
+
+// Text makes any bytes of the kernel's or a process's safe to keep and to print:
+// what isn't printable is escaped as in a Go string, and so is the backslash, so
+// that different texts stay different. Characters that change the direction of
+// writing aren't printable.
+func Text(raw string) string {
+	plain := true
+	for _, r := range raw {
+		if r == '\\' || r == utf8.RuneError || !strconv.IsPrint(r) {
+			plain = false
+			break
+		}
+	}
+	if plain && len(raw) <= maxText {
+		return raw
+	}
+	var out strings.Builder
+	for len(raw) > 0 {
+		r, size := utf8.DecodeRuneInString(raw)
+		escaped := raw[:size]
+		switch {
+		case r == utf8.RuneError && size == 1:
+			escaped = `\x` + hex(raw[0])
+		case r == '\\':
+			escaped = `\\`
+		case !strconv.IsPrint(r):
+			escaped = strings.Trim(strconv.QuoteRune(r), "'")
+		}
+		if out.Len()+len(escaped) > maxText-len(cut) {
+			out.WriteString(cut)
+			break
+		}
+		out.WriteString(escaped)
+		raw = raw[size:]
+	}
+	return out.String()
+}
+
+// cut ends a text that is too long.
+const cut = "…"
+
+func hex(b byte) string {
+	const digits = "0123456789abcdef"
+	return string([]byte{digits[b>>4], digits[b&0xf]})
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package bpfnodes deletes BpfNodes that no inspector keeps up to date: the inspector is disabled, or doesn't run on
+// that node any more. Those of nodes that are gone go with their owner, the Node.
+package bpfnodes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+)
+
+const passTimeout = 30 * time.Second
+
+// Reconciler deletes the BpfNode of a node where no inspector runs or is to run.
+type Reconciler struct {
+	Client    client.Client
+	Namespace string
+}
+
+// metadata is what is read of a BpfNode: its status is large, and nothing here needs it.
+func metadata() *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(v1alpha1.NodeKind.GroupVersionKind())
+	return o
+}
+
+// SetupWithManager watches BpfNodes, and all by which they become unwanted.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	named := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request { return request(o.GetName()) })
+	ofPod := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		if pod, ok := o.(*corev1.Pod); ok {
+			return request(pod.Spec.NodeName)
+		}
+		return nil
+	})
+	watched := source.Kind(mgr.GetCache(), client.Object(metadata()), named)
+	return ctrl.NewControllerManagedBy(mgr).Named("bpfnodes").
+		WatchesRawSource(kinds.Source(watched)).
+		Watches(&corev1.Node{}, named, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&corev1.Pod{}, ofPod).
+		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
+}
+
+func request(name string) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// all are the BpfNodes that there are.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.NodeKind.Name + "List"))
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // not listed yet: each comes with its own event
+	}
+	var found []reconcile.Request
+	for i := range list.Items {
+		found = append(found, request(list.Items[i].Name)...)
+	}
+	return found
+}
+
+// Reconcile looks at the BpfNode of one node.
+func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	found := metadata()
+	if err := r.Client.Get(ctx, q.NamespacedName, found); apierrors.IsNotFound(err) || kinds.Unread(err) {
+		return reconcile.Result{}, nil // where it is read later, that is an event
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("get BpfNode %s: %w", q.Name, err)
+	}
+	kept, err := r.kept(ctx, q.NamespacedName)
+	if err != nil || kept {
+		return reconcile.Result{}, err
+	}
+	uid := found.GetUID()
+	if err := r.Client.Delete(ctx, found, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("delete BpfNode %s, which no inspector writes: %w", q.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("deleted a BpfNode that no inspector writes", "node", q.Name)
+	return reconcile.Result{}, nil
+}
+
+// kept tells whether an inspector writes the BpfNode of a node, or will.
+func (r *Reconciler) kept(ctx context.Context, name types.NamespacedName) (bool, error) {
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, name, node); apierrors.IsNotFound(err) {
+		return true, nil // it is the garbage collector's
+	} else if err != nil {
+		return false, fmt.Errorf("get Node %s: %w", name.Name, err)
+	}
+	daemonSet := &appsv1.DaemonSet{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: deploy.DaemonSetName}, daemonSet)
+	if apierrors.IsNotFound(err) {
+		daemonSet = nil
+	} else if err != nil {
+		return false, fmt.Errorf("get DaemonSet %s: %w", deploy.DaemonSetName, err)
+	}
+	if toRun(daemonSet, node) {
+		return true, nil
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list the pods of the node components: %w", err)
+	}
+	return runs(pods.Items, node), nil
+}
+
+// toRun tells whether pods of the DaemonSet, if there is one, have an inspector, and are for that node.
+func toRun(daemonSet *appsv1.DaemonSet, node *corev1.Node) bool {
+	if daemonSet == nil {
+		return false
+	}
+	pod := daemonSet.Spec.Template.Spec
+	return labels.SelectorFromSet(pod.NodeSelector).Matches(labels.Set(node.Labels)) &&
+		slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == deploy.InspectorContainer })
+}
+
+// runs tells whether one of the pods has an inspector on that node which may still write.
+func runs(pods []corev1.Pod, node *corev1.Node) bool {
+	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
+		return pod.Spec.NodeName == node.Name && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+			return s.Name == deploy.InspectorContainer && s.State.Terminated == nil
+		})
+	})
+}

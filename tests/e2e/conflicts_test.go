@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+// noticed is how long the inspector may take to tell of a conflict: it looks at all that doesn't change the kernel's
+// ids once a minute, and writes every 10 seconds at most.
+const noticed = 90 * time.Second
+
+// conflictsOf are the messages of a node's conflicts of a type, without those of other tests.
+func conflictsOf(ctx context.Context, name, kind, word string) (messages []string, told bool, err error) {
+	object := &v1alpha1.BpfNode{}
+	if err := under.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
+		return nil, false, fmt.Errorf("get BpfNode %s: %w", name, err)
+	}
+	for _, c := range object.Status.Conflicts {
+		if c.Type == kind && strings.Contains(c.Message, word) {
+			messages = append(messages, c.Message)
+		}
+	}
+	return messages, meta.IsStatusConditionTrue(object.Status.Conditions, kind), nil
+}
+
+// awaitConflict waits until a node's BpfNode has a conflict with these words, or has none of them.
+func awaitConflict(ctx context.Context, t *testing.T, name, kind, word, message string) {
+	t.Helper()
+	awaitFor(ctx, t, noticed, fmt.Sprintf("BpfNode %s has %s %q", name, kind, message), func(ctx context.Context) (bool, string) {
+		messages, told, err := conflictsOf(ctx, name, kind, word)
+		found := slices.ContainsFunc(messages, func(m string) bool { return strings.Contains(m, message) })
+		return err == nil && ((message == "" && len(messages) == 0) || (message != "" && found && told)), fmt.Sprintf("%q, condition %v, %v", messages, told, err)
+	})
+}
+
+// hold has software that knows nothing of bpfman attach programs on a node, until end is called.
+func hold(ctx context.Context, t *testing.T, name, as, what, where string, many int) (end func()) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := ask[any](ctx, name, "hold", as, what, where, fmt.Sprint(many))
+		ended <- err
+	}()
+	stopped := false
+	end = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		if _, err := ask[any](context.WithoutCancel(ctx), name, "end-hold", as); err != nil {
+			t.Errorf("end what %s holds: %v", as, err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", as, err)
+		}
+	}
+	t.Cleanup(end)
+	return end
+}
+
+// TestConflicts has other software in the way of objects: the BpfNode names it and who holds it, an Event is on the
+// object, and both tell when it has gone.
+func TestConflicts(t *testing.T) {
+	feature(t,
+		step{"a TCX program before ours", func(ctx context.Context, s *testing.T) {
+			requireType(s, "TCX")
+			name, iface := under.nodes()[0], "e2econflict"
+			addInterface(ctx, t, iface)
+			o := tcx("e2e-conflict-tcx", iface)
+			create(ctx, t, o)
+			awaitSuccess(ctx, s, o) // the daemon attaches before what is there
+			end := hold(ctx, s, name, "tcx", "tcx", iface, 1)
+			const words = "and may end the chain there: it is held by process node-probe of pod "
+			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEarlierInChain, iface, words)
+			awaitEvent(ctx, s, o, corev1.EventTypeWarning, v1alpha1.BpfNodeEarlierInChain+": node "+name+": program held_tcx ", "runs before TcxProgram "+o.Name, words)
+			end()
+			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEarlierInChain, iface, "")
+		}},
+		step{"a tracepoint near its limit", func(ctx context.Context, s *testing.T) {
+			requireType(s, "Tracepoint")
+			const event = "sys_enter_swapoff"
+			name := under.nodes()[0]
+			o := tracepoint("e2e-conflict-tracepoint")
+			o.Spec.Names = []string{"syscalls/" + event}
+			create(ctx, t, o)
+			end := hold(ctx, s, name, "events", "tracepoint", event, 60)
+			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEventNearLimit, event, "has at least 56 of the 64 programs")
+			awaitEvent(ctx, s, o, corev1.EventTypeWarning, v1alpha1.BpfNodeEventNearLimit, event+" has at least 56 of the 64 programs")
+			end()
+			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEventNearLimit, event, "")
+		}},
+		step{"a program that the daemon loaded for somebody else", func(ctx context.Context, s *testing.T) {
+			requireType(s, "TCX")
+			name, iface := under.nodes()[0], "e2estray"
+			addInterface(ctx, t, iface)
+			request, err := json.Marshal(node.ByHand{Type: "TCX", Image: image("tcx_test").Image.Url, Function: "tcx_next", Interface: iface, Direction: "ingress"})
+			if err != nil {
+				s.Fatal(err)
+			}
+			stray, err := ask[node.Program](ctx, name, "by-hand", string(request))
+			if err != nil {
+				s.Fatal(err)
+			}
+			message := fmt.Sprintf("bpfman loaded program tcx_next (%d), and no object owns it", stray.ID)
+			awaitConflict(ctx, s, name, v1alpha1.BpfNodeUnownedProgram, fmt.Sprintf("(%d)", stray.ID), message)
+			if _, err := ask[any](ctx, name, "unload", fmt.Sprint(stray.ID)); err != nil {
+				s.Fatal(err)
+			}
+			awaitConflict(ctx, s, name, v1alpha1.BpfNodeUnownedProgram, fmt.Sprintf("(%d)", stray.ID), "")
+		}},
+		step{"an XDP program where ours is to be", func(ctx context.Context, s *testing.T) {
+			requireType(s, "XDP")
+			name, iface := under.nodes()[0], "e2exdp"
+			addInterface(ctx, t, iface)
+			end := hold(ctx, s, name, "xdp", "xdp", iface, 1)
+			o := xdpObject("e2e-conflict-xdp", iface)
+			create(ctx, t, o)
+			awaitConflict(ctx, s, name, v1alpha1.BpfNodeForeignXDP, iface, "is to be attached to interface "+iface+", where XDP program held_xdp ")
+			awaitEvent(ctx, s, o, corev1.EventTypeWarning, v1alpha1.BpfNodeForeignXDP, "where XDP program held_xdp ", "held by process node-probe")
+			end()
+			awaitConflict(ctx, s, name, v1alpha1.BpfNodeForeignXDP, iface, "")
+		}},
+	)
+}
+
+func xdpObject(name, iface string) *v1alpha1.XdpProgram {
+	return &v1alpha1.XdpProgram{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.XdpProgramSpec{
+			XdpProgramInfo: v1alpha1.XdpProgramInfo{BpfProgramCommon: functionOf("pass"), InterfaceSelector: on(iface)},
+			BpfAppCommon:   of("xdp_pass"),
+		},
+	}
+}

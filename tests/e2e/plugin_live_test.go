@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// TestPluginDump shows a map of an object, whose sums grow.
+func TestPluginDump(t *testing.T) {
+	requireType(t, "Tracepoint")
+	o := tracepoint("e2e-plugin-dump")
+	var entries struct {
+		Items []struct {
+			Node   string
+			Value  uint64
+			PerCPU []json.RawMessage
+		}
+	}
+	total := func(ctx context.Context, s *testing.T) (sum uint64) {
+		text := plugin(ctx, s, "dump", "tracepointprogram/"+o.Name, "tracepoint_stats_map", "-o", "json")
+		if err := json.Unmarshal([]byte(text), &entries); err != nil {
+			s.Fatalf("%v:\n%s", err, text)
+		}
+		for _, entry := range entries.Items {
+			if !slices.Contains(under.nodes(), entry.Node) || len(entry.PerCPU) == 0 {
+				s.Errorf("got %+v", entry)
+			}
+			sum += entry.Value
+		}
+		return sum
+	}
+	feature(t,
+		step{"the object is loaded", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, o)
+			awaitSuccess(ctx, s, o)
+		}},
+		step{"its map shows what happens", func(ctx context.Context, s *testing.T) {
+			before := total(ctx, s)
+			callKill(ctx, s)
+			if after := total(ctx, s); after <= before {
+				s.Errorf("%d calls, then %d", before, after)
+			}
+			table := plugin(ctx, s, "dump", "tracepointprogram/"+o.Name, "tracepoint_stats_map")
+			if !strings.HasPrefix(table, "NODE ") || !strings.Contains(table, under.nodes()[0]) {
+				s.Errorf("got:\n%s", table)
+			}
+		}},
+		step{"what isn't there", func(ctx context.Context, s *testing.T) {
+			if _, said := failingPlugin(ctx, s, "dump", "tracepointprogram/"+o.Name, "absent"); !strings.Contains(said, "it has tracepoint_stats_map") {
+				s.Errorf("of an absent map: %s", said)
+			}
+			if _, said := failingPlugin(ctx, s, "dump", "--node", under.nodes()[0], "--map-id", "4294967295"); !strings.Contains(said, "there is no map 4294967295") {
+				s.Errorf("of an absent id: %s", said)
+			}
+		}},
+	)
+}
+
+// pluginItself is a command of the plugin without kubectl: what it is killed by is the plugin's own, and so are its words.
+func pluginItself(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := filepath.Abs(pluginDir + "/kubectl-bpfman")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("no plugin: run `make kubectl-bpfman` first")
+	}
+	command := exec.CommandContext(ctx, path, args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+settings.kubeconfig)
+	return command
+}
+
+// running is a command of the plugin that goes on.
+type running struct {
+	command *exec.Cmd
+	lines   *bufio.Scanner
+}
+
+// start starts a command, which is killed when the test ends at the latest.
+func start(ctx context.Context, t *testing.T, args ...string) *running {
+	t.Helper()
+	command := pluginItself(ctx, t, args...)
+	out, write := io.Pipe() // of both
+	var mu sync.Mutex
+	locked := writerFunc(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return write.Write(p)
+	})
+	command.Stdout, command.Stderr = locked, locked
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = command.Wait() // it is interrupted or killed
+		_ = write.Close()
+	}()
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = out.Close()
+		<-ended
+	})
+	return &running{command, bufio.NewScanner(out)}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// line reads lines until one is wanted.
+func (r *running) line(t *testing.T, wanted func(string) bool) string {
+	t.Helper()
+	var seen []string
+	for r.lines.Scan() {
+		if seen = append(seen, r.lines.Text()); wanted(r.lines.Text()) {
+			return r.lines.Text()
+		}
+	}
+	t.Fatalf("it ended, having said:\n%s", strings.Join(seen, "\n"))
+	return ""
+}
+
+func failingPlugin(ctx context.Context, t *testing.T, args ...string) (out, said string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	command := pluginItself(ctx, t, args...)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err == nil {
+		t.Errorf("kubectl bpfman %s doesn't fail:\n%s", strings.Join(args, " "), &stdout)
+	}
+	return stdout.String(), stderr.String()
+}
+
+// counting tells whether processes of a node have its kernel count programs' runs.
+func counting(ctx context.Context, nodeName string) (bool, string) {
+	ids, err := ask[[]int](ctx, nodeName, "statistics")
+	return err == nil && len(ids) > 0, fmt.Sprint(ids, " ", err)
+}
+
+// TestPluginTop has the kernel count while it runs, beside another of its kind, and no longer, even if it is killed.
+func TestPluginTop(t *testing.T) {
+	requireType(t, "Tracepoint")
+	o := tracepoint("e2e-plugin-top")
+	nodeName := under.nodes()[0]
+	var before bool
+	feature(t,
+		step{"the object is loaded", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, o)
+			awaitSuccess(ctx, s, o)
+			before, _ = counting(ctx, nodeName) // bpfman.inspector.statistics, or somebody else
+		}},
+		step{"it shows what runs, and whose it is", func(ctx context.Context, s *testing.T) {
+			first := start(ctx, s, "top", "--interval", "500ms", "--node", nodeName)
+			second := start(ctx, s, "top", "--interval", "500ms", "--node", nodeName)
+			for _, top := range []*running{first, second} {
+				stop := repeatedly(ctx, s, callKill)
+				line := top.line(s, func(line string) bool { return strings.Contains(line, "TracepointProgram "+o.Name) })
+				stop()
+				if !strings.HasPrefix(line, nodeName+" ") || !strings.Contains(line, "%") {
+					s.Errorf("got %q", line)
+				}
+			}
+			if on, saw := counting(ctx, nodeName); !on {
+				s.Errorf("the kernel doesn't count: %s", saw)
+			}
+			if err := first.command.Process.Kill(); err != nil {
+				s.Error(err)
+			}
+			stop := repeatedly(ctx, s, callKill)
+			defer stop()
+			for range 3 { // the other one goes on
+				second.line(s, func(line string) bool { return strings.Contains(line, "TracepointProgram "+o.Name) })
+			}
+		}},
+		step{"killed, it leaves the kernel not counting", func(ctx context.Context, s *testing.T) {
+			if before {
+				s.Skip("somebody had it count before")
+			}
+			await(ctx, s, "the kernel doesn't count", func(ctx context.Context) (bool, string) {
+				on, saw := counting(ctx, nodeName)
+				return !on, saw
+			})
+		}},
+		step{"once", func(ctx context.Context, s *testing.T) {
+			stop := repeatedly(ctx, s, callKill)
+			defer stop()
+			if out := plugin(ctx, s, "top", "--once", "-o", "json"); !strings.Contains(out, o.Name) {
+				s.Errorf("got:\n%s", out)
+			}
+		}},
+	)
+}
+
+// repeatedly does something in the background until it is stopped.
+func repeatedly(ctx context.Context, t *testing.T, do func(context.Context, *testing.T)) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			do(context.WithoutCancel(ctx), t)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// TestPluginTrace shows what the program of one object prints, and nothing of another's.
+func TestPluginTrace(t *testing.T) {
+	requireType(t, "Tracepoint")
+	printing := func(name string) *v1alpha1.TracepointProgram {
+		o := tracepoint(name)
+		o.Spec.BpfFunctionName = "print_kill"
+		o.Spec.BpfAppCommon = of("print")
+		return o
+	}
+	wanted, other := printing("e2e-plugin-trace"), printing("e2e-plugin-trace-other")
+	feature(t,
+		step{"two objects are loaded", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, wanted)
+			create(ctx, t, other)
+			awaitSuccess(ctx, s, wanted)
+			awaitSuccess(ctx, s, other)
+		}},
+		step{"one is traced", func(ctx context.Context, s *testing.T) {
+			programs, err := programsOf(ctx, wanted)
+			if err != nil || len(programs) == 0 {
+				s.Fatalf("%v, %v", programs, err)
+			}
+			status := programs[0].GetStatus()
+			program := fmt.Sprintf("%s print_kill[%d]", status.Node, status.ProgramID)
+			trace := start(ctx, s, "trace", "tracepointprogram/"+wanted.Name)
+			trace.line(s, func(line string) bool { return strings.HasPrefix(line, "Tracing ") })
+			callKill(ctx, s)
+			line := trace.line(s, func(line string) bool { return strings.Contains(line, "kill by process") })
+			if !strings.HasPrefix(line, program+" node-probe[") && !strings.Contains(line, program) {
+				s.Errorf("got %q, want it of %s", line, program)
+			}
+		}},
+	)
+}
+
+// TestPluginRights shows that who may only look can't ask inspectors.
+func TestPluginRights(t *testing.T) {
+	viewer := []string{"--as", "e2e-viewer", "--as-group", "system:authenticated"}
+	feature(t,
+		step{"the right to look", func(ctx context.Context, _ *testing.T) {
+			create(ctx, t, &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: "e2e-viewer"},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "e2e-viewer"}},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "bpfman-bpfnode-viewer-role"},
+			})
+		}},
+		step{"shows what the inspectors reported", func(ctx context.Context, s *testing.T) {
+			await(ctx, s, "programs are listed", func(ctx context.Context) (bool, string) {
+				out, err := tryPlugin(ctx, s, append(viewer, "programs", "--all")...)
+				return err == nil && strings.HasPrefix(out, "NODE "), fmt.Sprint(out, err)
+			})
+			plugin(ctx, s, append(viewer, "chain", "--node", under.nodes()[0])...)
+		}},
+		step{"and nothing more", func(ctx context.Context, s *testing.T) {
+			for _, command := range [][]string{
+				{"top", "--once"}, {"trace"}, {"dump", "--node", under.nodes()[0], "--map-id", "1"},
+			} {
+				if out, said := failingPlugin(ctx, s, append(viewer, command...)...); !strings.Contains(said, "forbidden") || out != "" {
+					s.Errorf("%q is let do it: %s%s", command, out, said)
+				}
+			}
+			// Nor by listing the pods alone
+			create(ctx, t, &rbacv1.Role{
+				ObjectMeta: metav1.ObjectMeta{Namespace: bpfmanSpace, Name: "e2e-viewer"},
+				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}}},
+			})
+			create(ctx, t, &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: bpfmanSpace, Name: "e2e-viewer"},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "e2e-viewer"}},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "e2e-viewer"},
+			})
+			await(ctx, s, "exec is refused", func(ctx context.Context) (bool, string) {
+				_, said := failingPlugin(ctx, s, append(viewer, "top", "--once")...)
+				return strings.Contains(said, `cannot create resource "pods/exec"`) || strings.Contains(said, `cannot get resource "pods/exec"`), said
+			})
+		}},
+	)
+}

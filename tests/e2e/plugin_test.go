@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// pluginDir is where `make kubectl-bpfman` builds the plugin to.
+const pluginDir = "../../bin"
+
+// plugin runs `kubectl bpfman`, as kubectl finds it, and returns what it prints.
+func plugin(ctx context.Context, t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := tryPlugin(ctx, t, args...)
+	if err != nil {
+		t.Fatalf("kubectl bpfman %s: %v", strings.Join(args, " "), err)
+	}
+	return out
+}
+
+func tryPlugin(ctx context.Context, t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	dir, err := filepath.Abs(pluginDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "kubectl-bpfman")); err != nil {
+		t.Skip("no plugin: run `make kubectl-bpfman` first")
+	}
+	kubectl, err := exec.LookPath(cmp.Or(os.Getenv("KUBECTL"), "kubectl"))
+	if err != nil {
+		t.Skip("there is no kubectl")
+	}
+	command := exec.CommandContext(ctx, kubectl, append([]string{"bpfman"}, args...)...)
+	command.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECONFIG="+settings.kubeconfig)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if stderr.Len() > 0 {
+		t.Logf("kubectl bpfman %s said:\n%s", strings.Join(args, " "), stderr.String())
+	}
+	return string(out), err
+}
+
+// pushFlags are those by which the plugin trusts the registry of the tests.
+func pushFlags() []string {
+	if settings.pushCA == "" {
+		return nil
+	}
+	return []string{"--registry-ca", settings.pushCA}
+}
+
+// TestPluginImage packs the objects of several programs, for all platforms, pushes them, reads them back, and applies
+// what it is told to apply: the daemon loads it.
+func TestPluginImage(t *testing.T) {
+	requirePush(t)
+	requireType(t, "TCX")
+	if _, err := os.Stat("../../bin/bytecode/go-app-counter.o"); err != nil {
+		t.Skip("no objects: run `make bytecode` first")
+	}
+	version := "e2e-" + strings.ToLower(time.Now().UTC().Format("20060102T150405"))
+	pushed, seen := settings.push+"/"+bytecodePrefix+"/plugin:"+version, settings.bytecode+"/plugin:"+version
+	archive := filepath.Join(t.TempDir(), "plugin.tar")
+	apply := func(ctx context.Context, s *testing.T, o v1alpha1.UserObject, args ...string) {
+		s.Helper()
+		text := plugin(ctx, s, append(append([]string{"image", "inspect", pushed, "--image", seen, "--name", "e2e-plugin-" + args[1]}, args...), pushFlags()...)...)
+		if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
+			s.Fatalf("%v:\n%s", err, text)
+		}
+		create(ctx, t, o)
+		awaitSuccess(ctx, s, o)
+	}
+	feature(t,
+		step{"built twice, it is the same", func(ctx context.Context, s *testing.T) {
+			build := []string{"image", "build", "-f", "../../bin/bytecode/go-app-counter.o", "-o", archive}
+			first, second := plugin(ctx, s, build...), plugin(ctx, s, build...)
+			if first != second || !regexp.MustCompile(`^sha256:[0-9a-f]{64}\n$`).MatchString(first) {
+				s.Errorf("digests %q and %q", first, second)
+			}
+			reference := plugin(ctx, s, append([]string{"image", "push", pushed, "--from", archive}, pushFlags()...)...)
+			if !strings.HasSuffix(reference, "@"+first) {
+				s.Errorf("pushed %s, built %s", reference, first)
+			}
+		}},
+		step{"inspected, it says what is in it", func(ctx context.Context, s *testing.T) {
+			out := plugin(ctx, s, append([]string{"image", "inspect", pushed}, pushFlags()...)...)
+			for _, words := range []string{"linux/amd64, linux/arm64", "tcx_stats ", "classifier", "tcx_stats_map ", "per_cpu_array"} {
+				if !strings.Contains(out, words) {
+					s.Errorf("%q is missing in:\n%s", words, out)
+				}
+			}
+		}},
+		step{"as a TcxProgram", func(ctx context.Context, s *testing.T) {
+			apply(ctx, s, &v1alpha1.TcxProgram{}, "--as", "tcx", "--function", "tcx_stats", "--attach-to", "lo")
+		}},
+		step{"as a TracepointProgram", func(ctx context.Context, s *testing.T) {
+			apply(ctx, s, &v1alpha1.TracepointProgram{}, "--as", "tracepoint")
+		}},
+		step{"as an application", func(ctx context.Context, s *testing.T) {
+			apply(ctx, s, &v1alpha1.BpfApplication{}, "--as", "application", "--function", "tcx_stats,tracepoint_kill_recorder", "--attach-to", "tcx_stats=lo")
+		}},
+	)
+}
+
+// TestPluginWhy reads what is said of programs that are attached, that wait for an interface, and that the verifier
+// rejects; with all rights, and with those to read the kinds alone.
+func TestPluginWhy(t *testing.T) {
+	requireType(t, "TCX")
+	fine, waiting, rejected := tcx("e2e-why-fine", "lo"), tcx("e2e-why-waiting", "e2eabsent2"), tcx("e2e-why-rejected", "lo")
+	rejected.Spec.ByteCode, rejected.Spec.BpfFunctionName = image("rejected"), "rejected"
+	reader := []string{"--as", "e2e-reader"}
+	feature(t,
+		step{"attached", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, fine)
+			awaitSuccess(ctx, s, fine)
+			saysWhy(ctx, s, fine, nil, ": attached\n", "tcx_next: Loaded", "lo ingress: attached")
+			out := plugin(ctx, s, "why", "tcxprogram/"+fine.Name, "-o", "jsonpath={.nodes[*].state}")
+			if want := strings.TrimSpace(strings.Repeat("Attached ", len(under.nodes()))); out != want {
+				s.Errorf("states %q, want %q", out, want)
+			}
+		}},
+		step{"without its interface", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, waiting)
+			awaitFailure(ctx, s, waiting)
+			saysWhy(ctx, s, waiting, nil, ": failed\n", "the node has no interface e2eabsent2", "e2eabsent2 ingress: not attached", "To do: the program is attached once the interface appears")
+		}},
+		step{"rejected", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, rejected)
+			awaitFailure(ctx, s, rejected)
+			saysWhy(ctx, s, rejected, nil, "Permission denied", "verifier_log", "To do: the kernel's verifier rejects the program")
+		}},
+		step{"with rights on the kinds alone", func(ctx context.Context, s *testing.T) {
+			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "e2e-why"}, Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{v1alpha1.SchemeGroupVersion.Group}, Resources: []string{"tcxprograms", "bpfprograms"}, Verbs: []string{"get", "list"}},
+			}}
+			binding := &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: "e2e-why"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: reader[1]}},
+			}
+			create(ctx, t, role)
+			create(ctx, t, binding)
+			saysWhy(ctx, s, fine, reader, ": attached\n", "Not seen:", "which nodes there are: ", `User "e2e-reader" cannot list resource "nodes"`)
+		}},
+		step{"maps", func(ctx context.Context, s *testing.T) {
+			o := tracepoint("e2e-why-maps")
+			create(ctx, t, o)
+			awaitSuccess(ctx, s, o)
+			var out string
+			await(ctx, s, "the inspector sees the maps", func(ctx context.Context) (bool, string) {
+				out = plugin(ctx, s, "maps", "tracepointprogram/"+o.Name, "-o", "wide", "--no-headers")
+				return strings.Contains(out, "array"), out
+			})
+			for _, words := range []string{"tracepoint_stats_map", "/run/bpfman/fs/maps/"} {
+				if strings.Count(out, words) < len(under.nodes()) {
+					s.Errorf("%q isn't there for each node:\n%s", words, out)
+				}
+			}
+		}},
+	)
+}
+
+// saysWhy holds what the plugin says of an object against some words.
+func saysWhy(ctx context.Context, t *testing.T, o v1alpha1.UserObject, flags []string, words ...string) {
+	t.Helper()
+	out := plugin(ctx, t, append([]string{"why", strings.ToLower(kindOf(o)) + "/" + o.GetName()}, flags...)...)
+	for _, w := range words {
+		if !strings.Contains(out, w) {
+			t.Errorf("%q is missing in:\n%s", w, out)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package api
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// nodeKind is apart from the kinds that are about programs: it has no spec, and its name is as short as short names are.
+var nodeKind = kind{v1alpha1.NodeKind.Name, v1alpha1.NodeKind.GroupVersionResource(), v1alpha1.NodeKind.Namespaced}
+
+func TestBpfNodeColumns(t *testing.T) {
+	t.Parallel()
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": nodeKind.name}}
+	o.SetName("columns")
+	o = create(t, nodeKind, o)
+	o.Object["status"] = decode(t, `{"programcount":40,"bpfmancount":8,"othercount":32,"conflictcount":1,"kernelversion":"6.12.0","mapcount":30,"linkcount":9}`)
+	if _, err := client(t, nodeKind).UpdateStatus(deadline(t), o, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	headings, cells := shownByKubectl(t, nodeKind, "columns")
+	if headings != "Name Programs Bpfman Others Conflicts Age | Kernel Maps Links" || cells != "40 8 32 1 | 6.12.0 30 9" {
+		t.Errorf("got %s\n    %s", headings, cells)
+	}
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package api
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/bytecode"
+	"github.com/bpfman/bpfman-operator/cli/manifest"
+)
+
+// What `kubectl bpfman image inspect --as` prints is accepted as it is, of each kind.
+func TestManifestsOfBytecodeAreValid(t *testing.T) {
+	sections := map[string]string{
+		"xdp": "xdp", "tc": "classifier", "tracepoint": "tracepoint/syscalls/sys_enter_kill", "kprobe": "kprobe/try_to_wake_up",
+		"kretprobe": "kretprobe/try_to_wake_up", "uprobe": "uprobe/libc:malloc", "uretprobe": "uretprobe/libc:malloc",
+		"fentry": "fentry/do_unlinkat", "fexit": "fexit/do_unlinkat",
+	}
+	var content bytecode.Object
+	for name, section := range sections {
+		content.Programs = append(content.Programs, bytecode.Program{Name: name, Type: name, Section: section})
+	}
+	made := 0
+	for _, kind := range v1alpha1.UserKinds {
+		o := manifest.Options{Kind: kind.Name, Namespace: metav1.NamespaceDefault, Image: "registry.example.com/team/image:v1"}
+		choices := [][]string{nil}
+		if _, err := manifest.Object(content, o); err != nil {
+			choices = [][]string{{"kprobe"}, {"kretprobe"}, {"uprobe"}, {"uretprobe"}}
+		}
+		for _, o.Functions = range choices {
+			object, err := manifest.Object(content, o)
+			if err != nil {
+				continue // a probe of the other sort
+			}
+			made++
+			options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+			if _, err := client(t, kinds()[kind.Name]).Create(deadline(t), &unstructured.Unstructured{Object: object}, options); err != nil {
+				t.Errorf("%s of %v: %v", kind.Name, o.Functions, err)
+			}
+		}
+	}
+	// Both sorts of kprobes, and of uprobes in either scope.
+	if want := len(v1alpha1.UserKinds) + 3; made != want {
+		t.Errorf("made %d objects, want %d", made, want)
+	}
+}

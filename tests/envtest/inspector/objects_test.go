@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package inspector tests what the inspector asks of the API server, and tells it, with the rights of config/rbac and no
+// others.
+package inspector
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/objects"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+func TestMain(m *testing.M) { envtest.Main(m) }
+
+// long is the longest name that a node and an object may have.
+var long = strings.Repeat("a", 63) + strings.Repeat("."+strings.Repeat("b", 62), 3)
+
+func TestObjects(t *testing.T) {
+	config := envtest.Config(t)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The test plays the agent's part too, which is refused to others.
+	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"); err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := objects.New(envtest.As(config, "bpfman", "bpfman-daemon"), long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(object client.Object, status func()) {
+		t.Helper()
+		if err := admin.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		status()
+		if err := admin.Status().Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	links := []v1alpha1.BpfProgramLink{{AttachPoint: "eth0", State: v1alpha1.LinkNotAttached}}
+	reported := func(name, node, kind, owner string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{v1alpha1.LabelHostname: v1alpha1.LabelValue(node)},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Name: owner, UID: "uid-of-it", Controller: new(true)}},
+		}
+	}
+	here := &v1alpha1.BpfProgram{ObjectMeta: reported("here", long, "XdpProgram", "drop"), Spec: v1alpha1.BpfProgramSpec{Type: "xdp"}}
+	create(here, func() { here.Status.Links = links })
+	elsewhere := &v1alpha1.BpfProgram{ObjectMeta: reported("elsewhere", "another", "XdpProgram", "drop"), Spec: v1alpha1.BpfProgramSpec{Type: "xdp"}}
+	create(elsewhere, func() { elsewhere.Status.Links = links })
+	namespaced := &v1alpha1.BpfNsProgram{ObjectMeta: reported("here", long, "XdpNsProgram", long), Spec: v1alpha1.BpfProgramSpec{Type: "xdp"}}
+	namespaced.Namespace = metav1.NamespaceDefault
+	create(namespaced, func() { namespaced.Status.Links = links })
+
+	t.Run("reports of this node", func(t *testing.T) {
+		var owners []string
+		// They are those in the API server's memory, which follow what is stored.
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+			reports, err := cluster.Reports(ctx)
+			owners = nil
+			for _, r := range reports {
+				for _, l := range r.Links {
+					owners = append(owners, r.Owner.String()+" "+string(r.UID)+" "+r.Type+" "+l.AttachPoint)
+				}
+			}
+			slices.Sort(owners)
+			return slices.Equal(owners, []string{"XdpNsProgram default/" + long + " uid-of-it xdp eth0", "XdpProgram drop uid-of-it xdp eth0"}), err
+		})
+		if err != nil {
+			t.Errorf("got %q, %v", owners, err)
+		}
+	})
+
+	t.Run("what was told", func(t *testing.T) {
+		if told, err := cluster.Told(t.Context()); err != nil || told != nil {
+			t.Errorf("without a BpfNode: %v, %v", told, err)
+		}
+		node := &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: long}}
+		create(node, func() {
+			node.Status.Conflicts = []v1alpha1.BpfNodeConflict{{Type: v1alpha1.BpfNodeForeignXDP, Message: "m", ProgramID: 7}}
+		})
+		if told, err := cluster.Told(t.Context()); err != nil || len(told) != 1 || told[0].ProgramID != 7 {
+			t.Errorf("got %+v, %v", told, err)
+		}
+	})
+
+	t.Run("Events", func(t *testing.T) {
+		found := v1alpha1.BpfNodeConflict{Type: v1alpha1.BpfNodeForeignXDP, Message: strings.Repeat("words ", 1000)}
+		for _, owner := range []v1alpha1.BpfNodeOwner{{Kind: "XdpProgram", Name: "drop"}, {Kind: "XdpNsProgram", Namespace: metav1.NamespaceDefault, Name: long}} {
+			for range 2 { // the second time it is another Event, of another name
+				if err := cluster.Warn(t.Context(), owner, "uid-of-it", found); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		var events eventsv1.EventList
+		if err := admin.List(t.Context(), &events, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+			t.Fatal(err)
+		}
+		about := map[string]int{}
+		for _, e := range events.Items {
+			if e.Reason == v1alpha1.BpfNodeForeignXDP && e.Type == "Warning" && e.ReportingController == "bpfman-inspector" && strings.HasPrefix(e.Note, "node "+long+": words") {
+				about[e.Regarding.Kind+" "+e.Regarding.Namespace+"/"+e.Regarding.Name+" "+string(e.Regarding.UID)]++
+			}
+		}
+		if about["XdpProgram /drop uid-of-it"] != 2 || about["XdpNsProgram default/"+long+" uid-of-it"] != 2 {
+			t.Errorf("Events %v", about)
+		}
+	})
+}

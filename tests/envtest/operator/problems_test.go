@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/operator/nodes"
+)
+
+// kubelet plays that of a node, which has the logs of its containers.
+func kubelet(t *testing.T, c client.Client, node *corev1.Node, logs map[string]string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		log, ok := logs[strings.TrimPrefix(r.URL.Path, "/containerLogs/"+namespace+"/")]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, log)
+	}))
+	t.Cleanup(server.Close)
+	address, ok := server.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("listens at %v", server.Listener.Addr())
+	}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address.IP.String()}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(address.Port)
+	if err := c.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The ConfigMap says what is wrong with the node components as long as it is: an agent that ends beside a daemon of another
+// API, in its own words, and a CSI plugin that runs and is of another version, in which nothing of its status tells that.
+func TestWhatIsWrongWithNodeComponents(t *testing.T) {
+	c := cluster(t)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}
+	create(t, c, node)
+	kubelet(t, c, node, map[string]string{"wrong/bpfman-csi": `{"msg":"serving CSI","driver":"csi.bpfman.io","version":"of-yore"}` + "\n"})
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "wrong", Namespace: namespace, Labels: deploy.PodLabels()},
+		Spec: corev1.PodSpec{NodeName: node.Name, ServiceAccountName: "bpfman-daemon", Containers: []corev1.Container{
+			{Name: "bpfman-agent", Image: "agent"}, {Name: "bpfman-csi", Image: "csi"},
+		}},
+	}
+	create(t, c, pod)
+
+	configMap := &corev1.ConfigMap{}
+	says := func(want ...string) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the ConfigMap says %q", want), func(ctx context.Context) error {
+			if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: deploy.ConfigMapName}, configMap); err != nil {
+				return err
+			}
+			if got := configMap.Annotations[nodes.Annotation]; got != strings.Join(want, "\n") {
+				return fmt.Errorf("it says %q", got)
+			}
+			return nil
+		})
+	}
+	become := func(containers ...corev1.ContainerStatus) {
+		t.Helper()
+		pod.Status.ContainerStatuses = containers
+		if err := c.Status().Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const cause = "list programs: the daemon in container bpfman speaks another API (bpfman v0.5?)"
+	agent := corev1.ContainerStatus{
+		Name: "bpfman-agent", Image: "agent", ImageID: "sha256:a", RestartCount: 2,
+		State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "run: " + cause}},
+	}
+	plugin := corev1.ContainerStatus{
+		Name: "bpfman-csi", Image: "csi", ImageID: "sha256:c", Ready: true,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}
+	become(agent, plugin)
+	agentFails := "container bpfman-agent of image agent fails: exit code 1: run: " + cause + " (wrong)"
+	pluginIsOld := "image csi is a CSI plugin of version of-yore, the operator is of version " + version.Version + " (wrong)"
+	says(agentFails, pluginIsOld)
+	eventually(t, "an Event says so", hasEvent(c, configMap, nodes.ReasonProblem, func(note string) bool { return strings.Contains(note, pluginIsOld) }))
+
+	agent.Ready = true
+	become(agent, plugin)
+	says(pluginIsOld)
+	plugin.ImageID, plugin.Ready = "sha256:another", false
+	become(agent, plugin)
+	says()
+}

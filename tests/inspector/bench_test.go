@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package inspector
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/inventory"
+	"github.com/bpfman/bpfman-operator/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/inspector/report"
+	"github.com/bpfman/bpfman-operator/tests/figures"
+)
+
+const (
+	processes = 500
+	// scans are how often a scan is measured; the median counts.
+	scans = 21
+	// idle is how long a node must be quiet for the inspector's rest to be measured: as
+	// long as it takes to look at everything twice.
+	idle = 2 * time.Minute
+	// attempts to meet such a time.
+	attempts = 5
+	// clockTick is the unit of times in /proc, on all architectures of today.
+	clockTick = 10 * time.Millisecond
+)
+
+// BenchmarkInspector measures, on this kernel, a whole scan of a node with 200 programs,
+// 200 links and 500 processes, and then, with as much there, what the inspector's own
+// binary takes on a node where nothing happens: memory, CPU, writes. One run of it is one
+// measurement (-benchtime 1x).
+func BenchmarkInspector(b *testing.B) {
+	at := place(b)
+	holder, refusal := try(b, at, "many")
+	if refusal != "" {
+		b.Fatal(refusal)
+	}
+	for range processes {
+		command := exec.CommandContext(b.Context(), "sleep", "infinity")
+		if err := command.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = command.Wait() }) // killed with the test's context
+	}
+	measured := map[string]any{}
+	for b.Loop() {
+		took := make([]time.Duration, 0, scans)
+		for range scans {
+			took = append(took, scan(b, holder.Programs))
+		}
+		slices.Sort(took)
+		milliseconds := float64(took[scans/2]) / float64(time.Millisecond)
+		b.ReportMetric(milliseconds, "scan-ms")
+		measured["inspector_scan_ms"] = round(milliseconds)
+
+		p := startInspector(b, at)
+		p.await("all programs are there", func(node *v1alpha1.BpfNode) bool { return has(node, holder.Programs) })
+		cpu, writes := rest(b, p)
+		b.ReportMetric(cpu, "idle-cpu-percent")
+		b.ReportMetric(float64(writes), "idle-writes")
+		resident := residentMB(b, p.pid)
+		b.ReportMetric(resident, "rss-mb")
+		measured["inspector_idle_cpu_percent"], measured["bpfnode_writes_idle"], measured["inspector_rss_mb"] = round(cpu), writes, round(resident)
+	}
+	figures.Keep(b, measured)
+}
+
+// scan reads everything, with nothing known before.
+func scan(b *testing.B, programs []uint32) time.Duration {
+	b.Helper()
+	found, err := inventory.New("/proc")
+	if err != nil {
+		b.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := found.Update(inventory.Look{All: true}, began); err != nil {
+		b.Fatal(err)
+	}
+	status := report.Status(found.Facts())
+	took := time.Since(began)
+	if !has(&v1alpha1.BpfNode{Status: *status}, programs) {
+		b.Fatal("programs are missing")
+	}
+	return took
+}
+
+// rest measures what the inspector takes while nothing changes in the kernel: the
+// percentage of one CPU, and writes of its BpfNode.
+func rest(b *testing.B, p *reporter) (cpu float64, writes int) {
+	b.Helper()
+	for range attempts {
+		<-time.After(30 * time.Second) // it settles after what came last
+		before, version, used := ids(b), p.read().ResourceVersion, cpuTime(b, p.pid)
+		<-time.After(idle)
+		took := cpuTime(b, p.pid) - used
+		if p.read().ResourceVersion != version {
+			writes++
+		}
+		if ids(b).Equal(before) {
+			return 100 * took.Seconds() / idle.Seconds(), writes
+		}
+		writes = 0
+		b.Log("programs came or went: once more")
+	}
+	b.Fatalf("the kernel's programs changed in each of %d times %v: is something else running?", attempts, idle)
+	return 0, 0
+}
+
+func ids(b *testing.B) kernel.IDs {
+	b.Helper()
+	all, err := kernel.List()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return all
+}
+
+// cpuTime is what a process has used, in user and in kernel mode.
+func cpuTime(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var user, system int64
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(user+system) * clockTick
+}
+
+func residentMB(b *testing.B, pid int) float64 {
+	b.Helper()
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(status), "VmRSS:")
+	var kib float64
+	if _, err := fmt.Sscan(after, &kib); err != nil {
+		b.Fatal(err)
+	}
+	return kib / 1024
+}
+
+// round keeps three decimals.
+func round(f float64) float64 { return math.Round(f*1000) / 1000 }

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package inspector
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/daemon"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+const (
+	// inspectorVariable names the inspector's binary.
+	inspectorVariable = "BPFMAN_INSPECTOR"
+	// written is how soon what has changed is in the BpfNode: ten seconds after the write
+	// before, and what the write takes.
+	written = 15 * time.Second
+)
+
+// reporter is the inspector's own binary, on an API server that knows it as a
+// ServiceAccount with its ClusterRole.
+type reporter struct {
+	client.Client
+	t    testing.TB
+	node string
+	pid  int
+}
+
+// startInspector runs it until the test ends.
+func startInspector(tb testing.TB, at *daemon.Place) *reporter {
+	tb.Helper()
+	config := envtest.Config(tb)
+	binary := os.Getenv(inspectorVariable)
+	if binary == "" {
+		tb.Skipf("%s isn't set: run make test-inspector", inspectorVariable)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.Install} {
+		if err := add(scheme); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &reporter{Client: c, t: tb, node: strings.ToLower(strings.Map(letters, tb.Name()))}
+	token := p.account()
+	secrets := at.Path("/run/secrets/kubernetes.io/serviceaccount")
+	if err := os.MkdirAll(secrets, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"token": []byte(token), "ca.crt": config.CAData} {
+		if err := os.WriteFile(filepath.Join(secrets, name), content, 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	address, err := url.Parse(config.Host)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if address.Host == "" {
+		address = &url.URL{Host: config.Host}
+	}
+	p.run(at.InMounts(context.WithoutCancel(tb.Context()), binary, "--host-proc=/proc", "--host-run=/run", "--metrics-bind-address=0"),
+		"KUBERNETES_SERVICE_HOST="+address.Hostname(), "KUBERNETES_SERVICE_PORT="+address.Port(), "KUBE_NODE_NAME="+p.node)
+	return p
+}
+
+// letters are those that a Node's name may have.
+func letters(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+		return r
+	}
+	return -1
+}
+
+// account makes the Node and the ServiceAccount, and returns its token.
+func (p *reporter) account() string {
+	p.t.Helper()
+	ctx := p.t.Context()
+	text, err := os.ReadFile("../../config/rbac/bpfman-inspector/role.yaml")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(text, role); err != nil {
+		p.t.Fatal(err)
+	}
+	role.Name = p.node
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.node}}
+	for _, object := range []client.Object{
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node}}, account, role,
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: p.node},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name}},
+		},
+	} {
+		if err := p.Create(ctx, object); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	request := &authenticationv1.TokenRequest{}
+	if err := p.SubResource("token").Create(ctx, account, request); err != nil {
+		p.t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+func (p *reporter) run(command *exec.Cmd, env ...string) {
+	p.t.Helper()
+	command.Env = append(os.Environ(), env...)
+	log, err := os.Create(filepath.Join(p.t.TempDir(), "log"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	command.Stderr = log
+	if err := command.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.pid = command.Process.Pid
+	p.t.Cleanup(func() {
+		_ = unix.Kill(p.pid, unix.SIGTERM) // it may have ended
+		err := command.Wait()
+		_ = log.Close()
+		text, _ := os.ReadFile(log.Name())
+		if err != nil || p.t.Failed() {
+			p.t.Errorf("the inspector ended with %v:\n%s", err, text)
+		}
+	})
+}
+
+// read returns the BpfNode; nil where there is none.
+func (p *reporter) read() *v1alpha1.BpfNode {
+	p.t.Helper()
+	node := &v1alpha1.BpfNode{}
+	err := p.Get(p.t.Context(), client.ObjectKey{Name: p.node}, node)
+	if client.IgnoreNotFound(err) != nil {
+		p.t.Fatal(err)
+	}
+	if err != nil {
+		return nil
+	}
+	return node
+}
+
+// await waits until the BpfNode is right.
+func (p *reporter) await(what string, right func(*v1alpha1.BpfNode) bool) *v1alpha1.BpfNode {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), written)
+	defer cancel()
+	for {
+		node := p.read()
+		if node != nil && right(node) {
+			return node
+		}
+		select {
+		case <-ctx.Done():
+			p.t.Fatalf("after %v: %s: %+v", written, what, node)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func has(node *v1alpha1.BpfNode, programs []uint32) bool {
+	return !slices.ContainsFunc(programs, func(id uint32) bool { return find(&node.Status, id) == nil })
+}
+
+// TestBpfNode runs the inspector's own binary with its own rights: its BpfNode is the
+// Node's, has what is loaded, loses what goes, and comes back when it is deleted.
+func TestBpfNode(t *testing.T) {
+	at := place(t)
+	p := startInspector(t, at)
+	first := p.await("there is one", func(node *v1alpha1.BpfNode) bool { return node.Status.BootID != "" })
+	var node corev1.Node
+	if err := p.Get(t.Context(), client.ObjectKey{Name: p.node}, &node); err != nil {
+		t.Fatal(err)
+	}
+	if owners := first.OwnerReferences; len(owners) != 1 || owners[0].UID != node.UID || owners[0].Kind != "Node" || owners[0].APIVersion != "v1" || owners[0].Name != p.node {
+		t.Errorf("it is owned by %+v", owners)
+	}
+	// There is neither a daemon nor a container runtime: the former is missed.
+	if conditions := first.Status.Conditions; len(conditions) == 0 || conditions[0].Status != metav1.ConditionFalse || !strings.Contains(conditions[0].Message, "bpfman daemon") {
+		t.Errorf("conditions are %+v", conditions)
+	}
+
+	began := time.Now()
+	holder := start(t, at, "tcx")
+	p.await("the programs are there", func(node *v1alpha1.BpfNode) bool { return has(node, holder.Programs) })
+	t.Logf("there after %v", time.Since(began))
+	began = time.Now()
+	holder.end()
+	p.await("the programs are gone", func(node *v1alpha1.BpfNode) bool {
+		return !slices.ContainsFunc(holder.Programs, func(id uint32) bool { return find(&node.Status, id) != nil })
+	})
+	t.Logf("gone after %v", time.Since(began))
+
+	if err := p.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	again := start(t, at, "socket filter")
+	p.await("it is there again", func(node *v1alpha1.BpfNode) bool {
+		return node.UID != first.UID && len(node.OwnerReferences) == 1 && has(node, again.Programs)
+	})
+}

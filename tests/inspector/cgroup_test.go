@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package inspector
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bpfman/bpfman-operator/inspector/process"
+)
+
+// cgroupVariable names the cgroup's directory to processes that attach programs to it.
+const cgroupVariable = "INSPECTOR_TEST_CGROUP"
+
+// cgroup is one of version 2 for the test alone.
+type cgroup struct{ dir string }
+
+// cgroupPath is its path below the root of cgroups.
+var cgroupPath = fmt.Sprintf("/inspector-test-%d", os.Getpid())
+
+// makeCgroup makes a cgroup until the test ends. It skips the test where there are none
+// of version 2.
+func makeCgroup(t *testing.T) cgroup {
+	t.Helper()
+	mounts, err := process.Mounts("/proc", 1, "cgroup2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(mounts) == 0 {
+		t.Skip("cgroups of version 2 aren't mounted")
+	}
+	c := cgroup{filepath.Join(mounts[0].Point, cgroupPath)}
+	if err := os.Mkdir(c.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.remove(t) })
+	t.Setenv(cgroupVariable, c.dir)
+	return c
+}
+
+// remove removes the cgroup, and with it what is attached to it.
+func (c cgroup) remove(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(c.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package inspector
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/conflict"
+	inspected "github.com/bpfman/bpfman-operator/inspector/daemon"
+	"github.com/bpfman/bpfman-operator/tests/daemon"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// onLo attaches an XDP program to lo of the daemon's network.
+var onLo = ofDaemon{
+	"xdp_pass", "pass", gobpfman.BpfmanProgramType_XDP,
+	&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{XdpAttachInfo: &gobpfman.XDPAttachInfo{Priority: 50, Iface: "lo"}}},
+	v1alpha1.BpfNodeAttachPoint{},
+}
+
+// wish is the report of an object that wants XDP on lo there, which is no pod's network here, and
+// isn't attached.
+var wish = conflict.Report{
+	Owner: v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "drop"}, Type: "xdp",
+	Links: []v1alpha1.BpfProgramLink{{AttachPoint: "lo in pod /", State: v1alpha1.LinkNotAttached}},
+}
+
+// TestConflictsOfXDP has the real daemon refuse to attach a program: another's is there, or ten of
+// its own.
+func TestConflictsOfXDP(t *testing.T) {
+	file, err := filepath.Abs(filepath.Join(objectDir, onLo.object+".o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Skip("no objects: run `make bytecode` first")
+	}
+	binary := os.Getenv("BPFMAN_RPC")
+	if binary == "" {
+		t.Skip("BPFMAN_RPC names no daemon")
+	}
+	at := daemon.NewPlace(t)
+	d := at.Start(t, binary)
+	asked, err := inspected.New(d.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = asked.Close() })
+	n := inspect(t)
+
+	holder := start(t, at, "xdp on lo")
+	first := onLo.load(t, d, file)
+	if err := attach(t, d, first); err == nil {
+		t.Error("the daemon attached a program where another is")
+	}
+	n.awaitConflict(asked, v1alpha1.BpfNodeForeignXDP, holder.Programs[0],
+		"XdpProgram drop is to be attached to interface lo in network namespace ", "where XDP program xdp_on_lo (", "held by process inspector.test")
+	holder.end()
+	n.await(holder.Programs[0], gone)
+
+	ids := []uint32{first}
+	for len(ids) < 10 {
+		ids = append(ids, onLo.load(t, d, file))
+	}
+	for i, id := range ids {
+		if err := attach(t, d, id); err != nil {
+			t.Fatalf("attach program number %d: %v", i+1, err)
+		}
+	}
+	if err := attach(t, d, onLo.load(t, d, file)); err == nil {
+		t.Error("the daemon attached an eleventh program")
+	}
+	n.awaitConflict(asked, v1alpha1.BpfNodeDispatcherFull, 0,
+		"XdpProgram drop isn't attached to xdp of interface lo in network namespace ", "bpfman's dispatcher there has 10 programs, and no slot left")
+}
+
+func attach(t *testing.T, d *daemon.Daemon, id uint32) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	_, err := d.Client.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: onLo.attach})
+	return err
+}
+
+// awaitConflict waits for the one conflict of a type, of a program where one is given.
+func (n *node) awaitConflict(asked *inspected.Daemon, kind string, program uint32, words ...string) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), callTimeout)
+	defer cancel()
+	var err error
+	if n.owners, err = asked.Owners(ctx); err != nil {
+		n.t.Fatal(err)
+	}
+	deadline := time.After(within)
+	for {
+		var found []v1alpha1.BpfNodeConflict
+		for _, one := range conflict.Find(n.look(false), []conflict.Report{wish}) {
+			if one.Type == kind {
+				found = append(found, one)
+			}
+		}
+		if len(found) == 1 && (program == 0 || found[0].ProgramID == program) && *found[0].Owner == wish.Owner && hasAll(found[0].Message, words) {
+			return
+		}
+		select {
+		case <-deadline:
+			n.t.Fatalf("after %v conflicts of type %s are %+v, without %q", within, kind, found, words)
+		case <-time.After(pace):
+		}
+	}
+}
+
+func hasAll(text string, words []string) bool {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package inspector
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	inspected "github.com/bpfman/bpfman-operator/inspector/daemon"
+	"github.com/bpfman/bpfman-operator/tests/daemon"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// callTimeout is for one call of the daemon, under emulation too.
+const callTimeout = 3 * time.Minute
+
+// objectDir is where `make bytecode` puts the objects.
+const objectDir = "../../bin/bytecode"
+
+// ofDaemon is a program that the daemon loads and attaches.
+type ofDaemon struct {
+	object, function string
+	kind             gobpfman.BpfmanProgramType
+	attach           *gobpfman.AttachInfo
+	point            v1alpha1.BpfNodeAttachPoint
+}
+
+// TestDaemon has the real daemon load, attach, detach and unload programs, and sees
+// whose they are and where. XDP and TC are attached by dispatchers, which are bpfman's
+// as well.
+func TestDaemon(t *testing.T) {
+	for name, c := range map[string]ofDaemon{
+		"TCX": {
+			"go-tcx-counter", "tcx_stats", gobpfman.BpfmanProgramType_TCX,
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcxAttachInfo{TcxAttachInfo: &gobpfman.TCXAttachInfo{Priority: 50, Iface: "lo", Direction: "ingress"}}},
+			v1alpha1.BpfNodeAttachPoint{Type: "tcx/ingress", Interface: "lo", Position: 1},
+		},
+		"tracepoint": {
+			"tracepoint", "enter_openat", gobpfman.BpfmanProgramType_TRACEPOINT,
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: "syscalls/sys_enter_kill"}}},
+			v1alpha1.BpfNodeAttachPoint{Type: "tracepoint", Target: "sys_enter_kill"},
+		},
+		"XDP": {
+			"xdp_pass", "pass", gobpfman.BpfmanProgramType_XDP,
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{XdpAttachInfo: &gobpfman.XDPAttachInfo{Priority: 50, Iface: "lo"}}},
+			v1alpha1.BpfNodeAttachPoint{Type: "freplace", Interface: "lo", Mode: "generic", Target: "prog0", Position: 1},
+		},
+		"TC": {
+			"tc_pass", "pass", gobpfman.BpfmanProgramType_TC,
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcAttachInfo{TcAttachInfo: &gobpfman.TCAttachInfo{Priority: 50, Iface: "lo", Direction: "ingress"}}},
+			v1alpha1.BpfNodeAttachPoint{Type: "freplace", Interface: "lo", Target: "prog0", Position: 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { c.run(t) })
+	}
+}
+
+func (c ofDaemon) run(t *testing.T) {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join(objectDir, c.object+".o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Skip("no objects: run `make bytecode` first")
+	}
+	d := daemon.Start(t)
+	asked, err := inspected.New(d.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = asked.Close() })
+	n := inspect(t)
+	// What the loop does at each look at which ids have changed.
+	whose := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+		defer cancel()
+		if n.owners, err = asked.Owners(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	id := c.load(t, d, file)
+	whose()
+	owner := v1alpha1.BpfNodeOwner{Kind: "TcxNsProgram", Namespace: "apps", Name: "counter"}
+	ours := func(p *v1alpha1.BpfNodeProgram) bool {
+		return p != nil && p.Bpfman && p.Owner != nil && *p.Owner == owner && slices.ContainsFunc(p.Holders, func(h v1alpha1.BpfNodeHolder) bool {
+			return h.Holds == "program" && strings.HasPrefix(h.Path, "/run/bpfman/fs/")
+		})
+	}
+	n.await(id, func(p *v1alpha1.BpfNodeProgram) bool { return ours(p) && len(p.AttachPoints) == 0 })
+
+	link := c.attached(t, d, id)
+	dispatcher := uint32(0)
+	n.await(id, func(p *v1alpha1.BpfNodeProgram) bool {
+		if !ours(p) || len(p.AttachPoints) != 1 {
+			return false
+		}
+		dispatcher = p.AttachPoints[0].TargetProgramID
+		bare := *p
+		bare.AttachPoints = slices.Clone(p.AttachPoints)
+		bare.AttachPoints[0].TargetProgramID = 0
+		return attached(&bare, true, c.point)
+	})
+	if dispatcher != 0 {
+		n.await(dispatcher, func(p *v1alpha1.BpfNodeProgram) bool {
+			return p != nil && p.Bpfman && p.Owner == nil && len(p.AttachPoints) == 1 && p.AttachPoints[0].Interface == "lo"
+		})
+	}
+	call(t, func(ctx context.Context) error {
+		_, err := d.Client.Detach(ctx, &gobpfman.DetachRequest{LinkId: link})
+		return err
+	})
+	n.await(id, func(p *v1alpha1.BpfNodeProgram) bool { return ours(p) && len(p.AttachPoints) == 0 })
+	call(t, func(ctx context.Context) error {
+		_, err := d.Client.Unload(ctx, &gobpfman.UnloadRequest{Id: id})
+		return err
+	})
+	whose()
+	n.await(id, gone)
+	if dispatcher != 0 {
+		n.await(dispatcher, gone)
+	}
+}
+
+func call(t *testing.T, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	if err := f(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// load loads the program as the agent does, or skips the test where the kernel refuses.
+func (c ofDaemon) load(t *testing.T, d *daemon.Daemon, file string) uint32 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	uuid := "inspector-test"
+	loaded, err := d.Client.Load(ctx, &gobpfman.LoadRequest{
+		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: file}},
+		Uuid:     &uuid,
+		Metadata: map[string]string{
+			v1alpha1.MetadataUUID: uuid, v1alpha1.MetadataProgramName: "counter",
+			v1alpha1.MetadataNamespace: "apps", v1alpha1.MetadataKind: "TcxNsProgram",
+		},
+		Info: []*gobpfman.LoadInfo{{Name: c.function, ProgramType: c.kind}},
+	})
+	if err != nil {
+		c.refused(t, err)
+	}
+	return loaded.Programs[0].KernelInfo.Id
+}
+
+func (c ofDaemon) attached(t *testing.T, d *daemon.Daemon, id uint32) uint32 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	response, err := d.Client.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: c.attach})
+	if err != nil {
+		c.refused(t, err)
+	}
+	return response.LinkId
+}
+
+// refused skips the test where the kernel can't do what the daemon was asked for, and
+// fails it else. Kernels without BPF trampolines take no dispatcher.
+func (c ofDaemon) refused(t *testing.T, err error) {
+	t.Helper()
+	message := status.Convert(err).Message()
+	if strings.Contains(message, "Operation not permitted") || strings.Contains(message, "bpf_link_create") {
+		t.Skipf("this kernel doesn't: %s", message)
+	}
+	t.Fatal(err)
+}

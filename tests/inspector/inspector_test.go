@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+// Package inspector tests the inspector on the real kernel: what others load, attach,
+// hold and leave is found as it is, and as bpftool finds it.
+package inspector
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/inventory"
+	"github.com/bpfman/bpfman-operator/inspector/report"
+	"github.com/bpfman/bpfman-operator/tests/daemon"
+)
+
+const (
+	// within is how soon what comes or goes is known.
+	within = 10 * time.Second
+	// pace is how often the inspector looks; it looks at less than everything.
+	pace = time.Second
+)
+
+// place is one with an interface, near, whose other end is far.
+func place(tb testing.TB) *daemon.Place {
+	tb.Helper()
+	p := daemon.NewPlace(tb)
+	if _, err := run(tb, p, "ip", "link", "add", near, "up", "type", "veth", "peer", "name", far); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := run(tb, p, "ip", "link", "set", far, "up"); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// node is what is inspected: this machine.
+type node struct {
+	t         *testing.T
+	inventory *inventory.Inventory
+	owners    map[uint32]*v1alpha1.BpfNodeOwner
+	last      map[uint32][]v1alpha1.BpfNodeHolder
+}
+
+func inspect(t *testing.T) *node {
+	t.Helper()
+	found, err := inventory.New("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, inventory: found}
+	n.look(true)
+	return n
+}
+
+// look returns the node's status.
+func (n *node) look(all bool) *v1alpha1.BpfNodeStatus {
+	n.t.Helper()
+	if _, err := n.inventory.Update(inventory.Look{All: all}, time.Now()); err != nil {
+		n.t.Fatal(err)
+	}
+	facts := n.inventory.Facts()
+	facts.Owners, facts.Last = n.owners, n.last
+	status := report.Status(facts)
+	n.last = report.Processes(status)
+	return status
+}
+
+// await waits until a program is as it should be, or, where there should be none, gone.
+func (n *node) await(id uint32, right func(*v1alpha1.BpfNodeProgram) bool) {
+	n.t.Helper()
+	deadline := time.After(within)
+	for {
+		p := find(n.look(false), id)
+		if right(p) {
+			return
+		}
+		select {
+		case <-deadline:
+			n.t.Fatalf("after %v program %d is %s; couldn't be read: %v", within, id, describe(p), n.inventory.Failures())
+		case <-time.After(pace):
+		}
+	}
+}
+
+func gone(p *v1alpha1.BpfNodeProgram) bool { return p == nil }
+
+func find(status *v1alpha1.BpfNodeStatus, id uint32) *v1alpha1.BpfNodeProgram {
+	i := slices.IndexFunc(status.Programs, func(p v1alpha1.BpfNodeProgram) bool { return p.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &status.Programs[i]
+}
+
+func describe(p *v1alpha1.BpfNodeProgram) string {
+	if p == nil {
+		return "not there"
+	}
+	return fmt.Sprintf("%+v", *p)
+}
+
+// heldBy tells that a process, and nothing else, holds the program.
+func heldBy(p *v1alpha1.BpfNodeProgram, pid int, holds ...string) bool {
+	if p == nil || len(p.Holders) != len(holds) {
+		return false
+	}
+	for i, holder := range p.Holders {
+		if holder.Holds != holds[i] || int(holder.PID) != pid || holder.Process != "inspector.test" || holder.Gone || holder.Path != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// attached tells that the program is attached at one point, and that as wanted; its
+// link is known where there is one, as is the network namespace, which isn't the host's.
+func attached(p *v1alpha1.BpfNodeProgram, linked bool, want v1alpha1.BpfNodeAttachPoint) bool {
+	if p == nil || len(p.AttachPoints) != 1 {
+		return false
+	}
+	is := p.AttachPoints[0]
+	if (is.LinkID != 0) != linked || (is.NetNs != "") != (is.Interface != "" || is.Type == "sk_lookup") {
+		return false
+	}
+	is.LinkID, is.NetNs = 0, ""
+	// The group is known where the host has tracefs mounted.
+	is.Target = strings.TrimPrefix(is.Target, "syscalls/")
+	return is == want
+}
+
+// TestHeld has a process load and attach programs, sees them as they are, and gone with
+// the process.
+func TestHeld(t *testing.T) {
+	const program, link = "program", "link"
+	type point = v1alpha1.BpfNodeAttachPoint
+	for what, want := range map[string]struct {
+		name, kind string
+		point      *point
+		unlinked   bool
+		holds      []string
+	}{
+		"socket filter":  {"in_no_hook", "socket_filter", nil, true, []string{program}},
+		"tracepoint":     {"on_tracepoint", "tracepoint", &point{Type: "tracepoint", Target: "sys_enter_kill"}, false, []string{program, link}},
+		"perf event":     {"on_perf_event", "tracepoint", &point{Type: "tracepoint", Target: "sys_enter_kill"}, true, []string{program}},
+		"raw tracepoint": {"on_raw_tracepoi", "raw_tracepoint", &point{Type: "raw_tracepoint", Target: "sched_process_exit"}, false, []string{program, link}},
+		"xdp link":       {"xdp_linked", "xdp", &point{Type: "xdp", Interface: near, Mode: "generic"}, false, []string{program, link}},
+		"xdp native":     {"xdp_native", "xdp", &point{Type: "xdp", Interface: near, Mode: "native"}, true, []string{program}},
+		"cgroup link":    {"in_cgroup", "cgroup_skb", &point{Type: "cgroup_inet_egress", Target: cgroupPath, Position: 1}, false, []string{program, link}},
+		"cgroup":         {"in_cgroup_alone", "cgroup_skb", &point{Type: "cgroup_inet_ingress", Target: cgroupPath, Position: 1}, true, []string{program}},
+		"sk_lookup":      {"looks_up", "sk_lookup", &point{Type: "sk_lookup", Position: 1}, false, []string{program, link}},
+		"kprobe":         {"on_kprobe", "kprobe", &point{Type: "kprobe", Target: "do_unlinkat"}, false, []string{program, link}},
+		"fentry":         {"on_fentry", "tracing", &point{Type: "fentry", Target: "do_unlinkat"}, false, []string{program, link}},
+		"long name":      {"a_function_with_a_name_that_the_kernel_cuts", "socket_filter", nil, true, []string{program}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			n, at := inspect(t), place(t)
+			var group cgroup
+			if strings.HasPrefix(what, "cgroup") {
+				group = makeCgroup(t)
+			}
+			holder := start(t, at, what)
+			n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool {
+				if !heldBy(p, holder.command.Process.Pid, want.holds...) || p.Name != want.name || p.Type != want.kind || p.LoadedByUID == nil || *p.LoadedByUID != 0 || p.LoadedAt == nil || p.Bpfman {
+					return false
+				}
+				if want.point == nil {
+					return len(p.AttachPoints) == 0
+				}
+				return attached(p, !want.unlinked, *want.point)
+			})
+			holder.end()
+			if what == "cgroup" {
+				// The cgroup keeps it: the holder that has ended stays known.
+				n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool { return p != nil && len(p.Holders) == 1 && p.Holders[0].Gone })
+				group.remove(t)
+			}
+			if what == "xdp native" {
+				n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool { return p != nil && len(p.Holders) == 1 && p.Holders[0].Gone })
+				if _, err := run(t, at, "ip", "link", "set", near, "xdp", "off"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.await(holder.Programs[0], gone)
+		})
+	}
+}
+
+// TestChain sees programs of a chain in their order.
+func TestChain(t *testing.T) {
+	n, at := inspect(t), place(t)
+	holder := start(t, at, "tcx")
+	for i, id := range holder.Programs {
+		n.await(id, func(p *v1alpha1.BpfNodeProgram) bool {
+			return attached(p, true, v1alpha1.BpfNodeAttachPoint{Type: "tcx/ingress", Interface: near, Position: int32(i) + 1}) &&
+				heldBy(p, holder.command.Process.Pid, "program", "link")
+		})
+	}
+	holder.end()
+	for _, id := range holder.Programs {
+		n.await(id, gone)
+	}
+}
+
+// TestInMap sees who has the map that alone keeps a program.
+func TestInMap(t *testing.T) {
+	n, at := inspect(t), place(t)
+	holder := start(t, at, "in map")
+	n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool { return heldBy(p, holder.command.Process.Pid, "map") })
+	holder.end()
+	n.await(holder.Programs[0], gone)
+}
+
+// TestHostileNames sees processes with names that would change a terminal, or that
+// aren't text.
+func TestHostileNames(t *testing.T) {
+	n, at := inspect(t), place(t)
+	holder := start(t, at, "hostile")
+	n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool {
+		return p != nil && len(p.Holders) == 1 && p.Holders[0].Process == `\x1b[31m\xff\u202e\\`
+	})
+}
+
+// TestPinned has a process leave a pinned program: it stays known who that was, and
+// the pin is found, until it is removed.
+func TestPinned(t *testing.T) {
+	n, at := inspect(t), place(t)
+	holder := start(t, at, "pin")
+	pid := holder.command.Process.Pid
+	const path = pinned + "/below/program"
+	n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool {
+		return p != nil && len(p.Holders) == 2 && int(p.Holders[0].PID) == pid && !p.Holders[0].Gone && p.Holders[1].Path == path && p.Holders[1].Holds == "program"
+	})
+	holder.end()
+	n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool {
+		return p != nil && len(p.Holders) == 2 && int(p.Holders[0].PID) == pid && p.Holders[0].Gone && p.Holders[1].Path == path
+	})
+	if err := os.Remove(at.Path(path)); err != nil {
+		t.Fatal(err)
+	}
+	n.await(holder.Programs[0], gone)
+}
+
+// legacy is how programs that are pinned are attached with ip(8) and tc(8), which
+// leave no link and hold nothing.
+var legacy = map[string]struct {
+	attach, detach [][]string
+	point          v1alpha1.BpfNodeAttachPoint
+}{
+	"pin for xdp": {
+		attach: [][]string{{"ip", "link", "set", "dev", far, "xdpgeneric", "pinned", pinned + "-xdp"}},
+		detach: [][]string{{"ip", "link", "set", "dev", far, "xdpgeneric", "off"}},
+		point:  v1alpha1.BpfNodeAttachPoint{Type: "xdp", Interface: far, Mode: "generic"},
+	},
+	"pin for tc": {
+		attach: [][]string{
+			{"tc", "qdisc", "add", "dev", near, "clsact"},
+			{"tc", "filter", "add", "dev", near, "egress", "prio", "7", "bpf", "da", "pinned", pinned + "-tc"},
+		},
+		detach: [][]string{{"tc", "filter", "del", "dev", near, "egress"}},
+		point:  v1alpha1.BpfNodeAttachPoint{Type: "tc/egress", Interface: near, Position: 1, Priority: 7},
+	},
+}
+
+// TestLegacy sees such programs attached, and detached.
+func TestLegacy(t *testing.T) {
+	for what, c := range legacy {
+		t.Run(what, func(t *testing.T) {
+			n, at := inspect(t), place(t)
+			holder := start(t, at, what)
+			for _, command := range c.attach {
+				if _, err := run(t, at, command[0], command[1:]...); err != nil {
+					t.Skipf("this kernel doesn't: %v", err)
+				}
+			}
+			holder.end()
+			n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool { return attached(p, false, c.point) })
+			for _, command := range c.detach {
+				if _, err := run(t, at, command[0], command[1:]...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool { return p != nil && len(p.AttachPoints) == 0 })
+		})
+	}
+}

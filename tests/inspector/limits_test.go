@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package inspector
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/inspector/conflict"
+)
+
+// TestLimits attaches programs at one place until the kernel takes no more: conflicts are told of
+// seven eighths of that, where there is a limit at all.
+func TestLimits(t *testing.T) {
+	const function, tries = "do_unlinkat", 80
+	if _, err := os.Stat("/sys/kernel/tracing/events"); err != nil {
+		t.Skipf("no tracefs: %v", err)
+	}
+	for what, c := range map[string]struct {
+		spec   ebpf.ProgramSpec
+		attach func(*ebpf.Program) (link.Link, error)
+		limit  int
+		full   error
+		target string
+	}{
+		// One that nobody else is at.
+		"tracepoint": {
+			ebpf.ProgramSpec{Type: ebpf.TracePoint},
+			func(p *ebpf.Program) (link.Link, error) {
+				return link.Tracepoint("syscalls", "sys_enter_swapoff", p, nil)
+			},
+			64, unix.E2BIG, "sys_enter_swapoff",
+		},
+		"kprobe": {
+			ebpf.ProgramSpec{Type: ebpf.Kprobe},
+			func(p *ebpf.Program) (link.Link, error) { return link.Kprobe(function, p, nil) },
+			0, nil, "",
+		},
+		"fentry": {
+			ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: function},
+			func(p *ebpf.Program) (link.Link, error) { return link.AttachTracing(link.TracingOptions{Program: p}) },
+			38, unix.E2BIG, function,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			n := inspect(t)
+			attached := 0
+			for ; attached < tries; attached++ {
+				c.spec.Instructions, c.spec.License = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}, "GPL"
+				p, err := ebpf.NewProgram(&c.spec)
+				if err != nil {
+					t.Skipf("load: %v", err)
+				}
+				t.Cleanup(func() { _ = p.Close() })
+				l, err := c.attach(p)
+				if refusal := refused(err); attached == 0 && errors.Is(refusal, errRefused) {
+					t.Skip(refusal)
+				}
+				if err != nil {
+					// The library keeps the words alone of some errors.
+					if c.full == nil || !strings.Contains(err.Error(), c.full.Error()) {
+						t.Fatalf("attach number %d: %v", attached+1, err)
+					}
+					break
+				}
+				t.Cleanup(func() { _ = l.Close() })
+			}
+			if (c.limit == 0 && attached != tries) || (c.limit != 0 && attached != c.limit) {
+				t.Fatalf("%d are attached, and the limit is %d", attached, c.limit)
+			}
+			var found []v1alpha1.BpfNodeConflict
+			for deadline := time.Now().Add(within); len(found) == 0 && c.limit != 0 && time.Now().Before(deadline); {
+				for _, one := range conflict.Find(n.look(true), nil) {
+					if one.Type == v1alpha1.BpfNodeEventNearLimit {
+						found = append(found, one)
+					}
+				}
+			}
+			// Who holds them is this process, which doesn't name itself.
+			want := fmt.Sprintf("%s has all of the %d programs that the kernel runs there", c.target, c.limit)
+			if c.limit != 0 && (len(found) != 1 || !strings.Contains(found[0].Message, want)) {
+				t.Errorf("conflicts %+v, want %q", found, want)
+			}
+		})
+	}
+}

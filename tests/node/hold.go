@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Hold loads programs as software does that knows nothing of bpfman, attaches them, and holds them until EndHold is
+// called with the same name, or the context ends. What is tcx or xdp, at an interface; or tracepoint, at a tracepoint
+// of syscalls. All are called held_NAME, and do nothing.
+func Hold(ctx context.Context, name, what, where string, many int) (err error) {
+	control, err := (&net.ListenConfig{}).Listen(ctx, "unix", holdSocket(name))
+	if err != nil {
+		return fmt.Errorf("listen for the end of %s: %w", name, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if conn, err := control.Accept(); err == nil {
+			_ = conn.Close()
+		}
+	}()
+	defer func() { err = errors.Join(err, control.Close()) }()
+	for range many {
+		held, err := attach(name, what, where)
+		if err != nil {
+			return fmt.Errorf("attach a %s program to %s: %w", what, where, err)
+		}
+		defer func() { _ = held.Close() }()
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// EndHold ends what Hold began.
+func EndHold(ctx context.Context, name string) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", holdSocket(name))
+	if err != nil {
+		return fmt.Errorf("end what %s holds: %w", name, err)
+	}
+	return conn.Close()
+}
+
+func holdSocket(name string) string { return "@node-probe-hold-" + name }
+
+// attach attaches a program, which its link keeps.
+func attach(name, what, where string) (io.Closer, error) {
+	types := map[string]ebpf.ProgramType{"tcx": ebpf.SchedCLS, "xdp": ebpf.XDP, "tracepoint": ebpf.TracePoint}
+	const tcxNext, xdpPass = -1, 2
+	verdict := map[string]int32{"tcx": tcxNext, "xdp": xdpPass}[what]
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "held_" + name, Type: types[what], License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, verdict), asm.Return()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load it: %w", err)
+	}
+	defer func() { _ = program.Close() }()
+	if what == "tracepoint" {
+		if err := mountTracefs(); err != nil {
+			return nil, err
+		}
+		return link.Tracepoint("syscalls", where, program, nil) //nolint:wrapcheck // the caller says of what
+	}
+	at, err := net.InterfaceByName(where)
+	if err != nil {
+		return nil, fmt.Errorf("find interface %s: %w", where, err)
+	}
+	if what == "xdp" {
+		return link.AttachXDP(link.XDPOptions{Interface: at.Index, Program: program}) //nolint:wrapcheck // likewise
+	}
+	return link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: program, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()}) //nolint:wrapcheck // likewise
+}
+
+// mountTracefs mounts it in the pod, where it is missing.
+func mountTracefs() error {
+	const where = "/sys/kernel/tracing"
+	var there unix.Statfs_t
+	if err := unix.Statfs(where, &there); err == nil && there.Type == unix.TRACEFS_MAGIC {
+		return nil
+	}
+	if err := unix.Mount("tracefs", where, "tracefs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount tracefs on %s: %w", where, err)
+	}
+	return nil
+}
