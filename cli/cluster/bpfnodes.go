@@ -5,21 +5,26 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// BpfNodes hands the BpfNodes of some nodes to visit, or, if none is named, of all. A BpfNode has up to a megabyte: visit
-// shouldn't keep all of many.
-func BpfNodes(ctx context.Context, from client.Reader, names []string, visit func(*v1alpha1.BpfNode) error) error {
+// BpfNodes hands the BpfNodes of some nodes to visit, or, if none is named, of all, without the maps. A BpfNode has up to
+// a megabyte: visit shouldn't keep all of many.
+func (c *Cluster) BpfNodes(ctx context.Context, names []string, visit func(*v1alpha1.BpfNode) error) error {
 	for _, name := range names {
 		var node v1alpha1.BpfNode
-		if err := from.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return fmt.Errorf("get the BpfNode of node %s: %w", name, err)
 		}
+		node.Status.Maps = nil
 		if err := visit(&node); err != nil {
 			return err
 		}
@@ -27,11 +32,78 @@ func BpfNodes(ctx context.Context, from client.Reader, names []string, visit fun
 	if len(names) > 0 {
 		return nil
 	}
-	if err := Each(ctx, from, &v1alpha1.BpfNodeList{}, visit, client.Limit(bpfNodesPage)); err != nil {
+	if err := c.allBpfNodes(ctx, visit); err != nil {
 		return fmt.Errorf("list BpfNodes: %w", err)
 	}
 	return nil
 }
 
-// bpfNodesPage is how many a request asks for.
-const bpfNodesPage = 50
+// allBpfNodes decodes each BpfNode as it arrives, while the API server encodes the next. It doesn't ask for pages: the
+// API server has a list in its cache, but reads the pages after the first from etcd, at several times the cost, if the
+// state that the first page was of has been compacted.
+func (c *Cluster) allBpfNodes(ctx context.Context, visit func(*v1alpha1.BpfNode) error) (err error) {
+	body, err := c.API.Get().Resource(v1alpha1.NodeKind.Resource()).Stream(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller says what was listed
+	}
+	defer func() { err = errors.Join(err, body.Close()) }()
+	return decodeItems(body, func(n bpfNodeWithoutMaps) error {
+		return visit(&v1alpha1.BpfNode{ObjectMeta: n.ObjectMeta, Status: n.Status.BpfNodeStatus})
+	})
+}
+
+// bpfNodeWithoutMaps is a BpfNode as JSON. The decoder skips what an array has no room for.
+type bpfNodeWithoutMaps struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Status            struct {
+		v1alpha1.BpfNodeStatus
+		Maps [0]struct{} `json:"maps"`
+	} `json:"status"`
+}
+
+// decodeItems hands the items of a list in JSON to visit, one at a time.
+func decodeItems[T any](list io.Reader, visit func(T) error) error {
+	decoder := json.NewDecoder(list)
+	if err := expect(decoder, json.Delim('{')); err != nil {
+		return err
+	}
+	for {
+		key, err := decoder.Token()
+		if err != nil {
+			return fmt.Errorf("decode a list: %w", err)
+		}
+		if key == "items" {
+			break
+		}
+		var skipped json.RawMessage
+		if err := decoder.Decode(&skipped); err != nil {
+			return fmt.Errorf("decode a list: %w", err)
+		}
+	}
+	if err := expect(decoder, json.Delim('[')); err != nil {
+		return err
+	}
+	for decoder.More() {
+		var item T
+		if err := decoder.Decode(&item); err != nil {
+			return fmt.Errorf("decode an item of a list: %w", err)
+		}
+		if err := visit(item); err != nil {
+			return err
+		}
+	}
+	return expect(decoder, json.Delim(']'))
+}
+
+func expect(decoder *json.Decoder, want json.Delim) error {
+	token, err := decoder.Token()
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("decode a list: %w", io.ErrUnexpectedEOF)
+	case err != nil:
+		return fmt.Errorf("decode a list: %w", err)
+	case token != want:
+		return fmt.Errorf("decode a list: %v where %v was expected", token, want)
+	}
+	return nil
+}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,8 @@ const (
 // Cluster is a connection.
 type Cluster struct {
 	client.Reader
+	// API is bpfman's API, for lists that are too large to be read as a whole.
+	API rest.Interface
 	// Config is for what a Reader can't do, such as exec.
 	Config *rest.Config
 	// Namespace is that of --namespace, or of the context.
@@ -62,11 +65,18 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		}
 		// The API server knows best how much it can take.
 		requests.QPS = -1
-		reader, err := client.New(requests, client.Options{Scheme: Scheme(), Mapper: mapper()})
+		scheme := Scheme()
+		reader, err := client.New(requests, client.Options{Scheme: scheme, Mapper: mapper()})
 		if err != nil {
 			return nil, fmt.Errorf("make a client: %w", err)
 		}
-		return &Cluster{Reader: reader, Config: config, Namespace: namespace}, nil
+		requests.APIPath, requests.GroupVersion = "/apis", &v1alpha1.SchemeGroupVersion
+		requests.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+		api, err := rest.RESTClientFor(requests)
+		if err != nil {
+			return nil, fmt.Errorf("make a client: %w", err)
+		}
+		return &Cluster{Reader: reader, API: api, Config: config, Namespace: namespace}, nil
 	}
 }
 

@@ -4,6 +4,7 @@
 package output
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -98,22 +99,24 @@ func compare(a, b any) int {
 const none = "<none>"
 
 func (t Table[T]) table(w io.Writer, f *Flags, items []T) error {
-	var table metav1.Table
-	for _, c := range t.Columns {
-		definition := metav1.TableColumnDefinition{Name: c.Name, Type: "string"}
-		if c.Wide {
-			definition.Priority = 1
-		}
-		table.ColumnDefinitions = append(table.ColumnDefinitions, definition)
+	columns := slices.DeleteFunc(slices.Clone(t.Columns), func(c Column[T]) bool { return c.Wide && !f.Wide() })
+	table := metav1.Table{Rows: make([]metav1.TableRow, len(items))}
+	for _, c := range columns {
+		table.ColumnDefinitions = append(table.ColumnDefinitions, metav1.TableColumnDefinition{Name: c.Name, Type: "string"})
 	}
-	for _, item := range items {
-		row := metav1.TableRow{}
-		for _, c := range t.Columns {
-			row.Cells = append(row.Cells, shown(c.Cell(item)))
+	for i, item := range items {
+		cells := make([]any, len(columns))
+		for j, c := range columns {
+			cells[j] = shown(c.Cell(item))
 		}
-		table.Rows = append(table.Rows, row)
+		table.Rows[i].Cells = cells
 	}
-	if err := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: f.noHeaders, Wide: f.Wide()}).PrintObj(&table, w); err != nil {
+	// The printer writes each cell, and what is between two, by itself.
+	lines := bufio.NewWriter(w)
+	if err := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: f.noHeaders}).PrintObj(&table, lines); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	if err := lines.Flush(); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil

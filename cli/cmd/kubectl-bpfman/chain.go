@@ -90,7 +90,7 @@ func (o chainOptions) run(ctx context.Context, connect cluster.Connect, streams 
 		return err
 	}
 	var links []inventory.Link
-	err = cluster.BpfNodes(ctx, c, []string{o.node}, func(node *v1alpha1.BpfNode) error {
+	err = c.BpfNodes(ctx, []string{o.node}, func(node *v1alpha1.BpfNode) error {
 		links = inventory.Chains(node.Status, askedBy(ctx, c))
 		return nil
 	})

@@ -4,13 +4,19 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	restfake "k8s.io/client-go/rest/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -21,7 +27,20 @@ import (
 // clusterOf connects to a cluster of some objects, in the namespace "team".
 func clusterOf(objects ...client.Object) cluster.Connect {
 	reader := fake.NewClientBuilder().WithScheme(cluster.Scheme()).WithObjects(objects...).Build()
-	return func() (*cluster.Cluster, error) { return &cluster.Cluster{Reader: reader, Namespace: "team"}, nil }
+	api := &restfake.RESTClient{
+		GroupVersion: v1alpha1.SchemeGroupVersion, NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
+		Client: restfake.CreateHTTPClient(func(r *http.Request) (*http.Response, error) {
+			list := v1alpha1.BpfNodeList{Items: []v1alpha1.BpfNode{}}
+			if err := reader.List(r.Context(), &list); err != nil {
+				return nil, err
+			}
+			body, err := json.Marshal(list)
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))}, err
+		}),
+	}
+	return func() (*cluster.Cluster, error) {
+		return &cluster.Cluster{Reader: reader, API: api, Namespace: "team"}, nil
+	}
 }
 
 func named(namespace, name string) metav1.ObjectMeta {

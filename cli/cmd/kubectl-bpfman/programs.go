@@ -111,7 +111,7 @@ func (o programsOptions) run(ctx context.Context, connect cluster.Connect, strea
 		return err
 	}
 	var found foundPrograms
-	err = cluster.BpfNodes(ctx, c, o.nodes, func(node *v1alpha1.BpfNode) error {
+	err = c.BpfNodes(ctx, o.nodes, func(node *v1alpha1.BpfNode) error {
 		o.find(node, &found)
 		return nil
 	})

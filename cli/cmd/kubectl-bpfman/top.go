@@ -133,7 +133,7 @@ type program struct {
 // owners says whose programs are, as far as BpfNodes can be read.
 func owners(ctx context.Context, c *cluster.Cluster, nodes []string) map[program]string {
 	out := map[program]string{}
-	_ = cluster.BpfNodes(ctx, c, nodes, func(node *v1alpha1.BpfNode) error { // it isn't known then
+	_ = c.BpfNodes(ctx, nodes, func(node *v1alpha1.BpfNode) error { // it isn't known then
 		for _, p := range inventory.Programs(node) {
 			out[program{p.Node, p.ID}] = inventory.Whose(p.BpfNodeProgram)
 		}
