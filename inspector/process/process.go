@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -69,6 +70,9 @@ type Table struct {
 	Unreadable int
 }
 
+// workers share the processes of a scan: it is system calls that take the time.
+const workers = 2
+
 // Scan reads all processes of the host's /proc. It doesn't fail on those that end
 // meanwhile.
 func Scan(proc string) (Table, error) {
@@ -77,29 +81,57 @@ func Scan(proc string) (Table, error) {
 		return Table{}, fmt.Errorf("list processes: %w", err)
 	}
 	slices.Sort(pids)
-	var table Table
-	seen := map[string]bool{}
-	for _, pid := range pids {
-		dir := filepath.Join(proc, strconv.Itoa(pid))
-		table.NetNS = appendNamespace(table.NetNS, seen, dir, pid, "net")
-		table.MntNS = appendNamespace(table.MntNS, seen, dir, pid, "mnt")
-		many := count(dir)
-		open, err := descriptors(dir)
-		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-			table.Unreadable++
-		}
-		if len(open) == 0 || isOwn(dir, pid) {
-			continue
-		}
-		start, err := startTime(dir)
-		if err != nil {
-			continue // it has ended
-		}
-		table.Processes = append(table.Processes, Process{
-			Identity: Identity{pid, start}, Name: name(dir), Place: placeOf(dir), Open: open, descriptors: many,
+	found := make([]scanned, len(pids))
+	var scans sync.WaitGroup
+	for first := range workers {
+		scans.Go(func() {
+			for i := first; i < len(pids); i += workers {
+				found[i] = scan(directory(proc, pids[i]), pids[i])
+			}
 		})
 	}
+	scans.Wait()
+	var table Table
+	seen := map[uint64]bool{0: true}
+	for i, f := range found {
+		table.NetNS = appendNamespace(table.NetNS, seen, f.netNS, proc, pids[i])
+		table.MntNS = appendNamespace(table.MntNS, seen, f.mntNS, proc, pids[i])
+		if f.unreadable {
+			table.Unreadable++
+		}
+		if f.process != nil {
+			table.Processes = append(table.Processes, *f.process)
+		}
+	}
 	return table, nil
+}
+
+// directory is that of a process in /proc.
+func directory(proc string, pid int) string { return filepath.Join(proc, strconv.Itoa(pid)) }
+
+// scanned is what a scan finds of a process.
+type scanned struct {
+	// netNS and mntNS are inode numbers; 0 where the process has ended, or they aren't
+	// to be seen, which its descriptors tell.
+	netNS, mntNS uint64
+	// process is nil for one that has no eBPF open.
+	process    *Process
+	unreadable bool
+}
+
+func scan(dir string, pid int) scanned {
+	found := scanned{netNS: namespaceOf(dir, "net"), mntNS: namespaceOf(dir, "mnt")}
+	open, many, err := descriptors(dir)
+	found.unreadable = errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
+	if len(open) == 0 || isOwn(dir, pid) {
+		return found
+	}
+	start, err := startTime(dir)
+	if err != nil {
+		return found // it has ended
+	}
+	found.process = &Process{Identity: Identity{pid, start}, Name: name(dir), Place: placeOf(dir), Open: open, descriptors: many}
+	return found
 }
 
 // isOwn tells of the inspector's own processes, which have programs and maps open while
@@ -125,7 +157,7 @@ func isOwn(dir string, pid int) bool {
 // has nothing else. As long as it has as many descriptors they aren't looked at one by
 // one: it may have hundreds.
 func Unchanged(proc string, p Process) bool {
-	dir := filepath.Join(proc, strconv.Itoa(p.PID))
+	dir := directory(proc, p.PID)
 	start, err := startTime(dir)
 	if err != nil || start != p.Start {
 		return false
@@ -148,20 +180,22 @@ func Unchanged(proc string, p Process) bool {
 	return true
 }
 
+// namespaceOf is the inode number of a process's namespace.
+func namespaceOf(dir, kind string) uint64 {
+	target, _ := readLink(filepath.Join(dir, "ns", kind))
+	inode, _ := NamespaceInode(target, kind)
+	return inode
+}
+
 // appendNamespace appends the process's namespace unless it has been seen.
-func appendNamespace(namespaces []Namespace, seen map[string]bool, dir string, pid int, kind string) []Namespace {
-	target, err := readLink(filepath.Join(dir, "ns", kind))
-	if err != nil || seen[target] {
-		return namespaces // ended, or not to be seen, which its descriptors tell
-	}
-	inode, ok := NamespaceInode(target, kind)
-	if !ok {
+func appendNamespace(namespaces []Namespace, seen map[uint64]bool, inode uint64, proc string, pid int) []Namespace {
+	if seen[inode] {
 		return namespaces
 	}
-	seen[target] = true
+	seen[inode] = true
 	namespace := Namespace{Inode: inode, PID: pid}
 	if len(namespaces) > 0 {
-		namespace.Place = placeOf(dir)
+		namespace.Place = placeOf(directory(proc, pid))
 	}
 	return append(namespaces, namespace)
 }
@@ -187,22 +221,25 @@ func isEBPF(target string) bool {
 	return ok && (strings.HasPrefix(kind, "bpf") || kind == "[perf_event]")
 }
 
-// descriptors reads what of eBPF a process has open.
-func descriptors(dir string) ([]Descriptor, error) {
+// descriptors reads what of eBPF a process has open, and how many descriptors it has.
+func descriptors(dir string) (open []Descriptor, many int64, err error) {
 	fds, err := openDirectory(filepath.Join(dir, "fd"))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer unix.Close(fds)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fds, &stat); err != nil {
+		return nil, 0, err //nolint:wrapcheck // the caller tells errors apart
+	}
 	all, err := numbersIn(fds)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var open []Descriptor
 	for _, fd := range all {
 		target, err := readLinkAt(fds, strconv.Itoa(fd))
 		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-			return nil, err
+			return nil, 0, err
 		}
 		if err != nil || !isEBPF(target) {
 			continue
@@ -217,7 +254,7 @@ func descriptors(dir string) ([]Descriptor, error) {
 		}
 	}
 	slices.SortFunc(open, func(a, b Descriptor) int { return a.FD - b.FD })
-	return open, nil
+	return open, stat.Size, nil
 }
 
 // count is how many descriptors a process has, of which the kernel makes the size of
