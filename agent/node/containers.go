@@ -8,9 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,10 +19,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/cri"
 )
-
-// criSockets are where container runtimes listen by default, below /run.
-var criSockets = []string{"containerd/containerd.sock", "crio/crio.sock", "cri-dockerd.sock"}
 
 // criDeadline is for one call of the runtime.
 const criDeadline = 10 * time.Second
@@ -154,20 +149,17 @@ func (r *Runtime) connect() error {
 	if r.conn != nil {
 		return nil
 	}
-	for _, s := range criSockets {
-		socket := filepath.Join(r.Run, s)
-		if info, err := os.Stat(socket); err != nil || info.Mode()&os.ModeSocket == 0 {
-			continue
-		}
-		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxList)))
-		if err != nil {
-			return fmt.Errorf("dial container runtime at %s: %w", socket, err)
-		}
-		r.socket, r.conn, r.client = socket, conn, runtimeapi.NewRuntimeServiceClient(conn)
-		return nil
+	socket, err := cri.Socket(r.Run)
+	if err != nil {
+		return err //nolint:wrapcheck // it says where it looked
 	}
-	return fmt.Errorf("no container runtime listens below %s at %s", r.Run, strings.Join(criSockets, ", "))
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxList)))
+	if err != nil {
+		return fmt.Errorf("dial container runtime at %s: %w", socket, err)
+	}
+	r.socket, r.conn, r.client = socket, conn, runtimeapi.NewRuntimeServiceClient(conn)
+	return nil
 }
 
 func (r *Runtime) disconnect() {

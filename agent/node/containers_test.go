@@ -38,8 +38,8 @@ type container struct {
 	err  error
 }
 
-// cri is a container runtime.
-type cri struct {
+// fakeRuntime is a container runtime.
+type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 
 	mu         sync.Mutex
@@ -47,14 +47,14 @@ type cri struct {
 	asked      []string
 }
 
-func (r *cri) set(containers ...container) {
+func (r *fakeRuntime) set(containers ...container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.containers = containers
 }
 
 // statuses returns whose status was asked for since the last time.
-func (r *cri) statuses() string {
+func (r *fakeRuntime) statuses() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	asked := strings.Join(r.asked, " ")
@@ -62,7 +62,7 @@ func (r *cri) statuses() string {
 	return asked
 }
 
-func (r *cri) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := &runtimeapi.ListContainersResponse{}
@@ -79,7 +79,7 @@ func (r *cri) ListContainers(context.Context, *runtimeapi.ListContainersRequest)
 	return out, nil
 }
 
-func (r *cri) ListPodSandbox(_ context.Context, in *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (r *fakeRuntime) ListPodSandbox(_ context.Context, in *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	if in.GetFilter().GetState() == nil || in.GetFilter().GetState().GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
 		return nil, status.Error(codes.InvalidArgument, "those that are ready are to be asked for")
 	}
@@ -94,7 +94,7 @@ func (r *cri) ListPodSandbox(_ context.Context, in *runtimeapi.ListPodSandboxReq
 	return out, nil
 }
 
-func (r *cri) ContainerStatus(_ context.Context, in *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (r *fakeRuntime) ContainerStatus(_ context.Context, in *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, in.GetContainerId())
@@ -126,7 +126,7 @@ func (r *cri) ContainerStatus(_ context.Context, in *runtimeapi.ContainerStatusR
 }
 
 // serve listens at a socket below run until stop is called, which removes it.
-func (r *cri) serve(t *testing.T, run, socket string) (stop func()) {
+func (r *fakeRuntime) serve(t *testing.T, run, socket string) (stop func()) {
 	t.Helper()
 	path := filepath.Join(run, socket)
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -211,7 +211,7 @@ func TestContainers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := t.TempDir()
-			server := &cri{}
+			server := &fakeRuntime{}
 			server.set(c.containers...)
 			server.serve(t, run, "containerd/containerd.sock")
 			got, err := (&Runtime{Run: run}).Containers(t.Context(), pods)
@@ -224,7 +224,7 @@ func TestContainers(t *testing.T) {
 
 func TestContainerHasItsPodsFacts(t *testing.T) {
 	run := t.TempDir()
-	server := &cri{}
+	server := &fakeRuntime{}
 	server.set(container{podUID: "uid-a", name: "app", id: "1", pid: 11})
 	server.serve(t, run, "crio/crio.sock")
 	host := pod("a", "uid-a")
@@ -242,7 +242,7 @@ func TestContainerHasItsPodsFacts(t *testing.T) {
 // A container's status, which costs the runtime something, is asked for once.
 func TestStatusIsAskedForOnce(t *testing.T) {
 	run := t.TempDir()
-	server := &cri{}
+	server := &fakeRuntime{}
 	a, b := container{podUID: "uid-a", name: "app", id: "1", pid: 11}, container{podUID: "uid-b", name: "app", id: "2", pid: 12}
 	server.set(a, b)
 	server.serve(t, run, "containerd/containerd.sock")
@@ -277,7 +277,7 @@ func TestStatusIsAskedForOnce(t *testing.T) {
 // Of a pod that has ended nothing is left, though its sandbox may not have gone yet.
 func TestPodsThatHaveEnded(t *testing.T) {
 	run := t.TempDir()
-	server := &cri{}
+	server := &fakeRuntime{}
 	server.set(container{podUID: "uid-a", name: "app", id: "1", ended: true})
 	server.serve(t, run, "containerd/containerd.sock")
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
@@ -312,7 +312,7 @@ func TestRuntimeGoesAndReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	server := &cri{}
+	server := &fakeRuntime{}
 	server.set(container{podUID: "uid-a", name: "app", id: "1", pid: 11})
 	// It may return as another one, too.
 	for _, socket := range []string{"containerd/containerd.sock", "containerd/containerd.sock", "crio/crio.sock"} {

@@ -8,18 +8,15 @@ package pods
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-)
 
-// criSockets are where container runtimes listen by default, below /run.
-var criSockets = []string{"containerd/containerd.sock", "crio/crio.sock", "cri-dockerd.sock"}
+	"github.com/bpfman/bpfman-operator/apis/cri"
+)
 
 // criDeadline is for both calls together.
 const criDeadline = 5 * time.Second
@@ -55,9 +52,9 @@ type Runtime struct {
 
 // List asks for all containers and sandboxes that the runtime has.
 func (r Runtime) List(ctx context.Context) (Names, error) {
-	socket, err := r.socket()
+	socket, err := cri.Socket(r.Run)
 	if err != nil {
-		return Names{}, err
+		return Names{}, err //nolint:wrapcheck // it says where it looked
 	}
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxList)))
@@ -90,14 +87,4 @@ func (r Runtime) List(ctx context.Context) (Names, error) {
 
 func nameOf(labels map[string]string) Name {
 	return Name{strings.Clone(labels[podNamespaceLabel]), strings.Clone(labels[podNameLabel]), strings.Clone(labels[containerNameLabel])}
-}
-
-func (r Runtime) socket() (string, error) {
-	for _, s := range criSockets {
-		socket := filepath.Join(r.Run, s)
-		if info, err := os.Stat(socket); err == nil && info.Mode()&os.ModeSocket != 0 {
-			return socket, nil
-		}
-	}
-	return "", fmt.Errorf("no container runtime listens below %s at %s", r.Run, strings.Join(criSockets, ", "))
 }
