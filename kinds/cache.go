@@ -119,6 +119,7 @@ func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, erro
 		add(k.Name, k.Resource(), k.Namespaced)
 	}
 	add(v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Resource(), v1alpha1.NodeKind.Namespaced)
+	add(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource(), v1alpha1.PolicyKind.Namespaced)
 	others, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("make a mapper of kinds: %w", err)

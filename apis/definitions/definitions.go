@@ -41,7 +41,10 @@ func (f *ForeignError) Error() string {
 // Foreign returns a *ForeignError if some of the resources that an API server has in this API's group and version are
 // other kinds than this API's, and nil otherwise. Kinds that aren't served are no fault.
 func Foreign(served []metav1.APIResource) error {
-	namespaced := map[string]bool{v1alpha1.NodeKind.Name: v1alpha1.NodeKind.Namespaced}
+	namespaced := map[string]bool{
+		v1alpha1.NodeKind.Name:   v1alpha1.NodeKind.Namespaced,
+		v1alpha1.PolicyKind.Name: v1alpha1.PolicyKind.Namespaced,
+	}
 	for _, kind := range v1alpha1.UserKinds {
 		namespaced[kind.Name] = kind.Namespaced
 	}

@@ -67,6 +67,11 @@ type BpfProgramStatus struct {
 	// +listType=atomic
 	MapUsedBy []string `json:"mapusedby,omitempty"`
 
+	// bytecode tells which bytecode was loaded, or was to be, and what the policies
+	// about it say.
+	// +optional
+	Bytecode *BpfProgramBytecode `json:"bytecode,omitempty"`
+
 	// links are the points that the program is, or should be, attached to.
 	// +optional
 	// +listType=map
@@ -74,8 +79,8 @@ type BpfProgramStatus struct {
 	Links []BpfProgramLink `json:"links,omitempty"`
 
 	// conditions holds one condition. Its type is Loaded, NotLoaded, NotUnLoaded,
-	// MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError or
-	// NoContainersOnNode; its message has the daemon's own words.
+	// MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError, PolicyDenied,
+	// PolicyViolated or NoContainersOnNode; its message has the daemon's own words.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -83,6 +88,67 @@ type BpfProgramStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchMergeKey:"type" patchStrategy:"merge"`
 }
+
+// BpfProgramBytecode is the bytecode of a program.
+type BpfProgramBytecode struct {
+	// image is the image as the object names it, or file: and the path of a file.
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// digest is what the image's reference was resolved to: the digest of the
+	// image's manifest or index.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+
+	// manifest is the digest of the manifest for the node's platform, where digest
+	// is that of an index.
+	// +optional
+	Manifest string `json:"manifest,omitempty"`
+
+	// signers are who has signed the image, of those that policies ask for.
+	// +optional
+	// +listType=atomic
+	Signers []string `json:"signers,omitempty"`
+
+	// policies are the BytecodePolicies that match the program, by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Policies []BpfProgramPolicy `json:"policies,omitempty"`
+}
+
+// BpfProgramPolicy is what a BytecodePolicy says about a program.
+type BpfProgramPolicy struct {
+	// name of the BytecodePolicy.
+	// +required
+	Name string `json:"name"`
+
+	// generation is the metadata.generation of the policy that the verdict is of.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+
+	// verdict is Allowed, Denied (or to be denied, where the program was loaded
+	// before and stays), Warned (loaded, and mode enforce would refuse it), or
+	// Unknown where the policy couldn't be evaluated.
+	// +required
+	Verdict PolicyVerdict `json:"verdict"`
+
+	// message tells why, unless it is allowed.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// PolicyVerdict is what a policy says about a program.
+// +kubebuilder:validation:Enum=Allowed;Denied;Warned;Unknown
+type PolicyVerdict string
+
+// What a policy says about a program.
+const (
+	VerdictAllowed PolicyVerdict = "Allowed"
+	VerdictDenied  PolicyVerdict = "Denied"
+	VerdictWarned  PolicyVerdict = "Warned"
+	VerdictUnknown PolicyVerdict = "Unknown"
+)
 
 // BpfProgramLink is one point that a program is, or should be, attached to.
 type BpfProgramLink struct {

@@ -51,6 +51,12 @@ const (
 	BpfProgCondMapOwnerNotLoaded BpfProgramConditionType = "MapOwnerNotLoaded"
 	// BpfProgCondBytecodeSelectorError means that the bytecode can't be had.
 	BpfProgCondBytecodeSelectorError BpfProgramConditionType = "BytecodeSelectorError"
+	// BpfProgCondPolicyDenied means that a BytecodePolicy refuses the bytecode, or
+	// that it couldn't be told whether one does: it isn't loaded.
+	BpfProgCondPolicyDenied BpfProgramConditionType = "PolicyDenied"
+	// BpfProgCondPolicyViolated means loaded and attached as asked, but a
+	// BytecodePolicy would refuse to load it now.
+	BpfProgCondPolicyViolated BpfProgramConditionType = "PolicyViolated"
 	// BpfProgCondNoContainersOnNode means that no container here is selected.
 	BpfProgCondNoContainersOnNode BpfProgramConditionType = "NoContainersOnNode"
 	// BpfProgCondNone means none of these.
@@ -78,6 +84,8 @@ var bpfProgramTexts = map[BpfProgramConditionType]text{
 	BpfProgCondMapOwnerNotFound:      {"mapOwnerNotFound", "BpfProgram map owner not found"},
 	BpfProgCondMapOwnerNotLoaded:     {"mapOwnerNotLoaded", "BpfProgram map owner not loaded"},
 	BpfProgCondBytecodeSelectorError: {"bytecodeSelectorError", "There was an error processing the provided bytecode selector"},
+	BpfProgCondPolicyDenied:          {"policyDenied", "A BytecodePolicy refuses the bytecode"},
+	BpfProgCondPolicyViolated:        {"policyViolated", "Loaded, but a BytecodePolicy no longer allows the bytecode"},
 	BpfProgCondNoContainersOnNode:    {"noContainersOnNode", "There are no containers on the node that match the container selector"},
 	BpfProgCondNone:                  {"None", "None of the conditions apply"},
 }
@@ -98,7 +106,8 @@ func (t BpfProgramConditionType) Condition(message ...string) metav1.Condition {
 func (t BpfProgramConditionType) Failed() bool {
 	switch t {
 	case BpfProgCondNotLoaded, BpfProgCondNotUnloaded, BpfProgCondMapOwnerNotFound,
-		BpfProgCondMapOwnerNotLoaded, BpfProgCondBytecodeSelectorError:
+		BpfProgCondMapOwnerNotLoaded, BpfProgCondBytecodeSelectorError,
+		BpfProgCondPolicyDenied, BpfProgCondPolicyViolated:
 		return true
 	default:
 		return false

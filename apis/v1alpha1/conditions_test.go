@@ -29,6 +29,7 @@ func TestConditionReasons(t *testing.T) {
 		"NotSelected": "nodeNotSelected", "Unloaded": "bpfmanUnloaded",
 		"MapOwnerNotFound": "mapOwnerNotFound", "MapOwnerNotLoaded": "mapOwnerNotLoaded",
 		"BytecodeSelectorError": "bytecodeSelectorError", "NoContainersOnNode": "noContainersOnNode", "None": "None",
+		"PolicyDenied": "policyDenied", "PolicyViolated": "policyViolated",
 	}
 	for conditionType, reason := range program {
 		checkCondition(t, conditionType.Condition(), string(conditionType), reason)
@@ -60,6 +61,7 @@ func TestFailed(t *testing.T) {
 	want := map[BpfProgramConditionType]bool{
 		BpfProgCondNotLoaded: true, BpfProgCondNotUnloaded: true, BpfProgCondMapOwnerNotFound: true,
 		BpfProgCondMapOwnerNotLoaded: true, BpfProgCondBytecodeSelectorError: true,
+		BpfProgCondPolicyDenied: true, BpfProgCondPolicyViolated: true,
 	}
 	for conditionType := range bpfProgramTexts {
 		if conditionType.Failed() != want[conditionType] {

@@ -25,7 +25,13 @@ type Kind[O any] struct {
 }
 
 // Resource is the plural name in URLs and RBAC rules, such as "xdpprograms".
-func (k Kind[O]) Resource() string { return strings.ToLower(k.Name) + "s" }
+func (k Kind[O]) Resource() string {
+	name := strings.ToLower(k.Name)
+	if stem, found := strings.CutSuffix(name, "y"); found {
+		return stem + "ies"
+	}
+	return name + "s"
+}
 
 // GroupVersionKind qualifies the kind.
 func (k Kind[O]) GroupVersionKind() schema.GroupVersionKind {
@@ -89,3 +95,6 @@ var ProgramKinds = []Kind[ProgramObject]{
 
 // NodeKind is the kind that the inspector writes, one object for each node.
 var NodeKind = Kind[*BpfNode]{"BpfNode", false, func() *BpfNode { return &BpfNode{} }, func() runtime.Object { return &BpfNodeList{} }}
+
+// PolicyKind is the kind of policies about bytecode, which administrators write.
+var PolicyKind = Kind[*BytecodePolicy]{"BytecodePolicy", false, func() *BytecodePolicy { return &BytecodePolicy{} }, func() runtime.Object { return &BytecodePolicyList{} }}

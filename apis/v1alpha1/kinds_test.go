@@ -29,7 +29,7 @@ func TestKindsAreRegistered(t *testing.T) {
 		if got := reflect.TypeOf(list).Elem().Name(); got != name+"List" {
 			t.Errorf("%s: NewList returns a %s", name, got)
 		}
-		if resource != strings.ToLower(name)+"s" {
+		if resource != strings.ToLower(name)+"s" && resource != "bytecodepolicies" {
 			t.Errorf("%s: resource %s", name, resource)
 		}
 	}
@@ -40,6 +40,7 @@ func TestKindsAreRegistered(t *testing.T) {
 		check(kind.Name, kind.Resource(), kind.New(), kind.NewList())
 	}
 	check(NodeKind.Name, NodeKind.Resource(), NodeKind.New(), NodeKind.NewList())
+	check(PolicyKind.Name, PolicyKind.Resource(), PolicyKind.New(), PolicyKind.NewList())
 
 	var registered []string
 	for kind, goType := range scheme.KnownTypes(SchemeGroupVersion) {
@@ -49,7 +50,7 @@ func TestKindsAreRegistered(t *testing.T) {
 	}
 	slices.Sort(listed)
 	slices.Sort(registered)
-	if len(listed) != 17 || !slices.Equal(listed, registered) {
+	if len(listed) != 18 || !slices.Equal(listed, registered) {
 		t.Errorf("the tables list %v, the scheme knows %v", listed, registered)
 	}
 }

@@ -59,6 +59,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&BpfNsProgramList{},
 		&BpfProgram{},
 		&BpfProgramList{},
+		&BytecodePolicy{},
+		&BytecodePolicyList{},
 		&FentryProgram{},
 		&FentryProgramList{},
 		&FexitProgram{},

@@ -19,6 +19,14 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=bpfman.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("AuthorityIdentity"):
+		return &apisv1alpha1.AuthorityIdentityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AuthorityKey"):
+		return &apisv1alpha1.AuthorityKeyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AuthorityKeyless"):
+		return &apisv1alpha1.AuthorityKeylessApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AuthorityReference"):
+		return &apisv1alpha1.AuthorityReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfAppCommon"):
 		return &apisv1alpha1.BpfAppCommonApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfApplication"):
@@ -57,18 +65,40 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apisv1alpha1.BpfNsProgramApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfProgram"):
 		return &apisv1alpha1.BpfProgramApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfProgramBytecode"):
+		return &apisv1alpha1.BpfProgramBytecodeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfProgramCommon"):
 		return &apisv1alpha1.BpfProgramCommonApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfProgramLink"):
 		return &apisv1alpha1.BpfProgramLinkApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfProgramPolicy"):
+		return &apisv1alpha1.BpfProgramPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfProgramSpec"):
 		return &apisv1alpha1.BpfProgramSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfProgramStatus"):
 		return &apisv1alpha1.BpfProgramStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfProgramStatusCommon"):
 		return &apisv1alpha1.BpfProgramStatusCommonApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BytecodeAttestation"):
+		return &apisv1alpha1.BytecodeAttestationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BytecodeAuthority"):
+		return &apisv1alpha1.BytecodeAuthorityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BytecodeAuthorityStatus"):
+		return &apisv1alpha1.BytecodeAuthorityStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BytecodeImage"):
 		return &apisv1alpha1.BytecodeImageApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BytecodeLimits"):
+		return &apisv1alpha1.BytecodeLimitsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BytecodePolicy"):
+		return &apisv1alpha1.BytecodePolicyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BytecodePolicyMatch"):
+		return &apisv1alpha1.BytecodePolicyMatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BytecodePolicySpec"):
+		return &apisv1alpha1.BytecodePolicySpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BytecodePolicyStatus"):
+		return &apisv1alpha1.BytecodePolicyStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BytecodeRule"):
+		return &apisv1alpha1.BytecodeRuleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BytecodeSelector"):
 		return &apisv1alpha1.BytecodeSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ContainerNsSelector"):
@@ -105,8 +135,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apisv1alpha1.KprobeProgramSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("KprobeProgramStatus"):
 		return &apisv1alpha1.KprobeProgramStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NameLimits"):
+		return &apisv1alpha1.NameLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeCounts"):
 		return &apisv1alpha1.NodeCountsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PriorityRange"):
+		return &apisv1alpha1.PriorityRangeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TcNsProgram"):
 		return &apisv1alpha1.TcNsProgramApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TcNsProgramInfo"):

@@ -26,6 +26,9 @@ const (
 	toAdmin = "rbac.authorization.k8s.io/aggregate-to-admin"
 )
 
+// changing is all that may be done to objects.
+const changing = "create, delete, deletecollection, get, list, patch, update, watch"
+
 func main() {
 	fmt.Print(header)
 	for _, kind := range v1alpha1.UserKinds {
@@ -33,13 +36,15 @@ func main() {
 		if kind.Namespaced {
 			label = toAdmin
 		}
-		fmt.Print(role(kind.Name, kind.Resource(), "editor", label, "create, delete, deletecollection, get, list, patch, update, watch"))
+		fmt.Print(role(kind.Name, kind.Resource(), "editor", label, changing))
 		fmt.Print(viewer(kind.Name, kind.Resource()))
 	}
 	for _, kind := range v1alpha1.ProgramKinds {
 		fmt.Print(viewer(kind.Name, kind.Resource()))
 	}
 	fmt.Print(viewer(v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Resource()))
+	fmt.Print(role(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource(), "editor", "", changing))
+	fmt.Print(viewer(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource()))
 }
 
 func viewer(kind, resource string) string {

@@ -33,11 +33,14 @@ type BpfProgramStatusApplyConfiguration struct {
 	MapOwnerID *uint32 `json:"mapownerid,omitempty"`
 	// mapusedby lists the programs that use this program's maps.
 	MapUsedBy []string `json:"mapusedby,omitempty"`
+	// bytecode tells which bytecode was loaded, or was to be, and what the policies
+	// about it say.
+	Bytecode *BpfProgramBytecodeApplyConfiguration `json:"bytecode,omitempty"`
 	// links are the points that the program is, or should be, attached to.
 	Links []BpfProgramLinkApplyConfiguration `json:"links,omitempty"`
 	// conditions holds one condition. Its type is Loaded, NotLoaded, NotUnLoaded,
-	// MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError or
-	// NoContainersOnNode; its message has the daemon's own words.
+	// MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError, PolicyDenied,
+	// PolicyViolated or NoContainersOnNode; its message has the daemon's own words.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -120,6 +123,14 @@ func (b *BpfProgramStatusApplyConfiguration) WithMapUsedBy(values ...string) *Bp
 	for i := range values {
 		b.MapUsedBy = append(b.MapUsedBy, values[i])
 	}
+	return b
+}
+
+// WithBytecode sets the Bytecode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Bytecode field is set to the value of the last call.
+func (b *BpfProgramStatusApplyConfiguration) WithBytecode(value *BpfProgramBytecodeApplyConfiguration) *BpfProgramStatusApplyConfiguration {
+	b.Bytecode = value
 	return b
 }
 

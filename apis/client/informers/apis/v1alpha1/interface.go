@@ -21,6 +21,8 @@ type Interface interface {
 	BpfNsPrograms() TypedBpfNsProgramInformer
 	// BpfPrograms returns a BpfProgramInformer.
 	BpfPrograms() TypedBpfProgramInformer
+	// BytecodePolicies returns a BytecodePolicyInformer.
+	BytecodePolicies() TypedBytecodePolicyInformer
 	// FentryPrograms returns a FentryProgramInformer.
 	FentryPrograms() TypedFentryProgramInformer
 	// FexitPrograms returns a FexitProgramInformer.
@@ -81,6 +83,11 @@ func (v *version) BpfNsPrograms() TypedBpfNsProgramInformer {
 // BpfPrograms returns a TypedBpfProgramInformer.
 func (v *version) BpfPrograms() TypedBpfProgramInformer {
 	return &bpfProgramInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// BytecodePolicies returns a TypedBytecodePolicyInformer.
+func (v *version) BytecodePolicies() TypedBytecodePolicyInformer {
+	return &bytecodePolicyInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
 // FentryPrograms returns a TypedFentryProgramInformer.

@@ -33,6 +33,10 @@ type BpfNsProgramNamespaceListerExpansion interface{}
 // BpfProgramLister.
 type BpfProgramListerExpansion interface{}
 
+// BytecodePolicyListerExpansion allows custom methods to be added to
+// BytecodePolicyLister.
+type BytecodePolicyListerExpansion interface{}
+
 // FentryProgramListerExpansion allows custom methods to be added to
 // FentryProgramLister.
 type FentryProgramListerExpansion interface{}

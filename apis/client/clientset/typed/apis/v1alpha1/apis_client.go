@@ -20,6 +20,7 @@ type BpfmanV1alpha1Interface interface {
 	BpfNsApplicationsGetter
 	BpfNsProgramsGetter
 	BpfProgramsGetter
+	BytecodePoliciesGetter
 	FentryProgramsGetter
 	FexitProgramsGetter
 	KprobeProgramsGetter
@@ -57,6 +58,10 @@ func (c *BpfmanV1alpha1Client) BpfNsPrograms(namespace string) BpfNsProgramInter
 
 func (c *BpfmanV1alpha1Client) BpfPrograms() BpfProgramInterface {
 	return newBpfPrograms(c)
+}
+
+func (c *BpfmanV1alpha1Client) BytecodePolicies() BytecodePolicyInterface {
+	return newBytecodePolicies(c)
 }
 
 func (c *BpfmanV1alpha1Client) FentryPrograms() FentryProgramInterface {

@@ -15,6 +15,8 @@ type BpfNsProgramExpansion interface{}
 
 type BpfProgramExpansion interface{}
 
+type BytecodePolicyExpansion interface{}
+
 type FentryProgramExpansion interface{}
 
 type FexitProgramExpansion interface{}

@@ -35,6 +35,10 @@ func (c *FakeBpfmanV1alpha1) BpfPrograms() v1alpha1.BpfProgramInterface {
 	return newFakeBpfPrograms(c)
 }
 
+func (c *FakeBpfmanV1alpha1) BytecodePolicies() v1alpha1.BytecodePolicyInterface {
+	return newFakeBytecodePolicies(c)
+}
+
 func (c *FakeBpfmanV1alpha1) FentryPrograms() v1alpha1.FentryProgramInterface {
 	return newFakeFentryPrograms(c)
 }
