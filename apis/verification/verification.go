@@ -7,13 +7,22 @@
 // verification of signatures takes of memory is gone with it.
 //
 // The answer has findings, not a verdict: deciding is for package policy.
+//
+// The process ends with status 0 wherever it has answered, also with an
+// Answer.Error; with another status it says why on its standard error. It
+// answers within its flag --timeout, a duration of 30s unless given, and reads
+// SSL_CERT_FILE and the proxies' variables of its environment as the agent does.
 package verification
 
 // Command is the name of the executable, in the directory of the agent's own.
 const Command = "bpfman-verify"
 
-// MaxAnswer is the most that an Answer may have, in bytes.
-const MaxAnswer = 1 << 20
+// MaxRequest and MaxAnswer are the most that a Request and an Answer may have,
+// in bytes.
+const (
+	MaxRequest = 16 << 20
+	MaxAnswer  = 1 << 20
+)
 
 // Request asks who has signed an image, and what its bytecode uses.
 type Request struct {
@@ -21,7 +30,7 @@ type Request struct {
 	// resolved to: quay.io/acme/xdp-pass@sha256:… .
 	Image string `json:"image"`
 	// Manifest is the digest of the manifest that is loaded, where Image is an
-	// index. A signature of either counts.
+	// index; the caller has found it in that. A signature of either counts.
 	Manifest string `json:"manifest,omitempty"`
 	// Credentials are for the registry.
 	Credentials *Credentials `json:"credentials,omitempty"`
@@ -50,8 +59,10 @@ type Authority struct {
 	// Identities are what certificates may say.
 	Identities []Identity `json:"identities,omitempty"`
 	// TrustedRoot is Sigstore's JSON of the certificate authorities, logs and
-	// timestamp authorities. Beside keys it demands that the log or a timestamp
-	// authority of it has seen the signature.
+	// timestamp authorities. Beside keys it demands that a log or a timestamp
+	// authority of it has seen the signature. Beside identities all that it has
+	// is demanded: an entry of a log, and of a certificate transparency log; and
+	// in any case a proof of when the certificate was used.
 	TrustedRoot string `json:"trustedRoot,omitempty"`
 }
 
@@ -80,7 +91,8 @@ type Answer struct {
 	Attestations []Finding `json:"attestations,omitempty"`
 	// Helpers are the names of the kernel's helper functions that the bytecode
 	// calls, as in bpf(7): bpf_map_lookup_elem. A helper without a known name is
-	// "unknown" and its number: unknown#999.
+	// "unknown" and its number: unknown#999. A kernel function that is no helper
+	// is named kfunc:bpf_cpumask_create.
 	Helpers []string `json:"helpers,omitempty"`
 	// MapTypes are the types of the maps that the bytecode declares, as bpftool
 	// names them: hash. A type without a known name is likewise "unknown#999".
@@ -99,6 +111,6 @@ type Finding struct {
 	// fingerprint of the public key (SHA256:…). Empty where nobody has.
 	Signer string `json:"signer,omitempty"`
 	// Reason tells why no signature counts: none is there, or what is wrong with
-	// those that are.
+	// those that are. It is empty where Signer isn't.
 	Reason string `json:"reason,omitempty"`
 }
