@@ -114,11 +114,12 @@ type BytecodeRule struct {
 
 	// images are patterns of image references, of which one has to match. They are
 	// compared with the full name of the image's repository, such as
-	// quay.io/acme/xdp-pass, and a pattern that has a tag or a digest with the
-	// reference as well. "*" stands for any characters but "/", "**" for any
-	// characters: quay.io/acme/*, registry.example.com:5000/**. A file on the node
-	// is named file: and its path: file:/opt/bytecode/*. The pattern ** matches
-	// all images and files.
+	// quay.io/acme/xdp-pass or docker.io/library/busybox, and a pattern that has a
+	// tag or a digest with that of the reference as well. A tag beside a digest
+	// counts for nothing. "*" stands for any characters but "/", "**" for any
+	// characters: quay.io/acme/*, registry.example.com:5000/**, *.example.com/**. A
+	// file on the node is named file: and its path: file:/opt/bytecode/*. The
+	// pattern ** matches all images and files.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -180,11 +181,12 @@ type BytecodeAttestation struct {
 // BytecodeLimits restricts programs and hooks. What is absent isn't restricted.
 // In patterns, "*" stands for any characters.
 type BytecodeLimits struct {
-	// programTypes lists the allowed types of programs.
+	// programTypes lists the allowed types of programs. Kprobe and Uprobe stand for
+	// return probes as well: the bytecode decides which of the two a program is.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=10
-	// +kubebuilder:validation:items:Enum=XDP;TC;TCX;Fentry;Fexit;Kprobe;Kretprobe;Uprobe;Uretprobe;Tracepoint
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:Enum=XDP;TC;TCX;Fentry;Fexit;Kprobe;Uprobe;Tracepoint
 	ProgramTypes []EBPFProgType `json:"programTypes,omitempty"`
 
 	// interfaces are patterns of the network interfaces that XDP, TC and TCX
@@ -206,7 +208,8 @@ type BytecodeLimits struct {
 	Tracepoints []string `json:"tracepoints,omitempty"`
 
 	// functions are patterns of the kernel functions that kprobes, fentry and fexit
-	// programs may be attached to.
+	// programs may be attached to. A kprobe with an offset isn't allowed where this
+	// is present: an offset can lead into another function.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -215,7 +218,8 @@ type BytecodeLimits struct {
 	Functions []string `json:"functions,omitempty"`
 
 	// targets are patterns of the libraries and executables that uprobes may be
-	// attached to, as the object names them.
+	// attached to, as the object names them. A path with "." or ".." in it isn't
+	// allowed where this is present.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -307,12 +311,12 @@ type AuthorityKey struct {
 	PEM string `json:"pem,omitempty"`
 
 	// secret names the Secret that holds the public key, in the namespace that
-	// bpfman runs in. It may hold several public keys under several names; a
-	// signature by any of them is valid, so keys can be rotated.
+	// bpfman runs in. Without an item's name each item whose name ends in .pub is a
+	// public key; a signature by any of them is valid, so keys can be rotated.
 	// +optional
 	Secret *AuthorityReference `json:"secret,omitempty"`
 
-	// trustedRoot names a trusted root. Where it is present, the signature has to
+	// trustedRoot names the ConfigMap with a trusted root. Where it is present, the signature has to
 	// be in the transparency log of that root or have a timestamp of one of its
 	// timestamp authorities.
 	// +optional
@@ -345,8 +349,9 @@ type AuthorityReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// key is the item's name; absent means cosign.pub in a Secret with a public
-	// key, and trusted_root.json in a ConfigMap with a trusted root.
+	// key is the item's name; absent means each item whose name ends in .pub of a
+	// Secret with public keys, and trusted_root.json of a ConfigMap with a trusted
+	// root.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`

@@ -13,10 +13,10 @@ type AuthorityKeyApplyConfiguration struct {
 	// pem is the public key in PEM (PKIX), as cosign writes it to cosign.pub.
 	PEM *string `json:"pem,omitempty"`
 	// secret names the Secret that holds the public key, in the namespace that
-	// bpfman runs in. It may hold several public keys under several names; a
-	// signature by any of them is valid, so keys can be rotated.
+	// bpfman runs in. Without an item's name each item whose name ends in .pub is a
+	// public key; a signature by any of them is valid, so keys can be rotated.
 	Secret *AuthorityReferenceApplyConfiguration `json:"secret,omitempty"`
-	// trustedRoot names a trusted root. Where it is present, the signature has to
+	// trustedRoot names the ConfigMap with a trusted root. Where it is present, the signature has to
 	// be in the transparency log of that root or have a timestamp of one of its
 	// timestamp authorities.
 	TrustedRoot *AuthorityReferenceApplyConfiguration `json:"trustedRoot,omitempty"`

@@ -13,8 +13,9 @@ package v1alpha1
 type AuthorityReferenceApplyConfiguration struct {
 	// name of the Secret or ConfigMap.
 	Name *string `json:"name,omitempty"`
-	// key is the item's name; absent means cosign.pub in a Secret with a public
-	// key, and trusted_root.json in a ConfigMap with a trusted root.
+	// key is the item's name; absent means each item whose name ends in .pub of a
+	// Secret with public keys, and trusted_root.json of a ConfigMap with a trusted
+	// root.
 	Key *string `json:"key,omitempty"`
 }
 

@@ -15,7 +15,8 @@ import (
 // BytecodeLimits restricts programs and hooks. What is absent isn't restricted.
 // In patterns, "*" stands for any characters.
 type BytecodeLimitsApplyConfiguration struct {
-	// programTypes lists the allowed types of programs.
+	// programTypes lists the allowed types of programs. Kprobe and Uprobe stand for
+	// return probes as well: the bytecode decides which of the two a program is.
 	ProgramTypes []apisv1alpha1.EBPFProgType `json:"programTypes,omitempty"`
 	// interfaces are patterns of the network interfaces that XDP, TC and TCX
 	// programs may be attached to, on the host and in pods.
@@ -24,10 +25,12 @@ type BytecodeLimitsApplyConfiguration struct {
 	// as category/event: syscalls/*.
 	Tracepoints []string `json:"tracepoints,omitempty"`
 	// functions are patterns of the kernel functions that kprobes, fentry and fexit
-	// programs may be attached to.
+	// programs may be attached to. A kprobe with an offset isn't allowed where this
+	// is present: an offset can lead into another function.
 	Functions []string `json:"functions,omitempty"`
 	// targets are patterns of the libraries and executables that uprobes may be
-	// attached to, as the object names them.
+	// attached to, as the object names them. A path with "." or ".." in it isn't
+	// allowed where this is present.
 	Targets []string `json:"targets,omitempty"`
 	// priority is the range of priorities that XDP, TC and TCX programs may have.
 	Priority *PriorityRangeApplyConfiguration `json:"priority,omitempty"`

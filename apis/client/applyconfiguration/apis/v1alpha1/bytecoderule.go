@@ -14,11 +14,12 @@ type BytecodeRuleApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// images are patterns of image references, of which one has to match. They are
 	// compared with the full name of the image's repository, such as
-	// quay.io/acme/xdp-pass, and a pattern that has a tag or a digest with the
-	// reference as well. "*" stands for any characters but "/", "**" for any
-	// characters: quay.io/acme/*, registry.example.com:5000/**. A file on the node
-	// is named file: and its path: file:/opt/bytecode/*. The pattern ** matches
-	// all images and files.
+	// quay.io/acme/xdp-pass or docker.io/library/busybox, and a pattern that has a
+	// tag or a digest with that of the reference as well. A tag beside a digest
+	// counts for nothing. "*" stands for any characters but "/", "**" for any
+	// characters: quay.io/acme/*, registry.example.com:5000/**, *.example.com/**. A
+	// file on the node is named file: and its path: file:/opt/bytecode/*. The
+	// pattern ** matches all images and files.
 	Images []string `json:"images,omitempty"`
 	// deny refuses these images.
 	Deny *bool `json:"deny,omitempty"`

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/verification"
+)
+
+// mostReasons is how many reasons a message has.
+const mostReasons = 8
+
+// Decide says what each of the policies comes to, in the order of their names.
+// Answer is that to Request; nil where nothing was asked, or nothing yet.
+func (e Evaluation) Decide(answer *verification.Answer) []v1alpha1.BpfProgramPolicy {
+	out := make([]v1alpha1.BpfProgramPolicy, 0, len(e.parts))
+	for _, p := range e.parts {
+		violations, unknown := p.violations, ""
+		if !e.subject.Image.IsFile() {
+			for _, r := range p.rules {
+				found, untold := r.verified(p.Policy, e.subject.Image, answer)
+				violations = slices.Concat(violations, found)
+				unknown = cmp.Or(unknown, untold)
+			}
+		}
+		out = append(out, p.verdict(violations, unknown))
+	}
+	return out
+}
+
+func (p part) verdict(violations []string, unknown string) v1alpha1.BpfProgramPolicy {
+	v := v1alpha1.BpfProgramPolicy{Name: p.Name, Generation: p.Generation, Verdict: v1alpha1.VerdictAllowed}
+	if len(violations) == 0 && unknown == "" {
+		return v
+	}
+	v.Message = list(violations)
+	switch {
+	case p.warn:
+		v.Verdict = v1alpha1.VerdictWarned
+	case len(violations) > 0:
+		v.Verdict = v1alpha1.VerdictDenied
+	default:
+		v.Verdict = v1alpha1.VerdictUnknown
+	}
+	if len(violations) == 0 {
+		v.Message = unknown
+	}
+	return v
+}
+
+// verified tells what the answer shows to be violated, or why it shows nothing.
+func (r *rule) verified(p *Policy, image Image, answer *verification.Answer) (violations []string, unknown string) {
+	if len(r.signedBy)+len(r.attestations) == 0 && !r.limits.bytecode() {
+		return nil, ""
+	}
+	switch {
+	case answer == nil:
+		return nil, r.says("image %s hasn't been verified yet", image)
+	case answer.Error != "":
+		return nil, r.says("image %s can't be verified: %s", image, answer.Error)
+	}
+	need := func(what string, authorities []string, findings []verification.Finding, predicateType string) {
+		var reasons []string
+		untold := ""
+		for _, authority := range authorities {
+			i := slices.IndexFunc(findings, func(f verification.Finding) bool {
+				return f.Authority == p.Name+"/"+authority && f.PredicateType == predicateType
+			})
+			switch {
+			case i < 0:
+				untold = r.says("image %s: nothing was found out about authority %s", image, authority)
+			case findings[i].Signer != "":
+				return
+			default:
+				reasons = append(reasons, authority+": "+cmp.Or(findings[i].Reason, "no signature"))
+			}
+		}
+		if untold != "" {
+			unknown = untold
+		} else if len(authorities) > 0 {
+			violations = append(violations, r.says("image %s has no %s (%s)", image, what, list(reasons)))
+		}
+	}
+	need("signature of "+strings.Join(r.signedBy, " or "), r.signedBy, answer.Signatures, "")
+	for _, a := range r.attestations {
+		need(fmt.Sprintf("attestation %s of %s", a.PredicateType, strings.Join(a.SignedBy, " or ")), a.SignedBy, answer.Attestations, a.PredicateType)
+	}
+	for _, violation := range r.limits.uses(answer) {
+		violations = append(violations, r.says("%s", violation))
+	}
+	return violations, unknown
+}
+
+// Hook says what policies have against a hook that only the node knows, such as an
+// interface that was discovered: Denied where nothing must be attached to it,
+// Warned where enforce would say so. Hooks that the object names are among what
+// Decide is about.
+func (e Evaluation) Hook(h Hook) []v1alpha1.BpfProgramPolicy {
+	var out []v1alpha1.BpfProgramPolicy
+	for _, p := range e.parts {
+		var violations []string
+		for _, r := range p.rules {
+			if violation := r.limits.hook(h); violation != "" {
+				violations = append(violations, r.says("%s", violation))
+			}
+		}
+		if len(violations) > 0 {
+			out = append(out, p.verdict(violations, ""))
+		}
+	}
+	return out
+}
+
+// Unloads tells whether a program that runs is to be unloaded because of verdicts:
+// where a policy with onViolation: unload denies it. A policy that is wrong denies
+// loading alone, as what it asks for isn't known.
+func (e Evaluation) Unloads(verdicts []v1alpha1.BpfProgramPolicy) bool {
+	return slices.ContainsFunc(e.parts, func(p part) bool {
+		return p.unload && len(p.problems) == 0 && slices.ContainsFunc(verdicts, func(v v1alpha1.BpfProgramPolicy) bool {
+			return v.Name == p.Name && v.Verdict == v1alpha1.VerdictDenied
+		})
+	})
+}
+
+// severity orders verdicts, the one that counts of several last.
+var severity = []v1alpha1.PolicyVerdict{v1alpha1.VerdictAllowed, v1alpha1.VerdictWarned, v1alpha1.VerdictUnknown, v1alpha1.VerdictDenied}
+
+// Sum is what several policies come to: the worst of their verdicts, and why, with
+// the policies' names. Without any policy all is allowed. Bytecode is loaded where
+// it is Allowed or Warned.
+func Sum(verdicts []v1alpha1.BpfProgramPolicy) (v1alpha1.PolicyVerdict, string) {
+	worst := v1alpha1.VerdictAllowed
+	for _, v := range verdicts {
+		if slices.Index(severity, v.Verdict) > slices.Index(severity, worst) {
+			worst = v.Verdict
+		}
+	}
+	var messages []string
+	for _, v := range verdicts {
+		if v.Verdict == worst && worst != v1alpha1.VerdictAllowed {
+			messages = append(messages, "policy "+v.Name+": "+v.Message)
+		}
+	}
+	return worst, list(messages)
+}
+
+// Loads tells whether bytecode of this verdict is loaded.
+func Loads(v v1alpha1.PolicyVerdict) bool {
+	return v == v1alpha1.VerdictAllowed || v == v1alpha1.VerdictWarned
+}
+
+// list joins reasons, of which the first are enough.
+func list(reasons []string) string {
+	if more := len(reasons) - mostReasons; more > 0 {
+		return strings.Join(reasons[:mostReasons], "; ") + fmt.Sprintf("; and %d more", more)
+	}
+	return strings.Join(reasons, "; ")
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package policy
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/verification"
+)
+
+// limits are those of a rule. What is nil isn't limited.
+type limits struct {
+	types    []v1alpha1.EBPFProgType
+	hooks    map[HookType]names
+	priority *v1alpha1.PriorityRange
+	helpers  *nameLimits
+	mapTypes *nameLimits
+}
+
+type nameLimits struct{ allow, deny names }
+
+func compileLimits(l *v1alpha1.BytecodeLimits) limits {
+	out := limits{
+		types: l.ProgramTypes, priority: l.Priority, hooks: map[HookType]names{},
+		helpers: compileNameLimits(l.Helpers), mapTypes: compileNameLimits(l.MapTypes),
+	}
+	for t, patterns := range map[HookType][]string{
+		Interface: l.Interfaces, Tracepoint: l.Tracepoints, Function: l.Functions, Target: l.Targets,
+	} {
+		if len(patterns) > 0 {
+			out.hooks[t] = compileNames(patterns)
+		}
+	}
+	return out
+}
+
+func compileNameLimits(l *v1alpha1.NameLimits) *nameLimits {
+	if l == nil {
+		return nil
+	}
+	return &nameLimits{compileNames(l.Allow), compileNames(l.Deny)}
+}
+
+// bytecode tells that the bytecode's instructions are limited.
+func (l limits) bytecode() bool { return l.helpers != nil || l.mapTypes != nil }
+
+// violations are what a program itself shows.
+func (l limits) violations(p Program) []string {
+	var out []string
+	if len(l.types) > 0 && !slices.Contains(l.types, p.Type) {
+		out = append(out, fmt.Sprintf("programs of type %s aren't allowed", p.Type))
+	}
+	for _, h := range p.Hooks {
+		if violation := l.hook(h); violation != "" {
+			out = append(out, violation)
+		}
+	}
+	if r := l.priority; r != nil && p.Priority != nil {
+		if r.Min != nil && *p.Priority < *r.Min {
+			out = append(out, fmt.Sprintf("priority %d is lower than %d", *p.Priority, *r.Min))
+		}
+		if r.Max != nil && *p.Priority > *r.Max {
+			out = append(out, fmt.Sprintf("priority %d is higher than %d", *p.Priority, *r.Max))
+		}
+	}
+	return out
+}
+
+// hook tells why a hook isn't allowed, "" where it is.
+func (l limits) hook(h Hook) string {
+	patterns, limited := l.hooks[h.Type]
+	switch {
+	case !limited:
+		return ""
+	case !patterns.match(h.Name):
+		return fmt.Sprintf("%s %q isn't allowed", h.Type, h.Name)
+	case h.Type == Function && h.Offset:
+		return fmt.Sprintf("an offset behind function %q isn't allowed: it can lead into another function", h.Name)
+	// What leads elsewhere matches by its beginning alone.
+	case h.Type == Target && strings.Contains(h.Name, "/") && path.Clean(h.Name) != h.Name:
+		return fmt.Sprintf("target %q isn't allowed: it has empty parts, . or .. in its path", h.Name)
+	}
+	return ""
+}
+
+// unallowed are the names that aren't allowed.
+func (l *nameLimits) unallowed(found []string) []string {
+	if l == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(found), func(name string) bool {
+		return !l.deny.match(name) && (len(l.allow) == 0 || l.allow.match(name))
+	})
+}
+
+// uses are what the bytecode violates.
+func (l limits) uses(answer *verification.Answer) []string {
+	if !l.bytecode() {
+		return nil
+	}
+	if answer.BytecodeError != "" {
+		return []string{"which helpers and types of maps the bytecode uses can't be told: " + answer.BytecodeError}
+	}
+	var out []string
+	if names := l.helpers.unallowed(answer.Helpers); len(names) > 0 {
+		out = append(out, "the bytecode calls helpers that aren't allowed: "+strings.Join(names, ", "))
+	}
+	if names := l.mapTypes.unallowed(answer.MapTypes); len(names) > 0 {
+		out = append(out, "the bytecode has maps of types that aren't allowed: "+strings.Join(names, ", "))
+	}
+	return out
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package policy
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// The items that a reference means which names none.
+const (
+	publicKeySuffix  = ".pub"
+	trustedRootsItem = "trusted_root.json"
+)
+
+// Material is what an authority verifies with.
+type Material struct {
+	// Keys are public keys, one PEM block each.
+	Keys []string
+	// TrustedRoot is Sigstore's JSON; empty where the authority names none.
+	TrustedRoot string
+	// Err tells why it can't be used.
+	Err error
+}
+
+// Digest is a hash of the material, for the status of policies: sha256:… . It is
+// empty where it can't be used.
+func (m Material) Digest() string {
+	if m.Err != nil {
+		return ""
+	}
+	content, _ := json.Marshal([]any{m.Keys, m.TrustedRoot}) //nolint:errchkjson // strings always encode
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Reader gives what authorities refer to, in the namespace that bpfman runs in:
+// the data of a Secret, or of a ConfigMap. An error's text is shown to users.
+type Reader struct {
+	Secret    func(name string) (map[string][]byte, error)
+	ConfigMap func(name string) (map[string]string, error)
+}
+
+// ReadMaterial reads the material of all authorities of a policy, by their names.
+// What can't be read or understood is an error in its Material.
+func ReadMaterial(p *v1alpha1.BytecodePolicy, from Reader) map[string]Material {
+	all := make(map[string]Material, len(p.Spec.Authorities))
+	for i := range p.Spec.Authorities {
+		authority := &p.Spec.Authorities[i]
+		m, err := read(authority, from)
+		if err != nil {
+			m = Material{Err: err}
+		}
+		all[authority.Name] = m
+	}
+	return all
+}
+
+// References are the names of the Secrets and ConfigMaps that a policy refers to,
+// each once, for who watches them.
+func References(p *v1alpha1.BytecodePolicy) (secrets, configMaps []string) {
+	for _, a := range p.Spec.Authorities {
+		if a.Key != nil && a.Key.Secret != nil {
+			secrets = append(secrets, a.Key.Secret.Name)
+		}
+		if root := trustedRoot(&a); root != nil {
+			configMaps = append(configMaps, root.Name)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(secrets))), slices.Compact(slices.Sorted(slices.Values(configMaps)))
+}
+
+func trustedRoot(a *v1alpha1.BytecodeAuthority) *v1alpha1.AuthorityReference {
+	switch {
+	case a.Keyless != nil:
+		return &a.Keyless.TrustedRoot
+	case a.Key != nil:
+		return a.Key.TrustedRoot
+	}
+	return nil
+}
+
+func read(a *v1alpha1.BytecodeAuthority, from Reader) (Material, error) {
+	var m Material
+	var err error
+	switch {
+	case a.Key == nil && a.Keyless == nil:
+		return m, errors.New("it has neither key nor keyless")
+	case a.Key != nil && a.Key.Secret != nil:
+		m.Keys, err = secretKeys(*a.Key.Secret, from)
+	case a.Key != nil:
+		if m.Keys, err = parseKeys([]byte(a.Key.PEM)); err != nil {
+			err = fmt.Errorf("key.pem: %w", err)
+		}
+	}
+	if err != nil {
+		return m, err
+	}
+	if root := trustedRoot(a); root != nil {
+		m.TrustedRoot, err = readTrustedRoot(*root, from)
+	}
+	return m, err
+}
+
+func secretKeys(ref v1alpha1.AuthorityReference, from Reader) ([]string, error) {
+	data, err := from.Secret(ref.Name)
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", ref.Name, err)
+	}
+	items := []string{ref.Key}
+	if ref.Key == "" {
+		items = slices.DeleteFunc(slices.Sorted(maps.Keys(data)), func(item string) bool { return !strings.HasSuffix(item, publicKeySuffix) })
+	} else if _, found := data[ref.Key]; !found {
+		return nil, fmt.Errorf("the Secret %s has no item %s", ref.Name, ref.Key)
+	}
+	if len(items) == 0 {
+		return nil, fmt.Errorf("the Secret %s has no item whose name ends in %s", ref.Name, publicKeySuffix)
+	}
+	var keys []string
+	for _, item := range items {
+		found, err := parseKeys(data[item])
+		if err != nil {
+			return nil, fmt.Errorf("item %s of the Secret %s: %w", item, ref.Name, err)
+		}
+		keys = append(keys, found...)
+	}
+	return keys, nil
+}
+
+// parseKeys splits PEM into one block for each public key. Its errors show nothing
+// of the content, which may be somebody's private key.
+func parseKeys(text []byte) ([]string, error) {
+	var keys []string
+	for rest := bytes.TrimSpace(text); len(rest) > 0; {
+		block, after := pem.Decode(rest)
+		if block == nil {
+			return nil, errors.New("it is no public key in PEM")
+		}
+		if block.Type != "PUBLIC KEY" {
+			return nil, fmt.Errorf("it has a PEM block of type %q, not PUBLIC KEY", block.Type)
+		}
+		if _, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil {
+			return nil, fmt.Errorf("read public key: %w", err)
+		}
+		keys = append(keys, string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})))
+		rest = bytes.TrimSpace(after)
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("it is no public key in PEM")
+	}
+	return keys, nil
+}
+
+func readTrustedRoot(ref v1alpha1.AuthorityReference, from Reader) (string, error) {
+	data, err := from.ConfigMap(ref.Name)
+	if err != nil {
+		return "", fmt.Errorf("read ConfigMap %s: %w", ref.Name, err)
+	}
+	item := cmp.Or(ref.Key, trustedRootsItem)
+	root, found := data[item]
+	if !found {
+		return "", fmt.Errorf("the ConfigMap %s has no item %s", ref.Name, item)
+	}
+	var object map[string]any
+	if err := json.Unmarshal([]byte(root), &object); err != nil {
+		return "", fmt.Errorf("item %s of the ConfigMap %s is no trusted root in JSON: %w", item, ref.Name, err)
+	}
+	if len(object) == 0 {
+		return "", fmt.Errorf("item %s of the ConfigMap %s is an empty trusted root", item, ref.Name)
+	}
+	return root, nil
+}

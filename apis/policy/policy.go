@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package policy decides what BytecodePolicies say about a user object. It is
+// pure: who uses it reads the policies, their Secrets and ConfigMaps, and has the
+// image verified (package verification).
+//
+//	compiled := policy.Compile(object, policy.ReadMaterial(object, reader))
+//	evaluation := policy.Evaluate(all, policy.SubjectOf(kind, user).On(nodeLabels))
+//	request := evaluation.Request()    // what to find out, if anything
+//	verdicts := evaluation.Decide(answer)
+//	verdict, message := policy.Sum(verdicts)
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/verification"
+)
+
+// Policy is a BytecodePolicy that is ready to be evaluated.
+type Policy struct {
+	// Name and Generation are those of the object.
+	Name       string
+	Generation int64
+
+	warn, unload bool
+	problems     []string
+
+	kinds       []string
+	namespaces  names // nil where all are selected, and cluster-scoped objects
+	node        labels.Selector
+	rules       []rule
+	unmatched   bool // images that no rule matches are denied
+	authorities map[string]verification.Authority
+}
+
+type rule struct {
+	name         string
+	images       []imagePattern
+	deny, digest bool
+	signedBy     []string
+	attestations []v1alpha1.BytecodeAttestation
+	limits       limits
+}
+
+// Compile reads a policy. It never fails: one that is wrong denies all that it
+// matches, and what is wrong in its match selects all. Material is what its
+// authorities refer to, by their names.
+func Compile(object *v1alpha1.BytecodePolicy, material map[string]Material) *Policy {
+	spec := &object.Spec
+	p := &Policy{
+		Name: object.Name, Generation: object.Generation,
+		// Whatever the API server should not have admitted is the stricter.
+		warn:        spec.Mode == v1alpha1.PolicyWarn,
+		unload:      spec.OnViolation == v1alpha1.OnViolationUnload,
+		unmatched:   spec.UnmatchedImages == v1alpha1.UnmatchedDeny,
+		kinds:       spec.Match.Kinds,
+		node:        labels.Everything(),
+		authorities: map[string]verification.Authority{},
+	}
+	if len(spec.Match.Namespaces) > 0 {
+		p.namespaces = compileNames(spec.Match.Namespaces)
+	}
+	if spec.Match.NodeSelector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(spec.Match.NodeSelector)
+		if err != nil {
+			p.problem("match.nodeSelector: %v", err)
+		} else {
+			p.node = selector
+		}
+	}
+	for i := range spec.Authorities {
+		p.addAuthority(&spec.Authorities[i], material)
+	}
+	for i := range spec.Rules {
+		p.addRule(&spec.Rules[i])
+	}
+	return p
+}
+
+func (p *Policy) problem(format string, args ...any) {
+	p.problems = append(p.problems, fmt.Sprintf(format, args...))
+}
+
+func (p *Policy) addAuthority(a *v1alpha1.BytecodeAuthority, material map[string]Material) {
+	m, found := material[a.Name]
+	if !found {
+		p.problem("authority %q: its keys and trusted root haven't been read", a.Name)
+		return
+	}
+	if m.Err != nil {
+		p.problem("authority %q: %v", a.Name, m.Err)
+		return
+	}
+	out := verification.Authority{Name: p.Name + "/" + a.Name, Keys: m.Keys, TrustedRoot: m.TrustedRoot}
+	if a.Keyless != nil {
+		for i, identity := range a.Keyless.Identities {
+			out.Identities = append(out.Identities, verification.Identity{
+				Issuer: identity.Issuer, IssuerPattern: p.anchored(a.Name, i, "issuerPattern", identity.IssuerPattern),
+				Subject: identity.Subject, SubjectPattern: p.anchored(a.Name, i, "subjectPattern", identity.SubjectPattern),
+			})
+			if identity.Issuer == "" && identity.IssuerPattern == "" || identity.Subject == "" && identity.SubjectPattern == "" {
+				p.problem("authority %q: identities[%d] lacks an issuer or a subject", a.Name, i)
+			}
+		}
+	}
+	if len(out.Keys) == 0 && len(out.Identities) == 0 {
+		p.problem("authority %q has neither a key nor an identity", a.Name)
+	}
+	p.authorities[a.Name] = out
+}
+
+// anchored makes a pattern match whole values. It is compiled by itself first: with
+// a parenthesis too many it could end the group that is put around it.
+func (p *Policy) anchored(authority string, identity int, field, pattern string) string {
+	if pattern == "" {
+		return ""
+	}
+	if _, err := regexp.Compile(pattern); err != nil {
+		p.problem("authority %q: identities[%d].%s: %v", authority, identity, field, err)
+	}
+	return `\A(?:` + pattern + `)\z`
+}
+
+func (p *Policy) addRule(r *v1alpha1.BytecodeRule) {
+	out := rule{name: r.Name, deny: r.Deny, digest: r.DigestOnly, signedBy: r.SignedBy, attestations: r.Attestations}
+	for _, pattern := range r.Images {
+		out.images = append(out.images, compileImage(pattern))
+	}
+	if r.Limits != nil {
+		out.limits = compileLimits(r.Limits)
+	}
+	named := slices.Clone(r.SignedBy)
+	for _, a := range r.Attestations {
+		named = append(named, a.SignedBy...)
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(named))) {
+		known := slices.ContainsFunc(p.problems, func(problem string) bool { return strings.HasPrefix(problem, fmt.Sprintf("authority %q", name)) })
+		if _, found := p.authorities[name]; !found && !known {
+			p.problem("rule %s: there is no authority %q", r.Name, name)
+		}
+	}
+	p.rules = append(p.rules, out)
+}
+
+// Problems tell what is wrong with the policy, if anything.
+func (p *Policy) Problems() []string { return p.problems }
+
+// SelectsNodes tells that the policy is for some nodes alone.
+func (p *Policy) SelectsNodes() bool { return !p.node.Empty() }
+
+// Matches tells whether the policy is about a subject. Its rules may have nothing
+// to say about the image.
+func (p *Policy) Matches(s Subject) bool {
+	return (len(p.kinds) == 0 || slices.Contains(p.kinds, s.Kind)) &&
+		(p.namespaces == nil || s.Namespace != "" && p.namespaces.match(s.Namespace)) &&
+		(s.NodeLabels == nil || p.node.Matches(s.NodeLabels))
+}
+
+// On is the subject on a node.
+func (s Subject) On(nodeLabels map[string]string) Subject {
+	s.NodeLabels = labels.Set(nodeLabels)
+	return s
+}
+
+// Evaluation is what the policies that match a subject say about it.
+type Evaluation struct {
+	subject Subject
+	parts   []part
+}
+
+// part is what one policy says.
+type part struct {
+	*Policy
+	rules      []*rule // that match the image
+	violations []string
+}
+
+// Evaluate finds the policies that match a subject, in the order of their names,
+// and what the object itself violates.
+func Evaluate(policies []*Policy, s Subject) Evaluation {
+	e := Evaluation{subject: s}
+	for _, p := range policies {
+		if p.Matches(s) {
+			e.parts = append(e.parts, p.evaluate(s))
+		}
+	}
+	slices.SortFunc(e.parts, func(a, b part) int { return cmp.Compare(a.Name, b.Name) })
+	return e
+}
+
+func (p *Policy) evaluate(s Subject) part {
+	out := part{Policy: p}
+	if len(p.problems) > 0 {
+		out.violations = []string{"the policy is wrong, and denies all that it matches: " + list(p.problems)}
+		return out
+	}
+	if s.ImageError != nil {
+		// Which rules it would match can't be told.
+		if len(p.rules) > 0 || p.unmatched {
+			out.violations = []string{s.ImageError.Error()}
+		}
+		return out
+	}
+	for i := range p.rules {
+		r := &p.rules[i]
+		if slices.ContainsFunc(r.images, func(pattern imagePattern) bool { return pattern.match(s.Image) }) {
+			out.rules = append(out.rules, r)
+			out.violations = append(out.violations, r.violations(s)...)
+		}
+	}
+	if len(out.rules) == 0 && p.unmatched {
+		out.violations = []string{fmt.Sprintf("no rule matches image %s, and unmatchedImages is deny", s.Image)}
+	}
+	return out
+}
+
+// violations are what the object itself shows.
+func (r *rule) violations(s Subject) []string {
+	if r.deny {
+		return []string{r.says("image %s is denied", s.Image)}
+	}
+	var out []string
+	if r.digest && s.Image.Digest == "" {
+		out = append(out, r.says("image %s isn't named by its digest", s.Image))
+	}
+	if s.Image.IsFile() {
+		if len(r.signedBy)+len(r.attestations) > 0 {
+			out = append(out, r.says("%s is a file, which nobody signs", s.Image))
+		}
+		if r.limits.bytecode() {
+			out = append(out, r.says("helpers and types of maps of %s, which is a file, can't be looked at", s.Image))
+		}
+	}
+	for _, p := range s.Programs {
+		for _, violation := range r.limits.violations(p) {
+			out = append(out, r.says("%s: %s", p.Field, violation))
+		}
+	}
+	return out
+}
+
+func (r *rule) says(format string, args ...any) string {
+	return "rule " + r.name + ": " + fmt.Sprintf(format, args...)
+}
+
+// Policies are the names of the policies that match.
+func (e Evaluation) Policies() []string {
+	out := make([]string, 0, len(e.parts))
+	for _, p := range e.parts {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// Denied tells that a policy in mode enforce is violated by the object itself:
+// nothing need be found out about the image.
+func (e Evaluation) Denied() bool {
+	return slices.ContainsFunc(e.parts, func(p part) bool { return len(p.violations) > 0 && !p.warn })
+}
+
+// Request is what has to be found out about the image; nil where that is nothing.
+// The image itself and the credentials are left to be filled in. It is the same
+// whenever the policies and their material are, so that answers can be kept by it.
+func (e Evaluation) Request() *verification.Request {
+	var out verification.Request
+	authorities := map[string]verification.Authority{}
+	attestations := map[string][]string{}
+	for _, p := range e.parts {
+		if e.subject.Image.IsFile() {
+			continue
+		}
+		name := func(authority string) string {
+			a := p.authorities[authority]
+			authorities[a.Name] = a
+			return a.Name
+		}
+		for _, r := range p.rules {
+			for _, authority := range r.signedBy {
+				name(authority)
+			}
+			for _, a := range r.attestations {
+				for _, authority := range a.SignedBy {
+					attestations[a.PredicateType] = append(attestations[a.PredicateType], name(authority))
+				}
+			}
+			out.Bytecode = out.Bytecode || r.limits.bytecode()
+		}
+	}
+	for _, name := range sortedKeys(authorities) {
+		out.Authorities = append(out.Authorities, authorities[name])
+	}
+	for _, predicate := range sortedKeys(attestations) {
+		of := slices.Compact(slices.Sorted(slices.Values(attestations[predicate])))
+		out.Attestations = append(out.Attestations, verification.Attestation{PredicateType: predicate, Authorities: of})
+	}
+	if len(out.Authorities) == 0 && !out.Bytecode {
+		return nil
+	}
+	return &out
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package policy
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Subject is what policies are about: a user object, on a node.
+type Subject struct {
+	Kind string
+	// Namespace is empty for cluster-scoped kinds.
+	Namespace string
+	// NodeLabels are the labels of the node that loads the object. While they are
+	// nil no node is meant, and any node selector matches: labels.Set(nil) is a node
+	// without labels.
+	NodeLabels labels.Labels
+	Image      Image
+	// ImageError tells why the bytecode's name can't be understood.
+	ImageError error
+	Programs   []Program
+}
+
+// Program is one program of an object, as far as policies limit it.
+type Program struct {
+	// Field is where it stands in the object: spec, or spec.programs[3].
+	Field string
+	// Type is that of a member of an application. It is Kprobe and Uprobe for return
+	// probes too.
+	Type v1alpha1.EBPFProgType
+	// Hooks are those that the object names, each by itself. Interfaces that are
+	// discovered, or the node's primary one, aren't among them.
+	Hooks []Hook
+	// Priority is nil for types that have none.
+	Priority *int32
+}
+
+// Hook is a place where a program is attached.
+type Hook struct {
+	Type HookType
+	// Name of the interface, tracepoint (category/event), kernel function or target.
+	Name string
+	// Offset tells that a kernel function has an offset behind its name.
+	Offset bool
+}
+
+// HookType tells which pattern a hook's name is compared with.
+type HookType string
+
+// The types of hooks, as limits name them.
+const (
+	Interface  HookType = "interface"
+	Tracepoint HookType = "tracepoint"
+	Function   HookType = "function"
+	Target     HookType = "target"
+)
+
+// SubjectOf reads a user object of the given kind, for no particular node.
+func SubjectOf(kind string, o v1alpha1.UserObject) Subject {
+	s := Subject{Kind: kind, Namespace: o.GetNamespace()}
+	s.Image, s.ImageError = ParseImage(o.GetAppCommon().ByteCode)
+	s.Programs = programsOf(o)
+	return s
+}
+
+// programsOf has a row for each kind. An application's members without
+// configuration load nothing, and aren't listed.
+func programsOf(o v1alpha1.UserObject) []Program {
+	switch o := o.(type) {
+	case *v1alpha1.XdpProgram:
+		return []Program{network(v1alpha1.ProgTypeXDP, o.Spec.InterfaceSelector, o.Spec.Priority)}
+	case *v1alpha1.XdpNsProgram:
+		return []Program{network(v1alpha1.ProgTypeXDP, o.Spec.InterfaceSelector, o.Spec.Priority)}
+	case *v1alpha1.TcProgram:
+		return []Program{network(v1alpha1.ProgTypeTC, o.Spec.InterfaceSelector, o.Spec.Priority)}
+	case *v1alpha1.TcNsProgram:
+		return []Program{network(v1alpha1.ProgTypeTC, o.Spec.InterfaceSelector, o.Spec.Priority)}
+	case *v1alpha1.TcxProgram:
+		return []Program{network(v1alpha1.ProgTypeTCX, o.Spec.InterfaceSelector, o.Spec.Priority)}
+	case *v1alpha1.TcxNsProgram:
+		return []Program{network(v1alpha1.ProgTypeTCX, o.Spec.InterfaceSelector, o.Spec.Priority)}
+	case *v1alpha1.FentryProgram:
+		return []Program{kernel(v1alpha1.ProgTypeFentry, o.Spec.FunctionName, 0)}
+	case *v1alpha1.FexitProgram:
+		return []Program{kernel(v1alpha1.ProgTypeFexit, o.Spec.FunctionName, 0)}
+	case *v1alpha1.KprobeProgram:
+		return []Program{kernel(v1alpha1.ProgTypeKprobe, o.Spec.FunctionName, o.Spec.Offset)}
+	case *v1alpha1.UprobeProgram:
+		return []Program{user(o.Spec.Target)}
+	case *v1alpha1.UprobeNsProgram:
+		return []Program{user(o.Spec.Target)}
+	case *v1alpha1.TracepointProgram:
+		return []Program{static(o.Spec.Names)}
+	case *v1alpha1.BpfApplication:
+		return members(o.Spec.Programs, memberOf)
+	case *v1alpha1.BpfNsApplication:
+		return members(o.Spec.Programs, nsMemberOf)
+	}
+	return nil
+}
+
+func members[M any](of []M, programOf func(*M) (Program, bool)) []Program {
+	var out []Program
+	for i := range of {
+		if p, ok := programOf(&of[i]); ok {
+			p.Field = fmt.Sprintf("spec.programs[%d]", i)
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func memberOf(m *v1alpha1.BpfApplicationProgram) (Program, bool) {
+	switch {
+	case m.Type == v1alpha1.ProgTypeXDP && m.XDP != nil:
+		return network(m.Type, m.XDP.InterfaceSelector, m.XDP.Priority), true
+	case m.Type == v1alpha1.ProgTypeTC && m.TC != nil:
+		return network(m.Type, m.TC.InterfaceSelector, m.TC.Priority), true
+	case m.Type == v1alpha1.ProgTypeTCX && m.TCX != nil:
+		return network(m.Type, m.TCX.InterfaceSelector, m.TCX.Priority), true
+	case m.Type == v1alpha1.ProgTypeFentry && m.Fentry != nil:
+		return kernel(m.Type, m.Fentry.FunctionName, 0), true
+	case m.Type == v1alpha1.ProgTypeFexit && m.Fexit != nil:
+		return kernel(m.Type, m.Fexit.FunctionName, 0), true
+	case m.Type == v1alpha1.ProgTypeKprobe && m.Kprobe != nil:
+		return kernel(m.Type, m.Kprobe.FunctionName, m.Kprobe.Offset), true
+	case m.Type == v1alpha1.ProgTypeKretprobe && m.Kretprobe != nil:
+		return kernel(v1alpha1.ProgTypeKprobe, m.Kretprobe.FunctionName, m.Kretprobe.Offset), true
+	case m.Type == v1alpha1.ProgTypeUprobe && m.Uprobe != nil:
+		return user(m.Uprobe.Target), true
+	case m.Type == v1alpha1.ProgTypeUretprobe && m.Uretprobe != nil:
+		return user(m.Uretprobe.Target), true
+	case m.Type == v1alpha1.ProgTypeTracepoint && m.Tracepoint != nil:
+		return static(m.Tracepoint.Names), true
+	}
+	return Program{}, false
+}
+
+func nsMemberOf(m *v1alpha1.BpfNsApplicationProgram) (Program, bool) {
+	switch {
+	case m.Type == v1alpha1.ProgTypeXDP && m.XDP != nil:
+		return network(m.Type, m.XDP.InterfaceSelector, m.XDP.Priority), true
+	case m.Type == v1alpha1.ProgTypeTC && m.TC != nil:
+		return network(m.Type, m.TC.InterfaceSelector, m.TC.Priority), true
+	case m.Type == v1alpha1.ProgTypeTCX && m.TCX != nil:
+		return network(m.Type, m.TCX.InterfaceSelector, m.TCX.Priority), true
+	case m.Type == v1alpha1.ProgTypeUprobe && m.Uprobe != nil:
+		return user(m.Uprobe.Target), true
+	case m.Type == v1alpha1.ProgTypeUretprobe && m.Uretprobe != nil:
+		return user(m.Uretprobe.Target), true
+	}
+	return Program{}, false
+}
+
+// field is where a program stands that is alone in its object.
+const field = "spec"
+
+func network(t v1alpha1.EBPFProgType, s v1alpha1.InterfaceSelector, priority int32) Program {
+	p := Program{Field: field, Type: t, Priority: &priority}
+	// The primary interface comes first where both are stored, as for the agent.
+	if s.Interfaces != nil && s.PrimaryNodeInterface == nil {
+		for _, name := range *s.Interfaces {
+			p.Hooks = append(p.Hooks, Hook{Type: Interface, Name: name})
+		}
+	}
+	return p
+}
+
+func kernel(t v1alpha1.EBPFProgType, function string, offset uint64) Program {
+	return Program{Field: field, Type: t, Hooks: []Hook{{Type: Function, Name: function, Offset: offset != 0}}}
+}
+
+func user(target string) Program {
+	return Program{Field: field, Type: v1alpha1.ProgTypeUprobe, Hooks: []Hook{{Type: Target, Name: target}}}
+}
+
+func static(tracepoints []string) Program {
+	p := Program{Field: field, Type: v1alpha1.ProgTypeTracepoint}
+	for _, name := range tracepoints {
+		p.Hooks = append(p.Hooks, Hook{Type: Tracepoint, Name: name})
+	}
+	return p
+}
