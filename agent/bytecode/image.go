@@ -5,6 +5,7 @@ package bytecode
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -15,9 +16,10 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
-	"time"
 
+	"github.com/distribution/reference"
 	"github.com/google/go-containerregistry/pkg/name"
+	"k8s.io/utils/lru"
 )
 
 const (
@@ -26,41 +28,117 @@ const (
 	MaxContent = 32 << 20
 	// maxDocument is for manifests and configurations; registries have the same limit.
 	maxDocument = 4 << 20
-	// fitness is how long an image is taken to be fit without another look, where
-	// the daemon has pulled it meanwhile.
-	fitness = 10 * time.Minute
+	// maxKnown is of how many manifests it is kept whether they are fit.
+	maxKnown = 256
 )
 
-// Unfit tells why an image must not be handed to the daemon, nil if nothing is
-// known against it. The daemon of v0.6.0 unpacks all of a layer in memory, so
-// that a few kilobytes can take the node's, and serves nobody meanwhile. Whatever
-// keeps the image from being looked at is left to the daemon to tell, but for a
-// registry that leaves it waiting: it is Silent from then on.
-//
-// Cached tells that the daemon needn't pull what it has: then one look is enough.
-func (r *Registries) Unfit(ctx context.Context, url string, c Credentials, cached bool) error {
-	address, ok := addressOf(url)
-	if !ok || cached && r.wasFit(url) {
-		return nil
+// Image is what an image's reference means on this node: content, which no
+// registry can change any more.
+type Image struct {
+	// Reference is the image as its user names it.
+	Reference string
+	// Digest is that of the manifest or index which the reference stands for.
+	Digest string
+	// Manifest is the digest of the manifest for this machine: Digest itself, unless
+	// that is an index.
+	Manifest string
+}
+
+// Pinned is the reference of the manifest by its digest alone. The daemon of
+// v0.6.0 verifies the digests of what it pulls so, and keeps it under that name;
+// an image with a tag it keeps under the tag, whatever the digest.
+func (i Image) Pinned() string { return i.at(i.Manifest) }
+
+// Resolved is the reference of what the user's stands for, by its digest alone.
+func (i Image) Resolved() string { return i.at(i.Digest) }
+
+func (i Image) at(version string) string {
+	named, err := parse(i.Reference)
+	if err != nil {
+		return i.Reference // nothing that was resolved
 	}
-	err := r.Silent(ctx, url)
-	if err == nil {
-		err = r.look(ctx, url, c)
+	return reference.TrimNamed(named).Name() + "@" + version
+}
+
+// DigestOf is the digest that a reference names, if it names one. A digest rules
+// over a tag beside it.
+func DigestOf(url string) (string, bool) {
+	named, err := parse(url)
+	if err != nil {
+		return "", false
 	}
-	var unfit *unfitError
-	var long *http.MaxBytesError
-	var waited net.Error
-	switch {
-	case errors.As(err, &unfit):
-		return fmt.Errorf("image %s: %w", url, unfit)
-	case errors.As(err, &long):
-		return fmt.Errorf("image %s: %w", url, errTooLarge)
-	case ctx.Err() == nil && errors.As(err, &waited) && waited.Timeout():
-		r.remember(address, true)
-	case err == nil:
-		r.setFit(url)
+	digested, ok := named.(reference.Digested)
+	if !ok {
+		return "", false
+	}
+	return digested.Digest().String(), true
+}
+
+// Source is an image at its registry. It is to be closed.
+type Source struct {
+	Image
+
+	puller     *puller
+	manifest   manifest
+	registries *Registries
+}
+
+// Open resolves an image's reference at its registry: of an index it takes the
+// manifest for this machine. A registry that leaves it waiting is Silent from then
+// on.
+func (r *Registries) Open(ctx context.Context, url string, c Credentials) (*Source, error) {
+	if err := r.Silent(ctx, url); err != nil {
+		return nil, fmt.Errorf("image %s: %w", url, err)
+	}
+	p, err := newPuller(url, c, r.Transport)
+	if err != nil {
+		return nil, err
+	}
+	looking, cancel := context.WithTimeout(ctx, lookDeadline)
+	defer cancel()
+	image, m, err := p.resolve(looking)
+	if err != nil {
+		p.close()
+		r.heed(ctx, url, err)
+		return nil, fmt.Errorf("image %s: %w", url, tooLong(err))
+	}
+	image.Reference = url
+	return &Source{Image: image, puller: p, manifest: m, registries: r}, nil
+}
+
+// Close ends the connections to the registry.
+func (s *Source) Close() { s.puller.close() }
+
+// Unfit tells why the image must not be handed to the daemon, nil if nothing is
+// known against it. The daemon of v0.6.0 unpacks all of a layer in memory, so that
+// a few kilobytes can take the node's, and serves nobody meanwhile. Whatever keeps
+// the content from being looked at is left to the daemon to tell, but for a
+// registry that leaves it waiting: it is Silent from then on. What was found holds
+// for the manifest's digest, at whatever registry.
+func (s *Source) Unfit(ctx context.Context) error {
+	unfit, known := s.registries.recallFit(s.Manifest)
+	if !known {
+		looking, cancel := context.WithTimeout(ctx, lookDeadline)
+		defer cancel()
+		err := tooLong(s.look(looking))
+		if known = err == nil || errors.As(err, &unfit); known {
+			s.registries.rememberFit(s.Manifest, unfit)
+		} else {
+			s.registries.heed(ctx, s.Reference, err)
+		}
+	}
+	if unfit != nil {
+		return fmt.Errorf("image %s: %w", s.Reference, unfit)
 	}
 	return nil
+}
+
+// heed takes note of a registry that leaves whoever asks waiting.
+func (r *Registries) heed(ctx context.Context, url string, err error) {
+	var waited net.Error
+	if address, ok := addressOf(url); ok && ctx.Err() == nil && errors.As(err, &waited) && waited.Timeout() {
+		r.remember(address, true)
+	}
 }
 
 // unfitError is what is wrong with an image.
@@ -68,24 +146,29 @@ type unfitError struct{ text string }
 
 func (e *unfitError) Error() string { return e.text }
 
+// IsUnfit tells that an error is about the image, not about getting at it.
+func IsUnfit(err error) bool {
+	unfit := (*unfitError)(nil)
+	return errors.As(err, &unfit)
+}
+
 var errTooLarge = &unfitError{fmt.Sprintf("it holds more than the %d MiB that bytecode may have", MaxContent>>20)}
 
-// look reads the image as the daemon would, keeping nothing.
-func (r *Registries) look(ctx context.Context, url string, c Credentials) error {
-	ctx, cancel := context.WithTimeout(ctx, lookDeadline)
-	defer cancel()
-	p, err := newPuller(url, c, r.Transport)
-	if err != nil {
-		return err
+// tooLong says of what is longer than is read of it that it is too large.
+func tooLong(err error) error {
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return errTooLarge
 	}
-	defer p.close()
-	m, err := p.manifest(ctx)
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+// look reads the image's content as the daemon would, keeping nothing.
+func (s *Source) look(ctx context.Context) error {
+	p, m := s.puller, s.manifest
 	if len(m.Layers) == 0 {
 		return &unfitError{"it has no layer"}
 	}
+	p.wire.limit = maxDocument
 	if _, err := p.blob(ctx, m.Config.Digest, func(io.Reader) error { return nil }); err != nil {
 		return err
 	}
@@ -125,34 +208,81 @@ type manifest struct {
 	Manifests []descriptor `json:"manifests"`
 }
 
-// manifest reads the image's manifest, of an index that for this machine.
-func (p *puller) manifest(ctx context.Context) (manifest, error) {
-	m, err := p.document(ctx, p.version)
+// resolve reads the image's manifest, of an index that for this machine.
+func (p *puller) resolve(ctx context.Context) (Image, manifest, error) {
+	digest, m, err := p.document(ctx, p.version)
+	image := Image{Digest: digest, Manifest: digest}
 	if err != nil || len(m.Manifests) == 0 {
-		return m, err
+		return image, m, err
 	}
 	for _, d := range m.Manifests {
 		if d.Platform.OS == "linux" && d.Platform.Architecture == runtime.GOARCH {
 			part, err := p.part(d.Digest)
 			if err != nil {
-				return manifest{}, err
+				return image, manifest{}, err
 			}
-			return p.document(ctx, part)
+			image.Manifest, m, err = p.document(ctx, part)
+			if err == nil && len(m.Manifests) > 0 {
+				err = &unfitError{"its index holds another index"}
+			}
+			return image, m, err
 		}
 	}
-	return manifest{}, errors.New("no manifest for this machine")
+	return image, manifest{}, errors.New("it has no manifest for this machine (linux/" + runtime.GOARCH + ")")
 }
 
-func (p *puller) document(ctx context.Context, version name.Reference) (manifest, error) {
-	var m manifest
+func (p *puller) document(ctx context.Context, version name.Reference) (digest string, m manifest, err error) {
 	got, err := p.client.Get(ctx, version)
 	if err != nil {
-		return m, fmt.Errorf("get manifest: %w", err)
+		return "", m, fmt.Errorf("get manifest: %w", err)
 	}
 	if err := json.Unmarshal(got.Manifest, &m); err != nil {
-		return m, fmt.Errorf("read manifest: %w", err)
+		return "", m, fmt.Errorf("read manifest: %w", err)
 	}
-	return m, nil
+	// Whoever else reads it has to find the same in it.
+	if ambiguous(got.Manifest) || len(m.Manifests) > 0 && len(m.Layers) > 0 {
+		return "", m, &unfitError{"its manifest can be read in several ways"}
+	}
+	return got.Digest.String(), m, nil
+}
+
+// ambiguous tells whether an object in a document of JSON has two members of a
+// name, in whatever case: parsers differ in which of them they take.
+func ambiguous(document []byte) bool {
+	type level struct {
+		names map[string]bool // nil for an array
+		name  bool            // a name is next
+	}
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	var levels []level
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return !errors.Is(err, io.EOF)
+		}
+		switch token {
+		case json.Delim('}'), json.Delim(']'):
+			levels = levels[:len(levels)-1]
+			continue
+		}
+		if inner := len(levels) - 1; inner >= 0 && levels[inner].names != nil {
+			if text, ok := token.(string); ok && levels[inner].name {
+				folded := strings.ToLower(strings.ToUpper(text))
+				if levels[inner].names[folded] {
+					return true
+				}
+				levels[inner].names[folded], levels[inner].name = true, false
+				continue
+			}
+			levels[inner].name = true
+		}
+		switch token {
+		case json.Delim('{'):
+			levels = append(levels, level{names: map[string]bool{}, name: true})
+		case json.Delim('['):
+			levels = append(levels, level{})
+		}
+	}
 }
 
 // blob hands a blob to a reader and returns how much was read of it. It is asked
@@ -231,23 +361,24 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader passes errors on
 }
 
-func (r *Registries) wasFit(url string) bool {
+// recallFit tells what was found of a manifest's content: what is wrong with it, nil
+// for nothing.
+func (r *Registries) recallFit(manifest string) (unfit *unfitError, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return time.Now().Before(r.fit[url])
+	if r.fit == nil {
+		return nil, false
+	}
+	found, known := r.fit.Get(manifest)
+	unfit, _ = found.(*unfitError)
+	return unfit, known
 }
 
-func (r *Registries) setFit(url string) {
+func (r *Registries) rememberFit(manifest string, unfit *unfitError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	for old, until := range r.fit {
-		if now.After(until) {
-			delete(r.fit, old)
-		}
-	}
 	if r.fit == nil {
-		r.fit = map[string]time.Time{}
+		r.fit = lru.New(maxKnown)
 	}
-	r.fit[url] = now.Add(fitness)
+	r.fit.Add(manifest, unfit)
 }

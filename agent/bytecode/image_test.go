@@ -128,6 +128,17 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// look opens an image and looks at its content.
+func look(t *testing.T, r *Registries, url string, c Credentials) (Image, error) {
+	t.Helper()
+	source, err := r.Open(t.Context(), url, c)
+	if err != nil {
+		return Image{}, err
+	}
+	defer source.Close()
+	return source.Image, source.Unfit(t.Context())
+}
+
 func TestUnfitImages(t *testing.T) {
 	r := newRegistry(t)
 	small, half, bomb := r.blob(zipped(t, 4096)), r.blob(zipped(t, MaxContent/2)), r.blob(zipped(t, MaxContent+1))
@@ -150,7 +161,9 @@ func TestUnfitImages(t *testing.T) {
 		"second-bomb":   {manifest{Config: config, Layers: []descriptor{small, bomb}}, tooLarge},
 		"together":      {manifest{Config: config, Layers: []descriptor{half, half}}, tooLarge},
 		"index":         {manifest{Manifests: []descriptor{elsewhere, here(r.manifest("x", manifest{Config: config, Layers: []descriptor{bomb}}))}}, tooLarge},
-		"not-here":      {manifest{Manifests: []descriptor{elsewhere}}, ""},
+		"not-here":      {manifest{Manifests: []descriptor{elsewhere}}, "it has no manifest for this machine (linux/" + runtime.GOARCH + ")"},
+		"nested":        {manifest{Manifests: []descriptor{here(r.manifest("y", manifest{Manifests: []descriptor{elsewhere}}))}}, "its index holds another index"},
+		"both":          {manifest{Config: config, Layers: []descriptor{small}, Manifests: []descriptor{elsewhere}}, "its manifest can be read in several ways"},
 		"no-tar":        {manifest{Config: config, Layers: []descriptor{r.blob(gzipped(t, bytes.Repeat([]byte("no tar "), 200)))}}, noArchive},
 		"no-gzip":       {manifest{Config: config, Layers: []descriptor{r.blob([]byte("neither gzip nor tar"))}}, noArchive},
 		"no-file":       {manifest{Config: config, Layers: []descriptor{r.blob(zipped(t))}}, "its layer holds no file"},
@@ -165,9 +178,11 @@ func TestUnfitImages(t *testing.T) {
 		t.Run(tag, func(t *testing.T) {
 			r.manifest(tag, c.manifest)
 			registries := Registries{Transport: r.Client().Transport}
-			err := registries.Unfit(t.Context(), r.image(tag), Credentials{}, false)
-			if want := "image " + r.image(tag) + ": " + c.want; (err == nil) != (c.want == "") || err != nil && err.Error() != want {
-				t.Errorf("%v, want %q", err, want)
+			for range 2 { // found out, and remembered
+				_, err := look(t, &registries, r.image(tag), Credentials{})
+				if want := "image " + r.image(tag) + ": " + c.want; (err == nil) != (c.want == "") || err != nil && err.Error() != want {
+					t.Errorf("%v, want %q", err, want)
+				}
 			}
 		})
 	}
@@ -186,29 +201,135 @@ func gzipped(t *testing.T, content []byte) []byte {
 	return b.Bytes()
 }
 
+// A manifest that other parsers than this one would take for another is refused:
+// what is looked at and verified has to be what the daemon loads.
+func TestAmbiguousManifests(t *testing.T) {
+	r := newRegistry(t)
+	small, bomb := r.blob(zipped(t, 1)), r.blob(zipped(t, MaxContent+1))
+	config := r.blob([]byte("{}"))
+	for name, c := range map[string]struct {
+		document  string
+		ambiguous bool
+	}{
+		"plain":       {`{"config":{"digest":"%[1]s"},"layers":[{"digest":"%[2]s"}],"annotations":{"layers":"","a":"layers"}}`, false},
+		"twice":       {`{"config":{"digest":"%[1]s"},"layers":[{"digest":"%[3]s"}],"layers":[{"digest":"%[2]s"}]}`, true},
+		"case":        {`{"config":{"digest":"%[1]s"},"layers":[{"digest":"%[3]s"}],"LAYERS":[{"digest":"%[2]s"}]}`, true},
+		"folded":      {`{"config":{"digest":"%[1]s"},"layers":[{"digest":"%[3]s"}],"layer\u017f":[{"digest":"%[2]s"}]}`, true},
+		"nested":      {`{"config":{"digest":"%[1]s"},"layers":[{"digest":"%[3]s","Digest":"%[2]s"}]}`, true},
+		"in an array": {`{"config":{"digest":"%[1]s"},"layers":[{"digest":"%[2]s"},{"digest":"%[2]s"}]}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.content["manifests/x"] = fmt.Appendf(nil, c.document, config.Digest, small.Digest, bomb.Digest)
+			_, err := look(t, &Registries{Transport: r.Client().Transport}, r.image("x"), Credentials{})
+			if (err != nil) != c.ambiguous || err != nil && !strings.Contains(err.Error(), "can be read in several ways") {
+				t.Errorf("%v, ambiguous: %v", err, c.ambiguous)
+			}
+		})
+	}
+}
+
+func FuzzAmbiguous(f *testing.F) {
+	for _, seed := range []string{`{"a":{"b":[1,"a",{"a":null}]},"c":[]}`, `{"a":1,"A":2}`, `[[]]`, `{`, ``} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, document []byte) {
+		var parsed map[string]string
+		if json.Unmarshal(document, &parsed) != nil || ambiguous(document) {
+			return
+		}
+		for name := range parsed {
+			for other := range parsed {
+				if name != other && strings.EqualFold(name, other) {
+					t.Errorf("%q and %q in %q", name, other, document)
+				}
+			}
+		}
+	})
+}
+
 // An image is looked at with the credentials that it is pulled with, over a token
-// where the registry wants one, and once only where the daemon keeps it.
+// where the registry wants one. Its content is looked at once, its reference is
+// resolved each time.
 func TestLookingAtImages(t *testing.T) {
 	r := newRegistry(t)
 	r.token, r.password = "t0ken", "s3cr3t"
 	r.manifest("bomb", manifest{Config: r.blob([]byte("{}")), Layers: []descriptor{r.blob(zipped(t, MaxContent+1))}})
-	r.manifest("small", manifest{Config: r.blob([]byte("{}")), Layers: []descriptor{r.blob(zipped(t, 1))}})
+	small := r.manifest("small", manifest{Config: r.blob([]byte("{}")), Layers: []descriptor{r.blob(zipped(t, 1))}})
 	registries := Registries{Transport: r.Client().Transport}
-	if err := registries.Unfit(t.Context(), r.image("bomb"), Credentials{Username: "user", Password: "s3cr3t"}, true); err == nil {
-		t.Error("a bomb behind a token is fit")
+	if _, err := look(t, &registries, r.image("bomb"), Credentials{Username: "user", Password: "s3cr3t"}); !IsUnfit(err) {
+		t.Errorf("a bomb behind a token: %v", err)
 	}
-	if err := registries.Unfit(t.Context(), r.image("bomb"), Credentials{Username: "user", Password: "wrong"}, true); err != nil {
-		t.Errorf("that the registry refuses is the daemon's to tell: %v", err)
+	if _, err := look(t, &registries, r.image("bomb"), Credentials{Username: "user", Password: "wrong"}); err == nil || IsUnfit(err) {
+		t.Errorf("a wrong password: %v", err)
 	}
-	look := func(cached bool) int {
+	asked := func() int {
 		before := len(r.asked)
-		if err := registries.Unfit(t.Context(), r.image("small"), Credentials{Username: "user", Password: "s3cr3t"}, cached); err != nil {
-			t.Error(err)
+		image, err := look(t, &registries, r.image("small"), Credentials{Username: "user", Password: "s3cr3t"})
+		if want := (Image{Reference: r.image("small"), Digest: small.Digest, Manifest: small.Digest}); err != nil || image != want {
+			t.Errorf("%+v, %v, want %+v", image, err, want)
 		}
 		return len(r.asked) - before
 	}
-	if first, again, always := look(true), look(true), look(false); first == 0 || again != 0 || always != first {
-		t.Errorf("%d requests, then %d, and %d where the daemon pulls each time", first, again, always)
+	if first, again := asked(), asked(); first != 3 || again != 1 {
+		t.Errorf("%d requests, then %d; want manifest, configuration and layer, then the manifest", first, again)
+	}
+}
+
+// A tag that moves changes nothing of an image that is open: what is looked at and
+// handed on is what the tag meant before.
+func TestATagThatMoves(t *testing.T) {
+	r := newRegistry(t)
+	config := r.blob([]byte("{}"))
+	good := r.manifest("x", manifest{Config: config, Layers: []descriptor{r.blob(zipped(t, 1))}})
+	registries := Registries{Transport: r.Client().Transport}
+	source, err := registries.Open(t.Context(), r.image("x"), Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	bomb := r.manifest("x", manifest{Config: config, Layers: []descriptor{r.blob(zipped(t, MaxContent+1))}})
+	if err := source.Unfit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	repository := strings.TrimSuffix(r.image("x"), ":x")
+	if got, want := source.Pinned(), repository+"@"+good.Digest; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if image, err := look(t, &registries, r.image("x"), Credentials{}); !IsUnfit(err) || image.Digest != bomb.Digest {
+		t.Errorf("%+v, %v", image, err)
+	}
+	// By its digest the registry can't serve another.
+	r.content["manifests/"+good.Digest] = r.content["manifests/"+bomb.Digest]
+	if _, err := look(t, &registries, source.Pinned(), Credentials{}); err == nil {
+		t.Error("another manifest is taken for the one of this digest")
+	}
+}
+
+// Of an index the manifest for this machine is what is handed on; both digests are known.
+func TestIndex(t *testing.T) {
+	r := newRegistry(t)
+	here := r.manifest("here", manifest{Config: r.blob([]byte("{}")), Layers: []descriptor{r.blob(zipped(t, 1))}})
+	part := here
+	part.Platform.OS, part.Platform.Architecture = "linux", runtime.GOARCH
+	index := r.manifest("index", manifest{Manifests: []descriptor{part}})
+	repository := strings.TrimSuffix(r.image("x"), ":x")
+	for _, reference := range []string{":index", "@" + index.Digest, ":other@" + index.Digest} {
+		image, err := look(t, &Registries{Transport: r.Client().Transport}, repository+reference, Credentials{})
+		if err != nil || image.Pinned() != repository+"@"+here.Digest || image.Resolved() != repository+"@"+index.Digest {
+			t.Errorf("%s: %+v, %v", reference, image, err)
+		}
+	}
+}
+
+func TestDigestOf(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	for url, want := range map[string]string{
+		"quay.io/a/b@" + digest: digest, "quay.io/a/b:v1@" + digest: digest, "registry.example:5000/b:v1@" + digest: digest,
+		"quay.io/a/b:v1": "", "quay.io/a/b": "", "UPPER CASE": "",
+	} {
+		if got, ok := DigestOf(url); got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v", url, got, ok)
+		}
 	}
 }
 
@@ -237,7 +358,7 @@ func TestImagesAreLookedAtWhereTheyAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r.storage = c.storage
 			registries := Registries{Transport: r.Client().Transport}
-			err := registries.Unfit(t.Context(), r.image(c.tag), Credentials{Username: c.user, Password: r.password}, false)
+			_, err := look(t, &registries, r.image(c.tag), Credentials{Username: c.user, Password: r.password})
 			if want := "image " + r.image(c.tag) + ": " + errTooLarge.Error(); err == nil || err.Error() != want {
 				t.Errorf("%v, want %q", err, want)
 			}
@@ -251,8 +372,8 @@ func TestImageOfAnotherKindOfDigest(t *testing.T) {
 	r := newRegistry(t)
 	registries := Registries{Transport: r.Client().Transport}
 	image := r.image("x") + "@sha384:" + strings.Repeat("0", 96)
-	if err := registries.Unfit(t.Context(), image, Credentials{}, false); err == nil {
-		t.Error("it is fit")
+	if _, err := look(t, &registries, image, Credentials{}); !IsUnfit(err) {
+		t.Error(err)
 	}
 }
 
@@ -263,7 +384,7 @@ func TestNoCredentialsWithoutTLS(t *testing.T) {
 	t.Cleanup(r.Close)
 	registries := Registries{Transport: r.Client().Transport}
 	image := strings.TrimPrefix(r.URL, "http://") + "/team/repo:x"
-	if err := registries.look(t.Context(), image, Credentials{Username: "user", Password: "s3cr3t"}); err == nil || len(r.asked) != 0 {
+	if _, err := registries.Open(t.Context(), image, Credentials{Username: "user", Password: "s3cr3t"}); err == nil || len(r.asked) != 0 {
 		t.Errorf("%v, asked for %q", err, r.asked)
 	}
 }
@@ -279,8 +400,8 @@ func TestARegistryThatNeverAnswers(t *testing.T) {
 	if err := registries.Silent(t.Context(), image); err != nil {
 		t.Fatal(err)
 	}
-	if err := registries.Unfit(t.Context(), image, Credentials{}, false); err != nil {
-		t.Fatal(err)
+	if _, err := registries.Open(t.Context(), image, Credentials{}); err == nil {
+		t.Fatal("it answers")
 	}
 	if err := registries.Silent(t.Context(), image); err == nil {
 		t.Error("it isn't silent")
@@ -293,7 +414,7 @@ func TestStoppedLook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	registries := Registries{Transport: r.Client().Transport}
-	_ = registries.Unfit(ctx, r.image("x"), Credentials{}, false)
+	_, _ = registries.Open(ctx, r.image("x"), Credentials{})
 	if silent := registries.Silent(t.Context(), r.image("x")); silent != nil {
 		t.Error(silent)
 	}

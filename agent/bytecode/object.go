@@ -32,7 +32,7 @@ func (r *Registries) Layer(ctx context.Context, url string, c Credentials) (*Lay
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.manifest(ctx)
+	_, m, err := p.resolve(ctx)
 	if err == nil && (len(m.Layers) != 1 || len(m.Layers[0].URLs) > 0) {
 		err = errors.New("it isn't of one layer")
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
+	"k8s.io/utils/lru"
 )
 
 const (
@@ -34,7 +35,7 @@ type Registries struct {
 
 	mu    sync.Mutex
 	known map[string]verdict
-	fit   map[string]time.Time // by image, until when
+	fit   *lru.Cache // *unfitError by the digest of a manifest
 }
 
 type verdict struct {

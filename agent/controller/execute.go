@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+
+	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -83,7 +87,7 @@ func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Pl
 			return &report.BytecodeError{Err: unreadable}
 		}
 		authenticate(image, credentials)
-		err = r.loadImage(ctx, request, image, credentials)
+		err = r.loadImage(ctx, request, owner.Bytecode.Image.Url, credentials)
 		if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
 			err = r.mendPins(ctx, owner, request, credentials, err)
 		}
@@ -120,27 +124,99 @@ func (r *Reconciler) checkSharing(ctx context.Context, mapOwner *uint32, loaded 
 		"the maps of program %d are not shared: bpfman v0.6 shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME), and no others", *mapOwner)}, errs...)...)
 }
 
-// loadImage keeps an image that would harm the daemon from it, and a silent
-// registry from holding it up: then only what the daemon has already is loaded.
-func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadRequest, image *gobpfman.BytecodeImage, c bytecode.Credentials) error {
-	if image.GetImagePullPolicy() == plan.PullNever {
-		return r.Inventory.Load(ctx, request)
+// loadImage has the daemon load an image by the digest of its manifest, so that
+// what it gets is what was looked at, whatever a registry says later.
+func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadRequest, reference string, c bytecode.Credentials) error {
+	image := request.GetBytecode().GetImage()
+	policy := image.GetImagePullPolicy()
+	if policy != plan.PullAlways {
+		// What the node has is taken without asking the registry.
+		if present, known := r.resolved(reference); known {
+			err := r.loadResolved(ctx, request, present, plan.PullNever)
+			if policy == plan.PullNever || !daemon.ImageAbsent(err) {
+				return err
+			}
+		}
 	}
-	if unfit := r.registries.Unfit(ctx, image.GetUrl(), c, image.GetImagePullPolicy() == plan.PullIfNotPresent); unfit != nil {
+	if policy == plan.PullNever {
+		return r.loadPresent(ctx, request, reference)
+	}
+	source, err := r.registries.Open(ctx, reference, c)
+	if err != nil {
+		if policy == plan.PullIfNotPresent && !bytecode.IsUnfit(err) {
+			without := r.loadPresent(ctx, request, reference)
+			if without == nil {
+				return nil
+			}
+			err = fmt.Errorf("%w, and without it: %w", err, without)
+		}
+		return &report.BytecodeError{Err: err}
+	}
+	defer source.Close()
+	if unfit := source.Unfit(ctx); unfit != nil {
 		return &report.BytecodeError{Err: unfit}
 	}
-	silent := r.registries.Silent(ctx, image.GetUrl())
-	if silent == nil {
-		return r.Inventory.Load(ctx, request)
+	return r.loadResolved(ctx, request, source.Image, policy)
+}
+
+// loadResolved loads an image that is resolved, and keeps what it was resolved to.
+func (r *Reconciler) loadResolved(ctx context.Context, request *gobpfman.LoadRequest, image bytecode.Image, policy int32) error {
+	location := request.GetBytecode().GetImage()
+	location.Url, location.ImagePullPolicy = image.Pinned(), policy
+	request.Metadata[v1alpha1.MetadataImage] = image.Reference
+	request.Metadata[v1alpha1.MetadataDigest] = image.Digest
+	request.Metadata[v1alpha1.MetadataManifest] = image.Manifest
+	err := r.Inventory.Load(ctx, request)
+	if err == nil {
+		r.images.keep(image)
 	}
-	if image.GetImagePullPolicy() == plan.PullAlways {
-		return &report.BytecodeError{Err: fmt.Errorf("pull %s: %w", image.GetUrl(), silent)}
+	return err
+}
+
+// loadPresent loads what the daemon has under the very reference: what an earlier
+// version of the agent had it pull.
+func (r *Reconciler) loadPresent(ctx context.Context, request *gobpfman.LoadRequest, reference string) error {
+	if digest, ok := bytecode.DigestOf(reference); ok {
+		return r.loadResolved(ctx, request, bytecode.Image{Reference: reference, Digest: digest, Manifest: digest}, plan.PullNever)
 	}
-	image.ImagePullPolicy = plan.PullNever
-	if err := r.Inventory.Load(ctx, request); err != nil {
-		return &report.BytecodeError{Err: fmt.Errorf("%w, and without it: %w", silent, err)}
+	location := request.GetBytecode().GetImage()
+	location.Url, location.ImagePullPolicy = reference, plan.PullNever
+	for _, key := range []string{v1alpha1.MetadataImage, v1alpha1.MetadataDigest, v1alpha1.MetadataManifest} {
+		delete(request.GetMetadata(), key)
 	}
-	return nil
+	return r.Inventory.Load(ctx, request)
+}
+
+// resolved tells what an image's reference was resolved to the last time that it
+// was loaded on this node.
+func (r *Reconciler) resolved(reference string) (bytecode.Image, bool) {
+	if image, known := r.images.of(reference); known {
+		return image, true
+	}
+	return r.Inventory.Resolved(reference)
+}
+
+// images remembers what references were resolved to, so that an image can be
+// loaded without its registry once no program of it is left. The zero value is
+// ready.
+type images struct {
+	once sync.Once
+	kept *lru.Cache // bytecode.Image by reference
+}
+
+// maxImages is of how many references this is kept.
+const maxImages = 256
+
+func (i *images) keep(image bytecode.Image) {
+	i.once.Do(func() { i.kept = lru.New(maxImages) })
+	i.kept.Add(image.Reference, image)
+}
+
+func (i *images) of(reference string) (bytecode.Image, bool) {
+	i.once.Do(func() { i.kept = lru.New(maxImages) })
+	found, known := i.kept.Get(reference)
+	image, _ := found.(bytecode.Image)
+	return image, known
 }
 
 func authenticate(image *gobpfman.BytecodeImage, c bytecode.Credentials) {

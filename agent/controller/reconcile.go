@@ -69,6 +69,7 @@ type Reconciler struct {
 	queue      queue
 	written    lastWritten
 	registries bytecode.Registries
+	images     images
 	pinned     declarations
 	// sharers holds the keys of owners that use maps of other programs.
 	sharers sync.Map

@@ -114,6 +114,17 @@ func (e *Error) Unwrap() error { return e.Cause }
 // Refused tells that the daemon answered that it can't be done.
 func (e *Error) Refused() bool { return !uncertain(e.Cause) }
 
+// noImage is how the daemon of v0.6.0 says that it hasn't pulled an image which it
+// may not pull.
+const noImage = "BytecodeImage not found: "
+
+// ImageAbsent tells that the daemon hasn't got the image of a Load that was to
+// pull nothing.
+func ImageAbsent(err error) bool {
+	failed := (*Error)(nil)
+	return errors.As(err, &failed) && failed.Refused() && strings.Contains(words(status.Convert(failed.Cause).Message()), noImage)
+}
+
 // noProgram and noLink are how the daemon of v0.6.0 says that what was to be
 // removed is no longer there. It has one status code for all failures, and
 // other things that it may say not to exist.

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -26,11 +27,13 @@ import (
 
 // Program is one program that the daemon holds and that the agent loaded.
 type Program struct {
-	ID         uint32
-	Function   string
-	Owner      program.Key
-	OwnerUID   string
-	LoadID     string // metadata bpfman.io/load
+	ID       uint32
+	Function string
+	Owner    program.Key
+	OwnerUID string
+	LoadID   string // metadata bpfman.io/load
+	// Image is what the program was loaded from, zero where that isn't known.
+	Image      bytecode.Image
 	MapOwnerID *uint32
 	MapUsedBy  []string
 	MapIDs     []uint32
@@ -227,8 +230,13 @@ func (i *Inventory) programOf(info *gobpfman.ProgramInfo, kernel *gobpfman.Kerne
 			Namespace: metadata[v1alpha1.MetadataNamespace],
 			Name:      metadata[v1alpha1.MetadataProgramName],
 		},
-		OwnerUID:   metadata[v1alpha1.MetadataUUID],
-		LoadID:     metadata[v1alpha1.MetadataLoad],
+		OwnerUID: metadata[v1alpha1.MetadataUUID],
+		LoadID:   metadata[v1alpha1.MetadataLoad],
+		Image: bytecode.Image{
+			Reference: metadata[v1alpha1.MetadataImage],
+			Digest:    metadata[v1alpha1.MetadataDigest],
+			Manifest:  metadata[v1alpha1.MetadataManifest],
+		},
 		MapOwnerID: info.MapOwnerId,
 		MapUsedBy:  others(info.GetMapUsedBy(), kernel.GetId()),
 		MapIDs:     kernel.GetMapIds(),
@@ -270,13 +278,14 @@ func (i *Inventory) pins(dir string) map[string]string {
 	return pins
 }
 
-// Load loads an owner's functions in one call.
+// Load loads an owner's functions in one call. An error names the bytecode as its
+// user does: the daemon gets an image by its digest.
 func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) error {
 	names := make([]string, 0, len(request.GetInfo()))
 	for _, f := range request.GetInfo() {
 		names = append(names, f.GetName())
 	}
-	op := fmt.Sprintf("load %s from %s", list(names), source(request.GetBytecode()))
+	op := fmt.Sprintf("load %s from %s", list(names), source(request))
 	return do(ctx, i, op, func(ctx context.Context) (*gobpfman.LoadResponse, error) {
 		ctx, cancel := context.WithTimeout(ctx, loadDeadline)
 		defer cancel()
@@ -458,11 +467,27 @@ func (i *Inventory) Owners() []program.Key {
 
 func sortedKeys[V any](m map[uint32]V) []uint32 { return slices.Sorted(maps.Keys(m)) }
 
-func source(b *gobpfman.BytecodeLocation) string {
-	if image := b.GetImage(); image != nil {
-		return "image " + image.GetUrl()
+func source(request *gobpfman.LoadRequest) string {
+	image := request.GetBytecode().GetImage()
+	if image == nil {
+		return "file " + request.GetBytecode().GetFile()
 	}
-	return "file " + b.GetFile()
+	return "image " + cmp.Or(request.GetMetadata()[v1alpha1.MetadataImage], image.GetUrl())
+}
+
+// Resolved tells what an image's reference was resolved to when a program was
+// loaded that the daemon holds: of the newest, where there are several.
+func (i *Inventory) Resolved(reference string) (bytecode.Image, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var newest uint32
+	var found bytecode.Image
+	for id, p := range i.programs {
+		if id > newest && p.Image.Digest != "" && p.Image.Reference == reference {
+			newest, found = id, p.Image
+		}
+	}
+	return found, newest != 0
 }
 
 // list is a few names, for a message of readable length.

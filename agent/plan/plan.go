@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/distribution/reference"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -244,7 +243,7 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 		return nil, errors.New("bytecode.image.url is empty")
 	case b.Image != nil:
 		location.Location = &gobpfman.BytecodeLocation_Image{Image: &gobpfman.BytecodeImage{
-			Url: pinned(b.Image.Url), ImagePullPolicy: pullPolicies[b.Image.ImagePullPolicy],
+			Url: b.Image.Url, ImagePullPolicy: pullPolicies[b.Image.ImagePullPolicy],
 		}}
 	case b.Path != nil && *b.Path == "":
 		return nil, errors.New("bytecode.path is empty")
@@ -278,25 +277,6 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	}
 	request.Info = l.Functions
 	return request, nil
-}
-
-// pinned leaves the digest alone of a reference that has a tag as well: the
-// daemon of v0.6.0 keeps images by their tag where they have one, and would take
-// for another digest what it has already.
-func pinned(url string) string {
-	named, err := reference.ParseNormalizedNamed(url)
-	if err != nil {
-		return url // the daemon has words for it
-	}
-	digested, isDigested := named.(reference.Digested)
-	if _, isTagged := named.(reference.Tagged); !isDigested || !isTagged {
-		return url
-	}
-	only, err := reference.WithDigest(reference.TrimNamed(named), digested.Digest())
-	if err != nil {
-		return url
-	}
-	return only.String()
 }
 
 // isDevice tells that a path may lead to what has no end, or never answers.

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -85,6 +86,7 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 			object := empty(owner, node, wanted.Member)
 			if loaded, ok := present[function]; ok {
 				describe(object, loaded)
+				resolved(object, loaded.Image)
 				links, attachErr := linksOf(p, n, wanted, loaded, o)
 				object.GetStatus().Links = links
 				setCondition(object, loadedCondition(owner, wanted, attachErr, o))
@@ -139,7 +141,33 @@ func empty(owner program.Owner, node string, member program.Member) v1alpha1.Pro
 	status.Node = node
 	status.OwnerGeneration = owner.Generation
 	status.Function = member.LoadInfo().GetName()
+	if image := BytecodeName(owner.Bytecode); image != "" {
+		status.Bytecode = &v1alpha1.BpfProgramBytecode{Image: image}
+	}
 	return object
+}
+
+// BytecodeName is the bytecode as the owner names it: the image's reference, or
+// file: and the path.
+func BytecodeName(b v1alpha1.BytecodeSelector) string {
+	switch {
+	case b.Image != nil:
+		return b.Image.Url
+	case b.Path != nil:
+		return "file:" + *b.Path
+	default:
+		return ""
+	}
+}
+
+// resolved puts in what the image's reference was resolved to.
+func resolved(object v1alpha1.ProgramObject, image bytecode.Image) {
+	if b := object.GetStatus().Bytecode; b != nil && b.Image == image.Reference {
+		b.Digest = image.Digest
+		if image.Manifest != image.Digest {
+			b.Manifest = image.Manifest
+		}
+	}
 }
 
 // describe puts in what the daemon says of the program.

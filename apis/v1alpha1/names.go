@@ -49,6 +49,13 @@ const (
 	// MetadataLoad is a hash of what was loaded: another value means that the
 	// program must be loaded anew.
 	MetadataLoad = "bpfman.io/load"
+	// MetadataImage is the image as the owner names it. It, MetadataDigest and
+	// MetadataManifest are absent where the digest of what is loaded isn't known.
+	MetadataImage = "bpfman.io/image"
+	// MetadataDigest is the digest that the image's reference was resolved to.
+	MetadataDigest = "bpfman.io/digest"
+	// MetadataManifest is the digest of the manifest that is loaded.
+	MetadataManifest = "bpfman.io/manifest"
 )
 
 // The CSI driver and the attributes of its volumes.

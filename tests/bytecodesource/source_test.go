@@ -48,29 +48,31 @@ func TestReferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const notHad, failed = v1alpha1.BpfProgCondBytecodeSelectorError, v1alpha1.BpfProgCondNotLoaded
 	for _, c := range []struct {
-		name     string
-		bytecode v1alpha1.BytecodeSelector
-		refusal  string
+		name      string
+		bytecode  v1alpha1.BytecodeSelector
+		condition v1alpha1.BpfProgramConditionType
+		refusal   string
 	}{
-		{"tag", n.image("tag:latest", ""), ""},
-		{"no-tag", n.image("tag", ""), ""},
-		{"another-tag", n.image("tag:v1", ""), "tcx_next"},
-		{"absent-tag", n.image("tag:v2", ""), "tag/manifests/v2"},
-		{"digest", n.image("digest@"+digest(t, right), ""), ""},
+		{"tag", n.image("tag:latest", ""), "", ""},
+		{"no-tag", n.image("tag", ""), "", ""},
+		{"another-tag", n.image("tag:v1", ""), failed, "load tcx_next from image " + n.Address + "/tag:v1: "},
+		{"absent-tag", n.image("tag:v2", ""), notHad, "MANIFEST_UNKNOWN"},
+		{"digest", n.image("digest@"+digest(t, right), ""), "", ""},
 		// The daemon has what the tag means; the digest rules all the same.
-		{"tag-for-digest", n.image("digest:latest", ""), "tcx_next"},
-		{"digest-and-tag", n.image("digest:latest@"+digest(t, right), ""), ""},
-		{"index", n.image("index:latest", ""), ""},
-		{"index-of-others", n.image("other:latest", ""), "other:latest"},
-		{"path", v1alpha1.BytecodeSelector{Path: &path}, ""},
-		{"absent-path", v1alpha1.BytecodeSelector{Path: new("/absent.o")}, "load tcx_next from file /absent.o"},
+		{"tag-for-digest", n.image("digest:latest", ""), failed, "tcx_next"},
+		{"digest-and-tag", n.image("digest:latest@"+digest(t, right), ""), "", ""},
+		{"index", n.image("index:latest", ""), "", ""},
+		{"index-of-others", n.image("other:latest", ""), notHad, "other:latest: it has no manifest for this machine"},
+		{"path", v1alpha1.BytecodeSelector{Path: &path}, "", ""},
+		{"absent-path", v1alpha1.BytecodeSelector{Path: new("/absent.o")}, failed, "load tcx_next from file /absent.o"},
 	} {
 		t.Run(c.name, func(*testing.T) {
 			o := n.program("reference-"+c.name, c.bytecode)
 			n.create(o)
 			if c.refusal != "" {
-				n.fails(o, v1alpha1.BpfProgCondNotLoaded, c.refusal)
+				n.fails(o, c.condition, c.refusal)
 			} else {
 				n.loaded(o)
 			}
@@ -182,7 +184,7 @@ func TestPullSecrets(t *testing.T) {
 			o := n.privateProgram("secret-"+name, "a", used)
 			n.create(o)
 			if c.refused {
-				n.fails(o, v1alpha1.BpfProgCondNotLoaded, registry.Private+"a:latest")
+				n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, registry.Private+"a:latest")
 			} else {
 				n.loaded(o)
 			}
@@ -206,7 +208,7 @@ func TestSecretsLife(t *testing.T) {
 
 	n.SetCredentials("user", "second")
 	n.change(o, func() { o.Spec.GlobalData = v1alpha1.GlobalData{"GLOBAL_u8": {1}} })
-	failed := n.fails(o, v1alpha1.BpfProgCondNotLoaded, fmt.Sprintf("(program %d, loaded before, keeps running)", id))
+	failed := n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, fmt.Sprintf("(program %d, loaded before, keeps running)", id))
 	if failed.Status.ProgramID != id || len(failed.Status.Links) != 1 {
 		t.Errorf("status %+v", failed.Status)
 	}
@@ -243,7 +245,7 @@ func TestRegistryDown(t *testing.T) {
 	}
 	waits := n.program("down-waits", n.image("down:latest", v1alpha1.PullAlways))
 	n.create(waits)
-	n.fails(waits, v1alpha1.BpfProgCondNotLoaded, "load tcx_next from image "+n.Address+"/down:latest")
+	n.fails(waits, v1alpha1.BpfProgCondBytecodeSelectorError, "image "+n.Address+"/down:latest: ", "connection refused")
 	n.Start()
 	n.loaded(waits)
 }

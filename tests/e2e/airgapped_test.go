@@ -44,7 +44,7 @@ func TestWithoutInternet(t *testing.T) {
 			restoreConfig(ctx, t)
 			edit(ctx, s, map[string]string{deploy.KeyDaemonTOML: page[deploy.KeyDaemonTOML], deploy.KeyRegistryCA: configuration.Authority})
 			create(ctx, t, program)
-			awaitFailure(ctx, s, program, "Failed to pull bytecode Image: error sending request for url")
+			awaitFailure(ctx, s, program, "certificate signed by unknown authority")
 		}},
 		step{"the page's configuration", func(ctx context.Context, s *testing.T) {
 			edit(ctx, s, page)

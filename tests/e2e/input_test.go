@@ -76,7 +76,7 @@ func TestBadInput(t *testing.T) {
 		},
 		{
 			"absent-image", "", func(s *v1alpha1.TcxProgramSpec) { s.ByteCode = image("e2e-absent") },
-			[]string{"load tcx_next from image", "e2e-absent"},
+			[]string{"image ", "e2e-absent", "UNKNOWN"},
 			useGood,
 		},
 		{

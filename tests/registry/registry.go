@@ -89,7 +89,8 @@ type Registry struct {
 	pulls          map[string]int
 }
 
-// Serve starts a registry that ends with the test.
+// Serve starts a registry that ends with the test. Without a daemon it is on the
+// test's own loopback address alone.
 func Serve(t *testing.T, d *daemon.Daemon, a *Authority) *Registry {
 	t.Helper()
 	r := &Registry{t: t, daemon: d, authority: a, content: registry.New(registry.Logger(log.New(io.Discard, "", 0))), pulls: map[string]int{}}
@@ -128,6 +129,10 @@ func (r *Registry) Start() {
 }
 
 func (r *Registry) listen(address string) ([]net.Listener, error) {
+	if r.daemon == nil {
+		only, err := (&net.ListenConfig{}).Listen(r.t.Context(), "tcp", address)
+		return []net.Listener{only}, err //nolint:wrapcheck // the caller tells
+	}
 	var first net.Listener
 	err := r.daemon.InNetwork(func() (err error) {
 		first, err = (&net.ListenConfig{}).Listen(r.t.Context(), "tcp", address)

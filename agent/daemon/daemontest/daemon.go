@@ -41,6 +41,9 @@ type Daemon struct {
 	// PinnedByName is whether objects pin their maps by name: the real daemon
 	// shares no others with those that name a map owner, though it says so.
 	PinnedByName bool
+	// Images are the references of the images that it has pulled; nil makes it have
+	// each that is asked for.
+	Images map[string]bool
 
 	mu       sync.Mutex
 	last     uint32
@@ -91,6 +94,9 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 		if namesTwice(in.GetInfo()) {
 			return nil, aborted("AlreadyLoaded")
 		}
+		if err := d.pull(in.GetBytecode().GetImage()); err != nil {
+			return nil, err
+		}
 		var owner *program
 		if in.MapOwnerId != nil {
 			if owner = d.programs[in.GetMapOwnerId()]; owner == nil {
@@ -125,6 +131,27 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 		}
 		return out, nil
 	})
+}
+
+// ForgetImages has it pulled none.
+func (d *Daemon) ForgetImages() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.Images = map[string]bool{}
+}
+
+// never is the number of the pull policy Never.
+const never = 2
+
+func (d *Daemon) pull(image *gobpfman.BytecodeImage) error {
+	switch {
+	case image == nil || d.Images == nil || d.Images[image.GetUrl()]:
+		return nil
+	case image.GetImagePullPolicy() == never:
+		return aborted("BytecodeImage not found: %s", image.GetUrl())
+	}
+	d.Images[image.GetUrl()] = true
+	return nil
 }
 
 func namesTwice(functions []*gobpfman.LoadInfo) bool {
@@ -258,6 +285,7 @@ type Loaded struct {
 	ID       uint32
 	Function string
 	Metadata map[string]string
+	Image    string // the reference that it was loaded from
 	Links    []*gobpfman.AttachInfo
 }
 
@@ -268,7 +296,7 @@ func (d *Daemon) Programs() []Loaded {
 	var out []Loaded
 	for _, id := range slices.Sorted(maps.Keys(d.programs)) {
 		p := d.programs[id]
-		l := Loaded{ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata()}
+		l := Loaded{ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata(), Image: p.info.GetBytecode().GetImage().GetUrl()}
 		for _, link := range slices.Sorted(maps.Keys(p.attach)) {
 			l.Links = append(l.Links, clone(p.attach[link]))
 		}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,10 +43,23 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
+	"github.com/bpfman/bpfman-operator/tests/registry"
 )
+
+// authority is whom the agent, which is this process, trusts in registries.
+var authority *registry.Authority
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
+	dir, err := os.MkdirTemp("", "authority")
+	if err == nil {
+		authority, err = registry.NewAuthority(filepath.Join(dir, "ca.crt"))
+	}
+	// Go reads it once, with the first certificate that it checks.
+	if err = errors.Join(err, os.Setenv("SSL_CERT_FILE", filepath.Join(dir, "ca.crt"))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	envtest.Main(m)
 }
 
