@@ -7,7 +7,7 @@ SHELL := bash
 LOCALBIN ?= $(CURDIR)/bin
 # Heavy builds (Kubernetes, the daemon) are kept outside the clone, keyed by version.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bpfman-operator
-MODULES := apis gobpfman kinds agent csi inspector operator cli examples tests
+MODULES := apis gobpfman kinds agent verifier csi inspector operator cli examples tests
 export CGO_ENABLED ?= 0
 
 ##@ General
@@ -51,7 +51,8 @@ $(LOCALBIN)/golangci-lint: hack/tools/lint/go.mod hack/tools/lint/go.sum
 # These clash with the other tools too.
 $(LOCALBIN)/helm: PACKAGE = helm.sh/helm/v4/cmd/helm
 $(LOCALBIN)/kind: PACKAGE = sigs.k8s.io/kind
-$(LOCALBIN)/helm $(LOCALBIN)/kind: $(LOCALBIN)/%: hack/tools/%/go.mod hack/tools/%/go.sum
+$(LOCALBIN)/cosign: PACKAGE = github.com/sigstore/cosign/v3/cmd/cosign
+$(LOCALBIN)/helm $(LOCALBIN)/kind $(LOCALBIN)/cosign: $(LOCALBIN)/%: hack/tools/%/go.mod hack/tools/%/go.sum
 	@mkdir -p $(@D)
 	@echo "building $*"
 	@cd hack/tools/$* && GOWORK=off go build -o $@ $(PACKAGE) && touch $@
@@ -62,7 +63,7 @@ $(LOCALBIN)/opm: hack/tools/opm/go.mod hack/tools/opm/go.sum
 	@echo "building opm"
 	@cd hack/tools/opm && GOWORK=off go build -tags json1,containers_image_openpgp -o $@ github.com/operator-framework/operator-registry/cmd/opm && touch $@
 
-.PHONY: $(TOOLS) golangci-lint helm kind opm
+.PHONY: $(TOOLS) golangci-lint helm kind cosign opm
 kustomize: $(LOCALBIN)/kustomize ## Build kustomize to bin/, as pinned in hack/tools.
 controller-gen: $(LOCALBIN)/controller-gen ## Build controller-gen likewise.
 register-gen: $(LOCALBIN)/register-gen ## Build register-gen likewise.
@@ -75,6 +76,7 @@ gofumpt: $(LOCALBIN)/gofumpt ## Build gofumpt likewise.
 golangci-lint: $(LOCALBIN)/golangci-lint ## Build golangci-lint likewise.
 helm: $(LOCALBIN)/helm ## Build helm likewise.
 kind: $(LOCALBIN)/kind ## Build kind likewise.
+cosign: $(LOCALBIN)/cosign ## Build cosign likewise, to sign images with.
 opm: $(LOCALBIN)/opm ## Build opm likewise, where the Go module proxy serves operator-registry; make bundle and make catalog then validate with it.
 
 # One binary is all of Kubernetes: the name that it is called by says what it is.
@@ -184,7 +186,7 @@ lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in 
 ##@ Build
 
 # The commands that images are made of.
-COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go csi/cmd/*/main.go inspector/cmd/*/main.go \
+COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go verifier/cmd/*/main.go csi/cmd/*/main.go inspector/cmd/*/main.go \
 	examples/cmd/counters/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
 # A uprobe is attached to go-target by the name of a symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w) -X github.com/bpfman/bpfman-operator/apis/version.Version=$(VERSION)
@@ -597,7 +599,7 @@ build-architectures: ## Build all commands for each of ARCHITECTURES, to bin/lin
 		GOOS=linux GOARCH=$$architecture GOFLAGS=-buildvcs=false $(MAKE) --no-print-directory build LOCALBIN=$(LOCALBIN)/linux-$$architecture; done
 
 # What is released; the other commands are for tests.
-RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-csi bpfman-inspector counters map-exporter
+RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-verify bpfman-csi bpfman-inspector counters map-exporter
 RELEASE_BINARIES = $(foreach architecture,$(ARCHITECTURES),$(RELEASE_COMMANDS:%=$(LOCALBIN)/linux-$(architecture)/%))
 
 # kubectl's plugin is for the machines of people.
@@ -680,11 +682,15 @@ test: test-code test-e2e ## Run all tests (as root); those of e2e, but for the l
 
 .PHONY: test-code
 test-code: ENVTEST_FLAGS = -short
-test-code: deps test-unit test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector ## Run all tests that take no cluster (as root).
+test-code: deps test-unit test-verify test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector ## Run all tests that take no cluster (as root).
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.
 	CGO_ENABLED=1 go test -race $(patsubst %,./%/...,$(filter-out tests,$(MODULES)))
+
+.PHONY: test-verify
+test-verify: $(LOCALBIN)/cosign ## Run the tests of signatures with those that cosign itself makes.
+	COSIGN=$< go -C verifier test -count=1 ./cmd/...
 
 .PHONY: test-envtest
 test-envtest: envtest ## Run the tests that need a kube-apiserver and etcd.

@@ -39,7 +39,7 @@ func Catalog() []Description {
 		{Name: "docker.io/library/busybox:1.37", describe: busybox},
 		{Name: "quay.io/bpfman/bpfman:v0.6.0", describe: daemon},
 		ownBinary("bpfman-operator", "bpfman-operator", "65532:65532"),
-		ownBinary("bpfman-agent", "bpfman-agent", ""),
+		ownBinary("bpfman-agent", "bpfman-agent", "", "bpfman-verify"),
 		ownBinary("bpfman-csi", "bpfman-csi", ""),
 		ownBinary("bpfman-inspector", "bpfman-inspector", ""),
 		ownBinary("bpfman-counters", "counters", "65534:65534"),
@@ -62,14 +62,18 @@ func (d Description) Describe(ctx context.Context, s Sources) (Image, error) {
 	return d.describe(ctx, d.Name, s)
 }
 
-// ownBinary is an image of one static binary of the project.
-func ownBinary(repository, binary, user string) Description {
+// ownBinary is an image of one static binary of the project, and of those that it runs.
+func ownBinary(repository, binary, user string, others ...string) Description {
 	return Description{
 		Name: "quay.io/bpfman/" + repository + ":latest",
 		describe: func(_ context.Context, name string, s Sources) (Image, error) {
-			executable, err := existing(name, "/"+binary, filepath.Join(s.Bin, binary))
-			if err != nil {
-				return Image{}, err
+			files := base()
+			for _, each := range append([]string{binary}, others...) {
+				executable, err := existing(name, "/"+each, filepath.Join(s.Bin, each))
+				if err != nil {
+					return Image{}, err
+				}
+				files = append(files, executable)
 			}
 			// The agent looks at bytecode images where the daemon pulls them.
 			trusted, err := concatenate(bundle, s.RegistryCA)
@@ -78,7 +82,7 @@ func ownBinary(repository, binary, user string) Description {
 			}
 			return Image{
 				Name:       name,
-				Files:      append(base(), executable, File{Path: bundle, Mode: 0o644, Text: trusted}),
+				Files:      append(files, File{Path: bundle, Mode: 0o644, Text: trusted}),
 				User:       user,
 				Entrypoint: []string{"/" + binary},
 			}, nil

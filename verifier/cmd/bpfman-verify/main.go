@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Command bpfman-verify answers one question of the agent's: who has signed an
+// image, and what its bytecode uses. It reads the question from its standard
+// input, writes the answer to its standard output, and ends, so that nothing of
+// what a verification takes stays in the agent's memory.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/verifier/findings"
+	"github.com/bpfman/bpfman-operator/verifier/registry"
+)
+
+const (
+	// memory is what the garbage collector aims at, in bytes, and hardMemory what
+	// the kernel lets the process have at most: the agent's container has a limit of
+	// its own, at which the kernel would end the agent too.
+	memory     = 96 << 20
+	hardMemory = 512 << 20
+)
+
+func main() {
+	timeout := flag.Duration("timeout", 30*time.Second, "how long the answer may take")
+	printVersion := flag.Bool("version", false, "print the version and exit")
+	flag.Parse()
+	if *printVersion {
+		fmt.Println(version.Version)
+		return
+	}
+	debug.SetMemoryLimit(memory)
+	limit := syscall.Rlimit{Cur: hardMemory, Max: hardMemory}
+	err := syscall.Setrlimit(syscall.RLIMIT_DATA, &limit)
+	if err == nil {
+		err = run(os.Stdin, os.Stdout, *timeout)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", verification.Command, err)
+		os.Exit(1)
+	}
+}
+
+func run(in io.Reader, out io.Writer, timeout time.Duration) error {
+	b, err := io.ReadAll(io.LimitReader(in, verification.MaxRequest+1))
+	if err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	if len(b) > verification.MaxRequest {
+		return fmt.Errorf("read the request: it has more than %d bytes", verification.MaxRequest)
+	}
+	var request verification.Request
+	if err := json.Unmarshal(b, &request); err != nil {
+		// Its words may have a piece of a password.
+		return errors.New("read the request: it is not JSON of its kind")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	text, err := json.Marshal(answer(ctx, &request, timeout))
+	if err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	if len(text) > verification.MaxAnswer {
+		text = []byte(`{"error":"the answer is too long"}`)
+	}
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
+
+// answer is there in time: what reads bytecode can't be told to stop.
+func answer(ctx context.Context, request *verification.Request, timeout time.Duration) verification.Answer {
+	found := make(chan verification.Answer, 1)
+	go func() { found <- find(ctx, request) }()
+	select {
+	case a := <-found:
+		return a
+	case <-ctx.Done():
+		// The search ends too, and knows what it waited for.
+		select {
+		case a := <-found:
+			return a
+		case <-time.After(time.Second):
+			return verification.Answer{Error: fmt.Sprintf("it takes longer than %s", timeout)}
+		}
+	}
+}
+
+func find(ctx context.Context, request *verification.Request) verification.Answer {
+	var c verification.Credentials
+	if request.Credentials != nil {
+		c = *request.Credentials
+	}
+	repository, err := registry.Open(ctx, request.Image, c.Username, c.Password, nil)
+	if err != nil {
+		return failed(err, c)
+	}
+	defer repository.Close()
+	digests := []v1.Hash{repository.Digest}
+	if request.Manifest != "" && request.Manifest != repository.Digest.String() {
+		manifest, err := registry.Digest(request.Manifest)
+		if err != nil {
+			return failed(fmt.Errorf("manifest %q: %w", request.Manifest, err), c)
+		}
+		digests = append(digests, manifest)
+	}
+	a := findings.Find(ctx, repository, digests, request)
+	if a.Error != "" {
+		return failed(errors.New(a.Error), c)
+	}
+	return a
+}
+
+// failed leaves out what nobody may see, whichever library repeats it.
+func failed(err error, c verification.Credentials) verification.Answer {
+	text := err.Error()
+	if c.Password != "" {
+		text = strings.ReplaceAll(text, c.Password, "…")
+	}
+	return verification.Answer{Error: text}
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	images "github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/bpfman/bpfman-operator/apis/verification"
+)
+
+// certificates is the file of the certificates that are trusted: every server of
+// these tests has the same.
+var certificates string
+
+func TestMain(m *testing.M) {
+	os.Exit(within(m))
+}
+
+func within(m *testing.M) int {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	directory, err := os.MkdirTemp("", "bpfman-verify")
+	if err != nil {
+		log.Print(err)
+		return 1
+	}
+	defer os.RemoveAll(directory)
+	certificates = filepath.Join(directory, "ca.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(certificates, block, 0o600); err != nil {
+		log.Print(err)
+		return 1
+	}
+	// What the agent's container has for the registries' authorities.
+	if err := os.Setenv("SSL_CERT_FILE", certificates); err != nil {
+		log.Print(err)
+		return 1
+	}
+	return m.Run()
+}
+
+// fakeless is a registry, with the API for referrers or without it.
+type fakeless struct {
+	*httptest.Server
+	t *testing.T
+}
+
+func newRegistry(t *testing.T, referrers bool) *fakeless {
+	t.Helper()
+	return serve(t, images.New(images.Logger(log.New(io.Discard, "", 0)), images.WithReferrersSupport(referrers)))
+}
+
+func serve(t *testing.T, handler http.Handler) *fakeless {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return &fakeless{server, t}
+}
+
+func (f *fakeless) host() string { return strings.TrimPrefix(f.URL, "https://") }
+
+func (f *fakeless) reference(version string) name.Reference {
+	f.t.Helper()
+	r, err := name.ParseReference(f.host() + "/acme/xdp" + version)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+func (f *fakeless) options() []remote.Option {
+	return []remote.Option{remote.WithTransport(f.Client().Transport), remote.WithContext(f.t.Context())}
+}
+
+// push is an image of bytecode; content tells images apart.
+func (f *fakeless) push(content string) string {
+	f.t.Helper()
+	return f.pushImage(bytecodeImage(f.t, []byte(content)))
+}
+
+func (f *fakeless) pushImage(image v1.Image) string {
+	f.t.Helper()
+	digest, err := image.Digest()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	at := f.reference("@" + digest.String())
+	if err := remote.Write(at, image, f.options()...); err != nil {
+		f.t.Fatal(err)
+	}
+	return at.String()
+}
+
+// pushIndex is an image for two architectures, and its parts.
+func (f *fakeless) pushIndex(contents ...string) (string, []v1.Hash) {
+	f.t.Helper()
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var parts []v1.Hash
+	for i, content := range contents {
+		image := bytecodeImage(f.t, []byte(content))
+		digest, err := image.Digest()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		parts = append(parts, digest)
+		platform := &v1.Platform{OS: "linux", Architecture: []string{"amd64", "arm64"}[i]}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	at := f.reference("@" + digest.String())
+	if err := remote.WriteIndex(at, index, f.options()...); err != nil {
+		f.t.Fatal(err)
+	}
+	return at.String(), parts
+}
+
+func bytecodeImage(t *testing.T, object []byte) v1.Image {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	if err := w.WriteHeader(&tar.Header{Name: "xdp.o", Mode: 0o644, Size: int64(len(object))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(object); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(b.Bytes(), types.OCILayer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// ask runs the command's own code.
+func ask(t *testing.T, request verification.Request) verification.Answer {
+	t.Helper()
+	return askWithin(t, request, 20*time.Second)
+}
+
+func askWithin(t *testing.T, request verification.Request, timeout time.Duration) verification.Answer {
+	t.Helper()
+	in, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := run(bytes.NewReader(in), &out, timeout); err != nil {
+		t.Fatal(err)
+	}
+	var answer verification.Answer
+	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
+		t.Fatalf("%v: %s", err, out.Bytes())
+	}
+	return answer
+}

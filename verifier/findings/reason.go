@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package findings
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bpfman/bpfman-operator/verifier/signature"
+)
+
+const (
+	// maxReasons is how many are told; the rest is a number.
+	maxReasons = 3
+	// maxReason is how much is told of one, in bytes: it may have words of whoever
+	// made the signature.
+	maxReason = 300
+)
+
+// reason tells why nothing counts.
+func (w *wanted) reason(cut bool) string {
+	what := "signature"
+	if w.predicate != signature.PredicateType {
+		what = "attestation"
+	}
+	found := 0
+	for _, n := range w.refused {
+		found += n
+	}
+	var b strings.Builder
+	switch {
+	case found == 0 && what == "attestation":
+		fmt.Fprintf(&b, "no attestation of type %s was found", w.predicate)
+	case found == 0:
+		b.WriteString("no signature was found")
+	case found == 1:
+		fmt.Fprintf(&b, "the only %s that was found is ", what)
+		b.WriteString(shown(slices.Collect(maps.Keys(w.refused))[0]))
+	default:
+		fmt.Fprintf(&b, "none of the %d %ss that were found counts: ", found, what)
+		b.WriteString(w.listed())
+	}
+	if cut {
+		fmt.Fprintf(&b, "; there are more than are looked at (%d)", maxListed)
+	}
+	return b.String()
+}
+
+// listed has the most frequent reasons first.
+func (w *wanted) listed() string {
+	reasons := slices.SortedFunc(maps.Keys(w.refused), func(a, b string) int {
+		return cmp.Or(cmp.Compare(w.refused[b], w.refused[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, r := range reasons[:min(len(reasons), maxReasons)] {
+		parts = append(parts, fmt.Sprintf("%d %s", w.refused[r], shown(r)))
+	}
+	if more := len(reasons) - maxReasons; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d other reasons", more))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func shown(reason string) string {
+	if len(reason) > maxReason {
+		reason = reason[:maxReason] + "…"
+	}
+	return strings.ToValidUTF8(reason, "?")
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package registry reads what a registry has of an image and beside it:
+// manifests, blobs, and what refers to a manifest. Whatever a registry answers is
+// bounded. Its rules are those that the agent looks at images by: TLS alone, and
+// no digests but sha256 and sha512.
+package registry
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/distribution/reference"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+const (
+	// MaxManifest is the most that a manifest or a list of referrers may have, in
+	// bytes. Registries have the same limit.
+	MaxManifest = 4 << 20
+	// headerDeadline is how long a registry may take to begin an answer.
+	headerDeadline = 5 * time.Second
+	// maxPages is how many pages of referrers are asked for, if a registry has so many.
+	maxPages = 100
+)
+
+// ErrAbsent says that the registry doesn't have what was asked for.
+var ErrAbsent = errors.New("the registry doesn't have it")
+
+// ErrTooLarge says that it has more than is read, ErrMalformed that it isn't what
+// was asked for.
+var (
+	ErrTooLarge  = errors.New("it is larger than is read")
+	ErrMalformed = errors.New("it isn't what it should be")
+)
+
+// Repository is one repository of a registry.
+type Repository struct {
+	// Digest is that of the image that it was opened by.
+	Digest v1.Hash
+
+	name   name.Repository
+	wire   *wire
+	client *http.Client
+	puller *remote.Puller
+}
+
+// Open logs in to the registry of an image, which is named by its digest.
+// Transport carries the requests; nil is for one of the package's own. The
+// repository is to be closed.
+func Open(ctx context.Context, image, username, password string, through http.RoundTripper) (*Repository, error) {
+	r, err := parse(image)
+	if err != nil {
+		return nil, err
+	}
+	if through == nil {
+		own := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is documented to be one
+		own.ResponseHeaderTimeout = headerDeadline
+		through = own
+	}
+	r.wire = &wire{http.Client{Transport: through}}
+	auth := authn.Anonymous
+	if username != "" || password != "" {
+		// As the library leaves out the user and the password if either is empty.
+		auth = authn.FromConfig(authn.AuthConfig{Auth: base64.StdEncoding.EncodeToString([]byte(username + ":" + password))})
+	}
+	authenticated, err := transport.NewWithContext(ctx, r.name.Registry, auth, r.wire, []string{r.name.Scope(transport.PullScope)})
+	if err != nil {
+		return nil, r.told(err)
+	}
+	r.client = &http.Client{Transport: authenticated}
+	if r.puller, err = remote.NewPuller(remote.WithTransport(authenticated)); err != nil {
+		return nil, fmt.Errorf("registry %s: %w", r.name.RegistryStr(), err)
+	}
+	return r, nil
+}
+
+func parse(image string) (*Repository, error) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil, fmt.Errorf("image %q: %w", image, err)
+	}
+	digested, ok := named.(reference.Digested)
+	if !ok {
+		return nil, fmt.Errorf("image %q isn't named by its digest", image)
+	}
+	digest, err := Digest(digested.Digest().String())
+	if err != nil {
+		return nil, fmt.Errorf("image %q: %w", image, err)
+	}
+	host := reference.Domain(named)
+	if host == "docker.io" {
+		host = "registry-1.docker.io"
+	}
+	// A port keeps the library from taking a name without a dot for a part of the path.
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		host = net.JoinHostPort(host, "443")
+	}
+	registry, err := name.NewRegistry(host)
+	if err != nil {
+		return nil, fmt.Errorf("image %q: %w", image, err)
+	}
+	return &Repository{Digest: digest, name: registry.Repo(reference.Path(named))}, nil
+}
+
+// Digest reads a digest of one of the kinds that can be checked.
+func Digest(digest string) (v1.Hash, error) {
+	h, err := v1.NewHash(digest)
+	if err != nil {
+		return v1.Hash{}, errors.New("its digest is no sha256 or sha512")
+	}
+	return h, nil
+}
+
+// Close ends the connections to the registry.
+func (r *Repository) Close() { r.wire.client.CloseIdleConnections() }
+
+// Manifest reads the manifest or index of that digest.
+func (r *Repository) Manifest(ctx context.Context, digest v1.Hash) (*v1.Manifest, error) {
+	return r.manifest(ctx, r.name.Digest(digest.String()))
+}
+
+// Tagged reads the manifest of a tag.
+func (r *Repository) Tagged(ctx context.Context, tag string) (*v1.Manifest, error) {
+	return r.manifest(ctx, r.name.Tag(tag))
+}
+
+func (r *Repository) manifest(ctx context.Context, version name.Reference) (*v1.Manifest, error) {
+	got, err := r.puller.Get(ctx, version)
+	if err != nil {
+		return nil, r.told(err)
+	}
+	var m v1.Manifest
+	if err := json.Unmarshal(got.Manifest, &m); err != nil {
+		return nil, fmt.Errorf("%w: %s is no manifest", ErrMalformed, version.Identifier())
+	}
+	return &m, nil
+}
+
+// Blob reads a blob of at most limit bytes, which is what its digest says.
+func (r *Repository) Blob(ctx context.Context, digest v1.Hash, limit int64) ([]byte, error) {
+	layer, err := r.puller.Layer(within(ctx, limit), r.name.Digest(digest.String()))
+	if err != nil {
+		return nil, r.told(err)
+	}
+	content, err := layer.Compressed()
+	if err != nil {
+		return nil, r.told(err)
+	}
+	defer content.Close()
+	b, err := io.ReadAll(content)
+	if err != nil {
+		return nil, r.told(err)
+	}
+	return b, nil
+}
+
+// Referrers lists what refers to the manifest of that digest, by the API for
+// this or, where the registry has none, by the tag that stands in for it. More
+// says that there is more than was read.
+func (r *Repository) Referrers(ctx context.Context, digest v1.Hash) (referrers []v1.Descriptor, more bool, err error) {
+	next := &url.URL{Scheme: "https", Host: r.name.RegistryStr(), Path: "/v2/" + r.name.RepositoryStr() + "/referrers/" + digest.String()}
+	for page := range maxPages {
+		index, following, err := r.page(ctx, next)
+		if errors.Is(err, ErrAbsent) && page == 0 {
+			return r.tagOf(ctx, digest)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		referrers = append(referrers, index.Manifests...)
+		if following == nil {
+			return referrers, false, nil
+		}
+		next = following
+	}
+	return referrers, true, nil
+}
+
+// tagOf reads the referrers tag: an index that clients keep.
+func (r *Repository) tagOf(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, bool, error) {
+	got, err := r.puller.Get(ctx, r.name.Tag(Tag(digest, "")))
+	switch err = r.told(err); {
+	case errors.Is(err, ErrAbsent):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	}
+	var index v1.IndexManifest
+	if err := json.Unmarshal(got.Manifest, &index); err != nil {
+		return nil, false, fmt.Errorf("%w: the tag of referrers has no index", ErrMalformed)
+	}
+	return index.Manifests, false, nil
+}
+
+// Tag is the tag that stands for something of a manifest: its referrers without
+// a suffix, what cosign signed of old with one, such as .sig.
+func Tag(digest v1.Hash, suffix string) string { return digest.Algorithm + "-" + digest.Hex + suffix }
+
+func (r *Repository) page(ctx context.Context, at *url.URL) (*v1.IndexManifest, *url.URL, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list referrers: %w", err)
+	}
+	request.Header.Set("Accept", string(types.OCIImageIndex))
+	response, err := r.client.Do(request)
+	if err != nil {
+		return nil, nil, r.told(err)
+	}
+	defer response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound, http.StatusBadRequest, http.StatusNotAcceptable, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return nil, nil, ErrAbsent
+	default:
+		return nil, nil, r.told(&transport.Error{StatusCode: response.StatusCode})
+	}
+	// Something else answers for paths that the registry doesn't know.
+	if kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";"); kind != string(types.OCIImageIndex) {
+		return nil, nil, ErrAbsent
+	}
+	b, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, nil, r.told(err)
+	}
+	var index v1.IndexManifest
+	if err := json.Unmarshal(b, &index); err != nil {
+		return nil, nil, fmt.Errorf("%w: the list of referrers is no index", ErrMalformed)
+	}
+	return &index, following(at, response.Header), nil
+}
+
+// following is the next page's address, on the same registry: RFC 8288, as the
+// distribution specification has it.
+func following(at *url.URL, header http.Header) *url.URL {
+	for _, link := range header.Values("Link") {
+		target, parameters, _ := strings.Cut(link, ">")
+		if !strings.HasPrefix(target, "<") || !strings.Contains(parameters, `rel="next"`) && !strings.Contains(parameters, "rel=next") {
+			continue
+		}
+		next, err := at.Parse(strings.TrimPrefix(target, "<"))
+		if err == nil && next.Host == at.Host && next.Scheme == at.Scheme {
+			return next
+		}
+	}
+	return nil
+}
+
+// told is what a user is told of a failure: neither addresses, which may have
+// secrets in them, nor the registry's own words, which may repeat a password.
+func (r *Repository) told(err error) error {
+	var answered *transport.Error
+	var long *http.MaxBytesError
+	var waited net.Error
+	var carried *url.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &answered) && answered.StatusCode == http.StatusNotFound:
+		return ErrAbsent
+	case errors.As(err, &answered):
+		return fmt.Errorf("registry %s answers with status %d %s", r.name.RegistryStr(), answered.StatusCode, http.StatusText(answered.StatusCode))
+	case errors.As(err, &long):
+		return ErrTooLarge
+	case errors.As(err, &waited) && waited.Timeout(), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("registry %s doesn't answer in time", r.name.RegistryStr())
+	case errors.As(err, &carried):
+		return fmt.Errorf("registry %s: %w", r.name.RegistryStr(), innermost(carried))
+	}
+	return fmt.Errorf("registry %s: %w", r.name.RegistryStr(), err)
+}
+
+// innermost is what is left of an error without the requests that it was of.
+func innermost(err *url.Error) error {
+	for {
+		var inner *url.Error
+		if !errors.As(err.Err, &inner) {
+			return err.Err
+		}
+		err = inner
+	}
+}
+
+// wire carries the library's requests. It cuts answers, as the library keeps
+// manifests of a hundred megabytes; insists on TLS, as the library does without
+// for addresses that look local to it; and is as lenient as the daemon about
+// where it is redirected and what is at the API's root.
+type wire struct{ client http.Client }
+
+func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme != "https" {
+		return nil, errors.New("no TLS")
+	}
+	response, err := w.client.Do(request) //nolint:gosec // an image is wherever its reference says
+	if err != nil {
+		return nil, err //nolint:wrapcheck // a transport passes errors on
+	}
+	if request.URL.Path == "/v2/" && response.StatusCode != http.StatusUnauthorized {
+		response.StatusCode = http.StatusOK
+	}
+	limit := int64(MaxManifest)
+	if own, ok := request.Context().Value(limitKey{}).(int64); ok {
+		limit = own
+	}
+	response.Body = http.MaxBytesReader(nil, response.Body, limit)
+	return response, nil
+}
+
+// limitKey is of the limit, in bytes, of what a request may be answered with.
+type limitKey struct{}
+
+func within(ctx context.Context, limit int64) context.Context {
+	return context.WithValue(ctx, limitKey{}, limit)
+}

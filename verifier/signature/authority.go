@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package signature
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/sigstore/sigstore-go/pkg/root"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+	"github.com/sigstore/sigstore/pkg/signature"
+
+	"github.com/bpfman/bpfman-operator/apis/verification"
+)
+
+// Authority is who may sign. A signature counts by any of its ways.
+type Authority struct {
+	keyless bool
+	ways    []way
+}
+
+// way is one to verify a signature in.
+type way struct {
+	verifier *verify.Verifier
+	policy   []verify.PolicyOption
+	// key is the fingerprint of the key, if it is by one.
+	key string
+}
+
+// NewAuthority reads an authority's material, which a user has written.
+func NewAuthority(a verification.Authority) (*Authority, error) {
+	var material *root.TrustedRoot
+	if a.TrustedRoot != "" {
+		var err error
+		if material, err = root.NewTrustedRootFromJSON([]byte(a.TrustedRoot)); err != nil {
+			return nil, fmt.Errorf("its trusted root can't be read: %w", err)
+		}
+	}
+	if len(a.Identities) > 0 {
+		return keyless(a.Identities, material)
+	}
+	return byKeys(a.Keys, material)
+}
+
+// keyless is by certificates. Of a trusted root all is demanded that it has:
+// whoever doesn't want a log's entry to be needed leaves the log out of it.
+func keyless(identities []verification.Identity, material *root.TrustedRoot) (*Authority, error) {
+	if material == nil || len(material.FulcioCertificateAuthorities()) == 0 {
+		return nil, errors.New("its trusted root has no certificate authority")
+	}
+	if len(material.RekorLogs())+len(material.TimestampingAuthorities()) == 0 {
+		return nil, errors.New("its trusted root has neither a transparency log nor a timestamp authority, to tell when a certificate was used")
+	}
+	demanded := []verify.VerifierOption{verify.WithObserverTimestamps(1)}
+	if len(material.RekorLogs()) > 0 {
+		demanded = append(demanded, verify.WithTransparencyLog(1))
+	}
+	if len(material.CTLogs()) > 0 {
+		demanded = append(demanded, verify.WithSignedCertificateTimestamps(1))
+	}
+	verifier, err := verify.NewVerifier(material, demanded...)
+	if err != nil {
+		return nil, fmt.Errorf("its trusted root can't be used: %w", err)
+	}
+	w := way{verifier: verifier}
+	for _, i := range identities {
+		identity, err := verify.NewShortCertificateIdentity(i.Issuer, anchored(i.IssuerPattern), i.Subject, anchored(i.SubjectPattern))
+		if err != nil {
+			return nil, fmt.Errorf("its identity %s (%s) can't be used: %w", i.Subject+i.SubjectPattern, i.Issuer+i.IssuerPattern, err)
+		}
+		w.policy = append(w.policy, verify.WithCertificateIdentity(identity))
+	}
+	return &Authority{keyless: true, ways: []way{w}}, nil
+}
+
+// anchored is a pattern that has to match the whole of a value.
+func anchored(pattern string) string {
+	if pattern == "" {
+		return ""
+	}
+	return `\A(?:` + pattern + `)\z`
+}
+
+func byKeys(keys []string, material *root.TrustedRoot) (*Authority, error) {
+	a := &Authority{}
+	for _, key := range keys {
+		public, err := cryptoutils.UnmarshalPEMToPublicKey([]byte(key))
+		if err != nil {
+			return nil, fmt.Errorf("its public key can't be read: %w", err)
+		}
+		fingerprint, err := fingerprint(public)
+		if err != nil {
+			return nil, err
+		}
+		algorithms, err := algorithmsOf(public)
+		if err != nil {
+			return nil, fmt.Errorf("its public key %s can't be used: %w", fingerprint, err)
+		}
+		for _, algorithm := range algorithms {
+			verifiers, err := keyVerifiers(algorithm, material)
+			if err != nil {
+				return nil, err
+			}
+			for _, v := range verifiers {
+				a.ways = append(a.ways, way{v, []verify.PolicyOption{verify.WithKey()}, fingerprint})
+			}
+		}
+	}
+	if len(a.ways) == 0 {
+		return nil, errors.New("it has neither keys nor identities")
+	}
+	return a, nil
+}
+
+// fingerprint is the SHA-256 of the key's PKIX form in DER, as
+// `openssl pkey -pubin -outform DER | sha256sum` tells it.
+func fingerprint(public crypto.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return "", fmt.Errorf("its public key can't be used: %w", err)
+	}
+	sum := sha256.Sum256(der)
+	return "SHA256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// algorithmsOf are the ways to sign by a key: the one that Sigstore has agreed on
+// for its kind and, for longer ECDSA keys, SHA-256, by which cosign used them before.
+func algorithmsOf(public crypto.PublicKey) ([]signature.Verifier, error) {
+	agreed, err := signature.LoadDefaultVerifier(public)
+	if err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	long, ok := public.(*ecdsa.PublicKey)
+	if !ok || long.Curve == elliptic.P256() {
+		return []signature.Verifier{agreed}, nil
+	}
+	former, err := signature.LoadVerifier(public, crypto.SHA256)
+	if err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	return []signature.Verifier{agreed, former}, nil
+}
+
+// keyVerifiers are for one key. A trusted root demands its log or its timestamp
+// authority: either says when the key was used, and to whom that can be seen.
+func keyVerifiers(key signature.Verifier, material *root.TrustedRoot) ([]*verify.Verifier, error) {
+	keyed := &oneKey{TrustedMaterial: &root.BaseTrustedMaterial{}, key: root.NewExpiringKey(key, time.Time{}, time.Time{})}
+	demands := [][]verify.VerifierOption{{verify.WithNoObserverTimestamps()}}
+	if material != nil {
+		keyed.TrustedMaterial = material
+		demands = nil
+		if len(material.RekorLogs()) > 0 {
+			demands = append(demands, []verify.VerifierOption{verify.WithTransparencyLog(1), verify.WithNoObserverTimestamps()})
+		}
+		if len(material.TimestampingAuthorities()) > 0 {
+			demands = append(demands, []verify.VerifierOption{verify.WithSignedTimestamps(1)})
+		}
+		if len(demands) == 0 {
+			return nil, errors.New("its trusted root has neither a transparency log nor a timestamp authority")
+		}
+	}
+	var verifiers []*verify.Verifier
+	for _, demand := range demands {
+		v, err := verify.NewVerifier(keyed, append(demand, verify.WithoutStatementPredicate())...)
+		if err != nil {
+			return nil, fmt.Errorf("its key can't be used: %w", err)
+		}
+		verifiers = append(verifiers, v)
+	}
+	return verifiers, nil
+}
+
+// oneKey is trusted material with one public key, whatever a bundle calls it:
+// the name in a bundle is a hint of whoever made it.
+type oneKey struct {
+	root.TrustedMaterial
+	key *root.ExpiringKey
+}
+
+func (o *oneKey) PublicKeyVerifier(string) (root.TimeConstrainedVerifier, error) { return o.key, nil }
+
+// Verify says who has signed one of the digests by that candidate: a fingerprint
+// of a key, or subject and issuer of a certificate. The error tells, in a user's
+// words, why it doesn't count.
+func (a *Authority) Verify(c *Candidate, digests []v1.Hash) (string, error) {
+	if err := a.fits(c); err != nil {
+		return "", err
+	}
+	var first error
+	for _, w := range a.ways {
+		signer, err := w.verify(c, digests)
+		if err == nil {
+			return signer, nil
+		}
+		if first == nil || errors.Is(first, errAnother) {
+			first = err
+		}
+	}
+	return "", first
+}
+
+var (
+	errNotByKey         = errors.New("made with a certificate, not with a key")
+	errNotByCertificate = errors.New("made with a key, not with a certificate")
+	errAnother          = errors.New("not made with its keys")
+	errNotOfImage       = errors.New("of another image")
+)
+
+// fits tells what can be told without cryptography.
+func (a *Authority) fits(c *Candidate) error {
+	content, err := c.bundle.VerificationContent()
+	if err != nil {
+		return errNoBundle
+	}
+	switch certified := content.Certificate() != nil; {
+	case a.keyless && !certified:
+		return errNotByCertificate
+	case !a.keyless && certified:
+		return errNotByKey
+	}
+	return nil
+}
+
+func (w *way) verify(c *Candidate, digests []v1.Hash) (string, error) {
+	if c.signed != nil {
+		result, err := w.verifier.Verify(c.bundle, verify.NewPolicy(verify.WithArtifact(bytes.NewReader(c.signed)), w.policy...))
+		if err != nil {
+			return "", w.explain(err)
+		}
+		if !names(c.signed, digests) {
+			return "", errNotOfImage
+		}
+		return w.signer(result)
+	}
+	var failure error
+	for _, digest := range digests {
+		sum, err := hex.DecodeString(digest.Hex)
+		if err != nil {
+			return "", fmt.Errorf("digest %s: %w", digest, err)
+		}
+		result, err := w.verifier.Verify(c.bundle, verify.NewPolicy(verify.WithArtifactDigest(digest.Algorithm, sum), w.policy...))
+		if err == nil {
+			return w.signer(result)
+		}
+		failure = w.explain(err)
+	}
+	return "", failure
+}
+
+func (w *way) signer(result *verify.VerificationResult) (string, error) {
+	if w.key != "" {
+		return w.key, nil
+	}
+	if result.Signature == nil || result.Signature.Certificate == nil {
+		return "", errors.New("made by nobody")
+	}
+	certificate := result.Signature.Certificate
+	return fmt.Sprintf("%s (%s)", certificate.SubjectAlternativeName, certificate.Issuer), nil
+}
+
+// explanations are by what sigstore-go's errors begin with, which says how far
+// the verification came.
+var explanations = []struct{ begins, means string }{
+	{"failed to verify log inclusion", "not in a transparency log of the trusted root"},
+	{"failed to verify timestamps", "without proof of when it was made"},
+	{"failed to verify leaf certificate", "with a certificate that isn't of the trusted root's authorities, or wasn't valid when it was used"},
+	{"failed to verify signed certificate timestamp", "with a certificate that isn't in a certificate transparency log of the trusted root"},
+}
+
+func (w *way) explain(err error) error {
+	var stranger *verify.ErrNoMatchingCertificateIdentity
+	text := err.Error()
+	for _, e := range explanations {
+		if strings.HasPrefix(text, e.begins) {
+			return errors.New(e.means)
+		}
+	}
+	switch {
+	case errors.As(err, &stranger):
+		return fmt.Errorf("by somebody else: %w", stranger)
+	case strings.Contains(text, "does not match any digest in statement"), strings.Contains(text, "does not match digests in statement"),
+		strings.Contains(text, "artifact does not match digest"):
+		return errNotOfImage
+	case w.key != "" && strings.HasPrefix(text, "failed to verify signature"):
+		return errAnother
+	}
+	return fmt.Errorf("not valid: %w", err)
+}
