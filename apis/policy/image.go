@@ -54,8 +54,19 @@ func parseReference(url string) (Image, error) {
 	if err != nil {
 		return Image{}, fmt.Errorf("bytecode.image.url %q: %w", url, err)
 	}
-	host := strings.TrimSuffix(strings.ToLower(reference.Domain(named)), ":443")
-	image := Image{Repository: host + "/" + reference.Path(named)}
+	// The parser knows the default registry in lower case alone, and takes what can't
+	// be a host for a part of the path.
+	host, repository := strings.TrimSuffix(strings.ToLower(reference.Domain(named)), ":443"), reference.Path(named)
+	switch host {
+	case "":
+		return Image{}, fmt.Errorf("bytecode.image.url %q has no registry's host", url)
+	case "docker.io", "index.docker.io":
+		host = "docker.io"
+		if !strings.Contains(repository, "/") {
+			repository = "library/" + repository
+		}
+	}
+	image := Image{Repository: host + "/" + repository}
 	if digested, ok := named.(reference.Digested); ok {
 		image.Digest = digested.Digest().String()
 	} else if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// glob compiles a pattern in which each of the wildcards stands for what its
-// expression matches, the earlier wildcard first, and all else for itself.
-func glob(pattern string, wildcards ...wildcard) *regexp.Regexp {
+// glob is a pattern as a regular expression: each of the wildcards stands for what
+// its expression matches, the earlier wildcard first, and all else for itself.
+func glob(pattern string, wildcards ...wildcard) string {
+	pattern = strings.ToValidUTF8(pattern, "\uFFFD") // nothing else compiles
 	var out strings.Builder
-	out.WriteString(`(?s)\A`)
 	for pattern != "" {
 		i := slices.IndexFunc(wildcards, func(w wildcard) bool { return strings.HasPrefix(pattern, w.text) })
 		if i >= 0 {
@@ -28,18 +28,14 @@ func glob(pattern string, wildcards ...wildcard) *regexp.Regexp {
 		out.WriteString(regexp.QuoteMeta(pattern[:plain]))
 		pattern = pattern[plain:]
 	}
-	out.WriteString(`\z`)
-	// Quoted text and these expressions always compile.
-	return regexp.MustCompile(out.String())
+	return out.String()
 }
 
 type wildcard struct{ text, expression string }
 
-var (
-	anything = wildcard{"*", ".*"}
-	segment  = wildcard{"*", "[^/]*"}
-	segments = wildcard{"**", ".*"}
-)
+// whole compiles an expression for whole texts. Quoted text and the expressions of
+// wildcards always compile.
+func whole(expression string) *regexp.Regexp { return regexp.MustCompile(`(?s)\A` + expression + `\z`) }
 
 // names are patterns of names, in which "*" stands for any characters.
 type names []*regexp.Regexp
@@ -47,7 +43,7 @@ type names []*regexp.Regexp
 func compileNames(patterns []string) names {
 	out := make(names, 0, len(patterns))
 	for _, p := range patterns {
-		out = append(out, glob(p, anything))
+		out = append(out, whole(glob(p, wildcard{"*", ".*"})))
 	}
 	return out
 }
@@ -61,34 +57,27 @@ const everything = "**"
 
 // imagePattern is a pattern of images, or of files.
 type imagePattern struct {
-	text        string
-	repository  *regexp.Regexp
-	tag, digest *regexp.Regexp // nil where the pattern has none
+	everything, file bool
+	reference        *regexp.Regexp
 }
 
-// compileImage reads a pattern. What is behind an "@" is for the digest, what is
-// behind a ":" in the last part of the path for the tag. A file's path is taken
-// as it is.
+// compileImage reads a pattern. It is for the tag or the digest as well where the
+// last part of its path has one; no wildcard reaches over the "@" of a digest. A
+// file's path is taken as it is.
 func compileImage(pattern string) imagePattern {
-	p := imagePattern{text: pattern}
-	if !strings.HasPrefix(pattern, filePrefix) {
-		if name, digest, found := strings.Cut(pattern, "@"); found {
-			pattern, p.digest = name, glob(digest, segment)
-		}
-		if colon := strings.LastIndexByte(pattern, ':'); colon > strings.LastIndexByte(pattern, '/') {
-			p.tag = glob(pattern[colon+1:], segment)
-			pattern = pattern[:colon]
-		}
+	p := imagePattern{everything: pattern == everything, file: strings.HasPrefix(pattern, filePrefix)}
+	if p.file {
+		p.reference = whole(glob(pattern, wildcard{"**", ".*"}, wildcard{"*", "[^/]*"}))
+		return p
 	}
-	p.repository = glob(pattern, segments, segment)
+	expression := glob(pattern, wildcard{"**", "[^@]*"}, wildcard{"*", "[^/@]*"})
+	if !strings.ContainsAny(pattern[strings.LastIndexByte(pattern, '/')+1:], ":@") {
+		expression += "(:[^/:@]*|@[^/@]*)"
+	}
+	p.reference = whole(expression)
 	return p
 }
 
 func (p imagePattern) match(i Image) bool {
-	if p.text == everything {
-		return true
-	}
-	return i.IsFile() == strings.HasPrefix(p.text, filePrefix) && p.repository.MatchString(i.Repository) &&
-		(p.tag == nil || p.tag.MatchString(i.Tag) && i.Tag != "") &&
-		(p.digest == nil || p.digest.MatchString(i.Digest) && i.Digest != "")
+	return p.everything || p.file == i.IsFile() && p.reference.MatchString(i.String())
 }

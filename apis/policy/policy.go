@@ -243,7 +243,7 @@ func (r *rule) violations(s Subject) []string {
 	}
 	for _, p := range s.Programs {
 		for _, violation := range r.limits.violations(p) {
-			out = append(out, r.says("%s: %s", p.Field, violation))
+			out = append(out, r.says("program %s: %s", p.Name, violation))
 		}
 	}
 	return out

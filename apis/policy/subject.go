@@ -4,8 +4,6 @@
 package policy
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -28,8 +26,8 @@ type Subject struct {
 
 // Program is one program of an object, as far as policies limit it.
 type Program struct {
-	// Field is where it stands in the object: spec, or spec.programs[3].
-	Field string
+	// Name is that of its function.
+	Name string
 	// Type is that of a member of an application. It is Kprobe and Uprobe for return
 	// probes too.
 	Type v1alpha1.EBPFProgType
@@ -73,29 +71,29 @@ func SubjectOf(kind string, o v1alpha1.UserObject) Subject {
 func programsOf(o v1alpha1.UserObject) []Program {
 	switch o := o.(type) {
 	case *v1alpha1.XdpProgram:
-		return []Program{network(v1alpha1.ProgTypeXDP, o.Spec.InterfaceSelector, o.Spec.Priority)}
+		return []Program{network(v1alpha1.ProgTypeXDP, o.Spec.BpfFunctionName, o.Spec.InterfaceSelector, o.Spec.Priority)}
 	case *v1alpha1.XdpNsProgram:
-		return []Program{network(v1alpha1.ProgTypeXDP, o.Spec.InterfaceSelector, o.Spec.Priority)}
+		return []Program{network(v1alpha1.ProgTypeXDP, o.Spec.BpfFunctionName, o.Spec.InterfaceSelector, o.Spec.Priority)}
 	case *v1alpha1.TcProgram:
-		return []Program{network(v1alpha1.ProgTypeTC, o.Spec.InterfaceSelector, o.Spec.Priority)}
+		return []Program{network(v1alpha1.ProgTypeTC, o.Spec.BpfFunctionName, o.Spec.InterfaceSelector, o.Spec.Priority)}
 	case *v1alpha1.TcNsProgram:
-		return []Program{network(v1alpha1.ProgTypeTC, o.Spec.InterfaceSelector, o.Spec.Priority)}
+		return []Program{network(v1alpha1.ProgTypeTC, o.Spec.BpfFunctionName, o.Spec.InterfaceSelector, o.Spec.Priority)}
 	case *v1alpha1.TcxProgram:
-		return []Program{network(v1alpha1.ProgTypeTCX, o.Spec.InterfaceSelector, o.Spec.Priority)}
+		return []Program{network(v1alpha1.ProgTypeTCX, o.Spec.BpfFunctionName, o.Spec.InterfaceSelector, o.Spec.Priority)}
 	case *v1alpha1.TcxNsProgram:
-		return []Program{network(v1alpha1.ProgTypeTCX, o.Spec.InterfaceSelector, o.Spec.Priority)}
+		return []Program{network(v1alpha1.ProgTypeTCX, o.Spec.BpfFunctionName, o.Spec.InterfaceSelector, o.Spec.Priority)}
 	case *v1alpha1.FentryProgram:
-		return []Program{kernel(v1alpha1.ProgTypeFentry, o.Spec.FunctionName, 0)}
+		return []Program{kernel(v1alpha1.ProgTypeFentry, o.Spec.BpfFunctionName, o.Spec.FunctionName, 0)}
 	case *v1alpha1.FexitProgram:
-		return []Program{kernel(v1alpha1.ProgTypeFexit, o.Spec.FunctionName, 0)}
+		return []Program{kernel(v1alpha1.ProgTypeFexit, o.Spec.BpfFunctionName, o.Spec.FunctionName, 0)}
 	case *v1alpha1.KprobeProgram:
-		return []Program{kernel(v1alpha1.ProgTypeKprobe, o.Spec.FunctionName, o.Spec.Offset)}
+		return []Program{kernel(v1alpha1.ProgTypeKprobe, o.Spec.BpfFunctionName, o.Spec.FunctionName, o.Spec.Offset)}
 	case *v1alpha1.UprobeProgram:
-		return []Program{user(o.Spec.Target)}
+		return []Program{user(o.Spec.BpfFunctionName, o.Spec.Target)}
 	case *v1alpha1.UprobeNsProgram:
-		return []Program{user(o.Spec.Target)}
+		return []Program{user(o.Spec.BpfFunctionName, o.Spec.Target)}
 	case *v1alpha1.TracepointProgram:
-		return []Program{static(o.Spec.Names)}
+		return []Program{static(o.Spec.BpfFunctionName, o.Spec.Names)}
 	case *v1alpha1.BpfApplication:
 		return members(o.Spec.Programs, memberOf)
 	case *v1alpha1.BpfNsApplication:
@@ -108,7 +106,6 @@ func members[M any](of []M, programOf func(*M) (Program, bool)) []Program {
 	var out []Program
 	for i := range of {
 		if p, ok := programOf(&of[i]); ok {
-			p.Field = fmt.Sprintf("spec.programs[%d]", i)
 			out = append(out, p)
 		}
 	}
@@ -118,25 +115,25 @@ func members[M any](of []M, programOf func(*M) (Program, bool)) []Program {
 func memberOf(m *v1alpha1.BpfApplicationProgram) (Program, bool) {
 	switch {
 	case m.Type == v1alpha1.ProgTypeXDP && m.XDP != nil:
-		return network(m.Type, m.XDP.InterfaceSelector, m.XDP.Priority), true
+		return network(m.Type, m.XDP.BpfFunctionName, m.XDP.InterfaceSelector, m.XDP.Priority), true
 	case m.Type == v1alpha1.ProgTypeTC && m.TC != nil:
-		return network(m.Type, m.TC.InterfaceSelector, m.TC.Priority), true
+		return network(m.Type, m.TC.BpfFunctionName, m.TC.InterfaceSelector, m.TC.Priority), true
 	case m.Type == v1alpha1.ProgTypeTCX && m.TCX != nil:
-		return network(m.Type, m.TCX.InterfaceSelector, m.TCX.Priority), true
+		return network(m.Type, m.TCX.BpfFunctionName, m.TCX.InterfaceSelector, m.TCX.Priority), true
 	case m.Type == v1alpha1.ProgTypeFentry && m.Fentry != nil:
-		return kernel(m.Type, m.Fentry.FunctionName, 0), true
+		return kernel(m.Type, m.Fentry.BpfFunctionName, m.Fentry.FunctionName, 0), true
 	case m.Type == v1alpha1.ProgTypeFexit && m.Fexit != nil:
-		return kernel(m.Type, m.Fexit.FunctionName, 0), true
+		return kernel(m.Type, m.Fexit.BpfFunctionName, m.Fexit.FunctionName, 0), true
 	case m.Type == v1alpha1.ProgTypeKprobe && m.Kprobe != nil:
-		return kernel(m.Type, m.Kprobe.FunctionName, m.Kprobe.Offset), true
+		return kernel(m.Type, m.Kprobe.BpfFunctionName, m.Kprobe.FunctionName, m.Kprobe.Offset), true
 	case m.Type == v1alpha1.ProgTypeKretprobe && m.Kretprobe != nil:
-		return kernel(v1alpha1.ProgTypeKprobe, m.Kretprobe.FunctionName, m.Kretprobe.Offset), true
+		return kernel(v1alpha1.ProgTypeKprobe, m.Kretprobe.BpfFunctionName, m.Kretprobe.FunctionName, m.Kretprobe.Offset), true
 	case m.Type == v1alpha1.ProgTypeUprobe && m.Uprobe != nil:
-		return user(m.Uprobe.Target), true
+		return user(m.Uprobe.BpfFunctionName, m.Uprobe.Target), true
 	case m.Type == v1alpha1.ProgTypeUretprobe && m.Uretprobe != nil:
-		return user(m.Uretprobe.Target), true
+		return user(m.Uretprobe.BpfFunctionName, m.Uretprobe.Target), true
 	case m.Type == v1alpha1.ProgTypeTracepoint && m.Tracepoint != nil:
-		return static(m.Tracepoint.Names), true
+		return static(m.Tracepoint.BpfFunctionName, m.Tracepoint.Names), true
 	}
 	return Program{}, false
 }
@@ -144,45 +141,42 @@ func memberOf(m *v1alpha1.BpfApplicationProgram) (Program, bool) {
 func nsMemberOf(m *v1alpha1.BpfNsApplicationProgram) (Program, bool) {
 	switch {
 	case m.Type == v1alpha1.ProgTypeXDP && m.XDP != nil:
-		return network(m.Type, m.XDP.InterfaceSelector, m.XDP.Priority), true
+		return network(m.Type, m.XDP.BpfFunctionName, m.XDP.InterfaceSelector, m.XDP.Priority), true
 	case m.Type == v1alpha1.ProgTypeTC && m.TC != nil:
-		return network(m.Type, m.TC.InterfaceSelector, m.TC.Priority), true
+		return network(m.Type, m.TC.BpfFunctionName, m.TC.InterfaceSelector, m.TC.Priority), true
 	case m.Type == v1alpha1.ProgTypeTCX && m.TCX != nil:
-		return network(m.Type, m.TCX.InterfaceSelector, m.TCX.Priority), true
+		return network(m.Type, m.TCX.BpfFunctionName, m.TCX.InterfaceSelector, m.TCX.Priority), true
 	case m.Type == v1alpha1.ProgTypeUprobe && m.Uprobe != nil:
-		return user(m.Uprobe.Target), true
+		return user(m.Uprobe.BpfFunctionName, m.Uprobe.Target), true
 	case m.Type == v1alpha1.ProgTypeUretprobe && m.Uretprobe != nil:
-		return user(m.Uretprobe.Target), true
+		return user(m.Uretprobe.BpfFunctionName, m.Uretprobe.Target), true
 	}
 	return Program{}, false
 }
 
-// field is where a program stands that is alone in its object.
-const field = "spec"
-
-func network(t v1alpha1.EBPFProgType, s v1alpha1.InterfaceSelector, priority int32) Program {
-	p := Program{Field: field, Type: t, Priority: &priority}
+func network(t v1alpha1.EBPFProgType, name string, s v1alpha1.InterfaceSelector, priority int32) Program {
+	p := Program{Name: name, Type: t, Priority: &priority}
 	// The primary interface comes first where both are stored, as for the agent.
 	if s.Interfaces != nil && s.PrimaryNodeInterface == nil {
-		for _, name := range *s.Interfaces {
-			p.Hooks = append(p.Hooks, Hook{Type: Interface, Name: name})
+		for _, i := range *s.Interfaces {
+			p.Hooks = append(p.Hooks, Hook{Type: Interface, Name: i})
 		}
 	}
 	return p
 }
 
-func kernel(t v1alpha1.EBPFProgType, function string, offset uint64) Program {
-	return Program{Field: field, Type: t, Hooks: []Hook{{Type: Function, Name: function, Offset: offset != 0}}}
+func kernel(t v1alpha1.EBPFProgType, name, function string, offset uint64) Program {
+	return Program{Name: name, Type: t, Hooks: []Hook{{Type: Function, Name: function, Offset: offset != 0}}}
 }
 
-func user(target string) Program {
-	return Program{Field: field, Type: v1alpha1.ProgTypeUprobe, Hooks: []Hook{{Type: Target, Name: target}}}
+func user(name, target string) Program {
+	return Program{Name: name, Type: v1alpha1.ProgTypeUprobe, Hooks: []Hook{{Type: Target, Name: target}}}
 }
 
-func static(tracepoints []string) Program {
-	p := Program{Field: field, Type: v1alpha1.ProgTypeTracepoint}
-	for _, name := range tracepoints {
-		p.Hooks = append(p.Hooks, Hook{Type: Tracepoint, Name: name})
+func static(name string, tracepoints []string) Program {
+	p := Program{Name: name, Type: v1alpha1.ProgTypeTracepoint}
+	for _, t := range tracepoints {
+		p.Hooks = append(p.Hooks, Hook{Type: Tracepoint, Name: t})
 	}
 	return p
 }

@@ -6,6 +6,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // BytecodePolicySpec says which bytecode may be loaded, and for whom.
+// +kubebuilder:validation:XValidation:rule="!has(self.rules) || self.rules.all(r, !has(r.signedBy) || r.signedBy.all(n, has(self.authorities) && self.authorities.exists(a, a.name == n)))",message="signedBy of a rule names an authority that isn't among the authorities"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules) || self.rules.all(r, !has(r.attestations) || r.attestations.all(t, t.signedBy.all(n, has(self.authorities) && self.authorities.exists(a, a.name == n))))",message="signedBy of an attestation names an authority that isn't among the authorities"
 type BytecodePolicySpec struct {
 	// mode says what happens to bytecode that violates the policy: enforce refuses
 	// to load it, warn loads it and reports what enforce would refuse.
@@ -83,6 +85,7 @@ type BytecodePolicyMatch struct {
 	// kinds lists the kinds of objects, such as XdpProgram or BpfNsApplication.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=14
 	// +kubebuilder:validation:items:Enum=BpfApplication;BpfNsApplication;FentryProgram;FexitProgram;KprobeProgram;TcNsProgram;TcProgram;TcxNsProgram;TcxProgram;TracepointProgram;UprobeNsProgram;UprobeProgram;XdpNsProgram;XdpProgram
 	Kinds []string `json:"kinds,omitempty"`
@@ -91,6 +94,7 @@ type BytecodePolicyMatch struct {
 	// is present, cluster-scoped objects aren't selected.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
@@ -99,11 +103,12 @@ type BytecodePolicyMatch struct {
 
 	// nodeSelector selects nodes by their labels.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && !(has(e.values) && size(e.values) > 0))",message="an operator is In or NotIn, with values, or Exists or DoesNotExist, without"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 }
 
 // BytecodeRule says what images have to satisfy.
-// +kubebuilder:validation:XValidation:rule="!has(self.deny) || !self.deny || !(has(self.digestOnly) || has(self.signedBy) || has(self.attestations) || has(self.limits))",message="a rule with deny has no other requirement"
+// +kubebuilder:validation:XValidation:rule="!has(self.deny) || !self.deny || !(has(self.digestOnly) && self.digestOnly || has(self.signedBy) || has(self.attestations) || has(self.limits))",message="a rule with deny has no other requirement"
 type BytecodeRule struct {
 	// name of the rule, which messages mention.
 	// +required
@@ -124,9 +129,13 @@ type BytecodeRule struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=2
+	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=512
-	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z0-9*][-a-zA-Z0-9*._/:@]*$|^file:[^\s]+$`
+	// +kubebuilder:validation:items:XValidation:rule="self != '*'",message="* stands for any characters but /, and matches no image: write ** for all images and files"
+	// +kubebuilder:validation:items:XValidation:rule="!self.startsWith('file:/') || self.matches('^[^ \\t\\r\\n\\\\\\\\]+$') && !self.contains('//') && !self.matches('/[.][.]?(/|$)')",message="a file's path is written without //, /./ and /../"
+	// +kubebuilder:validation:items:XValidation:rule="self in ['*', '**'] || self.startsWith('file:/') || self.matches('^([*]|localhost|([*][.])?[a-z0-9-]+([.][a-z0-9-]+)+|[a-z0-9-]+:[0-9*]+)(:([0-9]+|[*]))?/')",message="a pattern begins with the registry's host, as in docker.io/library/busybox: a name, *. and a domain, or * for any host; or with file:/"
+	// +kubebuilder:validation:items:XValidation:rule="self in ['*', '**'] || self.startsWith('file:/') || !self.contains('/') || self.matches('^[^/]*/[a-z0-9*][-a-z0-9._/*]*(:[-A-Za-z0-9_.*]+|@[-+.:a-zA-Z0-9*]+)?$')",message="behind the host are the repository's path, in lower case, and a tag or a digest, if any: a tag beside a digest counts for nothing"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^(index.docker.io/|[^/]*:443/|docker.io/[^/*]*(/?$|[:@])|docker.io/[*]([:@].*)?$)')",message="no image has such a name: it is docker.io/library/busybox for busybox, docker.io for index.docker.io, and a host's name alone for its port 443"
 	Images []string `json:"images"`
 
 	// deny refuses these images.
@@ -141,6 +150,7 @@ type BytecodeRule struct {
 	// signedBy requires that one of these authorities has signed the image.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
@@ -150,6 +160,7 @@ type BytecodeRule struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=predicateType
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Attestations []BytecodeAttestation `json:"attestations,omitempty"`
 
@@ -172,7 +183,7 @@ type BytecodeAttestation struct {
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	SignedBy []string `json:"signedBy"`
@@ -180,11 +191,13 @@ type BytecodeAttestation struct {
 
 // BytecodeLimits restricts programs and hooks. What is absent isn't restricted.
 // In patterns, "*" stands for any characters.
+// +kubebuilder:validation:MinProperties=1
 type BytecodeLimits struct {
 	// programTypes lists the allowed types of programs. Kprobe and Uprobe stand for
 	// return probes as well: the bytecode decides which of the two a program is.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:Enum=XDP;TC;TCX;Fentry;Fexit;Kprobe;Uprobe;Tracepoint
 	ProgramTypes []EBPFProgType `json:"programTypes,omitempty"`
@@ -193,8 +206,9 @@ type BytecodeLimits struct {
 	// programs may be attached to, on the host and in pods.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:Pattern=`^[^\s\\]+$`
 	// +kubebuilder:validation:items:MaxLength=64
 	Interfaces []string `json:"interfaces,omitempty"`
 
@@ -202,8 +216,9 @@ type BytecodeLimits struct {
 	// as category/event: syscalls/*.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:Pattern=`^[^\s\\]+$`
 	// +kubebuilder:validation:items:MaxLength=256
 	Tracepoints []string `json:"tracepoints,omitempty"`
 
@@ -212,8 +227,9 @@ type BytecodeLimits struct {
 	// is present: an offset can lead into another function.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:Pattern=`^[^\s\\]+$`
 	// +kubebuilder:validation:items:MaxLength=256
 	Functions []string `json:"functions,omitempty"`
 
@@ -222,8 +238,9 @@ type BytecodeLimits struct {
 	// allowed where this is present.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:Pattern=`^[^\s\\]+$`
 	// +kubebuilder:validation:items:MaxLength=512
 	Targets []string `json:"targets,omitempty"`
 
@@ -243,6 +260,7 @@ type BytecodeLimits struct {
 }
 
 // PriorityRange is a range of priorities, both ends included.
+// +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min is greater than max"
 type PriorityRange struct {
 	// min is the lowest priority, which runs first; absent means 0.
@@ -308,6 +326,7 @@ type AuthorityKey struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
+	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN PUBLIC KEY-----') && !self.contains('PRIVATE KEY-----')",message="pem is a public key in PEM, which begins with -----BEGIN PUBLIC KEY-----, and no private one"
 	PEM string `json:"pem,omitempty"`
 
 	// secret names the Secret that holds the public key, in the namespace that
@@ -372,6 +391,7 @@ type AuthorityIdentity struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="type(''.matches(self)) == bool",message="it is no regular expression in Go's syntax"
 	IssuerPattern string `json:"issuerPattern,omitempty"`
 
 	// subject is the subject alternative name: an email address, or the URI of a
@@ -385,6 +405,7 @@ type AuthorityIdentity struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="type(''.matches(self)) == bool",message="it is no regular expression in Go's syntax"
 	SubjectPattern string `json:"subjectPattern,omitempty"`
 }
 
