@@ -24,10 +24,10 @@ import (
 // execute takes the steps from what the daemon holds to the plan. A step that
 // fails doesn't keep the others from being taken, save those that need it. The
 // error is for the agent's own end; all else is in the outcome.
-func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan) (report.Outcome, error) {
-	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}}
+func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, g *gate, judgements map[int]report.Judgement) (report.Outcome, error) {
+	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}, Judgements: judgements}
 	for _, step := range want.Diff(r.Inventory.Of(key)) {
-		r.take(ctx, key, owner, want, step, &outcome)
+		r.take(ctx, key, owner, want, step, g, &outcome)
 		if ctx.Err() != nil {
 			return outcome, fmt.Errorf("stopped: %w", context.Cause(ctx))
 		}
@@ -36,15 +36,17 @@ func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *progra
 }
 
 // take takes one step and puts its error into the outcome.
-func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, step plan.Step, outcome *report.Outcome) {
+func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, step plan.Step, g *gate, outcome *report.Outcome) {
 	switch step.Op {
 	case plan.OpLoad:
-		if err := r.load(ctx, *owner, want, step.Load); err != nil {
+		judgement, err := r.load(ctx, *owner, want, step.Load, g)
+		outcome.Judgements[step.Load] = judgement
+		if err != nil {
 			outcome.Loads[step.Load] = err
 		}
 	case plan.OpAttach:
 		loaded, there := want.Present(step.Load, r.Inventory.Of(key))[step.Function]
-		if !there {
+		if !there || want.Evicted[loaded.ID] {
 			return // its Load failed, which is told
 		}
 		if err := r.attach(ctx, loaded.ID, step.Point); err != nil {
@@ -74,20 +76,34 @@ func (r *Reconciler) attach(ctx context.Context, id uint32, point program.Attach
 	return r.Inventory.Attach(ctx, id, point)
 }
 
-// load makes the plan's n-th Load. Credentials are read for it alone, so that a
-// Secret that vanishes later harms nothing that runs.
-func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Plan, n int) error {
+// load makes the plan's n-th Load, if the policies let it. Credentials are read for
+// it alone, so that a Secret that vanishes later harms nothing that runs.
+func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Plan, n int, g *gate) (report.Judgement, error) {
+	var judgement report.Judgement
 	request, err := want.Loads[n].Request(owner)
 	if err != nil {
-		return &report.BytecodeError{Err: err}
+		return judgement, &report.BytecodeError{Err: err}
 	}
-	if image := request.GetBytecode().GetImage(); image != nil {
-		credentials, unreadable := bytecode.CredentialsFor(ctx, r.Secrets, owner.Namespace, owner.Bytecode.Image)
+	if g.unread != nil {
+		return judgement, &report.PolicyError{Message: g.unread.Error()}
+	}
+	permit := func(image bytecode.Image) error {
+		judgement = r.judge(ctx, owner.Key, g, g.evaluation, image)
+		return refusal(judgement)
+	}
+	image := request.GetBytecode().GetImage()
+	if image == nil || g.evaluation.Denied() { // whatever the registry says
+		if err := permit(bytecode.Image{Reference: report.BytecodeName(owner.Bytecode)}); err != nil {
+			return judgement, err
+		}
+	}
+	if image != nil {
+		credentials, unreadable := g.credentials()
 		if unreadable != nil {
-			return &report.BytecodeError{Err: unreadable}
+			return judgement, &report.BytecodeError{Err: unreadable}
 		}
 		authenticate(image, credentials)
-		err = r.loadImage(ctx, request, owner.Bytecode.Image.Url, credentials)
+		err = r.loadImage(ctx, request, owner.Bytecode.Image.Url, credentials, permit)
 		if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
 			err = r.mendPins(ctx, owner, request, credentials, err)
 		}
@@ -95,9 +111,9 @@ func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Pl
 		err = r.Inventory.Load(ctx, request)
 	}
 	if err != nil {
-		return err
+		return judgement, err
 	}
-	return r.checkSharing(ctx, want.Loads[n].MapOwner, want.Present(n, r.Inventory.Of(owner.Key)))
+	return judgement, r.checkSharing(ctx, want.Loads[n].MapOwner, want.Present(n, r.Inventory.Of(owner.Key)))
 }
 
 // checkSharing unloads what was to use a program's maps and has its own instead.
@@ -125,38 +141,59 @@ func (r *Reconciler) checkSharing(ctx context.Context, mapOwner *uint32, loaded 
 }
 
 // loadImage has the daemon load an image by the digest of its manifest, so that
-// what it gets is what was looked at, whatever a registry says later.
-func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadRequest, reference string, c bytecode.Credentials) error {
+// what it gets is what was looked at and permitted, whatever a registry says later.
+func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadRequest, reference string, c bytecode.Credentials, permit func(bytecode.Image) error) error {
 	image := request.GetBytecode().GetImage()
 	policy := image.GetImagePullPolicy()
+	var refused error
 	if policy != plan.PullAlways {
 		// What the node has is taken without asking the registry.
 		if present, known := r.resolved(reference); known {
-			err := r.loadResolved(ctx, request, present, plan.PullNever)
-			if policy == plan.PullNever || !daemon.ImageAbsent(err) {
-				return err
+			if refused = permit(present); refused == nil {
+				err := r.loadResolved(ctx, request, present, plan.PullNever)
+				if policy == plan.PullNever || !daemon.ImageAbsent(err) {
+					return err
+				}
 			}
 		}
 	}
 	if policy == plan.PullNever {
-		return r.loadPresent(ctx, request, reference)
+		if refused != nil {
+			return refused
+		}
+		return r.loadPresent(ctx, request, reference, permit)
 	}
 	source, err := r.registries.Open(ctx, reference, c)
 	if err != nil {
-		if policy == plan.PullIfNotPresent && !bytecode.IsUnfit(err) {
-			without := r.loadPresent(ctx, request, reference)
-			if without == nil {
-				return nil
-			}
-			err = fmt.Errorf("%w, and without it: %w", err, without)
-		}
-		return &report.BytecodeError{Err: err}
+		return r.loadWithout(ctx, request, reference, permit, refused, err)
 	}
 	defer source.Close()
+	if err := permit(source.Image); err != nil {
+		return err
+	}
 	if unfit := source.Unfit(ctx); unfit != nil {
 		return &report.BytecodeError{Err: unfit}
 	}
 	return r.loadResolved(ctx, request, source.Image, policy)
+}
+
+// loadWithout loads what the daemon may have, where the registry couldn't tell what
+// a reference means.
+func (r *Reconciler) loadWithout(ctx context.Context, request *gobpfman.LoadRequest, reference string, permit func(bytecode.Image) error, refused, unresolved error) error {
+	policy := request.GetBytecode().GetImage().GetImagePullPolicy()
+	if refused == nil {
+		refused = permit(bytecode.Image{Reference: reference})
+	}
+	switch {
+	case refused != nil:
+		return &report.PolicyError{Message: refused.Error() + "; " + unresolved.Error()}
+	case policy == plan.PullAlways || bytecode.IsUnfit(unresolved):
+		return &report.BytecodeError{Err: unresolved}
+	}
+	if err := r.loadPresent(ctx, request, reference, permit); err != nil {
+		return &report.BytecodeError{Err: fmt.Errorf("%w, and without it: %w", unresolved, err)}
+	}
+	return nil
 }
 
 // loadResolved loads an image that is resolved, and keeps what it was resolved to.
@@ -175,9 +212,16 @@ func (r *Reconciler) loadResolved(ctx context.Context, request *gobpfman.LoadReq
 
 // loadPresent loads what the daemon has under the very reference: what an earlier
 // version of the agent had it pull.
-func (r *Reconciler) loadPresent(ctx context.Context, request *gobpfman.LoadRequest, reference string) error {
+func (r *Reconciler) loadPresent(ctx context.Context, request *gobpfman.LoadRequest, reference string, permit func(bytecode.Image) error) error {
+	image := bytecode.Image{Reference: reference}
 	if digest, ok := bytecode.DigestOf(reference); ok {
-		return r.loadResolved(ctx, request, bytecode.Image{Reference: reference, Digest: digest, Manifest: digest}, plan.PullNever)
+		image.Digest, image.Manifest = digest, digest
+	}
+	if err := permit(image); err != nil {
+		return err
+	}
+	if image.Digest != "" {
+		return r.loadResolved(ctx, request, image, plan.PullNever)
 	}
 	location := request.GetBytecode().GetImage()
 	location.Url, location.ImagePullPolicy = reference, plan.PullNever

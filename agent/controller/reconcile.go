@@ -32,6 +32,8 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/agent/verifier"
+	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
@@ -42,8 +44,13 @@ import (
 type Reconciler struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
-	// Secrets reads pull Secrets, which aren't cached.
+	// Secrets reads pull Secrets, and what policies refer to; neither is cached.
 	Secrets client.Reader
+	// Namespace is the one that the agent runs in, where policies' Secrets and
+	// ConfigMaps are.
+	Namespace string
+	// Verifier finds out who has signed images, where policies ask for it.
+	Verifier *verifier.Verifier
 	// Events are for the user objects.
 	Events events.EventRecorder
 	// Inventory is what the daemon holds.
@@ -70,6 +77,7 @@ type Reconciler struct {
 	written    lastWritten
 	registries bytecode.Registries
 	images     images
+	policies   policyCache
 	pinned     declarations
 	// sharers holds the keys of owners that use maps of other programs.
 	sharers sync.Map
@@ -105,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 	}
 	lostPrograms, lostLinks := r.lost(existing)
 
-	want, outcome, err := r.converge(ctx, key, owner)
+	want, outcome, unsettled, err := r.converge(ctx, key, owner)
 	for _, touched := range r.Inventory.Touched() {
 		if touched != key {
 			r.queue.Add(touched)
@@ -118,7 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 		r.Metrics.Repaired(lostPrograms, lostLinks)
 	}
 	err = r.write(ctx, key, owner, want, existing, outcome)
-	return reconcile.Result{}, logged(errors.Join(err, outcome.Err(), want.Problems()))
+	return reconcile.Result{RequeueAfter: unsettled}, logged(errors.Join(err, outcome.Err(), want.Problems()))
 }
 
 // logged shortens an error for the log, which has it at each retry: a log of the
@@ -135,32 +143,42 @@ func logged(err error) error {
 // before it attaches to them.
 const passes = 3
 
-// converge makes the owner's plan and takes its steps. The error is for plans
-// that can't be made, and for the agent's own end; all else is in the outcome.
-func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *program.Owner) (plan.Plan, report.Outcome, error) {
+// converge makes the owner's plan and takes its steps. It tells when to look again
+// though nothing failed, 0 for never. The error is for plans that can't be made, and
+// for the agent's own end; all else is in the outcome.
+func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *program.Owner) (plan.Plan, report.Outcome, time.Duration, error) {
 	if owner == nil {
-		outcome, err := r.execute(ctx, key, nil, plan.Plan{})
-		return plan.Plan{}, outcome, err
+		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil)
+		return plan.Plan{}, outcome, 0, err
 	}
+	g, err := r.gateFor(ctx, owner)
+	if err != nil {
+		return plan.Plan{}, report.Outcome{}, 0, err
+	}
+	want, outcome, err := r.pass(ctx, key, owner, g)
+	for pass := 1; err == nil && pass < passes; pass++ {
+		found := outcome.FailedDiscovered(want)
+		if len(found) == 0 {
+			break
+		}
+		again, unplanned := r.plan(ctx, *owner)
+		if unplanned != nil || !slices.ContainsFunc(found, func(a report.Attach) bool { return !again.Discovers(a.Load, a.Function, a.Link) }) {
+			return want, outcome, g.again(), unplanned
+		}
+		want, outcome, err = r.pass(ctx, key, owner, g)
+	}
+	return want, outcome, g.again(), err
+}
+
+// pass makes a plan, has the policies change it, and takes its steps.
+func (r *Reconciler) pass(ctx context.Context, key program.Key, owner *program.Owner, g *gate) (plan.Plan, report.Outcome, error) {
 	want, err := r.plan(ctx, *owner)
 	if err != nil {
 		return want, report.Outcome{}, err
 	}
-	for pass := 1; ; pass++ {
-		outcome, err := r.execute(ctx, key, owner, want)
-		if err != nil || pass == passes {
-			return want, outcome, err
-		}
-		found := outcome.FailedDiscovered(want)
-		if len(found) == 0 {
-			return want, outcome, nil
-		}
-		again, err := r.plan(ctx, *owner)
-		if err != nil || !slices.ContainsFunc(found, func(a report.Attach) bool { return !again.Discovers(a.Load, a.Function, a.Link) }) {
-			return want, outcome, err
-		}
-		want = again
-	}
+	judgements := r.inspect(ctx, owner, g, &want)
+	outcome, err := r.execute(ctx, key, owner, want, g, judgements)
+	return want, outcome, err
 }
 
 // unreadRetry is when an owner is looked at again that depends on a kind which
@@ -236,6 +254,7 @@ func (r *Reconciler) owner(ctx context.Context, key program.Key) (*program.Owner
 	if !selector.Matches(labels.Set(node.Labels)) {
 		return nil, nil
 	}
+	owner.Subject = policy.SubjectOf(key.Kind, object).On(node.Labels)
 	return &owner, nil
 }
 

@@ -81,6 +81,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 		}),
 		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Node{}), r.onNode())),
 		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod())),
+		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.PolicyKind.New()), r.onPolicy())),
 	}
 	for _, kind := range v1alpha1.UserKinds {
 		sources = append(sources, kinds.SourceThen(

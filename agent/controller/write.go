@@ -221,6 +221,7 @@ func (r *Reconciler) tell(ctx context.Context, key program.Key, object v1alpha1.
 	if len(before.Conditions) > 0 {
 		was = before.Conditions[0]
 	}
+	r.tellWarned(owner, object, before)
 	failed := func(c metav1.Condition) bool { return v1alpha1.BpfProgramConditionType(c.Type).Failed() }
 	where := fmt.Sprintf("node %s: %s", r.NodeName, object.GetStatus().Function)
 	switch id := object.GetStatus().ProgramID; {
@@ -231,6 +232,29 @@ func (r *Reconciler) tell(ctx context.Context, key program.Key, object v1alpha1.
 	case before.ProgramID != 0 && before.ProgramID != id:
 		event.Emit(r.Events, owner, corev1.EventTypeNormal, "Reloaded", "Load",
 			fmt.Sprintf("%s is loaded anew: program %d took the place of %d", where, id, before.ProgramID))
+	}
+}
+
+// reasonWarned is that of the Event which says that a policy would refuse a program.
+const reasonWarned = "PolicyWarned"
+
+// tellWarned emits an Event where a policy in mode warn began to be violated, or is
+// for another reason.
+func (r *Reconciler) tellWarned(owner client.Object, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
+	said := func(s *v1alpha1.BpfProgramStatus) []v1alpha1.BpfProgramPolicy {
+		if s.Bytecode == nil {
+			return nil
+		}
+		return s.Bytecode.Policies
+	}
+	for _, is := range said(object.GetStatus()) {
+		told := slices.ContainsFunc(said(before), func(was v1alpha1.BpfProgramPolicy) bool {
+			return was.Name == is.Name && was.Verdict == is.Verdict && was.Message == is.Message
+		})
+		if is.Verdict == v1alpha1.VerdictWarned && !told {
+			event.Emit(r.Events, owner, corev1.EventTypeWarning, reasonWarned, "Load",
+				fmt.Sprintf("node %s: %s: policy %s would refuse it in mode enforce: %s", r.NodeName, object.GetStatus().Function, is.Name, is.Message))
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ const prefix = "bpfman_agent_"
 type Metrics struct {
 	calls    *prometheus.HistogramVec
 	repaired *prometheus.CounterVec
+	verified *prometheus.HistogramVec
 }
 
 // New registers metrics. Those of calls and repairs begin at 0.
@@ -45,10 +46,19 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 			Help: "Programs and links that had gone without the agent, and are there again.",
 		}, []string{"what"}),
 	}
+	m.verified = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: prefix + "verification_duration_seconds",
+		Help: "Time that finding out who has signed an image took, and whether it could be found out: ok or error.",
+		// From a registry nearby to one that doesn't answer
+		Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 15, 30},
+	}, []string{"result"})
 	for _, what := range []string{"program", "link"} {
 		m.repaired.WithLabelValues(what)
 	}
-	for _, c := range []prometheus.Collector{m.calls, m.repaired} {
+	for _, result := range []string{resultOK, resultError} {
+		m.verified.WithLabelValues(result)
+	}
+	for _, c := range []prometheus.Collector{m.calls, m.repaired, m.verified} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -73,6 +83,23 @@ func (m *Metrics) Repaired(programs, links int) {
 	}
 }
 
+// The results of verifications.
+const (
+	resultOK    = "ok"
+	resultError = "error"
+)
+
+// Verified counts a verification.
+func (m *Metrics) Verified(took time.Duration, failed bool) {
+	result := resultOK
+	if failed {
+		result = resultError
+	}
+	if m != nil {
+		m.verified.WithLabelValues(result).Observe(took.Seconds())
+	}
+}
+
 // Reports is a collector of what this node's program objects say.
 type Reports struct {
 	// Reader is the agent's cache, which has this node's alone.
@@ -90,8 +117,12 @@ var (
 		"Attach points of programs of this node, by the program's owner's kind and their state.", []string{"kind", "state"}, nil)
 )
 
+var verdictsDesc = prometheus.NewDesc(prefix+"policy_verdicts",
+	"Programs of this node, by the BytecodePolicy that matches them and what it says: Allowed, Denied, Warned or Unknown.", []string{"policy", "verdict"}, nil)
+
 // Describe implements [prometheus.Collector].
 func (r *Reports) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- verdictsDesc
 	descriptions <- programsDesc
 	descriptions <- linksDesc
 }
@@ -103,8 +134,8 @@ const collectTimeout = 5 * time.Second
 func (r *Reports) Collect(collected chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
-	type group struct{ kind, state string }
-	programs, links := map[group]int{}, map[group]int{}
+	type group struct{ of, state string }
+	programs, links, verdicts := map[group]int{}, map[group]int{}, map[group]int{}
 	for _, kind := range v1alpha1.ProgramKinds {
 		list, ok := kind.NewList().(client.ObjectList)
 		if !ok {
@@ -127,12 +158,17 @@ func (r *Reports) Collect(collected chan<- prometheus.Metric) {
 			for _, link := range p.GetStatus().Links {
 				links[group{owner, string(link.State)}]++
 			}
+			if b := p.GetStatus().Bytecode; b != nil {
+				for _, said := range b.Policies {
+					verdicts[group{said.Name, string(said.Verdict)}]++
+				}
+			}
 			return nil
 		})
 	}
-	for desc, groups := range map[*prometheus.Desc]map[group]int{programsDesc: programs, linksDesc: links} {
+	for desc, groups := range map[*prometheus.Desc]map[group]int{programsDesc: programs, linksDesc: links, verdictsDesc: verdicts} {
 		for g, n := range groups {
-			collected <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), g.kind, g.state)
+			collected <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), g.of, g.state)
 		}
 	}
 }

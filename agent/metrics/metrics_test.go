@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,17 +62,23 @@ func TestCallsAndRepairs(t *testing.T) {
 	call("List", status.Error(codes.Unavailable, "gone"))
 	m.Repaired(2, 0)
 	m.Repaired(0, 3)
+	m.Verified(time.Second, false)
+	m.Verified(time.Second, false)
+	m.Verified(time.Second, true)
 	want := map[string]float64{
 		"bpfman_agent_daemon_call_duration_seconds{call=Load,code=OK}":          2,
 		"bpfman_agent_daemon_call_duration_seconds{call=Load,code=Aborted}":     1,
 		"bpfman_agent_daemon_call_duration_seconds{call=List,code=Unavailable}": 1,
 		"bpfman_agent_drift_repaired_total{what=program}":                       2,
 		"bpfman_agent_drift_repaired_total{what=link}":                          3,
+		"bpfman_agent_verification_duration_seconds{result=ok}":                 2,
+		"bpfman_agent_verification_duration_seconds{result=error}":              1,
 	}
 	if got := values(t, registry); !maps.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
 	(*Metrics)(nil).Repaired(1, 1)
+	(*Metrics)(nil).Verified(time.Second, true)
 	if _, err := New(registry); err == nil {
 		t.Error("registered twice")
 	}

@@ -48,8 +48,9 @@ type Step struct {
 func (p Plan) Diff(actual []daemon.Program) []Step {
 	var steps []Step
 	kept := map[uint32]bool{}
+	staying := slices.DeleteFunc(slices.Clone(actual), func(a daemon.Program) bool { return p.Evicted[a.ID] })
 	for n, load := range p.Loads {
-		present := p.Present(n, actual)
+		present := p.Present(n, staying)
 		if present == nil {
 			steps = append(steps, Step{Op: OpLoad, Load: n})
 		}
@@ -63,14 +64,14 @@ func (p Plan) Diff(actual []daemon.Program) []Step {
 	}
 	// A blocked program that is loaded already stays as it is.
 	for _, blocked := range p.Blocked {
-		for _, a := range actual {
+		for _, a := range staying {
 			kept[a.ID] = kept[a.ID] || p.KeptFor(blocked, a)
 		}
 	}
 	// Users of maps go before their owners, which were loaded before them.
 	for _, a := range slices.Backward(actual) {
 		if !kept[a.ID] {
-			steps = append(steps, Step{Op: OpUnload, ProgramID: a.ID, Replaced: len(p.Loads) > 0})
+			steps = append(steps, Step{Op: OpUnload, ProgramID: a.ID, Replaced: len(p.Loads) > 0 && !p.Evicted[a.ID]})
 		}
 	}
 	return steps
@@ -109,12 +110,13 @@ func (p Plan) Present(n int, actual []daemon.Program) map[string]daemon.Program 
 // relink detaches what no program of a function wants and attaches what is
 // missing. Where not all attach points could be told, known links are left alone.
 func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
-	missing := map[daemon.Link]bool{}
+	missing, withdrawn := map[daemon.Link]bool{}, map[daemon.Link]bool{}
 	var points []program.AttachPoint
 	complete := true
 	for _, user := range l.Users(function) {
 		complete = complete && user.complete()
 		for _, point := range user.Points {
+			withdrawn[LinkOf(point)] = withdrawn[LinkOf(point)] || point.Withdrawn
 			if !missing[LinkOf(point)] {
 				missing[LinkOf(point)] = true
 				points = append(points, point)
@@ -124,9 +126,9 @@ func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
 	var steps []Step
 	for _, id := range slices.Sorted(maps.Keys(loaded.Links)) {
 		link := loaded.Links[id]
-		if missing[link] {
+		if missing[link] && !withdrawn[link] {
 			delete(missing, link)
-		} else if complete || link == (daemon.Link{}) {
+		} else if complete || withdrawn[link] || link == (daemon.Link{}) {
 			steps = append(steps, Step{Op: OpDetach, Load: n, Function: function, ProgramID: loaded.ID, LinkID: id})
 		}
 	}

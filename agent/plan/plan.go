@@ -33,6 +33,9 @@ type Plan struct {
 	Loads      []Load
 	Blocked    []Blocked
 	Generation int64
+	// Evicted are the kernel ids of programs that are to be unloaded, though they are
+	// what is wanted, or stand in for it.
+	Evicted map[uint32]bool
 }
 
 // Problems joins the problems of all programs, nil if there are none.
@@ -87,6 +90,8 @@ type Program struct {
 	Points []program.AttachPoint
 	// Problem tells why some attach points couldn't be told.
 	Problem error
+	// Policies are what policies have against some of the attach points.
+	Policies []v1alpha1.BpfProgramPolicy
 }
 
 // Function is the program's entry function.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -27,6 +28,8 @@ type Owner struct {
 	ReplacePinnedMaps bool
 	// Members are the programs; one, unless the owner is an application.
 	Members []Member
+	// Subject is the object as policies see it, on this node.
+	Subject policy.Subject
 }
 
 // Member is one program of an owner.

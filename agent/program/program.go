@@ -75,8 +75,11 @@ type AttachPoint struct {
 	// Discovered tells that the place was found on the node, not named by the user:
 	// it may be gone again.
 	Discovered bool
-	// Lack says what the node lacks for it now: it can't be attached to yet.
+	// Lack says what the node lacks for it now, or which policy is against it: it
+	// can't be attached to yet.
 	Lack string
+	// Withdrawn tells that a link which is there has to go all the same.
+	Withdrawn bool
 	// Digest identifies the link asked for: same digest, same link. It is kept
 	// in the BpfProgram's status, so its making must not change between
 	// versions of the agent without need: that would attach every link anew.

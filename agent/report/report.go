@@ -23,6 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -43,7 +44,24 @@ type Outcome struct {
 	Attaches map[Attach]error
 	// Removals has the errors of links and programs that should be gone.
 	Removals []error
+	// Judgements has what policies say about the bytecode, by the plan's index of the
+	// Load. It is empty where there are none.
+	Judgements map[int]Judgement
 }
+
+// Judgement is what policies say about bytecode.
+type Judgement struct {
+	// Image is what its reference was resolved to, as far as that is known.
+	Image bytecode.Image
+	// Signers are who has signed it, of those that policies ask for.
+	Signers  []string
+	Policies []v1alpha1.BpfProgramPolicy
+}
+
+// PolicyError is that policies let nothing be loaded.
+type PolicyError struct{ Message string }
+
+func (e *PolicyError) Error() string { return e.Message }
 
 // BytecodeError is a failure to get at the bytecode before the daemon is asked.
 type BytecodeError struct{ Err error }
@@ -87,13 +105,16 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 			if loaded, ok := present[function]; ok {
 				describe(object, loaded)
 				resolved(object, loaded.Image)
+				judged(object, o.Judgements[n], wanted.Policies)
 				links, attachErr := linksOf(p, n, wanted, loaded, o)
 				object.GetStatus().Links = links
-				setCondition(object, loadedCondition(owner, wanted, attachErr, o))
+				setCondition(object, loadedCondition(owner, wanted, attachErr, o, object.GetStatus().Bytecode))
 			} else {
 				predecessor := describePredecessor(object, actual, func(a daemon.Program) bool {
 					return a.OwnerUID == string(p.UID) && a.Function == function
 				})
+				resolved(object, o.Judgements[n].Image)
+				judged(object, o.Judgements[n], nil)
 				setCondition(object, notLoadedCondition(o.Loads[n], predecessor))
 			}
 			out = append(out, object)
@@ -106,6 +127,28 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 		out = append(out, object)
 	}
 	return out
+}
+
+// judged puts in what policies say: about the bytecode, and where they allow that,
+// about attach points.
+func judged(object v1alpha1.ProgramObject, j Judgement, points []v1alpha1.BpfProgramPolicy) {
+	b := object.GetStatus().Bytecode
+	if b == nil {
+		return
+	}
+	for _, signer := range j.Signers {
+		b.Signers = append(b.Signers, shorten.Middle(signer, maxLinkError))
+	}
+	b.Policies = slices.Clone(j.Policies)
+	for i, said := range b.Policies {
+		n := slices.IndexFunc(points, func(p v1alpha1.BpfProgramPolicy) bool { return p.Name == said.Name })
+		if n >= 0 && said.Verdict == v1alpha1.VerdictAllowed {
+			b.Policies[i] = points[n]
+		}
+	}
+	for i := range b.Policies {
+		b.Policies[i].Message = shorten.Middle(b.Policies[i].Message, maxLinkError)
+	}
 }
 
 // Name is the name of a program's object: the owner's, and a hash of all that
@@ -265,7 +308,12 @@ func few(errs []error) error {
 	return errors.New(text)
 }
 
-func loadedCondition(owner program.Owner, wanted plan.Program, attachErr error, o Outcome) metav1.Condition {
+func loadedCondition(owner program.Owner, wanted plan.Program, attachErr error, o Outcome, b *v1alpha1.BpfProgramBytecode) metav1.Condition {
+	var verdict v1alpha1.PolicyVerdict
+	var said string
+	if b != nil {
+		verdict, said = policy.Sum(b.Policies)
+	}
 	switch {
 	case wanted.Problem != nil:
 		return v1alpha1.BpfProgCondNotLoaded.Condition(wanted.Problem.Error())
@@ -273,11 +321,22 @@ func loadedCondition(owner program.Owner, wanted plan.Program, attachErr error, 
 		return v1alpha1.BpfProgCondNotLoaded.Condition(attachErr.Error())
 	case len(o.Removals) > 0:
 		return v1alpha1.BpfProgCondNotUnloaded.Condition(few(o.Removals).Error())
-	case len(wanted.Points) == 0 && wanted.Needs().Containers:
-		return v1alpha1.BpfProgCondNoContainersOnNode.Condition()
+	case verdict == v1alpha1.VerdictDenied:
+		return v1alpha1.BpfProgCondPolicyViolated.Condition(said)
 	}
 	loaded := v1alpha1.BpfProgCondLoaded.Condition()
-	loaded.Message = strings.Join(append([]string{loaded.Message}, owner.Choices(wanted.Member)...), "; ")
+	messages := append([]string{loaded.Message}, owner.Choices(wanted.Member)...)
+	if len(wanted.Points) == 0 && wanted.Needs().Containers {
+		loaded = v1alpha1.BpfProgCondNoContainersOnNode.Condition()
+		messages = []string{loaded.Message}
+	}
+	switch verdict {
+	case v1alpha1.VerdictWarned:
+		messages = append(messages, "mode enforce would refuse it: "+said)
+	case v1alpha1.VerdictUnknown:
+		messages = append(messages, "whether policies allow it isn't known: "+said)
+	}
+	loaded.Message = strings.Join(messages, "; ")
 	return loaded
 }
 
@@ -286,7 +345,9 @@ func notLoadedCondition(err error, predecessor string) metav1.Condition {
 		err = errors.New("not loaded yet")
 	}
 	condition := v1alpha1.BpfProgCondNotLoaded
-	if bytecode := (*BytecodeError)(nil); errors.As(err, &bytecode) {
+	if denied := (*PolicyError)(nil); errors.As(err, &denied) {
+		condition = v1alpha1.BpfProgCondPolicyDenied
+	} else if bytecode := (*BytecodeError)(nil); errors.As(err, &bytecode) {
 		condition = v1alpha1.BpfProgCondBytecodeSelectorError
 	}
 	return condition.Condition(err.Error() + predecessor)

@@ -17,6 +17,7 @@ import (
 	"os"
 	goruntime "runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -37,6 +38,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/pins"
+	"github.com/bpfman/bpfman-operator/agent/verifier"
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
@@ -58,6 +60,7 @@ type options struct {
 	healthAddr    string
 	metricsAddr   string
 	profilingAddr string
+	namespace     string
 	mountBpffs    bool
 }
 
@@ -70,6 +73,7 @@ func main() {
 	flag.StringVar(&o.healthAddr, "health-probe-bind-address", ":8175", "Address of /healthz and /readyz.")
 	flag.StringVar(&o.metricsAddr, "metrics-bind-address", "127.0.0.1:8174", "Address of /metrics, over TLS; 0 for none.")
 	flag.StringVar(&o.profilingAddr, "profiling-bind-address", "", "Address of pprof, which has no authentication; empty for none.")
+	flag.StringVar(&o.namespace, "namespace", "", "Namespace of the Secrets and ConfigMaps that policies refer to, if not the agent's own.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon, and exit: mount a BPF file system at "+bpffsDir+" if there is none, and set aside what a daemon of v0.5 left.")
 	version.Flag(component)
 	flag.Parse()
@@ -135,9 +139,15 @@ func run(o options, log logr.Logger) error {
 	}
 	defer conn.Close()
 
+	process, err := verifier.Beside()
+	if err != nil {
+		return err
+	}
 	reconciler := &controller.Reconciler{
 		Client:        mgr.GetClient(),
 		Secrets:       mgr.GetAPIReader(),
+		Namespace:     cmp.Or(o.namespace, ownNamespace()),
+		Verifier:      &verifier.Verifier{Verify: process.Verify, Observe: measured.Verified},
 		Events:        mgr.GetEventRecorder(component),
 		Inventory:     daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
 		NodeName:      o.nodeName,
@@ -162,6 +172,15 @@ func run(o options, log logr.Logger) error {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil
+}
+
+// ownNamespace is the one that the agent's pod is in, "" outside of a cluster.
+func ownNamespace() string {
+	content, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(content))
 }
 
 // newManager returns a manager with the agent's caches, probes and metrics.

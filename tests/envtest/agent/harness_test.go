@@ -40,6 +40,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/verifier"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
@@ -88,8 +89,14 @@ type node struct {
 	lastPID       int
 	// podInterfaces are the interfaces in pods' networks, by the pods' names.
 	podInterfaces map[string][]string
-	// unreadable is a resource that the agent has no right to read.
-	unreadable string
+	// unreadable is a resource that the agent has no right to read, undefined one that
+	// has no definition.
+	unreadable, undefined string
+	// signed are the names of the authorities that have signed an image, by its digest;
+	// unverified is why nothing can be found out, verified counts questions.
+	signed     map[string][]string
+	unverified string
+	verified   int
 
 	// drift is how often the agent that is started next compares, a minute if it is 0.
 	drift time.Duration
@@ -173,8 +180,10 @@ func (n *node) startAgent() {
 				containers[i].Interfaces = n.podInterfaces[containers[i].Pod]
 			}
 		},
-		Metrics: measured,
-		Bpffs:   n.bpffs(),
+		Metrics:   measured,
+		Bpffs:     n.bpffs(),
+		Namespace: policyNamespace,
+		Verifier:  &verifier.Verifier{Verify: n.verify, Observe: measured.Verified},
 	}
 	connected := func(_ context.Context, f func()) { f() }
 	if err := reconciler.SetupWithManager(ctx, mgr, connected); err != nil {
@@ -220,10 +229,13 @@ type recorder struct {
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodGet {
 		r.node.mu.Lock()
-		unreadable := r.node.unreadable
+		unreadable, undefined := r.node.unreadable, r.node.undefined
 		r.node.mu.Unlock()
 		if unreadable != "" && strings.HasSuffix(request.URL.Path, "/"+unreadable) {
-			return forbidden(request, unreadable)
+			return refused(request, apierrors.NewForbidden(v1alpha1.SchemeGroupVersion.WithResource(unreadable).GroupResource(), "", errors.New("a role is missing")))
+		}
+		if undefined != "" && strings.HasSuffix(request.URL.Path, "/"+undefined) {
+			return refused(request, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", v1alpha1.SchemeGroupVersion.WithResource(undefined).GroupResource(), "", "", 0, true))
 		}
 		return r.next.RoundTrip(request) //nolint:wrapcheck // a transport passes errors on
 	}
@@ -252,16 +264,16 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err //nolint:wrapcheck // a transport passes errors on
 }
 
-// forbidden is the API server's answer to who lacks a right.
-func forbidden(request *http.Request, resource string) (*http.Response, error) {
-	status := apierrors.NewForbidden(v1alpha1.SchemeGroupVersion.WithResource(resource).GroupResource(), "", errors.New("a role is missing")).Status()
+// refused is an answer of the API server's.
+func refused(request *http.Request, why *apierrors.StatusError) (*http.Response, error) {
+	status := why.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, err := json.Marshal(status)
 	if err != nil {
 		return nil, err
 	}
 	return &http.Response{
-		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}},
+		StatusCode: int(status.Code), Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: request, ProtoMajor: 1, ProtoMinor: 1,
 	}, nil
 }

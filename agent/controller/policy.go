@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/policy"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/kinds"
+)
+
+const (
+	// policyRetry is when a running program is looked at again of which it couldn't be
+	// told whether policies allow it.
+	policyRetry = time.Minute
+	// How long material of authorities holds that was read, and that couldn't be. The
+	// operator tells of changes, which are read at once.
+	materialHolds, materialLacks = 10 * time.Minute, 10 * time.Second
+	// materialDeadline is how long reading a policy's material may take.
+	materialDeadline = 10 * time.Second
+	// unreadWait is how long after its start the agent waits for policies without a
+	// word about them.
+	unreadWait = 10 * time.Second
+)
+
+// gate is what the policies say about an owner on this node. Whoever has a gate
+// asks it before anything new is loaded or attached.
+type gate struct {
+	policies    []*policy.Policy
+	evaluation  policy.Evaluation
+	credentials func() (bytecode.Credentials, error)
+	// unread tells why policies aren't known: nothing new is loaded.
+	unread error
+	// unknown tells that it couldn't be told of something that runs whether it is
+	// allowed.
+	unknown bool
+}
+
+// gateFor reads the policies, and evaluates them for an owner. The error is that
+// they will be read in a moment.
+func (r *Reconciler) gateFor(ctx context.Context, owner *program.Owner) (*gate, error) {
+	all, err := r.policies.compiled(ctx, r)
+	g := &gate{policies: all, credentials: sync.OnceValues(func() (bytecode.Credentials, error) {
+		return bytecode.CredentialsFor(ctx, r.Secrets, owner.Namespace, owner.Bytecode.Image)
+	})}
+	unread := (*kinds.UnreadError)(nil)
+	switch {
+	case errors.As(err, &unread) && unread.Err == nil && r.policies.young():
+		return nil, err
+	case err != nil:
+		g.unread = fmt.Errorf("nothing is loaded while it isn't known what policies say: %w", err)
+	default:
+		g.evaluation = policy.Evaluate(all, owner.Subject)
+	}
+	return g, nil
+}
+
+// again is when to look again though nothing failed, 0 for never.
+func (g *gate) again() time.Duration {
+	switch {
+	case g.unread != nil:
+		return unreadRetry
+	case g.unknown:
+		return wait.Jitter(policyRetry, 1)
+	}
+	return 0
+}
+
+// judge finds out what policies say about an image, of which the digest may not be
+// known.
+func (r *Reconciler) judge(ctx context.Context, key program.Key, g *gate, e policy.Evaluation, image bytecode.Image) report.Judgement {
+	j := report.Judgement{Image: image}
+	request := e.Request()
+	if request == nil || e.Denied() {
+		j.Policies = e.Decide(nil)
+		return j
+	}
+	answer := r.answer(ctx, key, g, request, image)
+	j.Policies = e.Decide(&answer)
+	for _, found := range answer.Signatures {
+		if found.Signer != "" {
+			j.Signers = append(j.Signers, found.Signer)
+		}
+	}
+	slices.Sort(j.Signers)
+	j.Signers = slices.Compact(j.Signers)
+	return j
+}
+
+// answer has an image verified.
+func (r *Reconciler) answer(ctx context.Context, key program.Key, g *gate, request *verification.Request, image bytecode.Image) verification.Answer {
+	if image.Digest == "" {
+		return verification.Answer{Error: "its digest isn't known on this node, as an earlier version of bpfman pulled it"}
+	}
+	credentials, err := g.credentials()
+	if err != nil {
+		return verification.Answer{Error: err.Error()}
+	}
+	if credentials != (bytecode.Credentials{}) {
+		request.Credentials = &verification.Credentials{Username: credentials.Username, Password: credentials.Password}
+	}
+	request.Image = image.Resolved()
+	if image.Manifest != image.Digest {
+		request.Manifest = image.Manifest
+	}
+	silent := func() error { return r.registries.Silent(ctx, image.Reference) }
+	answer, answered := r.Verifier.Ask(ctx, request, silent, func() { r.queue.Add(key) })
+	if !answered {
+		return verification.Answer{Error: "it is still being verified"}
+	}
+	return answer
+}
+
+// refusal is the error of verdicts that let nothing be loaded, nil where they do.
+func refusal(j report.Judgement) error {
+	if verdict, message := policy.Sum(j.Policies); !policy.Loads(verdict) {
+		return &report.PolicyError{Message: message}
+	}
+	return nil
+}
+
+// inspect judges what runs for an owner, and puts into the plan what that changes:
+// programs that are to go, and attach points that are closed. A program that
+// violates a policy and stays keeps what it is attached to, and gets nothing new.
+func (r *Reconciler) inspect(ctx context.Context, owner *program.Owner, g *gate, want *plan.Plan) map[int]report.Judgement {
+	judgements := map[int]report.Judgement{}
+	if len(g.policies) == 0 {
+		return judgements
+	}
+	actual := r.Inventory.Of(owner.Key)
+	evict := func(e policy.Evaluation, j report.Judgement, programs ...daemon.Program) {
+		if !e.Unloads(j.Policies) {
+			return
+		}
+		for _, p := range programs {
+			if want.Evicted == nil {
+				want.Evicted = map[uint32]bool{}
+			}
+			want.Evicted[p.ID] = true
+		}
+	}
+	wanted := map[uint32]bool{}
+	for n := range want.Loads {
+		load := &want.Loads[n]
+		g.limit(load)
+		present := want.Present(n, actual)
+		if present == nil {
+			continue
+		}
+		var image bytecode.Image
+		for _, p := range present {
+			image, wanted[p.ID] = p.Image, true
+		}
+		image.Reference = cmp.Or(image.Reference, report.BytecodeName(owner.Bytecode))
+		j := r.judge(ctx, owner.Key, g, g.evaluation, image)
+		judgements[n] = j
+		verdict, message := policy.Sum(j.Policies)
+		switch verdict {
+		case v1alpha1.VerdictDenied:
+			closePoints(load, message)
+			evict(g.evaluation, j, slices.Collect(maps.Values(present))...)
+		case v1alpha1.VerdictUnknown:
+			g.unknown = true
+		}
+	}
+	// What stands in for something that isn't loaded, or is about to be replaced.
+	for _, p := range actual {
+		if wanted[p.ID] || p.Image.Reference == "" || p.OwnerUID != string(owner.UID) {
+			continue
+		}
+		subject := owner.Subject
+		subject.Image, subject.ImageError = policy.ParseImage(v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: p.Image.Reference}})
+		e := policy.Evaluate(g.policies, subject)
+		evict(e, r.judge(ctx, owner.Key, g, e, p.Image), p)
+	}
+	return judgements
+}
+
+// closePoints lets nothing more be attached for a Load.
+func closePoints(load *plan.Load, why string) {
+	for i := range load.Programs {
+		for j := range load.Programs[i].Points {
+			load.Programs[i].Points[j].Lack = why
+		}
+	}
+}
+
+// limit closes the attach points of a Load that policies are against. Those that the
+// object names are among what Decide is about; here it is about those that only the
+// node knows.
+func (g *gate) limit(load *plan.Load) {
+	for i := range load.Programs {
+		p := &load.Programs[i]
+		for j := range p.Points {
+			point := &p.Points[j]
+			hook, is := hookOf(*point)
+			if !is {
+				continue
+			}
+			said := g.evaluation.Hook(hook)
+			for _, s := range said {
+				if !slices.ContainsFunc(p.Policies, func(o v1alpha1.BpfProgramPolicy) bool { return o.Name == s.Name && o.Verdict == s.Verdict }) {
+					p.Policies = append(p.Policies, s)
+				}
+			}
+			if verdict, message := policy.Sum(said); verdict == v1alpha1.VerdictDenied {
+				point.Lack = message
+				point.Withdrawn = g.evaluation.Unloads(said)
+			}
+		}
+	}
+}
+
+// hookOf is an attach point as policies see it, if the object needn't name it.
+func hookOf(point program.AttachPoint) (policy.Hook, bool) {
+	name := cmp.Or(point.Info.GetXdpAttachInfo().GetIface(), point.Info.GetTcAttachInfo().GetIface(), point.Info.GetTcxAttachInfo().GetIface())
+	return policy.Hook{Type: policy.Interface, Name: name}, name != ""
+}
+
+// policyCache keeps policies compiled, with the material of their authorities.
+type policyCache struct {
+	once    sync.Once
+	started time.Time
+	mu      sync.Mutex
+	known   map[types.UID]compiledPolicy
+}
+
+type compiledPolicy struct {
+	*policy.Policy
+	version string
+	until   time.Time // zero for ever
+}
+
+// young tells that the agent has just started.
+func (c *policyCache) young() bool {
+	c.once.Do(func() { c.started = time.Now() })
+	return time.Since(c.started) < unreadWait
+}
+
+// compiled returns all policies. Where their definition isn't installed there are
+// none.
+func (c *policyCache) compiled(ctx context.Context, r *Reconciler) ([]*policy.Policy, error) {
+	c.young() // from the first time on
+	var list v1alpha1.BytecodePolicyList
+	err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	if unread := (*kinds.UnreadError)(nil); errors.As(err, &unread) && apierrors.IsNotFound(unread.Err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list BytecodePolicies: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.known
+	c.known = map[types.UID]compiledPolicy{}
+	var all []*policy.Policy
+	for i := range list.Items {
+		object := &list.Items[i]
+		have, ok := old[object.UID]
+		if version := versionOf(object); !ok || have.version != version || !have.until.IsZero() && time.Now().After(have.until) {
+			have = r.compile(ctx, object)
+			have.version = version
+		}
+		c.known[object.UID] = have
+		all = append(all, have.Policy)
+	}
+	return all, nil
+}
+
+// compile reads the material of a policy's authorities, and makes it ready.
+func (r *Reconciler) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) compiledPolicy {
+	ctx, cancel := context.WithTimeout(ctx, materialDeadline)
+	defer cancel()
+	material := policy.ReadMaterial(object, policy.Reader{
+		Secret: func(name string) (map[string][]byte, error) {
+			var secret corev1.Secret
+			err := r.Secrets.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, &secret)
+			return secret.Data, err //nolint:wrapcheck // the caller says what was read
+		},
+		ConfigMap: func(name string) (map[string]string, error) {
+			var config corev1.ConfigMap
+			err := r.Secrets.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, &config)
+			return config.Data, err //nolint:wrapcheck // as above
+		},
+	})
+	compiled := compiledPolicy{Policy: policy.Compile(object, material)}
+	if secrets, configMaps := policy.References(object); len(secrets)+len(configMaps) == 0 {
+		return compiled
+	}
+	compiled.until = time.Now().Add(materialHolds)
+	for _, m := range material {
+		if m.Err != nil {
+			compiled.until = time.Now().Add(materialLacks)
+		}
+	}
+	return compiled
+}
+
+// versionOf changes with what a policy says and, as the operator finds it, with the
+// material of its authorities.
+func versionOf(p *v1alpha1.BytecodePolicy) string {
+	words := []string{fmt.Sprint(p.Generation)}
+	for _, a := range p.Status.Authorities {
+		words = append(words, a.Name+"="+a.Digest)
+	}
+	return strings.Join(words, " ")
+}
+
+// onPolicy starts work for everything where a policy or its material changed.
+func (r *Reconciler) onPolicy() handlers {
+	all := func(ctx context.Context, q queue) { r.enqueue(ctx, q, func(program.Needs) bool { return true }) }
+	return handlers{
+		CreateFunc: func(ctx context.Context, _ event.TypedCreateEvent[client.Object], q queue) { all(ctx, q) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
+			before, ok := e.ObjectOld.(*v1alpha1.BytecodePolicy)
+			now, ok2 := e.ObjectNew.(*v1alpha1.BytecodePolicy)
+			if !ok || !ok2 || before.UID != now.UID || versionOf(before) != versionOf(now) {
+				all(ctx, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[client.Object], q queue) { all(ctx, q) },
+	}
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package verifier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/apis/verification"
+)
+
+func never() error { return nil }
+
+// What is complete is asked for once, by however many at a time; what lacks is asked
+// for again a while later.
+func TestAnswersAreKept(t *testing.T) {
+	signed := verification.Finding{Authority: "p/a", Signer: "s"}
+	for name, c := range map[string]struct {
+		answer verification.Answer
+		again  int32 // after a while
+	}{
+		"signed":      {verification.Answer{Signatures: []verification.Finding{signed}}, 0},
+		"nothing":     {verification.Answer{}, 0},
+		"not by all":  {verification.Answer{Signatures: []verification.Finding{signed, {Authority: "p/b"}}}, 1},
+		"attestation": {verification.Answer{Attestations: []verification.Finding{{Authority: "p/a"}}}, 1},
+		"error":       {verification.Answer{Error: "no"}, 1},
+		"bytecode":    {verification.Answer{BytecodeError: "no"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked atomic.Int32
+				v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer {
+					asked.Add(1)
+					return c.answer
+				}}
+				ask := func() {
+					if _, ok := v.Ask(t.Context(), &verification.Request{Image: "i"}, never, nil); !ok {
+						t.Error("no answer")
+					}
+				}
+				var all sync.WaitGroup
+				for range 10 {
+					all.Go(ask)
+				}
+				all.Wait()
+				ask()
+				if got := asked.Load(); got != 1 {
+					t.Errorf("asked %d times", got)
+				}
+				time.Sleep(lack + time.Second)
+				ask()
+				if got := asked.Load() - 1; got != c.again {
+					t.Errorf("asked %d times more, want %d", got, c.again)
+				}
+			})
+		})
+	}
+}
+
+// Another image, another key and other credentials are other questions.
+func TestQuestionsAreToldApart(t *testing.T) {
+	var asked atomic.Int32
+	v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer {
+		asked.Add(1)
+		return verification.Answer{}
+	}}
+	requests := []verification.Request{
+		{Image: "i"},
+		{Image: "i", Manifest: "m"},
+		{Image: "i", Bytecode: true},
+		{Image: "i", Authorities: []verification.Authority{{Name: "p/a", Keys: []string{"k"}}}},
+		{Image: "i", Authorities: []verification.Authority{{Name: "p/a", Keys: []string{"rotated"}}}},
+		{Image: "i", Credentials: &verification.Credentials{Username: "u", Password: "p"}},
+		{Image: "i", Credentials: &verification.Credentials{Username: "u", Password: "q"}},
+	}
+	for range 2 {
+		for i := range requests {
+			if _, ok := v.Ask(t.Context(), &requests[i], never, nil); !ok {
+				t.Error("no answer")
+			}
+		}
+	}
+	if got := int(asked.Load()); got != len(requests) {
+		t.Errorf("asked %d times, want %d", got, len(requests))
+	}
+}
+
+// Nobody waits for long: who asks is told later. Few processes run at a time.
+func TestSlowAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(time.Minute)
+			running.Add(-1)
+			return verification.Answer{Helpers: []string{"late"}}
+		}}
+		const questions = 6
+		var told atomic.Int32
+		request := func(n int) *verification.Request { return &verification.Request{Image: fmt.Sprint(n)} }
+		start := time.Now()
+		for n := range questions {
+			if _, ok := v.Ask(t.Context(), request(n), never, func() { told.Add(1) }); ok {
+				t.Error("an answer")
+			}
+		}
+		if took := time.Since(start); took != questions*patience {
+			t.Errorf("it took %s", took)
+		}
+		time.Sleep(questions * time.Minute)
+		synctest.Wait()
+		if told.Load() != questions || most.Load() != atOnce {
+			t.Errorf("told %d times, %d at a time", told.Load(), most.Load())
+		}
+		if answer, ok := v.Ask(t.Context(), request(0), never, nil); !ok || len(answer.Helpers) != 1 {
+			t.Errorf("%+v, %v", answer, ok)
+		}
+	})
+}
+
+// A registry that is known to be silent isn't asked; what is known of its images is
+// known.
+func TestSilentRegistry(t *testing.T) {
+	v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer { return verification.Answer{} }}
+	silent := func() error { return errors.New("it doesn't answer") }
+	request := &verification.Request{Image: "i"}
+	if answer, ok := v.Ask(t.Context(), request, silent, nil); !ok || answer.Error != "it doesn't answer" {
+		t.Errorf("%+v, %v", answer, ok)
+	}
+	for _, silence := range []func() error{never, silent} {
+		if answer, ok := v.Ask(t.Context(), request, silence, nil); !ok || answer.Error != "" {
+			t.Errorf("%+v, %v", answer, ok)
+		}
+	}
+}
