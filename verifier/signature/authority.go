@@ -63,7 +63,7 @@ func keyless(identities []verification.Identity, material *root.TrustedRoot) (*A
 	if len(material.RekorLogs())+len(material.TimestampingAuthorities()) == 0 {
 		return nil, errors.New("its trusted root has neither a transparency log nor a timestamp authority, to tell when a certificate was used")
 	}
-	demanded := []verify.VerifierOption{verify.WithObserverTimestamps(1)}
+	demanded := []verify.VerifierOption{verify.WithObserverTimestamps(1), verify.WithoutStatementPredicate()}
 	if len(material.RekorLogs()) > 0 {
 		demanded = append(demanded, verify.WithTransparencyLog(1))
 	}
@@ -204,7 +204,7 @@ func (a *Authority) Verify(c *Candidate, digests []v1.Hash) (string, error) {
 		if err == nil {
 			return signer, nil
 		}
-		if first == nil || errors.Is(first, errAnother) {
+		if first == nil || errors.Is(first, errAnother) || errors.Is(err, errNotOfImage) {
 			first = err
 		}
 	}

@@ -4,26 +4,27 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// signer is a key pair of cosign's, in files, and cosign itself: COSIGN says
-// where it is, which `make test-verify` builds.
+// signer is a key pair of cosign's: the private key in a file, the public one in
+// PEM.
 type signer struct {
-	t           *testing.T
-	key, public string
-	// PEM is the public key, Fingerprint what it is known by.
+	t   *testing.T
+	key string
 	PEM string
 }
 
+// cosignPath is cosign itself, which `make test-verify` builds.
 func cosignPath(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("COSIGN")
@@ -47,11 +48,11 @@ func newSigner(t *testing.T) *signer {
 	t.Helper()
 	prefix := filepath.Join(t.TempDir(), "cosign")
 	cosign(t, "generate-key-pair", "--output-key-prefix", prefix)
-	pem, err := os.ReadFile(prefix + ".pub")
+	public, err := os.ReadFile(prefix + ".pub")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &signer{t: t, key: prefix + ".key", public: prefix + ".pub", PEM: string(pem)}
+	return &signer{t: t, key: prefix + ".key", PEM: string(public)}
 }
 
 // offline keeps cosign from Sigstore's public services.
@@ -90,27 +91,138 @@ var forms = map[string]struct {
 
 func TestCosignSigns(t *testing.T) {
 	cosignPath(t)
+	t.Setenv("COSIGN_EXPERIMENTAL", "1")
 	right, wrong := newSigner(t), newSigner(t)
 	for form, c := range forms {
 		t.Run(form, func(t *testing.T) {
-			t.Setenv("COSIGN_EXPERIMENTAL", "1")
 			r := newRegistry(t, c.referrers)
 			signed, unsigned := r.push("signed"), r.push("unsigned")
-			(&signer{t: t, key: right.key}).sign(signed, c.flags...)
-			got := ask(t, verification.Request{Image: signed, Authorities: []verification.Authority{right.authority()}})
-			if len(got.Signatures) != 1 || !strings.HasPrefix(got.Signatures[0].Signer, "SHA256:") {
-				t.Errorf("signed: %+v", got)
+			right.in(t).sign(signed, c.flags...)
+			right.in(t).counts(t, verification.Request{Image: signed})
+			right.in(t).refused(t, verification.Request{Image: unsigned}, "no signature was found")
+			wrong.in(t).refused(t, verification.Request{Image: signed}, "the only signature that was found is not made with its keys")
+
+			r.copy(signed, unsigned)
+			right.in(t).refused(t, verification.Request{Image: unsigned}, "the only signature that was found is of another image")
+
+			rotated := verification.Request{Image: signed, Authorities: []verification.Authority{
+				{Name: "policy/rotated", Keys: []string{wrong.PEM, right.PEM}},
+			}}
+			if got := ask(t, rotated); len(got.Signatures) != 1 || got.Signatures[0].Signer != right.fingerprint(t) {
+				t.Errorf("with the new key and the old: %+v", got)
 			}
-			got = ask(t, verification.Request{Image: signed, Authorities: []verification.Authority{wrong.authority()}})
-			if len(got.Signatures) != 1 || got.Signatures[0].Reason != "the only signature that was found is not made with its keys" {
+			wrong.in(t).sign(signed, c.flags...)
+			wrong.in(t).counts(t, verification.Request{Image: signed})
+			right.in(t).counts(t, verification.Request{Image: signed})
+
+			r.strip(signed)
+			right.in(t).refused(t, verification.Request{Image: signed}, "no signature was found")
+		})
+	}
+}
+
+// The signature of an index counts for what it lists, as does one of what is
+// loaded alone, and that for no other part.
+func TestCosignSignsAnIndex(t *testing.T) {
+	cosignPath(t)
+	t.Setenv("COSIGN_EXPERIMENTAL", "1")
+	s := newSigner(t)
+	for form, c := range forms {
+		t.Run(form, func(t *testing.T) {
+			r := newRegistry(t, c.referrers)
+			index, parts := r.pushIndex("amd64", "arm64")
+			s.in(t).refused(t, verification.Request{Image: index, Manifest: parts[0].String()}, "no signature was found")
+			s.in(t).sign(r.reference("@"+parts[0].String()).String(), c.flags...)
+			s.in(t).counts(t, verification.Request{Image: index, Manifest: parts[0].String()})
+			s.in(t).refused(t, verification.Request{Image: index, Manifest: parts[1].String()}, "no signature was found")
+			s.in(t).sign(index, c.flags...)
+			s.in(t).counts(t, verification.Request{Image: index, Manifest: parts[1].String()})
+		})
+	}
+}
+
+// An attestation counts by its type, its signer and its image, and is no
+// signature of the image.
+func TestCosignAttests(t *testing.T) {
+	cosignPath(t)
+	const provenance, other = "https://slsa.dev/provenance/v1", "https://example.com/tested/v1"
+	right, wrong := newSigner(t), newSigner(t)
+	for form, c := range map[string]struct {
+		referrers bool
+		flags     []string
+	}{
+		"bundle as a referrer":         {true, nil},
+		"bundle under a referrers tag": {false, nil},
+		"envelope under a tag":         {true, []string{"--new-bundle-format=false"}},
+	} {
+		t.Run(form, func(t *testing.T) {
+			r := newRegistry(t, c.referrers)
+			attested, another := r.push("attested"), r.push("another")
+			right.in(t).attest(attested, "slsaprovenance1", c.flags...)
+			asked := func(image, predicate string, by *signer) verification.Finding {
+				got := ask(t, verification.Request{
+					Image: image, Authorities: []verification.Authority{by.authority()},
+					Attestations: []verification.Attestation{{PredicateType: predicate, Authorities: []string{"policy/release"}}},
+				})
+				if len(got.Signatures) != 1 || got.Signatures[0].Signer != "" {
+					t.Errorf("an attestation is a signature: %+v", got)
+				}
+				if len(got.Attestations) != 1 || got.Attestations[0].PredicateType != predicate {
+					t.Fatalf("%+v", got)
+				}
+				return got.Attestations[0]
+			}
+			if got := asked(attested, provenance, right); got.Signer != right.fingerprint(t) || got.Reason != "" {
+				t.Errorf("attested: %+v", got)
+			}
+			if got := asked(attested, provenance, wrong); got.Reason != "the only attestation that was found is not made with its keys" {
 				t.Errorf("by another key: %+v", got)
 			}
-			got = ask(t, verification.Request{Image: unsigned, Authorities: []verification.Authority{right.authority()}})
-			if len(got.Signatures) != 1 || got.Signatures[0].Reason != "no signature was found" {
-				t.Errorf("unsigned: %+v", got)
+			if got := asked(attested, other, right); got.Reason != "no attestation of type "+other+" was found" {
+				t.Errorf("of another type: %+v", got)
+			}
+			if got := asked(another, provenance, right); got.Reason != "no attestation of type "+provenance+" was found" {
+				t.Errorf("not attested: %+v", got)
+			}
+			r.copy(attested, another)
+			if got := asked(another, provenance, right); got.Reason != "the only attestation that was found is of another image" {
+				t.Errorf("of another image: %+v", got)
 			}
 		})
 	}
 }
 
-var _ = remote.Delete
+// in is the signer within another test.
+func (s *signer) in(t *testing.T) *signer {
+	t.Helper()
+	return &signer{t: t, key: s.key, PEM: s.PEM}
+}
+
+// fingerprint is what openssl and sha256sum tell of the key.
+func (s *signer) fingerprint(t *testing.T) string {
+	t.Helper()
+	block, _ := pem.Decode([]byte(s.PEM))
+	if block == nil {
+		t.Fatal("no PEM")
+	}
+	sum := sha256.Sum256(block.Bytes)
+	return "SHA256:" + hex.EncodeToString(sum[:])
+}
+
+func (s *signer) counts(t *testing.T, request verification.Request) {
+	t.Helper()
+	request.Authorities = []verification.Authority{s.authority()}
+	want := verification.Finding{Authority: "policy/release", Signer: s.fingerprint(t)}
+	if got := ask(t, request); len(got.Signatures) != 1 || got.Signatures[0] != want {
+		t.Errorf("%+v", got)
+	}
+}
+
+func (s *signer) refused(t *testing.T, request verification.Request, reason string) {
+	t.Helper()
+	request.Authorities = []verification.Authority{s.authority()}
+	want := verification.Finding{Authority: "policy/release", Reason: reason}
+	if got := ask(t, request); len(got.Signatures) != 1 || got.Signatures[0] != want {
+		t.Errorf("%+v, want %q", got, reason)
+	}
+}

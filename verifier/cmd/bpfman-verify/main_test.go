@@ -62,29 +62,29 @@ func within(m *testing.M) int {
 	return m.Run()
 }
 
-// fakeless is a registry, with the API for referrers or without it.
-type fakeless struct {
+// testRegistry is a registry, with the API for referrers or without it.
+type testRegistry struct {
 	*httptest.Server
 	t *testing.T
 }
 
-func newRegistry(t *testing.T, referrers bool) *fakeless {
+func newRegistry(t *testing.T, referrers bool) *testRegistry {
 	t.Helper()
 	return serve(t, images.New(images.Logger(log.New(io.Discard, "", 0)), images.WithReferrersSupport(referrers)))
 }
 
-func serve(t *testing.T, handler http.Handler) *fakeless {
+func serve(t *testing.T, handler http.Handler) *testRegistry {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	return &fakeless{server, t}
+	return &testRegistry{server, t}
 }
 
-func (f *fakeless) host() string { return strings.TrimPrefix(f.URL, "https://") }
+func (f *testRegistry) host() string { return strings.TrimPrefix(f.URL, "https://") }
 
-func (f *fakeless) reference(version string) name.Reference {
+func (f *testRegistry) reference(version string) name.Reference {
 	f.t.Helper()
 	r, err := name.ParseReference(f.host() + "/acme/xdp" + version)
 	if err != nil {
@@ -93,17 +93,17 @@ func (f *fakeless) reference(version string) name.Reference {
 	return r
 }
 
-func (f *fakeless) options() []remote.Option {
+func (f *testRegistry) options() []remote.Option {
 	return []remote.Option{remote.WithTransport(f.Client().Transport), remote.WithContext(f.t.Context())}
 }
 
 // push is an image of bytecode; content tells images apart.
-func (f *fakeless) push(content string) string {
+func (f *testRegistry) push(content string) string {
 	f.t.Helper()
 	return f.pushImage(bytecodeImage(f.t, []byte(content)))
 }
 
-func (f *fakeless) pushImage(image v1.Image) string {
+func (f *testRegistry) pushImage(image v1.Image) string {
 	f.t.Helper()
 	digest, err := image.Digest()
 	if err != nil {
@@ -117,7 +117,7 @@ func (f *fakeless) pushImage(image v1.Image) string {
 }
 
 // pushIndex is an image for two architectures, and its parts.
-func (f *fakeless) pushIndex(contents ...string) (string, []v1.Hash) {
+func (f *testRegistry) pushIndex(contents ...string) (string, []v1.Hash) {
 	f.t.Helper()
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var parts []v1.Hash
@@ -187,4 +187,81 @@ func askWithin(t *testing.T, request verification.Request, timeout time.Duration
 		t.Fatalf("%v: %s", err, out.Bytes())
 	}
 	return answer
+}
+
+// suffixes are of the tags that have something of a manifest.
+var suffixes = []string{".sig", ".att", ""}
+
+// copy puts what is beside one image beside another, as who has no key can.
+func (f *testRegistry) copy(from, to string) {
+	f.t.Helper()
+	subject, err := remote.Head(f.parse(to), f.options()...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, d := range f.referrers(from) {
+		image, err := remote.Image(f.reference("@"+d.Digest.String()), f.options()...)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		about, ok := mutate.Subject(image, *subject).(v1.Image)
+		if !ok {
+			f.t.Fatal("no image")
+		}
+		f.pushImage(about)
+	}
+	for _, suffix := range suffixes[:2] {
+		image, err := remote.Image(f.reference(":"+tag(from, suffix)), f.options()...)
+		if err != nil {
+			continue // not every form has each
+		}
+		if err := remote.Write(f.reference(":"+tag(to, suffix)), image, f.options()...); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// strip removes what is beside an image.
+func (f *testRegistry) strip(image string) {
+	f.t.Helper()
+	for _, d := range f.referrers(image) {
+		if err := remote.Delete(f.reference("@"+d.Digest.String()), f.options()...); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	for _, suffix := range suffixes {
+		// Not every form has each.
+		_ = remote.Delete(f.reference(":"+tag(image, suffix)), f.options()...)
+	}
+}
+
+func (f *testRegistry) referrers(image string) []v1.Descriptor {
+	f.t.Helper()
+	digest, ok := f.parse(image).(name.Digest)
+	if !ok {
+		f.t.Fatalf("%s has no digest", image)
+	}
+	index, err := remote.Referrers(digest, f.options()...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return manifest.Manifests
+}
+
+func (f *testRegistry) parse(image string) name.Reference {
+	f.t.Helper()
+	r, err := name.ParseReference(image)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+func tag(image, suffix string) string {
+	_, digest, _ := strings.Cut(image, "@")
+	return strings.Replace(digest, ":", "-", 1) + suffix
 }
