@@ -237,7 +237,7 @@ func (s *search) failed(ctx context.Context, what string, err error) bool {
 	return true
 }
 
-// ends are those of a list that are looked at.
+// ends are those of a list that are looked at, from both of its ends in turn.
 func (s *search) ends(listed []v1.Descriptor) []v1.Descriptor {
 	if len(listed) <= maxListed {
 		return listed
@@ -245,7 +245,11 @@ func (s *search) ends(listed []v1.Descriptor) []v1.Descriptor {
 	s.mu.Lock()
 	s.cut = true
 	s.mu.Unlock()
-	return slices.Concat(listed[:maxListed/2], listed[len(listed)-maxListed/2:])
+	ends := make([]v1.Descriptor, 0, maxListed)
+	for i := range maxListed / 2 {
+		ends = append(ends, listed[i], listed[len(listed)-1-i])
+	}
+	return ends
 }
 
 // referrers looks at what refers to the image and may be of the wanted kinds: the

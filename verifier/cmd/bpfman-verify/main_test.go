@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -264,4 +265,13 @@ func (f *testRegistry) parse(image string) name.Reference {
 func tag(image, suffix string) string {
 	_, digest, _ := strings.Cut(image, "@")
 	return strings.Replace(digest, ":", "-", 1) + suffix
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
 }

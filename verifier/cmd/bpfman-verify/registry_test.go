@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	images "github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/bpfman/bpfman-operator/apis/verification"
+)
+
+// hand signs by a key as cosign does, without cosign: these tests are about the
+// registry.
+type hand struct{ key *ecdsa.PrivateKey }
+
+func newHand(t testing.TB) *hand {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &hand{key}
+}
+
+func (h *hand) signature(t testing.TB, content []byte) []byte {
+	t.Helper()
+	digest := sha256.Sum256(content)
+	signature, err := ecdsa.SignASN1(rand.Reader, h.key, digest[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signature
+}
+
+func (h *hand) authority(t testing.TB) verification.Authority {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(&h.key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verification.Authority{Name: "policy/release", Keys: []string{string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}}
+}
+
+// another is the same by another name.
+func (h *hand) another(t testing.TB) verification.Authority {
+	t.Helper()
+	a := h.authority(t)
+	a.Name = "policy/another"
+	return a
+}
+
+// simple is a signature of an image in cosign's form before v3, as a layer.
+func (h *hand) simple(t testing.TB, image string) mutate.Addendum {
+	t.Helper()
+	_, digest, _ := strings.Cut(image, "@")
+	content := fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":""},"image":{"docker-manifest-digest":%q},"type":"cosign container image signature"}}`, digest)
+	return mutate.Addendum{
+		Layer:       static.NewLayer(content, "application/vnd.dev.cosign.simplesigning.v1+json"),
+		Annotations: map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(h.signature(t, content))},
+	}
+}
+
+// bundle is a signature of an image as cosign v3 makes them, as a layer.
+func (h *hand) bundle(t testing.TB, image string) mutate.Addendum {
+	t.Helper()
+	_, digest, _ := strings.Cut(image, "@sha256:")
+	const kind = "application/vnd.in-toto+json"
+	statement := fmt.Sprintf(`{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":%q}}],"predicateType":"https://sigstore.dev/cosign/sign/v1","predicate":{}}`, digest)
+	signature := h.signature(t, fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(kind), kind, len(statement), statement))
+	content, err := json.Marshal(map[string]any{
+		"mediaType":            "application/vnd.dev.sigstore.bundle.v0.3+json",
+		"verificationMaterial": map[string]any{"publicKey": map[string]string{"hint": "any"}},
+		"dsseEnvelope": map[string]any{
+			"payload": []byte(statement), "payloadType": kind, "signatures": []map[string]any{{"sig": signature}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mutate.Addendum{Layer: static.NewLayer(content, "application/vnd.dev.sigstore.bundle.v0.3+json")}
+}
+
+// attach puts layers beside an image, under its tag.
+func (f *testRegistry) attach(image string, layers ...mutate.Addendum) {
+	f.t.Helper()
+	signatures, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := remote.Write(f.reference(":"+tag(image, ".sig")), signatures, f.options()...); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// refer puts a layer beside an image, as a referrer.
+func (f *testRegistry) refer(image string, layer mutate.Addendum) v1.Descriptor {
+	f.t.Helper()
+	subject, err := remote.Head(f.parse(image), f.options()...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	made, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.dev.sigstore.bundle.v0.3+json"), layer)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	about, ok := mutate.Subject(made, *subject).(v1.Image)
+	if !ok {
+		f.t.Fatal("no image")
+	}
+	f.pushImage(about)
+	digest, err := about.Digest()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: digest, ArtifactType: "application/vnd.dev.sigstore.bundle.v0.3+json"}
+}
+
+// behind is a registry that something stands before.
+func behind(t *testing.T, before func(w http.ResponseWriter, r *http.Request, next http.Handler)) *testRegistry {
+	t.Helper()
+	next := images.New(images.Logger(log.New(io.Discard, "", 0)), images.WithReferrersSupport(true))
+	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { before(w, r, next) }))
+}
+
+func TestHandSigns(t *testing.T) {
+	h := newHand(t)
+	r := newRegistry(t, true)
+	for name, sign := range map[string]func(string){
+		"simple signing": func(image string) { r.attach(image, h.simple(t, image)) },
+		"bundle":         func(image string) { r.refer(image, h.bundle(t, image)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			image := r.push(name)
+			sign(image)
+			got := ask(t, verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t), newHand(t).another(t)}})
+			if len(got.Signatures) != 2 || got.Signatures[0].Signer == "" || got.Signatures[1].Signer != "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// Somebody adds 10,000 signatures: one that was there before is found, the rest
+// is looked at up to a bound, and the answer says so.
+func TestTenThousandSignatures(t *testing.T) {
+	h, mallory := newHand(t), newHand(t)
+	var listed atomic.Pointer[[]v1.Descriptor]
+	var asked atomic.Int64
+	r := behind(t, func(w http.ResponseWriter, q *http.Request, next http.Handler) {
+		asked.Add(1)
+		list := listed.Load()
+		if list == nil || !strings.Contains(q.URL.Path, "/referrers/") {
+			next.ServeHTTP(w, q)
+			return
+		}
+		// In pages of 500, as some registries have them.
+		var from int
+		_, _ = fmt.Sscan(q.URL.Query().Get("from"), &from)
+		if to := from + 500; to < len(*list) {
+			w.Header().Set("Link", fmt.Sprintf(`<%s?from=%d>; rel="next"`, q.URL.Path, to))
+		}
+		w.Header().Set("Content-Type", string(types.OCIImageIndex))
+		_ = json.NewEncoder(w).Encode(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: (*list)[from:min(from+500, len(*list))]})
+	})
+	image := r.push("signed by many")
+	right, junk := r.refer(image, h.bundle(t, image)), r.refer(image, mallory.bundle(t, image))
+	for name, c := range map[string]struct {
+		at    int
+		found bool
+	}{"first": {0, true}, "last": {9999, true}, "in the middle": {5000, false}} {
+		t.Run(name, func(t *testing.T) {
+			list := make([]v1.Descriptor, 10000)
+			for i := range list {
+				list[i] = junk
+			}
+			list[c.at] = right
+			listed.Store(&list)
+			asked.Store(0)
+			got := ask(t, verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t)}})
+			if len(got.Signatures) != 1 || (got.Signatures[0].Signer != "") != c.found {
+				t.Errorf("%+v", got)
+			}
+			const want = "none of the 1000 signatures that were found counts: 1000 not made with its keys; there are more than are looked at (1000)"
+			if !c.found && got.Signatures[0].Reason != want {
+				t.Errorf("reason %q", got.Signatures[0].Reason)
+			}
+			if n := asked.Load(); n > 2100 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+func TestTenThousandSignaturesUnderATag(t *testing.T) {
+	h, mallory := newHand(t), newHand(t)
+	r := newRegistry(t, true)
+	image := r.push("signed by many under a tag")
+	for name, c := range map[string]struct {
+		at     int
+		padded int // bytes more of each
+		want   string
+	}{
+		"first":                      {0, 0, ""},
+		"last":                       {9999, 0, ""},
+		"in the middle":              {5000, 0, "none of the 1000 signatures that were found counts: 1000 not made with its keys; there are more than are looked at (1000)"},
+		"more than a registry keeps": {0, 400, "the only signature that was found is too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.attachMany(image, h.simple(t, image), mallory.simple(t, image), c.at, strings.Repeat("x", c.padded))
+			got := ask(t, verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t)}})
+			if len(got.Signatures) != 1 || got.Signatures[0].Reason != c.want {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// attachMany puts 10,000 layers under an image's tag, of which one is right.
+func (f *testRegistry) attachMany(image string, right, junk mutate.Addendum, at int, padding string) {
+	f.t.Helper()
+	manifest := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+	described := func(a mutate.Addendum) v1.Descriptor {
+		if err := remote.WriteLayer(f.reference("").Context(), a.Layer, f.options()...); err != nil {
+			f.t.Fatal(err)
+		}
+		digest, err := a.Layer.Digest()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		a.Annotations["padding"] = padding
+		return v1.Descriptor{MediaType: "application/vnd.dev.cosign.simplesigning.v1+json", Digest: digest, Annotations: a.Annotations}
+	}
+	one, other := described(right), described(junk)
+	manifest.Config = other
+	for i := range 10000 {
+		if i == at {
+			manifest.Layers = append(manifest.Layers, one)
+		} else {
+			manifest.Layers = append(manifest.Layers, other)
+		}
+	}
+	text, err := json.Marshal(manifest)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := remote.Put(f.reference(":"+tag(image, ".sig")), raw(text), f.options()...); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// raw is a manifest as it is pushed.
+type raw []byte
+
+func (r raw) RawManifest() ([]byte, error)        { return r, nil }
+func (r raw) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
+
+// A registry that doesn't answer, or fails, isn't one without signatures.
+func TestARegistryThatFails(t *testing.T) {
+	h := newHand(t)
+	var fails atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+	r := behind(t, func(w http.ResponseWriter, q *http.Request, next http.Handler) {
+		if f := fails.Load(); f != nil && (*f)(w, q) {
+			return
+		}
+		next.ServeHTTP(w, q)
+	})
+	image := r.push("signed")
+	r.refer(image, h.bundle(t, image))
+	never := func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }
+	status := func(code int) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, `{"errors": [{"code": "UNKNOWN", "message": "user:s3cr3t"}]}`)
+		}
+	}
+	for name, c := range map[string]struct {
+		path   string
+		answer func(http.ResponseWriter, *http.Request)
+		want   string
+	}{
+		"never":              {"/v2/", never, "registry HOST doesn't answer in time"},
+		"never to referrers": {"/referrers/", never, "list what refers to DIGEST: registry HOST doesn't answer in time"},
+		"never to blobs":     {"/blobs/", never, "doesn't answer in time"},
+		"500 to referrers":   {"/referrers/", status(500), "list what refers to DIGEST: registry HOST answers with status 500 Internal Server Error"},
+		"500 to the tag":     {".sig", status(500), "registry HOST answers with status 500 Internal Server Error"},
+		"403 to referrers":   {"/referrers/", status(403), "list what refers to DIGEST: registry HOST answers with status 403 Forbidden"},
+		"429 to blobs":       {"/blobs/", status(429), "registry HOST answers with status 429 Too Many Requests"},
+		"an end in the middle": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "900")
+			_, _ = io.WriteString(w, "x")
+		}, "read sha256:"},
+		"another content": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") }, "read sha256:"},
+		"referrers are no index": {"/referrers/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", string(types.OCIImageIndex))
+			_, _ = io.WriteString(w, "{")
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fail := func(w http.ResponseWriter, q *http.Request) bool {
+				if !strings.Contains(q.URL.Path, c.path) {
+					return false
+				}
+				c.answer(w, q)
+				return true
+			}
+			fails.Store(&fail)
+			defer fails.Store(nil)
+			// Another authority's, which isn't there: all that there is has to be looked at.
+			request := verification.Request{
+				Image: image, Authorities: []verification.Authority{h.authority(t), newHand(t).another(t)},
+				Credentials: &verification.Credentials{Username: "user", Password: "s3cr3t"},
+			}
+			began := time.Now()
+			got := askWithin(t, request, 2*time.Second)
+			if took := time.Since(began); took > 4*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			_, digest, _ := strings.Cut(image, "@")
+			want := strings.NewReplacer("HOST", r.host(), "DIGEST", digest).Replace(c.want)
+			switch {
+			case c.want == "" && (got.Error != "" || len(got.Signatures) != 2 || got.Signatures[0].Reason != "the only signature that was found is not readable"):
+				t.Errorf("%+v", got)
+			case c.want != "" && (!strings.Contains(got.Error, want) || got.Signatures != nil):
+				t.Errorf("%+v, want %q", got, want)
+			}
+			if strings.Contains(fmt.Sprint(got), "s3cr3t") {
+				t.Errorf("the password is told: %+v", got)
+			}
+		})
+	}
+}
+
+// What was found holds whatever fails beside it.
+func TestAFailureBesideWhatIsFound(t *testing.T) {
+	h := newHand(t)
+	r := behind(t, func(w http.ResponseWriter, q *http.Request, next http.Handler) {
+		if strings.HasSuffix(q.URL.Path, ".sig") {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		next.ServeHTTP(w, q)
+	})
+	image := r.push("signed")
+	r.refer(image, h.bundle(t, image))
+	if got := ask(t, verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t)}}); len(got.Signatures) != 1 || got.Signatures[0].Signer == "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Registries want a password, or a token that they give for one; neither goes
+// anywhere without TLS.
+func TestCredentials(t *testing.T) {
+	h := newHand(t)
+	var locked atomic.Bool
+	var host string
+	r := behind(t, func(w http.ResponseWriter, q *http.Request, next http.Handler) {
+		user, password, _ := q.BasicAuth()
+		switch {
+		case q.URL.Path == "/token" && user == "user" && password == "s3cr3t":
+			_, _ = io.WriteString(w, `{"token": "t0ken"}`)
+		case q.URL.Path == "/token":
+			w.WriteHeader(http.StatusForbidden)
+		case locked.Load() && q.Header.Get("Authorization") != "Bearer t0ken":
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="https://%s/token",service="test"`, host))
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			next.ServeHTTP(w, q)
+		}
+	})
+	host = r.host()
+	image := r.push("signed")
+	r.refer(image, h.bundle(t, image))
+	locked.Store(true)
+	request := verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t)}}
+	if got := ask(t, request); got.Error != "registry "+host+" answers with status 403 Forbidden" {
+		t.Errorf("without: %+v", got)
+	}
+	request.Credentials = &verification.Credentials{Username: "user", Password: "s3cr3t"}
+	if got := ask(t, request); len(got.Signatures) != 1 || got.Signatures[0].Signer == "" {
+		t.Errorf("with: %+v", got)
+	}
+	request.Credentials.Password = "wr0ng"
+	if got := ask(t, request); got.Error == "" || strings.Contains(got.Error, "wr0ng") {
+		t.Errorf("wrong: %+v", got)
+	}
+}
+
+func TestNoTLS(t *testing.T) {
+	asked := false
+	plain := http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }), ReadHeaderTimeout: time.Second}
+	listener := listen(t)
+	go func() { _ = plain.Serve(listener) }()
+	t.Cleanup(func() { _ = plain.Close() })
+	got := ask(t, verification.Request{
+		Image: listener.Addr().String() + "/acme/xdp@sha256:" + strings.Repeat("a", 64), Bytecode: true,
+		Credentials: &verification.Credentials{Username: "user", Password: "s3cr3t"},
+	})
+	if got.Error == "" || asked {
+		t.Errorf("%+v, asked: %v", got, asked)
+	}
+}
+
+// The layer that is read is what the manifest says, or nothing is told of it.
+func TestBytecode(t *testing.T) {
+	var tampered atomic.Bool
+	r := behind(t, func(w http.ResponseWriter, q *http.Request, next http.Handler) {
+		if tampered.Load() && q.Method == http.MethodGet && strings.Contains(q.URL.Path, "/blobs/") {
+			_, _ = io.WriteString(w, "another layer")
+			return
+		}
+		next.ServeHTTP(w, q)
+	})
+	unfit := r.push("no object")
+	if got := ask(t, verification.Request{Image: unfit, Bytecode: true}); got.Error != "" || !strings.HasPrefix(got.BytecodeError, "the bytecode can't be read: ") {
+		t.Errorf("no object: %+v", got)
+	}
+	index, parts := r.pushIndex("one", "another")
+	if got := ask(t, verification.Request{Image: index, Bytecode: true}); got.BytecodeError != "the image has no layer" {
+		t.Errorf("an index: %+v", got)
+	}
+	if got := ask(t, verification.Request{Image: index, Manifest: parts[1].String(), Bytecode: true}); !strings.HasPrefix(got.BytecodeError, "the bytecode can't be read: ") {
+		t.Errorf("of an index: %+v", got)
+	}
+	absent := r.reference("@sha256:" + strings.Repeat("a", 64)).String()
+	if got := ask(t, verification.Request{Image: absent, Bytecode: true}); got.Error != "read the image's manifest: the registry doesn't have it" {
+		t.Errorf("absent: %+v", got)
+	}
+	tampered.Store(true)
+	if got := ask(t, verification.Request{Image: unfit, Bytecode: true}); !strings.Contains(got.Error, "read the image's layer: ") {
+		t.Errorf("tampered: %+v", got)
+	}
+}
+
+// A question that makes no sense is told so.
+func TestRequests(t *testing.T) {
+	for image, want := range map[string]string{
+		"UPPER CASE":              `image "UPPER CASE": invalid reference format`,
+		"quay.io/acme/xdp:latest": `image "quay.io/acme/xdp:latest" isn't named by its digest`,
+		"quay.io/acme/xdp@sha384:" + strings.Repeat("a", 96): "its digest is no sha256 or sha512",
+	} {
+		if got := ask(t, verification.Request{Image: image}); !strings.Contains(got.Error, want) {
+			t.Errorf("%s: %+v", image, got)
+		}
+	}
+	var out strings.Builder
+	if err := run(strings.NewReader(`{"image": 1}`), &out, time.Second); err == nil || out.Len() != 0 {
+		t.Errorf("%v, %q", err, out.String())
+	}
+	if err := run(io.LimitReader(endless{}, verification.MaxRequest+2), &out, time.Second); err == nil || out.Len() != 0 {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	return len(b), nil
+}

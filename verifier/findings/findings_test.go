@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package findings
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/verifier/registry"
+)
+
+// served is a registry that has the same manifest, list and blob for everything.
+type served struct{ manifest, index, blob []byte }
+
+func (s *served) Tagged(context.Context, string) (*v1.Manifest, error) {
+	return s.Manifest(context.Background(), v1.Hash{})
+}
+
+func (s *served) Manifest(context.Context, v1.Hash) (*v1.Manifest, error) {
+	var m v1.Manifest
+	if json.Unmarshal(s.manifest, &m) != nil {
+		return nil, registry.ErrMalformed
+	}
+	return &m, nil
+}
+
+func (s *served) Referrers(context.Context, v1.Hash) ([]v1.Descriptor, bool, error) {
+	var m v1.IndexManifest
+	if json.Unmarshal(s.index, &m) != nil {
+		return nil, false, registry.ErrMalformed
+	}
+	return m.Manifests, false, nil
+}
+
+func (s *served) Blob(_ context.Context, _ v1.Hash, limit int64) ([]byte, error) {
+	if int64(len(s.blob)) > limit {
+		return nil, registry.ErrTooLarge
+	}
+	return s.blob, nil
+}
+
+const zeros = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
+
+func image(t testing.TB) v1.Hash {
+	t.Helper()
+	h, err := v1.NewHash(zeros)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func request(t testing.TB) *verification.Request {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &verification.Request{
+		Authorities: []verification.Authority{
+			{Name: "p/a", Keys: []string{string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}},
+			{Name: "p/wrong", Keys: []string{"no key"}},
+		},
+		Attestations: []verification.Attestation{{PredicateType: "https://slsa.dev/provenance/v1", Authorities: []string{"p/a", "p/unknown"}}},
+		Bytecode:     true,
+	}
+}
+
+// Of each thing that is asked there is an answer, in the order of the question.
+func TestFindingsOfEachAuthority(t *testing.T) {
+	got := Find(t.Context(), &served{[]byte(`{}`), []byte(`{}`), nil}, []v1.Hash{image(t)}, request(t))
+	want := verification.Answer{
+		Signatures: []verification.Finding{
+			{Authority: "p/a", Reason: "no signature was found"},
+			{Authority: "p/wrong", Reason: "authority p/wrong: its public key can't be read: PEM decoding failed"},
+		},
+		Attestations: []verification.Finding{
+			{Authority: "p/a", PredicateType: "https://slsa.dev/provenance/v1", Reason: "no attestation of type https://slsa.dev/provenance/v1 was found"},
+			{Authority: "p/unknown", PredicateType: "https://slsa.dev/provenance/v1", Reason: "authority p/unknown isn't known"},
+		},
+		BytecodeError: "the image has no layer",
+	}
+	if !slices.Equal(got.Signatures, want.Signatures) || !slices.Equal(got.Attestations, want.Attestations) ||
+		got.BytecodeError != want.BytecodeError || got.Error != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestReasons(t *testing.T) {
+	const attestation = "https://slsa.dev/provenance/v1"
+	for want, c := range map[string]wanted{
+		"no attestation of type " + attestation + " was found":          {predicate: attestation},
+		"the only attestation that was found is not made with its keys": {predicate: attestation, refused: map[string]int{"not made with its keys": 1}},
+		"none of the 10 attestations that were found counts: 5 b, 2 a, 2 c, and 1 other reasons": {
+			predicate: attestation, refused: map[string]int{"c": 2, "b": 5, "a": 2, "d": 1},
+		},
+		"the only attestation that was found is " + strings.Repeat("x", maxReason) + "…": {
+			predicate: attestation, refused: map[string]int{strings.Repeat("x", 9999): 1},
+		},
+	} {
+		if got := c.reason(false); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// Whatever a registry has beside an image, in any combination, there is an answer,
+// and nobody has signed it.
+func FuzzFind(f *testing.F) {
+	f.Add([]byte(`{}`), []byte(`{}`), []byte(`{}`))
+	f.Add([]byte(`{"layers": [{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": "`+zeros+`", "annotations": {"dev.cosignproject.cosign/signature": "AAAA"}}]}`),
+		[]byte(`{"manifests": [{"digest": "`+zeros+`"}]}`), []byte(`{"critical": {"image": {"docker-manifest-digest": "`+zeros+`"}, "type": "cosign container image signature"}}`))
+	f.Add([]byte(`{"layers": [{"mediaType": "application/vnd.dsse.envelope.v1+json", "digest": "`+zeros+`"}]}`),
+		[]byte(`{"manifests": [{"artifactType": "application/vnd.dev.sigstore.bundle.v0.3+json", "digest": "`+zeros+`"}]}`),
+		[]byte(`{"payload": "e30=", "payloadType": "application/vnd.in-toto+json", "signatures": [{"sig": "AA=="}]}`))
+	f.Add([]byte(`{"layers": [{"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json", "digest": "`+zeros+`", "urls": ["https://elsewhere.example"]}]}`),
+		[]byte(`{`), []byte(`{"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json"}`))
+	asked := request(f)
+	f.Fuzz(func(t *testing.T, manifest, index, blob []byte) {
+		got := Find(t.Context(), &served{manifest, index, blob}, []v1.Hash{image(t)}, asked)
+		if got.Error != "" || len(got.Signatures) != 2 || len(got.Attestations) != 2 {
+			t.Fatalf("%+v", got)
+		}
+		for _, finding := range slices.Concat(got.Signatures, got.Attestations) {
+			if finding.Signer != "" || finding.Reason == "" || len(finding.Reason) > 2000 {
+				t.Errorf("%+v", finding)
+			}
+		}
+	})
+}

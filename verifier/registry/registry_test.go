@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package registry
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// The next page is on the same registry, which alone may have the credentials.
+func TestFollowing(t *testing.T) {
+	at := &url.URL{Scheme: "https", Host: "quay.io:443", Path: "/v2/acme/xdp/referrers/sha256:00"}
+	for link, want := range map[string]string{
+		`</v2/acme/xdp/referrers/sha256:00?n=2>; rel="next"`: "https://quay.io:443/v2/acme/xdp/referrers/sha256:00?n=2",
+		`<https://quay.io:443/x>; rel=next`:                  "https://quay.io:443/x",
+		`<https://elsewhere.example/x>; rel="next"`:          "",
+		`<http://quay.io:443/x>; rel="next"`:                 "",
+		`</x>; rel="previous"`:                               "",
+		`/x; rel="next"`:                                     "",
+		`<%zz>; rel="next"`:                                  "",
+		"":                                                   "",
+	} {
+		got := ""
+		if next := following(at, http.Header{"Link": {link}}); next != nil {
+			got = next.String()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", link, got, want)
+		}
+	}
+}
+
+// Images are where the agent, and the daemon, look for them.
+func TestParse(t *testing.T) {
+	const digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
+	for image, want := range map[string]string{
+		"quay.io/acme/xdp@" + digest:                          "quay.io:443/acme/xdp",
+		"quay.io/acme/xdp:v1@" + digest:                       "quay.io:443/acme/xdp",
+		"registry.example:5000/xdp@" + digest:                 "registry.example:5000/xdp",
+		"localhost/xdp@" + digest:                             "localhost:443/xdp",
+		"alpine@" + digest:                                    "registry-1.docker.io:443/library/alpine",
+		"quay.io/acme/xdp@sha512:" + strings.Repeat("0", 128): "quay.io:443/acme/xdp",
+	} {
+		got, err := parse(image)
+		if err != nil || got.name.Name() != want {
+			t.Errorf("%s: %v, %v, want %s", image, got, err, want)
+		}
+	}
+}
+
+func FuzzFollowing(f *testing.F) {
+	at := &url.URL{Scheme: "https", Host: "quay.io:443", Path: "/v2/acme/xdp/referrers/sha256:00"}
+	f.Add(`</v2/acme/xdp/referrers/sha256:00?n=2>; rel="next"`)
+	f.Add(`<https://elsewhere.example/x>; rel="next"`)
+	f.Fuzz(func(t *testing.T, link string) {
+		if next := following(at, http.Header{"Link": {link}}); next != nil && (next.Host != at.Host || next.Scheme != "https") {
+			t.Errorf("%s leads to %s", link, next)
+		}
+	})
+}
