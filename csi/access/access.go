@@ -8,6 +8,7 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/bpfman/bpfman-operator/csi/program"
 )
@@ -20,13 +21,35 @@ type Pod struct {
 	Namespace, Name, ServiceAccount string
 }
 
+// Use is what a pod does with the maps of a program.
+type Use struct {
+	Pod     Pod
+	Program program.Program
+	// ReadOnly says that the kernel keeps the pod from writing to the maps at any time.
+	ReadOnly bool
+}
+
 // Policy decides. An error without [ErrDenied] means that it couldn't.
 type Policy interface {
-	Check(ctx context.Context, pod Pod, program program.Program) error
+	Check(ctx context.Context, use Use) error
 }
 
 // All lets every pod mount what the lookup found.
 type All struct{}
 
 // Check implements [Policy].
-func (All) Check(context.Context, Pod, program.Program) error { return nil }
+func (All) Check(context.Context, Use) error { return nil }
+
+// Read lets every pod read, and those write that Writers lets.
+type Read struct{ Writers Policy }
+
+// Check implements [Policy].
+func (r Read) Check(ctx context.Context, use Use) error {
+	if use.ReadOnly {
+		return nil
+	}
+	if err := r.Writers.Check(ctx, use); err != nil {
+		return fmt.Errorf("to write: %w", err)
+	}
+	return nil
+}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
 const (
@@ -50,7 +49,8 @@ func NewRBAC(config *rest.Config) (*RBAC, error) {
 }
 
 // Check implements [Policy].
-func (r *RBAC) Check(ctx context.Context, pod Pod, program program.Program) error {
+func (r *RBAC) Check(ctx context.Context, use Use) error {
+	pod, program := use.Pod, use.Program
 	if program.Namespace != "" {
 		return nil
 	}

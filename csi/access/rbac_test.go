@@ -69,7 +69,7 @@ func TestRBAC(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = policy.Check(t.Context(), test.pod, test.program)
+			err = policy.Check(t.Context(), Use{Pod: test.pod, Program: test.program})
 			if test.denied == "" && err != nil {
 				t.Errorf("Check: %v", err)
 			}
@@ -88,8 +88,49 @@ func TestRBACWithoutTheAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = policy.Check(t.Context(), Pod{Namespace: "team", ServiceAccount: "reader"}, program.Program{Name: "counter", Kind: "TcxProgram"})
+	err = policy.Check(t.Context(), Use{Pod: Pod{Namespace: "team", ServiceAccount: "reader"}, Program: program.Program{Name: "counter", Kind: "TcxProgram"}})
 	if err == nil || errors.Is(err, ErrDenied) {
 		t.Errorf("Check: %v, want an error that is no denial", err)
+	}
+}
+
+// TestRead lets everyone read, and asks for the right of whom would write.
+func TestRead(t *testing.T) {
+	reader, other := Pod{Namespace: "team", ServiceAccount: "reader"}, Pod{Namespace: "other", ServiceAccount: "default"}
+	counter := program.Program{Name: "counter", Kind: "TcxProgram"}
+	own, byHand := program.Program{Name: "own", Namespace: "other", Kind: "TcxNsProgram"}, program.Program{Name: "counter"}
+	for name, test := range map[string]struct {
+		use     Use
+		denied  string
+		reviews int
+	}{
+		"reads":                           {use: Use{other, counter, true}},
+		"reads what was loaded by hand":   {use: Use{other, byHand, true}},
+		"writes with the right":           {use: Use{reader, counter, false}, reviews: 1},
+		"writes without":                  {use: Use{other, counter, false}, reviews: 1, denied: `to write: not allowed: ServiceAccount other/default needs the verb "use" on tcxprograms.bpfman.io "counter"`},
+		"writes what was loaded by hand":  {use: Use{other, byHand, false}, denied: "without an object"},
+		"writes to its namespace's own":   {use: Use{other, own, false}},
+		"reads what its namespace's is":   {use: Use{other, own, true}},
+		"writes without a ServiceAccount": {use: Use{Pod{Namespace: "team"}, own, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &apiServer{t: t}
+			server := httptest.NewServer(api)
+			defer server.Close()
+			writers, err := NewRBAC(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = Read{writers}.Check(t.Context(), test.use)
+			if test.denied == "" && err != nil {
+				t.Errorf("Check: %v", err)
+			}
+			if test.denied != "" && (!errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), test.denied)) {
+				t.Errorf("Check: %v, want a denial that says %q", err, test.denied)
+			}
+			if api.reviews != test.reviews {
+				t.Errorf("%d reviews, want %d", api.reviews, test.reviews)
+			}
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/csi/access"
 	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
@@ -93,8 +94,10 @@ func (n *node) update(ctx context.Context, p publication, since time.Time, log *
 	if current, err := n.Volumes.Shows(p.target, chosen, p.access); err != nil || current {
 		return err
 	}
-	// Only what is new needs the right: what the pod has can't be taken back.
-	if err := n.check(ctx, p, programs[0]); err != nil {
+	// Only what is new needs the right: what the pod has can't be taken back. A volume
+	// that is read-only isn't while it gets new maps, and root in the pod could open
+	// them for writing at that moment: so it takes the right to write.
+	if err := n.check(ctx, access.Use{Pod: p.pod, Program: programs[0]}); err != nil {
 		return err
 	}
 	if err := n.Volumes.Publish(p.volume(), chosen, p.access); err != nil {

@@ -98,6 +98,39 @@ func TestLiveVolumeKeepsItsMaps(t *testing.T) {
 	}
 }
 
+// TestReadersFollowIfTheyMayWrite has a volume that is read-only, of a pod that may read
+// alone: while the volume took new maps, root in the pod could open them for writing.
+func TestReadersFollowIfTheyMayWrite(t *testing.T) {
+	n, programs, volumes, _ := newTestNode()
+	n.Policy = access.Read{Writers: policy{fmt.Errorf("%w: needs use", access.ErrDenied)}}
+	request := publishRequest()
+	if _, err := n.NodePublishVolume(t.Context(), request); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "to write") {
+		t.Errorf("published to be written: %v", err)
+	}
+	request.Readonly = true
+	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	programs.id = 9
+	programs.loaded = map[ebpf.MapID]bool{9: true}
+	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if shown(t, volumes) != 7 {
+		t.Error("the volume was open to writing")
+	}
+	if abnormal, message := conditionOf(t, n); !abnormal || !strings.Contains(message, "needs use") {
+		t.Errorf("condition %v, %q", abnormal, message)
+	}
+	n.Policy = access.Read{Writers: access.All{}}
+	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if shown(t, volumes) != 9 {
+		t.Error("the volume doesn't follow")
+	}
+}
+
 // without has lost the wanted map.
 type without struct{ *fakePrograms }
 

@@ -142,15 +142,15 @@ func (n *node) find(ctx context.Context, p publication, since time.Time) (found,
 		return found{}, err
 	}
 	// Before the maps: whoever is denied isn't told their names.
-	if err := n.check(ctx, p, programs[0]); err != nil {
+	if err := n.check(ctx, access.Use{Pod: p.pod, Program: programs[0], ReadOnly: p.access.ReadOnly}); err != nil {
 		return found{}, err
 	}
 	chosen, err := n.Programs.Maps(programs, p.maps)
 	return found{programs[0], chosen}, err
 }
 
-func (n *node) check(ctx context.Context, p publication, program program.Program) error {
-	err := n.Policy.Check(ctx, p.pod, program)
+func (n *node) check(ctx context.Context, use access.Use) error {
+	err := n.Policy.Check(ctx, use)
 	if errors.Is(err, access.ErrDenied) {
 		n.Denied()
 	}

@@ -117,7 +117,7 @@ func (f *fakeVolumes) Unpublish(target string) error {
 
 type policy struct{ err error }
 
-func (p policy) Check(context.Context, access.Pod, program.Program) error { return p.err }
+func (p policy) Check(context.Context, access.Use) error { return p.err }
 
 func newTestNode() (*node, *fakePrograms, *fakeVolumes, *bytes.Buffer) {
 	programs, volumes, log := &fakePrograms{}, &fakeVolumes{published: map[string][]maps.Map{}}, &bytes.Buffer{}

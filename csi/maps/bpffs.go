@@ -141,6 +141,38 @@ func seal(root *os.File, iterators []string) error {
 	return nil
 }
 
+// setReadOnly has the whole file system of which mount is the root of a mount refuse
+// writing, or take it again. On a file system that is read-only the kernel opens no pin
+// for writing (BPF_OBJ_GET) and changes no mode, whatever capabilities a process has;
+// a mount that is read-only, of a file system that isn't, keeps nobody from either.
+func setReadOnly(mount *os.File, readOnly bool) error {
+	option := "rw"
+	if readOnly {
+		option = "ro"
+	}
+	context, err := unix.Fspick(int(mount.Fd()), "", unix.FSPICK_CLOEXEC|unix.FSPICK_EMPTY_PATH)
+	if err != nil {
+		return fmt.Errorf("fspick bpffs of %s: %w", mount.Name(), err)
+	}
+	defer unix.Close(context)
+	if err := unix.FsconfigSetFlag(context, option); err != nil {
+		return fmt.Errorf("set %s of bpffs of %s: %w", option, mount.Name(), err)
+	}
+	if err := unix.FsconfigReconfigure(context); err != nil {
+		return fmt.Errorf("make bpffs of %s %s: %w", mount.Name(), option, err)
+	}
+	return nil
+}
+
+// isReadOnly reports whether the file system refuses writing.
+func isReadOnly(mount *os.File) (bool, error) {
+	var stat unix.Statfs_t
+	if err := unix.Fstatfs(int(mount.Fd()), &stat); err != nil {
+		return false, &os.PathError{Op: "fstatfs", Path: mount.Name(), Err: err}
+	}
+	return stat.Flags&unix.ST_RDONLY != 0, nil
+}
+
 // attach mounts the detached file system on directory.
 func attach(root, directory *os.File) error {
 	err := unix.MoveMount(int(root.Fd()), "", int(directory.Fd()), "",

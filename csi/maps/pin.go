@@ -26,8 +26,9 @@ type Map struct {
 type Access struct {
 	// Group owns the volume; nil leaves it to root.
 	Group *uint32
-	// ReadOnly keeps users from opening maps for writing. The mode of the pin
-	// does that: the kernel ignores a read-only mount on BPF_OBJ_GET.
+	// ReadOnly keeps everybody in the pod from opening maps for writing: the pin's
+	// mode those who have no capability, the file system, which is read-only, root
+	// as well. A read-only mount alone the kernel ignores on BPF_OBJ_GET.
 	ReadOnly bool
 }
 
@@ -163,7 +164,7 @@ func pinOf(file *os.File) (Pin, error) { return load(procPath(file), file.Name()
 
 // load reads the pin at path, called by name.
 func load(path, name string) (Pin, error) {
-	m, err := ebpf.LoadPinnedMap(path, nil)
+	m, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
 		return Pin{}, fmt.Errorf("open map %s: %w", name, err)
 	}

@@ -91,7 +91,7 @@ func (v *Volumes) Complete(target string, names []string, access Access) (bool, 
 }
 
 // Shows reports whether the volume on target shows these very maps, with this
-// access.
+// access and no more.
 func (v *Volumes) Shows(target string, maps []Map, access Access) (bool, error) {
 	directory, err := v.open(target)
 	if errors.Is(err, os.ErrNotExist) {
@@ -101,6 +101,9 @@ func (v *Volumes) Shows(target string, maps []Map, access Access) (bool, error) 
 		return false, err
 	}
 	defer directory.Close()
+	if readOnly, err := isReadOnly(directory); err != nil || readOnly != access.ReadOnly {
+		return false, err
+	}
 	for _, m := range maps {
 		original, err := load(m.Path, m.Path)
 		if err != nil {
@@ -178,10 +181,7 @@ func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) 
 		return err
 	}
 	if mounted {
-		if err := removeTemporary(directory); err != nil {
-			return err
-		}
-		return fill(directory, maps, access)
+		return refill(directory, maps, access)
 	}
 	root, err := newBPFFS(volume.ID, v.label, access)
 	if err != nil {
@@ -191,7 +191,27 @@ func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) 
 	if err := fill(root, maps, access); err != nil {
 		return err
 	}
+	if access.ReadOnly {
+		if err := setReadOnly(root, true); err != nil {
+			return err
+		}
+	}
 	return attach(root, directory)
+}
+
+// refill has a volume that is mounted show the maps. One that is read-only takes
+// writing meanwhile.
+func refill(directory *os.File, maps []Map, access Access) (err error) {
+	if err := setReadOnly(directory, false); err != nil {
+		return err
+	}
+	if access.ReadOnly {
+		defer func() { err = errors.Join(err, setReadOnly(directory, true)) }()
+	}
+	if err := removeTemporary(directory); err != nil {
+		return err
+	}
+	return fill(directory, maps, access)
 }
 
 // Unpublish unmounts every bpffs on target and removes the directory. A target

@@ -200,11 +200,12 @@ func TestKernelEnforcesAccess(t *testing.T) {
 		"no group":                {access: Access{}, uid: 1000, group: inside},
 		"no group, read-only":     {access: Access{ReadOnly: true}, uid: 1000, group: inside},
 		"root":                    {access: Access{}, opens: all},
-		"root, read-only":         {access: Access{ReadOnly: true}, opens: all},
+		"root, read-only":         {access: Access{ReadOnly: true}, opens: read},
+		"root after a chmod":      {access: Access{ReadOnly: true}, first: []string{"chmod"}},
 		"mere root":               {access: Access{}, opens: all, first: []string{"drop"}},
 		"mere root, read-only":    {access: Access{ReadOnly: true}, opens: read, first: []string{"drop"}},
 		"mere root and a group":   {access: Access{Group: new(uint32(inside)), ReadOnly: true}, opens: read, first: []string{"drop"}},
-		"mere root after a chmod": {access: Access{ReadOnly: true}, opens: all, first: []string{"drop", "chmod"}},
+		"mere root after a chmod": {access: Access{ReadOnly: true}, first: []string{"drop", "chmod"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -349,11 +350,11 @@ var publishCalls = map[string]int{
 	"openat2": unix.SYS_OPENAT2, "mkdirat": unix.SYS_MKDIRAT, "fstatfs": unix.SYS_FSTATFS,
 	"fsopen": unix.SYS_FSOPEN, "fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT,
 	"fchownat": unix.SYS_FCHOWNAT, "fchmodat": unix.SYS_FCHMODAT, "bpf": unix.SYS_BPF,
-	"renameat": unix.SYS_RENAMEAT, "move_mount": unix.SYS_MOVE_MOUNT,
+	"renameat": unix.SYS_RENAMEAT, "fspick": unix.SYS_FSPICK, "move_mount": unix.SYS_MOVE_MOUNT,
 }
 
 func TestPublishSurvivesFaults(t *testing.T) {
-	access := Access{Group: new(uint32(2000))}
+	access := Access{Group: new(uint32(2000)), ReadOnly: true}
 	for name, call := range publishCalls {
 		for _, errno := range []syscall.Errno{0, syscall.EIO} {
 			t.Run(name+" "+errno.Error(), func(t *testing.T) {
@@ -424,6 +425,10 @@ func TestPublishCompletesAVolume(t *testing.T) {
 			if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 				t.Fatal(err)
 			}
+			if err := spoil(n.target); !errors.Is(err, unix.EROFS) {
+				t.Errorf("a read-only volume is spoilt: %v", err)
+			}
+			n.setReadOnly(t, false)
 			if err := spoil(n.target); err != nil {
 				t.Fatal(err)
 			}
@@ -435,6 +440,75 @@ func TestPublishCompletesAVolume(t *testing.T) {
 			}
 			n.check(t, access)
 		})
+	}
+}
+
+// setReadOnly does to the volume's file system what nobody in a pod can.
+func (n node) setReadOnly(tb testing.TB, readOnly bool) {
+	tb.Helper()
+	directory, err := os.Open(n.target)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer directory.Close()
+	if err := setReadOnly(directory, readOnly); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// TestReadOnlyIsMadeGood has a volume whose file system isn't read-only, as one that an
+// earlier version made, or a process that was killed while it filled it.
+func TestReadOnlyIsMadeGood(t *testing.T) {
+	n, access := newNode(t), Access{Group: new(uint32(2000)), ReadOnly: true}
+	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
+		t.Fatal(err)
+	}
+	n.setReadOnly(t, false)
+	if shows, err := n.volumes.Shows(n.target, n.maps, access); err != nil || shows {
+		t.Errorf("Shows = %v, %v of a volume that can be written", shows, err)
+	}
+	n.check(t, access) // the pod needn't be told
+	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
+		t.Fatal(err)
+	}
+	n.checkShows(t, n.maps, access)
+	if err := os.Chmod(filepath.Join(n.target, "config"), 0o660); !errors.Is(err, unix.EROFS) {
+		t.Errorf("chmod: %v", err)
+	}
+}
+
+// TestContainersMountReadOnlyVolumes does what container runtimes do with a volume: they
+// bind it, and where the container asks for it make the mount read-only.
+func TestContainersMountReadOnlyVolumes(t *testing.T) {
+	n, access := newNode(t), Access{Group: new(uint32(2000)), ReadOnly: true}
+	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
+		t.Fatal(err)
+	}
+	container := filepath.Join(n.root, "container")
+	if err := os.Mkdir(container, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(container, unix.MNT_DETACH) })
+	for _, step := range []struct {
+		source string
+		flags  uintptr
+	}{{n.target, unix.MS_BIND | unix.MS_REC}, {"", unix.MS_REC | unix.MS_PRIVATE}, {"", unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY}} {
+		if err := unix.Mount(step.source, container, "", step.flags, ""); err != nil {
+			t.Fatalf("mount with flags %#x: %v", step.flags, err)
+		}
+	}
+	reloaded := n.reload(t)
+	if err := n.volumes.Publish(n.volume(), reloaded, access); err != nil {
+		t.Fatalf("follow: %v", err)
+	}
+	n.checkShows(t, reloaded, access)
+	m, err := ebpf.LoadPinnedMap(filepath.Join(container, "counters"), &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	if _, err := ebpf.LoadPinnedMap(filepath.Join(container, "counters"), nil); !errors.Is(err, unix.EROFS) {
+		t.Errorf("open for writing: %v", err)
 	}
 }
 

@@ -66,6 +66,9 @@ const (
 const (
 	// ClusterAccessAll lets every pod.
 	ClusterAccessAll = "all"
+	// ClusterAccessRead lets every pod read, and those write whose ServiceAccount may
+	// `use` the program.
+	ClusterAccessRead = "read"
 	// ClusterAccessRBAC lets the pods whose ServiceAccount may `use` the program.
 	ClusterAccessRBAC = "rbac"
 )
@@ -173,7 +176,7 @@ var settings = []setting{
 	{key: KeyCSIRegistrarImage, fallback: "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", set: func(c *Config, v string) error { c.CSI.RegistrarImage = v; return checkImage(v) }},
 	{key: KeyCSIClusterAccess, fallback: ClusterAccessAll, set: func(c *Config, v string) error {
 		c.CSI.ClusterAccess = v
-		return checkOneOf(v, ClusterAccessAll, ClusterAccessRBAC)
+		return checkOneOf(v, ClusterAccessAll, ClusterAccessRead, ClusterAccessRBAC)
 	}},
 	{key: KeyCSIMetricsAddr, fallback: "127.0.0.1:8173", set: func(c *Config, v string) error { c.CSI.MetricsAddr = v; return checkAddr(v) }},
 	{key: KeyCSISELinuxContext, set: func(c *Config, v string) error { c.CSI.SELinuxContext = v; return checkSELinuxContext(v) }},

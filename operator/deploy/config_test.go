@@ -92,7 +92,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyAgentMetricsAddr, "127.0.0.1:8175", "is the port of " + KeyAgentHealthAddr},
 		{KeyCSIMetricsAddr, ":8174", "is the port of " + KeyAgentMetricsAddr},
 		{KeyCSIRegistration, "both", "is not one of sidecar, self"},
-		{KeyCSIClusterAccess, "none", "is not one of all, rbac"},
+		{KeyCSIClusterAccess, "none", "is not one of all, read, rbac"},
 		{KeyCSISELinuxContext, "container_file_t", "is not an SELinux context"},
 		{KeyCSISELinuxContext, "system_u::container_file_t:s0", "is not an SELinux context"},
 		{KeyCSISELinuxContext, "system_u:object_r:container_file_t:s0 x", "is not an SELinux context"},

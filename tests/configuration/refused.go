@@ -37,7 +37,7 @@ var Refused = map[string]Bad{
 	deploy.KeyCSILogLevel:          {"DEBUG", `"DEBUG" is not one of`},
 	deploy.KeyCSIRegistration:      {"none", `"none" is not one of sidecar, self`},
 	deploy.KeyCSIRegistrarImage:    {"x:y:z", "is not an image reference"},
-	deploy.KeyCSIClusterAccess:     {"nobody", `"nobody" is not one of all, rbac`},
+	deploy.KeyCSIClusterAccess:     {"nobody", `"nobody" is not one of all, read, rbac`},
 	deploy.KeyCSIMetricsAddr:       {":0", "not a number from 1 to 65535"},
 	deploy.KeyCSISELinuxContext:    {"container_file_t", "is not an SELinux context"},
 	deploy.KeyKubeletRoot:          {"var/lib/kubelet", "is not an absolute path"},

@@ -26,12 +26,15 @@ const keyClusterAccess = "bpfman.csi.cluster.access"
 
 // TestClusterAccessByRBAC leaves cluster-scoped programs to pods whose ServiceAccount may
 // use them: a pod that may not waits, is told which right it lacks, and starts once it has
-// it. Pods of other namespaces go on waiting.
+// it. Pods of other namespaces go on waiting; where everyone may read, those of them start
+// that only read.
 func TestClusterAccessByRBAC(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space, elsewhere, mapName = "e2e-rbac", "e2e-rbac-elsewhere", "tracepoint_stats_map"
 	program := tracepoint("e2e-rbac")
 	pod, other := reader(space, "reader", program.Name, mapName), reader(elsewhere, "reader", program.Name, mapName)
+	writer := reader(elsewhere, "writer", program.Name, mapName)
+	writer.Spec.Volumes[0].CSI.ReadOnly = new(bool)
 	right := []string{"FailedMount", "PermissionDenied", `needs the verb "use" on tracepointprograms.bpfman.io "` + program.Name + `"`}
 	feature(t,
 		step{"a pod without the right waits, and is told", func(ctx context.Context, s *testing.T) {
@@ -64,9 +67,16 @@ func TestClusterAccessByRBAC(t *testing.T) {
 				s.Error("a pod of another namespace started too")
 			}
 		}},
-		step{"without the choice every pod starts", func(ctx context.Context, s *testing.T) {
-			configure(ctx, t, s, map[string]string{keyClusterAccess: "all"}, hasFlag("cluster-access=all"), hasFlag("cluster-access=rbac"))
+		step{"where everyone may read, only a pod that would write waits", func(ctx context.Context, s *testing.T) {
+			configure(ctx, t, s, map[string]string{keyClusterAccess: "read"}, hasFlag("cluster-access=read"), hasFlag("cluster-access=rbac"))
 			awaitReady(ctx, s, other)
+			awaitGrowth(ctx, s, other, mapName, callKill)
+			create(ctx, t, writer)
+			awaitEvent(ctx, s, writer, corev1.EventTypeWarning, append(right, "to write: not allowed: ServiceAccount "+elsewhere+"/default")...)
+		}},
+		step{"without the choice every pod starts", func(ctx context.Context, s *testing.T) {
+			configure(ctx, t, s, map[string]string{keyClusterAccess: "all"}, hasFlag("cluster-access=all"), hasFlag("cluster-access=read"))
+			awaitReady(ctx, s, writer)
 		}},
 	)
 }

@@ -44,6 +44,7 @@ import (
 // Values of --cluster-access.
 const (
 	accessAll  = "all"
+	accessRead = "read"
 	accessRBAC = "rbac"
 )
 
@@ -71,7 +72,7 @@ func parseFlags() (options, error) {
 	flag.StringVar(&o.registrationPath, "registration-path", "",
 		"Path of the CSI socket as the kubelet sees it (default <kubelet-root>/plugins/csi-bpfman/csi.sock).")
 	flag.StringVar(&o.clusterAccess, "cluster-access", accessAll,
-		"Who may mount the maps of cluster-scoped programs: every pod (all), or pods whose ServiceAccount may use the program (rbac).")
+		"Who may mount the maps of cluster-scoped programs: every pod (all), every pod read-only, and pods whose ServiceAccount may use the program as they like (read), or the latter alone (rbac).")
 	flag.StringVar(&o.selinuxContext, "selinux-context", "",
 		"SELinux context of volumes, on nodes that have SELinux (default that of every bpffs, which containers can't use).")
 	flag.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:8173", "Address of /metrics, over TLS, for whom RBAC allows to get it; 0 for none.")
@@ -230,15 +231,22 @@ func newPolicy(clusterAccess string) (access.Policy, error) {
 	switch clusterAccess {
 	case accessAll:
 		return access.All{}, nil
-	case accessRBAC:
-		config, err := clusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("--cluster-access=%s: %w", accessRBAC, err)
-		}
-		return access.NewRBAC(config)
+	case accessRead, accessRBAC:
 	default:
-		return nil, fmt.Errorf("--cluster-access %q is neither %s nor %s", clusterAccess, accessAll, accessRBAC)
+		return nil, fmt.Errorf("--cluster-access %q is none of %s, %s, %s", clusterAccess, accessAll, accessRead, accessRBAC)
 	}
+	config, err := clusterConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-access=%s: %w", clusterAccess, err)
+	}
+	rbac, err := access.NewRBAC(config)
+	if err != nil {
+		return nil, err
+	}
+	if clusterAccess == accessRead {
+		return access.Read{Writers: rbac}, nil
+	}
+	return rbac, nil
 }
 
 func serve(ctx context.Context, servers *errgroup.Group, path string, server *grpc.Server) error {
