@@ -38,7 +38,7 @@ const (
 // the API itself, in three calls, because k8s.io/cri-client brings tracing and
 // its own logging, which would be a good part of the agent's memory.
 type Runtime struct {
-	// Run is where the host's /run is seen.
+	// Run is where the host's /run is seen, or as much of it as [ShareRuntime] shows.
 	Run string
 
 	mu     sync.Mutex

@@ -159,7 +159,7 @@ func setReadOnly(mount *os.File, readOnly bool) error {
 		return fmt.Errorf("set %s of bpffs of %s: %w", option, mount.Name(), err)
 	}
 	if err := unix.FsconfigReconfigure(context); err != nil {
-		return fmt.Errorf("make bpffs of %s %s: %w", mount.Name(), option, err)
+		return fmt.Errorf("remount bpffs of %s %s: %w", mount.Name(), option, err)
 	}
 	return nil
 }

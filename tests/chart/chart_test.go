@@ -151,25 +151,29 @@ func TestChartWithMonitoring(t *testing.T) {
 	same(t, template(t, "bpfman", "crds.keep=false", "monitoring.enabled=true"), kustomize(t, "config/monitoring"))
 }
 
-// TestValuesOfOneNode has the one-node cluster get the same from either.
-func TestValuesOfOneNode(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "config/one-node/values.yaml"))
-	if err != nil {
-		t.Fatal(err)
+// TestValuesOfOverlays has a cluster get the same from an overlay and from the values beside it.
+func TestValuesOfOverlays(t *testing.T) {
+	for _, overlay := range []string{"config/one-node", "config/hardened"} {
+		t.Run(overlay, func(t *testing.T) {
+			content, err := os.ReadFile(filepath.Join(root, overlay, "values.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var values map[string]any
+			if err := yaml.Unmarshal(content, &values); err != nil {
+				t.Fatal(err)
+			}
+			settings := []string{"crds.keep=false"}
+			for _, key := range slices.Sorted(maps.Keys(values)) {
+				value, err := json.Marshal(values[key])
+				if err != nil {
+					t.Fatal(err)
+				}
+				settings = append(settings, key+"="+string(value))
+			}
+			same(t, template(t, "bpfman", settings...), kustomize(t, overlay))
+		})
 	}
-	var values map[string]any
-	if err := yaml.Unmarshal(content, &values); err != nil {
-		t.Fatal(err)
-	}
-	settings := []string{"crds.keep=false"}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		value, err := json.Marshal(values[key])
-		if err != nil {
-			t.Fatal(err)
-		}
-		settings = append(settings, key+"="+string(value))
-	}
-	same(t, template(t, "bpfman", settings...), kustomize(t, "config/one-node"))
 }
 
 func TestDefinitionsAreKept(t *testing.T) {

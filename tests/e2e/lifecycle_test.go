@@ -32,7 +32,7 @@ const (
 
 // documented is what docs/install.md says that stays on a node until it is cleaned.
 var documented = []string{
-	"/run/bpfman/db", "/run/bpfman/fs", "/run/bpfman/tuf", kubeletRoot + "/plugins/csi-bpfman", "mount of bpf /run/bpfman/fs",
+	"/run/bpfman/cri", "/run/bpfman/db", "/run/bpfman/fs", "/run/bpfman/tuf", kubeletRoot + "/plugins/csi-bpfman", "mount of bpf /run/bpfman/fs",
 }
 
 // order is one in which bpfman is uninstalled.

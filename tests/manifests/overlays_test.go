@@ -48,7 +48,7 @@ func TestReleasePartsAreTheWhole(t *testing.T) {
 
 // TestOverlaysAddTo finds all of config/default in what is built on it.
 func TestOverlaysAddTo(t *testing.T) {
-	for _, overlay := range []string{"one-node", "monitoring", "openshift"} {
+	for _, overlay := range []string{"one-node", "hardened", "monitoring", "openshift"} {
 		built := build(t, overlay)
 		for id := range build(t, "default") {
 			if _, ok := built[id]; !ok {
@@ -60,7 +60,7 @@ func TestOverlaysAddTo(t *testing.T) {
 
 // TestEveryObjectIsLabelled finds the label that everything of bpfman can be selected by on each object of each overlay.
 func TestEveryObjectIsLabelled(t *testing.T) {
-	for _, overlay := range []string{"default", "monitoring", "openshift", "manifests"} {
+	for _, overlay := range []string{"default", "hardened", "hardened/policies", "monitoring", "openshift", "manifests"} {
 		for id, object := range build(t, overlay) {
 			var meta metav1.PartialObjectMetadata
 			if err := yaml.Unmarshal([]byte(object), &meta); err != nil {

@@ -71,13 +71,14 @@ func Remains(kubeletRoot string) ([]string, error) {
 }
 
 // Clean does what an administrator does on a node where bpfman is no longer installed:
-// unmounts what programs are pinned in, which unloads them, and removes the directories.
+// unmounts what programs are pinned in, which unloads them, and the container runtime's
+// directory, and removes the directories.
 func Clean(kubeletRoot string) error {
 	done := make(chan error)
 	go func() {
 		// The thread is in another mount namespace then, and ends with this function.
 		runtime.LockOSThread()
-		done <- unmountOnNode(daemonPins)
+		done <- unmountOnNode(daemonPins, stateDir+"/cri/*")
 	}()
 	if err := <-done; err != nil {
 		return err
@@ -90,7 +91,7 @@ func Clean(kubeletRoot string) error {
 	return nil
 }
 
-func unmountOnNode(dir string) (err error) {
+func unmountOnNode(patterns ...string) (err error) {
 	namespace, err := os.Open("/proc/1/ns/mnt")
 	if err != nil {
 		return fmt.Errorf("open the node's mount namespace: %w", err)
@@ -103,8 +104,16 @@ func unmountOnNode(dir string) (err error) {
 	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("enter the node's mount namespace: %w", err)
 	}
-	if err := unix.Unmount(dir, 0); err != nil {
-		return fmt.Errorf("unmount %s: %w", dir, err)
+	for _, pattern := range patterns {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			return fmt.Errorf("look for %s: %w", pattern, err)
+		}
+		for _, dir := range dirs {
+			if err := unix.Unmount(dir, 0); err != nil {
+				return fmt.Errorf("unmount %s: %w", dir, err)
+			}
+		}
 	}
 	return nil
 }

@@ -55,6 +55,7 @@ type options struct {
 	nodeName      string
 	daemonSocket  string
 	daemonRoot    string
+	runtimeDir    string
 	hostRun       string
 	hostProc      string
 	healthAddr    string
@@ -68,13 +69,14 @@ func main() {
 	o := options{nodeName: os.Getenv("KUBE_NODE_NAME")}
 	flag.StringVar(&o.daemonSocket, "daemon-socket", "/run/bpfman-sock/bpfman.sock", "Unix socket of the bpfman daemon.")
 	flag.StringVar(&o.daemonRoot, "daemon-root", "", "Where the daemon's file system is seen, if not as the agent's own.")
-	flag.StringVar(&o.hostRun, "host-run", "/host/run", "Where the host's /run is seen, for the container runtime's socket.")
+	flag.StringVar(&o.runtimeDir, "runtime-dir", "/run/bpfman/cri", "Where the container runtime's directory of the host's /run is seen; with --mount-bpffs, where it is shown.")
+	flag.StringVar(&o.hostRun, "host-run", "/host/run", "Where the host's /run is seen, for --mount-bpffs.")
 	flag.StringVar(&o.hostProc, "host-proc", "/host/proc", "Where the host's /proc is seen, for the names of interfaces in pods' network namespaces, and for --mount-bpffs.")
 	flag.StringVar(&o.healthAddr, "health-probe-bind-address", ":8175", "Address of /healthz and /readyz.")
 	flag.StringVar(&o.metricsAddr, "metrics-bind-address", "127.0.0.1:8174", "Address of /metrics, over TLS; 0 for none.")
 	flag.StringVar(&o.profilingAddr, "profiling-bind-address", "", "Address of pprof, which has no authentication; empty for none.")
 	flag.StringVar(&o.namespace, "namespace", "", "Namespace of the Secrets and ConfigMaps that policies refer to, if not the agent's own.")
-	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon, and exit: mount a BPF file system at "+bpffsDir+" if there is none, and set aside what a daemon of v0.5 left.")
+	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for daemon and agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, show the container runtime's directory to the agent, and set aside what a daemon of v0.5 left.")
 	version.Flag(component)
 	flag.Parse()
 	log := logger(os.Getenv("GO_LOG"))
@@ -107,7 +109,7 @@ const gcPercent = 25
 
 func run(o options, log logr.Logger) error {
 	if o.mountBpffs {
-		return errors.Join(prepare(o.hostProc, log), leaveWords(version.Line(component)))
+		return errors.Join(prepare(o, log), leaveWords(version.Line(component)))
 	}
 	debug.SetGCPercent(gcPercent)
 	if o.profilingAddr == "" {
@@ -153,7 +155,7 @@ func run(o options, log logr.Logger) error {
 		NodeName:      o.nodeName,
 		Drift:         time.Minute,
 		Interfaces:    node.Interfaces,
-		Containers:    (&node.Runtime{Run: o.hostRun}).Containers,
+		Containers:    (&node.Runtime{Run: o.runtimeDir}).Containers,
 		PodInterfaces: (&node.PodInterfaces{Proc: o.hostProc}).Tell,
 		PinsDir:       pins.Dir,
 		Metrics:       measured,

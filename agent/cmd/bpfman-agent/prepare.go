@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bpfman/bpfman-operator/agent/bpffs"
+	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/v05"
 )
 
@@ -22,11 +23,18 @@ const (
 	othersPoll = 500 * time.Millisecond
 )
 
-// prepare makes the node ready for the daemon. What a daemon of v0.5 left doesn't
-// keep that of v0.6 from working, so no error about it is one here.
-func prepare(hostProc string, log logr.Logger) error {
+// prepare makes the node ready for daemon and agent. Programs that aren't for pods do
+// without the container runtime, and what a daemon of v0.5 left doesn't keep that of v0.6
+// from working, so no error about them is one here.
+func prepare(o options, log logr.Logger) error {
+	hostProc := o.hostProc
 	if err := bpffs.Mount(bpffsDir); err != nil {
 		return err
+	}
+	if socket, err := node.ShareRuntime(o.hostRun, o.runtimeDir); err != nil {
+		log.Error(err, "Programs for pods won't find them")
+	} else {
+		log.Info("Showed the container runtime's directory to the agent", "socket", socket, "dir", o.runtimeDir)
 	}
 	root := filepath.Join(hostProc, "1/root")
 	found, err := v05.Found(bpffsDir, root)

@@ -206,7 +206,7 @@ func loadFrom(tb testing.TB, daemon gobpfman.BpfmanClient, example, function, na
 // mapID is the kernel's id of the map that a pin shows.
 func mapID(tb testing.TB, pin string) ebpf.MapID {
 	tb.Helper()
-	m, err := ebpf.LoadPinnedMap(pin, nil)
+	m, err := ebpf.LoadPinnedMap(pin, &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -259,9 +259,10 @@ func TestWithTheRealDaemon(t *testing.T) {
 	if mapID(t, secondPin) != pinned(own) {
 		t.Error("the volume doesn't show the map of the program in the pod's namespace")
 	}
-	user := &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{group}}
-	if err := sandbox.Run(t, "open", user, sandbox.Fault{}, secondPin, "rw"); err == nil {
-		t.Error("a read-only volume's map was opened for writing")
+	for who, user := range map[string]*syscall.Credential{"a user": {Uid: 1000, Gid: 1000, Groups: []uint32{group}}, "root": {}} {
+		if err := sandbox.Run(t, "open", user, sandbox.Fault{}, secondPin, "rw"); err == nil {
+			t.Errorf("a read-only volume's map was opened for writing by %s", who)
+		}
 	}
 
 	third := k.request(t, "pod-3")

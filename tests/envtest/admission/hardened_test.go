@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package admission
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+// TestHardened applies config/hardened and its policies, as docs/hardening.md has it.
+func TestHardened(t *testing.T) {
+	admin := newClient(t, envtest.Config(t))
+	for _, overlay := range []string{"config/hardened", "config/hardened/policies"} {
+		strict := client.WithFieldValidation(admin, metav1.FieldValidationStrict)
+		if err := envtest.Apply(t.Context(), strict, overlay, "Deployment"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var data corev1.ConfigMap
+	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "bpfman", Name: "bpfman-config"}, &data); err != nil {
+		t.Fatal(err)
+	}
+	config, unknown, err := deploy.ParseConfig(data.Data)
+	if err != nil || len(unknown) > 0 || config.CSI.ClusterAccess != deploy.ClusterAccessRBAC {
+		t.Errorf("cluster access %q, unknown keys %q, %v", config.CSI.ClusterAccess, unknown, err)
+	}
+
+	var policies v1alpha1.BytecodePolicyList
+	if err := admin.List(t.Context(), &policies); err != nil {
+		t.Fatal(err)
+	}
+	for _, policy := range policies.Items {
+		if policy.Spec.Mode != v1alpha1.PolicyEnforce || policy.Spec.OnViolation != v1alpha1.OnViolationKeep {
+			t.Errorf("policy %s has mode %s, onViolation %s", policy.Name, policy.Spec.Mode, policy.Spec.OnViolation)
+		}
+		if err := admin.Delete(t.Context(), &policy); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(policies.Items) != 2 {
+		t.Fatalf("%d policies", len(policies.Items))
+	}
+	// In the order of their names
+	allowed, byDigest := policies.Items[0].Spec, policies.Items[1].Spec
+	if allowed.UnmatchedImages != v1alpha1.UnmatchedDeny || len(allowed.Rules) != 0 {
+		t.Errorf("not all is denied: %+v", allowed)
+	}
+	if len(byDigest.Rules) != 1 || !byDigest.Rules[0].DigestOnly || len(byDigest.Rules[0].Images) != 1 || byDigest.Rules[0].Images[0] != "**" {
+		t.Errorf("not all is by digest: %+v", byDigest)
+	}
+}
