@@ -21,6 +21,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -91,6 +92,7 @@ func parse(path, content string) page {
 
 var (
 	linkPattern    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	codePattern    = regexp.MustCompile("`[^`\n]*`")
 	headingPattern = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	notInAnchor    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
@@ -108,7 +110,7 @@ func anchors(text string) []string {
 // TestLinks follows each link within the repository, to the heading if it names one.
 func TestLinks(t *testing.T) {
 	for _, p := range readPages(t) {
-		for _, link := range linkPattern.FindAllStringSubmatch(p.text, -1) {
+		for _, link := range linkPattern.FindAllStringSubmatch(codePattern.ReplaceAllString(p.text, ""), -1) {
 			if strings.Contains(link[1], "://") {
 				continue
 			}
@@ -138,7 +140,7 @@ func TestLinks(t *testing.T) {
 // without kind is a part of an object, and only has to be YAML.
 func TestManifests(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
+	if err := errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -173,18 +175,25 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestNamedTests finds each test that the tests' own page names, in the file that it links to,
-// and one for each of upstream's faults.
+// TestNamedTests finds each test that a page names, in the file that it links to, and one for
+// each of upstream's faults on the tests' own page.
 func TestNamedTests(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "tests/README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`).FindAllStringSubmatch(string(page), -1)
-	for _, link := range named {
-		content, err := os.ReadFile(filepath.Join(root, "tests", link[2]))
-		if err != nil || !bytes.Contains(content, []byte("\nfunc "+link[1]+"(t *testing.T) {\n")) {
-			t.Errorf("no test %s in %s: %v", link[1], link[2], err)
+	const own = "tests/README.md"
+	var page []byte
+	for _, path := range []string{"docs/threat-model.md", own} {
+		var err error
+		if page, err = os.ReadFile(filepath.Join(root, path)); err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`).FindAllStringSubmatch(string(page), -1)
+		if len(named) == 0 {
+			t.Errorf("%s names no test", path)
+		}
+		for _, link := range named {
+			content, err := os.ReadFile(filepath.Join(root, filepath.Dir(path), link[2]))
+			if err != nil || !bytes.Contains(content, []byte("\nfunc "+link[1]+"(t *testing.T) {\n")) {
+				t.Errorf("%s: no test %s in %s: %v", path, link[1], link[2], err)
+			}
 		}
 	}
 	const faults = 28

@@ -4,11 +4,15 @@
 package admission
 
 import (
+	"bytes"
+	"os"
+	"regexp"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
@@ -55,5 +59,31 @@ func TestHardened(t *testing.T) {
 	}
 	if len(byDigest.Rules) != 1 || !byDigest.Rules[0].DigestOnly || len(byDigest.Rules[0].Images) != 1 || byDigest.Rules[0].Images[0] != "**" {
 		t.Errorf("not all is by digest: %+v", byDigest)
+	}
+}
+
+// TestPoliciesOfThePage has the API server take the BytecodePolicies of docs/signed-bytecode.md.
+func TestPoliciesOfThePage(t *testing.T) {
+	admin := newClient(t, envtest.Config(t))
+	page, err := os.ReadFile("../../../docs/signed-bytecode.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := 0
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(page, -1) {
+		if !bytes.Contains(block[1], []byte("kind: BytecodePolicy\n")) {
+			continue
+		}
+		policies++
+		var policy v1alpha1.BytecodePolicy
+		if err := yaml.UnmarshalStrict(block[1], &policy); err != nil {
+			t.Fatalf("%v in:\n%s", err, block[1])
+		}
+		if err := admin.Create(t.Context(), &policy, client.DryRunAll); err != nil {
+			t.Errorf("%v in:\n%s", err, block[1])
+		}
+	}
+	if policies == 0 {
+		t.Error("the page has no policy")
 	}
 }
