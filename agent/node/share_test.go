@@ -22,7 +22,7 @@ func onNode(t *testing.T, test func(t *testing.T, run, shared, container string)
 	if os.Geteuid() != 0 {
 		t.Skip("not root: mounting needs CAP_SYS_ADMIN")
 	}
-	base, err := os.MkdirTemp("", "run") // short: sockets have 108 characters
+	base, err := os.MkdirTemp("", "run") //nolint:usetesting // short: paths of sockets have 108 characters
 	if err != nil {
 		t.Fatal(err)
 	}
