@@ -689,8 +689,8 @@ test-unit: ## Run the tests that need nothing but Go and a C compiler, with the 
 	CGO_ENABLED=1 go test -race $(patsubst %,./%/...,$(filter-out tests,$(MODULES)))
 
 .PHONY: test-verify
-test-verify: $(LOCALBIN)/cosign ## Run the tests of signatures with those that cosign itself makes.
-	COSIGN=$< go -C verifier test -count=1 ./cmd/...
+test-verify: $(LOCALBIN)/cosign build/verifier/cmd/bpfman-verify ## Run the tests of signatures with those that cosign itself makes.
+	COSIGN=$< BPFMAN_VERIFY=$(LOCALBIN)/bpfman-verify go -C verifier test -count=1 ./cmd/...
 
 .PHONY: test-envtest
 test-envtest: envtest ## Run the tests that need a kube-apiserver and etcd.

@@ -24,8 +24,8 @@ import (
 // served is a registry that has the same manifest, list and blob for everything.
 type served struct{ manifest, index, blob []byte }
 
-func (s *served) Tagged(context.Context, string) (*v1.Manifest, error) {
-	return s.Manifest(context.Background(), v1.Hash{})
+func (s *served) Tagged(ctx context.Context, _ string) (*v1.Manifest, error) {
+	return s.Manifest(ctx, v1.Hash{})
 }
 
 func (s *served) Manifest(context.Context, v1.Hash) (*v1.Manifest, error) {
@@ -53,24 +53,24 @@ func (s *served) Blob(_ context.Context, _ v1.Hash, limit int64) ([]byte, error)
 
 const zeros = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 
-func image(t testing.TB) v1.Hash {
-	t.Helper()
+func image(tb testing.TB) v1.Hash {
+	tb.Helper()
 	h, err := v1.NewHash(zeros)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return h
 }
 
-func request(t testing.TB) *verification.Request {
-	t.Helper()
+func request(tb testing.TB) *verification.Request {
+	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return &verification.Request{
 		Authorities: []verification.Authority{

@@ -58,21 +58,21 @@ type sigstore struct {
 // it to five minutes after it, and no more now.
 var used = time.Now().Add(-30 * time.Minute)
 
-func newSigstore(t testing.TB) *sigstore {
-	t.Helper()
-	s := &sigstore{t: t}
+func newSigstore(tb testing.TB) *sigstore {
+	tb.Helper()
+	s := &sigstore{t: tb}
 	var err error
 	if s.log, err = ca.NewVirtualSigstore(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if s.authority, s.key, err = ca.GenerateRootCa(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	s.stampKey = s.newKey()
 	// It signs now whatever time it tells, so that its certificate has to be valid all the time.
 	usage, err := asn1.Marshal([]asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 8}})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -80,10 +80,10 @@ func newSigstore(t testing.TB) *sigstore {
 		ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 37}, Critical: true, Value: usage}},
 	}, s.authority, &s.stampKey.PublicKey, s.key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if s.stamper, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
@@ -127,12 +127,12 @@ func (s *sigstore) root(parts ...string) string {
 }
 
 // identified has the logs' IDs as they are, not in hexadecimal.
-func identified(t testing.TB, logs map[string]*root.TransparencyLog) map[string]*root.TransparencyLog {
-	t.Helper()
+func identified(tb testing.TB, logs map[string]*root.TransparencyLog) map[string]*root.TransparencyLog {
+	tb.Helper()
 	for id, log := range logs {
 		raw, err := hex.DecodeString(id)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		log.ID = raw
 	}
@@ -301,39 +301,39 @@ func (s *sigstore) stamp(signature []byte, at time.Time) []byte {
 	return response
 }
 
-func signed(t testing.TB, key *ecdsa.PrivateKey, content []byte) []byte {
-	t.Helper()
+func signed(tb testing.TB, key *ecdsa.PrivateKey, content []byte) []byte {
+	tb.Helper()
 	digest := sha256.Sum256(content)
 	signature, err := ecdsa.SignASN1(rand.Reader, key, digest[:])
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return signature
 }
 
-func publicPEM(t testing.TB, key *ecdsa.PrivateKey) string {
-	t.Helper()
+func publicPEM(tb testing.TB, key *ecdsa.PrivateKey) string {
+	tb.Helper()
 	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-func digest(t testing.TB, letter string) v1.Hash {
-	t.Helper()
+func digest(tb testing.TB, letter string) v1.Hash {
+	tb.Helper()
 	h, err := v1.NewHash("sha256:" + strings.Repeat(letter, 64))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return h
 }
 
-func parsed(t testing.TB, layer v1.Descriptor, content []byte) *Candidate {
-	t.Helper()
+func parsed(tb testing.TB, layer v1.Descriptor, content []byte) *Candidate {
+	tb.Helper()
 	c, err := Parse(layer, bytes.Clone(content))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }

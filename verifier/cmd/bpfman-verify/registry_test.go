@@ -36,7 +36,7 @@ import (
 // registry.
 type hand struct{ key *ecdsa.PrivateKey }
 
-func newHand(t testing.TB) *hand {
+func newHand(t *testing.T) *hand {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -45,7 +45,7 @@ func newHand(t testing.TB) *hand {
 	return &hand{key}
 }
 
-func (h *hand) signature(t testing.TB, content []byte) []byte {
+func (h *hand) signature(t *testing.T, content []byte) []byte {
 	t.Helper()
 	digest := sha256.Sum256(content)
 	signature, err := ecdsa.SignASN1(rand.Reader, h.key, digest[:])
@@ -55,7 +55,7 @@ func (h *hand) signature(t testing.TB, content []byte) []byte {
 	return signature
 }
 
-func (h *hand) authority(t testing.TB) verification.Authority {
+func (h *hand) authority(t *testing.T) verification.Authority {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(&h.key.PublicKey)
 	if err != nil {
@@ -65,7 +65,7 @@ func (h *hand) authority(t testing.TB) verification.Authority {
 }
 
 // another is the same by another name.
-func (h *hand) another(t testing.TB) verification.Authority {
+func (h *hand) another(t *testing.T) verification.Authority {
 	t.Helper()
 	a := h.authority(t)
 	a.Name = "policy/another"
@@ -73,7 +73,7 @@ func (h *hand) another(t testing.TB) verification.Authority {
 }
 
 // simple is a signature of an image in cosign's form before v3, as a layer.
-func (h *hand) simple(t testing.TB, image string) mutate.Addendum {
+func (h *hand) simple(t *testing.T, image string) mutate.Addendum {
 	t.Helper()
 	_, digest, _ := strings.Cut(image, "@")
 	content := fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":""},"image":{"docker-manifest-digest":%q},"type":"cosign container image signature"}}`, digest)
@@ -84,7 +84,7 @@ func (h *hand) simple(t testing.TB, image string) mutate.Addendum {
 }
 
 // bundle is a signature of an image as cosign v3 makes them, as a layer.
-func (h *hand) bundle(t testing.TB, image string) mutate.Addendum {
+func (h *hand) bundle(t *testing.T, image string) mutate.Addendum {
 	t.Helper()
 	_, digest, _ := strings.Cut(image, "@sha256:")
 	const kind = "application/vnd.in-toto+json"
