@@ -744,6 +744,10 @@ test-kernel: deps deps-kernel build-kernel-tests ## Boot Linux 6.12 in a virtual
 test-kernel-node: deps deps-kernel build-kernel-tests ## Run a whole Kubernetes node in that virtual machine and prove every kind of object there (as root; takes minutes).
 	@$(KERNEL_TEST) node $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
 
+.PHONY: test-kyverno
+test-kyverno: ## Hold the example policy for Kyverno against Kyverno's own code, which is fetched first.
+	GOWORK=off go -C tests/kyverno test -count=1 ./...
+
 .PHONY: test-csi
 test-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C csi test -count=1 ./...
