@@ -91,8 +91,7 @@ func parse(path, content string) page {
 }
 
 var (
-	linkPattern    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	codePattern    = regexp.MustCompile("`[^`\n]*`")
+	linkPattern    = regexp.MustCompile(`\]\(([^)\s\[*]+)\)`) // [ and * are of regular expressions, which the API reference has
 	headingPattern = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	notInAnchor    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
@@ -110,7 +109,7 @@ func anchors(text string) []string {
 // TestLinks follows each link within the repository, to the heading if it names one.
 func TestLinks(t *testing.T) {
 	for _, p := range readPages(t) {
-		for _, link := range linkPattern.FindAllStringSubmatch(codePattern.ReplaceAllString(p.text, ""), -1) {
+		for _, link := range linkPattern.FindAllStringSubmatch(p.text, -1) {
 			if strings.Contains(link[1], "://") {
 				continue
 			}
