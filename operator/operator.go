@@ -34,6 +34,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
+	"github.com/bpfman/bpfman-operator/operator/policies"
 	"github.com/bpfman/bpfman-operator/operator/status"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
@@ -123,6 +124,7 @@ func controllers(mgr ctrl.Manager, core typedcorev1.PodsGetter, recorder events.
 		&status.Leftovers{Client: c, Live: live},
 		&nodes.Reconciler{Client: c, Recorder: recorder, ConfigMap: announcer.ConfigMap, Version: version.Version, Logs: nodes.LogsOf(core.Pods(namespace))},
 		&bpfnodes.Reconciler{Client: c, Namespace: namespace},
+		&policies.Reconciler{Client: c, Live: live, Namespace: namespace, Clock: clock.RealClock{}},
 		&takeover.Reports{Client: c, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()},
 		&takeover.Roles{Client: c, Live: live, Announcer: announcer, Namespace: namespace},
 	}

@@ -4,6 +4,8 @@
 package status
 
 import (
+	"unique"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -84,8 +86,22 @@ func trimUserObject(object v1alpha1.UserObject) {
 func trimProgram(program v1alpha1.ProgramObject) {
 	*program.GetSpec() = v1alpha1.BpfProgramSpec{}
 	status := program.GetStatus()
-	*status = v1alpha1.BpfProgramStatus{Node: status.Node, OwnerGeneration: status.OwnerGeneration, Conditions: status.Conditions}
+	*status = v1alpha1.BpfProgramStatus{
+		Node: status.Node, OwnerGeneration: status.OwnerGeneration, Conditions: status.Conditions, Bytecode: trimBytecode(status.Bytecode),
+	}
 	for i := range status.Conditions {
 		status.Conditions[i].Message = shorten.Middle(status.Conditions[i].Message, maxError)
 	}
+}
+
+// trimBytecode keeps what policies say, which is counted. Many reports have the same names.
+func trimBytecode(b *v1alpha1.BpfProgramBytecode) *v1alpha1.BpfProgramBytecode {
+	if b == nil || len(b.Policies) == 0 {
+		return nil
+	}
+	trimmed := &v1alpha1.BpfProgramBytecode{Policies: make([]v1alpha1.BpfProgramPolicy, len(b.Policies))}
+	for i, p := range b.Policies {
+		trimmed.Policies[i] = v1alpha1.BpfProgramPolicy{Name: unique.Make(p.Name).Value(), Verdict: unique.Make(p.Verdict).Value()}
+	}
+	return trimmed
 }

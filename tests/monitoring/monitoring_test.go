@@ -145,7 +145,10 @@ type cache struct{ client.Reader }
 
 func (cache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	if l, ok := list.(*v1alpha1.BpfProgramList); ok {
-		l.Items = []v1alpha1.BpfProgram{{Status: v1alpha1.BpfProgramStatus{Links: []v1alpha1.BpfProgramLink{{State: v1alpha1.LinkAttached}}}}}
+		l.Items = []v1alpha1.BpfProgram{{Status: v1alpha1.BpfProgramStatus{
+			Links:    []v1alpha1.BpfProgramLink{{State: v1alpha1.LinkAttached}},
+			Bytecode: &v1alpha1.BpfProgramBytecode{Policies: []v1alpha1.BpfProgramPolicy{{Name: "p", Verdict: v1alpha1.VerdictDenied}}},
+		}}}
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func rolesOf(t *testing.T) map[string]role {
 // components are the roles that each component's ServiceAccount is bound to.
 var components = map[string][]string{
 	"bpfman-operator":  {"ClusterRole bpfman-operator-role", "Role bpfman-operator-role", "Role bpfman-leader-election-role"},
-	"bpfman-agent":     {"ClusterRole bpfman-agent-role"},
+	"bpfman-agent":     {"ClusterRole bpfman-agent-role", "Role bpfman-agent-policy-role"},
 	"bpfman-csi":       {"ClusterRole bpfman-csi-role"},
 	"bpfman-inspector": {"ClusterRole bpfman-inspector-role"},
 }
@@ -120,6 +120,8 @@ func TestEveryRoleIsKnown(t *testing.T) {
 		known["ClusterRole bpfman-"+strings.ToLower(kind.Name)+"-viewer-role"] = true
 	}
 	known["ClusterRole bpfman-bpfnode-viewer-role"] = true
+	known["ClusterRole bpfman-bytecodepolicy-editor-role"] = true
+	known["ClusterRole bpfman-bytecodepolicy-viewer-role"] = true
 	there := rolesOf(t)
 	for name := range there {
 		if !known[name] {
@@ -226,6 +228,8 @@ func TestRolesForPeople(t *testing.T) {
 		check("bpfman-"+strings.ToLower(kind.Name)+"-viewer-role", kind.Resource(), view, "view")
 	}
 	check("bpfman-bpfnode-viewer-role", v1alpha1.NodeKind.Resource(), view, "view")
+	check("bpfman-bytecodepolicy-viewer-role", v1alpha1.PolicyKind.Resource(), view, "view")
+	check("bpfman-bytecodepolicy-editor-role", v1alpha1.PolicyKind.Resource(), edit)
 }
 
 func TestCompare(t *testing.T) {

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package policies writes the status of BytecodePolicies: whether they can be
+// enforced, with which keys, and how many programs they allow and deny. Agents read
+// the keys again when their digest changes there.
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/bpfman/bpfman-operator/apis/policy"
+	"github.com/bpfman/bpfman-operator/apis/shorten"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
+)
+
+const (
+	passTimeout = 30 * time.Second
+	// pace and pacePerNode are the least time between two writes of counts: each agent
+	// watches policies.
+	pace        = time.Second
+	pacePerNode = 20 * time.Millisecond
+	// materialEvery is how often keys and trusted roots are read: a watch would take
+	// the right to list all Secrets of the namespace.
+	materialEvery = 15 * time.Second
+	maxMessage    = 4096
+
+	fieldManager = "bpfman-operator"
+	readyMessage = "Its rules, keys and trusted roots can be used"
+)
+
+// Reconciler writes the status of BytecodePolicies.
+type Reconciler struct {
+	Client client.Client
+	// Live reads Secrets and ConfigMaps, which aren't cached.
+	Live client.Reader
+	// Namespace is the one that bpfman runs in.
+	Namespace string
+	Clock     clock.PassiveClock
+
+	tally *tally
+	mu    sync.Mutex
+	notes map[string]note // by name
+}
+
+// note is what is remembered of a policy.
+type note struct {
+	uid        types.UID
+	wroteAt    time.Time
+	readAt     time.Time
+	generation int64
+	material   map[string]policy.Material
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// SetupWithManager watches policies and reports.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.tally, r.notes = newTally(), map[string]note{}
+	object := handler.TypedEnqueueRequestForObject[client.Object]{}
+	b := ctrl.NewControllerManagedBy(mgr).Named("policies").
+		WatchesRawSource(kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.PolicyKind.New()), &object)))
+	for _, kind := range v1alpha1.ProgramKinds {
+		b.WatchesRawSource(kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.onReport())))
+	}
+	return b.Complete(r)
+}
+
+// onReport counts what a report says.
+func (r *Reconciler) onReport() handler.TypedFuncs[client.Object, reconcile.Request] {
+	set := func(o client.Object, gone bool, q queue) {
+		report, ok := o.(v1alpha1.ProgramObject)
+		if !ok {
+			return
+		}
+		var node string
+		var said []v1alpha1.BpfProgramPolicy
+		if b := report.GetStatus().Bytecode; !gone {
+			node = report.GetStatus().Node
+			if b != nil {
+				said = b.Policies
+			}
+		}
+		for _, name := range r.tally.set(report.GetUID(), node, said) {
+			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		}
+	}
+	return handler.TypedFuncs[client.Object, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { set(e.Object, false, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) { set(e.ObjectNew, false, q) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) { set(e.Object, true, q) },
+	}
+}
+
+// Reconcile brings the status of one policy up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	var object v1alpha1.BytecodePolicy
+	if err := r.Client.Get(ctx, q.NamespacedName, &object); apierrors.IsNotFound(err) || kinds.Unread(err) {
+		r.forget(q.Name)
+		return reconcile.Result{}, nil // where it is read later, that is an event
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("get BytecodePolicy %s: %w", q.Name, err)
+	}
+	n := r.noteOf(&object)
+	secrets, configMaps := policy.References(&object)
+	refers := len(secrets)+len(configMaps) > 0
+	if now := r.Clock.Now(); n.material == nil || n.generation != object.Generation || refers && now.Sub(n.readAt) >= materialEvery {
+		n.material, n.generation, n.readAt = policy.ReadMaterial(&object, r.reader(ctx)), object.Generation, now
+	}
+	var again time.Duration
+	if refers {
+		again = max(materialEvery-r.Clock.Since(n.readAt), time.Second)
+	}
+	want := status(&object, n.material, r.tally.of(object.Name))
+	switch {
+	case equality.Semantic.DeepEqual(want, &object.Status):
+	case onlyCounts(want, &object.Status) && r.Clock.Since(n.wroteAt) < r.pace():
+		due := r.pace() - r.Clock.Since(n.wroteAt)
+		if again == 0 || due < again {
+			again = due
+		}
+	default:
+		if err := r.write(ctx, &object, want); err != nil {
+			return reconcile.Result{}, err
+		}
+		n.wroteAt = r.Clock.Now()
+	}
+	r.keep(object.Name, n)
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// pace is the least time between two writes of counts.
+func (r *Reconciler) pace() time.Duration {
+	return max(pace, time.Duration(r.tally.nodes())*pacePerNode)
+}
+
+func (r *Reconciler) reader(ctx context.Context) policy.Reader {
+	return policy.Reader{
+		Secret: func(name string) (map[string][]byte, error) {
+			var secret corev1.Secret
+			err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, &secret)
+			return secret.Data, err //nolint:wrapcheck // the caller says what was read
+		},
+		ConfigMap: func(name string) (map[string]string, error) {
+			var config corev1.ConfigMap
+			err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, &config)
+			return config.Data, err //nolint:wrapcheck // as above
+		},
+	}
+}
+
+// status is what a policy's status has to be.
+func status(object *v1alpha1.BytecodePolicy, material map[string]policy.Material, c counts) *v1alpha1.BytecodePolicyStatus {
+	want := &v1alpha1.BytecodePolicyStatus{
+		ObservedGeneration: object.Generation,
+		Allowed:            c.allowed, Denied: c.denied, Warned: c.warned,
+		Conditions: slices.Clone(object.Status.Conditions),
+	}
+	for _, a := range object.Spec.Authorities {
+		m := material[a.Name]
+		found := v1alpha1.BytecodeAuthorityStatus{Name: a.Name, Digest: m.Digest()}
+		if m.Err != nil {
+			found.Error = shorten.Middle(m.Err.Error(), maxMessage)
+		}
+		want.Authorities = append(want.Authorities, found)
+	}
+	ready := metav1.Condition{Type: v1alpha1.PolicyReady, Status: metav1.ConditionTrue, Reason: v1alpha1.PolicyReasonReady, Message: readyMessage}
+	if problems := policy.Compile(object, material).Problems(); len(problems) > 0 {
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.PolicyReasonInvalid
+		ready.Message = shorten.Middle(strings.Join(problems, "; "), maxMessage)
+	}
+	ready.ObservedGeneration = object.Generation
+	v1alpha1.SetCondition(&want.Conditions, ready)
+	return want
+}
+
+// onlyCounts tells that nothing but counts differs.
+func onlyCounts(a, b *v1alpha1.BytecodePolicyStatus) bool {
+	same := b.DeepCopy()
+	same.Allowed, same.Denied, same.Warned = a.Allowed, a.Denied, a.Warned
+	return equality.Semantic.DeepEqual(a, same)
+}
+
+func (r *Reconciler) write(ctx context.Context, object *v1alpha1.BytecodePolicy, want *v1alpha1.BytecodePolicyStatus) error {
+	// The uid keeps the status of one policy from another of the same name. A merge patch removes what is null.
+	status := map[string]any{
+		"observedGeneration": want.ObservedGeneration, "allowed": want.Allowed, "denied": want.Denied, "warned": want.Warned,
+		"authorities": want.Authorities, "conditions": want.Conditions,
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID}, "status": status})
+	if err != nil {
+		return fmt.Errorf("encode status of BytecodePolicy %s: %w", object.Name, err)
+	}
+	written := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
+	err = r.Client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // deleted, perhaps created anew: its events lead here again
+	}
+	if err != nil {
+		return fmt.Errorf("write status of BytecodePolicy %s: %w", object.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) noteOf(object *v1alpha1.BytecodePolicy) note {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := r.notes[object.Name]; n.uid == object.UID {
+		return n
+	}
+	return note{uid: object.UID}
+}
+
+func (r *Reconciler) keep(name string, n note) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes[name] = n
+}
+
+func (r *Reconciler) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.notes, name)
+}
