@@ -107,7 +107,7 @@ func (e Evaluation) Hook(h Hook) []v1alpha1.BpfProgramPolicy {
 	for _, p := range e.parts {
 		var violations []string
 		for _, r := range p.rules {
-			if violation := r.limits.hook(h); violation != "" {
+			for _, violation := range r.limits.hook(h) {
 				violations = append(violations, r.says("%s", violation))
 			}
 		}

@@ -5,7 +5,6 @@ package policy
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -56,9 +55,7 @@ func (l limits) violations(p Program) []string {
 		out = append(out, fmt.Sprintf("programs of type %s aren't allowed", p.Type))
 	}
 	for _, h := range p.Hooks {
-		if violation := l.hook(h); violation != "" {
-			out = append(out, violation)
-		}
+		out = append(out, l.hook(h)...)
 	}
 	if r := l.priority; r != nil && p.Priority != nil {
 		if r.Min != nil && *p.Priority < *r.Min {
@@ -71,21 +68,31 @@ func (l limits) violations(p Program) []string {
 	return out
 }
 
-// hook tells why a hook isn't allowed, "" where it is.
-func (l limits) hook(h Hook) string {
+// hook tells why a hook isn't allowed, if it isn't.
+func (l limits) hook(h Hook) []string {
 	patterns, limited := l.hooks[h.Type]
-	switch {
-	case !limited:
-		return ""
-	case !patterns.match(h.Name):
-		return fmt.Sprintf("%s %q isn't allowed", h.Type, h.Name)
-	case h.Type == Function && h.Offset:
-		return fmt.Sprintf("an offset behind function %q isn't allowed: it can lead into another function", h.Name)
-	// What leads elsewhere matches by its beginning alone.
-	case h.Type == Target && strings.Contains(h.Name, "/") && path.Clean(h.Name) != h.Name:
-		return fmt.Sprintf("target %q isn't allowed: it has empty parts, . or .. in its path", h.Name)
+	if !limited {
+		return nil
 	}
-	return ""
+	var out []string
+	if !patterns.match(h.Name) {
+		out = append(out, fmt.Sprintf("%s %q isn't allowed", h.Type, h.Name))
+	}
+	if h.Type == Function && h.Offset {
+		out = append(out, fmt.Sprintf("an offset behind function %q isn't allowed: it can lead into another function", h.Name))
+	}
+	// What leads elsewhere matches by its beginning alone.
+	if h.Type == Target && wanders(h.Name) {
+		out = append(out, fmt.Sprintf("target %q isn't allowed: it has empty parts, . or .. in its path", h.Name))
+	}
+	return out
+}
+
+// wanders tells that a path has empty parts, "." or "..".
+func wanders(path string) bool {
+	return strings.Contains(path, "/") && slices.ContainsFunc(strings.Split(strings.TrimPrefix(path, "/"), "/"), func(part string) bool {
+		return part == "" || part == "." || part == ".."
+	})
 }
 
 // unallowed are the names that aren't allowed.

@@ -144,6 +144,7 @@ func TestViolations(t *testing.T) {
 		"function":                     {limited(v1alpha1.BytecodeLimits{Functions: []string{"tcp_*"}}), "", probe(0), ""},
 		"another function":             {limited(v1alpha1.BytecodeLimits{Functions: []string{"udp_*"}}), "", probe(0), `rule all: program count: function "tcp_connect" isn't allowed`},
 		"an offset":                    {limited(v1alpha1.BytecodeLimits{Functions: []string{"tcp_*"}}), "", probe(4), `rule all: program count: an offset behind function "tcp_connect" isn't allowed: it can lead into another function`},
+		"an offset of another":         {limited(v1alpha1.BytecodeLimits{Functions: []string{"udp_*"}}), "", probe(4), `rule all: program count: function "tcp_connect" isn't allowed; rule all: program count: an offset behind function "tcp_connect" isn't allowed: it can lead into another function`},
 		"an offset without limits":     {all(v1alpha1.BytecodeRule{}), "", probe(4), ""},
 		"target":                       {limited(v1alpha1.BytecodeLimits{Targets: []string{"/opt/*", "libc"}}), "", target("/opt/acme/bin/server"), ""},
 		"library":                      {limited(v1alpha1.BytecodeLimits{Targets: []string{"/opt/*", "libc"}}), "", target("libc"), ""},

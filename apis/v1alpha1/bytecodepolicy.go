@@ -98,7 +98,7 @@ type BytecodePolicyMatch struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
-	// +kubebuilder:validation:items:Pattern=`^[a-z0-9*]([-a-z0-9*]*[a-z0-9*])?$`
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9*][-a-z0-9*]*$`
 	Namespaces []string `json:"namespaces,omitempty"`
 
 	// nodeSelector selects nodes by their labels.
@@ -114,7 +114,7 @@ type BytecodeRule struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-+[a-z0-9]+)*$`
 	Name string `json:"name"`
 
 	// images are patterns of image references, of which one has to match. They are
@@ -135,7 +135,7 @@ type BytecodeRule struct {
 	// +kubebuilder:validation:items:XValidation:rule="!self.startsWith('file:/') || self.matches('^[^ \\t\\r\\n\\\\\\\\]+$') && !self.contains('//') && !self.matches('/[.][.]?(/|$)')",message="a file's path is written without //, /./ and /../"
 	// +kubebuilder:validation:items:XValidation:rule="self in ['*', '**'] || self.startsWith('file:/') || self.matches('^([*]|localhost|([*][.])?[a-z0-9-]+([.][a-z0-9-]+)+|[a-z0-9-]+:[0-9*]+)(:([0-9]+|[*]))?/')",message="a pattern begins with the registry's host, as in docker.io/library/busybox: a name, *. and a domain, or * for any host; or with file:/"
 	// +kubebuilder:validation:items:XValidation:rule="self in ['*', '**'] || self.startsWith('file:/') || !self.contains('/') || self.matches('^[^/]*/[a-z0-9*][-a-z0-9._/*]*(:[-A-Za-z0-9_.*]+|@[-+.:a-zA-Z0-9*]+)?$')",message="behind the host are the repository's path, in lower case, and a tag or a digest, if any: a tag beside a digest counts for nothing"
-	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^(index.docker.io/|[^/]*:443/|docker.io/[^/*]*(/?$|[:@])|docker.io/[*]([:@].*)?$)')",message="no image has such a name: it is docker.io/library/busybox for busybox, docker.io for index.docker.io, and a host's name alone for its port 443"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^(index.docker.io/|[^/]*:443/|docker.io/[^/*]*(/?$|[:@])|docker.io/[*]$|docker.io/[*][:@])')",message="no image has such a name: it is docker.io/library/busybox for busybox, docker.io for index.docker.io, and a host's name alone for its port 443"
 	Images []string `json:"images"`
 
 	// deny refuses these images.
@@ -307,7 +307,7 @@ type BytecodeAuthority struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-+[a-z0-9]+)*$`
 	Name string `json:"name"`
 
 	// key is a public key.
@@ -480,7 +480,7 @@ const (
 // +genclient:nonNamespaced
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,path=bytecodepolicies,singular=bytecodepolicy,categories=bpfman
+// +kubebuilder:resource:scope=Cluster,path=bytecodepolicies,singular=bytecodepolicy,shortName=bcpol,categories=bpfman
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Allowed",type=integer,JSONPath=`.status.allowed`

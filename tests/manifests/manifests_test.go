@@ -207,7 +207,7 @@ func TestUprobesOfLibcHaveATarget(t *testing.T) {
 	}
 }
 
-// TestSamplesCoverEveryKind finds each user kind among the samples that are applied
+// TestSamplesCoverEveryKind finds each kind that people write among the samples that are applied
 // together.
 func TestSamplesCoverEveryKind(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(samplesDir, "kustomization.yaml"))
@@ -228,6 +228,9 @@ func TestSamplesCoverEveryKind(t *testing.T) {
 		if !kinds[kind.Name] {
 			t.Errorf("no sample of %s in kustomization.yaml", kind.Name)
 		}
+	}
+	if !kinds[v1alpha1.PolicyKind.Name] {
+		t.Errorf("no sample of %s in kustomization.yaml", v1alpha1.PolicyKind.Name)
 	}
 }
 

@@ -229,6 +229,7 @@ func TestRolesForPeople(t *testing.T) {
 	}
 	check("bpfman-bpfnode-viewer-role", v1alpha1.NodeKind.Resource(), view, "view")
 	check("bpfman-bytecodepolicy-viewer-role", v1alpha1.PolicyKind.Resource(), view, "view")
+	// Nobody writes the status but the operator.
 	check("bpfman-bytecodepolicy-editor-role", v1alpha1.PolicyKind.Resource(), edit)
 }
 

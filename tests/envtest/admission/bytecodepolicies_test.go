@@ -1,0 +1,714 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/policy"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+const someDigest = "@sha256:3d0dd7b4a8b1c9e5f6a7b8c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f708192a3"
+
+// judge has a BytecodePolicy and asks the API server about objects.
+type judge struct {
+	client.Client
+	policy   *v1alpha1.BytecodePolicy
+	number   int
+	warnings *warnings
+}
+
+// warnings are those of the last request.
+type warnings struct {
+	sync.Mutex
+	texts []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.Lock()
+	defer w.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+func (w *warnings) take() string {
+	w.Lock()
+	defer w.Unlock()
+	text := strings.Join(w.texts, "\n")
+	w.texts = nil
+	return text
+}
+
+// newJudge has the admission policies of this repository in force, and no BytecodePolicy.
+func newJudge(t *testing.T) *judge {
+	t.Helper()
+	config := asAdmin(envtest.Config(t), "an-administrator")
+	w := &warnings{}
+	config.WarningHandler = w
+	j := &judge{Client: newClient(t, config), warnings: w}
+	if err := envtest.Apply(t.Context(), j, "config/admission"); err != nil {
+		t.Fatal(err)
+	}
+	// An expression that fails, or costs too much, would go unnoticed.
+	for _, name := range []string{"bpfman-bytecode-policies-enforce", "bpfman-bytecode-policies-warn"} {
+		admission := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.clear(t.Context(), t)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		j.clear(ctx, t)
+	})
+	return j
+}
+
+func (j *judge) clear(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := j.DeleteAllOf(ctx, &v1alpha1.BytecodePolicy{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// enforce replaces the policy, which is for cluster-scoped tracepoints at least, and waits until the API server goes by it.
+func (j *judge) enforce(t *testing.T, spec v1alpha1.BytecodePolicySpec) {
+	t.Helper()
+	probe := &v1alpha1.TracepointProgram{}
+	probe.Name = "probe"
+	probe.Spec.BpfFunctionName = "f"
+	probe.Spec.Names = []string{"a/b"}
+	j.enforceFor(t, spec, "TracepointProgram", probe)
+}
+
+// enforceFor is enforce for a policy that is about the probe. The rule about an image of the policy's own name tells that
+// it is in force.
+func (j *judge) enforceFor(t *testing.T, spec v1alpha1.BytecodePolicySpec, kind string, probe v1alpha1.UserObject) {
+	t.Helper()
+	mark := func(name string) v1alpha1.BytecodeSelector {
+		return v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "mark.example.com/" + name}}
+	}
+	j.number++
+	name := fmt.Sprintf("p-%d", j.number)
+	old := j.policy
+	spec.Rules = append(slices.Clone(spec.Rules), v1alpha1.BytecodeRule{Name: "mark", Images: []string{mark(name).Image.Url}, Deny: true})
+	j.policy = &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	if err := j.Create(t.Context(), j.policy.DeepCopy()); err != nil {
+		t.Fatalf("create policy: %v", err)
+	}
+	if old != nil {
+		if err := j.Delete(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		probe.GetAppCommon().ByteCode = mark(name)
+		if !strings.Contains(j.says(ctx, kind, probe), "policy "+name+":") {
+			return false, nil
+		}
+		if old == nil {
+			return true, nil
+		}
+		probe.GetAppCommon().ByteCode = mark(old.Name)
+		return !strings.Contains(j.says(ctx, kind, probe), "policy "+old.Name+":"), nil
+	})
+	if err != nil {
+		t.Fatalf("policy %s isn't in force: %q", name, j.says(t.Context(), kind, probe))
+	}
+}
+
+// says is what the API server has against an object because of a BytecodePolicy: by a refusal, or by a warning.
+func (j *judge) says(ctx context.Context, kind string, o client.Object) string {
+	o = o.DeepCopyObject().(client.Object) //nolint:errcheck,forcetypeassert // a copy has its original's type
+	if _, isTyped := o.(v1alpha1.UserObject); isTyped {
+		// As a user's manifest is: what has no value isn't there, and gets its default.
+		o = manifest(kind, o)
+	}
+	j.warnings.take()
+	err := j.Create(ctx, o, client.DryRunAll)
+	switch {
+	case err == nil:
+		return j.warnings.take()
+	case strings.Contains(err.Error(), "bpfman-bytecode-policies"):
+		return err.Error()
+	}
+	panic(fmt.Sprintf("%s: %v", kind, err))
+}
+
+func manifest(kind string, o client.Object) *unstructured.Unstructured {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		panic(err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind))
+	return u
+}
+
+// node is what the node decides about an object, of the same policy.
+func (j *judge) node(kind string, o v1alpha1.UserObject) (v1alpha1.PolicyVerdict, string) {
+	material := map[string]policy.Material{}
+	for _, a := range j.policy.Spec.Authorities {
+		material[a.Name] = policy.Material{Keys: []string{"key"}}
+	}
+	e := policy.Evaluate([]*policy.Policy{policy.Compile(j.policy, material)}, policy.SubjectOf(kind, o))
+	// All that has to be verified is as it should be.
+	return policy.Sum(e.Decide(&verification.Answer{Signatures: []verification.Finding{{Authority: j.policy.Name + "/acme", Signer: "acme"}}}))
+}
+
+// plainImage is a reference as most are.
+var plainImage = regexp.MustCompile(`^[^\[]{1,255}(@sha(256|512):.*)?$`)
+
+// compare has both decide. What is refused at admission must be refused on the node; what the node refuses must be refused
+// at admission unless it can't be told there.
+func (j *judge) compare(t *testing.T, kind string, o v1alpha1.UserObject) {
+	t.Helper()
+	b := o.GetAppCommon().ByteCode
+	_, err := policy.ParseImage(b)
+	untold := err != nil || b.Image != nil && !plainImage.MatchString(b.Image.Url) || b.Path != nil && path.Clean(*b.Path) != *b.Path
+	verdict, message := j.node(kind, o)
+	said := j.says(t.Context(), kind, o)
+	refused, denied := said != "", verdict != v1alpha1.VerdictAllowed
+	if refused && !denied || denied && !refused && !untold {
+		spec, _ := json.Marshal(j.policy.Spec) //nolint:errchkjson // shown to people
+		object, _ := json.Marshal(o)           //nolint:errchkjson // shown to people
+		t.Errorf("admission: %q\nnode: %s %s\npolicy %s\nobject %s", said, verdict, message, spec, object)
+	}
+	if !refused || !denied {
+		return
+	}
+	// What is said here is among what the node says, in the same words.
+	_, reasons, _ := strings.Cut(said, "policy "+j.policy.Name+": ")
+	reasons, _, _ = strings.Cut(reasons, "; and ")
+	unquoted := strings.NewReplacer(`\\`, `\`).Replace(message)
+	for reason := range strings.SplitSeq(reasons, "; ") {
+		if !strings.Contains(unquoted, reason) {
+			t.Errorf("admission: %q\nnode: %s", reason, message)
+		}
+	}
+}
+
+func xdpProgram(url string) *v1alpha1.XdpProgram {
+	o := &v1alpha1.XdpProgram{}
+	o.Name = "x"
+	o.Spec.BpfFunctionName = "pass"
+	o.Spec.ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: url}}
+	o.Spec.InterfaceSelector.Interfaces = &[]string{"eth0"}
+	o.Spec.Priority = 50
+	return o
+}
+
+// refuses tells that the API server refuses an object, and says so in these words.
+func (j *judge) refuses(t *testing.T, kind string, o client.Object, words string) {
+	t.Helper()
+	said := j.says(t.Context(), kind, o)
+	if want := "policy " + j.policy.Name + ": " + words; !strings.HasSuffix(said, want) {
+		t.Errorf("%s: %q, want %q", kind, said, want)
+	}
+}
+
+func (j *judge) admits(t *testing.T, kind string, o client.Object) {
+	t.Helper()
+	if said := j.says(t.Context(), kind, o); said != "" {
+		t.Errorf("%s: %s", kind, said)
+	}
+}
+
+var denyEvil = []v1alpha1.BytecodeRule{{Name: "evil", Images: []string{"evil.com/**", "file:/evil/*"}, Deny: true}}
+
+const evilDenied = "rule evil: image evil.com/x:latest is denied"
+
+// Each kind is held to a policy, as far as the policy is about it.
+func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
+	j := newJudge(t)
+	var objects []v1alpha1.UserObject
+	for i, kind := range v1alpha1.UserKinds {
+		objects = append(objects, kind.New())
+		objects[i].SetName("x")
+		if kind.Namespaced {
+			objects[i].SetNamespace("default")
+		}
+		complete(objects[i])
+		objects[i].GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "evil.com/x"}}
+	}
+	for name, match := range map[string]v1alpha1.BytecodePolicyMatch{
+		"all":                    {},
+		"some kinds":             {Kinds: []string{"XdpProgram", "BpfNsApplication", "XdpNsProgram"}},
+		"a namespace":            {Namespaces: []string{"def*t", "defaul"}},
+		"another namespace":      {Namespaces: []string{"kube-*"}},
+		"a kind and a namespace": {Namespaces: []string{"*"}, Kinds: []string{"XdpProgram", "XdpNsProgram"}},
+	} {
+		// The policy for another namespace is about none of the objects, but about this.
+		probe := &v1alpha1.XdpNsProgram{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: "default"}}
+		complete(probe)
+		kind := "XdpNsProgram"
+		if name == "another namespace" {
+			probe.Namespace = "kube-system"
+		}
+		j.enforceFor(t, v1alpha1.BytecodePolicySpec{Match: match, Rules: denyEvil}, kind, probe)
+		for i, kind := range v1alpha1.UserKinds {
+			s := policy.SubjectOf(kind.Name, objects[i])
+			if policy.Compile(j.policy, nil).Matches(s) {
+				j.refuses(t, kind.Name, objects[i], evilDenied)
+			} else {
+				j.admits(t, kind.Name, objects[i])
+			}
+		}
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+
+	// Which nodes there are isn't known here.
+	j.enforce(t, v1alpha1.BytecodePolicySpec{})
+	selective := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "selective"}, Spec: v1alpha1.BytecodePolicySpec{
+		Match: v1alpha1.BytecodePolicyMatch{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}, Rules: denyEvil,
+	}}
+	if err := j.Create(t.Context(), selective); err != nil {
+		t.Fatal(err)
+	}
+	j.enforce(t, v1alpha1.BytecodePolicySpec{}) // which comes after it
+	j.admits(t, "XdpProgram", xdpProgram("evil.com/x"))
+}
+
+// A policy in mode warn refuses nothing, and one in mode enforce beside it does.
+func TestBytecodePoliciesWarnAtAdmission(t *testing.T) {
+	j := newJudge(t)
+	j.enforce(t, v1alpha1.BytecodePolicySpec{Mode: v1alpha1.PolicyWarn, Rules: denyEvil})
+	o := xdpProgram("evil.com/x")
+	err := j.Create(t.Context(), manifest("XdpProgram", o), client.DryRunAll)
+	if said := j.warnings.take(); err != nil || !strings.HasSuffix(said, "policy "+j.policy.Name+": "+evilDenied) {
+		t.Errorf("%v, %q", err, said)
+	}
+	j.admits(t, "XdpProgram", xdpProgram("quay.io/x"))
+}
+
+// An object that is there is held to a policy when what it loads or attaches changes.
+func TestBytecodePoliciesAndObjectsThatAreThere(t *testing.T) {
+	j := newJudge(t)
+	o := xdpProgram("evil.com/x")
+	o.Name = "there"
+	if err := j.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := j.Delete(ctx, o); err != nil {
+			t.Error(err)
+		}
+	})
+	j.enforce(t, v1alpha1.BytecodePolicySpec{Rules: denyEvil})
+	j.refuses(t, "XdpProgram", xdpProgram("evil.com/x"), evilDenied)
+	for patch, want := range map[string]bool{
+		`{"metadata":{"labels":{"a":"b"},"finalizers":null}}`:                  true,
+		`{"spec":{"nodeselector":{"matchLabels":{"a":"b"}}}}`:                  true,
+		`{"spec":{"priority":50}}`:                                             true,
+		`{"spec":{"priority":51}}`:                                             false,
+		`{"spec":{"interfaceselector":{"interfaces":["eth0","eth1"]}}}`:        false,
+		`{"spec":{"bytecode":{"image":{"url":"evil.com/y"}}}}`:                 false,
+		`{"spec":{"bytecode":{"image":{"url":"quay.io/y"}},"priority":51}}`:    true,
+		`{"spec":{"bytecode":{"image":null,"path":"/evil/x.o"},"priority":0}}`: false,
+	} {
+		err := j.Patch(t.Context(), o.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+		if admitted := err == nil; admitted != want || err != nil && !strings.Contains(err.Error(), "policy "+j.policy.Name) {
+			t.Errorf("%s: %v", patch, err)
+		}
+	}
+}
+
+// An application of very many programs costs the API server no more than it gives, whatever the policy.
+func TestBytecodePoliciesAndLargeApplications(t *testing.T) {
+	j := newJudge(t)
+	j.enforce(t, v1alpha1.BytecodePolicySpec{Match: v1alpha1.BytecodePolicyMatch{Kinds: []string{"TracepointProgram"}}})
+	list := func(n int, format string) []string {
+		out := make([]string, n)
+		for i := range out {
+			out[i] = fmt.Sprintf(format, i)
+		}
+		return out
+	}
+	for _, size := range []struct {
+		programs, rules, patterns int
+		tooMuch                   bool
+	}{{1, 1, 1, false}, {300, 1, 8, false}, {300, 4, 16, false}, {1000, 1, 4, false}, {1000, 31, 64, true}} {
+		t.Run(fmt.Sprintf("%d programs, %d rules of %d patterns", size.programs, size.rules, size.patterns), func(t *testing.T) {
+			var spec v1alpha1.BytecodePolicySpec
+			for _, name := range list(size.rules, "rule-%d") {
+				spec.Rules = append(spec.Rules, v1alpha1.BytecodeRule{Name: name, Images: append(list(size.patterns-1, "registry-%d.example.com/acme/*"), "quay.io/acme/*"), Limits: &v1alpha1.BytecodeLimits{
+					Interfaces: append(list(size.patterns-1, "bond%d.*"), "eth*"), ProgramTypes: []v1alpha1.EBPFProgType{"XDP"},
+					Priority: &v1alpha1.PriorityRange{Min: new(int32(10))},
+				}})
+			}
+			o := &v1alpha1.BpfApplication{}
+			o.Name = "large"
+			o.Spec.ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "quay.io/acme/x"}}
+			for _, name := range list(size.programs, "program_%d") {
+				o.Spec.Programs = append(o.Spec.Programs, v1alpha1.BpfApplicationProgram{Type: "XDP", XDP: &v1alpha1.XdpProgramInfo{
+					BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: name}, InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0", "eth1"}}, Priority: 50,
+				}})
+			}
+			start := time.Now()
+			j.admits(t, "BpfApplication", o)
+			t.Logf("without a policy about it in %v", time.Since(start))
+			j.enforce(t, spec)
+			start = time.Now()
+			said := j.says(t.Context(), "BpfApplication", o)
+			t.Logf("looked at in %v", time.Since(start))
+			if size.tooMuch != strings.Contains(said, "cost limit") || !size.tooMuch && said != "" {
+				t.Error(said)
+			}
+			if size.tooMuch { // as deployed it is ignored
+				return
+			}
+			(*o.Spec.Programs[size.programs-1].XDP.InterfaceSelector.Interfaces)[1] = "lo"
+			start = time.Now()
+			said = j.says(t.Context(), "BpfApplication", o)
+			t.Logf("refused in %v", time.Since(start))
+			if want := fmt.Sprintf(`rule rule-0: program program_%d: interface "lo" isn't allowed`, size.programs-1); !strings.Contains(said, want) {
+				t.Errorf("%q, want %q", said, want)
+			}
+			j.enforce(t, v1alpha1.BytecodePolicySpec{Match: v1alpha1.BytecodePolicyMatch{Kinds: []string{"TracepointProgram"}}})
+		})
+	}
+}
+
+// Where the kind of policies is missing, or an expression costs too much, objects are admitted.
+func TestBytecodePoliciesAtAdmissionAreNoObstacle(t *testing.T) {
+	objects, err := envtest.Build("config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, o := range objects {
+		if o.GetKind() != "ValidatingAdmissionPolicy" || !strings.HasPrefix(o.GetName(), "bpfman-bytecode-policies-") {
+			continue
+		}
+		found++
+		if failure, _, err := unstructured.NestedString(o.Object, "spec", "failurePolicy"); err != nil || failure != "Ignore" {
+			t.Errorf("%s: failurePolicy %s, %v", o.GetName(), failure, err)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d admission policies", found)
+	}
+
+	j := newJudge(t)
+	j.enforce(t, v1alpha1.BytecodePolicySpec{Rules: denyEvil})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := envtest.Apply(ctx, j, "config/admission"); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, mode := range []string{"enforce", "warn"} {
+		admission := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-bytecode-policies-" + mode}}
+		patch := `{"spec":{"failurePolicy":"Ignore","paramKind":{"kind":"MissingPolicy"}}}`
+		if err := j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return j.says(ctx, "XdpProgram", xdpProgram("evil.com/x")) == "", nil
+	})
+	if err != nil {
+		t.Error("an object isn't admitted where the kind of policies is missing")
+	}
+}
+
+// Names of images and patterns, each with each.
+func TestImagesAtAdmissionAreThoseOfTheNode(t *testing.T) {
+	j := newJudge(t)
+	for _, pattern := range patternsOfImages {
+		j.enforce(t, v1alpha1.BytecodePolicySpec{Rules: []v1alpha1.BytecodeRule{{Name: "r", Images: []string{pattern}, Deny: true}}})
+		for _, name := range namesOfImages {
+			o := xdpProgram(name)
+			if strings.HasPrefix(name, "/") || strings.HasPrefix(name, "path:") {
+				o.Spec.ByteCode = v1alpha1.BytecodeSelector{Path: new(strings.TrimPrefix(name, "path:"))}
+			}
+			j.compare(t, "XdpProgram", o)
+		}
+	}
+}
+
+var patternsOfImages = []string{
+	"**", "*/**", "*/x", "quay.io/acme/x", "quay.io/acme/*", "quay.io/**", "*.acme.io/x", "*.acme.io:*/**", "docker.io/library/*", "docker.io/**", "localhost:*/x",
+	"quay.io/acme/x:v1", "quay.io/acme/*:*", "quay.io/**:v*", "quay.io/acme/x" + someDigest, "quay.io/**@sha256:*", "*:*/x", "file:5000/x",
+	"file:/opt/*", "file:/opt/**", "file:/**", "file:/opt/a.b/[x]+(y)*", "quay.io/ac.e/x",
+}
+
+var namesOfImages = []string{
+	"x", "x:v1", "acme/x", "acme/x:5000", "quay.io/acme/x", "quay.io/acme/x:v1", "quay.io/acme/x" + someDigest, "quay.io/acme/x:v1" + someDigest, "quay.io/acme/x/y",
+	"QUAY.io/acme/x", "quay.io:443/acme/x", "Quay.IO:443/acme/x:v1", "quay.io:4443/acme/x", "quay.io/Acme/x", "Acme/x", "ACME.io/x", "a.acme.io/x", "a.b.acme.io:5000/x/y",
+	"evil.com/a.acme.io/x", "docker.io/x", "index.docker.io/x", "INDEX.docker.io/x", "index.docker.io:443/x", "docker.io:443/acme/x", "docker.io/library/x", "localhost/x",
+	"localhost:5000/x", "LOCALHOST/x", "file:5000/x", "[fd00::1]:5000/x", "my_host.io/x", "a__b/x", "a___b/x", "quay.io/a-_b/x", "quay.io/a--b/x", "quay.io/x:", "quay.io/x:-v",
+	"quay.io/x@sha256:12", "quay.io/x@md5:12345678901234567890123456789012", "quay.io/x@sha512:" + strings.Repeat("0123456789abcdef", 8), "quay.io/" + strings.Repeat("x/", 130) + "x",
+	strings.Repeat("0123456789abcdef", 4), "", " x", "x\n", "https://quay.io/x", "quay.io//x", "/x", "/opt/x.o", "/opt/a/x.o", "/opt/../etc/x.o", "/opt//x.o", "/opt/./x.o", "/opt/x/",
+	"/opt/a.b/[x]+(y)z", "/opt/axb/[x]+(y)z", "/", "/opt/x\\Ey", "/opt/a\nb", "/opt/a@b:c", "path:opt/x.o", "path:", "path:../x", "quay.io/acmex/x", "quay.io/acme/x:" + strings.Repeat("v", 128),
+	"quay.io/acme/x:" + strings.Repeat("v", 129), "-quay.io/x", "quay.io-/x", "quay..io/x", "quay.io:/x", "quay.io:x/y",
+}
+
+// Policies and objects at random.
+func TestAdmissionRefusesWhatTheNodeDoes(t *testing.T) {
+	j := newJudge(t)
+	policies, objects := 60, 60
+	if testing.Short() {
+		policies = 15
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := random{rand.New(rand.NewPCG(seed, 0))}
+	denied := 0
+	for range policies {
+		j.enforce(t, r.policy())
+		for range objects {
+			kind := pick(r, v1alpha1.UserKinds)
+			o := r.object(kind)
+			if verdict, _ := j.node(kind.Name, o); verdict != v1alpha1.VerdictAllowed {
+				denied++
+			}
+			j.compare(t, kind.Name, o)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	// Neither answer is the rule.
+	t.Logf("%d of %d are denied", denied, policies*objects)
+	if denied < policies*objects/20 || denied > policies*objects*19/20 {
+		t.Errorf("%d of %d are denied", denied, policies*objects)
+	}
+}
+
+type random struct{ *rand.Rand }
+
+func pick[T any](r random, from []T) T { return from[r.IntN(len(from))] }
+
+func (r random) maybe() bool { return r.IntN(3) == 0 }
+
+// some are one to three of these, each once.
+func some[T comparable](r random, from ...T) []T {
+	var out []T
+	for range 1 + r.IntN(3) {
+		if x := pick(r, from); !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func (r random) policy() v1alpha1.BytecodePolicySpec {
+	spec := v1alpha1.BytecodePolicySpec{
+		Mode:            pick(r, []v1alpha1.PolicyMode{"", v1alpha1.PolicyEnforce, v1alpha1.PolicyWarn}),
+		UnmatchedImages: pick(r, []v1alpha1.PolicyUnmatchedImages{"", v1alpha1.UnmatchedAllow, v1alpha1.UnmatchedDeny}),
+		Authorities:     []v1alpha1.BytecodeAuthority{{Name: "acme", Key: &v1alpha1.AuthorityKey{Secret: &v1alpha1.AuthorityReference{Name: "keys"}}}},
+	}
+	if r.maybe() { // with the kind that tells when it is in force
+		spec.Match.Kinds = []string{"TracepointProgram"}
+		for _, kind := range v1alpha1.UserKinds {
+			if kind.Name != "TracepointProgram" && r.IntN(2) == 0 {
+				spec.Match.Kinds = append(spec.Match.Kinds, kind.Name)
+			}
+		}
+	}
+	for i := range r.IntN(4) {
+		rule := v1alpha1.BytecodeRule{Name: fmt.Sprintf("r%d", i), Images: some(r, "**", "quay.io/**", "quay.io/*/x", "docker.io/library/*", "*/acme/x:v*", "quay.io/acme/*@*", "file:/opt/*")}
+		switch r.IntN(6) {
+		case 0:
+			rule.Deny = true
+		case 1:
+			rule.DigestOnly = true
+		case 2:
+			rule.SignedBy = []string{"acme"}
+		default:
+			rule.Limits = r.limits()
+		}
+		spec.Rules = append(spec.Rules, rule)
+	}
+	return spec
+}
+
+func (r random) limits() *v1alpha1.BytecodeLimits {
+	l := &v1alpha1.BytecodeLimits{Helpers: &v1alpha1.NameLimits{Deny: []string{"x"}}}
+	if r.IntN(5) > 0 {
+		l = &v1alpha1.BytecodeLimits{Interfaces: some(r, "eth*", "*0", "br-lan", "*")}
+	}
+	if r.maybe() {
+		l.ProgramTypes = some(r, v1alpha1.ProgTypeXDP, v1alpha1.ProgTypeTC, v1alpha1.ProgTypeTCX, v1alpha1.ProgTypeFentry, v1alpha1.ProgTypeFexit, v1alpha1.ProgTypeKprobe, v1alpha1.ProgTypeUprobe, v1alpha1.ProgTypeTracepoint)
+	}
+	if r.maybe() {
+		l.Tracepoints = some(r, "syscalls/*", "*/sched_switch", "a.b/c")
+	}
+	if r.maybe() {
+		l.Functions = some(r, "tcp_*", "do_unlinkat", "*")
+	}
+	if r.maybe() {
+		l.Targets = some(r, "libc", "/opt/*", "*.so.?")
+	}
+	if r.maybe() {
+		l.Priority = &v1alpha1.PriorityRange{Min: new(int32(r.IntN(50)))}
+		if r.maybe() {
+			l.Priority = &v1alpha1.PriorityRange{Max: new(int32(r.IntN(100)))}
+		}
+	}
+	return l
+}
+
+func (r random) object(kind v1alpha1.Kind[v1alpha1.UserObject]) v1alpha1.UserObject {
+	o := kind.New()
+	o.SetName("x")
+	if kind.Namespaced {
+		o.SetNamespace("default")
+	}
+	complete(o)
+	o.GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: pick(r, []string{
+		"busybox", "quay.io/acme/x", "quay.io/acme/x:v1", "quay.io/a/b/x:w", "quay.io/acme/x" + someDigest, "QUAY.IO:443/acme/x:v2" + someDigest, "quay.io/Odd/x",
+	})}}
+	if r.IntN(5) == 0 {
+		o.GetAppCommon().ByteCode = v1alpha1.BytecodeSelector{Path: new(pick(r, []string{"/opt/x.o", "/opt/../x.o", "/etc/x.o"}))}
+	}
+	common := func() v1alpha1.BpfProgramCommon {
+		c := v1alpha1.BpfProgramCommon{BpfFunctionName: pick(r, []string{"pass", "count", "stats"})}
+		if r.maybe() {
+			c.Attach = new(false)
+		}
+		return c
+	}
+	selector := func() v1alpha1.InterfaceSelector {
+		switch r.IntN(6) {
+		case 0:
+			return v1alpha1.InterfaceSelector{PrimaryNodeInterface: new(r.maybe())}
+		case 1:
+			return v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true), AllowedInterfaces: []string{"lo"}}}
+		case 2:
+			return v1alpha1.InterfaceSelector{Interfaces: &[]string{}}
+		}
+		return v1alpha1.InterfaceSelector{Interfaces: new(some(r, "eth0", "eth1", "br-lan", "lo", "eth0\n", "e\\E"))}
+	}
+	priority := func() int32 { return int32(r.IntN(100)) }
+	offset := func() uint64 { return uint64(pick(r, []int{0, 0, 0, 4, 9223372036854775807})) }
+	function := func() string { return pick(r, []string{"tcp_connect", "do_unlinkat", "schedule", ""}) }
+	target := func() string {
+		return pick(r, []string{"libc", "/opt/bin/x", "/opt/../bin/x", "/opt//x", "/opt/", "/", "..", "../x", "./opt", "x.so.6", "/opt/a/..", ""})
+	}
+	tracepoints := func() []string { return some(r, "syscalls/sys_enter_kill", "sched/sched_switch", "a.b/c", "axb/c") }
+	switch o := o.(type) {
+	case *v1alpha1.XdpProgram:
+		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
+	case *v1alpha1.XdpNsProgram:
+		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
+	case *v1alpha1.TcProgram:
+		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
+	case *v1alpha1.TcNsProgram:
+		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
+	case *v1alpha1.TcxProgram:
+		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
+	case *v1alpha1.TcxNsProgram:
+		o.Spec.BpfProgramCommon, o.Spec.InterfaceSelector, o.Spec.Priority = common(), selector(), priority()
+	case *v1alpha1.FentryProgram:
+		o.Spec.BpfProgramCommon, o.Spec.FunctionName = common(), function()
+	case *v1alpha1.FexitProgram:
+		o.Spec.BpfProgramCommon, o.Spec.FunctionName = common(), function()
+	case *v1alpha1.KprobeProgram:
+		o.Spec.BpfProgramCommon, o.Spec.FunctionName, o.Spec.Offset = common(), function(), offset()
+	case *v1alpha1.UprobeProgram:
+		o.Spec.BpfProgramCommon, o.Spec.FunctionName, o.Spec.Offset, o.Spec.Target = common(), function(), offset(), target()
+	case *v1alpha1.UprobeNsProgram:
+		o.Spec.BpfProgramCommon, o.Spec.FunctionName, o.Spec.Offset, o.Spec.Target = common(), function(), offset(), target()
+	case *v1alpha1.TracepointProgram:
+		o.Spec.BpfProgramCommon, o.Spec.Names = common(), tracepoints()
+	case *v1alpha1.BpfApplication:
+		for range r.IntN(5) {
+			m := v1alpha1.BpfApplicationProgram{Type: pick(r, []v1alpha1.EBPFProgType{"", "XDP", "TC", "TCX", "Fentry", "Fexit", "Kprobe", "Kretprobe", "Uprobe", "Uretprobe", "Tracepoint"})}
+			switch m.Type {
+			case "XDP":
+				m.XDP = &v1alpha1.XdpProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority()}
+			case "TC":
+				m.TC = &v1alpha1.TcProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Direction: "ingress"}
+			case "TCX":
+				m.TCX = &v1alpha1.TcxProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Direction: "egress"}
+			case "Fentry":
+				m.Fentry = &v1alpha1.FentryProgramInfo{BpfProgramCommon: common(), FunctionName: function()}
+			case "Fexit":
+				m.Fexit = &v1alpha1.FexitProgramInfo{BpfProgramCommon: common(), FunctionName: function()}
+			case "Kprobe":
+				m.Kprobe = &v1alpha1.KprobeProgramInfo{BpfProgramCommon: common(), FunctionName: function(), Offset: offset()}
+			case "Kretprobe":
+				m.Kretprobe = &v1alpha1.KprobeProgramInfo{BpfProgramCommon: common(), FunctionName: function()}
+			case "Uprobe":
+				m.Uprobe = &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common(), FunctionName: function(), Target: target()}
+			case "Uretprobe":
+				m.Uretprobe = &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common(), Target: target()}
+			case "Tracepoint":
+				m.Tracepoint = &v1alpha1.TracepointProgramInfo{BpfProgramCommon: common(), Names: tracepoints()}
+			}
+			o.Spec.Programs = append(o.Spec.Programs, m)
+		}
+	case *v1alpha1.BpfNsApplication:
+		for range r.IntN(5) {
+			m := v1alpha1.BpfNsApplicationProgram{Type: pick(r, []v1alpha1.EBPFProgType{"", "XDP", "TC", "TCX", "Uprobe", "Uretprobe"})}
+			switch m.Type { //nolint:exhaustive // a namespace has no others
+			case "XDP":
+				m.XDP = &v1alpha1.XdpNsProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Containers: &v1alpha1.ContainerNsSelector{}}
+			case "TC":
+				m.TC = &v1alpha1.TcNsProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Direction: "ingress", Containers: &v1alpha1.ContainerNsSelector{}}
+			case "TCX":
+				m.TCX = &v1alpha1.TcxNsProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Direction: "egress", Containers: &v1alpha1.ContainerNsSelector{}}
+			case "Uprobe":
+				m.Uprobe = &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: common(), FunctionName: function(), Target: target(), Containers: &v1alpha1.ContainerNsSelector{}}
+			case "Uretprobe":
+				m.Uretprobe = &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: common(), Target: target(), Containers: &v1alpha1.ContainerNsSelector{}}
+			}
+			o.Spec.Programs = append(o.Spec.Programs, m)
+		}
+	}
+	return o
+}
+
+// complete fills in what the API server asks of an object.
+func complete(o v1alpha1.UserObject) {
+	interfaces := v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0"}}
+	switch o := o.(type) {
+	case *v1alpha1.XdpProgram:
+		o.Spec.InterfaceSelector = interfaces
+	case *v1alpha1.XdpNsProgram:
+		o.Spec.InterfaceSelector, o.Spec.Containers = interfaces, &v1alpha1.ContainerNsSelector{}
+	case *v1alpha1.TcProgram:
+		o.Spec.InterfaceSelector, o.Spec.Direction = interfaces, "ingress"
+	case *v1alpha1.TcNsProgram:
+		o.Spec.InterfaceSelector, o.Spec.Direction, o.Spec.Containers = interfaces, "ingress", &v1alpha1.ContainerNsSelector{}
+	case *v1alpha1.TcxProgram:
+		o.Spec.InterfaceSelector, o.Spec.Direction = interfaces, "ingress"
+	case *v1alpha1.TcxNsProgram:
+		o.Spec.InterfaceSelector, o.Spec.Direction, o.Spec.Containers = interfaces, "ingress", &v1alpha1.ContainerNsSelector{}
+	case *v1alpha1.TracepointProgram:
+		o.Spec.Names = []string{"syscalls/sys_enter_kill"}
+	case *v1alpha1.UprobeProgram:
+		o.Spec.Target = "libc"
+	case *v1alpha1.UprobeNsProgram:
+		o.Spec.Target, o.Spec.Containers = "libc", &v1alpha1.ContainerNsSelector{}
+	}
+}
