@@ -5,11 +5,15 @@ package api
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -168,5 +172,38 @@ func TestBytecodePolicyDefaultsAndColumns(t *testing.T) {
 	headings, cells := shownByKubectl(t, policyKind, "columns")
 	if headings != "Name Mode Ready Allowed Denied Warned Age | Reason" || cells != "enforce False 40 2 1 | a reason" {
 		t.Errorf("got %s\n    %s", headings, cells)
+	}
+}
+
+// Policies that are there to be applied as they are, or after an edit, are taken.
+func TestBytecodePolicyManifests(t *testing.T) {
+	t.Parallel()
+	found := 0
+	root := filepath.Join("..", "..", "..", "config")
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read manifest: %w", err)
+		}
+		for document := range strings.SplitSeq(string(content), "\n---\n") {
+			o := &unstructured.Unstructured{}
+			if !strings.Contains(document, "\nkind: "+policyKind.name+"\n") {
+				continue
+			}
+			if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			found++
+			if _, err := client(t, policyKind).Create(deadline(t), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		return nil
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d policies, %v", found, err)
 	}
 }
