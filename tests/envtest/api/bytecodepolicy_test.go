@@ -180,7 +180,7 @@ func TestBytecodePolicyManifests(t *testing.T) {
 	t.Parallel()
 	found := 0
 	root := filepath.Join("..", "..", "..", "config")
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".yaml" {
 			return err
 		}
