@@ -187,7 +187,7 @@ func TestDefinitionsAreKept(t *testing.T) {
 			}
 		}
 	}
-	if kept != 17 {
+	if kept != 18 {
 		t.Errorf("%d definitions", kept)
 	}
 	for key := range template(t, "bpfman", "crds.install=false") {
