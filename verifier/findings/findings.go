@@ -196,10 +196,13 @@ func (s *search) run(ctx context.Context) error {
 	_ = work.Wait() // failures are kept
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open > 0 {
-		return s.failure
+	switch {
+	case s.open == 0:
+		return nil
+	case s.failure == nil && ctx.Err() != nil:
+		return errors.New("there was no time to look at all that is beside the image")
 	}
-	return nil
+	return s.failure
 }
 
 // suffixes are of the tags that cosign's older forms are under.

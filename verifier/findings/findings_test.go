@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1"
 
@@ -98,6 +99,18 @@ func TestFindingsOfEachAuthority(t *testing.T) {
 	}
 	if !slices.Equal(got.Signatures, want.Signatures) || !slices.Equal(got.Attestations, want.Attestations) ||
 		got.BytecodeError != want.BytecodeError || got.Error != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What there was no time to look at isn't taken for what isn't there.
+func TestNoTime(t *testing.T) {
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	asked := request(t)
+	asked.Bytecode = false
+	got := Find(ctx, &served{[]byte(`{}`), []byte(`{"manifests": [{"digest": "` + zeros + `"}]}`), nil}, []v1.Hash{image(t)}, asked)
+	if got.Error != "there was no time to look at all that is beside the image" || got.Signatures != nil {
 		t.Errorf("%+v", got)
 	}
 }
