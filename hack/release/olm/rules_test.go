@@ -62,8 +62,8 @@ func TestBundle_KeepsEachRule(t *testing.T) {
 			}
 		})
 	}
-	if len(b.CRDs) != 17 {
-		t.Errorf("%d CustomResourceDefinitions, not 17", len(b.CRDs))
+	if len(b.CRDs) != 18 {
+		t.Errorf("%d CustomResourceDefinitions, not 18", len(b.CRDs))
 	}
 }
 
