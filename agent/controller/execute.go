@@ -143,24 +143,14 @@ func (r *Reconciler) checkSharing(ctx context.Context, mapOwner *uint32, loaded 
 // loadImage has the daemon load an image by the digest of its manifest, so that
 // what it gets is what was looked at and permitted, whatever a registry says later.
 func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadRequest, reference string, c bytecode.Credentials, permit func(bytecode.Image) error) error {
-	image := request.GetBytecode().GetImage()
-	policy := image.GetImagePullPolicy()
-	var refused error
-	if policy != plan.PullAlways {
-		// What the node has is taken without asking the registry.
-		if present, known := r.resolved(reference); known {
-			if refused = permit(present); refused == nil {
-				err := r.loadResolved(ctx, request, present, plan.PullNever)
-				if policy == plan.PullNever || !daemon.ImageAbsent(err) {
-					return err
-				}
-			}
-		}
-	}
-	if policy == plan.PullNever {
-		if refused != nil {
-			return refused
-		}
+	policy := request.GetBytecode().GetImage().GetImagePullPolicy()
+	refused, loaded, err := r.loadKnown(ctx, request, reference, permit)
+	switch {
+	case loaded || err != nil:
+		return err
+	case policy == plan.PullNever && refused != nil:
+		return refused
+	case policy == plan.PullNever:
 		return r.loadPresent(ctx, request, reference, permit)
 	}
 	source, err := r.registries.Open(ctx, reference, c)
@@ -175,6 +165,24 @@ func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadReques
 		return &report.BytecodeError{Err: unfit}
 	}
 	return r.loadResolved(ctx, request, source.Image, policy)
+}
+
+// loadKnown loads what the node has for a reference, without asking the registry, if
+// the pull policy lets it. Refused is why policies don't, nil where the node hasn't it.
+func (r *Reconciler) loadKnown(ctx context.Context, request *gobpfman.LoadRequest, reference string, permit func(bytecode.Image) error) (refused error, loaded bool, err error) {
+	policy := request.GetBytecode().GetImage().GetImagePullPolicy()
+	present, known := r.resolved(reference)
+	if policy == plan.PullAlways || !known {
+		return nil, false, nil
+	}
+	if refused := permit(present); refused != nil {
+		return refused, false, nil
+	}
+	err = r.loadResolved(ctx, request, present, plan.PullNever)
+	if policy == plan.PullIfNotPresent && daemon.ImageAbsent(err) {
+		return nil, false, nil
+	}
+	return nil, err == nil, err
 }
 
 // loadWithout loads what the daemon may have, where the registry couldn't tell what

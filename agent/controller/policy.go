@@ -178,12 +178,10 @@ func (r *Reconciler) inspect(ctx context.Context, owner *program.Owner, g *gate,
 		j := r.judge(ctx, owner.Key, g, g.evaluation, image)
 		judgements[n] = j
 		verdict, message := policy.Sum(j.Policies)
-		switch verdict {
-		case v1alpha1.VerdictDenied:
+		g.unknown = g.unknown || verdict == v1alpha1.VerdictUnknown
+		if verdict == v1alpha1.VerdictDenied {
 			closePoints(load, message)
 			evict(g.evaluation, j, slices.Collect(maps.Values(present))...)
-		case v1alpha1.VerdictUnknown:
-			g.unknown = true
 		}
 	}
 	// What stands in for something that isn't loaded, or is about to be replaced.

@@ -32,7 +32,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
-	"github.com/bpfman/bpfman-operator/agent/verifier"
+	"github.com/bpfman/bpfman-operator/agent/verify"
 	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -50,7 +50,7 @@ type Reconciler struct {
 	// ConfigMaps are.
 	Namespace string
 	// Verifier finds out who has signed images, where policies ask for it.
-	Verifier *verifier.Verifier
+	Verifier *verify.Verifier
 	// Events are for the user objects.
 	Events events.EventRecorder
 	// Inventory is what the daemon holds.

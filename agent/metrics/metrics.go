@@ -158,10 +158,8 @@ func (r *Reports) Collect(collected chan<- prometheus.Metric) {
 			for _, link := range p.GetStatus().Links {
 				links[group{owner, string(link.State)}]++
 			}
-			if b := p.GetStatus().Bytecode; b != nil {
-				for _, said := range b.Policies {
-					verdicts[group{said.Name, string(said.Verdict)}]++
-				}
+			for _, said := range policiesOf(p) {
+				verdicts[group{said.Name, string(said.Verdict)}]++
 			}
 			return nil
 		})
@@ -171,4 +169,11 @@ func (r *Reports) Collect(collected chan<- prometheus.Metric) {
 			collected <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), g.of, g.state)
 		}
 	}
+}
+
+func policiesOf(p v1alpha1.ProgramObject) []v1alpha1.BpfProgramPolicy {
+	if b := p.GetStatus().Bytecode; b != nil {
+		return b.Policies
+	}
+	return nil
 }

@@ -330,10 +330,10 @@ func loadedCondition(owner program.Owner, wanted plan.Program, attachErr error, 
 		loaded = v1alpha1.BpfProgCondNoContainersOnNode.Condition()
 		messages = []string{loaded.Message}
 	}
-	switch verdict {
-	case v1alpha1.VerdictWarned:
+	if verdict == v1alpha1.VerdictWarned {
 		messages = append(messages, "mode enforce would refuse it: "+said)
-	case v1alpha1.VerdictUnknown:
+	}
+	if verdict == v1alpha1.VerdictUnknown {
 		messages = append(messages, "whether policies allow it isn't known: "+said)
 	}
 	loaded.Message = strings.Join(messages, "; ")

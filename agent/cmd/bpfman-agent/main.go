@@ -38,7 +38,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/pins"
-	"github.com/bpfman/bpfman-operator/agent/verifier"
+	"github.com/bpfman/bpfman-operator/agent/verify"
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
@@ -141,7 +141,7 @@ func run(o options, log logr.Logger) error {
 	}
 	defer conn.Close()
 
-	process, err := verifier.Beside()
+	process, err := verify.Beside()
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func run(o options, log logr.Logger) error {
 		Client:        mgr.GetClient(),
 		Secrets:       mgr.GetAPIReader(),
 		Namespace:     cmp.Or(o.namespace, ownNamespace()),
-		Verifier:      &verifier.Verifier{Verify: process.Verify, Observe: measured.Verified},
+		Verifier:      &verify.Verifier{Verify: process.Verify, Observe: measured.Verified},
 		Events:        mgr.GetEventRecorder(component),
 		Inventory:     daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
 		NodeName:      o.nodeName,

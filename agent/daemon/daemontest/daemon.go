@@ -91,10 +91,7 @@ func call[R any](d *Daemon, name string, request proto.Message, do func() (R, er
 // Load implements gobpfman.BpfmanClient.
 func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.CallOption) (*gobpfman.LoadResponse, error) {
 	return call(d, "Load", in, func() (*gobpfman.LoadResponse, error) {
-		if namesTwice(in.GetInfo()) {
-			return nil, aborted("AlreadyLoaded")
-		}
-		if err := d.pull(in.GetBytecode().GetImage()); err != nil {
+		if err := d.refuses(in); err != nil {
 			return nil, err
 		}
 		var owner *program
@@ -131,6 +128,14 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 		}
 		return out, nil
 	})
+}
+
+// refuses is why nothing of a Load is loaded.
+func (d *Daemon) refuses(in *gobpfman.LoadRequest) error {
+	if namesTwice(in.GetInfo()) {
+		return aborted("AlreadyLoaded")
+	}
+	return d.pull(in.GetBytecode().GetImage())
 }
 
 // ForgetImages has it pulled none.

@@ -40,7 +40,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/agent/verifier"
+	"github.com/bpfman/bpfman-operator/agent/verify"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
@@ -183,7 +183,7 @@ func (n *node) startAgent() {
 		Metrics:   measured,
 		Bpffs:     n.bpffs(),
 		Namespace: policyNamespace,
-		Verifier:  &verifier.Verifier{Verify: n.verify, Observe: measured.Verified},
+		Verifier:  &verify.Verifier{Verify: n.verify, Observe: measured.Verified},
 	}
 	connected := func(_ context.Context, f func()) { f() }
 	if err := reconciler.SetupWithManager(ctx, mgr, connected); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package verifier
+package verify
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func TestAnswersAreKept(t *testing.T) {
 				if got := asked.Load(); got != 1 {
 					t.Errorf("asked %d times", got)
 				}
-				time.Sleep(lack + time.Second)
+				<-time.After(lack + time.Second)
 				ask()
 				if got := asked.Load() - 1; got != c.again {
 					t.Errorf("asked %d times more, want %d", got, c.again)
@@ -98,7 +98,7 @@ func TestSlowAnswers(t *testing.T) {
 		var running, most atomic.Int32
 		v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer {
 			most.Store(max(most.Load(), running.Add(1)))
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			running.Add(-1)
 			return verification.Answer{Helpers: []string{"late"}}
 		}}
@@ -114,7 +114,7 @@ func TestSlowAnswers(t *testing.T) {
 		if took := time.Since(start); took != questions*patience {
 			t.Errorf("it took %s", took)
 		}
-		time.Sleep(questions * time.Minute)
+		<-time.After(questions * time.Minute)
 		synctest.Wait()
 		if told.Load() != questions || most.Load() != atOnce {
 			t.Errorf("told %d times, %d at a time", told.Load(), most.Load())

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package verifier has images verified by bpfman-verify, a process for each
+// Package verify has images verified by bpfman-verify, a process for each
 // question, and keeps the answers.
-package verifier
+package verify
 
 import (
 	"bytes"
@@ -78,7 +78,7 @@ func (p Process) ask(ctx context.Context, request *verification.Request) (answer
 	ctx, cancel := context.WithTimeout(ctx, killed)
 	defer cancel()
 	out, words := bounded{limit: verification.MaxAnswer}, bounded{limit: maxWords, rest: true}
-	command := exec.CommandContext(ctx, p.Path, "--timeout="+limit.String()) //nolint:gosec // the agent's own image has it
+	command := exec.CommandContext(ctx, p.Path, "--timeout="+limit.String())
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(question), &out, &words
 	for _, name := range environment {
 		if value, set := os.LookupEnv(name); set {

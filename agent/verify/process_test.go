@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package verifier
+package verify
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 func script(t *testing.T, text string) Process {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), verification.Command)
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return Process{Path: path, Deadline: 500 * time.Millisecond}
