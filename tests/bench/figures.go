@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"text/tabwriter"
@@ -27,6 +28,8 @@ type figures struct {
 	own    map[int][]node.Times    // by number of programs
 	ours   map[int][]declaredTimes // the same
 	memory map[string][]float64    // MiB, by process
+	// policies are the rounds under policies, none where that isn't measured.
+	policies []policyTimes
 
 	attaching, removing map[request]int // nil without an audit log
 }
@@ -130,6 +133,7 @@ func (f *figures) json() map[string]any {
 			out[key(name)] = round(median(f.ours[n], of).Seconds())
 		}
 	}
+	maps.Copy(out, f.policiesJSON())
 	if f.attaching != nil {
 		requests := []map[string]any{}
 		for _, r := range f.requests() {
@@ -141,6 +145,21 @@ func (f *figures) json() map[string]any {
 		out["requests_per_program"] = requests
 	}
 	return out
+}
+
+// policiesJSON is what a load takes more under a policy, the first time and where the
+// agent knows the image; nothing where that wasn't measured.
+func (f *figures) policiesJSON() map[string]any {
+	if len(f.policies) == 0 {
+		return nil
+	}
+	more := func(of func(policyTimes) time.Duration) float64 {
+		return round(median(f.policies, func(t policyTimes) time.Duration { return of(t) - t.Without }).Seconds() * 1000)
+	}
+	return map[string]any{
+		"policy_first_ms": more(func(t policyTimes) time.Duration { return t.First }),
+		"policy_known_ms": more(func(t policyTimes) time.Duration { return t.Known }),
+	}
 }
 
 // resident is the most memory that a component had with all programs attached.

@@ -45,6 +45,19 @@ func TestRequestsOfAnAuditLog(t *testing.T) {
 	}
 }
 
+// What a policy costs is what a load takes more than the one of its round without.
+func TestWhatPoliciesCost(t *testing.T) {
+	f := newFigures()
+	if _, there := f.policiesJSON()["policy_first_ms"]; there {
+		t.Error("it is told though it wasn't measured")
+	}
+	const ms = time.Millisecond
+	f.policies = []policyTimes{{100 * ms, 150 * ms, 101 * ms}, {200 * ms, 900 * ms, 204 * ms}, {100 * ms, 160 * ms, 90 * ms}}
+	if got := f.policiesJSON(); got["policy_first_ms"] != 60.0 || got["policy_known_ms"] != 1.0 {
+		t.Errorf("got %v", got)
+	}
+}
+
 // One slow moment of the machine mustn't decide.
 func TestRatioIsOfRounds(t *testing.T) {
 	f := newFigures()

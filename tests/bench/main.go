@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,6 +47,9 @@ type options struct {
 	probeImage string
 	kubectl    string
 	auditLog   string
+	// cosign signs the image at signedAt, with certificates in signedCA; what policies
+	// cost isn't measured without it.
+	cosign, signedAt, signedCA string
 	out        string
 }
 
@@ -65,6 +69,9 @@ func run(args []string) error {
 	flags.StringVar(&o.probeImage, "probe-image", "quay.io/bpfman/bpfman-node-probe:latest", "The node probe's image, for a pod on the node.")
 	flags.StringVar(&o.kubectl, "kubectl", "kubectl", "The kubectl to apply with.")
 	flags.StringVar(&o.auditLog, "audit-log", "", "The API server's audit log, if it can be read here.")
+	flags.StringVar(&o.cosign, "cosign", "", "cosign, to sign the image with; without it what policies cost isn't measured.")
+	flags.StringVar(&o.signedAt, "sign-at", "", "The image as cosign reaches it, if not by its name.")
+	flags.StringVar(&o.signedCA, "sign-ca", "", "Certificates that cosign trusts, if not the machine's.")
 	flags.StringVar(&o.out, "out", "bench.json", "File for the figures.")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("parse arguments: %w", err)
@@ -130,6 +137,12 @@ func measure(ctx context.Context, o options) (f *figures, err error) {
 			if err := b.pair(ctx, n, round%2 == 1, b.figures); err != nil {
 				return nil, err
 			}
+		}
+	}
+	if o.cosign != "" {
+		b.signedAt = cmp.Or(o.signedAt, o.image)
+		if err := b.policies(ctx); err != nil {
+			return nil, err
 		}
 	}
 	if o.auditLog == "" {
