@@ -50,7 +50,7 @@ type options struct {
 	// cosign signs the image at signedAt, with certificates in signedCA; what policies
 	// cost isn't measured without it.
 	cosign, signedAt, signedCA string
-	out        string
+	out                        string
 }
 
 func main() {

@@ -58,7 +58,7 @@ func TestPolicyStatus(t *testing.T) {
 		})
 		return p.Status
 	}
-	missing := status("a key that is missing", func(s v1alpha1.BytecodePolicyStatus, ready metav1.Condition) bool {
+	missing := status("a key that is missing", func(_ v1alpha1.BytecodePolicyStatus, ready metav1.Condition) bool {
 		return ready.Status == metav1.ConditionFalse && ready.Reason == "Invalid" && strings.Contains(ready.Message, `authority "team": read Secret policy-status`)
 	})
 	if a := missing.Authorities; len(a) != 1 || a[0].Digest != "" || !strings.Contains(a[0].Error, "not found") {
