@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/apis/cri"
 )
 
 // ShareRuntime shows the container runtime's own directory of the host's /run, which is
@@ -21,7 +23,7 @@ import (
 // again; what isn't right any more is unmounted.
 func ShareRuntime(run, dir string) (string, error) {
 	shared := ""
-	for _, socket := range criSockets {
+	for _, socket := range cri.Sockets {
 		name := filepath.Dir(socket)
 		if name == "." {
 			name = socket

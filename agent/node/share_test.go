@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/apis/cri"
 )
 
 // onNode runs a test where run is the host's /run and shared a directory that propagates
@@ -81,7 +83,7 @@ func mountsBelow(t *testing.T, dir string) int {
 }
 
 func TestShareRuntime(t *testing.T) {
-	for _, socket := range criSockets {
+	for _, socket := range cri.Sockets {
 		t.Run(socket, func(t *testing.T) {
 			onNode(t, func(t *testing.T, run, shared, container string) {
 				t.Helper()
