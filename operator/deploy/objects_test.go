@@ -395,5 +395,9 @@ func TestRegistryCA(t *testing.T) {
 		if want := c.Name == "bpfman" || c.Name == "bpfman-agent"; trusts != want {
 			t.Errorf("%s trusts them: %v", c.Name, trusts)
 		}
+		alone := slices.Contains(c.Env, corev1.EnvVar{Name: "SSL_CERT_DIR", Value: "/etc/bpfman-registry"})
+		if want := c.Name == "bpfman-agent"; alone != want {
+			t.Errorf("%s trusts them alone: %v", c.Name, alone)
+		}
 	}
 }

@@ -70,6 +70,16 @@ func awaitReason(ctx context.Context, t *testing.T, o v1alpha1.UserObject, condi
 	return found
 }
 
+// awaitPolicy waits until a policy is ready, or isn't, with words in its message.
+func awaitPolicy(ctx context.Context, t *testing.T, p *v1alpha1.BytecodePolicy, ready metav1.ConditionStatus, words string) {
+	t.Helper()
+	await(ctx, t, fmt.Sprintf("policy %s has Ready %s", p.Name, ready), func(ctx context.Context) (bool, string) {
+		err := under.Get(ctx, client.ObjectKeyFromObject(p), p)
+		c := p.Status.Conditions
+		return err == nil && len(c) == 1 && c[0].Status == ready && strings.Contains(c[0].Message, words), fmt.Sprintf("%v %+v", err, p.Status)
+	})
+}
+
 // TestPolicy has nothing loaded but what is signed, by cosign itself; has a policy that is changed told of, and what
 // violates it unloaded.
 func TestPolicy(t *testing.T) {
@@ -137,11 +147,7 @@ func TestPolicy(t *testing.T) {
 			}
 			cosign(ctx, s, "sign", "--key", key+".key", "--yes", "--tlog-upload=false", "--use-signing-config=false", signedAt)
 			create(ctx, t, policy)
-			await(ctx, s, "the policy is ready", func(ctx context.Context) (bool, string) {
-				err := under.Get(ctx, client.ObjectKeyFromObject(policy), policy)
-				c := policy.Status.Conditions
-				return err == nil && len(c) == 1 && c[0].Status == metav1.ConditionTrue, fmt.Sprintf("%v %+v", err, policy.Status)
-			})
+			awaitPolicy(ctx, s, policy, metav1.ConditionTrue, "")
 		}},
 		step{"what is signed is loaded", func(ctx context.Context, s *testing.T) {
 			create(ctx, t, signed)

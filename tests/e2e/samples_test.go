@@ -26,7 +26,7 @@ const samplesDir = "../../config/samples"
 
 // TestSamples applies every sample, under a name of its own. It is attached, or, where
 // the daemon itself can't do that on this cluster, says so in the daemon's words. Once
-// deleted, it leaves nothing.
+// deleted, it leaves nothing. A policy says what it lacks.
 func TestSamples(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(samplesDir, "bpfman.io_*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -39,17 +39,21 @@ func TestSamples(t *testing.T) {
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "bpfman.io_v1alpha1_"), ".yaml")
 		t.Run(name, func(t *testing.T) {
 			for _, o := range sample(t.Context(), t, filepath.Base(file)) {
-				user, ok := o.(v1alpha1.UserObject)
-				if !ok {
+				switch o := o.(type) {
+				case v1alpha1.UserObject:
+					feature(t,
+						step{"applied", func(ctx context.Context, _ *testing.T) {
+							create(ctx, t, o)
+							awaitSecret(ctx, t, o)
+						}},
+						step{"attached or refused", func(ctx context.Context, s *testing.T) { awaitSample(ctx, s, o) }},
+					)
+				case *v1alpha1.BytecodePolicy:
+					create(t.Context(), t, o)
+					awaitPolicy(t.Context(), t, o, metav1.ConditionFalse, "acme-cosign") // the Secret isn't there
+				default:
 					t.Fatalf("%s has a %T", file, o)
 				}
-				feature(t,
-					step{"applied", func(ctx context.Context, _ *testing.T) {
-						create(ctx, t, user)
-						awaitSecret(ctx, t, user)
-					}},
-					step{"attached or refused", func(ctx context.Context, s *testing.T) { awaitSample(ctx, s, user) }},
-				)
 			}
 		})
 	}

@@ -130,10 +130,8 @@ func run(o options, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	for _, collector := range []prometheus.Collector{&metrics.Reports{Reader: mgr.GetClient(), Log: mgr.GetLogger()}, known} {
-		if err := ctrlmetrics.Registry.Register(collector); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
-		}
+	if err := register(&metrics.Reports{Reader: mgr.GetClient(), Log: mgr.GetLogger()}, known); err != nil {
+		return err
 	}
 	conn, err := daemon.Dial(o.daemonSocket, grpc.WithUnaryInterceptor(measured.Call))
 	if err != nil {
@@ -172,6 +170,16 @@ func run(o options, log logr.Logger) error {
 	known.Held = func() error { return cmp.Or(undefined(), reconciler.Inventory.Ready()) }
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// register adds collectors to the metrics that are served.
+func register(collectors ...prometheus.Collector) error {
+	for _, collector := range collectors {
+		if err := ctrlmetrics.Registry.Register(collector); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
 	}
 	return nil
 }
