@@ -112,13 +112,12 @@ func run(o options, log logr.Logger) error {
 		return errors.Join(prepare(o, log), leaveWords(version.Line(component)))
 	}
 	debug.SetGCPercent(gcPercent)
-	if o.profilingAddr == "" {
-		goruntime.MemProfileRate = 0 // samples that nobody can ask for, half a megabyte
-	}
 	if o.nodeName == "" {
 		return errors.New("KUBE_NODE_NAME is not set")
 	}
-	if o.profilingAddr != "" {
+	if o.profilingAddr == "" {
+		goruntime.MemProfileRate = 0 // samples that nobody can ask for, half a megabyte
+	} else {
 		go serveProfiles(o.profilingAddr)
 	}
 	known := &kinds.Kinds{Log: ctrllog.Log}
@@ -133,16 +132,15 @@ func run(o options, log logr.Logger) error {
 	if err := register(&metrics.Reports{Reader: mgr.GetClient(), Log: mgr.GetLogger()}, known); err != nil {
 		return err
 	}
+	process, err := verify.Beside()
+	if err != nil {
+		return err
+	}
 	conn, err := daemon.Dial(o.daemonSocket, grpc.WithUnaryInterceptor(measured.Call))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-
-	process, err := verify.Beside()
-	if err != nil {
-		return err
-	}
 	reconciler := &controller.Reconciler{
 		Client:        mgr.GetClient(),
 		Secrets:       mgr.GetAPIReader(),
@@ -160,10 +158,8 @@ func run(o options, log logr.Logger) error {
 		Bpffs:         bpffsDir,
 	}
 	ctx := signals.SetupSignalHandler()
-	err = guard(mgr, known, func() error {
-		return reconciler.SetupWithManager(ctx, mgr, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) })
-	})
-	if err != nil {
+	onConnect := func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) }
+	if err := guard(mgr, known, func() error { return reconciler.SetupWithManager(ctx, mgr, onConnect) }); err != nil {
 		return err
 	}
 	undefined := known.Held
