@@ -35,7 +35,7 @@ type ForeignError struct {
 
 func (f *ForeignError) Error() string {
 	return "the cluster has other definitions in " + v1alpha1.SchemeGroupVersion.Group + ", as upstream's bpfman v0.6 installs them: " +
-		strings.Join(f.Kinds, ", ") + "; nothing is deployed and no object is written until they are gone: see docs/install.md, Over upstream's bpfman"
+		strings.Join(f.Kinds, ", ") + "; nothing is deployed and no object is written until they are gone: see docs/install.md, Install over upstream's bpfman"
 }
 
 // Foreign returns a *ForeignError if some of the resources that an API server has in this API's group and version are
