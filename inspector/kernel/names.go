@@ -3,7 +3,11 @@
 
 package kernel
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/bpfman/bpfman-operator/apis/maptype"
+)
 
 // The names that libbpf, and with it bpftool, gives to what the kernel numbers, in
 // the kernel's order. They are the constants of linux/bpf.h in lower case.
@@ -14,14 +18,6 @@ var programTypes = [...]string{
 	"cgroup_sock_addr", "lwt_seg6local", "lirc_mode2", "sk_reuseport", "flow_dissector", "cgroup_sysctl",
 	"raw_tracepoint_writable", "cgroup_sockopt", "tracing", "struct_ops", "ext", "lsm", "sk_lookup", "syscall",
 	"netfilter",
-}
-
-var mapTypes = [...]string{
-	"unspec", "hash", "array", "prog_array", "perf_event_array", "percpu_hash", "percpu_array", "stack_trace",
-	"cgroup_array", "lru_hash", "lru_percpu_hash", "lpm_trie", "array_of_maps", "hash_of_maps", "devmap", "sockmap",
-	"cpumap", "xskmap", "sockhash", "cgroup_storage", "reuseport_sockarray", "percpu_cgroup_storage", "queue", "stack",
-	"sk_storage", "devmap_hash", "struct_ops", "ringbuf", "inode_storage", "task_storage", "bloom_filter",
-	"user_ringbuf", "cgrp_storage", "arena", "insn_array",
 }
 
 var attachTypes = [...]string{
@@ -43,7 +39,12 @@ var attachTypes = [...]string{
 func ProgramType(number uint32) string { return nameOf(programTypes[:], number) }
 
 // MapType is bpftool's name of a type of map.
-func MapType(number uint32) string { return nameOf(mapTypes[:], number) }
+func MapType(number uint32) string {
+	if name, known := maptype.Name(number); known {
+		return name
+	}
+	return strconv.FormatUint(uint64(number), 10)
+}
 
 // nameOf is the number itself where the kernel is newer than the names.
 func nameOf(names []string, number uint32) string {

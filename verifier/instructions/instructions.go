@@ -20,6 +20,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/bpfman/bpfman-operator/apis/maptype"
 )
 
 const (
@@ -132,18 +134,9 @@ func helper(f asm.BuiltinFunc) string {
 	return b.String()
 }
 
-// mapTypes are the constants of linux/bpf.h in lower case, in the kernel's order.
-var mapTypes = [...]string{
-	"unspec", "hash", "array", "prog_array", "perf_event_array", "percpu_hash", "percpu_array", "stack_trace",
-	"cgroup_array", "lru_hash", "lru_percpu_hash", "lpm_trie", "array_of_maps", "hash_of_maps", "devmap", "sockmap",
-	"cpumap", "xskmap", "sockhash", "cgroup_storage", "reuseport_sockarray", "percpu_cgroup_storage", "queue", "stack",
-	"sk_storage", "devmap_hash", "struct_ops", "ringbuf", "inode_storage", "task_storage", "bloom_filter",
-	"user_ringbuf", "cgrp_storage", "arena", "insn_array",
-}
-
 func mapType(t ebpf.MapType) string {
-	if int64(t) < int64(len(mapTypes)) {
-		return mapTypes[t]
+	if name, known := maptype.Name(uint32(t)); known {
+		return name
 	}
 	return "unknown#" + strconv.FormatUint(uint64(t), 10)
 }
