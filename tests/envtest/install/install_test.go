@@ -243,16 +243,18 @@ func program(finalizers ...string) *unstructured.Unstructured {
 // finalizers nobody removes.
 func TestInstallAndUninstall(t *testing.T) {
 	c := connect(t)
-	node := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.NodeKind.Resource() + ".bpfman.io"}}
-	if err := c.Delete(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the definition that v0.5 doesn't have is gone", func(context.Context) error {
-		if _, there := c.definitions(t)[node.Name]; there { //nolint:contextcheck // it has the test's
-			return errors.New("it is there")
+	for _, resource := range []string{v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource()} {
+		name := resource + ".bpfman.io"
+		if err := c.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
+		eventually(t, "the definition "+name+", which v0.5 doesn't have, is gone", func(context.Context) error {
+			if _, there := c.definitions(t)[name]; there { //nolint:contextcheck // it has the test's
+				return errors.New("it is there")
+			}
+			return nil
+		})
+	}
 	for name, marked := range c.definitions(t) {
 		if marked {
 			t.Fatalf("%s is marked before it is installed", name)

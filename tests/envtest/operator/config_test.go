@@ -131,6 +131,7 @@ var keyCases = []keyCase{
 	{
 		deploy.KeyRegistryCA, configuration.Authority,
 		[]string{
+			"+containers[bpfman-agent].env[SSL_CERT_DIR]",
 			"+containers[bpfman-agent].env[SSL_CERT_FILE]",
 			"+containers[bpfman-agent].volumeMounts[/etc/bpfman-registry]",
 			"+containers[bpfman].env[SSL_CERT_FILE]",
