@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -292,18 +291,7 @@ func (c *policyCache) compiled(ctx context.Context, r *Reconciler) ([]*policy.Po
 func (r *Reconciler) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) compiledPolicy {
 	ctx, cancel := context.WithTimeout(ctx, materialDeadline)
 	defer cancel()
-	material := policy.ReadMaterial(object, policy.Reader{
-		Secret: func(name string) (map[string][]byte, error) {
-			var secret corev1.Secret
-			err := r.Secrets.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, &secret)
-			return secret.Data, err //nolint:wrapcheck // the caller says what was read
-		},
-		ConfigMap: func(name string) (map[string]string, error) {
-			var config corev1.ConfigMap
-			err := r.Secrets.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, &config)
-			return config.Data, err //nolint:wrapcheck // as above
-		},
-	})
+	material := policy.ReadMaterial(object, kinds.PolicyMaterial(ctx, r.Secrets, r.Namespace))
 	compiled := compiledPolicy{Policy: policy.Compile(object, material)}
 	if secrets, configMaps := policy.References(object); len(secrets)+len(configMaps) == 0 {
 		return compiled

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	secrets, configMaps := policy.References(&object)
 	refers := len(secrets)+len(configMaps) > 0
 	if now := r.Clock.Now(); n.material == nil || n.generation != object.Generation || refers && now.Sub(n.readAt) >= materialEvery {
-		n.material, n.generation, n.readAt = policy.ReadMaterial(&object, r.reader(ctx)), object.Generation, now
+		n.material, n.generation, n.readAt = policy.ReadMaterial(&object, kinds.PolicyMaterial(ctx, r.Live, r.Namespace)), object.Generation, now
 	}
 	var again time.Duration
 	if refers {
@@ -155,21 +154,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 // pace is the least time between two writes of counts.
 func (r *Reconciler) pace() time.Duration {
 	return max(pace, time.Duration(r.tally.nodes())*pacePerNode)
-}
-
-func (r *Reconciler) reader(ctx context.Context) policy.Reader {
-	return policy.Reader{
-		Secret: func(name string) (map[string][]byte, error) {
-			var secret corev1.Secret
-			err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, &secret)
-			return secret.Data, err //nolint:wrapcheck // the caller says what was read
-		},
-		ConfigMap: func(name string) (map[string]string, error) {
-			var config corev1.ConfigMap
-			err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, &config)
-			return config.Data, err //nolint:wrapcheck // as above
-		},
-	}
 }
 
 // status is what a policy's status has to be.
