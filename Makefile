@@ -57,13 +57,19 @@ $(LOCALBIN)/helm $(LOCALBIN)/kind $(LOCALBIN)/cosign: $(LOCALBIN)/%: hack/tools/
 	@echo "building $*"
 	@cd hack/tools/$* && GOWORK=off go build -o $@ $(PACKAGE) && touch $@
 
+# Its parsers of programming languages are C.
+$(LOCALBIN)/vale: hack/tools/vale/go.mod hack/tools/vale/go.sum
+	@mkdir -p $(@D)
+	@echo "building vale"
+	@cd hack/tools/vale && GOWORK=off CGO_ENABLED=1 go build -o $@ github.com/vale-cli/vale/v3/cmd/vale && touch $@
+
 # Without its tags opm takes C libraries for signatures of images.
 $(LOCALBIN)/opm: hack/tools/opm/go.mod hack/tools/opm/go.sum
 	@mkdir -p $(@D)
 	@echo "building opm"
 	@cd hack/tools/opm && GOWORK=off go build -tags json1,containers_image_openpgp -o $@ github.com/operator-framework/operator-registry/cmd/opm && touch $@
 
-.PHONY: $(TOOLS) golangci-lint helm kind cosign opm
+.PHONY: $(TOOLS) golangci-lint vale helm kind cosign opm
 kustomize: $(LOCALBIN)/kustomize ## Build kustomize to bin/, as pinned in hack/tools.
 controller-gen: $(LOCALBIN)/controller-gen ## Build controller-gen likewise.
 register-gen: $(LOCALBIN)/register-gen ## Build register-gen likewise.
@@ -74,6 +80,7 @@ applyconfiguration-gen: $(LOCALBIN)/applyconfiguration-gen ## Build applyconfigu
 crd-ref-docs: $(LOCALBIN)/crd-ref-docs ## Build crd-ref-docs likewise.
 gofumpt: $(LOCALBIN)/gofumpt ## Build gofumpt likewise.
 golangci-lint: $(LOCALBIN)/golangci-lint ## Build golangci-lint likewise.
+vale: $(LOCALBIN)/vale ## Build vale likewise.
 helm: $(LOCALBIN)/helm ## Build helm likewise.
 kind: $(LOCALBIN)/kind ## Build kind likewise.
 cosign: $(LOCALBIN)/cosign ## Build cosign likewise, to sign images with.
@@ -179,9 +186,19 @@ GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.y
 
 # The workspace's modules at once: what they have in common is read once. What is under hack is outside of it.
 .PHONY: lint
-lint: $(LOCALBIN)/golangci-lint ## Run the linter (golangci-lint, configured in .golangci.yml).
+lint: $(LOCALBIN)/golangci-lint prose ## Run the linters: golangci-lint (.golangci.yml), and vale for the documentation (hack/vale).
 	$< run --allow-parallel-runners $(MODULES:%=./%/...)
 	@for module in hack/cluster hack/release; do echo "lint $$module"; (cd $$module && GOWORK=off $< run --allow-parallel-runners ./...) || exit 1; done
+
+# The pages that people read. The API reference is made of comments in Go.
+PAGES = $(filter-out docs/reference/api.md,$(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale' ':!cli/remedy'))
+VALE = $(LOCALBIN)/vale --config hack/vale/vale.ini
+
+.PHONY: prose
+prose: $(LOCALBIN)/vale ## Check the documentation's language (vale, configured in hack/vale).
+	@found=$$($(VALE) --minAlertLevel=suggestion --output=line --no-exit hack/vale/wrong.md); for rule in hack/vale/styles/bpfman/*.yml; do \
+		grep -q "bpfman.$$(basename $$rule .yml):" <<<"$$found" || { echo "$$rule finds nothing in hack/vale/wrong.md" >&2; exit 1; }; done
+	@$(VALE) $(PAGES)
 
 ##@ Build
 
