@@ -306,10 +306,14 @@ $(LOCALBIN)/bytecode/%.o: examples/bytecode/%.bpf.c $(wildcard examples/bytecode
 push-bytecode: bytecode ## Push a bytecode image per example program to BYTECODE_REGISTRY.
 	go -C examples run ./cmd/bytecode-images --objects $(LOCALBIN)/bytecode --push $(BYTECODE_REGISTRY) --prefix $(BYTECODE_PREFIX) --alias xdp_pass_private=xdp_pass $(BYTECODE_PUSH_FLAGS)
 
-##@ One-node cluster
+##@ Cluster of this machine
 
 # A machine can have several, each with a number, a state directory and a kubeconfig of its own.
 CLUSTER_INSTANCE ?= 0
+# How many nodes it gets. One that runs with more keeps them.
+CLUSTER_NODES ?= 1
+# The node to command, by its number or its name.
+NODE ?= 1
 CLUSTER_STATE ?= /var/lib/bpfman-cluster$(filter-out 0,$(CLUSTER_INSTANCE))
 CLUSTER_KUBECONFIG ?= $(LOCALBIN)/kubeconfig$(filter-out 0,$(CLUSTER_INSTANCE))
 CLUSTER = $(LOCALBIN)/cluster --instance $(CLUSTER_INSTANCE) --state-dir $(CLUSTER_STATE) --kubernetes $(KUBERNETES) \
@@ -325,8 +329,8 @@ build-launcher:
 	$(UNLESS_BUILT)GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 
 .PHONY: cluster-up
-cluster-up: deps build build-cluster ## Start a one-node Kubernetes on this machine, with the project's images.
-	@$(CLUSTER) up
+cluster-up: deps build build-cluster ## Start a Kubernetes of CLUSTER_NODES=1 to 8 nodes on this machine, with the project's images.
+	@$(CLUSTER) --nodes $(CLUSTER_NODES) up
 	@$(MAKE) --no-print-directory cluster-bytecode
 
 .PHONY: cluster-down
@@ -355,8 +359,12 @@ test-cluster: deps build-cluster ## Start and end one-node clusters, and prove t
 	cd hack/cluster && GOWORK=off CLUSTER_PROGRAM=$(LOCALBIN)/cluster CLUSTER_KUBERNETES=$(KUBERNETES) go test -count=1 ./...
 
 .PHONY: cluster-shell
-cluster-shell: build-cluster ## Open a shell inside that cluster's node.
-	@$(CLUSTER) exec
+cluster-shell: build-cluster ## Open a shell inside that cluster's node NODE=1.
+	@$(CLUSTER) --node $(NODE) exec
+
+.PHONY: cluster-do
+cluster-do: build-cluster ## Break that cluster's node NODE=1, mend it, or have more: DO="halt", "boot", "reboot", "stop kubelet", "start kubelet", "signal STOP containerd", "add-node", "remove-node".
+	@$(CLUSTER) --node $(NODE) $(or $(DO),$(error DO says what to do, for example DO="stop kubelet"))
 
 ##@ CRD Deployment
 

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -29,12 +31,39 @@ const stopTimeout = time.Minute
 // else is ever removed.
 const marker = "bpfman-cluster"
 
-var errNodeEnded = errors.New("the node's init has ended")
+var errNodeEnded = errors.New("a node's init has ended")
 
-// cluster is one cluster of this machine.
+// cluster is one cluster of this machine, or the one node of another's that this machine is.
 type cluster struct {
 	options
-	settings component.Settings
+	number int // the node that is commanded
+}
+
+// settings are those of a node.
+func (c cluster) settings(number int) component.Settings {
+	s := component.Default(uint8(c.instance), c.stateDir, c.kubernetes, number)
+	s.ControlPlaneOnly, s.Uplink = c.controlPlaneOnly, c.uplink
+	return s
+}
+
+// nodes are those that have been started here, whether they run or not.
+func (c cluster) nodes() []component.Settings {
+	var nodes []component.Settings
+	for number := 1; number <= component.MaxNodes; number++ {
+		if s := c.settings(number); node.Load(s.StateDir) != nil {
+			nodes = append(nodes, s)
+		}
+	}
+	return nodes
+}
+
+// commanded is the node that is commanded, which must have been started.
+func (c cluster) commanded() (component.Settings, error) {
+	s := c.settings(c.number)
+	if node.Load(s.StateDir) == nil {
+		return s, fmt.Errorf("there is no node %s: make cluster-up and cluster add-node start nodes", s.Node)
+	}
+	return s, nil
 }
 
 // step runs one step and prints its name and time.
@@ -55,7 +84,7 @@ func (c cluster) locked(ctx context.Context, run func(context.Context) error) er
 	waiting := false
 	var lock net.Listener
 	err := component.Wait(ctx, func(ctx context.Context) (err error) {
-		lock, err = (&net.ListenConfig{}).Listen(ctx, "unix", "@"+c.settings.Cgroup)
+		lock, err = (&net.ListenConfig{}).Listen(ctx, "unix", "@"+c.settings(1).Cgroup)
 		if err != nil && !waiting {
 			waiting = true
 			fmt.Println("waiting for another cluster command to end")
@@ -69,20 +98,16 @@ func (c cluster) locked(ctx context.Context, run func(context.Context) error) er
 	return run(ctx)
 }
 
-// up brings the cluster up, or finds it up, with the newest images.
+// up brings the cluster up, or finds it up, with as many nodes as are asked for at least,
+// and the newest images.
 func (c cluster) up(ctx context.Context) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("the cluster wasn't up after %v", c.timeout))
 	defer cancel()
-	err := errNodeEnded
-	if node.Load(c.stateDir).Alive() {
-		err = c.await(ctx)
-	}
+	err := c.bringUp(ctx)
+	// It may have been about to end when it was found.
 	if errors.Is(err, errNodeEnded) {
-		if err := c.start(ctx); err != nil {
-			return err
-		}
-		err = c.await(ctx)
+		err = c.bringUp(ctx)
 	}
 	if err != nil {
 		c.explain()
@@ -95,28 +120,88 @@ func (c cluster) up(ctx context.Context) error {
 	return nil
 }
 
-// start begins from nothing: remains of an earlier cluster are removed.
-func (c cluster) start(ctx context.Context) error {
-	if err := c.clean(ctx); err != nil {
+// bringUp starts the nodes that don't run, and waits for all.
+func (c cluster) bringUp(ctx context.Context) error {
+	numbers := []int{c.number}
+	if c.join == "" {
+		numbers = make([]int, max(1, c.atLeast))
+		for i := range numbers {
+			numbers[i] = 1 + i
+		}
+	}
+	// Without the first there is no cluster: what remains of an earlier one is removed.
+	if !node.Load(c.settings(numbers[0]).StateDir).Alive() {
+		if err := c.clean(ctx); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.nodes() {
+		numbers = append(numbers, s.Number)
+	}
+	slices.Sort(numbers)
+	if err := c.start(slices.Compact(numbers)); err != nil {
 		return err
 	}
+	return c.await(ctx, c.nodes())
+}
+
+// start starts those of the nodes that don't run.
+func (c cluster) start(numbers []int) error {
 	if c.kubernetes == "" {
 		return errors.New("--kubernetes must name the multi-call binary of hack/kubernetes")
 	}
-	if err := step("certificates and configuration", c.prepare); err != nil {
+	var asleep, unknown []component.Settings
+	for _, number := range numbers {
+		s := c.settings(number)
+		state := node.Load(s.StateDir)
+		if !state.Alive() {
+			asleep = append(asleep, s)
+		}
+		if state == nil {
+			unknown = append(unknown, s)
+		}
+	}
+	if len(asleep) == 0 {
+		return nil
+	}
+	err := step("certificates and configuration", func() error {
+		if err := c.prepare(); err != nil {
+			return err
+		}
+		for _, s := range unknown {
+			if err := component.Write(s, cmp.Or(c.join, c.stateDir)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	return step("namespaces, cgroups and network", func() error {
-		arguments := []string{
-			"--instance=" + strconv.Itoa(c.instance), "--state-dir=" + c.stateDir, "--kubernetes=" + c.kubernetes,
-			"--part=" + c.part, "--uplink=" + c.uplink,
+		if c.join == "" {
+			if err := node.MakeNetwork(c.settings(1)); err != nil {
+				return err
+			}
 		}
-		_, err := node.Start(c.settings, initProgram(c.settings), arguments)
-		return err
+		for _, s := range asleep {
+			if _, err := node.Start(s, c.initProgram(), c.arguments(s)); err != nil {
+				return fmt.Errorf("starting node %s: %w", s.Node, err)
+			}
+		}
+		return nil
 	})
 }
 
-// prepare makes the state directory.
+// arguments are the command line of the init of a node.
+func (c cluster) arguments(s component.Settings) []string {
+	return []string{
+		"--instance=" + strconv.Itoa(c.instance), "--state-dir=" + c.stateDir, "--kubernetes=" + c.kubernetes,
+		"--node=" + strconv.Itoa(s.Number), "--control-plane-only=" + strconv.FormatBool(c.controlPlaneOnly), "--uplink=" + c.uplink,
+	}
+}
+
+// prepare makes the state directory of the cluster.
 func (c cluster) prepare() error {
 	if err := os.MkdirAll(c.stateDir, 0o755); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
@@ -124,72 +209,81 @@ func (c cluster) prepare() error {
 	if err := os.WriteFile(filepath.Join(c.stateDir, marker), nil, 0o644); err != nil {
 		return fmt.Errorf("marking the state directory: %w", err)
 	}
-	if err := component.Write(c.settings, c.join); err != nil {
-		return err
-	}
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("reading this program: %w", err)
 	}
-	if err := os.WriteFile(initProgram(c.settings), self, 0o755); err != nil {
+	// Renamed into place: the other nodes run the file that was there.
+	if err := os.WriteFile(c.initProgram()+".new", self, 0o755); err != nil {
+		return fmt.Errorf("copying this program: %w", err)
+	}
+	if err := os.Rename(c.initProgram()+".new", c.initProgram()); err != nil {
 		return fmt.Errorf("copying this program: %w", err)
 	}
 	return nil
 }
 
-// await waits until pods can run, loading images meanwhile.
-func (c cluster) await(ctx context.Context) error {
-	api, err := component.NewAPI(c.settings)
-	if err != nil {
-		return err
-	}
+// await waits until pods can run on the nodes, loading images meanwhile.
+func (c cluster) await(ctx context.Context, nodes []component.Settings) error {
 	ctx, ended := context.WithCancelCause(ctx)
 	defer ended(nil)
 	group, ctx := errgroup.WithContext(ctx)
-	ask := func(ask func(context.Context) error) error {
+	ask := func(s component.Settings, ask func(context.Context) error) error {
 		return component.Wait(ctx, func(ctx context.Context) error {
-			if !node.Load(c.stateDir).Alive() {
+			if !node.Load(s.StateDir).Alive() {
 				ended(errNodeEnded)
 			}
 			return ask(ctx)
 		})
 	}
-	// A node that is a machine of its own has taken that machine's network: it is asked for at
-	// the control plane.
-	if c.settings.Part != component.Node {
+	for _, s := range nodes {
+		// A machine that is a node has given it its network: it is asked for at the control plane.
+		if s.Uplink != "" {
+			continue
+		}
+		api, err := component.NewAPI(s)
+		if err != nil {
+			return err
+		}
 		group.Go(func() error {
-			if err := step("API server ready", func() error { return ask(api.Ready) }); err != nil {
-				return err
+			if s.HasControlPlane() {
+				if err := step("API server ready", func() error { return ask(s, api.Ready) }); err != nil {
+					return err
+				}
 			}
-			if c.settings.Part == component.ControlPlane {
+			if !s.RunsPods() {
 				return nil
 			}
-			return step("node ready", func() error { return ask(api.NodeReady) })
+			// A node that starts again may have been ready before.
+			since := node.Load(s.StateDir).Started
+			return step("node "+s.Node+" ready", func() error {
+				return ask(s, func(ctx context.Context) error { return api.NodeReady(ctx, since) })
+			})
 		})
 	}
-	if c.settings.Part != component.ControlPlane {
-		group.Go(func() error { return c.loadImages(ctx) })
-	}
+	group.Go(func() error { return c.loadImagesOn(ctx, nodes) })
 	return group.Wait()
 }
 
-// explain prints the end of the logs of a cluster that doesn't start.
+// explain prints the end of the logs of nodes that don't start.
 func (c cluster) explain() {
-	for _, name := range []string{"node", "kube-apiserver", "containerd", "kubelet"} {
-		text, err := os.ReadFile(c.settings.Log(name))
-		if err != nil || len(text) == 0 {
-			continue
+	for _, s := range c.nodes() {
+		for _, name := range []string{"node", "kube-apiserver", "containerd", "kubelet"} {
+			text, err := os.ReadFile(s.Log(name))
+			if err != nil || len(text) == 0 {
+				continue
+			}
+			lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+			if len(lines) > 5 {
+				lines = lines[len(lines)-5:]
+			}
+			fmt.Fprintf(os.Stderr, "--- %s\n%s\n", s.Log(name), bytes.Join(lines, []byte("\n")))
 		}
-		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-		if len(lines) > 5 {
-			lines = lines[len(lines)-5:]
-		}
-		fmt.Fprintf(os.Stderr, "--- %s\n%s\n", c.settings.Log(name), bytes.Join(lines, []byte("\n")))
 	}
 }
 
 func (c cluster) writeKubeconfig() error {
-	text, err := os.ReadFile(c.settings.AdminKubeconfig())
+	text, err := os.ReadFile(c.settings(c.number).AdminKubeconfig())
 	if err != nil {
 		return fmt.Errorf("reading the administrator's kubeconfig: %w", err)
 	}
@@ -220,10 +314,16 @@ func (c cluster) clean(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(c.stateDir, marker)); err != nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty and not a cluster's: give another --state-dir", c.stateDir)
 	}
-	if err := node.Stop(ctx, c.settings); err != nil {
+	// All that there can be: one may have been about to start.
+	for number := 1; number <= component.MaxNodes; number++ {
+		if err := node.Stop(ctx, c.settings(number)); err != nil {
+			return err
+		}
+	}
+	if err := node.RemoveNetwork(c.settings(1)); err != nil {
 		return err
 	}
-	written, err := os.ReadFile(c.settings.AdminKubeconfig())
+	written, err := os.ReadFile(c.settings(1).AdminKubeconfig())
 	if err == nil {
 		if published, err := os.ReadFile(c.kubeconfig); err == nil && bytes.Equal(published, written) {
 			_ = os.Remove(c.kubeconfig)
@@ -237,36 +337,76 @@ func (c cluster) clean(ctx context.Context) error {
 
 // status prints what runs.
 func (c cluster) status(ctx context.Context) error {
-	state := node.Load(c.stateDir)
-	if !state.Alive() {
+	nodes := c.nodes()
+	if len(nodes) == 0 {
 		return errors.New("no cluster is running: make cluster-up starts one")
 	}
-	fmt.Printf("node        %s, process %d, files seen at %s\n", c.settings.Node, state.PID, state.Root())
-	fmt.Printf("logs        %s\n", c.settings.Dir("logs"))
-	fmt.Printf("registry    %s:%s, CA %s\n", c.settings.IP.Addr(), component.RegistryPort, c.settings.RegistryCA())
+	first := c.settings(1)
+	fmt.Printf("registry    %s:%s, CA %s\n", first.API, component.RegistryPort, first.RegistryCA())
 	fmt.Printf("kubeconfig  %s\n", c.kubeconfig)
-	api, err := component.NewAPI(c.settings)
-	if err != nil {
-		return err
-	}
-	for _, check := range []struct {
-		name string
-		ask  func(context.Context) error
-	}{{"API server", api.Ready}, {"node", api.NodeReady}} {
-		if err := check.ask(ctx); err != nil {
-			return fmt.Errorf("the %s is not ready: %w", check.name, err)
+	var wrong []error
+	for _, s := range nodes {
+		state := node.Load(s.StateDir)
+		if !state.Alive() {
+			fmt.Printf("node        %s doesn't run: cluster --node %d boot starts it\n", s.Node, s.Number)
+			wrong = append(wrong, fmt.Errorf("the node %s doesn't run", s.Node))
+			continue
 		}
+		fmt.Printf("node        %s, %s, process %d, files seen at %s, logs in %s\n", s.Node, s.IP.Addr(), state.PID, state.Root(), s.Dir("logs"))
+		if err := ready(ctx, s); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	if len(wrong) > 0 {
+		return errors.Join(wrong...)
 	}
 	fmt.Println("ready")
 	return nil
 }
 
-// exec becomes the command, or a shell, in those namespaces of the node.
-func (c cluster) exec(namespaces string, command []string) error {
-	state := node.Load(c.stateDir)
+// ready says nil if the node is ready, and the API server too if that is there.
+func ready(ctx context.Context, s component.Settings) error {
+	api, err := component.NewAPI(s)
+	if err != nil {
+		return err
+	}
+	if s.HasControlPlane() {
+		if err := api.Ready(ctx); err != nil {
+			return fmt.Errorf("the API server is not ready: %w", err)
+		}
+	}
+	if !s.RunsPods() {
+		return nil
+	}
+	if err := api.NodeReady(ctx, time.Time{}); err != nil {
+		return fmt.Errorf("the node %s is not ready: %w", s.Node, err)
+	}
+	return nil
+}
+
+// exec becomes the command, or a shell, inside the commanded node.
+func (c cluster) exec(command []string) error {
+	s, err := c.commanded()
+	if err != nil {
+		return err
+	}
+	state := node.Load(s.StateDir)
 	if !state.Alive() {
+		return fmt.Errorf("the node %s doesn't run: cluster --node %d boot starts it", s.Node, s.Number)
+	}
+	return enter(command, "--target", strconv.Itoa(state.PID), "--all")
+}
+
+// execNet becomes the command, or a shell, in the cluster's network.
+func (c cluster) execNet(command []string) error {
+	if len(c.nodes()) == 0 {
 		return errors.New("no cluster is running: make cluster-up starts one")
 	}
+	return enter(command, "--net="+c.settings(1).Network())
+}
+
+// enter becomes the command, or a shell, in these namespaces.
+func enter(command []string, namespaces ...string) error {
 	nsenter, err := exec.LookPath("nsenter")
 	if err != nil {
 		return fmt.Errorf("finding nsenter: %w", err)
@@ -277,6 +417,6 @@ func (c cluster) exec(namespaces string, command []string) error {
 	if len(command) == 0 {
 		command = []string{"bash"}
 	}
-	args := append([]string{"nsenter", "--target", strconv.Itoa(state.PID), namespaces, "--"}, command...)
+	args := slices.Concat([]string{"nsenter"}, namespaces, []string{"--"}, command)
 	return fmt.Errorf("executing nsenter: %w", syscall.Exec(nsenter, args, os.Environ()))
 }

@@ -12,20 +12,32 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/bpfman/bpfman-operator/hack/cluster/component"
 	"github.com/bpfman/bpfman-operator/hack/cluster/image"
 	"github.com/bpfman/bpfman-operator/hack/cluster/node"
 )
 
-// loadImages builds the images and loads those that the node doesn't have.
-func (c cluster) loadImages(ctx context.Context) error {
-	if err := component.Wait(ctx, c.containerdReady); err != nil {
-		return err
+// loadImages builds the images and loads those that nodes don't have.
+func (c cluster) loadImages(ctx context.Context) error { return c.loadImagesOn(ctx, c.nodes()) }
+
+func (c cluster) loadImagesOn(ctx context.Context, nodes []component.Settings) error {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(s component.Settings) bool {
+		return !s.RunsPods() || !node.Load(s.StateDir).Alive()
+	})
+	if len(nodes) == 0 {
+		return nil
+	}
+	for _, s := range nodes {
+		if err := component.Wait(ctx, func(ctx context.Context) error { return containerdReady(ctx, s) }); err != nil {
+			return err
+		}
 	}
 	for _, description := range image.Catalog() {
 		described, err := description.Describe(ctx, c.sources)
@@ -36,15 +48,15 @@ func (c cluster) loadImages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.loadImage(ctx, described); err != nil {
+		if err := loadImage(ctx, described, nodes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// loadImage loads the image unless that very image was loaded before.
-func (c cluster) loadImage(ctx context.Context, described image.Image) error {
+// loadImage loads the image on the nodes where that very image wasn't loaded before.
+func loadImage(ctx context.Context, described image.Image, nodes []component.Settings) error {
 	built, err := described.Build()
 	if err != nil {
 		return err
@@ -53,24 +65,34 @@ func (c cluster) loadImage(ctx context.Context, described image.Image) error {
 	if err != nil {
 		return fmt.Errorf("digesting %s: %w", described.Name, err)
 	}
-	record := c.settings.Dir("images", url.PathEscape(described.Name))
 	want := digest.String() + " " + image.NextTag
-	if loaded, err := os.ReadFile(record); err == nil && string(loaded) == want {
+	record := func(s component.Settings) string { return s.Dir("images", url.PathEscape(described.Name)) }
+	missing := slices.DeleteFunc(slices.Clone(nodes), func(s component.Settings) bool {
+		loaded, err := os.ReadFile(record(s))
+		return err == nil && string(loaded) == want
+	})
+	if len(missing) == 0 {
 		return nil
 	}
 	return step("image "+described.Name, func() error {
-		if err := c.importImage(ctx, described.Name, built); err != nil {
-			return err
+		group, ctx := errgroup.WithContext(ctx)
+		for _, s := range missing {
+			group.Go(func() error {
+				if err := importImage(ctx, s, described.Name, built); err != nil {
+					return err
+				}
+				if err := os.WriteFile(record(s), []byte(want), 0o644); err != nil {
+					return fmt.Errorf("recording that %s is loaded: %w", described.Name, err)
+				}
+				return nil
+			})
 		}
-		if err := os.WriteFile(record, []byte(want), 0o644); err != nil {
-			return fmt.Errorf("recording that %s is loaded: %w", described.Name, err)
-		}
-		return nil
+		return group.Wait()
 	})
 }
 
 // importImage streams the image, under its name and as the next one, to the node's containerd.
-func (c cluster) importImage(ctx context.Context, reference string, built v1.Image) error {
+func importImage(ctx context.Context, s component.Settings, reference string, built v1.Image) error {
 	tag, err := name.NewTag(reference)
 	if err != nil {
 		return fmt.Errorf("parsing the image name %q: %w", reference, err)
@@ -80,27 +102,27 @@ func (c cluster) importImage(ctx context.Context, reference string, built v1.Ima
 	go func() {
 		writer.CloseWithError(tarball.MultiWrite(map[name.Tag]v1.Image{tag: built, next: built}, writer))
 	}()
-	command := c.ctr(ctx, "images", "import", "-")
+	command := ctr(ctx, s, "images", "import", "-")
 	command.Stdin = reader
 	output, err := command.CombinedOutput()
 	reader.CloseWithError(err)
 	if err != nil {
-		return fmt.Errorf("importing %s: %w: %s", reference, err, output)
+		return fmt.Errorf("importing %s on node %s: %w: %s", reference, s.Node, err, output)
 	}
 	return nil
 }
 
-func (c cluster) containerdReady(ctx context.Context) error {
-	if output, err := c.ctr(ctx, "version").CombinedOutput(); err != nil {
-		return fmt.Errorf("asking containerd for its version: %w: %s", err, output)
+func containerdReady(ctx context.Context, s component.Settings) error {
+	if output, err := ctr(ctx, s, "version").CombinedOutput(); err != nil {
+		return fmt.Errorf("asking containerd of node %s for its version: %w: %s", s.Node, err, output)
 	}
 	return nil
 }
 
 // ctr is a command of containerd's client, talking to the node's containerd.
-func (c cluster) ctr(ctx context.Context, args ...string) *exec.Cmd {
+func ctr(ctx context.Context, s component.Settings, args ...string) *exec.Cmd {
 	socket := "/run/containerd/containerd.sock"
-	if state := node.Load(c.stateDir); state != nil {
+	if state := node.Load(s.StateDir); state != nil {
 		socket = filepath.Join(state.Root(), socket)
 	}
 	return exec.CommandContext(ctx, "ctr", append([]string{"--address", socket, "--namespace", "k8s.io"}, args...)...)

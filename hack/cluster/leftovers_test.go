@@ -56,7 +56,7 @@ func newMachine(t *testing.T) machine {
 	dir := t.TempDir()
 	m := machine{
 		t:          t,
-		settings:   component.Default(instance, "/var/lib/bpfman-cluster-test", kubernetes),
+		settings:   component.Default(instance, "/var/lib/bpfman-cluster-test", kubernetes, 1),
 		program:    program,
 		kubeconfig: filepath.Join(dir, "kubeconfig"),
 		scratch:    filepath.Join(dir, "tmp"),
@@ -75,8 +75,8 @@ func newMachine(t *testing.T) machine {
 	return m
 }
 
-func (m machine) command(ctx context.Context, name string) *exec.Cmd {
-	command := exec.CommandContext(ctx, m.program, append(slices.Clone(m.flags), name)...)
+func (m machine) command(ctx context.Context, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, m.program, append(slices.Clone(m.flags), args...)...)
 	command.Env = append(os.Environ(), "TMPDIR="+m.scratch)
 	return command
 }
@@ -85,6 +85,12 @@ func (m machine) command(ctx context.Context, name string) *exec.Cmd {
 func (m machine) run(name string) {
 	m.t.Helper()
 	m.output(m.command(m.t.Context(), name))
+}
+
+// node runs a command of the program about a node, which must succeed.
+func (m machine) node(number int, args ...string) {
+	m.t.Helper()
+	m.output(m.command(m.t.Context(), append([]string{"--node=" + strconv.Itoa(number)}, args...)...))
 }
 
 func (m machine) kubectl(input string, args ...string) string {
@@ -220,6 +226,31 @@ func TestDownLeavesNothing(t *testing.T) {
 		m.compare(before)
 	})
 
+	t.Run("after several nodes", func(t *testing.T) {
+		m := m
+		m.t = t
+		m.flags = append(slices.Clone(m.flags), "--nodes=2")
+		m.run("up")
+		m.mustSee(before)
+		m.useIt("third")
+		m.run("add-node")
+		m.node(2, "reboot")
+		m.node(3, "stop", "kubelet")
+		m.node(3, "start", "kubelet")
+		m.node(1, "reboot")
+		nodes := m.kubectl("", "get", "nodes", "-o", "name")
+		if want := "node/bpfman-node\nnode/bpfman-node-2\nnode/bpfman-node-3\n"; nodes != want {
+			t.Errorf("the nodes are %q, want %q", nodes, want)
+		}
+		m.node(3, "remove-node")
+		if nodes := m.kubectl("", "get", "nodes", "-o", "name"); strings.Contains(nodes, "bpfman-node-3") {
+			t.Errorf("a node that was removed is there: %q", nodes)
+		}
+		m.node(2, "halt")
+		m.run("down")
+		m.compare(before)
+	})
+
 	t.Run("after half an up", func(t *testing.T) {
 		m := m
 		m.t = t
@@ -314,11 +345,11 @@ func (m machine) observe() observation {
 	return found
 }
 
-var instanceName = regexp.MustCompile(`^bpfman(-cluster-)?[0-9]+$`)
+var instanceName = regexp.MustCompile(`^bpfman(-cluster-)?[0-9]+(-[0-9]+)?$`)
 
 // isOthers tells whether the interface or cgroup is another instance's.
 func (m machine) isOthers(name string) bool {
-	return instanceName.MatchString(name) && name != m.settings.Interface && name != m.settings.Cgroup
+	return instanceName.MatchString(name) && name != m.settings.HostInterface && name != m.settings.Cgroup && !strings.HasPrefix(name, m.settings.Cgroup+"-")
 }
 
 // processes lists those whose command line names the state directory.

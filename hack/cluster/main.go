@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command cluster runs a one-node Kubernetes cluster on this machine, of
-// Kubernetes' own components, containerd and runc, without a container engine.
-// It needs root, and leaves nothing behind.
+// Command cluster runs a Kubernetes cluster on this machine, of Kubernetes' own
+// components, containerd and runc, without a container engine. It needs root, and
+// leaves nothing behind.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -28,27 +28,40 @@ import (
 
 const usage = `usage: cluster [flags] command
 
-  up           start the cluster, or find it running, and load the images
+of the cluster:
+  up           start it, or find it running, with --nodes nodes at least, and load the images
   down         end it and remove everything of it
-  status       say what runs; fails where the cluster doesn't
+  status       say what runs; fails where something doesn't
   load-images  load the images that have changed
-  exec         run a command inside the node: cluster exec [command…]
-  exec-net     run a command of this machine in the node's network: cluster exec-net [command…]
+  add-node     start one node more, or the one of --node
+  exec-net     run a command of this machine in the cluster's network: cluster exec-net [command…]
+
+of the node of --node, or the first:
+  exec         run a command inside it: cluster exec [command…]
+  halt         end it as if its power went: what it has on disk stays
+  boot         start it again
+  reboot       both
+  remove-node  end it, and remove everything of it, its Node object too; not the first
+  tap          have a virtual machine be that node: print the interface of the cluster's network to connect it to
+  signal       send its components a signal: cluster signal KILL|STOP|CONT|… component…
+  stop, start  kill its components and keep them down; have them run again: cluster stop component…
 
 flags:
 `
 
 // options are the command line's.
 type options struct {
-	instance   int
-	stateDir   string
-	kubernetes string
-	kubeconfig string
-	timeout    time.Duration
-	part       string
-	join       string
-	uplink     string
-	sources    image.Sources
+	instance         int
+	stateDir         string
+	kubernetes       string
+	kubeconfig       string
+	timeout          time.Duration
+	atLeast          int
+	node             string
+	controlPlaneOnly bool
+	join             string
+	uplink           string
+	sources          image.Sources
 }
 
 func main() {
@@ -76,41 +89,62 @@ func run(args []string) error {
 	if o.instance < 0 || o.instance > math.MaxUint8 {
 		return fmt.Errorf("there is no instance %d", o.instance)
 	}
-	part := component.Part(o.part)
-	if !slices.Contains([]component.Part{component.Whole, component.ControlPlane, component.Node}, part) {
-		return fmt.Errorf("a cluster has no part %q", part)
+	number, err := numberOf(o.node)
+	if err != nil {
+		return err
 	}
-	settings := component.Default(uint8(o.instance), o.stateDir, o.kubernetes).Split(part, o.uplink)
-	o.sources.RegistryCA = settings.RegistryCA()
+	c := cluster{options: o, number: number}
+	c.sources.RegistryCA = c.settings(number).RegistryCA()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch command {
 	case node.StageUnshare:
-		return node.Unshare(initProgram(settings), args)
+		return node.Unshare(c.initProgram(), args)
 	case node.StageInit:
-		return node.Init(context.Background(), settings, registryOf(settings))
+		return node.Init(context.Background(), c.settings(number), c.serveRegistry)
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("this takes root: it makes namespaces and mounts")
 	}
-	c := cluster{options: o, settings: settings}
-	switch flags.Arg(0) {
-	case "up":
-		return c.locked(ctx, c.up)
-	case "down":
-		return c.locked(ctx, c.down)
+	return c.run(ctx, flags)
+}
+
+// run runs the command of the command line.
+func (c cluster) run(ctx context.Context, flags *flag.FlagSet) error {
+	name, args := flags.Arg(0), flags.Args()
+	if len(args) > 0 {
+		args = args[1:]
+	}
+	locked := map[string]func(context.Context) error{
+		"up": c.up, "down": c.down, "load-images": c.loadImages, "add-node": c.addNode, "remove-node": c.removeNode,
+		"halt": c.halt, "boot": c.boot, "reboot": c.reboot, "tap": c.tap,
+	}
+	if run, ok := locked[name]; ok {
+		return c.locked(ctx, run)
+	}
+	switch name {
 	case "status":
 		return c.status(ctx)
-	case "load-images":
-		return c.locked(ctx, c.loadImages)
 	case "exec":
-		return c.exec("--all", flags.Args()[1:])
+		return c.exec(args)
 	case "exec-net":
-		return c.exec("--net", flags.Args()[1:])
+		return c.execNet(args)
+	case "signal", "stop", "start":
+		return c.control(ctx, name, args)
 	default:
 		flags.Usage()
-		return fmt.Errorf("no such command: %q", flags.Arg(0))
+		return fmt.Errorf("no such command: %q", name)
 	}
+}
+
+// numberOf is the number of the node that is given by its number or its name.
+func numberOf(nodeName string) (int, error) {
+	for number := 1; number <= component.MaxNodes; number++ {
+		if nodeName == strconv.Itoa(number) || nodeName == component.Default(0, "", "", number).Node {
+			return number, nil
+		}
+	}
+	return 0, fmt.Errorf("there is no node %q: a cluster has nodes 1 to %d", nodeName, component.MaxNodes)
 }
 
 // flags are what sets the options.
@@ -121,9 +155,11 @@ func (o *options) flags() *flag.FlagSet {
 	flags.StringVar(&o.kubernetes, "kubernetes", "", "the multi-call binary of hack/kubernetes")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "bin/kubeconfig", "the administrator's kubeconfig, written by up")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long up may take")
-	flags.StringVar(&o.part, "part", string(component.Whole), "what runs here: all, control-plane, or node, a virtual machine of its own")
-	flags.StringVar(&o.join, "join", "", "the state directory of the node's control plane")
-	flags.StringVar(&o.uplink, "uplink", "", "the machine's interface to the control plane, which becomes the node's")
+	flags.IntVar(&o.atLeast, "nodes", 1, "how many nodes up starts at least")
+	flags.StringVar(&o.node, "node", "1", "the node to command, by its number or its name")
+	flags.BoolVar(&o.controlPlaneOnly, "control-plane-only", false, "the first node runs no pods")
+	flags.StringVar(&o.join, "join", "", "this machine is the node of --node of the cluster of that state directory, and of nothing else")
+	flags.StringVar(&o.uplink, "uplink", "", "with --join, the machine's interface to the cluster's network, which becomes the node's")
 	flags.StringVar(&o.sources.Bin, "bin", "bin", "the directory of the binaries that the images are made of")
 	flags.StringVar(&o.sources.Daemon, "daemon", "", "the bpfman daemon, bpfman-rpc")
 	flags.Usage = func() {
@@ -148,24 +184,17 @@ func makeAbsolute(files ...*string) error {
 	return nil
 }
 
-// initProgram is this program's copy that the node runs: the original may be
+// initProgram is this program's copy that the nodes run: the original may be
 // rebuilt meanwhile.
-func initProgram(s component.Settings) string { return s.Dir("cluster") }
+func (c cluster) initProgram() string { return filepath.Join(c.stateDir, "cluster") }
 
-// registryOf serves the cluster's registry: on its own port to everyone, on
-// that of https on loopback only, as pods of the host's network may want it. A
-// node on another machine has no other than that.
-func registryOf(s component.Settings) func(context.Context) error {
-	https := "127.0.0.1:443"
-	if s.Part == component.ControlPlane {
-		https = ":443"
-	}
-	return func(ctx context.Context) error {
-		return registry.Serve(ctx, registry.Options{
-			Addresses: []string{":" + component.RegistryPort, https},
-			Blobs:     s.Dir("registry"),
-			Cert:      s.Dir("pki", "registry.crt"),
-			Key:       s.Dir("pki", "registry.key"),
-		})
-	}
+// serveRegistry serves the cluster's registry, on its own port and on that of https.
+func (c cluster) serveRegistry(ctx context.Context) error {
+	s := c.settings(1)
+	return registry.Serve(ctx, registry.Options{
+		Addresses: []string{":" + component.RegistryPort, ":443"},
+		Blobs:     s.Dir("registry"),
+		Cert:      s.Dir("pki", "registry.crt"),
+		Key:       s.Dir("pki", "registry.key"),
+	})
 }

@@ -20,9 +20,9 @@ cd "$(dirname "$0")/../.."
 state=/var/lib/bpfman-cluster$instance registry=10.97.$instance.2:5000
 export KUBECONFIG=$LOCALBIN/kubeconfig$instance
 cluster=("$LOCALBIN/cluster" --instance "$instance" --kubernetes "$KUBERNETES" --daemon "$DAEMON" --bin "$LOCALBIN")
-control_plane=("${cluster[@]}" --part control-plane --state-dir "$state" --kubeconfig "$KUBECONFIG")
+control_plane=("${cluster[@]}" --control-plane-only --state-dir "$state" --kubeconfig "$KUBECONFIG")
 # Containers can't be on an overlay: this is in the virtual machine's memory.
-node=("${cluster[@]}" --part node --join "$state" --uplink eth0 --state-dir /run/bpfman-cluster --kubeconfig /run/kubeconfig --timeout 10m)
+node=("${cluster[@]}" --node 2 --join "$state" --uplink eth0 --state-dir /run/bpfman-cluster --kubeconfig /run/kubeconfig --timeout 10m)
 # Read a lot in the virtual machine.
 files=("$DAEMON" "$KUBERNETES"
 	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-csi,bpfman-ns,counters,map-exporter,csi-node-driver-registrar,go-target,node-probe,cluster,pause,daemon-launcher}
@@ -48,7 +48,8 @@ trap 'exit 143' TERM
 	--alias xdp_pass_private=xdp_pass --ca "$state/pki/registry-ca.crt" >/dev/null
 # It stays until it is killed.
 mkfifo "$work/output"
-"${control_plane[@]}" exec-net hack/kernel/boot.sh --tap=node0 "${files[@]/#/--copy=}" "$cache" "$memory" \
+tap=$("${control_plane[@]}" --node 2 tap)
+"${control_plane[@]}" exec-net hack/kernel/boot.sh --tap="$tap" "${files[@]/#/--copy=}" "$cache" "$memory" \
 	bash -c '"$@" && echo "the node is up" && exec sleep infinity' bash env HOME=/tmp "${node[@]}" up >"$work/output" 2>&1 &
 machine=$!
 exec {output}<"$work/output"

@@ -47,19 +47,22 @@ func (a *API) Ready(ctx context.Context) error {
 	return a.get(ctx, "/readyz", nil)
 }
 
-// NodeReady says nil once the node is ready and pods can be made: that takes
-// the default ServiceAccount as well.
-func (a *API) NodeReady(ctx context.Context) error {
+// NodeReady says nil once the node has said in a later second than since that it is ready,
+// and pods can be made: that takes the default ServiceAccount as well.
+func (a *API) NodeReady(ctx context.Context, since time.Time) error {
 	var node struct {
 		Status struct {
-			Conditions []struct{ Type, Status, Message string }
+			Conditions []struct {
+				Type, Status, Message string
+				LastHeartbeatTime     time.Time
+			}
 		}
 	}
 	if err := a.get(ctx, "/api/v1/nodes/"+a.settings.Node, &node); err != nil {
 		return err
 	}
 	for _, condition := range node.Status.Conditions {
-		if condition.Type == "Ready" {
+		if condition.Type == "Ready" && condition.LastHeartbeatTime.After(since) {
 			if condition.Status != "True" {
 				return fmt.Errorf("the node is not ready: %s", condition.Message)
 			}
@@ -69,9 +72,24 @@ func (a *API) NodeReady(ctx context.Context) error {
 	return errors.New("the node has not reported yet")
 }
 
+// DeleteNode deletes the node's object, if there is one.
+func (a *API) DeleteNode(ctx context.Context) error {
+	err := a.do(ctx, http.MethodDelete, "/api/v1/nodes/"+a.settings.Node, nil)
+	if errors.Is(err, errNotFound) {
+		return nil
+	}
+	return err
+}
+
 // get reads the JSON document at the path into result, unless that is nil.
 func (a *API) get(ctx context.Context, path string, result any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.settings.Server()+path, nil)
+	return a.do(ctx, http.MethodGet, path, result)
+}
+
+var errNotFound = errors.New("there is none")
+
+func (a *API) do(ctx context.Context, method, path string, result any) error {
+	request, err := http.NewRequestWithContext(ctx, method, a.settings.Server()+path, nil)
 	if err != nil {
 		return fmt.Errorf("asking the API server for %s: %w", path, err)
 	}
@@ -83,6 +101,9 @@ func (a *API) get(ctx context.Context, path string, result any) error {
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return fmt.Errorf("reading the API server's answer for %s: %w", path, err)
+	}
+	if response.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("asking the API server for %s: %w", path, errNotFound)
 	}
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("asking the API server for %s: %s", path, response.Status)

@@ -8,15 +8,24 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestWrite(t *testing.T) {
-	s := Default(3, filepath.Join(t.TempDir(), "state"), "/kubernetes")
-	if err := Write(s, ""); err != nil {
-		t.Fatal(err)
+	dir := filepath.Join(t.TempDir(), "state")
+	for number := 1; number <= 2; number++ {
+		s := Default(3, dir, "/kubernetes", number)
+		if err := Write(s, dir); err != nil {
+			t.Fatal(err)
+		}
+		checkWritten(t, s)
 	}
+}
+
+func checkWritten(t *testing.T, s Settings) {
+	t.Helper()
 	// Every file that a command line names is there.
 	for _, process := range Processes(s) {
 		for _, argument := range process.Args {
@@ -45,7 +54,7 @@ func TestWrite(t *testing.T) {
 }
 
 func TestRegistryIsTrustedByEachName(t *testing.T) {
-	s := Default(0, t.TempDir(), "/kubernetes")
+	s := Default(0, t.TempDir(), "/kubernetes", 1)
 	if err := os.Mkdir(s.Dir("pki"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +81,7 @@ func TestRegistryIsTrustedByEachName(t *testing.T) {
 }
 
 func TestContainerdKnowsTheRegistry(t *testing.T) {
-	s := Default(3, filepath.Join(t.TempDir(), "state"), "/kubernetes")
+	s := Default(3, filepath.Join(t.TempDir(), "state"), "/kubernetes", 1)
 	if err := Write(s, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +96,60 @@ func TestContainerdKnowsTheRegistry(t *testing.T) {
 		want := "server = \"https://" + host + "\"\n\n[host.\"https://" + host + "\"]\n  ca = \"" + s.RegistryCA() + "\"\n"
 		if string(text) != want {
 			t.Errorf("%s: %s, want %s", host, text, want)
+		}
+	}
+}
+
+func TestNodesShareNothing(t *testing.T) {
+	seen := map[any]string{}
+	ways := Default(3, "/state", "", 1).Ways()
+	for _, instance := range []uint8{0, 3} {
+		for number := 1; number <= MaxNodes; number++ {
+			s := Default(instance, "/state", "", number)
+			for _, own := range []any{s.IP.Addr(), s.IP6.Addr(), s.Pods, "cgroup " + s.Cgroup} {
+				if other, ok := seen[own]; ok {
+					t.Errorf("%v is %s's and node %d's of instance %d", own, other, number, instance)
+				}
+				seen[own] = s.Node
+			}
+			if way := ways[number-1]; instance == 3 && (way.Pods != s.Pods || way.Node != s.IP.Addr()) {
+				t.Errorf("the way to node %d is %v, its pods are %s at %s", number, way, s.Pods, s.IP)
+			}
+		}
+	}
+}
+
+func TestNodeThatJoins(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	first, second := Default(3, dir, "/kubernetes", 1), Default(3, dir, "/kubernetes", 2)
+	for _, s := range []Settings{first, second} {
+		if err := Write(s, first.StateDir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := Names(second); !slices.Equal(names, []string{"containerd", "kubelet", "kube-proxy"}) {
+		t.Errorf("the second node runs %v", names)
+	}
+	ca, err := os.ReadFile(first.Dir("pki", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	for pair, options := range map[string]x509.VerifyOptions{
+		"kubelet":      {DNSName: second.IP.Addr().String()},
+		"kubelet-user": {KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}},
+	} {
+		own, err := tls.LoadX509KeyPair(second.Dir("pki", pair+".crt"), second.Dir("pki", pair+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.Roots = roots
+		if _, err := own.Leaf.Verify(options); err != nil {
+			t.Errorf("%s: %v", pair, err)
+		}
+		if pair == "kubelet-user" && own.Leaf.Subject.CommonName != "system:node:bpfman-node-2" {
+			t.Errorf("the kubelet is %s", own.Leaf.Subject)
 		}
 	}
 }

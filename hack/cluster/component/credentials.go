@@ -11,21 +11,11 @@ import (
 )
 
 // users have a kubeconfig each; the groups are those that Kubernetes' own roles are bound to.
-var users = []struct {
-	file    string
-	subject func(Settings) pki.Subject
-}{
-	{"admin", user("kubernetes-admin", "system:masters")},
-	{"kube-controller-manager", user("system:kube-controller-manager")},
-	{"kube-scheduler", user("system:kube-scheduler")},
-	{"kube-proxy", user("system:kube-proxy")},
-	{"kubelet", func(s Settings) pki.Subject {
-		return pki.Subject{CommonName: "system:node:" + s.Node, Groups: []string{"system:nodes"}}
-	}},
-}
-
-func user(name string, groups ...string) func(Settings) pki.Subject {
-	return func(Settings) pki.Subject { return pki.Subject{CommonName: name, Groups: groups} }
+var users = map[string]pki.Subject{
+	"admin":                   {CommonName: "kubernetes-admin", Groups: []string{"system:masters"}},
+	"kube-controller-manager": {CommonName: "system:kube-controller-manager"},
+	"kube-scheduler":          {CommonName: "system:kube-scheduler"},
+	"kube-proxy":              {CommonName: "system:kube-proxy"},
 }
 
 // clusterCA is the authority that the API server and its clients trust.
@@ -42,7 +32,6 @@ func authorities(s Settings) map[string]map[string]pki.Subject {
 				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 			}},
 			"apiserver-kubelet": {CommonName: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}},
-			"kubelet":           {CommonName: "kubelet", Names: []string{s.NodeIP.String(), s.Node, "127.0.0.1", "localhost"}},
 			// Signs the tokens of ServiceAccounts; only its key is used.
 			"service-accounts": {CommonName: "service-accounts"},
 		},
@@ -54,7 +43,8 @@ func authorities(s Settings) map[string]map[string]pki.Subject {
 	}
 }
 
-// writeCredentials makes the certificates and kubeconfigs under pki/.
+// writeCredentials makes the certificates and kubeconfigs under pki/, but for those of the
+// nodes' own.
 func writeCredentials(s Settings) error {
 	for authority, subjects := range authorities(s) {
 		signer, err := pki.NewCA("bpfman cluster " + authority)
@@ -76,13 +66,29 @@ func writeCredentials(s Settings) error {
 		if authority != clusterCA {
 			continue
 		}
-		for _, u := range users {
-			if err := writeUser(s, signer, u.file, u.subject(s)); err != nil {
+		for file, subject := range users {
+			if err := writeUser(s, signer, file, subject); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// writeNodeCredentials makes the certificates and the kubeconfig of the node's kubelet.
+func writeNodeCredentials(s Settings) error {
+	ca, err := pki.Read(s.Dir("pki"), clusterCA)
+	if err != nil {
+		return err
+	}
+	server, err := ca.Issue(pki.Subject{CommonName: "kubelet", Names: []string{s.IP.Addr().String(), s.Node, "127.0.0.1", "localhost"}})
+	if err != nil {
+		return err
+	}
+	if err := server.Write(s.Dir("pki"), "kubelet"); err != nil {
+		return err
+	}
+	return writeUser(s, ca, "kubelet", pki.Subject{CommonName: "system:node:" + s.Node, Groups: []string{"system:nodes"}})
 }
 
 // writeUser makes the certificate and the kubeconfig of a user.

@@ -21,27 +21,44 @@ var templates embed.FS
 const SandboxImage = "quay.io/bpfman/pause:latest"
 
 // directories are made below the state directory.
-var directories = []string{"pki", "etc", "logs", "logs/pods", "etcd", "containerd", "kubelet", "registry", "images", "mnt"}
+var directories = []string{"pki", "etc", "logs", "logs/pods", "etcd", "containerd", "kubelet", "registry", "images", "mnt", "stopped"}
 
-// Write makes the state directory with all that the components read at their start. A node
-// of its own has the credentials of the control plane whose state directory it is given.
-func Write(s Settings, controlPlane string) error {
+// Write makes the node's state directory with all that its components read at their
+// start. What the first node has of credentials the others copy from its state directory.
+func Write(s Settings, first string) error {
 	for _, dir := range directories {
 		if err := os.MkdirAll(s.Dir(dir), 0o755); err != nil {
 			return fmt.Errorf("making the cluster's directory %s: %w", dir, err)
 		}
 	}
-	if s.Part == Node {
-		if err := os.CopyFS(s.Dir("pki"), os.DirFS(filepath.Join(controlPlane, "pki"))); err != nil {
-			return fmt.Errorf("copying the control plane's credentials: %w", err)
+	if s.HasControlPlane() {
+		if err := writeCredentials(s); err != nil {
+			return err
 		}
-	} else if err := writeCredentials(s); err != nil {
+	} else if err := copyCredentials(s, first); err != nil {
+		return err
+	}
+	if err := writeNodeCredentials(s); err != nil {
 		return err
 	}
 	if err := trustRegistry(s); err != nil {
 		return err
 	}
 	return writeFiles(s)
+}
+
+// copyCredentials copies what a node needs, and the authority that signs what it has of its own.
+func copyCredentials(s Settings, first string) error {
+	for _, name := range []string{"ca.crt", "ca.key", "registry-ca.crt", "admin-user.crt", "admin-user.key", "admin.kubeconfig", "kube-proxy.kubeconfig"} {
+		text, err := os.ReadFile(filepath.Join(first, "pki", name))
+		if err != nil {
+			return fmt.Errorf("reading the control plane's credentials: %w", err)
+		}
+		if err := os.WriteFile(s.Dir("pki", name), text, 0o600); err != nil {
+			return fmt.Errorf("copying the control plane's credentials: %w", err)
+		}
+	}
+	return nil
 }
 
 // trustRegistry has containerd trust the cluster's registry under each name that an

@@ -5,7 +5,7 @@ package component
 
 import "slices"
 
-// Process is a program that runs on the node for as long as the cluster does.
+// Process is a program that runs on the node for as long as it does.
 type Process struct {
 	Name string
 	Path string // the file to execute; "" looks Name up in PATH
@@ -15,12 +15,24 @@ type Process struct {
 	NeedsAPI bool
 }
 
-// Processes are the components of the part, in the order to start them in.
+// Processes are the node's components, in the order to start them in.
 func Processes(s Settings) []Process {
-	onNode := []string{"containerd", "kubelet", "kube-proxy"}
+	ofEachNode := []string{"containerd", "kubelet", "kube-proxy"}
 	return slices.DeleteFunc(processes(s), func(p Process) bool {
-		return s.Part != Whole && (s.Part == Node) != slices.Contains(onNode, p.Name)
+		if slices.Contains(ofEachNode, p.Name) {
+			return !s.RunsPods()
+		}
+		return !s.HasControlPlane()
 	})
+}
+
+// Names are those of the node's components.
+func Names(s Settings) []string {
+	var names []string
+	for _, process := range Processes(s) {
+		names = append(names, process.Name)
+	}
+	return names
 }
 
 func processes(s Settings) []Process {
@@ -59,7 +71,7 @@ func processes(s Settings) []Process {
 			"--config=" + etc("kubelet.yaml"),
 			"--kubeconfig=" + pki("kubelet.kubeconfig"),
 			"--hostname-override=" + s.Node,
-			"--node-ip=" + s.NodeIP.String(),
+			"--node-ip=" + s.IP.Addr().String(),
 		}},
 		{Name: "kube-proxy", Path: s.Kubernetes, NeedsAPI: true, Args: []string{
 			"--config=" + etc("kube-proxy.yaml"),

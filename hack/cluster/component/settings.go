@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package component knows the components that make up the cluster: their
-// certificates, configuration files and command lines.
 package component
 
 import (
@@ -12,106 +10,111 @@ import (
 	"path/filepath"
 )
 
-// Part is what of the cluster runs here.
-type Part string
+// MaxNodes is how many nodes a cluster can have: each knows the way to the pods of all.
+const MaxNodes = 8
 
-// A cluster is on one machine, or its one node is another machine, whose kernel is to run
-// the programs: a virtual one, on this one. See README.md.
-const (
-	Whole        Part = "all"
-	ControlPlane Part = "control-plane"
-	Node         Part = "node"
-)
-
-// Settings are the facts about the cluster that its components are configured with.
+// Settings are the facts about a node and its cluster that the node's components are
+// configured with.
 type Settings struct {
-	StateDir   string // everything that the cluster keeps on disk
+	Instance   uint8
+	ClusterDir string // everything that the cluster keeps on disk
+	StateDir   string // the node's part of it; the first node's is all of it
 	Kubernetes string // the multi-call binary of hack/kubernetes
+	Number     int    // the node's, from 1 on: the first has the control plane and the registry
 	Node       string // the node's name
-	// Cgroup is the node's cgroup, in each hierarchy of the host, and
-	// Interface the host's end of the cable to the node.
-	Cgroup    string
-	Interface string
-	Part      Part
-	// Uplink is the interface of this machine that the node gets, instead of a cable to
-	// this machine.
+	// ControlPlaneOnly has the first node run no pods.
+	ControlPlaneOnly bool
+	// Cgroup is the node's cgroup, in each hierarchy of the host.
+	Cgroup string
+	// HostInterface is the host's end of the cable to the cluster's network, and Port the
+	// node's place there.
+	HostInterface string
+	Port          string
+	// Uplink is the interface of this machine that the node gets, where the machine, a
+	// virtual one, is there for the node: instead of a cable to the cluster's network.
 	Uplink string
-	// API is the address of the API server and the registry, and NodeIP the kubelet's:
-	// IP, unless these run on two machines.
-	API, NodeIP netip.Addr
-	IP          netip.Prefix
-	HostIP      netip.Prefix
-	IP6         netip.Prefix
-	HostIP6     netip.Prefix
-	Pods        netip.Prefix
-	Services    netip.Prefix
+	// API is the address of the API server and the registry.
+	API      netip.Addr
+	IP       netip.Prefix
+	HostIP   netip.Prefix
+	IP6      netip.Prefix
+	HostIP6  netip.Prefix
+	Pods     netip.Prefix // the node's
+	Services netip.Prefix
 }
 
-// Default are the settings of an instance of the cluster: 0, and others for
-// tests that must not disturb it. They share nothing on the host.
-func Default(instance uint8, stateDir, kubernetes string) Settings {
-	prefix := func(format string) netip.Prefix {
-		return netip.MustParsePrefix(fmt.Sprintf(format, instance))
+// Default are the settings of a node of an instance of the cluster. Instance 0 is for
+// people, others are for tests that must not disturb it: they share nothing on the host.
+// Nodes are numbered from 1 to MaxNodes.
+func Default(instance uint8, clusterDir, kubernetes string, number int) Settings {
+	prefix := func(format string, of ...any) netip.Prefix {
+		return netip.MustParsePrefix(fmt.Sprintf(format, of...))
 	}
-	ip := prefix("10.97.%d.2/24")
-	return Settings{
-		Part: Whole, API: ip.Addr(), NodeIP: ip.Addr(),
-		StateDir:   stateDir,
-		Kubernetes: kubernetes,
-		Node:       "bpfman-node",
-		Cgroup:     fmt.Sprintf("bpfman-cluster-%d", instance),
-		Interface:  fmt.Sprintf("bpfman%d", instance),
-		IP:         ip,
-		HostIP:     prefix("10.97.%d.1/24"),
-		IP6:        prefix("fd97:62:%x::2/64"),
-		HostIP6:    prefix("fd97:62:%x::1/64"),
-		Pods:       prefix("10.99.%d.0/24"),
-		Services:   prefix("10.98.%d.0/24"),
+	way := wayTo(instance, number)
+	s := Settings{
+		Instance:      instance,
+		ClusterDir:    clusterDir,
+		StateDir:      clusterDir,
+		Kubernetes:    kubernetes,
+		Number:        number,
+		Node:          "bpfman-node",
+		Cgroup:        fmt.Sprintf("bpfman-cluster-%d", instance),
+		HostInterface: fmt.Sprintf("bpfman%d", instance),
+		Port:          fmt.Sprintf("node%d", number),
+		API:           wayTo(instance, 1).Node,
+		IP:            netip.PrefixFrom(way.Node, 24),
+		HostIP:        prefix("10.97.%d.1/24", instance),
+		IP6:           prefix("fd97:62:%x::%x/64", instance, 1+number),
+		HostIP6:       prefix("fd97:62:%x::1/64", instance),
+		Pods:          way.Pods,
+		Services:      prefix("10.98.%d.0/24", instance),
 	}
-}
-
-// NodeInterface is the control plane's end of the cable to a node that is another machine.
-const NodeInterface = "node0"
-
-// nodeCable is that cable's network, of which the node has the second address.
-func (s Settings) nodeCable() (control, node netip.Prefix) {
-	base := s.IP.Addr().As4()
-	base[3] = 129
-	control = netip.PrefixFrom(netip.AddrFrom4(base), 25)
-	return control, netip.PrefixFrom(control.Addr().Next(), 25)
-}
-
-// NodeCable is the control plane's address on the cable to its node.
-func (s Settings) NodeCable() netip.Prefix {
-	control, _ := s.nodeCable()
-	return control
-}
-
-// Split are the settings of a part of the cluster.
-func (s Settings) Split(part Part, uplink string) Settings {
-	control, node := s.nodeCable()
-	s.Part, s.Uplink = part, uplink
-	if part != Whole {
-		s.NodeIP = node.Addr()
-	}
-	if part == Node {
-		s.IP, s.HostIP = node, control
-		s.IP6, s.HostIP6 = netip.Prefix{}, netip.Prefix{}
+	if number > 1 {
+		s.Node = fmt.Sprintf("%s-%d", s.Node, number)
+		s.Cgroup = fmt.Sprintf("%s-%d", s.Cgroup, number)
+		s.StateDir = filepath.Join(clusterDir, s.Node)
 	}
 	return s
 }
 
-// Registry is where the node finds the registry.
-func (s Settings) Registry() netip.Addr {
-	if s.Part == Node {
-		return s.API
-	}
-	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+// HasControlPlane tells whether the node runs the control plane and the registry.
+func (s Settings) HasControlPlane() bool { return s.Number == 1 }
+
+// RunsPods tells whether the node is one of Kubernetes'.
+func (s Settings) RunsPods() bool { return !s.HasControlPlane() || !s.ControlPlaneOnly }
+
+// Way is the way to the pods of a node.
+type Way struct {
+	Pods netip.Prefix
+	Node netip.Addr
 }
 
-// Registries are the names that the cluster's registry is served under, on the
-// node's loopback. One is quay.io, so that the sample manifests, which name
-// images there, work unchanged and offline.
+func wayTo(instance uint8, number int) Way {
+	return Way{
+		Pods: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 98 + byte(number), instance, 0}), 24),
+		Node: netip.AddrFrom4([4]byte{10, 97, instance, 1 + byte(number)}),
+	}
+}
+
+// Ways are those to the pods of each node that the cluster can have.
+func (s Settings) Ways() []Way {
+	ways := make([]Way, MaxNodes)
+	for i := range ways {
+		ways[i] = wayTo(s.Instance, 1+i)
+	}
+	return ways
+}
+
+// Registry is where the node finds the registry.
+func (s Settings) Registry() netip.Addr {
+	if s.HasControlPlane() {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return s.API
+}
+
+// Registries are the names that the cluster's registry is served under. One is quay.io,
+// so that the sample manifests, which name images there, work unchanged and offline.
 var Registries = []string{"registry.bpfman.test", "quay.io"}
 
 const (
@@ -126,10 +129,13 @@ func (s Settings) Server() string {
 	return "https://" + net.JoinHostPort(s.API.String(), apiPort)
 }
 
-// Dir is a directory below the state directory.
+// Dir is a directory below the node's state directory.
 func (s Settings) Dir(elem ...string) string {
 	return filepath.Join(append([]string{s.StateDir}, elem...)...)
 }
+
+// Network is the file that the namespace of the cluster's network is mounted on.
+func (s Settings) Network() string { return filepath.Join(s.ClusterDir, "network") }
 
 // AdminKubeconfig is the kubeconfig of the cluster's administrator.
 func (s Settings) AdminKubeconfig() string { return s.Dir("pki", "admin.kubeconfig") }
@@ -143,3 +149,6 @@ func (s Settings) RegistryHosts() string { return s.Dir("etc", "certs.d") }
 
 // Log is the file that the process of that name writes to.
 func (s Settings) Log(process string) string { return s.Dir("logs", process+".log") }
+
+// StopMark is the file that keeps the component of that name down while it exists.
+func (s Settings) StopMark(component string) string { return s.Dir("stopped", component) }

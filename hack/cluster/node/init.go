@@ -39,7 +39,7 @@ func Init(ctx context.Context, s component.Settings, serveRegistry func(context.
 	if err := component.Install(s); err != nil {
 		return err
 	}
-	if s.Part != component.Node {
+	if s.HasControlPlane() {
 		go func() {
 			log.Printf("registry: %v", serveRegistry(ctx))
 		}()
@@ -60,7 +60,7 @@ func Init(ctx context.Context, s component.Settings, serveRegistry func(context.
 			if process.NeedsAPI {
 				<-apiReady
 			}
-			children.keepRunning(process, s.Log(process.Name))
+			children.keepRunning(process, s)
 		}()
 	}
 	children.reap()

@@ -6,46 +6,196 @@ package node
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/hack/cluster/component"
 )
 
-// nodeInterface is the node's end of the cable to the host.
-const nodeInterface = "eth0"
+const (
+	// nodeInterface is the node's end of its cable.
+	nodeInterface = "eth0"
+	// The cluster's network has a bridge, and the host's cable ends in a port of it.
+	bridge   = "bridge"
+	hostPort = "host"
+)
 
-// connect lays the cable from the host to the node's network namespace, and
-// sets up the host's end. The kernel removes it with the namespace.
+// MakeNetwork makes the network that connects the host and the nodes, unless it is there:
+// a bridge in a network namespace of its own, where no packet filter of the host's, such
+// as Docker's, sees what one node sends to another.
+func MakeNetwork(s component.Settings) error {
+	there, err := networkIsThere(s)
+	if err != nil || there {
+		return err
+	}
+	if err := os.WriteFile(s.Network(), nil, 0o600); err != nil {
+		return fmt.Errorf("making the file of the cluster's network: %w", err)
+	}
+	err = onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("making the namespace of the cluster's network: %w", err)
+		}
+		if err := unix.Mount("/proc/thread-self/ns/net", s.Network(), "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("keeping the namespace of the cluster's network: %w", err)
+		}
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = bridge
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
+			return fmt.Errorf("making the bridge of the cluster's network: %w", err)
+		}
+		return setUp(bridge)
+	})
+	if err != nil {
+		return err
+	}
+	return connectHost(s)
+}
+
+// RemoveNetwork removes it, and what is left of it.
+func RemoveNetwork(s component.Settings) error {
+	// Its other end may be gone, or never have been there.
+	if err := removeLink(s.HostInterface); err != nil {
+		return err
+	}
+	there, err := networkIsThere(s)
+	if err != nil || !there {
+		return err
+	}
+	if err := unix.Unmount(s.Network(), unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("letting go of the cluster's network: %w", err)
+	}
+	return nil
+}
+
+func networkIsThere(s component.Settings) (bool, error) {
+	var stat unix.Statfs_t
+	err := unix.Statfs(s.Network(), &stat)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking at the cluster's network: %w", err)
+	}
+	return stat.Type == unix.NSFS_MAGIC, nil
+}
+
+// onThread runs a function that changes the namespaces of its thread, which ends with it.
+func onThread(run func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocks it
+		done <- run()
+	}()
+	return <-done
+}
+
+// inNetwork runs the function in the namespace of the cluster's network.
+func inNetwork(s component.Settings, run func() error) error {
+	return onThread(func() error {
+		network, err := netns.GetFromPath(s.Network())
+		if err != nil {
+			return fmt.Errorf("opening the cluster's network: %w", err)
+		}
+		defer network.Close()
+		if err := netns.Set(network); err != nil {
+			return fmt.Errorf("entering the cluster's network: %w", err)
+		}
+		return run()
+	})
+}
+
+// connectHost lays the cable from the host to the cluster's network.
+func connectHost(s component.Settings) error {
+	network, err := netns.GetFromPath(s.Network())
+	if err != nil {
+		return fmt.Errorf("opening the cluster's network: %w", err)
+	}
+	defer network.Close()
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = s.HostInterface
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: hostPort, PeerNamespace: netlink.NsFd(network)}); err != nil {
+		return fmt.Errorf("making the interface %s: %w", s.HostInterface, err)
+	}
+	if err := inNetwork(s, func() error { return plugIn(hostPort) }); err != nil {
+		return err
+	}
+	if err := configure(s.HostInterface, s.HostIP, s.HostIP6); err != nil {
+		return err
+	}
+	// The host reaches services too. All routes end with the interface.
+	if err := addRoute(s.Services, s.API); err != nil {
+		return err
+	}
+	for _, way := range s.Ways() {
+		if err := addRoute(way.Pods, way.Node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect lays the cable from the cluster's network to the node's network namespace. The
+// kernel removes it with that.
 func connect(s component.Settings, pid int) error {
 	if s.Uplink != "" {
 		return give(s.Uplink, pid)
 	}
-	attributes := netlink.NewLinkAttrs()
-	attributes.Name = s.Interface
-	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: nodeInterface, PeerNamespace: netlink.NsPid(pid)}
-	if err := netlink.LinkAdd(veth); err != nil {
-		return fmt.Errorf("making the interface %s: %w", s.Interface, err)
-	}
-	if err := configure(s.Interface, s.HostIP, s.HostIP6); err != nil {
+	return inNetwork(s, func() error {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = s.Port
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: nodeInterface, PeerNamespace: netlink.NsPid(pid)}); err != nil {
+			return fmt.Errorf("making the port %s: %w", s.Port, err)
+		}
+		return plugIn(s.Port)
+	})
+}
+
+// ConnectTap makes the node's port a tap, which the hypervisor opens whose virtual machine
+// is the node.
+func ConnectTap(s component.Settings) error {
+	return inNetwork(s, func() error {
+		if err := removeLink(s.Port); err != nil {
+			return err
+		}
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = s.Port
+		if err := netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TAP}); err != nil {
+			return fmt.Errorf("making the tap %s: %w", s.Port, err)
+		}
+		return plugIn(s.Port)
+	})
+}
+
+// disconnect removes the node's cable where the kernel hasn't yet.
+func disconnect(s component.Settings) error {
+	there, err := networkIsThere(s)
+	if err != nil || !there {
 		return err
 	}
-	link, err := netlink.LinkByName(s.Interface)
+	return inNetwork(s, func() error { return removeLink(s.Port) })
+}
+
+// plugIn makes the interface a port of the bridge.
+func plugIn(name string) error {
+	link, err := netlink.LinkByName(name)
 	if err != nil {
-		return fmt.Errorf("finding the interface %s: %w", s.Interface, err)
+		return fmt.Errorf("finding the port %s: %w", name, err)
 	}
-	// The host reaches pods and services too; both routes end with the interface.
-	for _, network := range []netip.Prefix{s.Pods, s.Services} {
-		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(network), Gw: s.IP.Addr().AsSlice()}
-		if err := netlink.RouteAdd(route); err != nil {
-			return fmt.Errorf("adding the route to %s: %w", network, err)
-		}
+	master, err := netlink.LinkByName(bridge)
+	if err != nil {
+		return fmt.Errorf("finding the bridge of the cluster's network: %w", err)
 	}
-	return nil
+	if err := netlink.LinkSetMaster(link, master); err != nil {
+		return fmt.Errorf("making %s a port: %w", name, err)
+	}
+	return setUp(name)
 }
 
 // give moves this machine's interface to the node.
@@ -67,27 +217,8 @@ func give(uplink string, pid int) error {
 	return nil
 }
 
-// layNodeCable makes the control plane's end of the cable to its node: a tap, which the
-// virtual machine's hypervisor opens. It runs inside the control plane's namespaces.
-func layNodeCable(s component.Settings) error {
-	attributes := netlink.NewLinkAttrs()
-	attributes.Name = component.NodeInterface
-	tap := &netlink.Tuntap{LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TAP}
-	if err := netlink.LinkAdd(tap); err != nil {
-		return fmt.Errorf("making the interface %s: %w", component.NodeInterface, err)
-	}
-	if err := configure(component.NodeInterface, s.NodeCable(), netip.Prefix{}); err != nil {
-		return err
-	}
-	route := &netlink.Route{Dst: ipNet(s.Pods), Gw: s.NodeIP.AsSlice()}
-	if err := netlink.RouteAdd(route); err != nil {
-		return fmt.Errorf("adding the route to %s: %w", s.Pods, err)
-	}
-	return nil
-}
-
-// disconnect removes the cable where the kernel hasn't yet.
-func disconnect(name string) error {
+// removeLink removes the interface, if there is one.
+func removeLink(name string) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
@@ -103,12 +234,8 @@ func disconnect(name string) error {
 
 // setUpNetwork configures the node's own end; it runs inside the node.
 func setUpNetwork(s component.Settings) error {
-	loopback, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("finding the loopback interface: %w", err)
-	}
-	if err := netlink.LinkSetUp(loopback); err != nil {
-		return fmt.Errorf("setting the loopback interface up: %w", err)
+	if err := setUp("lo"); err != nil {
+		return err
 	}
 	if err := configure(nodeInterface, s.IP, s.IP6); err != nil {
 		return err
@@ -116,18 +243,20 @@ func setUpNetwork(s component.Settings) error {
 	// The host forwards nothing; the default routes are what marks the
 	// primary interface.
 	for _, gateway := range []netip.Addr{s.HostIP.Addr(), s.HostIP6.Addr()} {
-		if !gateway.IsValid() {
-			continue
-		}
 		if err := netlink.RouteAdd(&netlink.Route{Gw: gateway.AsSlice()}); err != nil && gateway.Is4() {
 			return fmt.Errorf("adding the default route by %s: %w", gateway, err)
 		}
 	}
+	for _, way := range s.Ways() {
+		if way.Pods == s.Pods {
+			continue
+		}
+		if err := addRoute(way.Pods, way.Node); err != nil {
+			return err
+		}
+	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return fmt.Errorf("enabling forwarding: %w", err)
-	}
-	if s.Part == component.ControlPlane {
-		return layNodeCable(s)
 	}
 	return nil
 }
@@ -142,11 +271,24 @@ func configure(name string, ip4, ip6 netip.Prefix) error {
 	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(ip4)}); err != nil {
 		return fmt.Errorf("giving the interface %s its address: %w", name, err)
 	}
-	if ip6.IsValid() {
-		_ = netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(ip6), Flags: unix.IFA_F_NODAD})
+	_ = netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(ip6), Flags: unix.IFA_F_NODAD})
+	return setUp(name)
+}
+
+func setUp(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("finding the interface %s: %w", name, err)
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("setting the interface %s up: %w", name, err)
+	}
+	return nil
+}
+
+func addRoute(to netip.Prefix, by netip.Addr) error {
+	if err := netlink.RouteAdd(&netlink.Route{Dst: ipNet(to), Gw: by.AsSlice()}); err != nil {
+		return fmt.Errorf("adding the route to %s: %w", to, err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -68,6 +69,7 @@ func Start(s component.Settings, program string, arguments []string) (*State, er
 	if err != nil {
 		return nil, fmt.Errorf("looking at the node's init: %w", err)
 	}
+	state.Started = time.Now()
 	if err := state.save(s.StateDir); err != nil {
 		return nil, err
 	}
@@ -107,7 +109,7 @@ func Stop(ctx context.Context, s component.Settings) error {
 	if err := removeCgroups(ctx, s.Cgroup); err != nil {
 		return err
 	}
-	return disconnect(s.Interface)
+	return disconnect(s)
 }
 
 // kill ends the node's init, and with it every process of its PID namespace,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package node makes the machine's one Kubernetes node out of namespaces: its
+// Package node makes Kubernetes nodes of this machine out of namespaces. Each has its
 // own processes, mounts, network, host name, IPC and cgroups, on the host's
 // kernel and a copy-on-write view of its files. One process, the node's init,
-// keeps it all alive; the kernel takes everything back when it is killed.
+// keeps it all alive; the kernel takes everything back when it is killed. A
+// bridge connects the nodes and the host.
 package node
 
 import (
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // State identifies the node's init among all processes that ever had its
@@ -24,6 +26,8 @@ type State struct {
 	PID    int    `json:"pid"`
 	Start  string `json:"start"` // field 22 of /proc/<pid>/stat
 	BootID string `json:"bootID"`
+	// Started is when the node was.
+	Started time.Time `json:"started"`
 }
 
 const stateFile = "node.json"
@@ -77,7 +81,7 @@ func (s *State) Alive() bool {
 		return false
 	}
 	now, err := observe(s.PID)
-	return err == nil && *now == *s
+	return err == nil && now.PID == s.PID && now.Start == s.Start && now.BootID == s.BootID
 }
 
 // Root is the node's root directory as seen from the host.
@@ -85,25 +89,34 @@ func (s *State) Root() string {
 	return filepath.Join("/proc", strconv.Itoa(s.PID), "root")
 }
 
-// startTime is when the process started, in the kernel's ticks since boot. A
-// zombie has none: it has ended.
+// startTime is when the process started, in the kernel's ticks since boot.
 func startTime(pid int) (string, error) {
+	fields, err := status(pid)
+	if err != nil {
+		return "", err
+	}
+	return fields[19], nil
+}
+
+// status is what /proc/<pid>/stat has behind the process's name, at least 20 fields. A
+// zombie has none: it has ended.
+func status(pid int) ([]string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("process %d: %w", pid, os.ErrProcessDone)
+		return nil, fmt.Errorf("process %d: %w", pid, os.ErrProcessDone)
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading the status of process %d: %w", pid, err)
+		return nil, fmt.Errorf("reading the status of process %d: %w", pid, err)
 	}
 	// The name, in parentheses, may hold blanks and parentheses itself.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 {
-		return "", fmt.Errorf("reading the status of process %d: %d fields", pid, len(fields))
+		return nil, fmt.Errorf("reading the status of process %d: %d fields", pid, len(fields))
 	}
 	if fields[0] == "Z" || fields[0] == "X" {
-		return "", fmt.Errorf("process %d: %w", pid, os.ErrProcessDone)
+		return nil, fmt.Errorf("process %d: %w", pid, os.ErrProcessDone)
 	}
-	return fields[19], nil
+	return fields, nil
 }
 
 func bootID() (string, error) {

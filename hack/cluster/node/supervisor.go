@@ -22,6 +22,9 @@ import (
 // restartDelay keeps a component that can't run from using up the machine.
 const restartDelay = time.Second
 
+// stopPoll is how often a component that is stopped is looked for the leave to start.
+const stopPoll = 100 * time.Millisecond
+
 // supervisor starts the components and learns of their end from the one loop
 // that reaps every child, the node's orphans among them.
 type supervisor struct {
@@ -33,15 +36,19 @@ func newSupervisor() *supervisor {
 	return &supervisor{waiting: map[int]chan<- unix.WaitStatus{}}
 }
 
-// keepRunning runs the process, and again whenever it ends.
-func (v *supervisor) keepRunning(p component.Process, logFile string) {
+// keepRunning runs the process, and again whenever it ends, but not while it is to be stopped.
+func (v *supervisor) keepRunning(p component.Process, s component.Settings) {
 	for {
-		ended, err := v.start(p, logFile)
+		if _, err := os.Stat(s.StopMark(p.Name)); err == nil {
+			time.Sleep(stopPoll) //nolint:forbidigo // the mark is removed from outside
+			continue
+		}
+		ended, err := v.start(p, s.Log(p.Name))
 		if err != nil {
 			log.Printf("starting %s: %v", p.Name, err)
 		} else {
 			status := <-ended
-			log.Printf("%s ended: exit status %d, signal %d; restarting it", p.Name, status.ExitStatus(), status.Signal())
+			log.Printf("%s ended: exit status %d, signal %d", p.Name, status.ExitStatus(), status.Signal())
 		}
 		time.Sleep(restartDelay) //nolint:forbidigo // there is no event to wait for
 	}

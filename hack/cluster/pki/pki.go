@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package pki makes the certificates and kubeconfigs of a one-node cluster.
+// Package pki makes the certificates and kubeconfigs of a cluster.
 package pki
 
 import (
@@ -9,6 +9,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
@@ -124,6 +125,19 @@ func (p *Pair) Write(dir, name string) error {
 		return fmt.Errorf("writing the certificate of %q: %w", name, err)
 	}
 	return nil
+}
+
+// Read is the pair that Write stored as dir/name.crt and dir/name.key.
+func Read(dir, name string) (*Pair, error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate and key %q: %w", name, err)
+	}
+	key, ok := pair.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("reading the certificate and key %q: the key can't sign", name)
+	}
+	return &Pair{Cert: pair.Leaf, Key: key}, nil
 }
 
 // Kubeconfig is a kubeconfig for the API server at the URL, which presents a
