@@ -127,23 +127,33 @@ func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, erro
 	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{own, others}}, nil
 }
 
-// NewCache makes a manager's cache; it is a [cache.NewCacheFunc].
-func (k *Kinds) NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
-	decoding := rest.CopyConfig(config)
+// NewClient makes a client of the API's kinds, which decodes lists and events
+// though some object can't be decoded. HTTPClient may be nil.
+func NewClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
 	version := v1alpha1.SchemeGroupVersion
-	decoding.GroupVersion, decoding.APIPath, decoding.ContentType = &version, "/apis", runtime.ContentTypeJSON
-	decoding.NegotiatedSerializer = lenient{
-		serializer.WithoutConversionCodecFactory{CodecFactory: serializer.NewCodecFactory(options.Scheme)}, options.Scheme,
+	config.GroupVersion, config.APIPath, config.ContentType = &version, "/apis", runtime.ContentTypeJSON
+	config.NegotiatedSerializer = lenient{
+		serializer.WithoutConversionCodecFactory{CodecFactory: serializer.NewCodecFactory(scheme)}, scheme,
 	}
 	var api rest.Interface
 	var err error
-	if options.HTTPClient != nil {
-		api, err = rest.RESTClientForConfigAndClient(decoding, options.HTTPClient)
+	if httpClient != nil {
+		api, err = rest.RESTClientForConfigAndClient(config, httpClient)
 	} else {
-		api, err = rest.RESTClientFor(decoding)
+		api, err = rest.RESTClientFor(config)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API's kinds: %w", err)
+	}
+	return api, nil
+}
+
+// NewCache makes a manager's cache; it is a [cache.NewCacheFunc].
+func (k *Kinds) NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
+	api, err := NewClient(config, options.HTTPClient, options.Scheme)
+	if err != nil {
+		return nil, err
 	}
 	selected := map[schema.GroupVersionKind]cache.ByObject{}
 	for object, by := range options.ByObject {
@@ -216,6 +226,13 @@ func ofKind(api rest.Interface, resource string, newList func() runtime.Object, 
 	}
 }
 
+// Watch has k know of a kind that the manager's cache doesn't hold: it takes note of
+// what the API server answers to from. Synced tells whether all objects are known.
+func (k *Kinds) Watch(gvk schema.GroupVersionKind, from toolscache.ListerWatcherWithContext, synced func() bool) *toolscache.ListWatch {
+	k.put(gvk, synced)
+	return k.watched(gvk, from)
+}
+
 // watched takes note of what the API server answers.
 func (k *Kinds) watched(gvk schema.GroupVersionKind, from toolscache.ListerWatcherWithContext) *toolscache.ListWatch {
 	return &toolscache.ListWatch{
@@ -268,8 +285,8 @@ func (k *Kinds) note(gvk schema.GroupVersionKind, err error) {
 	s.err = err
 }
 
-// read is an UnreadError where a kind's objects haven't been listed yet.
-func (k *Kinds) read(gvk schema.GroupVersionKind) error {
+// Read is an UnreadError where a kind's objects haven't been listed yet.
+func (k *Kinds) Read(gvk schema.GroupVersionKind) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.kinds[gvk]
@@ -295,7 +312,7 @@ func (a *apart) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	if err != nil {
 		return fmt.Errorf("find the kind of %T: %w", object, err)
 	}
-	if err := a.kinds.read(gvk); err != nil {
+	if err := a.kinds.Read(gvk); err != nil {
 		return err
 	}
 	return a.Cache.Get(ctx, key, object, options...) //nolint:wrapcheck // callers ask whether it is NotFound
@@ -308,7 +325,7 @@ func (a *apart) List(ctx context.Context, list client.ObjectList, options ...cli
 		return fmt.Errorf("find the kind of %T: %w", list, err)
 	}
 	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	if err := a.kinds.read(gvk); err != nil {
+	if err := a.kinds.Read(gvk); err != nil {
 		return err
 	}
 	return a.Cache.List(ctx, list, options...) //nolint:wrapcheck // as above

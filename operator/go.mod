@@ -7,6 +7,7 @@ require (
 	github.com/bpfman/bpfman-operator/apis v0.0.0
 	github.com/bpfman/bpfman-operator/kinds v0.0.0
 	github.com/distribution/reference v0.6.0
+	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/go-logr/logr v1.4.4
 	github.com/google/btree v1.1.3
 	github.com/prometheus/client_golang v1.24.0

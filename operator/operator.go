@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -35,6 +36,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
 	"github.com/bpfman/bpfman-operator/operator/policies"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 	"github.com/bpfman/bpfman-operator/operator/status"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
@@ -89,7 +91,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("make client of logs: %w", err)
 	}
 	err = guard(mgr, recorder, o.Namespace, known, func() error {
-		for _, controller := range controllers(mgr, core, recorder, announcer, openShift) {
+		for _, controller := range controllers(mgr, reports.NewStore(known), core, recorder, announcer, openShift) {
 			if err := controller.SetupWithManager(mgr); err != nil {
 				return fmt.Errorf("set up %T: %w", controller, err)
 			}
@@ -109,23 +111,24 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 
 type controller interface{ SetupWithManager(ctrl.Manager) error }
 
-func controllers(mgr ctrl.Manager, core typedcorev1.PodsGetter, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool) []controller {
+func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsGetter, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool) []controller {
 	c, live, namespace := mgr.GetClient(), mgr.GetAPIReader(), announcer.ConfigMap.Namespace
 	finalizers := &contest.Ledger[types.UID]{Clock: clock.RealClock{}}
 	all := []controller{
+		stored,
 		&deploy.Reconciler{
 			Client: c, Live: live, Recorder: recorder, Namespace: namespace, OpenShift: openShift,
 			Announcer: announcer, Contests: &contest.Ledger[string]{Clock: clock.RealClock{}},
 		},
 		&status.Reconciler{
-			Client: c, Recorder: recorder, Clock: clock.RealClock{},
+			Client: c, Reports: stored, Recorder: recorder, Clock: clock.RealClock{},
 			Announcer: announcer, Contests: &contest.Ledger[types.UID]{Clock: clock.RealClock{}},
 		},
-		&status.Leftovers{Client: c, Live: live},
+		&status.Leftovers{Client: c, Reports: stored, Live: live},
 		&nodes.Reconciler{Client: c, Recorder: recorder, ConfigMap: announcer.ConfigMap, Version: version.Version, Logs: nodes.LogsOf(core.Pods(namespace))},
 		&bpfnodes.Reconciler{Client: c, Namespace: namespace},
-		&policies.Reconciler{Client: c, Live: live, Namespace: namespace, Clock: clock.RealClock{}},
-		&takeover.Reports{Client: c, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()},
+		&policies.Reconciler{Client: c, Reports: stored, Live: live, Namespace: namespace, Clock: clock.RealClock{}},
+		&takeover.Reports{Client: c, Reports: stored, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()},
 		&takeover.Roles{Client: c, Live: live, Announcer: announcer, Namespace: namespace},
 	}
 	for _, kind := range v1alpha1.UserKinds {
@@ -154,8 +157,14 @@ func newManager(config *rest.Config, o Options, openShift bool, known *kinds.Kin
 	}
 	byObject := deploy.CacheByObject(o.Namespace, openShift)
 	maps.Copy(byObject, status.CacheByObject(o.Namespace, deploy.PodLabels()))
+	// Whoever reads reports, of which there are most, reads the store: the cache would hold them whole.
+	var uncached []client.Object
+	for _, kind := range v1alpha1.ProgramKinds {
+		uncached = append(uncached, kind.New())
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:         scheme,
+		Client:         client.Options{Cache: &client.CacheOptions{DisableFor: uncached}},
 		NewCache:       known.NewCache,
 		MapperProvider: kinds.Mapper,
 		Cache:          cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()},

@@ -23,7 +23,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -32,6 +31,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 const (
@@ -51,7 +51,8 @@ const (
 
 // Reconciler writes the status of BytecodePolicies.
 type Reconciler struct {
-	Client client.Client
+	Client  client.Client
+	Reports *reports.Store
 	// Live reads Secrets and ConfigMaps, which aren't cached.
 	Live client.Reader
 	// Namespace is the one that bpfman runs in.
@@ -80,35 +81,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	object := handler.TypedEnqueueRequestForObject[client.Object]{}
 	b := ctrl.NewControllerManagedBy(mgr).Named("policies").
 		WatchesRawSource(kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.PolicyKind.New()), &object)))
-	for _, kind := range v1alpha1.ProgramKinds {
-		b.WatchesRawSource(kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.onReport())))
-	}
-	return b.Complete(r)
+	return b.WatchesRawSource(reports.Source(r.Reports, r.onReport, nil)).Complete(r)
 }
 
 // onReport counts what a report says.
-func (r *Reconciler) onReport() handler.TypedFuncs[client.Object, reconcile.Request] {
-	set := func(o client.Object, gone bool, q queue) {
-		report, ok := o.(v1alpha1.ProgramObject)
-		if !ok {
-			return
-		}
-		var node string
-		var said []v1alpha1.BpfProgramPolicy
-		if b := report.GetStatus().Bytecode; !gone {
-			node = report.GetStatus().Node
-			if b != nil {
-				said = b.Policies
-			}
-		}
-		for _, name := range r.tally.set(report.GetUID(), node, said) {
-			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-		}
-	}
-	return handler.TypedFuncs[client.Object, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { set(e.Object, false, q) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) { set(e.ObjectNew, false, q) },
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) { set(e.Object, true, q) },
+func (r *Reconciler) onReport(c reports.Change, q queue) {
+	for _, name := range r.tally.change(c) {
+		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
 }
 

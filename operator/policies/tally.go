@@ -6,9 +6,8 @@ package policies
 import (
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 // counts are how many programs a policy allows, denies, and would deny.
@@ -30,45 +29,22 @@ func (c *counts) add(verdict v1alpha1.PolicyVerdict, n int32) {
 // what it says, however many there are.
 type tally struct {
 	mu      sync.Mutex
-	said    map[types.UID][]v1alpha1.BpfProgramPolicy
 	byName  map[string]*counts
 	reports map[string]int // by node
-	nodeOf  map[types.UID]string
 }
 
 func newTally() *tally {
-	return &tally{
-		said: map[types.UID][]v1alpha1.BpfProgramPolicy{}, byName: map[string]*counts{}, reports: map[string]int{}, nodeOf: map[types.UID]string{},
-	}
+	return &tally{byName: map[string]*counts{}, reports: map[string]int{}}
 }
 
-// set takes what a report says, nil for one that is gone, and returns the names of
-// the policies of which the counts changed.
-func (t *tally) set(uid types.UID, node string, said []v1alpha1.BpfProgramPolicy) []string {
+// change takes a change of a report, and returns the names of the policies of which
+// the counts changed.
+func (t *tally) change(c reports.Change) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	touched := map[string]counts{}
-	count := func(said []v1alpha1.BpfProgramPolicy, n int32) {
-		for _, s := range said {
-			c := t.byName[s.Name]
-			if c == nil {
-				c = &counts{}
-				t.byName[s.Name] = c
-			}
-			if _, is := touched[s.Name]; !is {
-				touched[s.Name] = *c
-			}
-			c.add(s.Verdict, n)
-		}
-	}
-	count(t.said[uid], -1)
-	count(said, 1)
-	if len(said) == 0 {
-		delete(t.said, uid)
-	} else {
-		t.said[uid] = said
-	}
-	t.move(uid, node)
+	t.count(c.Before, -1, touched)
+	t.count(c.After, 1, touched)
 	var changed []string
 	for name, before := range touched {
 		if *t.byName[name] != before {
@@ -81,17 +57,25 @@ func (t *tally) set(uid types.UID, node string, said []v1alpha1.BpfProgramPolicy
 	return changed
 }
 
-// move keeps on how many nodes there are reports.
-func (t *tally) move(uid types.UID, node string) {
-	if old, had := t.nodeOf[uid]; had {
-		if t.reports[old]--; t.reports[old] == 0 {
-			delete(t.reports, old)
-		}
-		delete(t.nodeOf, uid)
+// count adds n times what a report says; touched gets what was there before.
+func (t *tally) count(report *reports.Report, n int32, touched map[string]counts) {
+	if report == nil {
+		return
 	}
-	if node != "" {
-		t.nodeOf[uid] = node
-		t.reports[node]++
+	for name, verdict := range report.State.Value().Policies() {
+		c := t.byName[name]
+		if c == nil {
+			c = &counts{}
+			t.byName[name] = c
+		}
+		if _, is := touched[name]; !is {
+			touched[name] = *c
+		}
+		c.add(verdict, n)
+	}
+	node := report.Node.Value().Label
+	if t.reports[node] += int(n); t.reports[node] == 0 {
+		delete(t.reports, node)
 	}
 }
 

@@ -6,10 +6,12 @@ package policies
 import (
 	"slices"
 	"testing"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 func TestTally(t *testing.T) {
@@ -17,7 +19,7 @@ func TestTally(t *testing.T) {
 	said := func(policy string, verdict v1alpha1.PolicyVerdict) v1alpha1.BpfProgramPolicy {
 		return v1alpha1.BpfProgramPolicy{Name: policy, Verdict: verdict}
 	}
-	tally := newTally()
+	tally, last := newTally(), map[types.UID]*reports.Report{}
 	for i, step := range []struct {
 		uid     types.UID
 		node    string
@@ -35,13 +37,20 @@ func TestTally(t *testing.T) {
 		{"3", "", nil, nil, counts{1, 0, 0}, counts{}, 1},
 		{"2", "", nil, []string{"p"}, counts{}, counts{}, 0},
 	} {
-		changed := tally.set(step.uid, step.node, step.said)
+		change := reports.Change{Before: last[step.uid]}
+		if step.node != "" {
+			change.After = &reports.Report{
+				UID: step.uid, Node: unique.Make(reports.Node{Label: step.node}), State: unique.Make(reports.State{}.WithPolicies(step.said)),
+			}
+		}
+		last[step.uid] = change.After
+		changed := tally.change(change)
 		slices.Sort(changed)
 		if !slices.Equal(changed, step.changed) || tally.of("p") != step.p || tally.of("q") != step.q || tally.nodes() != step.nodes {
 			t.Errorf("step %d: changed %q, p %v, q %v, %d nodes", i, changed, tally.of("p"), tally.of("q"), tally.nodes())
 		}
 	}
-	if len(tally.said)+len(tally.byName)+len(tally.nodeOf) > 0 {
+	if len(tally.byName)+len(tally.reports) > 0 {
 		t.Errorf("it keeps %+v", tally)
 	}
 }

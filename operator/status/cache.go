@@ -4,8 +4,6 @@
 package status
 
 import (
-	"unique"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -13,13 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
-// CacheByObject limits the manager's cache to what the status needs: there is one BpfProgram for each program on each
-// node, one Pod and one Node for each node.
+// CacheByObject limits the manager's cache to what the status needs: there is one Pod and one Node for
+// each node. Reports aren't in it: see [reports.Store].
 func CacheByObject(namespace string, agentLabels map[string]string) map[client.Object]cache.ByObject {
 	objects := map[client.Object]cache.ByObject{
 		&corev1.Node{}: {Transform: trimmed(trimNode)},
@@ -31,9 +28,6 @@ func CacheByObject(namespace string, agentLabels map[string]string) map[client.O
 	}
 	for _, kind := range v1alpha1.UserKinds {
 		objects[kind.New()] = cache.ByObject{Transform: trimmed(trimUserObject)}
-	}
-	for _, kind := range v1alpha1.ProgramKinds {
-		objects[kind.New()] = cache.ByObject{Transform: trimmed(trimProgram)}
 	}
 	return objects
 }
@@ -81,27 +75,4 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 
 func trimUserObject(object v1alpha1.UserObject) {
 	object.GetAppCommon().GlobalData = nil
-}
-
-func trimProgram(program v1alpha1.ProgramObject) {
-	*program.GetSpec() = v1alpha1.BpfProgramSpec{}
-	status := program.GetStatus()
-	*status = v1alpha1.BpfProgramStatus{
-		Node: status.Node, OwnerGeneration: status.OwnerGeneration, Conditions: status.Conditions, Bytecode: trimBytecode(status.Bytecode),
-	}
-	for i := range status.Conditions {
-		status.Conditions[i].Message = shorten.Middle(status.Conditions[i].Message, maxError)
-	}
-}
-
-// trimBytecode keeps what policies say, which is counted. Many reports have the same names.
-func trimBytecode(b *v1alpha1.BpfProgramBytecode) *v1alpha1.BpfProgramBytecode {
-	if b == nil || len(b.Policies) == 0 {
-		return nil
-	}
-	trimmed := &v1alpha1.BpfProgramBytecode{Policies: make([]v1alpha1.BpfProgramPolicy, len(b.Policies))}
-	for i, p := range b.Policies {
-		trimmed.Policies[i] = v1alpha1.BpfProgramPolicy{Name: unique.Make(p.Name).Value(), Verdict: unique.Make(p.Verdict).Value()}
-	}
-	return trimmed
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/operator/contest"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
@@ -53,6 +54,7 @@ const (
 // Reconciler writes the status of the user objects, and nobody else does.
 type Reconciler struct {
 	Client   client.Client
+	Reports  *reports.Store
 	Recorder events.EventRecorder
 	Clock    clock.WithDelayedExecution
 	// Contests is keyed by object.
@@ -75,7 +77,7 @@ type note struct {
 	resourceVersion string
 }
 
-// SetupWithManager watches the user objects of all kinds, BpfPrograms, nodes and the agent's pods: the manager's cache
+// SetupWithManager watches the user objects of all kinds, reports, nodes and the agent's pods: the manager's cache
 // holds no other pods, see CacheByObject.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.index, r.notes, r.listed = NewIndex(), map[types.UID]note{}, map[bool]bool{}
@@ -84,10 +86,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		watched := source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.ownerEvents(kind.Name))
 		b.WatchesRawSource(kinds.Source(watched))
 	}
-	for _, kind := range v1alpha1.ProgramKinds {
-		watched := source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.programEvents())
-		b.WatchesRawSource(kinds.SourceThen(watched, func(queue) { r.setListed(kind.Namespaced) }))
-	}
+	b.WatchesRawSource(reports.Source(r.Reports, r.onReport, r.setListed))
 	return b.Named("status").
 		Watches(&corev1.Node{}, r.nodeEvents()).
 		Watches(&corev1.Pod{}, r.podEvents()).

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -16,13 +15,14 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 // queue takes the user objects whose status may have to change.
 type queue = workqueue.TypedRateLimitingInterface[Ref]
 
-// handle makes a handler of three functions that change the index.
-func handle[O client.Object](set func(O, queue), replaced func(before, after O) bool, remove func(O, queue)) handler.TypedEventHandler[client.Object, Ref] {
+// handle makes a handler of two functions that change the index.
+func handle[O client.Object](set, remove func(O, queue)) handler.TypedEventHandler[client.Object, Ref] {
 	return handler.TypedFuncs[client.Object, Ref]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) {
 			if o, ok := e.Object.(O); ok {
@@ -36,7 +36,7 @@ func handle[O client.Object](set func(O, queue), replaced func(before, after O) 
 				return
 			}
 			// After a lost watch, deleted and created anew arrives as one update.
-			if before.GetUID() != after.GetUID() || replaced(before, after) {
+			if before.GetUID() != after.GetUID() {
 				remove(before, q)
 			}
 			set(after, q)
@@ -48,8 +48,6 @@ func handle[O client.Object](set func(O, queue), replaced func(before, after O) 
 		},
 	}
 }
-
-func never[O client.Object](O, O) bool { return false }
 
 func enqueue(q queue, refs []Ref) {
 	for _, ref := range refs {
@@ -65,7 +63,6 @@ func (r *Reconciler) ownerEvents(kind string) handler.TypedEventHandler[client.O
 			// Whatever changed: if it was the status, it may not be ours.
 			q.Add(ref)
 		},
-		never,
 		func(o v1alpha1.UserObject, _ queue) {
 			r.index.DeleteOwner(o.GetUID())
 			r.forgetNote(o.GetUID())
@@ -93,43 +90,13 @@ func ownerOf(o v1alpha1.UserObject) Owner {
 	return owner
 }
 
-func (r *Reconciler) programEvents() handler.TypedEventHandler[client.Object, Ref] {
-	return handle(
-		func(o v1alpha1.ProgramObject, q queue) {
-			owner := metav1.GetControllerOf(o)
-			if owner == nil {
-				return
-			}
-			ref := Ref{Kind: owner.Kind, NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}
-			enqueue(q, r.index.SetProgram(ref, owner.UID, nodeKey(o), programOf(o)))
-		},
-		func(before, after v1alpha1.ProgramObject) bool {
-			return nodeKey(before) != nodeKey(after) || ownerUID(before) != ownerUID(after)
-		},
-		func(o v1alpha1.ProgramObject, q queue) {
-			enqueue(q, r.index.DeleteProgram(ownerUID(o), nodeKey(o), o.GetName()))
-		},
-	)
-}
-
-func nodeKey(o client.Object) string { return o.GetLabels()[v1alpha1.LabelHostname] }
-
-func ownerUID(o client.Object) types.UID {
-	if owner := metav1.GetControllerOf(o); owner != nil {
-		return owner.UID
+func (r *Reconciler) onReport(c reports.Change, q queue) {
+	if before := c.Before; before != nil && (c.After == nil || before.Owner != c.After.Owner || before.Node.Value().Label != c.After.Node.Value().Label) {
+		enqueue(q, r.index.DeleteReport(before))
 	}
-	return ""
-}
-
-func programOf(o v1alpha1.ProgramObject) Program {
-	p := Program{Name: o.GetName(), Member: o.GetLabels()[v1alpha1.LabelAppProgramID], Generation: o.GetStatus().OwnerGeneration}
-	if conditions := o.GetStatus().Conditions; len(conditions) > 0 {
-		p.Condition, p.Message = v1alpha1.BpfProgramConditionType(conditions[0].Type), conditions[0].Message
+	if c.After != nil {
+		enqueue(q, r.index.SetReport(c.After))
 	}
-	if reason := kinds.Undecodable(o); reason != "" {
-		p.Undecodable, p.Message = true, "the report "+o.GetName()+" can't be decoded: "+reason
-	}
-	return p
 }
 
 func (r *Reconciler) nodeEvents() handler.TypedEventHandler[client.Object, Ref] {
@@ -137,7 +104,6 @@ func (r *Reconciler) nodeEvents() handler.TypedEventHandler[client.Object, Ref] 
 		func(node *corev1.Node, q queue) {
 			enqueue(q, r.index.SetNode(node.Name, node.Labels, reachable(node)))
 		},
-		never,
 		func(node *corev1.Node, q queue) { enqueue(q, r.index.DeleteNode(node.Name)) },
 	)
 }
@@ -169,7 +135,6 @@ func (r *Reconciler) podEvents() handler.TypedEventHandler[client.Object, Ref] {
 				enqueue(q, r.index.AddAgent(pod.Spec.NodeName, pod.UID))
 			}
 		},
-		never,
 		gone,
 	)
 }

@@ -6,6 +6,7 @@ package status
 import (
 	"testing"
 	"time"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 func agentPod(uid types.UID, node string, phase corev1.PodPhase) client.Object {
@@ -68,52 +70,36 @@ func TestAgentPodEvents(t *testing.T) {
 	}
 }
 
-// After a lost watch, a BpfProgram of another owner may arrive as an update of the old one.
-func TestProgramChangesHands(t *testing.T) {
-	x := cluster(t, "a")
+// A report whose owner or node somebody edits counts where it belongs now.
+func TestReportChangesHands(t *testing.T) {
+	x := cluster(t, "a", "b")
 	r, _, q := newReconciler(x)
 	other := Ref{Kind: ref.Kind, NamespacedName: types.NamespacedName{Name: "other"}}
 	x.SetOwner(ref, uid, everywhere(1))
 	x.SetOwner(other, "other", everywhere(1))
-	loaded := func(owner types.UID, name string) client.Object {
-		return &v1alpha1.BpfProgram{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: "p", UID: "p-of-" + owner, Labels: map[string]string{v1alpha1.LabelHostname: "a"},
-				OwnerReferences: []metav1.OwnerReference{{Kind: ref.Kind, Name: name, UID: owner, Controller: new(true)}},
-			},
-			Status: v1alpha1.BpfProgramStatus{OwnerGeneration: 1, Conditions: []metav1.Condition{v1alpha1.BpfProgCondLoaded.Condition()}},
+	first := program("a", "p", 1, v1alpha1.BpfProgCondLoaded, "")
+	owned, moved := *first, *first
+	owned.Owner = unique.Make(reports.Owner{Kind: other.Kind, Name: other.Name, UID: "other"})
+	moved.Owner, moved.Node = owned.Owner, unique.Make(reports.Node{Label: "b"})
+	check := func(when string, want map[types.UID]int) {
+		t.Helper()
+		for owner, want := range want {
+			if s, _ := x.Summary(owner); s.Attached != want {
+				t.Errorf("%s: %s is attached on %d nodes, want %d", when, owner, s.Attached, want)
+			}
 		}
 	}
-	handler := r.programEvents()
-	handler.Create(t.Context(), event.CreateEvent{Object: loaded(uid, "prog")}, q)
-	handler.Update(t.Context(), event.UpdateEvent{ObjectOld: loaded(uid, "prog"), ObjectNew: loaded("other", "other")}, q)
-	for owner, want := range map[types.UID]int{uid: 0, "other": 1} {
-		if s, _ := x.Summary(owner); s.Attached != want {
-			t.Errorf("%s is attached on %d nodes, want %d", owner, s.Attached, want)
-		}
+	r.onReport(reports.Change{After: first}, q)
+	check("new", map[types.UID]int{uid: 1, "other": 0})
+	r.onReport(reports.Change{Before: first, After: &owned}, q)
+	check("of another owner", map[types.UID]int{uid: 0, "other": 1})
+	r.onReport(reports.Change{Before: &owned, After: &moved}, q)
+	check("on another node", map[types.UID]int{uid: 0, "other": 1})
+	if s, _ := x.Summary("other"); len(s.WaitingFor) != 1 || s.WaitingFor[0] != "a" {
+		t.Errorf("waiting for %q", s.WaitingFor)
 	}
-}
-
-// What the cache drops must not matter to the index.
-func TestTrimKeepsWhatIsCounted(t *testing.T) {
-	program := &v1alpha1.BpfProgram{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{v1alpha1.LabelAppProgramID: "xdp-pass"}},
-		Spec:       v1alpha1.BpfProgramSpec{Maps: map[string]string{"m": "/run/bpfman/fs/maps/1/m"}},
-		Status: v1alpha1.BpfProgramStatus{
-			Node: "a", OwnerGeneration: 3, Links: []v1alpha1.BpfProgramLink{{AttachPoint: "eth0"}},
-			Conditions: []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition("no")},
-		},
-	}
-	before := programOf(program)
-	if _, err := trimmed(trimProgram)(program); err != nil {
-		t.Fatal(err)
-	}
-	if after := programOf(program); after != before || program.Status.Node != "a" {
-		t.Errorf("got %+v, want %+v", after, before)
-	}
-	if program.Spec.Maps != nil || program.Status.Links != nil {
-		t.Error("maps and links are kept")
-	}
+	r.onReport(reports.Change{Before: &moved}, q)
+	check("deleted", map[types.UID]int{uid: 0, "other": 0})
 }
 
 // A state that passes by itself is written when it has lasted; a final one at once, more of the same at the pace.
@@ -147,9 +133,7 @@ func TestNodeOfProgram(t *testing.T) {
 		{long, "", ""},
 		{long, "the-long-name", "the-long-name"},
 	} {
-		p := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelHostname: c.label}}}
-		p.Status.Node = c.node
-		if got := nodeOf(p); got != c.want {
+		if got := nodeOf(&reports.Report{Node: unique.Make(reports.Node{Label: c.label, Name: c.node})}); got != c.want {
 			t.Errorf("label %q, node %q: got %q, want %q", c.label, c.node, got, c.want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 // Ref names a user object.
@@ -97,25 +98,31 @@ func (x *Index) DeleteOwner(uid types.UID) {
 	}
 }
 
-// SetProgram adds a BpfProgram or takes note of its change. nodeKey is the value of its node label.
-func (x *Index) SetProgram(ref Ref, owner types.UID, nodeKey string, p Program) []Ref {
+// SetReport adds a report or takes note of its change. One without an owner isn't counted.
+func (x *Index) SetReport(p *reports.Report) []Ref {
+	of := p.Owner.Value()
+	if of.UID == "" {
+		return nil
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	o := x.owner(ref, owner)
-	return changed(o, o.update(x.node(nodeKey, nodeKey), func(r *report) { r.put(p) }))
+	o := x.owner(Ref{Kind: of.Kind, NamespacedName: types.NamespacedName{Namespace: of.Namespace, Name: of.Name}}, of.UID)
+	label := p.Node.Value().Label
+	return changed(o, o.update(x.node(label, label), func(r *report) { r.put(p) }))
 }
 
-// DeleteProgram forgets a BpfProgram.
-func (x *Index) DeleteProgram(owner types.UID, nodeKey, name string) []Ref {
+// DeleteReport forgets a report.
+func (x *Index) DeleteReport(p *reports.Report) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	o := x.owners[owner]
+	uid, label := p.Owner.Value().UID, p.Node.Value().Label
+	o := x.owners[uid]
 	if o == nil {
 		return nil
 	}
-	n := x.node(nodeKey, nodeKey)
-	refs := changed(o, o.update(n, func(r *report) { r.remove(name) }))
-	x.forgetOwner(owner)
+	n := x.node(label, label)
+	refs := changed(o, o.update(n, func(r *report) { r.remove(p.Name) }))
+	x.forgetOwner(uid)
 	x.forgetNode(n)
 	return refs
 }

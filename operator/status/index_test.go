@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 var (
@@ -44,8 +46,18 @@ func only(t *testing.T, generation int64, selector string) Owner {
 	return Owner{Generation: generation, Selector: parsed, Programs: 1}
 }
 
-func program(name string, generation int64, condition v1alpha1.BpfProgramConditionType, message string) Program {
-	return Program{Name: name, Generation: generation, Condition: condition, Message: message}
+// program is a report on the object of ref.
+func program(node, name string, generation int64, condition v1alpha1.BpfProgramConditionType, message string) *reports.Report {
+	return reportOf(node, name, reports.State{Generation: generation, Condition: condition, Message: message})
+}
+
+func reportOf(node, name string, state reports.State) *reports.Report {
+	return &reports.Report{
+		Name: name, UID: types.UID("of-" + name),
+		Owner: unique.Make(reports.Owner{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, UID: uid}),
+		Node:  unique.Make(reports.Node{Label: node}),
+		State: unique.Make(state),
+	}
 }
 
 // check compares what the index says with "selected/attached/failed type: message".
@@ -67,24 +79,24 @@ func TestUpstreamFault24RollOutIsNoError(t *testing.T) {
 	x.SetOwner(ref, uid, everywhere(1))
 	check(t, x, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for a, b")
 
-	x.SetProgram(ref, uid, "a", program("p-a", 0, "", ""))
+	x.SetReport(program("a", "p-a", 0, "", ""))
 	check(t, x, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for a, b")
 
-	if got := x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondLoaded, "")); !slices.Equal(got, []Ref{ref}) {
+	if got := x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondLoaded, "")); !slices.Equal(got, []Ref{ref}) {
 		t.Errorf("changed: %v", got)
 	}
 	check(t, x, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for b")
 
-	x.SetProgram(ref, uid, "b", program("p-b", 1, v1alpha1.BpfProgCondNoContainersOnNode, ""))
+	x.SetReport(program("b", "p-b", 1, v1alpha1.BpfProgCondNoContainersOnNode, ""))
 	check(t, x, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes; no container to attach to on 1 of them")
-	if got := x.SetProgram(ref, uid, "b", program("p-b", 1, v1alpha1.BpfProgCondNoContainersOnNode, "")); len(got) > 0 {
+	if got := x.SetReport(program("b", "p-b", 1, v1alpha1.BpfProgCondNoContainersOnNode, "")); len(got) > 0 {
 		t.Errorf("the same again changed %v", got)
 	}
 }
 
 func TestProgramsBeforeTheirOwner(t *testing.T) {
 	x := cluster(t, "a")
-	if got := x.SetProgram(ref, uid, "a", program("p", 1, v1alpha1.BpfProgCondLoaded, "")); len(got) > 0 {
+	if got := x.SetReport(program("a", "p", 1, v1alpha1.BpfProgCondLoaded, "")); len(got) > 0 {
 		t.Errorf("changed %v, which isn't known", got)
 	}
 	x.SetOwner(ref, uid, everywhere(1))
@@ -95,13 +107,13 @@ func TestProgramsBeforeTheirOwner(t *testing.T) {
 func TestNewGeneration(t *testing.T) {
 	x := cluster(t, "a", "b")
 	x.SetOwner(ref, uid, everywhere(1))
-	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
-	x.SetProgram(ref, uid, "b", program("p-b", 1, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
+	x.SetReport(program("b", "p-b", 1, v1alpha1.BpfProgCondLoaded, ""))
 	check(t, x, "2/1/1 ReconcileError: Failed on 1 node, attached on 1 of 2 selected nodes: a: no")
 	x.SetOwner(ref, uid, everywhere(2))
 	check(t, x, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for a, b")
-	x.SetProgram(ref, uid, "a", program("p-a", 2, v1alpha1.BpfProgCondLoaded, ""))
-	x.SetProgram(ref, uid, "b", program("p-b", 2, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(program("a", "p-a", 2, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(program("b", "p-b", 2, v1alpha1.BpfProgCondLoaded, ""))
 	check(t, x, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")
 }
 
@@ -109,14 +121,14 @@ func TestNewGeneration(t *testing.T) {
 func TestUpstreamFault23MessageFollows(t *testing.T) {
 	x := cluster(t, "a", "b")
 	x.SetOwner(ref, uid, everywhere(1))
-	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "one"))
-	x.SetProgram(ref, uid, "b", program("p-b", 1, v1alpha1.BpfProgCondNotLoaded, "two"))
+	x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondNotLoaded, "one"))
+	x.SetReport(program("b", "p-b", 1, v1alpha1.BpfProgCondNotLoaded, "two"))
 	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, attached on 0 of 2 selected nodes: a: one; b: two")
-	if got := x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "three")); len(got) == 0 {
+	if got := x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondNotLoaded, "three")); len(got) == 0 {
 		t.Error("another message is no change")
 	}
 	check(t, x, "2/0/2 ReconcileError: Failed on 2 nodes, attached on 0 of 2 selected nodes: a: three; b: two")
-	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
 	check(t, x, "2/1/1 ReconcileError: Failed on 1 node, attached on 1 of 2 selected nodes: b: two")
 }
 
@@ -125,17 +137,17 @@ func TestApplication(t *testing.T) {
 	app := everywhere(1)
 	app.Programs = 3
 	x.SetOwner(ref, uid, app)
-	member := func(name string, condition v1alpha1.BpfProgramConditionType, message string) Program {
-		return Program{Name: "app-" + name, Member: name, Generation: 1, Condition: condition, Message: message}
+	member := func(node, name string, condition v1alpha1.BpfProgramConditionType, message string) *reports.Report {
+		return reportOf(node, "app-"+name, reports.State{Member: name, Generation: 1, Condition: condition, Message: message})
 	}
-	x.SetProgram(ref, uid, "a", member("xdp-pass", v1alpha1.BpfProgCondLoaded, ""))
-	x.SetProgram(ref, uid, "a", member("uprobe-malloc", v1alpha1.BpfProgCondNoContainersOnNode, ""))
+	x.SetReport(member("a", "xdp-pass", v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(member("a", "uprobe-malloc", v1alpha1.BpfProgCondNoContainersOnNode, ""))
 	check(t, x, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for a")
-	x.SetProgram(ref, uid, "a", member("tcx-ingress-pass", v1alpha1.BpfProgCondNotLoaded, "no interface eth7"))
+	x.SetReport(member("a", "tcx-ingress-pass", v1alpha1.BpfProgCondNotLoaded, "no interface eth7"))
 	check(t, x, "1/0/1 ReconcileError: Failed on 1 node, attached on 0 of 1 selected node: a: tcx-ingress-pass: no interface eth7")
-	x.SetProgram(ref, uid, "a", member("tcx-ingress-pass", v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(member("a", "tcx-ingress-pass", v1alpha1.BpfProgCondLoaded, ""))
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
-	x.DeleteProgram(uid, "a", "app-xdp-pass")
+	x.DeleteReport(member("a", "xdp-pass", "", ""))
 	check(t, x, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for a")
 	app.Generation, app.Programs = 2, 0
 	x.SetOwner(ref, uid, app)
@@ -146,8 +158,8 @@ func TestApplication(t *testing.T) {
 func TestNodesComeAndGo(t *testing.T) {
 	x := cluster(t, "a", "b", "c")
 	x.SetOwner(ref, uid, everywhere(1))
-	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
-	x.SetProgram(ref, uid, "b", program("p-b", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
+	x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(program("b", "p-b", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
 
 	x.DeleteNode("b")
 	check(t, x, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for c")
@@ -164,7 +176,7 @@ func TestNodesComeAndGo(t *testing.T) {
 func TestSelector(t *testing.T) {
 	x := cluster(t, "a", "b")
 	x.SetOwner(ref, uid, only(t, 1, "name=a"))
-	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 
 	if got := x.SetNode("b", map[string]string{"name": "a"}, true); !slices.Equal(got, []Ref{ref}) {
@@ -174,9 +186,9 @@ func TestSelector(t *testing.T) {
 	x.SetNode("b", map[string]string{"name": "b"}, true)
 	x.SetNode("a", map[string]string{"name": "z"}, true)
 	check(t, x, "0/0/0 ReconcileSuccess: No node matches the node selector")
-	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotUnloaded, "unload 7: busy"))
+	x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondNotUnloaded, "unload 7: busy"))
 	check(t, x, "0/0/1 ReconcileError: Failed on 1 node, attached on 0 of 0 selected nodes: a: unload 7: busy")
-	x.DeleteProgram(uid, "a", "p-a")
+	x.DeleteReport(program("a", "p-a", 0, "", ""))
 	check(t, x, "0/0/0 ReconcileSuccess: No node matches the node selector")
 }
 
@@ -184,7 +196,7 @@ func TestSelector(t *testing.T) {
 func TestAgentRestart(t *testing.T) {
 	x := cluster(t, "a")
 	x.SetOwner(ref, uid, everywhere(1))
-	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondLoaded, ""))
 
 	if !x.RemoveAgent("a", "agent-a") || x.RemoveAgent("a", "agent-a") {
 		t.Error("a pod went once")
@@ -211,12 +223,12 @@ func TestAgentRestart(t *testing.T) {
 func TestDeletion(t *testing.T) {
 	x := cluster(t, "a", "b")
 	x.SetOwner(ref, uid, everywhere(1))
-	x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
+	x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
 	deleting := everywhere(2)
 	deleting.Deleting = true
 	x.SetOwner(ref, uid, deleting)
 	check(t, x, "2/0/0 : ")
-	x.SetProgram(ref, uid, "b", program("p-b", 2, v1alpha1.BpfProgCondNotUnloaded, "unload 7: busy"))
+	x.SetReport(program("b", "p-b", 2, v1alpha1.BpfProgCondNotUnloaded, "unload 7: busy"))
 	check(t, x, "2/0/1 DeleteError: Not unloaded on 1 node: b: unload 7: busy")
 	x.DeleteNode("b")
 	check(t, x, "1/0/0 : ")
@@ -227,7 +239,7 @@ func TestLongNodeNames(t *testing.T) {
 	x := cluster(t, name)
 	x.SetOwner(ref, uid, everywhere(1))
 	check(t, x, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for "+name)
-	x.SetProgram(ref, uid, v1alpha1.LabelValue(name), program("p", 1, v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(program(v1alpha1.LabelValue(name), "p", 1, v1alpha1.BpfProgCondLoaded, ""))
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 }
 
@@ -235,14 +247,14 @@ func TestLongNodeNames(t *testing.T) {
 func TestForgets(t *testing.T) {
 	steps := []func(*Index){
 		func(x *Index) { x.DeleteOwner(uid) },
-		func(x *Index) { x.DeleteProgram(uid, "a", "p-a") },
+		func(x *Index) { x.DeleteReport(program("a", "p-a", 0, "", "")) },
 		func(x *Index) { x.DeleteNode("a") },
 		func(x *Index) { x.RemoveAgent("a", "agent-a"); x.SettleAgent("a", "agent-a") },
 	}
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}, {2, 3, 0, 1}, {2, 0, 3, 1}} {
 		x := cluster(t, "a")
 		x.SetOwner(ref, uid, everywhere(1))
-		x.SetProgram(ref, uid, "a", program("p-a", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
+		x.SetReport(program("a", "p-a", 1, v1alpha1.BpfProgCondNotLoaded, "no"))
 		for _, i := range order {
 			steps[i](x)
 		}
@@ -262,14 +274,14 @@ func BenchmarkProgramEvent(b *testing.B) {
 			}
 			x := cluster(b, names...)
 			x.SetOwner(ref, uid, everywhere(1))
-			states := []Program{
-				program("p", 1, v1alpha1.BpfProgCondNotLoaded, "no"),
-				program("p", 1, v1alpha1.BpfProgCondLoaded, ""),
-				program("p", 0, "", ""),
+			states := []reports.State{
+				{Generation: 1, Condition: v1alpha1.BpfProgCondNotLoaded, Message: "no"},
+				{Generation: 1, Condition: v1alpha1.BpfProgCondLoaded},
+				{},
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				x.SetProgram(ref, uid, names[i%nodes], states[(i/nodes+i)%len(states)])
+				x.SetReport(reportOf(names[i%nodes], "p", states[(i/nodes+i)%len(states)]))
 				s, _ := x.Summary(uid)
 				s.Condition()
 			}

@@ -11,9 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,15 +19,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 // Leftovers deletes the BpfPrograms of nodes that are gone: no agent is left to do it.
 type Leftovers struct {
-	Client client.Client
+	Client  client.Client
+	Reports *reports.Store
 	// Live reads from the API server: the cache may hold the program of a node that it doesn't know yet.
 	Live client.Reader
 }
@@ -43,17 +41,11 @@ func (l *Leftovers) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, handler.Funcs{
 			DeleteFunc: func(_ context.Context, e event.DeleteEvent, q requests) { q.Add(nodeRequest(e.Object.GetName())) },
 		})
-	for _, kind := range v1alpha1.ProgramKinds {
-		watched := source.Kind(mgr.GetCache(), client.Object(kind.New()), handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, q requests) {
-				if program, ok := e.Object.(v1alpha1.ProgramObject); ok && nodeOf(program) != "" {
-					q.Add(nodeRequest(nodeOf(program)))
-				}
-			},
-		})
-		b.WatchesRawSource(kinds.Source(watched))
-	}
-	return b.Complete(l)
+	return b.WatchesRawSource(reports.Source(l.Reports, func(c reports.Change, q requests) {
+		if c.Before == nil && nodeOf(c.After) != "" {
+			q.Add(nodeRequest(nodeOf(c.After)))
+		}
+	}, nil)).Complete(l)
 }
 
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -62,17 +54,15 @@ func nodeRequest(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// nodeOf is the name of the program's node, "" where it can't be told. A label of this length is the name itself: the
+// nodeOf is the name of the report's node, "" where it can't be told. A label of this length is the name itself: the
 // hash of a longer name leaves more.
-func nodeOf(program v1alpha1.ProgramObject) string {
+func nodeOf(report *reports.Report) string {
 	const surelyName = 50
-	if node := program.GetStatus().Node; node != "" {
-		return node
+	node := report.Node.Value()
+	if node.Name == "" && len(node.Label) <= surelyName {
+		return node.Label
 	}
-	if label := nodeKey(program); len(label) <= surelyName {
-		return label
-	}
-	return ""
+	return node.Name
 }
 
 // Reconcile looks whether a node is there, and deletes its programs where it isn't.
@@ -88,30 +78,21 @@ func (l *Leftovers) Reconcile(ctx context.Context, request reconcile.Request) (r
 			return reconcile.Result{}, err
 		}
 	}
-	var errs []error
-	for _, kind := range v1alpha1.ProgramKinds {
-		errs = append(errs, l.collect(ctx, kind, request.Name))
+	of, unread := l.Reports.Of(v1alpha1.LabelValue(request.Name))
+	errs := []error{unread}
+	for _, report := range of {
+		errs = append(errs, l.remove(ctx, report, request.Name))
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// collect deletes the programs of that kind of a node that is gone.
-func (l *Leftovers) collect(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], node string) error {
-	list, ok := kind.NewList().(client.ObjectList)
-	if !ok {
-		return fmt.Errorf("%T is no list", kind.NewList())
+// remove deletes a report of a node that is gone.
+func (l *Leftovers) remove(ctx context.Context, report *reports.Report, node string) error {
+	kind := report.Kind()
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: report.Namespace(), Name: report.Name}}
+	object.SetGroupVersionKind(kind.GroupVersionKind())
+	if err := l.Client.Delete(ctx, object, client.Preconditions{UID: &report.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s %s of node %s, which is gone: %w", kind.Name, report.Name, node, err)
 	}
-	if err := l.Client.List(ctx, list, client.MatchingLabels{v1alpha1.LabelHostname: v1alpha1.LabelValue(node)}); err != nil {
-		return fmt.Errorf("list %ss of node %s: %w", kind.Name, node, err)
-	}
-	return meta.EachListItem(list, func(item runtime.Object) error {
-		program, ok := item.(client.Object)
-		if !ok {
-			return fmt.Errorf("%T is no object", item)
-		}
-		if err := l.Client.Delete(ctx, program, client.Preconditions{UID: new(program.GetUID())}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s %s of node %s, which is gone: %w", kind.Name, program.GetName(), node, err)
-		}
-		return nil
-	})
+	return nil
 }

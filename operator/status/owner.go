@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 // Owner is what the index needs to know of a user object.
@@ -24,21 +25,6 @@ type Owner struct {
 	Undecodable string
 	// Programs is how many programs the object has on each node: one, or an application's members.
 	Programs int
-}
-
-// Program is one BpfProgram, as far as it matters to its owner.
-type Program struct {
-	// Name identifies the BpfProgram among its owner's.
-	Name string
-	// Member is an application's member that it is; "" otherwise.
-	Member string
-	// Generation is the owner's metadata.generation that the agent has acted on.
-	Generation int64
-	// Condition is "" until the agent has reported.
-	Condition v1alpha1.BpfProgramConditionType
-	Message   string
-	// Undecodable tells that the BpfProgram can't be decoded, and Message why.
-	Undecodable bool
 }
 
 // outcome is what the reports of a node add up to.
@@ -58,7 +44,7 @@ const (
 type report struct {
 	node     *node
 	matching bool
-	programs []Program
+	programs []*reports.Report // by name
 	// What is below is derived from all of the above, and counted in the owner.
 	selected bool
 	outcome  outcome
@@ -116,20 +102,21 @@ func (o *owner) judge(r *report) (outcome, string) {
 		// The programs are on their way out. That fails only where an agent says so: a node without one, or gone,
 		// doesn't count.
 		for _, p := range r.programs {
-			if p.Condition == v1alpha1.BpfProgCondNotUnloaded && r.node.runsAgent() {
-				return failed, p.failure()
+			if p := p.State.Value(); p.Condition == v1alpha1.BpfProgCondNotUnloaded && r.node.runsAgent() {
+				return failed, failure(p.Member, p.Message)
 			}
 		}
 		return uncounted, ""
 	}
 	done, without := 0, 0
-	for _, p := range r.programs {
+	for _, program := range r.programs {
+		p := program.State.Value()
 		switch {
-		case p.Undecodable:
-			return failed, p.failure()
+		case p.Undecodable != "":
+			return failed, failure(p.Member, "the report "+program.Name+" can't be decoded: "+p.Undecodable)
 		case p.Generation != o.Generation:
 		case p.Condition.Failed():
-			return failed, p.failure()
+			return failed, failure(p.Member, p.Message)
 		case p.Condition == v1alpha1.BpfProgCondNoContainersOnNode:
 			done++
 			without++
@@ -146,11 +133,11 @@ func (o *owner) judge(r *report) (outcome, string) {
 	return attached, ""
 }
 
-func (p Program) failure() string {
-	if p.Member == "" {
-		return p.Message
+func failure(member, message string) string {
+	if member == "" {
+		return message
 	}
-	return p.Member + ": " + p.Message
+	return member + ": " + message
 }
 
 // count adds the report to the sum, or takes it out.
@@ -201,7 +188,7 @@ func (o *owner) summary() Summary {
 }
 
 // put adds or replaces a program, keeping the order of names so that messages are stable.
-func (r *report) put(p Program) {
+func (r *report) put(p *reports.Report) {
 	i, found := r.find(p.Name)
 	if found {
 		r.programs[i] = p
@@ -217,5 +204,5 @@ func (r *report) remove(name string) {
 }
 
 func (r *report) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(r.programs, name, func(p Program, name string) int { return strings.Compare(p.Name, name) })
+	return slices.BinarySearchFunc(r.programs, name, func(p *reports.Report, name string) int { return strings.Compare(p.Name, name) })
 }

@@ -19,13 +19,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 const (
@@ -38,7 +35,8 @@ const (
 // Reports deletes the BpfPrograms and BpfNsPrograms that upstream's agents wrote. It works node by node: a report stays
 // as long as its agent runs, which would take its deletion as the order to unload the program.
 type Reports struct {
-	Client client.Client
+	Client  client.Client
+	Reports *reports.Store
 	// Live reads from the API server what the cache doesn't keep.
 	Live      client.Reader
 	Announcer *Announcer
@@ -49,24 +47,14 @@ type Reports struct {
 
 // SetupWithManager watches reports that aren't of our agents.
 func (r *Reports) SetupWithManager(mgr ctrl.Manager) error {
-	b := ctrl.NewControllerManagedBy(mgr).Named("takeover-reports")
-	enqueue := func(o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		if _, ours := o.GetLabels()[v1alpha1.LabelOwnerKind]; !ours {
-			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: o.GetLabels()[v1alpha1.LabelHostname]}})
+	foreign := func(c reports.Change, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		if c.After != nil && c.After.State.Value().Kind == "" {
+			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: c.After.Node.Value().Label}})
 		}
 	}
-	for _, kind := range v1alpha1.ProgramKinds {
-		watched := source.Kind(mgr.GetCache(), client.Object(kind.New()), handler.Funcs{
-			CreateFunc: func(_ context.Context, e ctrlevent.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-				enqueue(e.Object, q)
-			},
-			UpdateFunc: func(_ context.Context, e ctrlevent.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-				enqueue(e.ObjectNew, q)
-			},
-		})
-		b.WatchesRawSource(kinds.Source(watched))
-	}
-	return b.Complete(r)
+	return ctrl.NewControllerManagedBy(mgr).Named("takeover-reports").
+		WatchesRawSource(reports.Source(r.Reports, foreign, nil)).
+		Complete(r)
 }
 
 // Reconcile collects the reports of one node, once upstream's agent is gone from it.

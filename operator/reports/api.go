@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package reports
+
+import (
+	"context"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// listWatch lists and watches one kind of reports.
+//
+// A list is one answer of the API server's, from its memory, and is decoded while it arrives. docs/architecture.md
+// compares that with pages and with the stream of a watch.
+func listWatch(api rest.Interface, resource string, codec runtime.ParameterCodec) *toolscache.ListWatch {
+	request := func(o metav1.ListOptions) *rest.Request {
+		return api.Get().Resource(resource).VersionedParams(&o, codec).
+			// Compressing takes the API server longer than sending.
+			SetHeader("Accept-Encoding", "identity")
+	}
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.Limit = 0
+			body, err := request(o).Stream(ctx)
+			if err != nil {
+				return nil, err //nolint:wrapcheck // the caller asks which error it is
+			}
+			defer body.Close() //nolint:errcheck // it has been read
+			return decodeList(body)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch, o.AllowWatchBookmarks = true, true
+			body, err := request(o).Stream(ctx)
+			if err != nil {
+				return nil, err //nolint:wrapcheck // as above
+			}
+			reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
+			return watch.NewStreamWatcher(newEvents(body), reporter), nil
+		},
+	}
+}
+
+// unstreamed has a reflector list, rather than ask for all objects as a watch's first events.
+type unstreamed struct{ *toolscache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what a reflector asks.
+func (unstreamed) IsWatchListSemanticsUnSupported() bool { return true }

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package reports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
+)
+
+// Store holds the reports of the cluster, and hands each change of them to its subscribers. Memory: some 350 bytes for a
+// report, with what the status of its owner takes.
+type Store struct {
+	known *kinds.Kinds
+	parts []*part // of each kind
+
+	// changing is held while the store changes and while subscribers get to know of it, so that they see all changes in
+	// their order.
+	changing    sync.Mutex
+	subscribers []Subscriber
+}
+
+// Change is a change of one report. An object that was deleted and created again is two changes, in this order.
+type Change struct {
+	// Before is nil for a new report, After for a deleted one.
+	Before, After *Report
+}
+
+// Subscriber gets every change, one at a time, from the first report on. Its functions must not block.
+type Subscriber struct {
+	Changed func(Change)
+	// Listed, if not nil, is called once all reports of a scope have been handed over.
+	Listed func(namespaced bool)
+}
+
+// part is the reports of one kind. It implements [toolscache.ReflectorStore].
+type part struct {
+	store *Store
+	kind  v1alpha1.Kind[v1alpha1.ProgramObject]
+
+	mu     sync.RWMutex
+	byUID  map[types.UID]*Report
+	byNode map[string][]*Report // by the nodes' label; as many as a node has programs
+	listed bool
+}
+
+// NewStore returns an empty store. Known gets to know which of its kinds can't be read.
+func NewStore(known *kinds.Kinds) *Store {
+	s := &Store{known: known}
+	for _, kind := range v1alpha1.ProgramKinds {
+		s.parts = append(s.parts, &part{store: s, kind: kind, byUID: map[types.UID]*Report{}, byNode: map[string][]*Report{}})
+	}
+	return s
+}
+
+// SetupWithManager has the manager fill the store, while it leads.
+func (s *Store) SetupWithManager(mgr ctrl.Manager) error {
+	api, err := kinds.NewClient(mgr.GetConfig(), mgr.GetHTTPClient(), mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("read reports: %w", err)
+	}
+	codec := runtime.NewParameterCodec(mgr.GetScheme())
+	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		var running sync.WaitGroup
+		for _, p := range s.parts {
+			running.Go(func() { p.reflect(ctx, listWatch(api, p.kind.Resource(), codec)) })
+		}
+		running.Wait()
+		return nil
+	}))
+	if err != nil {
+		return fmt.Errorf("read reports: %w", err)
+	}
+	return nil
+}
+
+// reflect keeps the part as the API server has it.
+func (p *part) reflect(ctx context.Context, from *toolscache.ListWatch) {
+	from = p.store.known.Watch(p.kind.GroupVersionKind(), from, p.hasListed)
+	toolscache.NewReflectorWithOptions(unstreamed{from}, nil, p, toolscache.ReflectorOptions{
+		Name: p.kind.Resource(), TypeDescription: p.kind.Name,
+	}).RunWithContext(ctx)
+}
+
+// Source makes the store a source of a controller's work.
+func Source[request comparable](s *Store, changed func(Change, workqueue.TypedRateLimitingInterface[request]), listed func(namespaced bool)) source.TypedSource[request] {
+	return source.TypedFunc[request](func(_ context.Context, q workqueue.TypedRateLimitingInterface[request]) error {
+		s.Subscribe(Subscriber{Changed: func(c Change) { changed(c, q) }, Listed: listed})
+		return nil
+	})
+}
+
+// Subscribe hands all reports that there are, and from then on every change, to a subscriber.
+func (s *Store) Subscribe(to Subscriber) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.subscribers = append(s.subscribers, to)
+	for _, p := range s.parts {
+		for _, r := range p.byUID { // nothing changes while changing is held
+			to.Changed(Change{After: r})
+		}
+		if p.hasListed() && to.Listed != nil {
+			to.Listed(p.kind.Namespaced)
+		}
+	}
+}
+
+// Of returns the reports of a node, by the value of its label, and for each kind that hasn't been listed yet a
+// [kinds.UnreadError].
+func (s *Store) Of(nodeLabel string) ([]*Report, error) {
+	var of []*Report
+	var unread []error
+	for _, p := range s.parts {
+		p.mu.RLock()
+		of = append(of, p.byNode[nodeLabel]...)
+		p.mu.RUnlock()
+		unread = append(unread, s.known.Read(p.kind.GroupVersionKind()))
+	}
+	return of, errors.Join(unread...)
+}
+
+func (p *part) hasListed() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.listed
+}
+
+// Add implements [toolscache.ReflectorStore].
+func (p *part) Add(of any) error { return p.Update(of) }
+
+// Update implements [toolscache.ReflectorStore].
+func (p *part) Update(of any) error {
+	o, ok := of.(*object)
+	if !ok {
+		return fmt.Errorf("%T is no report", of)
+	}
+	p.store.changing.Lock()
+	defer p.store.changing.Unlock()
+	p.put(o.report)
+	return nil
+}
+
+// Delete implements [toolscache.ReflectorStore].
+func (p *part) Delete(of any) error {
+	o, ok := of.(*object)
+	if !ok {
+		return fmt.Errorf("%T is no report", of)
+	}
+	p.store.changing.Lock()
+	defer p.store.changing.Unlock()
+	p.drop(o.report.UID)
+	return nil
+}
+
+// Replace implements [toolscache.ReflectorStore]. What isn't on the list was deleted while nobody watched.
+func (p *part) Replace(items []any, _ string) error {
+	p.store.changing.Lock()
+	defer p.store.changing.Unlock()
+	stay := make(map[types.UID]struct{}, len(items))
+	for _, item := range items {
+		r, ok := item.(*Report)
+		if !ok {
+			return fmt.Errorf("%T is no report", item)
+		}
+		stay[r.UID] = struct{}{}
+	}
+	for uid := range p.byUID {
+		if _, is := stay[uid]; !is {
+			p.drop(uid)
+		}
+	}
+	for _, item := range items {
+		p.put(item.(*Report)) //nolint:forcetypeassert // checked above
+	}
+	p.mu.Lock()
+	first := !p.listed
+	p.listed = true
+	p.mu.Unlock()
+	for _, to := range p.store.subscribers {
+		if first && to.Listed != nil {
+			to.Listed(p.kind.Namespaced)
+		}
+	}
+	return nil
+}
+
+// Resync implements [toolscache.ReflectorStore]; nothing is ever handed over again.
+func (p *part) Resync() error { return nil }
+
+func (p *part) put(after *Report) {
+	p.mu.Lock()
+	before := p.byUID[after.UID]
+	p.byUID[after.UID] = after
+	label := after.Node.Value().Label
+	if before != nil && before.Node.Value().Label != label {
+		p.leave(before)
+		p.byNode[label] = append(p.byNode[label], after)
+	} else if i := slices.Index(p.byNode[label], before); before != nil && i >= 0 {
+		p.byNode[label][i] = after
+	} else {
+		p.byNode[label] = append(p.byNode[label], after)
+	}
+	p.mu.Unlock()
+	p.store.publish(Change{before, after})
+}
+
+func (p *part) drop(uid types.UID) {
+	p.mu.Lock()
+	before := p.byUID[uid]
+	if before != nil {
+		delete(p.byUID, uid)
+		p.leave(before)
+	}
+	p.mu.Unlock()
+	if before != nil {
+		p.store.publish(Change{Before: before})
+	}
+}
+
+// leave takes a report from its node's.
+func (p *part) leave(r *Report) {
+	label := r.Node.Value().Label
+	of := p.byNode[label]
+	if i := slices.Index(of, r); i >= 0 {
+		of = slices.Delete(of, i, i+1)
+	}
+	if len(of) == 0 {
+		delete(p.byNode, label)
+	} else {
+		p.byNode[label] = of
+	}
+}
+
+func (s *Store) publish(c Change) {
+	for _, to := range s.subscribers {
+		to.Changed(c)
+	}
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package reports
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
+)
+
+func report(uid, node string, generation int64) *Report {
+	return &Report{
+		Name: "p-" + uid, UID: types.UID(uid),
+		Owner: unique.Make(Owner{Kind: "TcxProgram", Name: "counter", UID: "u-counter"}),
+		Node:  unique.Make(Node{Label: node}),
+		State: unique.Make(State{Generation: generation}),
+	}
+}
+
+func event(r *Report) *object { return &object{report: r} }
+
+func items(of ...*Report) []any {
+	all := make([]any, len(of))
+	for i, r := range of {
+		all[i] = r
+	}
+	return all
+}
+
+// clusterScoped is the store's part of BpfPrograms.
+func clusterScoped(s *Store) *part {
+	return s.parts[slices.IndexFunc(s.parts, func(p *part) bool { return !p.kind.Namespaced })]
+}
+
+// record writes changes as text, and keeps what a subscriber that counts would.
+type record struct {
+	changes []string
+	listed  []bool
+	there   map[types.UID]*Report
+}
+
+func (r *record) subscriber(tb testing.TB) Subscriber {
+	tb.Helper()
+	r.there = map[types.UID]*Report{}
+	say := func(x *Report) string {
+		if x == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%s/%s/%d", x.UID, x.Node.Value().Label, x.State.Value().Generation)
+	}
+	return Subscriber{
+		Changed: func(c Change) {
+			r.changes = append(r.changes, say(c.Before)+" "+say(c.After))
+			switch {
+			case c.Before != nil && r.there[c.Before.UID] != c.Before:
+				tb.Errorf("%s changes, of which the last was %s", say(c.Before), say(r.there[c.Before.UID]))
+			case c.Before == nil && r.there[c.After.UID] != nil:
+				tb.Errorf("%s is new twice", say(c.After))
+			}
+			if c.After == nil {
+				delete(r.there, c.Before.UID)
+			} else {
+				r.there[c.After.UID] = c.After
+			}
+		},
+		Listed: func(namespaced bool) { r.listed = append(r.listed, namespaced) },
+	}
+}
+
+func (r *record) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(r.changes, want) {
+		t.Errorf("changes\n%s\nwant\n%s", strings.Join(r.changes, "\n"), strings.Join(want, "\n"))
+	}
+	r.changes = nil
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStore(t *testing.T) {
+	s := NewStore(&kinds.Kinds{})
+	p := clusterScoped(s)
+	first, late := &record{}, &record{}
+	s.Subscribe(first.subscriber(t))
+	first.expect(t)
+
+	must(t, p.Replace(items(report("1", "a", 1), report("2", "a", 1), report("3", "b", 1)), "5"))
+	slices.Sort(first.changes)
+	first.expect(t, "- 1/a/1", "- 2/a/1", "- 3/b/1")
+	if !slices.Equal(first.listed, []bool{false}) {
+		t.Errorf("listed: %v", first.listed)
+	}
+
+	must(t, p.Add(event(report("4", "b", 1))))
+	must(t, p.Update(event(report("1", "a", 2))))
+	must(t, p.Update(event(report("2", "b", 1))))
+	must(t, p.Delete(event(report("3", "b", 1))))
+	must(t, p.Delete(event(report("never seen", "b", 1))))
+	first.expect(t, "- 4/b/1", "1/a/1 1/a/2", "2/a/1 2/b/1", "3/b/1 -")
+
+	// Of whatever the API server says, only objects are reports.
+	for _, wrong := range []any{nil, "text", &metav1.Status{}} {
+		if p.Add(wrong) == nil || p.Delete(wrong) == nil || p.Replace([]any{wrong}, "6") == nil {
+			t.Errorf("%v was taken for a report", wrong)
+		}
+	}
+	first.expect(t)
+
+	// Who comes late gets what there is.
+	s.Subscribe(late.subscriber(t))
+	slices.Sort(late.changes)
+	late.expect(t, "- 1/a/2", "- 2/b/1", "- 4/b/1")
+	if !slices.Equal(late.listed, []bool{false}) {
+		t.Errorf("listed: %v", late.listed)
+	}
+
+	// A list after a watch that was lost: 1 was deleted and created again under its name, 4 was deleted, 2 has changed.
+	again := report("1 again", "a", 1)
+	again.Name = "p-1"
+	must(t, p.Replace(items(again, report("2", "b", 3)), "9"))
+	for _, r := range []*record{first, late} {
+		slices.Sort(r.changes[:2]) // deletions come first
+		r.expect(t, "1/a/2 -", "4/b/1 -", "- 1 again/a/1", "2/b/1 2/b/3")
+		if len(r.listed) != 1 {
+			t.Errorf("listed again: %v", r.listed)
+		}
+	}
+	must(t, p.Replace(nil, "10"))
+	if len(p.byUID)+len(p.byNode)+len(first.there) > 0 {
+		t.Errorf("it keeps %v, %v", p.byUID, p.byNode)
+	}
+}
+
+func TestOfANode(t *testing.T) {
+	known := &kinds.Kinds{}
+	s := NewStore(known)
+	for _, p := range s.parts {
+		known.Watch(p.kind.GroupVersionKind(), nil, p.hasListed)
+	}
+	p := clusterScoped(s)
+	if of, err := s.Of("a"); len(of) > 0 || !kinds.Unread(err) {
+		t.Errorf("before they are listed: %v, %v", of, err)
+	}
+	must(t, p.Replace(items(report("1", "a", 1)), "1"))
+	if of, err := s.Of("a"); len(of) != 1 || !kinds.Unread(err) {
+		t.Errorf("of the kind that was listed: %v, %v", of, err)
+	}
+	for _, p := range s.parts {
+		if p.kind.Namespaced {
+			must(t, p.Replace(nil, "1"))
+		}
+	}
+	if of, err := s.Of("a"); len(of) != 1 || err != nil {
+		t.Errorf("%v, %v", of, err)
+	}
+	if of, err := s.Of("b"); len(of) > 0 || err != nil {
+		t.Errorf("%v, %v", of, err)
+	}
+}
+
+// Whatever happens in whatever order, subscribers know what the store knows, and the store what the API server has.
+func TestAnyOrder(t *testing.T) {
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		s := NewStore(&kinds.Kinds{})
+		p, served, early, late := clusterScoped(s), map[types.UID]*Report{}, &record{}, &record{}
+		s.Subscribe(early.subscriber(t))
+		some := func() *Report {
+			return report(fmt.Sprint(random.IntN(20)), fmt.Sprint("n", random.IntN(4)), random.Int64N(3))
+		}
+		for step := range 60 {
+			if step == 30 {
+				s.Subscribe(late.subscriber(t))
+			}
+			switch r := some(); random.IntN(8) {
+			case 0:
+				maps.DeleteFunc(served, func(types.UID, *Report) bool { return random.IntN(3) == 0 })
+				for range 5 {
+					r := some()
+					served[r.UID] = r
+				}
+				must(t, p.Replace(items(slices.Collect(maps.Values(served))...), ""))
+			case 1, 2, 3:
+				delete(served, r.UID)
+				must(t, p.Delete(event(r)))
+			default:
+				served[r.UID] = r
+				must(t, p.Update(event(r)))
+			}
+			checkSame(t, s, served)
+		}
+		if !maps.Equal(early.there, served) || !maps.Equal(late.there, served) {
+			t.Fatalf("seed %d: subscribers know %v and %v of %v", seed, early.there, late.there, served)
+		}
+	}
+}
+
+func checkSame(t *testing.T, s *Store, served map[types.UID]*Report) {
+	t.Helper()
+	if p := clusterScoped(s); !maps.Equal(p.byUID, served) {
+		t.Fatalf("the store has %v of %v", p.byUID, served)
+	}
+	n := 0
+	for i := range 4 {
+		of, _ := s.Of(fmt.Sprint("n", i))
+		n += len(of)
+		for _, r := range of {
+			if served[r.UID] != r || r.Node.Value().Label != fmt.Sprint("n", i) {
+				t.Fatalf("%v is no report of node %d", r, i)
+			}
+		}
+	}
+	if n != len(served) {
+		t.Fatalf("nodes have %d reports of %d", n, len(served))
+	}
+}
+
+// BenchmarkDecode is the time and the memory of a report as it arrives, bytes is that of its JSON.
+func BenchmarkDecode(b *testing.B) {
+	data := encoded(b, full("counter-0a1b2c3d", "0b0c1d6e-7f60-4f0e-8a75-1c2d3e4f5a6b", nil))
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := decode(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkBytesPerReport is what a report takes in the store, on 1,000 nodes with 50 programs each.
+func BenchmarkBytesPerReport(b *testing.B) {
+	const nodes, programs = 1000, 50
+	memory := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for b.Loop() {
+		before := memory()
+		s := NewStore(&kinds.Kinds{})
+		p := clusterScoped(s)
+		for n := range nodes {
+			for i := range programs {
+				r := decoded(b, full(fmt.Sprintf("counter-%d-%08x", i, n), types.UID(fmt.Sprintf("0b0c1d6e-7f60-4f0e-8a75-%06x%06x", n, i)), func(p *v1alpha1.BpfProgram) {
+					p.Labels[v1alpha1.LabelHostname] = fmt.Sprintf("node-%d", n)
+					p.Status.Node = p.Labels[v1alpha1.LabelHostname]
+				}))
+				if err := p.Add(event(r)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		b.ReportMetric(float64(memory()-before)/nodes/programs, "B/report")
+		runtime.KeepAlive(s)
+	}
+}
