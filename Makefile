@@ -700,6 +700,11 @@ sign-images: ## Sign these images with cosign, as the workflow that runs this: n
 
 ##@ Development
 
+# What a test lacks, it is skipped for; but it fails for what TEST_REQUIRES names (apis/prerequisite): this machine's kernel
+# and tools, by whoever runs the tests, and what a target provides by the target.
+TEST_REQUIRES ?=
+requires = TEST_REQUIRES="$(TEST_REQUIRES) $1"
+
 # The e2e tests of many restarts and long waits are for `make test-e2e`.
 .PHONY: test
 test: E2E_FLAGS = -short
@@ -715,24 +720,24 @@ test-unit: ## Run the tests that need nothing but Go and a C compiler, with the 
 
 .PHONY: test-verify
 test-verify: $(LOCALBIN)/cosign build/verifier/cmd/bpfman-verify ## Run the tests of signatures with those that cosign itself makes.
-	COSIGN=$< BPFMAN_VERIFY=$(LOCALBIN)/bpfman-verify go -C verifier test -count=1 ./cmd/...
+	$(call requires,cosign commands) COSIGN=$< BPFMAN_VERIFY=$(LOCALBIN)/bpfman-verify go -C verifier test -count=1 ./cmd/...
 
 .PHONY: test-envtest
 test-envtest: envtest ## Run the tests that need a kube-apiserver and etcd.
-	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 $(ENVTEST_FLAGS) ./envtest/...
+	$(call requires,envtest) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 $(ENVTEST_FLAGS) ./envtest/...
 
 .PHONY: test-manifests
 test-manifests: $(LOCALBIN)/helm ## Test manifests, Helm chart, rights, monitoring and documentation, which takes nothing but Go.
-	HELM=$(LOCALBIN)/helm go -C tests test -count=1 ./chart ./docs ./manifests ./monitoring ./rbac
+	$(call requires,helm) HELM=$(LOCALBIN)/helm go -C tests test -count=1 ./chart ./docs ./manifests ./monitoring ./rbac
 
 .PHONY: test-bytecode
 test-bytecode: bytecode envtest build-launcher ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
-	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
+	$(call requires,daemon bytecode envtest) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
 		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./v05
 
 .PHONY: test-inspector
 test-inspector: bytecode envtest build/inspector/cmd/bpfman-inspector build-launcher ## See that the inspector finds what others load, attach, hold and leave, as bpftool does (as root).
-	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector \
+	$(call requires,daemon bytecode envtest commands) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector \
 		KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v ./inspector
 
 .PHONY: deps-upstream-daemon
@@ -741,7 +746,7 @@ deps-upstream-daemon: ## Build the bpfman daemon of v0.5.6, which test-upstream-
 
 .PHONY: test-upstream-daemon
 test-upstream-daemon: bytecode deps-upstream-daemon build-launcher ## Have the bpfman daemon of v0.5.6 leave programs for that of v0.6.0 (as root).
-	BPFMAN_V05_RPC=$(UPSTREAM_DAEMON) BPFMAN_RPC=$(DAEMON) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher \
+	$(call requires,daemon upstream-daemon) BPFMAN_V05_RPC=$(UPSTREAM_DAEMON) BPFMAN_RPC=$(DAEMON) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher \
 		go -C tests test -count=1 -v ./v05
 
 # In the virtual machine nothing is built: all that the tests run is built before.
@@ -775,11 +780,11 @@ test-kyverno: ## Hold the example policy for Kyverno against Kyverno's own code,
 
 .PHONY: test-csi
 test-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.
-	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C csi test -count=1 ./...
+	$(call requires,daemon) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C csi test -count=1 ./...
 
 .PHONY: test-sanity
 test-sanity: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run csi-sanity, the CSI community's suite, against the plugin with the real daemon (as root).
-	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C tests test -count=1 -v ./sanity
+	$(call requires,daemon commands) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C tests test -count=1 -v ./sanity
 
 # Of what `make deps-kernel` installs.
 VNG ?= $(CACHE)/virtme-ng-1.42/bin/vng
@@ -811,7 +816,7 @@ test-e2e: kubectl-bpfman bytecode $(LOCALBIN)/cosign $(if $(ONE_NODE),cluster-up
 	$(if $(ONE_NODE),@KUBECONFIG=$(CLUSTER_KUBECONFIG) $(KUBECTL) -n bpfman delete pods --all --ignore-not-found)
 	$(if $(filter-out kustomize,$(E2E_INSTALL)),@$(MAKE) --no-print-directory undeploy-kustomize)
 	@$(MAKE) --no-print-directory deploy-$(E2E_INSTALL)
-	@cd tests && $(if $(ONE_NODE),$(E2E_ONE_NODE)) KUBECTL="$(KUBECTL)" COSIGN="$(LOCALBIN)/cosign" BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" \
+	@cd tests && $(call requires,cluster bytecode commands cosign kubectl) $(if $(ONE_NODE),$(E2E_ONE_NODE)) KUBECTL="$(KUBECTL)" COSIGN="$(LOCALBIN)/cosign" BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" \
 		BPFMAN_NODE_PROBE_IMG="$(BPFMAN_NODE_PROBE_IMG)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" \
 		BPFMAN_MAP_EXPORTER_IMG="$(BPFMAN_MAP_EXPORTER_IMG)" \
 		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
@@ -837,7 +842,7 @@ test-integration: test-e2e ## The same, by upstream's name.
 
 .PHONY: test-rbac
 test-rbac: ## Compare the components' rights with what they asked for, in the audit log of the one-node cluster, where e2e ran (AUDIT_LOG).
-	AUDIT_LOG=$(AUDIT_LOG) go -C tests test -count=1 -v -run AuditLog ./rbac
+	$(call requires,audit-log) AUDIT_LOG=$(AUDIT_LOG) go -C tests test -count=1 -v -run AuditLog ./rbac
 
 AUDIT_LOG ?= $(CLUSTER_STATE)/logs/audit.log
 

@@ -3,6 +3,7 @@ module github.com/bpfman/bpfman-operator/examples
 go 1.26.0
 
 require (
+	github.com/bpfman/bpfman-operator/apis v0.0.0-00010101000000-000000000000
 	github.com/cilium/ebpf v0.22.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/prometheus/client_golang v1.24.1

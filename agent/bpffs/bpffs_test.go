@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 // privately runs a test with a mount table of its own, which goes with it.
 func privately(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("not root: mounting needs CAP_SYS_ADMIN")
-	}
+	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
 	dir := t.TempDir()
 	ended := make(chan struct{})
 	go func() {

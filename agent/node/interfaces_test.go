@@ -8,7 +8,6 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
-	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -18,15 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // inNetwork runs a test on a thread with a network of its own, which goes with it.
 func inNetwork(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("not root: a network of its own needs CAP_SYS_ADMIN")
-	}
+	prerequisite.NeedsRoot(t, "a network of its own needs CAP_SYS_ADMIN")
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

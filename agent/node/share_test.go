@@ -15,15 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/apis/cri"
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 // onNode runs a test where run is the host's /run and shared a directory that propagates
 // its mounts, as /run/bpfman does, to container, which is what the agent has of it.
 func onNode(t *testing.T, test func(t *testing.T, run, shared, container string)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("not root: mounting needs CAP_SYS_ADMIN")
-	}
+	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
 	base, err := os.MkdirTemp("", "run") //nolint:usetesting // short: paths of sockets have 108 characters
 	if err != nil {
 		t.Fatal(err)

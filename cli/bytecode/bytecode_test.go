@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/cli/golden"
 )
 
@@ -22,7 +23,7 @@ func compiled(tb testing.TB, name string) []byte {
 	tb.Helper()
 	content, err := os.ReadFile(filepath.Join(objects, name))
 	if err != nil {
-		tb.Skip("no object: run `make bytecode` first")
+		prerequisite.Missing(tb, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 	return content
 }

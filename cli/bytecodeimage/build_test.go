@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/cli/bytecode"
 )
 
@@ -35,7 +36,7 @@ func file(tb testing.TB, path, platform string) File {
 	tb.Helper()
 	content, err := os.ReadFile(path)
 	if err != nil {
-		tb.Skip("no object: run `make bytecode` first")
+		prerequisite.Missing(tb, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 	return File{Name: filepath.Base(path), Content: content, Platform: platform}
 }

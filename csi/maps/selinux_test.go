@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
 )
 
@@ -53,7 +54,7 @@ func TestSELinuxContext(t *testing.T) {
 // by a privileged container's process, with the policy module or without it.
 func TestSELinuxEnforced(t *testing.T) {
 	if !enforcing() {
-		t.Skip("SELinux isn't enforced here")
+		prerequisite.Missing(t, "it isn't enforced here", prerequisite.SELinux)
 	}
 	module := os.Getenv("BPFMAN_SELINUX_MODULE") != ""
 	for name, test := range map[string]struct {

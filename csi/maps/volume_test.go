@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
 )
 
@@ -264,7 +265,7 @@ func TestVolumeShowsMapsOnly(t *testing.T) {
 		}
 		shown := fileNames(t, n.target)
 		if slices.Contains(shown, "maps.debug") && !mountsDetachedDirectories(t) {
-			t.Skip("before Linux 6.15 the kernel's own files stay")
+			prerequisite.Missing(t, "before Linux 6.15 the kernel's own files stay", prerequisite.DetachedMounts)
 		}
 		if want := []string{"config", "counters"}; !slices.Equal(shown, want) {
 			t.Errorf("volume shows %q, not %q", shown, want)
@@ -272,7 +273,7 @@ func TestVolumeShowsMapsOnly(t *testing.T) {
 	})
 	t.Run("before Linux 6.15", func(t *testing.T) {
 		if len(iterators) == 0 {
-			t.Skip("this kernel has no CONFIG_BPF_PRELOAD")
+			prerequisite.Missing(t, "this kernel has no CONFIG_BPF_PRELOAD", prerequisite.BPFPreload)
 		}
 		n := newNode(t)
 		argument, err := json.Marshal(publication{n.root, n.target, n.maps, access})

@@ -18,6 +18,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 const (
@@ -103,9 +105,7 @@ func TestPinFollows(t *testing.T) {
 // bpffs mounts one, as a volume with an fsGroup is.
 func bpffs(t *testing.T) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts bpffs")
-	}
+	prerequisite.NeedsRoot(t, "mounting a bpffs needs CAP_SYS_ADMIN")
 	directory, err := os.MkdirTemp("", "counters") //nolint:usetesting // other users can't search TempDir
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func bpffs(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if err := unix.Mount("bpffs", volume, "bpf", 0, ""); err != nil {
-		t.Skipf("mount bpffs: %v", err)
+		prerequisite.Missing(t, "mount bpffs: "+err.Error(), prerequisite.BPF)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(volume, unix.MNT_DETACH) })
 	if err := os.Chown(volume, 0, nobody); err != nil {
@@ -136,7 +136,7 @@ func pinMap(t *testing.T, path string) string {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {
-		t.Skipf("make a map: %v", err)
+		prerequisite.Missing(t, "make a map: "+err.Error(), prerequisite.BPF)
 	}
 	defer m.Close()
 	info, err := m.Info()

@@ -65,7 +65,7 @@ make --no-print-directory deploy DEPLOY=config/one-node DEPLOY_TIMEOUT=10m IMAGE
 
 # Each look is a process in the virtual machine. TCX is chained on any kernel, and the room on a dispatcher is the same.
 section "every kind of program, and chains of them"
-env -C tests/e2e E2E_REQUIRE_ALL_TYPES=1 E2E_PATIENCE=5m E2E_INTERVAL=2s BYTECODE_PUSH="$registry" BYTECODE_PUSH_CA="$state/pki/registry-ca.crt" \
+env -C tests/e2e TEST_REQUIRES="$kernel_can cluster" E2E_PATIENCE=5m E2E_INTERVAL=2s BYTECODE_PUSH="$registry" BYTECODE_PUSH_CA="$state/pki/registry-ca.crt" \
 	"$LOCALBIN/kernel/e2e.test" -test.count=1 -test.v -test.run '^Test(EveryKind|Chains|FullDispatcher)$/^(kind|XDP|TC_ingress|TC_egress)$' -test.parallel 5 &
 tests=$!
 status=0 ended=

@@ -51,10 +51,10 @@ status=0
 section "the $what"
 case $what in
 daemon)
-	on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" env -C tests/bytecode BPFMAN_RPC="$DAEMON" BPFMAN_BIN="$LOCALBIN" HOME=/tmp \
+	on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" env -C tests/bytecode TEST_REQUIRES="$kernel_can bytecode daemon" BPFMAN_RPC="$DAEMON" BPFMAN_BIN="$LOCALBIN" HOME=/tmp \
 		"$LOCALBIN/kernel/bytecode.test" -test.count=1 -test.v || status=$?
 	section "the inspector"
-	on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" env -C tests/inspector BPFMAN_RPC="$DAEMON" HOME=/tmp \
+	on_machine hack/kernel/boot.sh "${files[@]/#/--copy=}" "$cache" "$memory" env -C tests/inspector TEST_REQUIRES="$kernel_can bytecode daemon" BPFMAN_RPC="$DAEMON" HOME=/tmp \
 		"$LOCALBIN/kernel/inspector.test" -test.count=1 -test.v || status=$?
 	;;
 node) on_machine hack/kernel/node.sh "$cache" "$memory" "$instance" || status=$? ;;

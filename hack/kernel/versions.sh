@@ -9,6 +9,9 @@ kernel_series=6.12
 # does: with packets coming in, "Oops: int3" within three minutes of attaching XDP, 3 times in 3; 10.0.2 never in 1052.
 qemu_oldest=10
 
+# What this kernel can do, of apis/prerequisite: a test that lacks it fails.
+kernel_can="root bpf XDP TC TCX Fentry Fexit Kprobe Tracepoint Uprobe"
+
 virtme=$cache/virtme-ng-$virtme_version
 kernel=$cache/linux-$kernel_series
 

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 // asked runs a command and returns its lines and what it returns.
@@ -120,9 +121,7 @@ func TestWhileRead(t *testing.T) {
 
 func needsKernel(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("takes root")
-	}
+	prerequisite.NeedsRoot(t, "programs of the kernel are for root alone")
 }
 
 // getcwd has the kernel run a program that is attached to the system call getcwd.
@@ -145,12 +144,12 @@ func attached(t *testing.T, name string, instructions asm.Instructions) *ebpf.Pr
 	}, instructions...)
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.RawTracepoint, License: "GPL", Instructions: onGetcwd})
 	if err != nil {
-		t.Skip("may not load programs:", err)
+		prerequisite.Missing(t, "load a program: "+err.Error(), prerequisite.BPF)
 	}
 	t.Cleanup(func() { program.Close() })
 	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sys_enter", Program: program})
 	if err != nil {
-		t.Skip("this kernel attaches no raw tracepoints:", err)
+		prerequisite.Missing(t, "attach it to a raw tracepoint: "+err.Error(), prerequisite.BPF)
 	}
 	t.Cleanup(func() { l.Close() })
 	return program
@@ -305,7 +304,7 @@ func TestDump(t *testing.T) {
 	needsKernel(t)
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "dump_test", Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 8})
 	if err != nil {
-		t.Skip("may not make maps:", err)
+		prerequisite.Missing(t, "make a map: "+err.Error(), prerequisite.BPF)
 	}
 	defer m.Close()
 	if err := m.Put(uint32(7), uint64(1)); err != nil {

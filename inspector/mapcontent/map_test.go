@@ -5,7 +5,6 @@ package mapcontent
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
@@ -13,17 +12,16 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 // made is a map of the kernel.
 func made(t *testing.T, spec *ebpf.MapSpec) (*ebpf.Map, uint32) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("takes root")
-	}
+	prerequisite.NeedsRoot(t, "maps of the kernel are for root alone")
 	m, err := ebpf.NewMap(spec)
 	if err != nil {
-		t.Skip("may not make maps:", err)
+		prerequisite.Missing(t, "make a map: "+err.Error(), prerequisite.BPF)
 	}
 	t.Cleanup(func() { m.Close() })
 	info, err := m.Info()

@@ -4,25 +4,24 @@
 package tracefs
 
 import (
-	"os"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 // What a killed process left goes, what another one uses or is about to use stays.
 func TestInstances(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("takes root")
-	}
+	prerequisite.NeedsRoot(t, "tracefs is for root alone")
 	root, err := mount()
 	if err != nil {
-		t.Skip("no tracefs:", err)
+		prerequisite.Missing(t, "mount it: "+err.Error(), prerequisite.Tracefs)
 	}
 	defer root.Close()
 	used, err := New()
 	if err != nil {
-		t.Skip("no trace instances:", err)
+		prerequisite.Missing(t, "make an instance: "+err.Error(), prerequisite.Tracefs)
 	}
 	left := "instances/" + prefix + strconv.FormatInt(time.Now().Add(-time.Hour).UnixNano(), 36)
 	made := "instances/" + prefix + strconv.FormatInt(time.Now().UnixNano(), 36)

@@ -251,7 +251,7 @@ func (f *fixture) loadVerdict(t *testing.T, h hook, verdict int32) *gobpfman.Loa
 	globals := map[string][]byte{"VERDICT": binary.NativeEndian.AppendUint32(nil, uint32(verdict))}
 	loaded, err := f.load(t.Context(), f.locations(t, h.object)["file"], globals, program{function: "verdict", kind: h.kind})
 	if reason := kernelRefusal(err); reason != "" {
-		t.Skip(reason)
+		lacksTypes(t, reason, h.kind)
 	}
 	if err != nil {
 		t.Fatalf("Load %s: %v", h.object, err)

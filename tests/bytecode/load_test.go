@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/examples/counters"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
@@ -48,7 +49,7 @@ type fixture struct {
 func setUp(t *testing.T) *fixture {
 	t.Helper()
 	if objects, _ := filepath.Glob(filepath.Join(objectDir, "*.o")); len(objects) == 0 {
-		t.Skip("no objects: run `make bytecode` first")
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 	certificate := filepath.Join(t.TempDir(), "ca.crt")
 	authority, err := registry.NewAuthority(certificate)
@@ -131,7 +132,7 @@ func TestObjects(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d/%s", object.name, i, form), func(t *testing.T) {
 				loaded, err := f.load(t.Context(), location, object.globals, object.programs...)
 				if reason := kernelRefusal(err); reason != "" {
-					t.Skip(reason)
+					lacksTypes(t, reason, refused(object.programs)...)
 				}
 				if err != nil {
 					t.Fatalf("Load: %v", err)
@@ -175,7 +176,7 @@ func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadR
 	defer cancel()
 	attached, err := f.Client.Attach(ctx, &gobpfman.AttachRequest{Id: loaded.KernelInfo.Id, Attach: p.attach})
 	if reason := kernelRefusal(err); reason != "" {
-		t.Skipf("%s loaded, not attached: %s", p.function, reason)
+		lacksTypes(t, p.function+" loaded, not attached: "+reason, p.kind)
 	}
 	if err != nil {
 		t.Fatalf("Attach %s: %v", p.function, err)
@@ -267,6 +268,37 @@ func kernelRefusal(err error) string {
 		}
 	}
 	return ""
+}
+
+// refused are the types that a kernel refuses to load, if it refuses the programs: without BPF trampolines there are
+// neither dispatchers nor programs at functions.
+func refused(programs []program) []gobpfman.BpfmanProgramType {
+	var trampolines, all []gobpfman.BpfmanProgramType
+	for _, p := range programs {
+		all = append(all, p.kind)
+		switch p.kind {
+		case gobpfman.BpfmanProgramType_XDP, gobpfman.BpfmanProgramType_TC, gobpfman.BpfmanProgramType_FENTRY, gobpfman.BpfmanProgramType_FEXIT:
+			trampolines = append(trampolines, p.kind)
+		}
+	}
+	if len(trampolines) > 0 {
+		return trampolines
+	}
+	return all
+}
+
+// lacksTypes skips the test, which this kernel refuses programs of these types.
+func lacksTypes(t *testing.T, reason string, kinds ...gobpfman.BpfmanProgramType) {
+	t.Helper()
+	var names []prerequisite.Name
+	for _, kind := range kinds {
+		name, err := prerequisite.OfType(kind.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	prerequisite.Missing(t, reason, names...)
 }
 
 // build builds one of the example commands, or finds it where BPFMAN_BIN says that all

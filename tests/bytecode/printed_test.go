@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestPrintedMaps(t *testing.T) {
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
-		t.Skip("no busybox: ", err)
+		prerequisite.Missing(t, err.Error(), prerequisite.Busybox)
 	}
 	f := setUp(t)
 	types := object{"map_types", nil, []program{tracepoint("map_types", "")}}

@@ -34,6 +34,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/kinds"
@@ -239,7 +240,7 @@ func bytecode(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(objectDir, name+".o"))
 	if err != nil {
-		t.Skipf("no objects: run `make bytecode` first: %v", err)
+		prerequisite.Missing(t, "run `make bytecode` first: "+err.Error(), prerequisite.Bytecode)
 	}
 	return content
 }

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/examples/mapmetrics"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
@@ -44,7 +45,7 @@ func helm(t *testing.T, arguments ...string) ([]byte, error) {
 	t.Helper()
 	program := cmp.Or(os.Getenv("HELM"), filepath.Join(root, "bin", "helm"))
 	if _, err := os.Stat(program); err != nil {
-		t.Skip("no helm: run make helm")
+		prerequisite.Missing(t, "run `make helm` first", prerequisite.Helm)
 	}
 	command := exec.CommandContext(t.Context(), program, arguments...)
 	// Nothing of the user's own settings, and no cluster

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -67,9 +68,7 @@ type Place struct{ pid int }
 // NewPlace makes a place. It skips the test where there is no right to.
 func NewPlace(tb testing.TB) *Place {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Skip("not root: the daemon needs namespaces of its own")
-	}
+	prerequisite.NeedsRoot(tb, "the daemon needs namespaces of its own")
 	dir := tb.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "etc"), 0o750); err != nil {
 		tb.Fatal(err)
@@ -125,7 +124,7 @@ func Start(t *testing.T, env ...string) *Daemon {
 	t.Helper()
 	binary := os.Getenv(binaryVariable)
 	if binary == "" {
-		t.Skipf("no daemon: %s is not set to the path of bpfman-rpc", binaryVariable)
+		prerequisite.Missing(t, binaryVariable+" isn't set to the path of bpfman-rpc", prerequisite.Daemon)
 	}
 	return NewPlace(t).Start(t, binary, env...)
 }

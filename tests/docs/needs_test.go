@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 // Stand-ins for what the check asks, by name: shell scripts.
@@ -40,7 +42,7 @@ func kubectlIs(version string) string { return "echo Client Version: v" + versio
 func TestNeeds(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("no bash: ", err)
+		prerequisite.Missing(t, err.Error(), prerequisite.Shell)
 	}
 	all := map[string]string{"docker": buildx, "go": goIs("1.26.8"), "kubectl": kubectlIs("1.36.3")}
 	with := func(changes map[string]string) map[string]string {
@@ -103,7 +105,7 @@ func TestRunOnKind_ChecksBeforeItCreates(t *testing.T) {
 	for _, tool := range []string{"make", "bash", "sh", "env", "awk", "sed", "grep", "git", "cat", "dirname", "uname", "ls", "mktemp", "rm"} {
 		path, err := exec.LookPath(tool)
 		if err != nil {
-			t.Skip(err)
+			prerequisite.Missing(t, err.Error(), prerequisite.Shell)
 		}
 		if err := os.Symlink(path, filepath.Join(dir, tool)); err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/e2e-framework/klient/decoder"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/configuration"
@@ -28,7 +29,7 @@ func TestWithoutInternet(t *testing.T) {
 	requireType(t, "TCX")
 	requirePush(t)
 	if settings.pushCA == "" {
-		t.Skip("BYTECODE_PUSH_CA names no authority: the registry is known to everyone")
+		prerequisite.Missing(t, "BYTECODE_PUSH_CA names no authority: the registry is known to everyone", prerequisite.Registry)
 	}
 	authority, err := os.ReadFile(settings.pushCA)
 	if err != nil {

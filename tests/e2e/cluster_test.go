@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -213,6 +214,7 @@ func tryKernel(ctx context.Context, _ *envconf.Config) (context.Context, error) 
 			return ctx, refused
 		}
 		for _, t := range trials {
+			seeHolders(&t)
 			// What one node can't do counts.
 			if known, ok := under.trials[t.Type]; !ok || known.Attached {
 				under.trials[t.Type] = t
@@ -220,6 +222,17 @@ func tryKernel(ctx context.Context, _ *envconf.Config) (context.Context, error) 
 		}
 	}
 	return ctx, nil
+}
+
+// seeHolders looks for who has the places at a full tracepoint from here, if the node is on this machine's kernel: a node
+// sees its own processes alone.
+func seeHolders(t *node.Trial) {
+	if here, err := node.BootID(); t.Taken == "" || err != nil || here != t.BootID || os.Geteuid() != 0 {
+		return
+	}
+	if places, err := node.PlacesAt(node.TrialTracepoint); err == nil && places.Full() {
+		t.Taken = "at tracepoint " + node.TrialTracepoint + " " + places.String()
+	}
 }
 
 // nodes lists the nodes with node components.

@@ -16,6 +16,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -54,7 +55,7 @@ func TestDescribe(t *testing.T) {
 	}
 	kubectl, err := exec.LookPath(cmp.Or(os.Getenv("KUBECTL"), "kubectl"))
 	if err != nil {
-		t.Skip("there is no kubectl")
+		prerequisite.Missing(t, "KUBECTL doesn't say where it is", prerequisite.Kubectl)
 	}
 	var objects []client.Object
 	feature(t, step{"a newcomer understands it", func(ctx context.Context, s *testing.T) {

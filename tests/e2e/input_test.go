@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/tests/faultyimages"
@@ -207,7 +208,7 @@ func moveInterface(ctx context.Context, t *testing.T, name, executable string) {
 func requirePush(t *testing.T) {
 	t.Helper()
 	if settings.push == "" {
-		t.Skip("BYTECODE_PUSH names no registry that this test may push to")
+		prerequisite.Missing(t, "BYTECODE_PUSH names none that this test may push to", prerequisite.Registry)
 	}
 }
 

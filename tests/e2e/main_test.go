@@ -5,7 +5,8 @@
 
 // Package e2e tests bpfman on a cluster where it is deployed: the one of KUBECONFIG.
 // What that cluster's kernels can't do is found out by trying it on the daemon itself,
-// and skipped; the run ends with a table of what was attached for real.
+// and skipped, or fails where TEST_REQUIRES names it; the run ends with tables of what
+// was attached for real, and of what was skipped.
 package e2e
 
 import (
@@ -17,6 +18,8 @@ import (
 
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 // settings come from the environment, see `make test-e2e`.
@@ -88,7 +91,12 @@ var (
 
 func TestMain(m *testing.M) {
 	if settings.kubeconfig == "" {
-		fmt.Println("skipped: KUBECONFIG names no cluster where bpfman is deployed; see `make test-e2e`")
+		const reason = "KUBECONFIG names no cluster where bpfman is deployed; see `make test-e2e`"
+		if err := prerequisite.Require(prerequisite.Cluster, reason); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println("skipped:", reason)
 		return
 	}
 	testenv = env.NewWithConfig(envconf.NewWithKubeConfig(settings.kubeconfig))

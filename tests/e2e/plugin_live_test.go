@@ -23,6 +23,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -85,7 +86,7 @@ func pluginItself(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Skip("no plugin: run `make kubectl-bpfman` first")
+		prerequisite.Missing(t, "run `make kubectl-bpfman` first", prerequisite.Commands)
 	}
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+settings.kubeconfig)

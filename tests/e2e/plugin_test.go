@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -44,11 +45,11 @@ func tryPlugin(ctx context.Context, t *testing.T, args ...string) (string, error
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "kubectl-bpfman")); err != nil {
-		t.Skip("no plugin: run `make kubectl-bpfman` first")
+		prerequisite.Missing(t, "run `make kubectl-bpfman` first", prerequisite.Commands)
 	}
 	kubectl, err := exec.LookPath(cmp.Or(os.Getenv("KUBECTL"), "kubectl"))
 	if err != nil {
-		t.Skip("there is no kubectl")
+		prerequisite.Missing(t, "KUBECTL doesn't say where it is", prerequisite.Kubectl)
 	}
 	command := exec.CommandContext(ctx, kubectl, append([]string{"bpfman"}, args...)...)
 	command.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECONFIG="+settings.kubeconfig)
@@ -75,7 +76,7 @@ func TestPluginImage(t *testing.T) {
 	requirePush(t)
 	requireType(t, "TCX")
 	if _, err := os.Stat("../../bin/bytecode/go-app-counter.o"); err != nil {
-		t.Skip("no objects: run `make bytecode` first")
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 	version := "e2e-" + strings.ToLower(time.Now().UTC().Format("20060102T150405"))
 	pushed, seen := settings.push+"/"+bytecodePrefix+"/plugin:"+version, settings.bytecode+"/plugin:"+version

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 )
@@ -86,7 +87,7 @@ func TestPolicy(t *testing.T) {
 	requireType(t, "TCX")
 	requirePush(t)
 	if os.Getenv("COSIGN") == "" {
-		t.Skip("COSIGN doesn't say where cosign is: make cosign")
+		prerequisite.Missing(t, "COSIGN doesn't say where it is: run `make cosign` first", prerequisite.Cosign)
 	}
 	object, err := os.ReadFile("../../bin/bytecode/tcx_test.o")
 	if err != nil {
@@ -180,7 +181,7 @@ func TestPolicy(t *testing.T) {
 			want := regexp.MustCompile(fmt.Sprintf(`(?m)^NAME +MODE +READY +ALLOWED +DENIED +WARNED +AGE *\ne2e-policy +enforce +True +%d +%d +0 `, 2*nodes, nodes))
 			kubectl, err := exec.LookPath(cmp.Or(os.Getenv("KUBECTL"), "kubectl"))
 			if err != nil {
-				s.Skip("there is no kubectl")
+				prerequisite.Missing(s, "KUBECTL doesn't say where it is", prerequisite.Kubectl)
 			}
 			await(ctx, s, "columns like "+want.String(), func(ctx context.Context) (bool, string) {
 				out, err := exec.CommandContext(ctx, kubectl, "--kubeconfig", settings.kubeconfig, "get", "bytecodepolicies", policy.Name).CombinedOutput()

@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -58,8 +59,12 @@ func printResults(ctx context.Context, _ *envconf.Config) (context.Context, erro
 		case t.Attached:
 			fmt.Fprintf(table, "%s\tattaches\n", name)
 		default:
-			fmt.Fprintf(table, "%s\t%s\n", name, strings.ReplaceAll(t.Error, "\n", " "))
+			fmt.Fprintf(table, "%s\t%s\n", name, strings.ReplaceAll(inTheWay(t), "\n", " "))
 		}
+	}
+	fmt.Fprintln(table, "\nSKIPPED\tLACKS\tREASON")
+	for _, s := range prerequisite.Skipped() {
+		fmt.Fprintf(table, "%s\t%v\t%s\n", s.Test, s.Names, s.Reason)
 	}
 	if err := table.Flush(); err != nil {
 		return ctx, fmt.Errorf("print the results: %w", err)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/e2e-framework/klient/decoder"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
@@ -127,7 +128,11 @@ func awaitSample(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	for _, r := range refusals {
 		saw(kindOf(o), func(seen *result) { seen.loaded = seen.loaded || r.Loaded })
 	}
-	t.Skipf("refused, as by the daemon itself: %s", refusals[0].Error)
+	var types []prerequisite.Name
+	for _, r := range refusals {
+		types = append(types, typeOf(t, r))
+	}
+	prerequisite.Missing(t, "refused, as by the daemon itself: "+inTheWay(refusals...), types...)
 }
 
 // wordsOf is the part of the daemon's words that doesn't change from case to case.

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
@@ -59,11 +60,37 @@ func requireType(t *testing.T, name string) {
 	t.Helper()
 	trial, tried := under.trials[name]
 	if !tried {
-		t.Skipf("%s was not tried on the daemon", name)
+		trial = node.Trial{Type: name, Error: "it was not tried on the daemon"}
 	}
 	if !trial.Attached {
-		t.Skipf("this cluster can't do %s; the daemon itself says: %s", name, trial.Error)
+		prerequisite.Missing(t, "this cluster can't do "+name+"; the daemon itself says: "+inTheWay(trial), typeOf(t, trial))
 	}
+}
+
+// inTheWay says why the daemon itself can't attach these programs.
+func inTheWay(refusals ...node.Trial) string {
+	texts := make([]string, 0, len(refusals))
+	for _, trial := range refusals {
+		text := trial.Error
+		if trial.Taken != "" {
+			text += "; " + trial.Taken
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(slices.Compact(texts), "; ")
+}
+
+// typeOf is the type of program that was tried.
+func typeOf(t *testing.T, trial node.Trial) prerequisite.Name {
+	t.Helper()
+	if trial.Type == node.ContainerUprobe {
+		return prerequisite.Uprobe
+	}
+	name, err := prerequisite.OfType(trial.Type)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // await polls until look finds it so, and fails with what it saw last.

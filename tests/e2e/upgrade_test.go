@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/examples/counters"
 	"github.com/bpfman/bpfman-operator/tests/node"
@@ -40,7 +41,7 @@ const (
 // is counted, programs stay the same, and pods read their counts all the time.
 func TestUpgrade(t *testing.T) {
 	if len(nextImages) < len(imageKeys)+1 {
-		t.Skip("there are no second images: BPFMAN_NEXT_IMG, BPFMAN_AGENT_NEXT_IMG, BPFMAN_CSI_NEXT_IMG, BPFMAN_INSPECTOR_NEXT_IMG and BPFMAN_OPERATOR_NEXT_IMG name them")
+		prerequisite.Missing(t, "BPFMAN_NEXT_IMG, BPFMAN_AGENT_NEXT_IMG, BPFMAN_CSI_NEXT_IMG, BPFMAN_INSPECTOR_NEXT_IMG and BPFMAN_OPERATOR_NEXT_IMG don't name them", prerequisite.NextImages)
 	}
 	tr := newTraffic(t, "e2e-upgrade", "e2eupgrade")
 	upgrade := func(component string) step {
@@ -181,12 +182,12 @@ func newTraffic(t *testing.T, space, iface string) *traffic {
 	var refusals []string
 	for kind := range tr.objects {
 		if trial := under.trials[kind]; !trial.Attached {
-			refusals = append(refusals, kind+": "+trial.Error)
+			refusals = append(refusals, kind+": "+inTheWay(trial))
 			delete(tr.objects, kind)
 		}
 	}
 	if len(tr.objects) == 0 {
-		t.Skipf("this cluster attaches nothing to interfaces; the daemon itself says: %q", refusals)
+		prerequisite.Missing(t, fmt.Sprintf("this cluster attaches nothing to interfaces; the daemon itself says: %q", refusals), prerequisite.XDP, prerequisite.TC, prerequisite.TCX)
 	}
 	t.Logf("packets go through %q; not through %q", slices.Sorted(maps.Keys(tr.objects)), refusals)
 	return tr

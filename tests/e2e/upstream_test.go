@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
@@ -232,7 +233,7 @@ func kubectl(ctx context.Context, t *testing.T, input *bytes.Buffer, args ...str
 	defer cancel()
 	program, err := exec.LookPath(cmp.Or(os.Getenv("KUBECTL"), "kubectl"))
 	if err != nil {
-		t.Skip("there is no kubectl")
+		prerequisite.Missing(t, "KUBECTL doesn't say where it is", prerequisite.Kubectl)
 	}
 	command := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", settings.kubeconfig}, args...)...)
 	if input != nil {

@@ -21,6 +21,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 // The name of the variable is controller-runtime's.
@@ -43,7 +45,7 @@ func Main(m *testing.M) {
 func Config(tb testing.TB) *rest.Config {
 	tb.Helper()
 	if config == nil {
-		tb.Skipf("%s isn't set: run make test-envtest", assetsVariable)
+		prerequisite.Missing(tb, assetsVariable+" isn't set: run `make test-envtest`", prerequisite.Envtest)
 	}
 	return rest.CopyConfig(config)
 }

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
@@ -54,7 +55,7 @@ func startInspector(tb testing.TB, at *daemon.Place) *reporter {
 	config := envtest.Config(tb)
 	binary := os.Getenv(inspectorVariable)
 	if binary == "" {
-		tb.Skipf("%s isn't set: run make test-inspector", inspectorVariable)
+		prerequisite.Missing(tb, inspectorVariable+" isn't set: run `make test-inspector`", prerequisite.Commands)
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.Install} {

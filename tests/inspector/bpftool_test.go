@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
@@ -92,7 +93,7 @@ func ask[E any](t *testing.T, place *daemon.Place, args ...string) E {
 // it was there before and after.
 func TestBpftool(t *testing.T) {
 	if _, err := exec.LookPath("bpftool"); err != nil {
-		t.Skip("no bpftool: run `make deps`")
+		prerequisite.Missing(t, "run `make deps` first", prerequisite.Bpftool)
 	}
 	makeCgroup(t)
 	at := place(t)

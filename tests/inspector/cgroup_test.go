@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/inspector/process"
 )
 
@@ -33,7 +34,7 @@ func makeCgroup(t *testing.T) cgroup {
 		t.Fatal(err)
 	}
 	if len(mounts) == 0 {
-		t.Skip("cgroups of version 2 aren't mounted")
+		prerequisite.Missing(t, "cgroups of version 2 aren't mounted", prerequisite.CgroupV2)
 	}
 	c := cgroup{filepath.Join(mounts[0].Point, cgroupPath)}
 	if err := os.Mkdir(c.dir, 0o755); err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/inspector/conflict"
 	inspected "github.com/bpfman/bpfman-operator/inspector/daemon"
@@ -42,11 +43,11 @@ func TestConflictsOfXDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(file); err != nil {
-		t.Skip("no objects: run `make bytecode` first")
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 	binary := os.Getenv("BPFMAN_RPC")
 	if binary == "" {
-		t.Skip("BPFMAN_RPC names no daemon")
+		prerequisite.Missing(t, "BPFMAN_RPC doesn't name it", prerequisite.Daemon)
 	}
 	at := daemon.NewPlace(t)
 	d := at.Start(t, binary)

@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	inspected "github.com/bpfman/bpfman-operator/inspector/daemon"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
@@ -73,7 +74,7 @@ func (c ofDaemon) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(file); err != nil {
-		t.Skip("no objects: run `make bytecode` first")
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 	d := daemon.Start(t)
 	asked, err := inspected.New(d.Socket)
@@ -181,7 +182,11 @@ func (c ofDaemon) refused(t *testing.T, err error) {
 	t.Helper()
 	message := status.Convert(err).Message()
 	if strings.Contains(message, "Operation not permitted") || strings.Contains(message, "bpf_link_create") {
-		t.Skipf("this kernel doesn't: %s", message)
+		name, typeErr := prerequisite.OfType(c.kind.String())
+		if typeErr != nil {
+			t.Fatal(typeErr)
+		}
+		prerequisite.Missing(t, "this kernel doesn't: "+message, name)
 	}
 	t.Fatal(err)
 }

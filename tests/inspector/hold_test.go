@@ -27,6 +27,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
@@ -342,6 +343,19 @@ var holds = map[string]func(*hold) error{
 		_, err := h.program(ebpf.ProgramSpec{Name: name[:15], Type: ebpf.SocketFilter, Instructions: asm.Instructions{first, asm.Return()}}, 0)
 		return err
 	},
+	"full tracepoint": func(h *hold) error {
+		for range tracepointPlaces {
+			p, err := h.program(ebpf.ProgramSpec{Name: "takes_a_place", Type: ebpf.TracePoint}, 0)
+			if err != nil {
+				return err
+			}
+			l, err := link.Tracepoint("syscalls", fullTracepoint, p, nil)
+			if err := h.linked(l, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
 	"many": func(h *hold) error {
 		for range many {
 			p, err := h.program(ebpf.ProgramSpec{Name: "one_of_many", Type: ebpf.RawTracepoint}, 0)
@@ -357,6 +371,12 @@ var holds = map[string]func(*hold) error{
 	},
 }
 
+// fullTracepoint is one that nobody else uses, and which takes that many programs.
+const (
+	fullTracepoint   = "sys_enter_swapon"
+	tracepointPlaces = 64
+)
+
 // many is how many programs a node has that is measured. They are attached where nothing happens.
 const many = 200
 
@@ -368,13 +388,31 @@ type holder struct {
 	stdin   io.Closer
 }
 
+// prerequisiteOf is what a kernel lacks that refuses what is named.
+func prerequisiteOf(what string) prerequisite.Name {
+	switch {
+	case strings.Contains(what, "xdp"):
+		return prerequisite.XDP
+	case what == "pin for tc":
+		return prerequisite.TC
+	case strings.HasPrefix(what, "cgroup"):
+		return prerequisite.CgroupV2
+	case strings.HasSuffix(what, "tracepoint") && what != "raw tracepoint", what == "perf event":
+		return prerequisite.Tracepoint
+	}
+	if name, err := prerequisite.OfType(what); err == nil {
+		return name
+	}
+	return prerequisite.BPF
+}
+
 // start has another process do what is named, in the place, until end is called or the
 // test ends. It skips the test where the kernel doesn't do that.
 func start(tb testing.TB, place *daemon.Place, what string) *holder {
 	tb.Helper()
 	h, refusal := try(tb, place, what)
 	if refusal != "" {
-		tb.Skipf("%s: %s", what, refusal)
+		prerequisite.Missing(tb, what+": "+refusal, prerequisiteOf(what))
 	}
 	return h
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/inspector/inventory"
 	"github.com/bpfman/bpfman-operator/inspector/report"
@@ -277,7 +278,7 @@ func TestLegacy(t *testing.T) {
 			holder := start(t, at, what)
 			for _, command := range c.attach {
 				if _, err := run(t, at, command[0], command[1:]...); err != nil {
-					t.Skipf("this kernel doesn't: %v", err)
+					prerequisite.Missing(t, "this kernel doesn't: "+err.Error(), prerequisiteOf(what))
 				}
 			}
 			holder.end()

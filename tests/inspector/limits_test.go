@@ -18,6 +18,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/inspector/conflict"
 )
@@ -27,7 +28,7 @@ import (
 func TestLimits(t *testing.T) {
 	const function, tries = "do_unlinkat", 80
 	if _, err := os.Stat("/sys/kernel/tracing/events"); err != nil {
-		t.Skipf("no tracefs: %v", err)
+		prerequisite.Missing(t, err.Error(), prerequisite.Tracefs)
 	}
 	for what, c := range map[string]struct {
 		spec   ebpf.ProgramSpec
@@ -62,12 +63,12 @@ func TestLimits(t *testing.T) {
 				c.spec.Instructions, c.spec.License = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}, "GPL"
 				p, err := ebpf.NewProgram(&c.spec)
 				if err != nil {
-					t.Skipf("load: %v", err)
+					prerequisite.Missing(t, "load: "+err.Error(), prerequisiteOf(what))
 				}
 				t.Cleanup(func() { _ = p.Close() })
 				l, err := c.attach(p)
 				if refusal := refused(err); attached == 0 && errors.Is(refusal, errRefused) {
-					t.Skip(refusal)
+					prerequisite.Missing(t, refusal.Error(), prerequisiteOf(what))
 				}
 				if err != nil {
 					// The library keeps the words alone of some errors.

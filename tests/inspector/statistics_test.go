@@ -11,6 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 // BenchmarkStatistics measures what the kernel's statistics cost at each run of a program, of which docs/monitoring.md
@@ -20,7 +22,7 @@ func BenchmarkStatistics(b *testing.B) {
 		Name: "returns", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
 	if err != nil {
-		b.Skipf("load: %v", err)
+		prerequisite.Missing(b, "load a program: "+err.Error(), prerequisite.BPF)
 	}
 	b.Cleanup(func() { _ = p.Close() })
 	frame := make([]byte, 64)
@@ -35,7 +37,7 @@ func BenchmarkStatistics(b *testing.B) {
 	b.Run("off", measure)
 	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
-		b.Skipf("switch statistics on: %v", err)
+		prerequisite.Missing(b, "switch statistics on: "+err.Error(), prerequisite.BPF)
 	}
 	b.Run("on", measure)
 	if err := counting.Close(); err != nil {

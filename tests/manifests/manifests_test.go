@@ -27,6 +27,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 )
@@ -117,7 +118,7 @@ func readBytecode(t *testing.T, url string) bytecode {
 func requireBytecode(t *testing.T) {
 	t.Helper()
 	if objects, _ := filepath.Glob(filepath.Join(objectDir, "*.o")); len(objects) == 0 {
-		t.Skip("no objects: run `make bytecode` first")
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 }
 

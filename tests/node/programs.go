@@ -48,6 +48,9 @@ type Trial struct {
 	Attached bool   `json:"attached"`
 	// Error has the daemon's words where it isn't attached.
 	Error string `json:"error,omitempty"`
+	// Taken says who has the places at a tracepoint that is full, as seen on the node, and BootID on which kernel.
+	Taken  string `json:"taken,omitempty"`
+	BootID string `json:"bootID,omitempty"`
 }
 
 // trial is a program to try.
@@ -58,12 +61,14 @@ type trial struct {
 }
 
 const (
-	trialInterface  = "bpfmantrial"
-	trialFunction   = "do_unlinkat"
-	trialWakeUp     = "try_to_wake_up"
-	trialTracepoint = "syscalls/sys_enter_kill"
-	trialPriority   = 500
+	trialInterface = "bpfmantrial"
+	trialFunction  = "do_unlinkat"
+	trialWakeUp    = "try_to_wake_up"
+	trialPriority  = 500
 )
+
+// TrialTracepoint is where a tracepoint program is tried.
+const TrialTracepoint = "syscalls/sys_enter_kill"
 
 // trials lists a program of each type, all from the sample images.
 func trials() []trial {
@@ -99,7 +104,7 @@ func trials() []trial {
 		},
 		{
 			"Tracepoint", "tracepoint", &gobpfman.LoadInfo{Name: "enter_openat", ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT},
-			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: trialTracepoint}}},
+			&gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: TrialTracepoint}}},
 		},
 		{
 			"Uprobe", "uprobe", &gobpfman.LoadInfo{Name: "my_uprobe", ProgramType: gobpfman.BpfmanProgramType_UPROBE},
@@ -157,6 +162,7 @@ func (t trial) run(ctx context.Context, client gobpfman.BpfmanClient, prefix str
 	id := loaded.GetPrograms()[0].GetKernelInfo().GetId()
 	if _, err := client.Attach(ctx, &gobpfman.AttachRequest{Id: id, Attach: t.attach}); err != nil {
 		result.Error = status.Convert(err).Message()
+		t.explain(&result)
 	} else {
 		result.Attached = true
 	}
@@ -164,4 +170,20 @@ func (t trial) run(ctx context.Context, client gobpfman.BpfmanClient, prefix str
 		result.Error += "; unload: " + err.Error()
 	}
 	return result
+}
+
+// explain adds who is in the way to a trial that failed, where that can be told.
+func (t trial) explain(result *Trial) {
+	at := t.attach.GetTracepointAttachInfo().GetTracepoint()
+	if at == "" {
+		return
+	}
+	places, err := PlacesAt(at)
+	if err != nil {
+		result.Error += "; who is at " + at + " isn't known: " + err.Error()
+	} else if places.Full() {
+		result.Taken = "at tracepoint " + at + " " + places.String()
+		// Without it the kernel is nobody's.
+		result.BootID, _ = BootID()
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -82,7 +83,7 @@ func rights(t *testing.T) []Right {
 func TestAuditLog(t *testing.T) {
 	path := os.Getenv("AUDIT_LOG")
 	if path == "" {
-		t.Skip("AUDIT_LOG names no audit log: see make test-rbac")
+		prerequisite.Missing(t, "AUDIT_LOG names none: see `make test-rbac`", prerequisite.AuditLog)
 	}
 	log, err := os.Open(path)
 	if err != nil {

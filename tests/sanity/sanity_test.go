@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -105,7 +106,7 @@ func startPlugin(t *testing.T) (socket, pods string) {
 	t.Helper()
 	binary := os.Getenv(pluginVariable)
 	if binary == "" {
-		t.Skipf("no plugin: %s is not set to the path of bpfman-csi", pluginVariable)
+		prerequisite.Missing(t, pluginVariable+" isn't set to the path of bpfman-csi", prerequisite.Commands)
 	}
 	d := daemon.Start(t)
 	load(t, d.Client)

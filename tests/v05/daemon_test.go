@@ -23,6 +23,7 @@ import (
 
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/v05"
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -46,7 +47,7 @@ func requireDaemons(t *testing.T) *daemon.Place {
 	t.Helper()
 	for _, variable := range []string{binaryVariable, later06} {
 		if os.Getenv(variable) == "" {
-			t.Skipf("no daemon: %s is not set: see make test-upstream-daemon", variable)
+			prerequisite.Missing(t, variable+" isn't set: see `make test-upstream-daemon`", prerequisite.UpstreamDaemon)
 		}
 	}
 	return daemon.NewPlace(t)

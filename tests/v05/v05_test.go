@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/agent/v05"
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 const goneWithin = 10 * time.Second
@@ -34,9 +35,7 @@ const goneWithin = 10 * time.Second
 // TestSetAsideKeepsWhatIsAttached pins a program, its map and its TCX link as v0.5.6 does:
 // set aside it counts on, removed it is gone, and a map that is pinned elsewhere too isn't.
 func TestSetAsideKeepsWhatIsAttached(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root: mounting needs CAP_SYS_ADMIN")
-	}
+	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
 	dir := t.TempDir()
 	onOwnThread(func() { imitate(t, dir) })
 }
@@ -105,9 +104,7 @@ func imitate(t *testing.T, dir string) {
 // TestFiltersGoAfterTheirPrograms hangs two dispatchers of TC at lo, as v0.5.6 does one and
 // v0.6 another after it: that of v0.5 is removed alone, and not before its programs are.
 func TestFiltersGoAfterTheirPrograms(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root: mounting needs CAP_SYS_ADMIN")
-	}
+	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
 	dir := t.TempDir()
 	onOwnThread(func() { filters(t, filepath.Join(dir, "fs")) })
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -45,7 +46,7 @@ type client struct {
 func start(t *testing.T) client {
 	t.Helper()
 	if objects, _ := filepath.Glob(filepath.Join(objectDir, "*.o")); len(objects) == 0 {
-		t.Skip("no objects: run `make bytecode` first")
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 	return client{daemon.Start(t), t}
 }

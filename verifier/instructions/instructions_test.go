@@ -18,6 +18,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 // objects are what `make bytecode` compiles.
@@ -27,7 +29,7 @@ func compiled(tb testing.TB, name string) []byte {
 	tb.Helper()
 	content, err := os.ReadFile(filepath.Join(objects, name))
 	if err != nil {
-		tb.Skip("no object: run `make bytecode` first")
+		prerequisite.Missing(tb, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 	return content
 }
@@ -80,7 +82,7 @@ func TestKernelFunctions(t *testing.T) {
 func TestNamesOfHelpers(t *testing.T) {
 	header, err := os.ReadFile("/usr/include/linux/bpf.h")
 	if err != nil {
-		t.Skip("no headers of Linux")
+		prerequisite.Missing(t, err.Error(), prerequisite.Headers)
 	}
 	known := map[string]bool{}
 	for f := asm.FnMapLookupElem; f <= asm.FnCgrpStorageDelete; f++ {

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/golden"
 )
@@ -38,7 +39,7 @@ func execute(t *testing.T, connect cluster.Connect, args ...string) (out, messag
 func requireObjects(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(objects + "globals.o"); err != nil {
-		t.Skip("no objects: run `make bytecode` first")
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -40,7 +41,7 @@ func StartDaemon(tb testing.TB) (socket string, client gobpfman.BpfmanClient, st
 	directory := Root(tb)
 	binary := os.Getenv(envDaemon)
 	if binary == "" {
-		tb.Skipf("no daemon: %s doesn't name bpfman-rpc", envDaemon)
+		prerequisite.Missing(tb, envDaemon+" doesn't name bpfman-rpc", prerequisite.Daemon)
 	}
 	mountConfig(tb, directory)
 	socket = filepath.Join(directory, "bpfman.sock")

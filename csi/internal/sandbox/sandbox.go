@@ -21,6 +21,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 const (
@@ -80,7 +82,7 @@ var mountScratch = sync.OnceValue(func() error {
 func Root(tb testing.TB) string {
 	tb.Helper()
 	if os.Getenv(envScratch) == "" {
-		tb.Skip("needs root: mounts bpffs")
+		prerequisite.Missing(tb, "not root: mounting a bpffs needs CAP_SYS_ADMIN", prerequisite.Root)
 	}
 	if err := mountScratch(); err != nil {
 		tb.Fatalf("mount tmpfs: %v", err)

@@ -18,12 +18,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
 func TestRunPushesOverTLS(t *testing.T) {
 	const objects = "../../../bin/bytecode"
 	if found, _ := filepath.Glob(filepath.Join(objects, "*.o")); len(found) == 0 {
-		t.Skip("no objects: run `make bytecode` first")
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
 	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()

@@ -37,6 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
@@ -102,7 +103,7 @@ func (c *cluster) helm(t *testing.T, command, release string, arguments ...strin
 	t.Helper()
 	program := cmp.Or(os.Getenv("HELM"), filepath.Join(root, "bin/helm"))
 	if _, err := os.Stat(program); err != nil {
-		t.Skip("no helm: run make helm")
+		prerequisite.Missing(t, "run `make helm` first", prerequisite.Helm)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

@@ -25,6 +25,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/figures"
@@ -41,7 +42,7 @@ const (
 func BenchmarkPrograms(b *testing.B) {
 	plugin := os.Getenv("KUBECTL_BPFMAN")
 	if plugin == "" {
-		b.Skip("KUBECTL_BPFMAN isn't set: run make bench-plugin")
+		prerequisite.Missing(b, "KUBECTL_BPFMAN isn't set: run `make bench-plugin`", prerequisite.Commands)
 	}
 	config := envtest.Config(b)
 	kubeconfig := kubeconfigOf(b, config)

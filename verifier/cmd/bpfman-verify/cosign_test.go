@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
@@ -29,7 +30,7 @@ func cosignPath(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("COSIGN")
 	if path == "" {
-		t.Skip("COSIGN doesn't say where cosign is: make test-verify")
+		prerequisite.Missing(t, "COSIGN doesn't say where it is: run `make test-verify`", prerequisite.Cosign)
 	}
 	return path
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
@@ -22,7 +23,7 @@ func built(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("BPFMAN_VERIFY")
 	if path == "" {
-		t.Skip("BPFMAN_VERIFY doesn't say where the command is: make test-verify")
+		prerequisite.Missing(t, "BPFMAN_VERIFY doesn't say where bpfman-verify is: run `make test-verify`", prerequisite.Commands)
 	}
 	return path
 }
