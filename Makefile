@@ -115,7 +115,7 @@ generate: manifests ## Generate all generated code and manifests.
 	$(MAKE) generate-deepcopy generate-register
 	$(MAKE) generate-apply-configurations
 	$(MAKE) generate-typed-clients generate-typed-listers
-	$(MAKE) generate-typed-informers generate-reference generate-chart generate-remedies
+	$(MAKE) generate-typed-informers generate-reference generate-chart generate-remedies generate-schemas generate-diagrams
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(LOCALBIN)/controller-gen ## Generate the DeepCopy methods (zz_generated.deepcopy.go).
@@ -151,11 +151,22 @@ generate-typed-informers: $(LOCALBIN)/informer-gen ## Generate the informers (ap
 generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs/reference/api.md).
 	@mkdir -p docs/reference
 	$< --source-path=apis/v1alpha1 --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference/api.md --log-level=ERROR
+	@sed -i -E 's/^(_Appears in:_|_Validation:_)$$/&\n/' docs/reference/api.md
 
 # `kubectl bpfman why` says what the page says.
 .PHONY: generate-remedies
 generate-remedies: ## Generate what kubectl's plugin says to errors from the page that explains them (cli/remedy/remedies.md).
 	sed -n '/^## Read the status/,/^## Delete a program/p' docs/programs.md | grep '^|' >cli/remedy/remedies.md
+
+.PHONY: generate-schemas
+generate-schemas generate-diagrams: export GOWORK = off
+generate-schemas: ## Generate the JSON schemas of the kinds, for editors, from the CustomResourceDefinitions (docs/schemas).
+	rm -rf docs/schemas
+	go -C hack/docs run ./schemas ../../config/crd/bases ../../docs/schemas
+
+.PHONY: generate-diagrams
+generate-diagrams: ## Generate the documentation's diagrams (docs/diagrams).
+	go -C hack/docs run ./diagrams ../../docs/diagrams
 
 # The chart's namespace is the release's.
 CHART := charts/bpfman-operator
@@ -182,13 +193,60 @@ verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale or Go 
 	@changes=$$(git status --porcelain -- $(GENERATED)); test -z "$$changes" || { echo "generated files differ from what is committed, run make generate:"; echo "$$changes"; exit 1; }
 
 # What `generate` writes. Sections below add theirs.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml $(CHART)/files docs/reference/api.md cli/remedy/remedies.md
+GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml $(CHART)/files docs/reference/api.md docs/schemas docs/diagrams cli/remedy/remedies.md
 
 # The workspace's modules at once: what they have in common is read once. What is under hack is outside of it.
 .PHONY: lint
 lint: $(LOCALBIN)/golangci-lint prose ## Run the linters: golangci-lint (.golangci.yml), and vale for the documentation (hack/vale).
 	$< run --allow-parallel-runners $(MODULES:%=./%/...)
-	@for module in hack/cluster hack/release; do echo "lint $$module"; (cd $$module && GOWORK=off $< run --allow-parallel-runners ./...) || exit 1; done
+	@for module in hack/cluster hack/docs hack/release; do echo "lint $$module"; (cd $$module && GOWORK=off $< run --allow-parallel-runners ./...) || exit 1; done
+
+##@ Documentation
+
+# The site's builder is a Python program, of the versions and hashes in hack/docs/requirements.txt.
+PYTHON ?= python3
+DOCS_VENV := $(LOCALBIN)/docs-venv
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
+
+$(DOCS_VENV)/bin/mkdocs: hack/docs/requirements.txt
+	@rm -rf $(DOCS_VENV)
+	@$(PYTHON) -m venv $(DOCS_VENV) || { echo "Python's venv is needed: make deps-docs installs it" >&2; exit 1; }
+	@echo "installing the site's builder"
+	@$(DOCS_VENV)/bin/pip install -q --disable-pip-version-check --only-binary :all: --require-hashes -r $<
+	@touch $@
+
+.PHONY: docs
+docs: $(DOCS_VENV)/bin/mkdocs ## Build the documentation's site to bin/site; fail where a link, an anchor or a page of it leads nowhere.
+	$(MKDOCS) build --quiet
+
+.PHONY: docs-serve
+docs-serve: $(DOCS_VENV)/bin/mkdocs ## Show the documentation's site at http://127.0.0.1:8000, with edits as they are saved (DOCS_ADDRESS).
+	$(MKDOCS) serve --dev-addr $(DOCS_ADDRESS)
+
+DOCS_ADDRESS ?= 127.0.0.1:8000
+
+# mike keeps each version's site in a directory of its own on the branch, for the version selector.
+DOCS_VERSION ?= dev
+DOCS_ALIASES ?=
+DOCS_PUBLISH_FLAGS ?= --push
+
+.PHONY: docs-publish
+docs-publish: $(DOCS_VENV)/bin/mkdocs ## Add this version's site to the branch gh-pages and push it (DOCS_VERSION, DOCS_ALIASES, DOCS_REF).
+	PATH="$(DOCS_VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 mike deploy $(DOCS_PUBLISH_FLAGS) --update-aliases $(DOCS_VERSION) $(DOCS_ALIASES)
+	$(if $(DOCS_ALIASES),PATH="$(DOCS_VENV)/bin:$$PATH" mike set-default $(DOCS_PUBLISH_FLAGS) $(firstword $(DOCS_ALIASES)))
+
+.PHONY: docs-requirements
+docs-requirements: ## Pin what the site's builder takes, with hashes, from hack/docs/requirements.in.
+	$(PYTHON) -m venv $(LOCALBIN)/pip-tools && $(LOCALBIN)/pip-tools/bin/pip install -q pip-tools
+	cd hack/docs && $(LOCALBIN)/pip-tools/bin/pip-compile -q --upgrade --generate-hashes --strip-extras --allow-unsafe --no-emit-find-links --no-emit-index-url --no-header -o requirements.txt requirements.in
+
+.PHONY: deps-docs
+deps-docs: ## Install what test-docs takes: Python's venv, and Chromium (as root).
+	@hack/docs/deps.sh
+
+.PHONY: test-docs
+test-docs: deps-docs docs ## Look at each page of the documentation's site in a browser: narrow and wide, light and dark; search it.
+	SITE=$(LOCALBIN)/site GOWORK=off go -C hack/docs test -count=1 ./...
 
 # The pages that people read. The API reference is made of comments in Go.
 PAGES = $(filter-out docs/reference/api.md,$(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale' ':!cli/remedy'))
@@ -729,6 +787,7 @@ test-envtest: envtest ## Run the tests that need a kube-apiserver and etcd.
 .PHONY: test-manifests
 test-manifests: $(LOCALBIN)/helm ## Test manifests, Helm chart, rights, monitoring and documentation, which takes nothing but Go.
 	$(call requires,helm) HELM=$(LOCALBIN)/helm go -C tests test -count=1 ./chart ./docs ./manifests ./monitoring ./rbac
+	GOWORK=off go -C hack/docs test -count=1 ./schemas
 
 .PHONY: test-bytecode
 test-bytecode: bytecode envtest build-launcher ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.

@@ -74,7 +74,7 @@ func readWorkflows(t *testing.T) map[string]workflow {
 		}
 		workflows[filepath.Base(path)] = w
 	}
-	if names := slices.Sorted(maps.Keys(workflows)); !slices.Equal(names, []string{"ci.yaml", "images.yaml", "release.yaml"}) {
+	if names := slices.Sorted(maps.Keys(workflows)); !slices.Equal(names, []string{"ci.yaml", "docs.yaml", "images.yaml", "release.yaml"}) {
 		t.Fatalf("the workflows are %q", names)
 	}
 	return workflows
@@ -166,6 +166,7 @@ func TestSteps_TakeExpressionsFromTheirEnvironment(t *testing.T) {
 
 func TestJobs_EndAndMayDoNoMoreThanTheyNeed(t *testing.T) {
 	may := map[string]map[string]string{
+		"docs.yaml/publish":    {"contents": "write"},
 		"images.yaml/push":     {"contents": "read", "id-token": "write"},
 		"release.yaml/images":  {"contents": "read", "id-token": "write"},
 		"release.yaml/publish": {"contents": "write", "id-token": "write"},

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"fmt"
+	"html"
+	"strings"
+)
+
+// style has the colours of both modes. In an <img>, a browser takes the mode from the page or from the system. The
+// panel behind the diagram keeps it legible where that isn't the mode of the page around it.
+const style = `
+svg { color-scheme: light dark; }
+.panel { fill: light-dark(#f8fafb, #111a20); stroke: light-dark(#dce5ea, #26363f); }
+.group { fill: light-dark(#eef3f6, #17232b); stroke: light-dark(#c3d1d9, #344954); stroke-dasharray: 5 4; }
+.lane { fill: light-dark(#eef3f6, #17232b); }
+.plain { fill: light-dark(#ffffff, #1d2b34); stroke: light-dark(#9db2be, #4b6370); }
+.ours { fill: light-dark(#e2f1f8, #123848); stroke: light-dark(#2a7a9b, #58a9cb); }
+.bpf { fill: light-dark(#fdefe4, #3d2817); stroke: light-dark(#c8682f, #e59a63); }
+.user { fill: light-dark(#e8f5ec, #17341f); stroke: light-dark(#3f8a56, #6abd83); }
+.edge { fill: none; stroke: light-dark(#4a6472, #93b2c1); stroke-width: 1.6; }
+.life { stroke: light-dark(#b9c8d0, #3d525e); stroke-dasharray: 3 4; }
+.head { fill: light-dark(#4a6472, #93b2c1); }
+.step { fill: light-dark(#0f5a78, #8fd0ec); }
+.number { fill: light-dark(#ffffff, #0c1a21); font-size: 11px; font-weight: 600; text-anchor: middle; }
+text { fill: light-dark(#16303c, #e4eef3); font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif; }
+.title { font-size: 14px; font-weight: 600; }
+.middle { text-anchor: middle; }
+.note { fill: light-dark(#4d6573, #a3bac6); font-size: 12px; }
+.label { fill: light-dark(#33505e, #bcd0da); font-size: 12px; }
+.halo { paint-order: stroke; stroke: light-dark(#f8fafb, #111a20); stroke-width: 5px; stroke-linejoin: round; }
+.lanehalo { paint-order: stroke; stroke: light-dark(#eef3f6, #17232b); stroke-width: 5px; stroke-linejoin: round; }
+.caption { fill: light-dark(#4d6573, #a3bac6); font-size: 12px; font-weight: 600; }
+`
+
+// canvas collects a diagram's shapes. Units are CSS pixels where the diagram isn't scaled.
+type canvas struct {
+	width, height int
+	shapes        strings.Builder
+}
+
+type point struct{ x, y int }
+
+func (c *canvas) add(format string, arguments ...any) {
+	fmt.Fprintf(&c.shapes, format+"\n", arguments...)
+}
+
+// text writes lines below each other. The first one's baseline is at y.
+func (c *canvas) text(x, y int, class string, lines ...string) {
+	for i, line := range lines {
+		c.add(`<text x="%d" y="%d" class="%s">%s</text>`, x, y+i*lineHeight, class, html.EscapeString(line))
+	}
+}
+
+const lineHeight = 16
+
+// box draws a rectangle with a title and lines in its middle.
+func (c *canvas) box(x, y, width, height int, class, title string, lines ...string) {
+	c.add(`<g class="box"><rect x="%d" y="%d" width="%d" height="%d" rx="7" class="%s"/>`, x, y, width, height, class)
+	top := y + (height-lineHeight*(len(lines)+1))/2 + 12
+	c.text(x+width/2, top, "title middle", title)
+	c.text(x+width/2, top+lineHeight, "note middle", lines...)
+	c.add(`</g>`)
+}
+
+// group draws a rectangle around others, with a caption in its upper left corner.
+func (c *canvas) group(x, y, width, height int, caption string) {
+	c.add(`<rect x="%d" y="%d" width="%d" height="%d" rx="10" class="group"/>`, x, y, width, height)
+	c.text(x+14, y+21, "caption", caption)
+}
+
+// arrow draws a line through the points, with a head at its end.
+func (c *canvas) arrow(points ...point) {
+	c.line(`marker-end="url(#head)"`, points...)
+}
+
+// both draws a line with heads at both ends.
+func (c *canvas) both(points ...point) {
+	c.line(`marker-start="url(#head)" marker-end="url(#head)"`, points...)
+}
+
+// line rounds the corners.
+func (c *canvas) line(markers string, points ...point) {
+	const radius = 8
+	path := fmt.Sprintf("M%d %d", points[0].x, points[0].y)
+	for i := 1; i < len(points)-1; i++ {
+		before, corner, after := points[i-1], points[i], points[i+1]
+		in, out := towards(corner, before, radius), towards(corner, after, radius)
+		path += fmt.Sprintf("L%d %dQ%d %d %d %d", in.x, in.y, corner.x, corner.y, out.x, out.y)
+	}
+	last := points[len(points)-1]
+	c.add(`<path d="%sL%d %d" class="edge" %s/>`, path, last.x, last.y, markers)
+}
+
+// towards is the point at a distance from one point to another, along a horizontal or vertical line.
+func towards(from, to point, distance int) point {
+	sign := func(n int) int { return min(1, max(-1, n)) }
+	return point{from.x + sign(to.x-from.x)*distance, from.y + sign(to.y-from.y)*distance}
+}
+
+// label writes what an arrow says, centred at x.
+func (c *canvas) label(x, y int, lines ...string) {
+	c.text(x, y, "label middle halo", lines...)
+}
+
+// document is the SVG. Title and description are what a screen reader says.
+func (c *canvas) document(title, description string) string {
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d" role="img" aria-labelledby="title description">
+<!-- Generated by hack/docs/diagrams: make generate-diagrams. -->
+<title id="title">%[3]s</title>
+<desc id="description">%[4]s</desc>
+<style>%[5]s</style>
+<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 1L10 5L0 9z" class="head"/></marker></defs>
+<rect x="0.5" y="0.5" width="%[6]d" height="%[7]d" rx="12" class="panel"/>
+%[8]s</svg>
+`, c.width, c.height, html.EscapeString(title), html.EscapeString(description), style, c.width-1, c.height-1, c.shapes.String())
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package site tests the documentation's site in a browser, as it is published: below a directory for its version, with
+// the list of versions beside it.
+package site
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image/png"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	cdpruntime "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+const (
+	phone   = 360
+	desktop = 1280
+)
+
+// patience is for one page to be there and be still.
+const patience = 30 * time.Second
+
+// versions is the file that mike writes.
+const versions = `[{"version": "dev", "title": "dev", "aliases": []}, {"version": "0.6", "title": "0.6", "aliases": ["latest"]}]`
+
+// serve serves the site of SITE as version 0.6.
+func serve(t *testing.T) (directory, url string) {
+	t.Helper()
+	directory = os.Getenv("SITE")
+	if directory == "" {
+		t.Skip("SITE isn't set: run make test-docs")
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/0.6/", http.StripPrefix("/0.6/", http.FileServer(http.Dir(directory))))
+	mux.HandleFunc("/versions.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(versions))
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return directory, server.URL + "/0.6/"
+}
+
+// browser starts Chromium, or Chrome, for one test.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	var path string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Fatal("no Chromium and no Chrome: run make deps-docs")
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path),
+		chromedp.NoSandbox, chromedp.DisableGPU, // as root, in a container; the pages are ours
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true),
+	)
+	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	// The browser lives as long as the context of the first action.
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("start %s: %v", path, err)
+	}
+	return ctx
+}
+
+// watched collects what a page complains about, and what it asks of other hosts.
+type watched struct {
+	mu         sync.Mutex
+	complaints []string
+}
+
+func watch(t *testing.T, ctx context.Context, own string) *watched { //nolint:revive // A browser is a context here.
+	t.Helper()
+	w := &watched{}
+	add := func(format string, arguments ...any) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.complaints = append(w.complaints, fmt.Sprintf(format, arguments...))
+	}
+	err := chromedp.Listen(ctx, func(event any) {
+		switch event := event.(type) {
+		case *cdpruntime.EventExceptionThrown:
+			add("exception: %v", event.ExceptionDetails)
+		case *cdpruntime.EventConsoleAPICalled:
+			if event.Type == "error" || event.Type == "warning" {
+				add("console: %v", event.Args)
+			}
+		case *log.EventEntryAdded:
+			if event.Entry.Level == log.EntryLevelError || event.Entry.Level == log.EntryLevelWarning {
+				add("log: %s %s", event.Entry.Text, event.Entry.URL)
+			}
+		case *network.EventRequestWillBeSent:
+			if url := event.Request.URL; !strings.HasPrefix(url, own) && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "blob:") {
+				add("request to another host: %s", url)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// take returns what was collected, and forgets it.
+func (w *watched) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	complaints := w.complaints
+	w.complaints = nil
+	return complaints
+}
+
+// TestWatch has a page complain, to see that it is heard.
+func TestWatch(t *testing.T) {
+	_, url := serve(t)
+	ctx := browser(t)
+	watched := watch(t, ctx, url)
+	do(t, ctx, chromedp.Navigate(url), chromedp.WaitVisible("article"), settled())
+	watched.take()
+	for name, script := range map[string]string{
+		"console":      `console.error("this")`,
+		"exception":    `setTimeout(() => { throw new Error("this") })`,
+		"missing file": `fetch("nowhere").then(() => {})`,
+		"another host": `fetch(location.origin + "/versions.json").then(() => {})`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			do(t, ctx, chromedp.Evaluate[chromedp.Void](script))
+			deadline := time.Now().Add(patience)
+			for len(watched.take()) == 0 {
+				if time.Now().After(deadline) {
+					t.Fatal("nothing is heard")
+				}
+				get(t, ctx, chromedp.Evaluate[bool](`true`))
+			}
+		})
+	}
+}
+
+// pages are the paths of all pages of the site.
+func pages(t *testing.T, directory string) []string {
+	t.Helper()
+	var paths []string
+	err := filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == "index.html" {
+			relative, err := filepath.Rel(directory, filepath.Dir(path))
+			if err != nil {
+				return fmt.Errorf("path of %s: %w", path, err)
+			}
+			paths = append(paths, strings.TrimPrefix(filepath.ToSlash(relative)+"/", "./"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// look is what a script in the page finds.
+type look struct {
+	Heading  string   `json:"heading"`
+	Problems []string `json:"problems"`
+}
+
+// inspect looks for what makes a page hard to read.
+const inspect = `(() => {
+	const problems = [];
+	const content = document.querySelector("article");
+	const width = document.documentElement.clientWidth;
+	if (document.documentElement.scrollWidth > width) {
+		const wide = [...content.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > width + 1
+			&& !e.closest(".md-typeset__scrollwrap, pre, p:has(> img)")).slice(0, 3).map(e => e.outerHTML.slice(0, 120));
+		problems.push("wider than the screen: " + document.documentElement.scrollWidth + " of " + width + " pixels: " + wide.join(" … "));
+	}
+	for (const image of document.images)
+		if (!image.complete || image.naturalWidth === 0) problems.push("image isn't shown: " + image.src);
+		else if (!image.alt) problems.push("image without a description: " + image.src);
+	// Lists that GitHub shows as such, and Python's Markdown doesn't.
+	for (const p of content.querySelectorAll("p, td"))
+		if (/\n *([-*]|\d+\.) /.test(p.textContent) || /^\|.*\|$/m.test(p.textContent) || p.textContent.includes("` + "```" + `"))
+			problems.push("Markdown is shown as text: " + p.textContent.slice(0, 80));
+
+	const rgb = color => {
+		const canvas = Object.assign(document.createElement("canvas"), {width: 1, height: 1}).getContext("2d");
+		canvas.fillStyle = color;
+		canvas.fillRect(0, 0, 1, 1);
+		return [...canvas.getImageData(0, 0, 1, 1).data];
+	};
+	const cache = new Map();
+	const parse = color => cache.get(color) || (cache.set(color, rgb(color)), cache.get(color));
+	const behind = element => {
+		const layers = [];
+		for (let e = element; e; e = e.parentElement) {
+			const [r, g, b, a] = parse(getComputedStyle(e).backgroundColor);
+			if (a) layers.push([r, g, b, a / 255]);
+			if (a === 255) break;
+		}
+		return layers.reverse().reduce((under, [r, g, b, a]) => [r, g, b].map((c, i) => c * a + under[i] * (1 - a)), [255, 255, 255]);
+	};
+	const luminance = rgb => rgb.slice(0, 3).map(c => c / 255).map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+		.reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+	const weak = new Map();
+	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (texts.nextNode()) {
+		const element = texts.currentNode.parentElement;
+		if (!texts.currentNode.data.trim() || element.closest("script, style, svg, .headerlink, .md-search, [hidden]") || !element.checkVisibility({opacityProperty: true, visibilityProperty: true})) continue;
+		const under = behind(element);
+		const [r, g, b, a] = parse(getComputedStyle(element).color);
+		const over = [r, g, b].map((c, i) => c * a / 255 + under[i] * (1 - a / 255));
+		const [high, low] = [luminance(over), luminance(under)].sort((a, b) => b - a);
+		const contrast = (high + 0.05) / (low + 0.05);
+		if (contrast < %s) weak.set(element.tagName + "." + element.className, contrast.toFixed(1) + " " + texts.currentNode.data.trim().slice(0, 30));
+	}
+	for (const [where, what] of weak) problems.push("too little contrast: " + where + " " + what);
+	return {heading: document.querySelector("h1")?.innerText || "", problems};
+})()`
+
+// leastContrast is of the Web Content Accessibility Guidelines, for large text and what is no text. For the colours of
+// code, which are the theme's own, it is the most that they all reach.
+const leastContrast = "4.5"
+
+// TestPages looks at each page as a phone in dark mode shows it, and a desktop in light mode.
+func TestPages(t *testing.T) {
+	directory, url := serve(t)
+	paths := pages(t, directory)
+	if len(paths) < 20 {
+		t.Fatalf("%d pages, which can't be all", len(paths))
+	}
+	for _, mode := range []struct {
+		width  int64
+		scheme string
+	}{{phone, "dark"}, {desktop, "light"}} {
+		t.Run(fmt.Sprintf("%d-%s", mode.width, mode.scheme), func(t *testing.T) {
+			ctx := browser(t)
+			watched := watch(t, ctx, strings.TrimSuffix(url, "0.6/"))
+			show(t, ctx, mode.width, mode.scheme)
+			for _, path := range paths {
+				do(t, ctx, chromedp.Navigate(url+path), chromedp.WaitVisible("article"), settled())
+				found := get(t, ctx, chromedp.Evaluate[look](fmt.Sprintf(inspect, leastContrast)))
+				if found.Heading == "" {
+					t.Errorf("%s has no heading", path)
+				}
+				for _, problem := range append(found.Problems, watched.take()...) {
+					t.Errorf("%s: %s", path, problem)
+				}
+				if out := os.Getenv("SCREENSHOTS"); out != "" {
+					name := fmt.Sprintf("%s-%d-%s.png", strings.ReplaceAll(path, "/", "_"), mode.width, mode.scheme)
+					if err := os.WriteFile(filepath.Join(out, name), get(t, ctx, chromedp.FullScreenshot(100)), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestSearch asks the site's search what people ask, and expects the page with the answer among the first three.
+func TestSearch(t *testing.T) {
+	_, url := serve(t)
+	ctx := browser(t)
+	watched := watch(t, ctx, strings.TrimSuffix(url, "0.6/"))
+	show(t, ctx, desktop, "light")
+	for question, page := range map[string]string{
+		"uninstall":                 "install/",
+		"read a map without bpf":    "volumes/",
+		"openshift":                 "install/",
+		"program is not attached":   "programs/",
+		"bpfman.csi.cluster.access": "configuration/",
+		"prometheus alerts":         "monitoring/",
+	} {
+		t.Run(question, func(t *testing.T) {
+			do(t, ctx, chromedp.Navigate(url), chromedp.WaitVisible("article"), settled(),
+				chromedp.Focus(".md-search__input"), chromedp.SendKeys(".md-search__input", question),
+				chromedp.WaitVisible(".md-search-result__item a"))
+			found := get(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".md-search-result__item > a:first-of-type")].slice(0, 3).map(a => a.href)`))
+			if !slices.ContainsFunc(found, func(result string) bool { return strings.HasPrefix(result, url+page) }) {
+				t.Errorf("%s isn't among %q", page, found)
+			}
+		})
+	}
+	if complaints := watched.take(); len(complaints) > 0 {
+		t.Errorf("the page complains: %q", complaints)
+	}
+}
+
+// TestVersions finds the versions that are published in the selector.
+func TestVersions(t *testing.T) {
+	_, url := serve(t)
+	ctx := browser(t)
+	do(t, ctx, chromedp.Navigate(url+"install/"), chromedp.WaitReady(".md-version__list"))
+	found := get(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".md-version__link")].map(a => a.textContent.trim())`))
+	if !slices.Equal(found, []string{"dev", "0.6"}) {
+		t.Errorf("the versions are %q", found)
+	}
+}
+
+// TestModes changes the mode by hand, against the system's: diagrams follow.
+func TestModes(t *testing.T) {
+	_, url := serve(t)
+	ctx := browser(t)
+	show(t, ctx, desktop, "light")
+	do(t, ctx, chromedp.Navigate(url), chromedp.WaitVisible("article"), settled())
+	corner := func() (brightness uint32) {
+		picture, err := png.Decode(bytes.NewReader(get(t, ctx, chromedp.Screenshot("article img"))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, g, b, _ := picture.At(picture.Bounds().Max.X/2, picture.Bounds().Max.Y-8).RGBA()
+		return (r + g + b) / 3 >> 8
+	}
+	light := corner()
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](`document.querySelector("#__palette_2").click()`))
+	dark := corner()
+	if light < 200 || dark > 80 {
+		t.Errorf("the brightness of the first diagram is %d in light mode, %d in dark mode", light, dark)
+	}
+}
+
+// TestDiagrams finds texts of diagrams that are wider than their boxes, or over each other.
+func TestDiagrams(t *testing.T) {
+	directory, url := serve(t)
+	paths, err := filepath.Glob(filepath.Join(directory, "diagrams/*.svg"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no diagrams: %v", err)
+	}
+	ctx := browser(t)
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			do(t, ctx, chromedp.Navigate(url+"diagrams/"+filepath.Base(path)))
+			for _, problem := range get(t, ctx, chromedp.Evaluate[[]string](overlaps)) {
+				t.Error(problem)
+			}
+		})
+	}
+}
+
+const overlaps = `(() => {
+	const problems = [];
+	const texts = [...document.querySelectorAll("text")].map(e => ({text: e.textContent, box: e.getBBox(), frame: e.closest(".box")?.querySelector("rect").getBBox()}));
+	const view = document.documentElement.viewBox.baseVal;
+	const inside = (a, b, margin) => a.x >= b.x + margin && a.x + a.width <= b.x + b.width - margin && a.y >= b.y && a.y + a.height <= b.y + b.height;
+	texts.forEach((a, i) => {
+		if (!inside(a.box, a.frame || view, 4)) problems.push("goes beyond its box: " + a.text);
+		for (const b of texts.slice(i + 1))
+			if (a.box.x < b.box.x + b.box.width && b.box.x < a.box.x + a.box.width && a.box.y + 3 < b.box.y + b.box.height && b.box.y + 3 < a.box.y + a.box.height)
+				problems.push("are over each other: " + a.text + " and " + b.text);
+	});
+	if (texts.length < 5) problems.push("almost no text");
+	return problems;
+})()`
+
+// show sets the screen's width and the system's mode.
+func show(t *testing.T, ctx context.Context, width int64, scheme string) { //nolint:revive // The same.
+	t.Helper()
+	do(t, ctx, chromedp.EmulateViewport(width, 800))
+	get(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+	})
+}
+
+// settled waits until the page has set up what its script sets up: images are there, and tables can be scrolled.
+func settled() chromedp.Action[chromedp.Void] {
+	return chromedp.PollFunction[chromedp.Void](`() => document.readyState === "complete"
+		&& [...document.images].every(image => image.complete)
+		&& document.querySelectorAll("article table").length === document.querySelectorAll("article .md-typeset__scrollwrap table").length`)
+}
+
+// do takes steps in the browser, as a reader does.
+func do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) { //nolint:revive // The same.
+	t.Helper()
+	get(t, ctx, chromedp.Steps(steps...))
+}
+
+// get asks the browser.
+func get[T any](t *testing.T, ctx context.Context, question chromedp.Action[T]) T { //nolint:revive // The same.
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	answer, err := chromedp.Run(ctx, question)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
