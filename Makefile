@@ -246,7 +246,7 @@ deps-docs: ## Install what test-docs takes: Python's venv, and Chromium (as root
 
 .PHONY: test-docs
 test-docs: deps-docs docs ## Look at each page of the documentation's site in a browser: narrow and wide, light and dark; search it.
-	SITE=$(LOCALBIN)/site GOWORK=off go -C hack/docs test -count=1 ./...
+	SITE=$(LOCALBIN)/site GOWORK=off go -C hack/docs test -count=1 -timeout 30m ./site
 
 # The pages that people read. The API reference is made of comments in Go.
 PAGES = $(filter-out docs/reference/api.md,$(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale' ':!cli/remedy'))

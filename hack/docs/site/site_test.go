@@ -35,8 +35,8 @@ const (
 	desktop = 1280
 )
 
-// patience is for one page to be there and be still.
-const patience = 30 * time.Second
+// patience is for one page to be there and be still, on a machine that is busy.
+const patience = 2 * time.Minute
 
 // versions is the file that mike writes.
 const versions = `[{"version": "dev", "title": "dev", "aliases": []}, {"version": "0.6", "title": "0.6", "aliases": ["latest"]}]`
@@ -240,8 +240,7 @@ const inspect = `(() => {
 	return {heading: document.querySelector("h1")?.innerText || "", problems};
 })()`
 
-// leastContrast is of the Web Content Accessibility Guidelines, for large text and what is no text. For the colours of
-// code, which are the theme's own, it is the most that they all reach.
+// leastContrast is what the Web Content Accessibility Guidelines ask of text, level AA.
 const leastContrast = "4.5"
 
 // TestPages looks at each page as a phone in dark mode shows it, and a desktop in light mode.
