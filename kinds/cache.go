@@ -46,13 +46,26 @@ type Kinds struct {
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionKind]*kind
+	// api reads the API's kinds, once there is a cache.
+	api   rest.Interface
+	codec runtime.ParameterCodec
 }
 
 // kind is the state of one kind.
 type kind struct {
+	// synced tells whether all objects have been listed; it is nil for a kind that isn't
+	// watched.
 	synced func() bool
 	// err is why the API server refused the last attempt to list or watch.
 	err error
+	// open starts to watch a kind that isn't watched from the start; it is nil for others,
+	// and once it has been called.
+	open func()
+	// empty tells of a kind that isn't watched that it had no objects when it was last
+	// looked at.
+	empty bool
+	// optional tells that everything works without the kind.
+	optional bool
 }
 
 // UnreadError is the error of reading objects of a kind that hasn't been listed
@@ -61,13 +74,19 @@ type UnreadError struct {
 	Kind string
 	// Err is why the kind couldn't be listed, nil if that hasn't failed.
 	Err error
+	// Unused tells that the kind isn't watched, because it had no objects when it was
+	// last looked at.
+	Unused bool
 }
 
 func (e *UnreadError) Error() string {
-	if e.Err == nil {
-		return e.Kind + "s have not been read yet"
+	switch {
+	case e.Err != nil:
+		return e.Kind + "s can't be read: " + e.Err.Error()
+	case e.Unused:
+		return e.Kind + "s are not watched: there were none"
 	}
-	return e.Kind + "s can't be read: " + e.Err.Error()
+	return e.Kind + "s have not been read yet"
 }
 
 func (e *UnreadError) Unwrap() error { return e.Err }
@@ -155,6 +174,7 @@ func (k *Kinds) NewCache(config *rest.Config, options cache.Options) (cache.Cach
 	if err != nil {
 		return nil, err
 	}
+	k.api, k.codec = api, runtime.NewParameterCodec(options.Scheme)
 	selected := map[schema.GroupVersionKind]cache.ByObject{}
 	for object, by := range options.ByObject {
 		gvk, err := apiutil.GVKForObject(object, options.Scheme)
@@ -170,10 +190,10 @@ func (k *Kinds) NewCache(config *rest.Config, options cache.Options) (cache.Cach
 		}
 		from := toolscache.ToListerWatcherWithContext(lw)
 		if resource, newList, own := ownKind(object); own {
-			from = ofKind(api, resource, newList, selected[gvk], runtime.NewParameterCodec(options.Scheme))
+			from = ofKind(api, resource, newList, selected[gvk], k.codec)
 		}
 		informer := toolscache.NewSharedIndexInformer(k.watched(gvk, from), object, resync, indexers)
-		k.put(gvk, informer.HasSynced)
+		k.change(gvk, func(s *kind) { s.synced = informer.HasSynced })
 		return informer
 	}
 	c, err := cache.New(config, options)
@@ -229,7 +249,7 @@ func ofKind(api rest.Interface, resource string, newList func() runtime.Object, 
 // Watch has k know of a kind that the manager's cache doesn't hold: it takes note of
 // what the API server answers to from. Synced tells whether all objects are known.
 func (k *Kinds) Watch(gvk schema.GroupVersionKind, from toolscache.ListerWatcherWithContext, synced func() bool) *toolscache.ListWatch {
-	k.put(gvk, synced)
+	k.Listed(gvk, synced)
 	return k.watched(gvk, from)
 }
 
@@ -251,13 +271,17 @@ func (k *Kinds) watched(gvk schema.GroupVersionKind, from toolscache.ListerWatch
 	}
 }
 
-func (k *Kinds) put(gvk schema.GroupVersionKind, synced func() bool) {
+// change changes the state of a kind.
+func (k *Kinds) change(gvk schema.GroupVersionKind, change func(*kind)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.kinds == nil {
 		k.kinds = map[schema.GroupVersionKind]*kind{}
 	}
-	k.kinds[gvk] = &kind{synced: synced}
+	if k.kinds[gvk] == nil {
+		k.kinds[gvk] = &kind{}
+	}
+	change(k.kinds[gvk])
 }
 
 // note keeps what the API server said of a kind. That it can't be reached says
@@ -289,15 +313,21 @@ func (k *Kinds) note(gvk schema.GroupVersionKind, err error) {
 func (k *Kinds) Read(gvk schema.GroupVersionKind) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := k.kinds[gvk]
-	switch {
-	case s == nil:
-		return nil
-	case !s.synced():
-		return &UnreadError{gvk.Kind, s.err}
+	if s := k.kinds[gvk]; s != nil && !s.read() {
+		return s.unread(gvk)
 	}
 	return nil
 }
+
+// read tells whether all objects have been listed.
+func (s *kind) read() bool { return s.synced != nil && s.synced() }
+
+func (s *kind) unread(gvk schema.GroupVersionKind) error {
+	return &UnreadError{Kind: gvk.Kind, Err: s.err, Unused: s.unused()}
+}
+
+// unused tells that a kind isn't watched because it had no objects.
+func (s *kind) unused() bool { return s.open != nil && s.empty }
 
 // apart is a cache whose kinds don't wait for each other.
 type apart struct {

@@ -63,16 +63,20 @@ func (k *Kinds) State() (problems []string, ready bool) {
 	ready = true
 	own, readable := 0, 0
 	for gvk, s := range k.kinds {
-		synced := s.synced()
-		if problem := s.problem(gvk); problem != nil {
+		if s.unneeded(gvk) {
+			continue
+		}
+		problem := s.problem(gvk)
+		if problem != nil {
 			problems = append(problems, problem.Error())
 		}
 		switch {
-		case !synced && s.err == nil:
-			ready = false // it is still being read
+		case s.optional:
+		case problem != nil && s.err == nil:
+			ready = ready && s.empty // it is still being read, which isn't waited for where nothing was missing before
 		case gvk.Group != v1alpha1.SchemeGroupVersion.Group:
-			ready = ready && synced
-		case synced && s.err == nil:
+			ready = ready && s.read()
+		case problem == nil:
 			readable++
 		}
 		if gvk.Group == v1alpha1.SchemeGroupVersion.Group {
@@ -83,11 +87,19 @@ func (k *Kinds) State() (problems []string, ready bool) {
 	return problems, ready && (own == 0 || readable > 0)
 }
 
+// problem says why a kind's objects aren't known. Those of an unused kind are: there
+// are none.
 func (s *kind) problem(gvk schema.GroupVersionKind) error {
-	if s.err != nil || !s.synced() {
-		return &UnreadError{gvk.Kind, s.err}
+	if s.err != nil || !s.read() && !s.unused() {
+		return s.unread(gvk)
 	}
 	return nil
+}
+
+// unneeded tells of a kind that isn't of this API that nobody has asked for it yet, so
+// that nothing is known about it.
+func (s *kind) unneeded(gvk schema.GroupVersionKind) bool {
+	return s.open != nil && gvk.Group != v1alpha1.SchemeGroupVersion.Group
 }
 
 var readableDesc = prometheus.NewDesc("bpfman_kind_readable",
@@ -101,6 +113,9 @@ func (k *Kinds) Collect(collected chan<- prometheus.Metric) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for gvk, s := range k.kinds {
+		if s.unneeded(gvk) {
+			continue
+		}
 		value := 1.0
 		if s.problem(gvk) != nil {
 			value = 0

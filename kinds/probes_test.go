@@ -50,7 +50,7 @@ func TestReadiness(t *testing.T) {
 				if kind == "Node" {
 					gvk = corev1.SchemeGroupVersion.WithKind(kind)
 				}
-				k.put(gvk, func() bool { return s.synced })
+				k.Listed(gvk, func() bool { return s.synced })
 				k.note(gvk, s.err)
 			}
 			answer := httptest.NewRecorder()
@@ -70,7 +70,7 @@ func TestReadiness(t *testing.T) {
 func TestAKindThatCanBeReadAgain(t *testing.T) {
 	k := &Kinds{Log: logr.Discard()}
 	gvk := v1alpha1.SchemeGroupVersion.WithKind("XdpProgram")
-	k.put(gvk, func() bool { return true })
+	k.Listed(gvk, func() bool { return true })
 	k.note(gvk, apierrors.NewNotFound(schema.GroupResource{Resource: "xdpprograms"}, ""))
 	if problems, ready := k.State(); ready || len(problems) != 1 {
 		t.Errorf("%v, %v", problems, ready)

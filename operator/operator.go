@@ -34,6 +34,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/bpfnodes"
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/operator/hints"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
 	"github.com/bpfman/bpfman-operator/operator/policies"
 	"github.com/bpfman/bpfman-operator/operator/reports"
@@ -114,8 +115,10 @@ type controller interface{ SetupWithManager(ctrl.Manager) error }
 func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsGetter, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool) []controller {
 	c, live, namespace := mgr.GetClient(), mgr.GetAPIReader(), announcer.ConfigMap.Namespace
 	finalizers := &contest.Ledger[types.UID]{Clock: clock.RealClock{}}
+	published := &hints.Reconciler{Client: c, Namespace: namespace, Clock: clock.RealClock{}}
 	all := []controller{
 		stored,
+		published,
 		&deploy.Reconciler{
 			Client: c, Live: live, Recorder: recorder, Namespace: namespace, OpenShift: openShift,
 			Announcer: announcer, Contests: &contest.Ledger[string]{Clock: clock.RealClock{}},
@@ -123,6 +126,7 @@ func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsG
 		&status.Reconciler{
 			Client: c, Reports: stored, Recorder: recorder, Clock: clock.RealClock{},
 			Announcer: announcer, Contests: &contest.Ledger[types.UID]{Clock: clock.RealClock{}},
+			Agents: published,
 		},
 		&status.Leftovers{Client: c, Reports: stored, Live: live},
 		&nodes.Reconciler{Client: c, Recorder: recorder, ConfigMap: announcer.ConfigMap, Version: version.Version, Logs: nodes.LogsOf(core.Pods(namespace))},

@@ -5,26 +5,26 @@ package controller
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/apis/hints"
 )
 
 // CacheOptions keep in memory only what concerns this node, so that it doesn't
-// grow with the cluster: the API server selects.
-func CacheOptions(nodeName string) cache.Options {
-	ofNode := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelHostname: v1alpha1.LabelValue(nodeName)})}
-	byObject := map[client.Object]cache.ByObject{
-		&corev1.Node{}: {Field: fields.OneTermEqualSelector("metadata.name", nodeName), Transform: trimNode},
-		&corev1.Pod{}:  {Field: fields.OneTermEqualSelector("spec.nodeName", nodeName), Transform: trimPod},
+// grow with the cluster: the API server selects. Namespace is the one that the agent
+// runs in; of its ConfigMaps only the operator's hints are kept.
+func CacheOptions(nodeName, namespace string) cache.Options {
+	return cache.Options{
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}:      {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, nodeName), Transform: trimNode},
+			&corev1.Pod{}:       {Field: fields.OneTermEqualSelector("spec.nodeName", nodeName), Transform: trimPod},
+			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {}}, Field: fields.OneTermEqualSelector(metav1.ObjectNameField, hints.ConfigMapName)},
+		},
+		DefaultTransform: cache.TransformStripManagedFields(),
 	}
-	for _, kind := range v1alpha1.ProgramKinds {
-		byObject[kind.New()] = ofNode
-	}
-	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
 }
 
 // trimNode keeps of a node what the agent reads.

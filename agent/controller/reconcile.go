@@ -72,9 +72,20 @@ type Reconciler struct {
 	PinsDir string
 	// Metrics counts what had to be repaired.
 	Metrics *metrics.Metrics
+	// Kinds reads the kinds of the API.
+	Kinds *kinds.Kinds
+	// FindKinds is how often a kind that isn't used is looked at, on average, in case
+	// that nobody tells of its first object: 4 minutes if it is 0.
+	FindKinds time.Duration
+	// RelistReports is the least time between two lists of this node's reports that
+	// nobody asked for, half of the most: 30 minutes if it is 0.
+	RelistReports time.Duration
 
 	queue      queue
-	written    lastWritten
+	reports    reports
+	asked      []chan time.Duration
+	background []func(context.Context)
+	hinted     hinted
 	registries bytecode.Registries
 	images     images
 	policies   policyCache
@@ -107,9 +118,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 	if err != nil {
 		return r.later(err)
 	}
-	for _, object := range existing {
-		status := object.GetStatus()
-		r.Inventory.Recall(status.ProgramID, status.LoadedAt, report.LinksOf(status))
+	r.recall(existing)
+	if existing, err = r.readUnrecorded(ctx, key, owner, existing); err != nil {
+		return r.later(err)
 	}
 	lostPrograms, lostLinks := r.lost(existing)
 
@@ -126,7 +137,48 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 		r.Metrics.Repaired(lostPrograms, lostLinks)
 	}
 	err = r.write(ctx, key, owner, want, existing, outcome)
+	if unsettled == 0 && len(r.reports.doubted(key)) > 0 {
+		unsettled = heldUpRetry
+	}
 	return reconcile.Result{RequeueAfter: unsettled}, logged(errors.Join(err, outcome.Err(), want.Problems()))
+}
+
+// recall tells the inventory which links the reports record.
+func (r *Reconciler) recall(existing map[string]v1alpha1.ProgramObject) {
+	for _, object := range existing {
+		status := object.GetStatus()
+		r.Inventory.Recall(status.ProgramID, status.LoadedAt, report.LinksOf(status))
+	}
+}
+
+// readUnrecorded reads the reports of programs of which the daemon holds links that
+// aren't recorded: another agent of this node may have made and reported them since,
+// as for a moment while one replaces the other.
+func (r *Reconciler) readUnrecorded(ctx context.Context, key program.Key, owner *program.Owner, existing map[string]v1alpha1.ProgramObject) (map[string]v1alpha1.ProgramObject, error) {
+	if owner == nil {
+		return existing, nil
+	}
+	unrecorded := map[string]bool{}
+	for _, p := range r.Inventory.Of(key) {
+		for _, link := range p.Links {
+			unrecorded[p.Function] = unrecorded[p.Function] || link == (daemon.Link{})
+		}
+	}
+	read := false
+	for _, member := range owner.Members {
+		if unrecorded[member.LoadInfo().GetName()] {
+			if err := r.readReport(ctx, key, report.Name(*owner, member.ID, r.NodeName)); err != nil {
+				return nil, err
+			}
+			read = true
+		}
+	}
+	if !read {
+		return existing, nil
+	}
+	existing = r.reports.of(key)
+	r.recall(existing)
+	return existing, nil
 }
 
 // logged shortens an error for the log, which has it at each retry: a log of the
@@ -181,6 +233,10 @@ func (r *Reconciler) pass(ctx context.Context, key program.Key, owner *program.O
 	return want, outcome, err
 }
 
+// heldUpRetry is when an owner is looked at again of which somebody holds up the
+// deletion of a report, which goes without a word.
+const heldUpRetry = 10 * time.Second
+
 // unreadRetry is when an owner is looked at again that depends on a kind which
 // the API server doesn't let the agent read.
 const unreadRetry = 5 * time.Second
@@ -226,6 +282,8 @@ func (r *Reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs,
 // owner reads the user object. It is nil where this node is to hold nothing of
 // it: gone, going, or not for this node.
 func (r *Reconciler) owner(ctx context.Context, key program.Key) (*program.Owner, error) {
+	// Whatever led here: there is, or was, an object of this kind.
+	r.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
 	object, err := get(ctx, r.Client, key)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -285,6 +343,7 @@ func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, 
 		}
 	}
 	if needs.Containers {
+		r.Kinds.Open(podKind)
 		var pods corev1.PodList
 		if err := r.Client.List(ctx, &pods, client.InNamespace(owner.Namespace)); err != nil {
 			return plan.Plan{}, fmt.Errorf("list pods: %w", err)
@@ -307,10 +366,10 @@ func (r *Reconciler) mapOwners(ctx context.Context, owner program.Owner) ([]plan
 	if !owner.SharesMaps() {
 		return nil, nil
 	}
-	objects, err := programs(ctx, r.Client, owner.Namespace)
-	if err != nil {
-		return nil, err
+	if err := r.Kinds.Read(reportKind(owner.Namespace != "").GroupVersionKind()); err != nil {
+		return nil, err //nolint:wrapcheck // callers ask whether it is an UnreadError
 	}
+	objects := r.reports.all(func(key program.Key) bool { return key.Namespace == owner.Namespace })
 	out := make([]plan.MapOwner, 0, len(objects))
 	for _, o := range objects {
 		if ref := metav1.GetControllerOf(o); ref == nil || ref.UID == owner.UID {

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/v05"
 	"github.com/bpfman/bpfman-operator/apis/event"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 const (
@@ -93,7 +95,11 @@ func (r *Reconciler) unattached(ctx context.Context) string {
 		if !ok {
 			continue
 		}
-		if err := r.Client.List(ctx, list); err != nil {
+		err := r.Client.List(ctx, list)
+		if unread := (*kinds.UnreadError)(nil); errors.As(err, &unread) && unread.Unused && unread.Err == nil {
+			continue
+		}
+		if err != nil {
 			return err.Error()
 		}
 		objects, err := meta.ExtractList(list)

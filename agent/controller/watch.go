@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -44,6 +45,9 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
+// findKinds is how often a kind that isn't used is looked at, on average.
+const findKinds = 4 * time.Minute
+
 // SetupWithManager starts the reconciler with a manager. OnConnect calls a
 // function each time the daemon can be reached again, until its context ends.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, onConnect func(context.Context, func())) error {
@@ -67,9 +71,35 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 	if err := mgr.Add(endsBy(useless)); err != nil {
 		return fmt.Errorf("watch for the agent's end: %w", err)
 	}
+	for range v1alpha1.ProgramKinds {
+		r.asked = append(r.asked, make(chan time.Duration, 1))
+	}
+	for i, kind := range v1alpha1.ProgramKinds {
+		r.Kinds.Listed(kind.GroupVersionKind(), func() bool { return r.reports.isListed(kind.Namespaced) })
+		r.background = append(r.background, func(ctx context.Context) { r.keepReports(ctx, kind, r.asked[i]) })
+	}
+	open := func(s source.TypedSource[program.Key]) func() {
+		return func() {
+			if err := c.Watch(s); err != nil { // the controller isn't running: the agent ends
+				mgr.GetLogger().Error(err, "A kind isn't watched")
+			}
+		}
+	}
+	for _, kind := range v1alpha1.UserKinds {
+		r.Kinds.OnDemand(kind.GroupVersionKind(), open(kinds.SourceThen(
+			source.TypedKind(mgr.GetCache(), client.Object(kind.New()), onUserObject(kind.Name)),
+			func(q queue) { r.onListed(q, kind.Name) })))
+		r.background = append(r.background, func(ctx context.Context) { r.Kinds.Find(ctx, kind, cmp.Or(r.FindKinds, findKinds)) })
+	}
+	r.Kinds.OnDemand(podKind, open(kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod()))))
+	r.Kinds.Optional(podKind)
+
 	sources := []source.TypedSource[program.Key]{
 		source.TypedFunc[program.Key](func(ctx context.Context, q queue) error {
 			r.queue = q
+			for _, f := range r.background {
+				go f(ctx)
+			}
 			go onConnect(ctx, func() { r.daemonReturned(ctx, q) })
 			go func() { useless <- r.compare(ctx) }()
 			go r.lookIntoPods(ctx, q)
@@ -80,26 +110,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 			return nil
 		}),
 		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Node{}), r.onNode())),
-		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod())),
 		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.PolicyKind.New()), r.onPolicy())),
 	}
-	for _, kind := range v1alpha1.UserKinds {
-		sources = append(sources, kinds.SourceThen(
-			source.TypedKind(mgr.GetCache(), client.Object(kind.New()), onUserObject(kind.Name)),
-			func(q queue) { r.onListed(q, kind.Name) }))
-	}
-	for _, kind := range v1alpha1.ProgramKinds {
-		object := kind.New()
-		err := mgr.GetFieldIndexer().IndexField(ctx, object, ownerIndex, func(o client.Object) []string {
-			if key, ok := ownerKey(o); ok {
-				return []string{key.String()}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("index %ss by owner: %w", kind.Name, err)
-		}
-		sources = append(sources, kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(object), r.onProgram())))
+	if r.Namespace != "" {
+		r.Kinds.Optional(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		sources = append(sources, kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.ConfigMap{}), r.onHints())))
 	}
 	for _, s := range sources {
 		if err := c.Watch(s); err != nil {
@@ -108,6 +123,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 	}
 	return nil
 }
+
+// podKind is watched only while some owner selects containers, from the first on.
+var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
 // endsBy ends the manager, and with it the agent, with an error that comes.
 func endsBy(errs <-chan error) manager.RunnableFunc {
@@ -157,38 +175,17 @@ func changed(before, now client.Object) bool {
 	return another || spec || replace(before) != replace(now) || now.GetDeletionTimestamp() != nil
 }
 
-// onProgram starts work where a program object isn't as it was written here:
-// changed or deleted by others, or left by an earlier run.
-func (r *Reconciler) onProgram() handlers {
-	changed := func(o client.Object, q queue) {
-		key, ok := ownerKey(o)
-		p, isProgram := o.(v1alpha1.ProgramObject)
-		if !ok || !isProgram {
-			return
-		}
-		if !r.written.seen(key, p) {
-			q.Add(key)
-		}
-		r.enqueueSharers(q)
-	}
-	return handlers{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { changed(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) { changed(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) {
-			if key, ok := ownerKey(e.Object); ok {
-				r.written.drop(key, e.Object.GetName())
-				q.Add(key)
-			}
-			r.enqueueSharers(q)
-		},
-	}
-}
-
-// onNode starts work where the own node's labels or addresses changed.
+// onNode starts work where the own node's labels or addresses changed. While a node is
+// gone, the operator deletes its reports.
 func (r *Reconciler) onNode() handlers {
 	all := func(ctx context.Context, q queue) { r.enqueue(ctx, q, func(program.Needs) bool { return true }) }
 	return handlers{
-		CreateFunc: func(ctx context.Context, _ event.TypedCreateEvent[client.Object], q queue) { all(ctx, q) },
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[client.Object], q queue) {
+			if !e.IsInInitialList {
+				r.relist(0)
+			}
+			all(ctx, q)
+		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
 			before, ok := e.ObjectOld.(*corev1.Node)
 			now, ok2 := e.ObjectNew.(*corev1.Node)

@@ -12,9 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/agent/plan"
@@ -24,9 +22,6 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// ownerIndex is the cache's index of program objects by the key of their owner.
-const ownerIndex = "owner"
-
 // ownerKey is the key of a program object's owner.
 func ownerKey(o client.Object) (program.Key, bool) {
 	ref := metav1.GetControllerOf(o)
@@ -34,52 +29,6 @@ func ownerKey(o client.Object) (program.Key, bool) {
 		return program.Key{}, false
 	}
 	return program.Key{Kind: ref.Kind, Namespace: o.GetNamespace(), Name: ref.Name}, true
-}
-
-// programs lists this node's program objects of a namespace, the cluster-scoped
-// ones for none.
-func programs(ctx context.Context, reader client.Reader, namespace string, options ...client.ListOption) ([]v1alpha1.ProgramObject, error) {
-	var out []v1alpha1.ProgramObject
-	for _, kind := range v1alpha1.ProgramKinds {
-		if kind.Namespaced != (namespace != "") {
-			continue
-		}
-		list, ok := kind.NewList().(client.ObjectList)
-		if !ok {
-			return nil, fmt.Errorf("%T is no list of objects", list)
-		}
-		if err := reader.List(ctx, list, append(options, client.InNamespace(namespace))...); err != nil {
-			return nil, fmt.Errorf("list %ss: %w", kind.Name, err)
-		}
-		err := meta.EachListItem(list, func(o runtime.Object) error {
-			p, ok := o.(v1alpha1.ProgramObject)
-			if !ok {
-				return fmt.Errorf("%T is no program object", o)
-			}
-			out = append(out, p)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// programsOf lists an owner's program objects on this node, by name, as they
-// were last seen or written, whichever is newer.
-func (r *Reconciler) programsOf(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
-	cached, err := programs(ctx, r.Client, key.Namespace, client.MatchingFields{ownerIndex: key.String()})
-	if err != nil {
-		return nil, err
-	}
-	byName := r.written.of(key)
-	for _, o := range cached {
-		if w, ok := byName[o.GetName()]; !ok || !older(o, w) {
-			byName[o.GetName()] = o
-		}
-	}
-	return byName, nil
 }
 
 // write makes the owner's program objects say what is so.
@@ -109,8 +58,8 @@ func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, obj
 	what := describe(object)
 	switch {
 	case old == nil:
-		// That it exists already, when the cache lags behind an earlier run of the
-		// agent, is an error like others: the next try sees it.
+		// That it exists already, when another agent of this node created it, is an error
+		// like others: the next try has read it.
 		if err := r.send(key, object, func() error { return r.Client.Create(ctx, object) }); err != nil {
 			return fmt.Errorf("create %s: %w", what, err)
 		}
@@ -136,13 +85,10 @@ func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, obj
 	return nil
 }
 
-// send writes one object of an owner, and starts the owner's work again where
-// others have changed the object meanwhile.
+// send writes one object of an owner, and records it.
 func (r *Reconciler) send(key program.Key, object v1alpha1.ProgramObject, write func() error) error {
-	changed, err := r.written.write(key, object, write)
-	if changed {
-		r.queue.Add(key)
-	}
+	err := write()
+	r.recorded(key, object, err)
 	return err
 }
 
@@ -163,10 +109,12 @@ func (r *Reconciler) remove(ctx context.Context, key program.Key, object v1alpha
 		return nil
 	}
 	err := r.Client.Delete(ctx, object, client.Preconditions{UID: new(object.GetUID())})
-	r.written.drop(key, object.GetName())
 	if client.IgnoreNotFound(err) != nil {
+		r.reports.doubt(key, object.GetName())
 		return fmt.Errorf("delete %s: %w", what, err)
 	}
+	r.reports.drop(key, object.GetName())
+	r.enqueueSharers(r.queue)
 	return nil
 }
 

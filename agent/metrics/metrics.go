@@ -12,13 +12,9 @@ import (
 	"path"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -102,9 +98,8 @@ func (m *Metrics) Verified(took time.Duration, failed bool) {
 
 // Reports is a collector of what this node's program objects say.
 type Reports struct {
-	// Reader is the agent's cache, which has this node's alone.
-	Reader client.Reader
-	Log    logr.Logger
+	// List returns them. What it returns isn't changed.
+	List func() []v1alpha1.ProgramObject
 }
 
 // Pending is the state of a program of which nothing is reported yet.
@@ -127,42 +122,22 @@ func (r *Reports) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- linksDesc
 }
 
-// collectTimeout bounds the wait for a cache that isn't filled yet.
-const collectTimeout = 5 * time.Second
-
 // Collect implements [prometheus.Collector].
 func (r *Reports) Collect(collected chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
-	defer cancel()
 	type group struct{ of, state string }
 	programs, links, verdicts := map[group]int{}, map[group]int{}, map[group]int{}
-	for _, kind := range v1alpha1.ProgramKinds {
-		list, ok := kind.NewList().(client.ObjectList)
-		if !ok {
-			continue
+	for _, p := range r.List() {
+		owner, state := p.GetLabels()[v1alpha1.LabelOwnerKind], Pending
+		if conditions := p.GetStatus().Conditions; len(conditions) > 0 {
+			state = conditions[0].Type
 		}
-		if err := r.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			r.Log.Error(err, "Programs are not counted", "kind", kind.Name)
-			continue
+		programs[group{owner, state}]++
+		for _, link := range p.GetStatus().Links {
+			links[group{owner, string(link.State)}]++
 		}
-		_ = meta.EachListItem(list, func(o runtime.Object) error { // its error is the function's
-			p, ok := o.(v1alpha1.ProgramObject)
-			if !ok {
-				return nil
-			}
-			owner, state := p.GetLabels()[v1alpha1.LabelOwnerKind], Pending
-			if conditions := p.GetStatus().Conditions; len(conditions) > 0 {
-				state = conditions[0].Type
-			}
-			programs[group{owner, state}]++
-			for _, link := range p.GetStatus().Links {
-				links[group{owner, string(link.State)}]++
-			}
-			for _, said := range policiesOf(p) {
-				verdicts[group{said.Name, string(said.Verdict)}]++
-			}
-			return nil
-		})
+		for _, said := range policiesOf(p) {
+			verdicts[group{said.Name, string(said.Verdict)}]++
+		}
 	}
 	for desc, groups := range map[*prometheus.Desc]map[group]int{programsDesc: programs, linksDesc: links, verdictsDesc: verdicts} {
 		for g, n := range groups {

@@ -47,6 +47,10 @@ const (
 	// unlistedRetry is when an object is looked at again whose reports haven't been listed yet.
 	unlistedRetry = time.Second
 
+	// replacedWithin is how long an agent takes at most to create the report that
+	// replaces one which it has deleted.
+	replacedWithin = 2 * time.Second
+
 	writeTimeout = 10 * time.Second
 	workers      = 4
 )
@@ -60,6 +64,8 @@ type Reconciler struct {
 	// Contests is keyed by object.
 	Contests  *contest.Ledger[types.UID]
 	Announcer *takeover.Announcer
+	// Agents are told where somebody else has changed or deleted reports.
+	Agents interface{ Relist(node string) }
 
 	index *Index
 	mu    sync.Mutex

@@ -93,10 +93,27 @@ func ownerOf(o v1alpha1.UserObject) Owner {
 func (r *Reconciler) onReport(c reports.Change, q queue) {
 	if before := c.Before; before != nil && (c.After == nil || before.Owner != c.After.Owner || before.Node.Value().Label != c.After.Node.Value().Label) {
 		enqueue(q, r.index.DeleteReport(before))
+		r.deleted(before)
 	}
 	if c.After != nil {
 		enqueue(q, r.index.SetReport(c.After))
+		if c.After.Foreign {
+			r.Agents.Relist(c.After.Node.Value().Label)
+		}
 	}
+}
+
+// deleted has the agent of a node told that a report was deleted, if the agent doesn't
+// create another by itself. It doesn't see what others delete.
+func (r *Reconciler) deleted(p *reports.Report) {
+	if !r.index.Misses(p) {
+		return
+	}
+	r.Clock.AfterFunc(replacedWithin, func() {
+		if r.index.Misses(p) {
+			r.Agents.Relist(p.Node.Value().Label)
+		}
+	})
 }
 
 func (r *Reconciler) nodeEvents() handler.TypedEventHandler[client.Object, Ref] {

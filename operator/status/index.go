@@ -127,6 +127,19 @@ func (x *Index) DeleteReport(p *reports.Report) []Ref {
 	return refs
 }
 
+// Misses tells whether the node of a report, which runs an agent and is selected by the
+// report's user object, hasn't reported all of its programs.
+func (x *Index) Misses(p *reports.Report) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o := x.owners[p.Owner.Value().UID]
+	if o == nil || !o.known {
+		return false
+	}
+	r := o.reports[p.Node.Value().Label]
+	return r != nil && r.outcome == waiting
+}
+
 // SetNode adds a node or takes note of its change.
 func (x *Index) SetNode(name string, set map[string]string, reachable bool) []Ref {
 	x.mu.Lock()

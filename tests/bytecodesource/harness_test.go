@@ -101,8 +101,9 @@ func start(t *testing.T) *node {
 	}
 	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{"test": n.name}}})
 
+	known := &kinds.Kinds{}
 	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme, NewCache: new(kinds.Kinds).NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(n.name),
+		Scheme: scheme, NewCache: known.NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(n.name, namespace),
 		Metrics:                 server.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: new(time.Duration(0)),
 	})
@@ -117,6 +118,8 @@ func start(t *testing.T) *node {
 		},
 		PinsDir:    n.Path("/sys/fs/bpf"),
 		Containers: func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
+		Kinds:      known,
+		FindKinds:  time.Second, // no operator tells of them
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := agent.SetupWithManager(ctx, mgr, func(_ context.Context, f func()) { f() }); err != nil {

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/go-logr/logr"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -34,7 +33,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -140,18 +138,11 @@ func checkCredentials(t *testing.T, authorization *monitoringv1.SafeAuthorizatio
 	read(t, "ServiceAccount", secret.Annotations[corev1.ServiceAccountNameKey], &corev1.ServiceAccount{})
 }
 
-// cache stands for the agent's, with one program that has one link.
-type cache struct{ client.Reader }
-
-func (cache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if l, ok := list.(*v1alpha1.BpfProgramList); ok {
-		l.Items = []v1alpha1.BpfProgram{{Status: v1alpha1.BpfProgramStatus{
-			Links:    []v1alpha1.BpfProgramLink{{State: v1alpha1.LinkAttached}},
-			Bytecode: &v1alpha1.BpfProgramBytecode{Policies: []v1alpha1.BpfProgramPolicy{{Name: "p", Verdict: v1alpha1.VerdictDenied}}},
-		}}}
-	}
-	return nil
-}
+// report is one of the agent's, with all that is counted.
+var report = &v1alpha1.BpfProgram{Status: v1alpha1.BpfProgramStatus{
+	Links:    []v1alpha1.BpfProgramLink{{State: v1alpha1.LinkAttached}},
+	Bytecode: &v1alpha1.BpfProgramBytecode{Policies: []v1alpha1.BpfProgramPolicy{{Name: "p", Verdict: v1alpha1.VerdictDenied}}},
+}}
 
 // registeredByCSI is what the CSI plugin serves.
 func registeredByCSI(t *testing.T) []*dto.MetricFamily {
@@ -197,7 +188,7 @@ func registered(t *testing.T) map[string][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctrlmetrics.Registry.MustRegister(&metrics.Reports{Reader: cache{}, Log: logr.Discard()})
+	ctrlmetrics.Registry.MustRegister(&metrics.Reports{List: func() []v1alpha1.ProgramObject { return []v1alpha1.ProgramObject{report} }})
 	invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }
 	if err := m.Call(t.Context(), "/bpfman.v1.Bpfman/Load", nil, nil, nil, invoke); err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func main() {
 	flag.StringVar(&o.healthAddr, "health-probe-bind-address", ":8175", "Address of /healthz and /readyz.")
 	flag.StringVar(&o.metricsAddr, "metrics-bind-address", "127.0.0.1:8174", "Address of /metrics, over TLS; 0 for none.")
 	flag.StringVar(&o.profilingAddr, "profiling-bind-address", "", "Address of pprof, which has no authentication; empty for none.")
-	flag.StringVar(&o.namespace, "namespace", "", "Namespace of the Secrets and ConfigMaps that policies refer to, if not the agent's own.")
+	flag.StringVar(&o.namespace, "namespace", "", "Namespace of the Secrets and ConfigMaps that policies refer to, and of the operator's hints, if not the agent's own.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for daemon and agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, show the container runtime's directory to the agent, and set aside what a daemon of v0.5 left.")
 	version.Flag(component)
 	flag.Parse()
@@ -120,6 +120,7 @@ func run(o options, log logr.Logger) error {
 	} else {
 		go serveProfiles(o.profilingAddr)
 	}
+	o.namespace = cmp.Or(o.namespace, ownNamespace())
 	known := &kinds.Kinds{Log: ctrllog.Log}
 	mgr, err := newManager(o, known)
 	if err != nil {
@@ -127,9 +128,6 @@ func run(o options, log logr.Logger) error {
 	}
 	measured, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
-		return err
-	}
-	if err := register(&metrics.Reports{Reader: mgr.GetClient(), Log: mgr.GetLogger()}, known); err != nil {
 		return err
 	}
 	process, err := verify.Beside()
@@ -144,7 +142,7 @@ func run(o options, log logr.Logger) error {
 	reconciler := &controller.Reconciler{
 		Client:        mgr.GetClient(),
 		Secrets:       mgr.GetAPIReader(),
-		Namespace:     cmp.Or(o.namespace, ownNamespace()),
+		Namespace:     o.namespace,
 		Verifier:      &verify.Verifier{Verify: process.Verify, Observe: measured.Verified},
 		Events:        mgr.GetEventRecorder(component),
 		Inventory:     daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
@@ -156,6 +154,10 @@ func run(o options, log logr.Logger) error {
 		PinsDir:       pins.Dir,
 		Metrics:       measured,
 		Bpffs:         bpffsDir,
+		Kinds:         known,
+	}
+	if err := register(&metrics.Reports{List: reconciler.Reports}, known); err != nil {
+		return err
 	}
 	ctx := signals.SetupSignalHandler()
 	onConnect := func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) }
@@ -207,7 +209,7 @@ func newManager(o options, known *kinds.Kinds) (manager.Manager, error) {
 		Scheme:         scheme,
 		NewCache:       known.NewCache,
 		MapperProvider: kinds.Mapper,
-		Cache:          controller.CacheOptions(o.nodeName),
+		Cache:          controller.CacheOptions(o.nodeName, o.namespace),
 		Metrics: server.Options{
 			BindAddress:    o.metricsAddr,
 			SecureServing:  true,

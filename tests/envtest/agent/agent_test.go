@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -335,6 +336,9 @@ func TestMalformedGlobalDataHoldsUpNobody(t *testing.T) {
 // What others do to the programs and objects is undone.
 func TestDriftIsRepaired(t *testing.T) {
 	n := start(t)
+	n.crash()
+	n.relistReports = time.Second
+	n.startAgent()
 	n.create(n.tracepoint("drift", "f", "a/x"))
 	n.holds("TracepointProgram/drift f a/x")
 	objects, err := n.programs()

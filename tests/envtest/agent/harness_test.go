@@ -15,6 +15,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -100,11 +101,16 @@ type node struct {
 
 	// drift is how often the agent that is started next compares, a minute if it is 0.
 	drift time.Duration
+	// findKinds is how often it looks at kinds that aren't used, a fifth of a second if it
+	// is 0; relistReports how often it lists its reports, hardly ever if it is 0.
+	findKinds, relistReports time.Duration
 	// ended has the error of the agent that was started last, when it ends.
 	ended chan error
 
 	stop    func()
 	written []string
+	// watched are the resources that the agent which was started last watches.
+	watched map[string]bool
 }
 
 var scheme = runtime.NewScheme()
@@ -147,12 +153,16 @@ func (n *node) crash() {
 func (n *node) startAgent() {
 	n.t.Helper()
 	config := envtest.Config(n.t)
+	config.UserAgent = "bpfman-agent" // the API server takes the writer of a report from it
 	ctx, cancel := context.WithCancel(context.Background())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recorder{ctx, n, next} })
 	grace := time.Duration(0)
 	n.kinds = &kinds.Kinds{Log: logr.Discard()}
+	n.mu.Lock()
+	n.watched = map[string]bool{}
+	n.mu.Unlock()
 	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme, NewCache: n.kinds.NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(n.name),
+		Scheme: scheme, NewCache: n.kinds.NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(n.name, policyNamespace),
 		Metrics:                 server.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: &grace,
 	})
@@ -184,6 +194,8 @@ func (n *node) startAgent() {
 		Bpffs:     n.bpffs(),
 		Namespace: policyNamespace,
 		Verifier:  &verify.Verifier{Verify: n.verify, Observe: measured.Verified},
+		Kinds:     n.kinds,
+		FindKinds: cmp.Or(n.findKinds, 200*time.Millisecond), RelistReports: n.relistReports,
 	}
 	connected := func(_ context.Context, f func()) { f() }
 	if err := reconciler.SetupWithManager(ctx, mgr, connected); err != nil {
@@ -229,6 +241,9 @@ type recorder struct {
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodGet {
 		r.node.mu.Lock()
+		if request.URL.Query().Get("watch") == "true" {
+			r.node.watched[path.Base(request.URL.Path)] = true
+		}
 		unreadable, undefined := r.node.unreadable, r.node.undefined
 		r.node.mu.Unlock()
 		if unreadable != "" && strings.HasSuffix(request.URL.Path, "/"+unreadable) {

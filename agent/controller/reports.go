@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+const (
+	// relistReports is how often this node's reports are listed without a reason, at most.
+	relistReports = 30 * time.Minute
+	// reportsPage is how many reports the API server sends at a time.
+	reportsPage = 500
+	// relistPause is the least time between two lists of this node's reports, whoever
+	// asks for them: the API server looks at those of all nodes for each.
+	relistPause = 5 * time.Second
+	// relistSpread is the time over which agents that are all asked to list do so.
+	relistSpread = 2 * time.Minute
+	listDeadline = time.Minute
+	readDeadline = 10 * time.Second
+)
+
+// A list that failed is tried again after these times.
+const (
+	firstList = 500 * time.Millisecond
+	lastList  = 30 * time.Second
+)
+
+// reports is the agent's record of this node's program objects. The agent alone
+// writes them, so it keeps what it wrote instead of watching: each watch would cost
+// the API server a comparison for every write of every node.
+type reports struct {
+	mu     sync.Mutex
+	owners map[program.Key]map[string]record
+	// listed tells by scope, namespaced or not, whether all have been listed.
+	listed map[bool]bool
+}
+
+// record is what is known of one report.
+type record struct {
+	// object is the report as it was last written or read, nil if none is known.
+	object v1alpha1.ProgramObject
+	// doubtful tells that it may be otherwise: a write failed, perhaps after it was done.
+	doubtful bool
+}
+
+// put records a report as it was written or read, unless a newer state is known.
+// It tells whether that is news.
+func (r *reports) put(key program.Key, o v1alpha1.ProgramObject) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old, known := r.owners[key][o.GetName()]
+	if known && old.object != nil && older(o, old.object) {
+		return false
+	}
+	o.SetManagedFields(nil)
+	r.set(key, o.GetName(), record{object: o})
+	return old.object == nil || old.object.GetUID() != o.GetUID() || old.object.GetResourceVersion() != o.GetResourceVersion()
+}
+
+func (r *reports) set(key program.Key, name string, to record) {
+	if r.owners == nil {
+		r.owners = map[program.Key]map[string]record{}
+	}
+	if r.owners[key] == nil {
+		r.owners[key] = map[string]record{}
+	}
+	r.owners[key][name] = to
+}
+
+// drop records that there is no such report.
+func (r *reports) drop(key program.Key, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(key, name)
+}
+
+func (r *reports) forget(key program.Key, name string) {
+	delete(r.owners[key], name)
+	if len(r.owners[key]) == 0 {
+		delete(r.owners, key)
+	}
+}
+
+// doubt has a report be read before it is used.
+func (r *reports) doubt(key program.Key, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.set(key, name, record{object: r.owners[key][name].object, doubtful: true})
+}
+
+// doubted lists an owner's reports that have to be read: those in doubt, and those
+// whose deletion somebody holds up, which go without a word.
+func (r *reports) doubted(key program.Key) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	for name, known := range r.owners[key] {
+		if known.doubtful || known.object != nil && known.object.GetDeletionTimestamp() != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// of returns an owner's reports by name.
+func (r *reports) of(key program.Key) map[string]v1alpha1.ProgramObject {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]v1alpha1.ProgramObject{}
+	for name, known := range r.owners[key] {
+		if known.object != nil {
+			out[name] = known.object
+		}
+	}
+	return out
+}
+
+// all returns the reports that are wanted, as they were last known.
+func (r *reports) all(wanted func(program.Key) bool) []v1alpha1.ProgramObject {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []v1alpha1.ProgramObject
+	for key, byName := range r.owners {
+		for _, known := range byName {
+			if known.object != nil && wanted(key) {
+				out = append(out, known.object)
+			}
+		}
+	}
+	return out
+}
+
+func (r *reports) isListed(namespaced bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.listed[namespaced]
+}
+
+// replace takes over a list of all reports of a scope, as they were at a version, and
+// returns the owners of those that aren't as they were recorded. What was written
+// while the list was read is newer than it, and stays.
+func (r *reports) replace(namespaced bool, list []v1alpha1.ProgramObject, version string) []program.Key {
+	changed := map[program.Key]bool{}
+	there := map[program.Key]map[string]bool{}
+	for _, o := range list {
+		key, ok := ownerKey(o)
+		if !ok {
+			continue
+		}
+		if there[key] == nil {
+			there[key] = map[string]bool{}
+		}
+		there[key][o.GetName()] = true
+		if r.put(key, o) {
+			changed[key] = true
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, byName := range r.owners {
+		if (key.Namespace != "") != namespaced {
+			continue
+		}
+		for name, known := range byName {
+			if !there[key][name] && known.object != nil && !newer(known.object, version) {
+				changed[key] = true
+				r.forget(key, name)
+			}
+		}
+	}
+	if r.listed == nil {
+		r.listed = map[bool]bool{}
+	}
+	r.listed[namespaced] = true
+	return slices.Collect(maps.Keys(changed))
+}
+
+// older tells whether a is an older state of an object than b. The versions of
+// one object compare as numbers since Kubernetes 1.35, and do with etcd before.
+func older(a, b client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order < 0
+}
+
+func newer(o client.Object, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), version)
+	return err == nil && order > 0
+}
+
+// keepReports lists this node's reports of a kind: at once, when somebody asks for it,
+// and rarely without a reason, so that what others changed unseen is mended. The
+// record is what the API server holds from then on.
+func (r *Reconciler) keepReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], asked <-chan time.Duration) {
+	retry := wait.Backoff{Duration: firstList, Factor: 2, Jitter: 1, Steps: 7, Cap: lastList}
+	backoff := retry
+	for {
+		rarely := cmp.Or(r.RelistReports, relistReports)
+		next := rarely + rand.N(rarely)
+		if err := r.listReports(ctx, kind); err != nil {
+			next = backoff.Step()
+			log.FromContext(ctx).V(1).Info("This node's reports are listed again later", "kind", kind.Name, "reason", err.Error())
+		} else {
+			backoff = retry
+		}
+		pause := time.After(relistPause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(next):
+			continue
+		case delay := <-asked:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(delay):
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause:
+		}
+	}
+}
+
+// relist has this node's reports listed soon, within a delay.
+func (r *Reconciler) relist(delay time.Duration) {
+	for _, asked := range r.asked {
+		select {
+		case asked <- delay:
+		default: // it has been asked for already
+		}
+	}
+}
+
+// listReports makes the record of a kind's reports what the API server holds.
+func (r *Reconciler) listReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject]) error {
+	ctx, cancel := context.WithTimeout(ctx, listDeadline)
+	defer cancel()
+	options := metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelHostname: v1alpha1.LabelValue(r.NodeName)}).String(),
+		Limit:         reportsPage,
+	}
+	var all []v1alpha1.ProgramObject
+	for {
+		list, page, err := r.readReports(ctx, kind, "", options)
+		if err != nil {
+			return err
+		}
+		all = append(all, page...)
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			for _, key := range r.reports.replace(kind.Namespaced, all, list.GetResourceVersion()) {
+				r.queue.Add(key)
+			}
+			r.enqueueSharers(r.queue)
+			return nil
+		}
+	}
+}
+
+// readReports reads a page of reports.
+func (r *Reconciler) readReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], namespace string, options metav1.ListOptions) (metav1.ListInterface, []v1alpha1.ProgramObject, error) {
+	objects, err := r.Kinds.List(ctx, kind, namespace, options)
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // it says what was listed
+	}
+	list, err := meta.ListAccessor(objects)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list %ss: %w", kind.Name, err)
+	}
+	var page []v1alpha1.ProgramObject
+	err = meta.EachListItem(objects, func(o runtime.Object) error {
+		p, ok := o.(v1alpha1.ProgramObject)
+		if !ok {
+			return fmt.Errorf("%T is no program object", o)
+		}
+		page = append(page, p.DeepCopyObject().(v1alpha1.ProgramObject)) //nolint:errcheck,forcetypeassert // the page isn't kept for one of its items
+		return nil
+	})
+	return list, page, err
+}
+
+// readReport makes the record of one report what the API server holds, which finds it
+// by its name.
+func (r *Reconciler) readReport(ctx context.Context, key program.Key, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, readDeadline)
+	defer cancel()
+	kind := reportKind(key.Namespace != "")
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	_, found, err := r.readReports(ctx, kind, key.Namespace, options)
+	if err != nil {
+		return fmt.Errorf("read %s %s: %w", kind.Name, name, err)
+	}
+	r.reports.drop(key, name)
+	for _, o := range found {
+		r.reports.put(key, o)
+	}
+	return nil
+}
+
+// reportKind is the kind of reports on namespaced or on cluster-scoped objects.
+func reportKind(namespaced bool) v1alpha1.Kind[v1alpha1.ProgramObject] {
+	for _, kind := range v1alpha1.ProgramKinds {
+		if kind.Namespaced == namespaced {
+			return kind
+		}
+	}
+	panic("controller: no kind of reports") // the table has both
+}
+
+// programsOf returns an owner's program objects on this node, by name. It reads those
+// that are in doubt.
+func (r *Reconciler) programsOf(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
+	if err := r.Kinds.Read(reportKind(key.Namespace != "").GroupVersionKind()); err != nil {
+		return nil, err //nolint:wrapcheck // callers ask whether it is an UnreadError
+	}
+	for _, name := range r.reports.doubted(key) {
+		if err := r.readReport(ctx, key, name); err != nil {
+			return nil, err
+		}
+	}
+	return r.reports.of(key), nil
+}
+
+// recorded is called after one of an owner's reports was written, or wasn't for an
+// error. An error that shows that somebody else writes this node's reports has all of
+// them listed again.
+func (r *Reconciler) recorded(key program.Key, o v1alpha1.ProgramObject, err error) {
+	others := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
+	switch {
+	case err == nil:
+		r.reports.put(key, copyOf(o))
+		r.enqueueSharers(r.queue)
+	case others:
+		r.relist(rand.N(relistPause))
+		r.reports.doubt(key, o.GetName())
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+		// It wasn't done.
+	default:
+		r.reports.doubt(key, o.GetName())
+	}
+}
+
+// Reports returns this node's program objects as they were last written or read.
+func (r *Reconciler) Reports() []v1alpha1.ProgramObject {
+	return r.reports.all(func(program.Key) bool { return true })
+}

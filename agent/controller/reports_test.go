@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/hints"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+func reportAt(owner, version string) *v1alpha1.BpfProgram {
+	o := &v1alpha1.BpfProgram{}
+	o.Name, o.UID, o.ResourceVersion = owner+"-1", types.UID("uid-"+owner), version
+	o.OwnerReferences = []metav1.OwnerReference{{Kind: "TcxProgram", Name: owner, Controller: new(true)}}
+	return o
+}
+
+// A list says what others did, and nothing of what was written since it was made.
+func TestAListIsComparedWithWhatWasWritten(t *testing.T) {
+	key := program.Key{Kind: "TcxProgram", Name: "p"}
+	for name, test := range map[string]struct {
+		recorded string // its version, "" for none
+		doubtful bool
+		listed   string // its version in the list, "" for none
+		version  string // of the list
+		changed  bool
+		keeps    string // the version recorded afterwards
+	}{
+		"as it was written":                   {recorded: "5", listed: "5", version: "9", keeps: "5"},
+		"written while the list was read":     {recorded: "11", listed: "5", version: "9", keeps: "11"},
+		"created while the list was read":     {recorded: "11", version: "9", keeps: "11"},
+		"changed by others":                   {recorded: "5", listed: "7", version: "9", changed: true, keeps: "7"},
+		"deleted by others":                   {recorded: "5", version: "9", changed: true},
+		"left by an earlier run":              {listed: "5", version: "9", changed: true, keeps: "5"},
+		"written with an outcome not known":   {recorded: "5", doubtful: true, listed: "5", version: "9", keeps: "5"},
+		"the same outcome, and it is deleted": {recorded: "5", doubtful: true, version: "9", changed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r reports
+			if test.recorded != "" {
+				r.put(key, reportAt("p", test.recorded))
+			}
+			if test.doubtful {
+				r.doubt(key, "p-1")
+			}
+			var list []v1alpha1.ProgramObject
+			if test.listed != "" {
+				list = append(list, reportAt("p", test.listed))
+			}
+			changed := r.replace(false, list, test.version)
+			if slices.Contains(changed, key) != test.changed || len(changed) > 1 {
+				t.Errorf("changed are %v", changed)
+			}
+			kept := ""
+			if o := r.of(key)["p-1"]; o != nil {
+				kept = o.GetResourceVersion()
+			}
+			if kept != test.keeps {
+				t.Errorf("version %q is recorded", kept)
+			}
+			if !r.isListed(false) || r.isListed(true) {
+				t.Error("another scope is listed")
+			}
+		})
+	}
+}
+
+// An answer that comes after a list which is newer says nothing new.
+func TestAnOldAnswerIsNotRecorded(t *testing.T) {
+	key := program.Key{Kind: "TcxProgram", Name: "p"}
+	var r reports
+	if !r.put(key, reportAt("p", "7")) || r.put(key, reportAt("p", "6")) || r.put(key, reportAt("p", "7")) {
+		t.Error("what is news isn't told from what is none")
+	}
+	if got := r.of(key)["p-1"].GetResourceVersion(); got != "7" {
+		t.Errorf("version %s is recorded", got)
+	}
+	r.drop(key, "p-1")
+	if len(r.of(key)) != 0 || len(r.owners) != 0 {
+		t.Errorf("left is %v", r.owners)
+	}
+}
+
+// What is read before it is used: where a write failed, and where somebody holds up a
+// deletion.
+func TestReportsInDoubt(t *testing.T) {
+	key := program.Key{Kind: "TcxProgram", Name: "p"}
+	var r reports
+	r.doubt(key, "created-perhaps")
+	if got := r.doubted(key); !slices.Equal(got, []string{"created-perhaps"}) || len(r.of(key)) != 0 {
+		t.Errorf("in doubt are %q", got)
+	}
+	r.drop(key, "created-perhaps")
+	held := reportAt("p", "7")
+	held.DeletionTimestamp = &metav1.Time{}
+	r.put(key, held)
+	if got := r.doubted(key); !slices.Equal(got, []string{"p-1"}) {
+		t.Errorf("in doubt are %q", got)
+	}
+	r.put(key, reportAt("p", "8"))
+	if got := r.doubted(key); len(got) != 0 {
+		t.Errorf("in doubt are %q", got)
+	}
+}
+
+// An agent lists its reports once for each time that it is asked to.
+func TestHintsAreFollowedOnce(t *testing.T) {
+	one, two := time.Unix(1, 0), time.Unix(2, 0)
+	var h hinted
+	for i, step := range []struct {
+		relist        map[string]time.Time
+		follows, each bool
+	}{
+		{nil, false, false},
+		{map[string]time.Time{"other": two}, false, false},
+		{map[string]time.Time{"other": two, "node": one}, true, false},
+		{map[string]time.Time{"node": one}, false, false},
+		{map[string]time.Time{"node": one, hints.EveryNode: two}, true, true},
+		{map[string]time.Time{hints.EveryNode: two}, false, true},
+		{nil, false, false},
+		{map[string]time.Time{"node": two}, true, false},
+	} {
+		if follows, each := h.take(hints.Hints{Relist: step.relist}, "node"); follows != step.follows || each != step.each {
+			t.Errorf("step %d: %v, for every node %v", i, follows, each)
+		}
+	}
+}

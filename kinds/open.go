@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package kinds
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// A kind whose objects couldn't be looked for is looked at again after these times.
+const (
+	firstLook = time.Second
+	lastLook  = 30 * time.Second
+)
+
+// lookTimeout bounds one look at a kind.
+const lookTimeout = 10 * time.Second
+
+// OnDemand has a kind watched from when somebody opens it. Reading it before is an
+// UnreadError.
+func (k *Kinds) OnDemand(gvk schema.GroupVersionKind, open func()) {
+	k.change(gvk, func(s *kind) { s.open = open })
+}
+
+// Optional tells that everything works without a kind, so that readiness doesn't depend on it.
+func (k *Kinds) Optional(gvk schema.GroupVersionKind) {
+	k.change(gvk, func(s *kind) { s.optional = true })
+}
+
+// Listed has the state of a kind that the caller lists by List, without a watch, follow
+// whether it has listed it.
+func (k *Kinds) Listed(gvk schema.GroupVersionKind, listed func() bool) {
+	k.change(gvk, func(s *kind) { s.synced = listed })
+}
+
+// Open starts to watch a kind that is watched on demand, if it isn't watched yet.
+func (k *Kinds) Open(gvk schema.GroupVersionKind) {
+	k.mu.Lock()
+	s, open := k.kinds[gvk], func() {}
+	if s != nil && s.open != nil {
+		open, s.open = s.open, nil
+	}
+	k.mu.Unlock()
+	open()
+}
+
+func (k *Kinds) isOpen(gvk schema.GroupVersionKind) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kinds[gvk] == nil || k.kinds[gvk].open == nil
+}
+
+// Find opens a kind of the API that is watched on demand when there is an object of it.
+// It looks at once, and then at intervals of half to one and a half times every, so that
+// the agents of a cluster don't ask all at the same time. It returns when the kind is
+// open or ctx ends.
+func (k *Kinds) Find(ctx context.Context, of v1alpha1.Kind[v1alpha1.UserObject], every time.Duration) {
+	gvk := of.GroupVersionKind()
+	retry := wait.Backoff{Duration: firstLook, Factor: 2, Jitter: 1, Steps: 6, Cap: lastLook}
+	backoff := retry
+	// The first look must not miss what was there when the agent started. The later ones
+	// are answered from the API server's memory.
+	version := ""
+	for !k.isOpen(gvk) {
+		found, err := k.look(ctx, of.Resource(), version)
+		k.note(gvk, err)
+		if found {
+			k.Open(gvk)
+			return
+		}
+		next := every/2 + rand.N(every+1)
+		if err != nil {
+			next = backoff.Step()
+		} else {
+			k.change(gvk, func(s *kind) { s.empty = true })
+			backoff, version = retry, "0"
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(next):
+		}
+	}
+}
+
+// look tells whether there is an object of a kind. It doesn't decode any.
+func (k *Kinds) look(ctx context.Context, resource, version string) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	body, err := k.api.Get().Resource(resource).
+		VersionedParams(&metav1.ListOptions{Limit: 1, ResourceVersion: version}, k.codec).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").
+		Do(ctx).Raw()
+	if err != nil {
+		return false, fmt.Errorf("look for %s: %w", resource, err)
+	}
+	var list struct{ Items []json.RawMessage }
+	if err := json.Unmarshal(body, &list); err != nil {
+		return false, fmt.Errorf("look for %s: %w", resource, err)
+	}
+	return len(list.Items) > 0, nil
+}
+
+// List lists objects of a kind of the API, in a namespace or in all. An object that can't
+// be decoded is in the list as [Undecodable] says.
+func (k *Kinds) List(ctx context.Context, of v1alpha1.Kind[v1alpha1.ProgramObject], namespace string, options metav1.ListOptions) (runtime.Object, error) {
+	list := of.NewList()
+	request := k.api.Get().Resource(of.Resource()).VersionedParams(&options, k.codec)
+	if namespace != "" {
+		request = request.Namespace(namespace)
+	}
+	err := request.Do(ctx).Into(list)
+	k.note(of.GroupVersionKind(), err)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", of.Resource(), err)
+	}
+	return list, nil
+}

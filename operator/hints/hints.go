@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package hints publishes what the agents would otherwise have to watch, each for
+// itself: which kinds have objects, and on which nodes somebody else has changed or
+// deleted reports. See apis/hints.
+package hints
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/bpfman/bpfman-operator/apis/hints"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
+)
+
+const (
+	fieldManager = "bpfman-operator"
+	passTimeout  = 30 * time.Second
+
+	// unusedAfter is how long a kind is still named whose last object is gone: agents
+	// needn't hear of objects that come and go.
+	unusedAfter = time.Hour
+	// relistFor is how long a node is named: longer than an agent needs to see it.
+	relistFor = 10 * time.Minute
+	// pace and pacePerNode are the least time between two writes, unless a kind is named
+	// that wasn't: every agent gets each of them.
+	pace        = time.Second
+	pacePerNode = 20 * time.Millisecond
+)
+
+// Reconciler keeps the ConfigMap up to date, and nobody else does.
+type Reconciler struct {
+	Client client.Client
+	// Namespace is the one that bpfman runs in.
+	Namespace string
+	Clock     clock.PassiveClock
+
+	// own holds the ConfigMap alone.
+	own   cache.Cache
+	asked chan event.GenericEvent
+
+	mu sync.Mutex
+	// relist has the nodes that are to be named, and from when on.
+	relist map[string]time.Time
+
+	// One pass runs at a time.
+	wroteAt time.Time
+	// gone has the kinds that are named, and when they were first seen without objects.
+	gone map[string]time.Time
+}
+
+// SetupWithManager watches which user objects come and go, and the ConfigMap.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	own, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
+			Namespaces: map[string]cache.Config{r.Namespace: {}}, Field: fields.OneTermEqualSelector(metav1.ObjectNameField, hints.ConfigMapName),
+		}},
+		DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return fmt.Errorf("make a cache of ConfigMap %s: %w", hints.ConfigMapName, err)
+	}
+	if err := mgr.Add(own); err != nil {
+		return fmt.Errorf("run a cache of ConfigMap %s: %w", hints.ConfigMapName, err)
+	}
+	r.own, r.gone = own, map[string]time.Time{}
+	r.mu.Lock()
+	r.asked = make(chan event.GenericEvent, 1)
+	r.mu.Unlock()
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return r.request() })
+	b := ctrl.NewControllerManagedBy(mgr).Named("hints").
+		Watches(&corev1.ConfigMap{}, one). // the configuration, which owns the hints
+		WatchesRawSource(source.Kind(own, client.Object(&corev1.ConfigMap{}), one)).
+		WatchesRawSource(source.Channel(r.asked, one))
+	for _, kind := range v1alpha1.UserKinds {
+		b.WatchesRawSource(kinds.Source(source.Kind(mgr.GetCache(), client.Object(kind.New()), r.comeAndGo())))
+	}
+	return b.Complete(r)
+}
+
+func (r *Reconciler) request() []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: hints.ConfigMapName}}}
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func (r *Reconciler) comeAndGo() handler.Funcs {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { q.Add(r.request()[0]) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { q.Add(r.request()[0]) },
+	}
+}
+
+// Relist has the agent of a node list its reports again, by the value of the reports'
+// node label. It returns at once.
+func (r *Reconciler) Relist(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.relist == nil {
+		r.relist = map[string]time.Time{}
+	}
+	// No more are named one by one than the ConfigMap does.
+	if _, known := r.relist[node]; !known && len(r.relist) > hints.MaxNodes {
+		node = hints.EveryNode
+	}
+	r.relist[node] = r.Clock.Now()
+	select {
+	case r.asked <- event.GenericEvent{Object: &corev1.ConfigMap{}}:
+	default: // it has been asked for already, or nobody listens yet: the first pass looks
+	}
+}
+
+// Reconcile makes one pass.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	config := &corev1.ConfigMap{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: deploy.ConfigMapName}, config)
+	if apierrors.IsNotFound(err) || err == nil && !config.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, nil // nothing is deployed; the hints are garbage with it
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("get ConfigMap %s: %w", deploy.ConfigMapName, err)
+	}
+	current := &corev1.ConfigMap{}
+	if err := r.own.Get(ctx, r.request()[0].NamespacedName, current); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("get ConfigMap %s: %w", hints.ConfigMapName, err)
+	}
+	now, published := r.Clock.Now(), hints.Parse(current.Data)
+	used, err := r.used(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	want := hints.Hints{Kinds: named(used, published.Kinds, r.gone, now), Relist: r.nodes(published.Relist, now)}
+	owned := metav1.IsControlledBy(current, config)
+	again := reconcile.Result{RequeueAfter: next(r.gone, want.Relist, now)}
+	if data := want.Data(); owned && data["kinds"] == current.Data["kinds"] && data["relist"] == current.Data["relist"] {
+		return again, nil
+	}
+	if wait := r.wroteAt.Add(r.pace(ctx)).Sub(now); wait > 0 && owned && !adds(want.Kinds, published.Kinds) {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if err := r.write(ctx, config, want); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.wroteAt = now
+	return again, nil
+}
+
+// used tells of each kind that could be read whether it has objects.
+func (r *Reconciler) used(ctx context.Context) (map[string]bool, error) {
+	used := map[string]bool{}
+	for _, kind := range v1alpha1.UserKinds {
+		list, ok := kind.NewList().(client.ObjectList)
+		if !ok {
+			return nil, fmt.Errorf("%T is no list of objects", list)
+		}
+		err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.Limit(1))
+		if kinds.Unread(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %ss: %w", kind.Name, err)
+		}
+		used[kind.Name] = length(list) > 0
+	}
+	return used, nil
+}
+
+// pace is the least time between two writes.
+func (r *Reconciler) pace(ctx context.Context) time.Duration {
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return pace
+	}
+	return max(pace, time.Duration(len(nodes.Items))*pacePerNode)
+}
+
+// nodes are those to be named: those that were, perhaps by another replica, and those
+// that came since, without those that have been named long enough.
+func (r *Reconciler) nodes(published map[string]time.Time, now time.Time) map[string]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := func(_ string, at time.Time) bool { return now.Sub(at) >= relistFor || at.After(now) }
+	maps.DeleteFunc(r.relist, old)
+	nodes := map[string]time.Time{}
+	maps.Copy(nodes, published)
+	maps.DeleteFunc(nodes, old)
+	for node, at := range r.relist {
+		if at.After(nodes[node]) {
+			nodes[node] = at
+		}
+	}
+	return nodes
+}
+
+func (r *Reconciler) write(ctx context.Context, config *corev1.ConfigMap, want hints.Hints) error {
+	owner := metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("ConfigMap").WithName(config.Name).WithUID(config.UID).WithController(true)
+	object := corev1ac.ConfigMap(hints.ConfigMapName, r.Namespace).
+		WithLabels(map[string]string{"app.kubernetes.io/managed-by": fieldManager, "app.kubernetes.io/part-of": "bpfman"}).
+		WithOwnerReferences(owner).WithData(want.Data())
+	if err := r.Client.Apply(ctx, object, client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply ConfigMap %s: %w", hints.ConfigMapName, err)
+	}
+	return nil
+}
