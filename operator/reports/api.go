@@ -17,12 +17,11 @@ import (
 
 // listWatch lists and watches one kind of reports.
 //
-// A list is one answer of the API server's, from its memory, and is decoded while it arrives. docs/architecture.md
-// compares that with pages and with the stream of a watch.
+// A list is one answer of the API server's, from its memory, and is decoded while it arrives.
 func listWatch(api rest.Interface, resource string, codec runtime.ParameterCodec) *toolscache.ListWatch {
 	request := func(o metav1.ListOptions) *rest.Request {
 		return api.Get().Resource(resource).VersionedParams(&o, codec).
-			// Compressing takes the API server longer than sending.
+			// Uncompressed: hundreds of megabytes would take the API server time to compress.
 			SetHeader("Accept-Encoding", "identity")
 	}
 	return &toolscache.ListWatch{
