@@ -380,7 +380,7 @@ CLUSTER = $(LOCALBIN)/cluster --instance $(CLUSTER_INSTANCE) --state-dir $(CLUST
 # The cluster's program, and what its own images are made of.
 .PHONY: build-cluster
 build-cluster: build-launcher
-	$(UNLESS_BUILT)GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/ . ./pause
+	$(UNLESS_BUILT)GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/ . ./pause ./offline ./ociruntime
 
 .PHONY: build-launcher
 build-launcher:
@@ -879,6 +879,19 @@ test-e2e: kubectl-bpfman bytecode $(LOCALBIN)/cosign $(if $(ONE_NODE),cluster-up
 		BPFMAN_NODE_PROBE_IMG="$(BPFMAN_NODE_PROBE_IMG)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" \
 		BPFMAN_MAP_EXPORTER_IMG="$(BPFMAN_MAP_EXPORTER_IMG)" \
 		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
+
+# Of the version of that Kubernetes, which is in the name of its directory.
+.PHONY: build-kubeadm
+build-kubeadm: KUBERNETES_VERSION = $(patsubst kubernetes-%,%,$(notdir $(patsubst %/,%,$(dir $(KUBERNETES)))))
+build-kubeadm:
+	$(UNLESS_BUILT)GOWORK=off go -C hack/kind/kubeadm build -trimpath -ldflags "-s -w $(foreach setting,gitVersion=$(KUBERNETES_VERSION) gitTreeState=clean gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))),-X k8s.io/component-base/version.$(setting))" -o $(LOCALBIN)/kubeadm .
+
+# hack/kind/test.sh says what it does where nothing can be pulled.
+.PHONY: test-kind
+test-kind: E2E_FLAGS = -short
+test-kind: $(KIND) $(LOCALBIN)/cosign ## Create a kind cluster, deploy bpfman, run e2e there and delete it; without a container engine as root on a Debian 12.
+	@LOCALBIN=$(LOCALBIN) CACHE=$(CACHE) KUBERNETES=$(KUBERNETES) DAEMON=$(DAEMON) KIND=$(KIND) KUBECTL="$(KUBECTL)" \
+		CONTAINER_ENGINE="$(CONTAINER_ENGINE)" UPROBED_IMG=$(BPFMAN_GO_TARGET_IMG) E2E_FLAGS="$(E2E_FLAGS)" hack/kind/test.sh
 
 LIFECYCLE_FLAGS ?= -short
 

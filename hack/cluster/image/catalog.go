@@ -20,6 +20,7 @@ type Sources struct {
 	Bin        string // the directory of the project's static binaries
 	Daemon     string // bpfman-rpc
 	RegistryCA string // the certificate that the daemon and the agent trust besides the host's
+	Kubernetes string // the multi-call binary of hack/kubernetes
 }
 
 // NextTag is a second tag of every image: what runs the first is rolled out anew when it is told to run that.
@@ -200,6 +201,9 @@ func sharedLibraries(ctx context.Context, binary string) ([]File, error) {
 func concatenate(files ...string) ([]byte, error) {
 	var all bytes.Buffer
 	for _, file := range files {
+		if file == "" {
+			continue
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("reading the CA certificates: %w", err)

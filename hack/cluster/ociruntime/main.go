@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Command ociruntime is runc for a container engine on a machine that lacks capabilities, as a sandbox does. An engine asks
+// for all capabilities for a privileged container, and for limits and a score that only CAP_SYS_RESOURCE may set: runc
+// would refuse. It leaves out of the container's configuration what this machine can't grant, and executes runc.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "ociruntime:", err)
+		os.Exit(1)
+	}
+}
+
+// run adapts what the arguments name, and executes runc with them.
+func run(args []string) error {
+	granted, err := bounding()
+	if err != nil {
+		return err
+	}
+	for i, arg := range args {
+		bundle, isBundle := strings.CutPrefix(arg, "--bundle=")
+		process, isProcess := strings.CutPrefix(arg, "--process=")
+		if i+1 < len(args) {
+			switch arg {
+			case "--bundle", "-b":
+				bundle, isBundle = args[i+1], true
+			case "--process", "-p":
+				process, isProcess = args[i+1], true
+			}
+		}
+		switch {
+		case isBundle:
+			err = adaptFile(filepath.Join(bundle, "config.json"), granted, func(config map[string]any) any { return config["process"] })
+		case isProcess:
+			err = adaptFile(process, granted, func(config map[string]any) any { return config })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	path, err := exec.LookPath("runc")
+	if err != nil {
+		return fmt.Errorf("finding runc: %w", err)
+	}
+	if err := syscall.Exec(path, append([]string{"runc"}, args...), os.Environ()); err != nil {
+		return fmt.Errorf("executing %s: %w", path, err)
+	}
+	return nil
+}
+
+// adaptFile adapts the process that a file of JSON describes.
+func adaptFile(file string, granted uint64, processOf func(map[string]any) any) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading the container's configuration: %w", err)
+	}
+	var config map[string]any
+	if err := json.Unmarshal(text, &config); err != nil {
+		return fmt.Errorf("parsing %s: %w", file, err)
+	}
+	process, ok := processOf(config).(map[string]any)
+	if !ok {
+		return nil
+	}
+	adapt(process, granted)
+	if text, err = json.Marshal(config); err != nil {
+		return fmt.Errorf("encoding %s: %w", file, err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return fmt.Errorf("writing the container's configuration: %w", err)
+	}
+	return nil
+}
+
+// adapt leaves out of a process what takes capabilities that aren't granted. Each bit of granted is a capability.
+func adapt(process map[string]any, granted uint64) {
+	if granted&(1<<unix.CAP_SYS_RESOURCE) == 0 {
+		delete(process, "rlimits")
+		delete(process, "oomScoreAdj")
+	}
+	sets, ok := process["capabilities"].(map[string]any)
+	if !ok {
+		return
+	}
+	for set, names := range sets {
+		list, ok := names.([]any)
+		if !ok {
+			continue
+		}
+		sets[set] = slices.DeleteFunc(list, func(name any) bool {
+			number, known := capabilities[fmt.Sprint(name)]
+			return !known || granted&(1<<number) == 0
+		})
+	}
+}
+
+// bounding is the set of capabilities that this process can have at most.
+func bounding() (uint64, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, fmt.Errorf("reading this process's capabilities: %w", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "CapBnd:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			if err != nil {
+				return 0, fmt.Errorf("parsing this process's capabilities: %w", err)
+			}
+			return set, nil
+		}
+	}
+	return 0, fmt.Errorf("/proc/self/status has no CapBnd")
+}
+
+// capabilities are the numbers of the capabilities by their names, as linux/capability.h has them.
+var capabilities = func() map[string]uint {
+	names := []string{
+		"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "LINUX_IMMUTABLE",
+		"NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT",
+		"SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE",
+		"AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ",
+		"PERFMON", "BPF", "CHECKPOINT_RESTORE",
+	}
+	numbers := map[string]uint{}
+	for number, name := range names {
+		numbers["CAP_"+name] = uint(number)
+	}
+	return numbers
+}()

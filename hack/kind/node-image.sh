@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# Builds an image of a kind node where kind's own can't be pulled, and has the running container engine take it: the root
+# file system of deps.sh, kind's files, which its Go module has, and the Kubernetes of hack/kubernetes.
+#
+# usage: node-image.sh CACHE KUBERNETES BIN — KUBERNETES is the program of hack/kubernetes, and BIN has those of
+# hack/kind/kubeadm, hack/cluster/offline and hack/cluster/pause.
+set -euo pipefail
+cache=${1:?} kubernetes=${2:?} bin=${3:?}
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=hack/kind/versions.sh
+. "$here/versions.sh"
+
+work=$(mktemp -d -p "$cache")
+trap 'umount "$work/root" 2>/dev/null || true; rm -rf "$work"' EXIT
+
+# What is added is above the root file system, which stays as it is.
+mkdir -p "$work"/{added,work,root}
+mount -t overlay -o "lowerdir=$node_root,upperdir=$work/added,workdir=$work/work" overlay "$work/root"
+root=$work/root
+
+# kind's own files, and what its Dockerfile does with them.
+module=$(cd "$here/../tools/kind" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kind)
+cp -rT --no-preserve=mode "$module/images/base/files" "$root"
+chmod 755 "$root"/usr/local/bin/* "$root"/kind/bin/*
+rm -f "$root"/lib/systemd/system/{multi-user,local-fs,basic}.target.wants/* "$root"/etc/systemd/system/*.wants/* \
+	"$root"/lib/systemd/system/sockets.target.wants/*{udev,initctl}* \
+	"$root"/lib/systemd/system/sysinit.target.wants/systemd-tmpfiles-setup.service
+echo "ReadKMsg=no" >>"$root/etc/systemd/journald.conf"
+ln -sf /dev/null "$root/etc/systemd/system/systemd-binfmt.service"
+mkdir -p "$root"/etc/kubernetes/manifests "$root"/kind/{images,manifests} "$root/opt/cni/bin"
+chroot "$root" ctr oci spec |
+	jq_in_node='.hooks.createContainer[0] = {"path": "/kind/bin/mount-product-files.sh"} | del(.process.rlimits)' \
+		chroot "$root" sh -c 'jq "$jq_in_node"' >"$work/cri-base.json"
+cp "$work/cri-base.json" "$root/etc/containerd/cri-base.json"
+
+# Debian has these elsewhere than kind.
+ln -sf /usr/bin/containerd "$root/usr/local/bin/containerd"
+cp "$root"/usr/lib/cni/{ptp,host-local,loopback,portmap} "$root/opt/cni/bin"
+
+# A machine without CAP_SYS_RESOURCE can lower no score and raise no limit.
+sed -i -e '/^OOMScoreAdjust=/d' -e '/^Limit/d' "$root/etc/systemd/system/containerd.service"
+sed -i -e 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' "$root/etc/containerd/config.toml"
+version=$("$bin/kubeadm" version -o short)
+# DNS isn't started: see offline.yaml.
+mapfile -t images < <("$bin/kubeadm" config images list --kubernetes-version "$version" | grep -v /coredns)
+pause=$(printf '%s\n' "${images[@]}" | grep /pause:)
+sed -i -e "s|sandbox_image = .*|sandbox_image = \"$pause\"\n  disable_apparmor = true|" "$root/etc/containerd/config.toml"
+
+# Kubernetes, and its images, which the node imports at its start.
+echo "$version" >"$root/kind/version"
+cp "$bin/kubeadm" "$kubernetes" "$root/usr/bin"
+for name in kubelet kubectl; do
+	ln -sf kubernetes "$root/usr/bin/$name"
+done
+"$bin/offline" --kubernetes "$kubernetes" --bin "$bin" kubernetes-images "$root/kind/images/kubernetes.tar" "${images[@]}"
+cp "$here/node/import-images.service" "$root/etc/systemd/system"
+mkdir -p "$root/etc/cni/net.d"
+cp "$here/node/10-ptp.conflist" "$root/etc/cni/net.d"
+chroot "$root" systemctl enable kubelet containerd undo-mount-hacks import-images
+
+tar -C "$root" -c . | docker import --change 'ENV container=docker' --change 'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]' - "$node_image"

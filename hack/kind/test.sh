@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The bpfman-operator authors
+#
+# e2e on a kind cluster of its own, which is deleted in the end. With a container engine that pulls kind's image, that is
+# all. Where there is no engine, it starts Debian's for the time being (engine.sh); where the image can't be pulled, it
+# builds one (node-image.sh), and serves the example programs itself. Both take root and a Debian 12.
+#
+# usage: test.sh, as make test-kind
+set -euo pipefail
+: "${LOCALBIN:?run this as: make test-kind}" "${CACHE:?}" "${KUBERNETES:?}" "${DAEMON:?}" "${KIND:?}" "${KUBECTL:?}" "${UPROBED_IMG:?}"
+cache=$CACHE
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../.."
+# shellcheck source=hack/progress.sh
+. hack/progress.sh
+# shellcheck source=hack/kind/versions.sh
+. "$here/versions.sh"
+
+cluster=bpfman-test
+engine_state=/var/lib/bpfman-kind
+step() { make --no-print-directory "$@"; }
+
+# build_offline builds and fetches all that has to be there before the network is gone.
+build_offline() {
+	step deps build build-cluster build-kubeadm kubectl-bpfman bytecode cosign
+	"$here/deps.sh" "$cache"
+	go -C examples build -o /dev/null ./cmd/bytecode-images
+	KUBECONFIG='' TEST_REQUIRES='' go -C tests test -run '^$' ./e2e
+}
+
+engine() { "${CONTAINER_ENGINE:-docker}" "$@"; }
+
+# pulls tells whether the engine has, or gets, the node image that kind takes by default.
+pulls() {
+	local module image
+	module=$(cd hack/tools/kind && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kind)
+	image=$(sed -n 's/^const Image = "\(.*\)"/\1/p' "$module/pkg/apis/config/defaults/image.go")
+	engine image inspect "$image" >/dev/null 2>&1 || engine pull "$image"
+}
+
+work=
+end() {
+	local status=$?
+	trap - EXIT
+	if [[ -n $work ]]; then
+		((status == 0)) || explain
+		[[ -z ${registry:-} ]] || { kill "$registry" 2>/dev/null && wait "$registry"; } || true
+		"$KIND" delete cluster --name "$cluster" || status=1
+		rm -rf "$work"
+	fi
+	exit "$status"
+}
+
+# explain says what the node says of a failure.
+explain() {
+	echo "==== the node"
+	engine exec "$cluster-control-plane" journalctl --no-pager -n 40 -p warning 2>/dev/null || true
+	"$KUBECTL" get pods -A -o wide 2>/dev/null || true
+}
+
+# on_engine runs where an engine answers.
+on_engine() {
+	if "$KIND" get clusters 2>/dev/null | grep -qx "$cluster"; then
+		echo "there is a kind cluster $cluster already: a run was killed, or is there; delete it with: $KIND delete cluster --name $cluster" >&2
+		return 1
+	fi
+	trap end EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	work=$(mktemp -d)
+	export KUBECONFIG=$work/kubeconfig
+	if [[ ${NO_NETWORK:-} != yes ]] && pulls; then
+		published
+	else
+		[[ ${NO_NETWORK:-} == yes ]] || build_offline
+		offline
+	fi
+}
+
+published() {
+	section "kind with its published image"
+	step setup-kind "KIND_CLUSTER_NAME=$cluster"
+	step build-images load-images-kind "KIND_CLUSTER_NAME=$cluster"
+	step test-e2e IMAGES_LOADED=yes
+}
+
+offline() {
+	local gateway bridge
+	section "an image of a kind node"
+	"$here/node-image.sh" "$cache" "$KUBERNETES" "$LOCALBIN"
+	section "kind with that image"
+	"$KIND" create cluster --name "$cluster" --image "$node_image" --config "$here/offline.yaml" --wait 5m --retain
+	gateway=$(engine network inspect kind --format '{{range .IPAM.Config}}{{println .Gateway}}{{end}}' | grep -F . | head -n 1)
+
+	section "images, and a registry as quay.io"
+	"$LOCALBIN/offline" --names "quay.io,$gateway,127.0.0.1" certificates "$work"
+	"$LOCALBIN/offline" registry "$work" &
+	registry=$!
+	engine exec "$cluster-control-plane" sh -c "echo '$gateway quay.io' >>/etc/hosts"
+	"$LOCALBIN/offline" --bin "$LOCALBIN" --daemon "$DAEMON" --ca "$work/registry-ca.crt" images "$work/images.tar"
+	"$KIND" load image-archive --name "$cluster" "$work/images.tar"
+	rm "$work/images.tar"
+	step push-bytecode "BYTECODE_REGISTRY=127.0.0.1:5000" "BYTECODE_PUSH_FLAGS=--ca $work/registry-ca.crt"
+
+	section "e2e"
+	BYTECODE_PUSH=$gateway:5000 BYTECODE_PUSH_CA=$work/registry-ca.crt SAMPLE_APP_IMG=$UPROBED_IMG \
+		REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest \
+		step test-e2e IMAGES_LOADED=yes DEPLOY=config/one-node
+}
+
+if [[ ${1:-} == --on-engine ]]; then
+	on_engine
+elif engine info >/dev/null 2>&1; then
+	on_engine
+else
+	((EUID == 0)) || { hack/needs.sh engine; exit 1; }
+	build_offline
+	NO_NETWORK=yes CONTAINER_ENGINE=docker exec "$here/engine.sh" "$docker/usr" "$LOCALBIN/ociruntime" "$engine_state" "$here/test.sh" --on-engine
+fi
