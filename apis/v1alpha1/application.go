@@ -23,8 +23,8 @@ const (
 	ProgTypeTracepoint EBPFProgType = "Tracepoint"
 )
 
-// BpfApplicationProgram is a member of a BpfApplication: one program, described by the
-// field that its type names.
+// BpfApplicationProgram is a member of a BpfApplication: one program, which is
+// configured in the field that its type names.
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'XDP') == has(self.xdp)",message="xdp configuration is required when type is XDP, and forbidden otherwise"
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'TC') == has(self.tc)",message="tc configuration is required when type is TC, and forbidden otherwise"
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'TCX') == has(self.tcx)",message="tcx configuration is required when type is TCX, and forbidden otherwise"
@@ -37,59 +37,69 @@ const (
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Tracepoint') == has(self.tracepoint)",message="tracepoint configuration is required when type is Tracepoint, and forbidden otherwise"
 // +union
 type BpfApplicationProgram struct {
-	// type is the type of the program. A member without it has no configuration,
-	// and nothing is loaded for it.
+	// type is the type of the program. If it is absent, the member has no
+	// configuration, and nothing is loaded for it. For example: `TCX`.
 	// +optional
 	// +unionDiscriminator
 	// +kubebuilder:validation:Enum=XDP;TC;TCX;Fentry;Fexit;Kprobe;Kretprobe;Uprobe;Uretprobe;Tracepoint
 	Type EBPFProgType `json:"type,omitempty"`
 
-	// xdp describes an XDP program.
+	// xdp configures an XDP program. It is required if type is XDP, and forbidden
+	// otherwise.
 	// +optional
 	// +unionMember
 	XDP *XdpProgramInfo `json:"xdp,omitempty"`
 
-	// tc describes a TC program.
+	// tc configures a TC program. It is required if type is TC, and forbidden
+	// otherwise.
 	// +optional
 	// +unionMember
 	TC *TcProgramInfo `json:"tc,omitempty"`
 
-	// tcx describes a TCX program.
+	// tcx configures a TCX program. It is required if type is TCX, and forbidden
+	// otherwise.
 	// +optional
 	// +unionMember
 	TCX *TcxProgramInfo `json:"tcx,omitempty"`
 
-	// fentry describes a fentry program.
+	// fentry configures a fentry program. It is required if type is Fentry, and
+	// forbidden otherwise.
 	// +optional
 	// +unionMember
 	Fentry *FentryProgramInfo `json:"fentry,omitempty"`
 
-	// fexit describes a fexit program.
+	// fexit configures a fexit program. It is required if type is Fexit, and
+	// forbidden otherwise.
 	// +optional
 	// +unionMember
 	Fexit *FexitProgramInfo `json:"fexit,omitempty"`
 
-	// kprobe describes a kprobe program.
+	// kprobe configures a kprobe program. It is required if type is Kprobe, and
+	// forbidden otherwise.
 	// +optional
 	// +unionMember
 	Kprobe *KprobeProgramInfo `json:"kprobe,omitempty"`
 
-	// kretprobe describes a kretprobe program.
+	// kretprobe configures a kretprobe program. It is required if type is
+	// Kretprobe, and forbidden otherwise.
 	// +optional
 	// +unionMember
 	Kretprobe *KprobeProgramInfo `json:"kretprobe,omitempty"`
 
-	// uprobe describes a uprobe program.
+	// uprobe configures a uprobe program. It is required if type is Uprobe, and
+	// forbidden otherwise.
 	// +optional
 	// +unionMember
 	Uprobe *UprobeProgramInfo `json:"uprobe,omitempty"`
 
-	// uretprobe describes a uretprobe program.
+	// uretprobe configures a uretprobe program. It is required if type is
+	// Uretprobe, and forbidden otherwise.
 	// +optional
 	// +unionMember
 	Uretprobe *UprobeProgramInfo `json:"uretprobe,omitempty"`
 
-	// tracepoint describes a tracepoint program.
+	// tracepoint configures a tracepoint program. It is required if type is
+	// Tracepoint, and forbidden otherwise.
 	// +optional
 	// +unionMember
 	Tracepoint *TracepointProgramInfo `json:"tracepoint,omitempty"`
@@ -99,20 +109,20 @@ type BpfApplicationProgram struct {
 type BpfApplicationSpec struct {
 	BpfAppCommon `json:",inline"`
 
-	// programs are the application's programs. They are loaded together and share
-	// the bytecode's maps and globals.
+	// programs are the programs of the application. They are loaded together, and
+	// share the maps and globals of the bytecode.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	Programs []BpfApplicationProgram `json:"programs,omitempty"`
 }
 
-// BpfApplicationStatus is what the nodes report.
+// BpfApplicationStatus summarizes the state of the application on all nodes.
 type BpfApplicationStatus struct {
 	BpfProgramStatusCommon `json:",inline"`
 }
 
-// BpfApplication loads several programs of one bytecode together on each selected
-// node and attaches each of them.
+// BpfApplication loads several programs of one bytecode together on each
+// selected node, and attaches each of them.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -130,11 +140,11 @@ type BpfApplication struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +optional
 	Spec BpfApplicationSpec `json:"spec,omitzero"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status BpfApplicationStatus `json:"status,omitzero"`
 }
@@ -155,8 +165,8 @@ type BpfApplicationList struct {
 	Items           []BpfApplication `json:"items"`
 }
 
-// BpfNsApplicationProgram is a member of a BpfNsApplication: one program, described by the
-// field that its type names.
+// BpfNsApplicationProgram is a member of a BpfNsApplication: one program, which
+// is configured in the field that its type names.
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'XDP') == has(self.xdp)",message="xdp configuration is required when type is XDP, and forbidden otherwise"
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'TC') == has(self.tc)",message="tc configuration is required when type is TC, and forbidden otherwise"
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'TCX') == has(self.tcx)",message="tcx configuration is required when type is TCX, and forbidden otherwise"
@@ -164,34 +174,39 @@ type BpfApplicationList struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Uretprobe') == has(self.uretprobe)",message="uretprobe configuration is required when type is Uretprobe, and forbidden otherwise"
 // +union
 type BpfNsApplicationProgram struct {
-	// type is the type of the program. A member without it has no configuration,
-	// and nothing is loaded for it.
+	// type is the type of the program. If it is absent, the member has no
+	// configuration, and nothing is loaded for it. For example: `TCX`.
 	// +optional
 	// +unionDiscriminator
 	// +kubebuilder:validation:Enum=XDP;TC;TCX;Uprobe;Uretprobe
 	Type EBPFProgType `json:"type,omitempty"`
 
-	// xdp describes an XDP program.
+	// xdp configures an XDP program. It is required if type is XDP, and forbidden
+	// otherwise.
 	// +optional
 	// +unionMember
 	XDP *XdpNsProgramInfo `json:"xdp,omitempty"`
 
-	// tc describes a TC program.
+	// tc configures a TC program. It is required if type is TC, and forbidden
+	// otherwise.
 	// +optional
 	// +unionMember
 	TC *TcNsProgramInfo `json:"tc,omitempty"`
 
-	// tcx describes a TCX program.
+	// tcx configures a TCX program. It is required if type is TCX, and forbidden
+	// otherwise.
 	// +optional
 	// +unionMember
 	TCX *TcxNsProgramInfo `json:"tcx,omitempty"`
 
-	// uprobe describes a uprobe program.
+	// uprobe configures a uprobe program. It is required if type is Uprobe, and
+	// forbidden otherwise.
 	// +optional
 	// +unionMember
 	Uprobe *UprobeNsProgramInfo `json:"uprobe,omitempty"`
 
-	// uretprobe describes a uretprobe program.
+	// uretprobe configures a uretprobe program. It is required if type is
+	// Uretprobe, and forbidden otherwise.
 	// +optional
 	// +unionMember
 	Uretprobe *UprobeNsProgramInfo `json:"uretprobe,omitempty"`
@@ -201,15 +216,15 @@ type BpfNsApplicationProgram struct {
 type BpfNsApplicationSpec struct {
 	BpfAppCommon `json:",inline"`
 
-	// programs are the application's programs. They are loaded together and share
-	// the bytecode's maps and globals.
+	// programs are the programs of the application. They are loaded together, and
+	// share the maps and globals of the bytecode.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	Programs []BpfNsApplicationProgram `json:"programs,omitempty"`
 }
 
-// BpfNsApplication loads several programs of one bytecode together on each selected
-// node and attaches them in containers of its own namespace only.
+// BpfNsApplication loads several programs of one bytecode together on each
+// selected node, and attaches them only in containers in its own namespace.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -226,11 +241,11 @@ type BpfNsApplication struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +optional
 	Spec BpfNsApplicationSpec `json:"spec,omitzero"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status BpfApplicationStatus `json:"status,omitzero"`
 }

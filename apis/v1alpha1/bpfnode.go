@@ -5,11 +5,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// BpfNodeStatus is the eBPF of one node, whoever loaded it. Text that comes
-// from the kernel or from processes is shown with whatever isn't printable
-// escaped as in a Go string.
+// BpfNodeStatus describes the eBPF programs and maps on one node, no matter
+// what loaded them. In text from the kernel or from processes, characters that
+// aren't printable are escaped as in a Go string.
 type BpfNodeStatus struct {
-	// kernelversion is the release of the node's kernel.
+	// kernelversion is the release of the node's kernel. For example: `6.12.9`.
 	// +optional
 	KernelVersion string `json:"kernelversion,omitempty"`
 
@@ -17,54 +17,56 @@ type BpfNodeStatus struct {
 	// +optional
 	BootID string `json:"bootid,omitempty"`
 
-	// programcount is the number of programs in the kernel.
+	// programcount is the number of programs in the kernel. For example: `42`.
 	// +optional
 	ProgramCount int32 `json:"programcount"`
 
-	// bpfmancount is the number of those programs that bpfman loaded, its
-	// dispatchers among them.
+	// bpfmancount is the number of programs that bpfman loaded, including its
+	// dispatchers. For example: `6`.
 	// +optional
 	BpfmanCount int32 `json:"bpfmancount"`
 
-	// othercount is the number of those programs that somebody else loaded.
+	// othercount is the number of programs that other software loaded. For
+	// example: `36`.
 	// +optional
 	OtherCount int32 `json:"othercount"`
 
-	// mapcount is the number of maps in the kernel.
+	// mapcount is the number of maps in the kernel. For example: `57`.
 	// +optional
 	MapCount int32 `json:"mapcount"`
 
-	// linkcount is the number of links in the kernel.
+	// linkcount is the number of links in the kernel. For example: `11`.
 	// +optional
 	LinkCount int32 `json:"linkcount"`
 
-	// conflictcount is the number of conflicts that were found; conflicts may
-	// list fewer.
+	// conflictcount is the number of conflicts that were found. The list of
+	// conflicts can be shorter. For example: `1`.
 	// +optional
 	ConflictCount int32 `json:"conflictcount"`
 
-	// programs are the programs in the kernel, by id.
+	// programs are the programs in the kernel, sorted by id.
 	// +optional
 	// +listType=atomic
 	Programs []BpfNodeProgram `json:"programs,omitempty"`
 
-	// maps are the maps in the kernel, by id.
+	// maps are the maps in the kernel, sorted by id.
 	// +optional
 	// +listType=atomic
 	Maps []BpfNodeMap `json:"maps,omitempty"`
 
-	// conflicts are what keeps programs of bpfman from working, or may.
+	// conflicts are the facts that prevent, or could prevent, programs of bpfman
+	// from working.
 	// +optional
 	// +listType=atomic
 	Conflicts []BpfNodeConflict `json:"conflicts,omitempty"`
 
-	// omitted counts what this object has no room for. It is absent where
-	// everything is listed.
+	// omitted counts the entries that this object has no room for. If it is
+	// absent, everything is listed.
 	// +optional
 	Omitted *BpfNodeOmitted `json:"omitted,omitempty"`
 
-	// conditions tell whether the node could be inspected, and for each type of
-	// conflict whether there is one.
+	// conditions say whether the node could be inspected and, for each type of
+	// conflict, whether there is one.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -75,37 +77,39 @@ type BpfNodeStatus struct {
 
 // BpfNodeProgram is one program in a node's kernel.
 type BpfNodeProgram struct {
-	// id is the kernel's id of the program.
+	// id is the kernel's id of the program. For example: `61`.
 	// +required
 	// +kubebuilder:validation:Format=int64
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
 	ID uint32 `json:"id"`
 
-	// name is the name of the program's function: the whole of it where the
-	// program has BTF, else the kernel's 15 characters.
+	// name is the name of the program's function. It is complete if the program
+	// has BTF; otherwise, it is limited to 15 characters. For example:
+	// `tcx_stats`.
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// type is the type of the program as bpftool names it, such as xdp,
-	// sched_cls or cgroup_skb.
+	// type is the type of the program, with the name that bpftool uses. For
+	// example: `xdp`, `sched_cls`, or `cgroup_skb`.
 	// +required
 	Type string `json:"type"`
 
-	// tag is the kernel's hash of the program's instructions.
+	// tag is the kernel's hash of the program's instructions. For example:
+	// `8e3d9a1b2c4f5a60`.
 	// +optional
 	Tag string `json:"tag,omitempty"`
 
-	// loadedat tells when the program was loaded.
+	// loadedat is the time when the program was loaded.
 	// +optional
 	LoadedAt *metav1.Time `json:"loadedat,omitempty"`
 
-	// loadedbyuid is the user that loaded the program.
+	// loadedbyuid is the id of the user that loaded the program. For example: `0`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
 	LoadedByUID *uint32 `json:"loadedbyuid,omitempty"`
 
-	// bpfman tells that the program was loaded by bpfman.
+	// bpfman says that bpfman loaded the program. For example: `true`.
 	// +optional
 	Bpfman bool `json:"bpfman,omitempty"`
 
@@ -113,18 +117,19 @@ type BpfNodeProgram struct {
 	// +optional
 	Owner *BpfNodeOwner `json:"owner,omitempty"`
 
-	// attachpoints tell where the program is attached.
+	// attachpoints say where the program is attached.
 	// +optional
 	// +listType=atomic
 	AttachPoints []BpfNodeAttachPoint `json:"attachpoints,omitempty"`
 
-	// holders keep the program in the kernel: processes that have it, one of its
-	// links, or a map that has it, open, and files where one of these is pinned.
+	// holders keep the program in the kernel. They are processes that have the
+	// program, one of its links, or a map that contains it open, and files where
+	// one of these is pinned.
 	// +optional
 	// +listType=atomic
 	Holders []BpfNodeHolder `json:"holders,omitempty"`
 
-	// mapids are the kernel's ids of the program's maps.
+	// mapids are the kernel's ids of the program's maps. For example: `[12, 13]`.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:items:Format=int64
@@ -135,15 +140,16 @@ type BpfNodeProgram struct {
 
 // BpfNodeOwner names an object of bpfman.
 type BpfNodeOwner struct {
-	// kind of the object, such as XdpProgram.
+	// kind is the kind of the object. For example: `XdpProgram`.
 	// +required
 	Kind string `json:"kind"`
 
-	// namespace of the object; empty for a cluster-scoped one.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped
+	// object. For example: `default`.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// name of the object.
+	// name is the name of the object. For example: `packets`.
 	// +required
 	Name string `json:"name"`
 }
@@ -158,189 +164,205 @@ func (o BpfNodeOwner) String() string {
 
 // BpfNodeAttachPoint is a point that a program is attached to.
 type BpfNodeAttachPoint struct {
-	// type is the kind of attachment: xdp, tc/ingress, tc/egress, tcx/ingress,
+	// type is the type of the attachment: xdp, tc/ingress, tc/egress, tcx/ingress,
 	// tcx/egress, netkit/primary, netkit/peer, tracepoint, raw_tracepoint, kprobe,
-	// kretprobe, kprobe_multi, uprobe, uretprobe, uprobe_multi, perf_event, fentry,
-	// fexit, fmod_ret, lsm, freplace, netfilter, struct_ops, iter, or the kernel's
-	// attach type in lower case, such as cgroup_inet_ingress or sk_lookup.
+	// kretprobe, kprobe_multi, uprobe, uretprobe, uprobe_multi, perf_event,
+	// fentry, fexit, fmod_ret, lsm, freplace, netfilter, struct_ops, iter, or the
+	// kernel's attach type in lower case. For example: `tcx/ingress` or
+	// `cgroup_inet_ingress`.
 	// +required
 	Type string `json:"type"`
 
-	// linkid is the kernel's id of the link, absent where the program is attached
-	// without one.
+	// linkid is the kernel's id of the link. It is absent if the program is
+	// attached without a link. For example: `14`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
 	LinkID uint32 `json:"linkid,omitempty"`
 
-	// interface is the network interface.
+	// interface is the name of the network interface. For example: `eth0`.
 	// +optional
 	Interface string `json:"interface,omitempty"`
 
-	// netns is the inode number of the interface's network namespace, absent for
-	// the host's.
+	// netns is the inode number of the interface's network namespace. It is absent
+	// for the host's. For example: `4026532614`.
 	// +optional
 	NetNs string `json:"netns,omitempty"`
 
-	// namespace and pod are those of the pod that has the network namespace, or,
-	// for a uprobe, cgroup and the like, the target.
+	// namespace is the namespace of the pod that the network namespace or, for
+	// example for a uprobe or a cgroup, the target belongs to. For example:
+	// `default`.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
+	// pod is the name of that pod. For example: `web-0`.
 	// +optional
 	Pod string `json:"pod,omitempty"`
 
-	// target is what isn't an interface: the kernel's function (with +offset), the
-	// tracepoint (group/name), the binary and symbol or offset, the cgroup's path,
-	// or the function of the program that is replaced.
+	// target is an attach point other than an interface: the kernel function (with
+	// +offset), the tracepoint (group/name), the binary and its symbol or offset,
+	// the path of the cgroup, or the function of the program that is replaced. For
+	// example: `syscalls/sys_enter_kill`.
 	// +optional
 	Target string `json:"target,omitempty"`
 
-	// targetprogramid is the kernel's id of the program that is replaced or traced,
-	// such as the dispatcher that a program of bpfman is part of.
+	// targetprogramid is the kernel's id of the program that is replaced or
+	// traced, such as the dispatcher of a program of bpfman. For example: `60`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
 	TargetProgramID uint32 `json:"targetprogramid,omitempty"`
 
-	// mode of an XDP program: native, generic or offloaded.
+	// mode is the mode of an XDP program: `native`, `generic`, or `offloaded`.
 	// +optional
 	Mode string `json:"mode,omitempty"`
 
-	// position among the programs of the same hook, from 1 in the order in which
-	// they run, absent where there is no order.
+	// position is the position among the programs at the same hook, in the order
+	// in which they run, starting at 1. It is absent if there is no order. For
+	// example: `1`.
 	// +optional
 	Position int32 `json:"position,omitempty"`
 
-	// priority is that of a TC filter.
+	// priority is the priority of a TC filter. For example: `50`.
 	// +optional
 	Priority int32 `json:"priority,omitempty"`
 }
 
 // BpfNodeHolder keeps a program in the kernel.
 type BpfNodeHolder struct {
-	// holds is what is held: program, link or map.
+	// holds is what the holder has open, or what is pinned: `program`, `link`, or
+	// `map`.
 	// +optional
 	Holds string `json:"holds,omitempty"`
 
-	// path is where it is pinned, as seen on the node; absent for a process.
+	// path is the path of the pin, as seen on the node. It is absent for a
+	// process. For example: `/run/bpfman/fs/prog_61`.
 	// +optional
 	Path string `json:"path,omitempty"`
 
-	// process is the name of the process that has it open.
+	// process is the name of the process. For example: `cilium-agent`.
 	// +optional
 	Process string `json:"process,omitempty"`
 
-	// pid is the process's id on the node.
+	// pid is the process's id on the node. For example: `1234`.
 	// +optional
 	PID int32 `json:"pid,omitempty"`
 
-	// namespace, pod and container are those that the process, or the bpffs of
-	// the pin, belongs to.
+	// namespace is the namespace of the pod that the process, or the bpffs of the
+	// pin, belongs to. For example: `kube-system`.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
+	// pod is the name of that pod. For example: `cilium-x7kqp`.
 	// +optional
 	Pod string `json:"pod,omitempty"`
+	// container is the name of the container. For example: `cilium-agent`.
 	// +optional
 	Container string `json:"container,omitempty"`
 
-	// unit is the systemd unit that the process belongs to.
+	// unit is the systemd unit that the process belongs to. For example:
+	// `systemd-networkd.service`.
 	// +optional
 	Unit string `json:"unit,omitempty"`
 
-	// gone tells that the process has ended, or closed it, and that it is the last
-	// holder that was seen.
+	// gone says that the process has ended, or closed what it had open, and that
+	// it is the last holder that was seen. For example: `true`.
 	// +optional
 	Gone bool `json:"gone,omitempty"`
 }
 
 // BpfNodeMap is one map in a node's kernel.
 type BpfNodeMap struct {
-	// id is the kernel's id of the map.
+	// id is the kernel's id of the map. For example: `12`.
 	// +required
 	// +kubebuilder:validation:Format=int64
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
 	ID uint32 `json:"id"`
 
-	// name is the kernel's name of the map, 15 characters at most.
+	// name is the kernel's name of the map, with at most 15 characters. For
+	// example: `tcx_stats_map`.
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// type is the type of the map as bpftool names it, such as percpu_hash.
+	// type is the type of the map, with the name that bpftool uses. For example:
+	// `percpu_hash`.
 	// +required
 	Type string `json:"type"`
 
-	// keysize is the size of a key in bytes.
+	// keysize is the size of a key, in bytes. For example: `4`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
 	KeySize uint32 `json:"keysize,omitempty"`
 
-	// valuesize is the size of a value in bytes.
+	// valuesize is the size of a value, in bytes. For example: `16`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
 	ValueSize uint32 `json:"valuesize,omitempty"`
 
-	// maxentries is the number of entries that the map has room for; of a ring
-	// buffer, its size in bytes.
+	// maxentries is the maximum number of entries in the map. For a ring buffer,
+	// it is the size in bytes. For example: `1024`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
 	MaxEntries uint32 `json:"maxentries,omitempty"`
 
-	// memorybytes is the kernel's memory that the map takes. It is absent for a
-	// map whose memory grows with its entries; metrics have that.
+	// memorybytes is the kernel memory that the map uses, in bytes. It is absent
+	// for a map whose memory grows with its entries; see the metrics for that. For
+	// example: `4096`.
 	// +optional
 	MemoryBytes int64 `json:"memorybytes,omitempty"`
 
-	// pins are the paths where the map is pinned, as seen on the node.
+	// pins are the paths where the map is pinned, as seen on the node. For
+	// example: `[/sys/fs/bpf/flows]`.
 	// +optional
 	// +listType=atomic
 	Pins []string `json:"pins,omitempty"`
 }
 
-// BpfNodeConflict is something that keeps a program of bpfman from working, or
-// may.
+// BpfNodeConflict is a fact that prevents, or could prevent, a program of
+// bpfman from working.
 type BpfNodeConflict struct {
-	// type is one of the types of conditions of a BpfNode that tell of conflicts.
+	// type is the type of the conflict, which is also the type of a condition of
+	// the BpfNode. For example: `ForeignXDP`.
 	// +required
 	Type string `json:"type"`
 
-	// message says what conflicts with what, and who holds it.
+	// message describes the conflict, and who holds the other program.
 	// +required
 	Message string `json:"message"`
 
-	// programid is the kernel's id of the other program.
+	// programid is the kernel's id of the other program. For example: `3972`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
 	ProgramID uint32 `json:"programid,omitempty"`
 
-	// owner is the object of bpfman that is concerned.
+	// owner is the object of bpfman that is affected.
 	// +optional
 	Owner *BpfNodeOwner `json:"owner,omitempty"`
 }
 
-// BpfNodeOmitted counts what a BpfNode has no room for.
+// BpfNodeOmitted counts the entries that a BpfNode has no room for.
 type BpfNodeOmitted struct {
-	// programs that aren't listed.
+	// programs is the number of programs that aren't listed. For example: `8`.
 	// +optional
 	Programs int32 `json:"programs,omitempty"`
 
-	// maps that aren't listed.
+	// maps is the number of maps that aren't listed. For example: `8`.
 	// +optional
 	Maps int32 `json:"maps,omitempty"`
 
-	// holders that aren't listed with their programs.
+	// holders is the number of holders that aren't listed. For example: `8`.
 	// +optional
 	Holders int32 `json:"holders,omitempty"`
 
-	// attachpoints that aren't listed with their programs.
+	// attachpoints is the number of attach points that aren't listed. For example:
+	// `8`.
 	// +optional
 	AttachPoints int32 `json:"attachpoints,omitempty"`
 
-	// conflicts that aren't listed.
+	// conflicts is the number of conflicts that aren't listed. For example: `8`.
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`
 }
@@ -367,11 +389,11 @@ const (
 	BpfNodeUnownedProgram = "UnownedProgram"
 )
 
-// BpfNode is the eBPF of one node, whoever loaded it, as the node's inspector
-// found it: programs, where they are attached and who holds them, maps, and
-// conflicts. It has the node's name, and is written by the inspector only, when
-// something has changed. What changes all the time, such as run times and
-// entries of maps, isn't in it.
+// BpfNode describes the eBPF programs and maps on one node, no matter what
+// loaded them: where programs are attached, who holds them, and which conflicts
+// there are. It has the name of the node. Only the node's inspector writes it,
+// when something changes. It doesn't include values that change all the time,
+// such as run times and entries of maps; see the metrics for those.
 //
 // +genclient
 // +genclient:nonNamespaced

@@ -5,49 +5,52 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// BpfProgramSpec tells what was loaded.
+// BpfProgramSpec describes what was loaded.
 type BpfProgramSpec struct {
-	// type is the type of the program, or "application" for a member of one.
+	// type is the type of the program, or `application` for a member of an
+	// application. For example: `tcx`.
 	// +optional
 	Type string `json:"type,omitempty"`
 
-	// maps holds, for each map of the program by name, where it is pinned on the
-	// node.
+	// maps contains, for each map of the program, the path of its pin on the node.
+	// For example: `{tcx_stats_map: /run/bpfman/fs/maps/61/tcx_stats_map}`.
 	// +optional
 	Maps map[string]string `json:"maps,omitempty"`
 }
 
 // BpfProgramStatus is the state of one program on one node.
 type BpfProgramStatus struct {
-	// node is the node's name.
+	// node is the name of the node. For example: `worker-1`.
 	// +optional
 	Node string `json:"node,omitempty"`
 
-	// ownergeneration is the metadata.generation of the owner that this status is
-	// about.
+	// ownergeneration is the metadata.generation of the owner that this status
+	// describes. For example: `2`.
 	// +optional
 	OwnerGeneration int64 `json:"ownergeneration,omitempty"`
 
-	// programid is the kernel's id of the program.
+	// programid is the kernel's id of the program. For example: `61`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
 	ProgramID uint32 `json:"programid,omitempty"`
 
-	// function is the function in the bytecode that is the program's entry.
+	// function is the function in the bytecode that is the program's entry point.
+	// For example: `tcx_stats`.
 	// +optional
 	Function string `json:"function,omitempty"`
 
-	// tag is the kernel's hash of the program's instructions.
+	// tag is the kernel's hash of the program's instructions. For example:
+	// `8e3d9a1b2c4f5a60`.
 	// +optional
 	Tag string `json:"tag,omitempty"`
 
-	// loadedat tells when the program was loaded, in the daemon's words.
+	// loadedat is the time when the program was loaded, in the daemon's format.
 	// +optional
 	LoadedAt string `json:"loadedat,omitempty"`
 
-	// mapids are the kernel's ids of the program's maps.
+	// mapids are the kernel's ids of the program's maps. For example: `[12, 13]`.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:items:Format=int64
@@ -55,7 +58,8 @@ type BpfProgramStatus struct {
 	// +kubebuilder:validation:items:Maximum=4294967295
 	MapIDs []uint32 `json:"mapids,omitempty"`
 
-	// mapownerid is the kernel's id of the program whose maps this one shares.
+	// mapownerid is the kernel's id of the program whose maps this one uses. For
+	// example: `60`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
 	// +kubebuilder:validation:Minimum=0
@@ -67,20 +71,21 @@ type BpfProgramStatus struct {
 	// +listType=atomic
 	MapUsedBy []string `json:"mapusedby,omitempty"`
 
-	// bytecode tells which bytecode was loaded, or was to be, and what the policies
-	// about it say.
+	// bytecode describes the bytecode that was loaded, or was requested, and what
+	// policies say about it.
 	// +optional
 	Bytecode *BpfProgramBytecode `json:"bytecode,omitempty"`
 
-	// links are the points that the program is, or should be, attached to.
+	// links are the attach points where the program is attached, or should be.
 	// +optional
 	// +listType=map
 	// +listMapKey=attachpoint
 	Links []BpfProgramLink `json:"links,omitempty"`
 
-	// conditions holds one condition. Its type is Loaded, NotLoaded, NotUnLoaded,
-	// MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError, PolicyDenied,
-	// PolicyViolated or NoContainersOnNode; its message has the daemon's own words.
+	// conditions contains one condition. Its type is Loaded, NotLoaded,
+	// NotUnLoaded, MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError,
+	// PolicyDenied, PolicyViolated, or NoContainersOnNode. Its message quotes the
+	// daemon's error.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -91,21 +96,22 @@ type BpfProgramStatus struct {
 
 // BpfProgramBytecode is the bytecode of a program.
 type BpfProgramBytecode struct {
-	// image is the image as the object names it, or file: and the path of a file.
+	// image is the reference of the image in the object, or `file:` and the path
+	// of a file. For example: `quay.io/bpfman-bytecode/xdp_pass:latest`.
 	// +optional
 	Image string `json:"image,omitempty"`
 
-	// digest is what the image's reference was resolved to: the digest of the
+	// digest is the digest that the image's reference was resolved to: that of the
 	// image's manifest or index.
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// manifest is the digest of the manifest for the node's platform, where digest
-	// is that of an index.
+	// manifest is the digest of the manifest for the node's platform, if digest is
+	// that of an index.
 	// +optional
 	Manifest string `json:"manifest,omitempty"`
 
-	// signers are who has signed the image, of those that policies ask for.
+	// signers lists who signed the image, among the signers that policies require.
 	// +optional
 	// +listType=atomic
 	Signers []string `json:"signers,omitempty"`
@@ -117,28 +123,30 @@ type BpfProgramBytecode struct {
 	Policies []BpfProgramPolicy `json:"policies,omitempty"`
 }
 
-// BpfProgramPolicy is what a BytecodePolicy says about a program.
+// BpfProgramPolicy is the verdict of a BytecodePolicy on a program.
 type BpfProgramPolicy struct {
-	// name of the BytecodePolicy.
+	// name is the name of the BytecodePolicy. For example: `signed`.
 	// +required
 	Name string `json:"name"`
 
-	// generation is the metadata.generation of the policy that the verdict is of.
+	// generation is the metadata.generation of the policy that the verdict is
+	// based on. For example: `1`.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 
-	// verdict is Allowed, Denied (or to be denied, where the program was loaded
-	// before and stays), Warned (loaded, and mode enforce would refuse it), or
-	// Unknown where the policy couldn't be evaluated.
+	// verdict is the policy's decision. Allowed: the program satisfies the policy.
+	// Denied: the program violates the policy, and isn't loaded, or stays loaded
+	// if it was loaded before. Warned: the program is loaded, but mode `enforce`
+	// would refuse it. Unknown: the policy couldn't be evaluated.
 	// +required
 	Verdict PolicyVerdict `json:"verdict"`
 
-	// message tells why, unless it is allowed.
+	// message is the reason, unless the verdict is Allowed.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// PolicyVerdict is what a policy says about a program.
+// PolicyVerdict is the verdict of a policy on a program.
 // +kubebuilder:validation:Enum=Allowed;Denied;Warned;Unknown
 type PolicyVerdict string
 
@@ -150,35 +158,36 @@ const (
 	VerdictUnknown PolicyVerdict = "Unknown"
 )
 
-// BpfProgramLink is one point that a program is, or should be, attached to.
+// BpfProgramLink is one attach point where a program is attached, or should be.
 type BpfProgramLink struct {
-	// attachpoint tells where: interface and direction, function, tracepoint, and
-	// the container.
+	// attachpoint describes the attach point: interface and direction, function,
+	// or tracepoint, and the container. For example: `eth0 ingress`.
 	// +required
 	AttachPoint string `json:"attachpoint"`
 
-	// digest is a hash of how the program is attached: another value means that it
-	// must be attached anew.
+	// digest is a hash of how the program is attached. If it changes, the program
+	// is reattached.
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// linkid is the daemon's id of the link.
+	// linkid is the daemon's id of the link. For example: `2113538415`.
 	// +optional
 	// +kubebuilder:validation:Format=int64
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
 	LinkID uint32 `json:"linkid,omitempty"`
 
-	// state tells whether the program is attached there.
+	// state says whether the program is attached at this point: `Attached` or
+	// `NotAttached`.
 	// +required
 	State LinkState `json:"state"`
 
-	// error tells why it isn't, in the daemon's own words.
+	// error is the daemon's error, if the program isn't attached.
 	// +optional
 	Error string `json:"error,omitempty"`
 }
 
-// LinkState tells whether a program is attached to a point.
+// LinkState says whether a program is attached at an attach point.
 // +kubebuilder:validation:Enum=Attached;NotAttached
 type LinkState string
 
@@ -188,8 +197,7 @@ const (
 	LinkNotAttached LinkState = "NotAttached"
 )
 
-// BpfProgram is one program on one node, as its agent reports it. It is written
-// by the agent only.
+// BpfProgram reports one program on one node. Only the node's agent writes it.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -206,11 +214,11 @@ type BpfProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what was loaded.
+	// spec describes what was loaded.
 	// +required
 	Spec BpfProgramSpec `json:"spec"`
 
-	// status is what the node reports.
+	// status is the state of the program on the node.
 	// +optional
 	Status BpfProgramStatus `json:"status,omitzero"`
 }
@@ -231,8 +239,8 @@ type BpfProgramList struct {
 	Items           []BpfProgram `json:"items"`
 }
 
-// BpfNsProgram is one program of a namespace on one node, as its agent reports it. It is written
-// by the agent only.
+// BpfNsProgram reports one program of a namespace on one node. Only the node's
+// agent writes it.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -248,11 +256,11 @@ type BpfNsProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what was loaded.
+	// spec describes what was loaded.
 	// +required
 	Spec BpfProgramSpec `json:"spec"`
 
-	// status is what the node reports.
+	// status is the state of the program on the node.
 	// +optional
 	Status BpfProgramStatus `json:"status,omitzero"`
 }

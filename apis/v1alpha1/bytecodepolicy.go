@@ -5,43 +5,44 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// BytecodePolicySpec says which bytecode may be loaded, and for whom.
+// BytecodePolicySpec restricts which bytecode is loaded, and for which objects.
 // +kubebuilder:validation:XValidation:rule="!has(self.rules) || self.rules.all(r, !has(r.signedBy) || r.signedBy.all(n, has(self.authorities) && self.authorities.exists(a, a.name == n)))",message="signedBy of a rule names an authority that isn't among the authorities"
 // +kubebuilder:validation:XValidation:rule="!has(self.rules) || self.rules.all(r, !has(r.attestations) || r.attestations.all(t, t.signedBy.all(n, has(self.authorities) && self.authorities.exists(a, a.name == n))))",message="signedBy of an attestation names an authority that isn't among the authorities"
 type BytecodePolicySpec struct {
-	// mode says what happens to bytecode that violates the policy: enforce refuses
-	// to load it, warn loads it and reports what enforce would refuse.
+	// mode says what happens to bytecode that violates the policy. With `enforce`,
+	// it isn't loaded. With `warn`, it is loaded, and the violation is reported.
 	// +optional
 	// +default="enforce"
 	Mode PolicyMode `json:"mode,omitempty"`
 
-	// onViolation says what happens to a program that runs already and that the
-	// policy doesn't allow, or no longer allows: keep reports it and leaves it
-	// loaded, unload unloads it. It has no effect in mode warn.
+	// onViolation says what happens to a loaded program that the policy doesn't
+	// allow, or no longer allows. With `keep`, it stays loaded, and the violation
+	// is reported. With `unload`, it is unloaded. In mode `warn`, this field has
+	// no effect.
 	// +optional
 	// +default="keep"
 	OnViolation PolicyOnViolation `json:"onViolation,omitempty"`
 
 	// match selects the objects and nodes that the policy applies to. An empty
-	// match selects all.
+	// match selects all. For example: `{namespaces: [team-*]}`.
 	// +optional
 	Match BytecodePolicyMatch `json:"match,omitzero"`
 
-	// rules say what an image must satisfy. An image has to satisfy each rule that
-	// one of its image patterns matches.
+	// rules say what images must satisfy. An image must satisfy every rule that
+	// has a matching pattern.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Rules []BytecodeRule `json:"rules,omitempty"`
 
-	// unmatchedImages says what happens to images that no rule matches: allow
-	// leaves them to other policies, deny refuses them.
+	// unmatchedImages says what happens to images that no rule matches. With
+	// `allow`, this policy allows them. With `deny`, it denies them.
 	// +optional
 	// +default="allow"
 	UnmatchedImages PolicyUnmatchedImages `json:"unmatchedImages,omitempty"`
 
-	// authorities are the signers that rules name.
+	// authorities are the signers that rules refer to.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -79,10 +80,10 @@ const (
 	UnmatchedDeny  PolicyUnmatchedImages = "deny"
 )
 
-// BytecodePolicyMatch selects objects and nodes. What is absent selects all; an
-// object is selected by all that is present.
+// BytecodePolicyMatch selects objects and nodes. An object must match every
+// field that is present. A field that is absent matches everything.
 type BytecodePolicyMatch struct {
-	// kinds lists the kinds of objects, such as XdpProgram or BpfNsApplication.
+	// kinds lists kinds of objects. For example: `[XdpProgram, BpfNsApplication]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -90,8 +91,9 @@ type BytecodePolicyMatch struct {
 	// +kubebuilder:validation:items:Enum=BpfApplication;BpfNsApplication;FentryProgram;FexitProgram;KprobeProgram;TcNsProgram;TcProgram;TcxNsProgram;TcxProgram;TracepointProgram;UprobeNsProgram;UprobeProgram;XdpNsProgram;XdpProgram
 	Kinds []string `json:"kinds,omitempty"`
 
-	// namespaces lists namespaces by name; "*" stands for any characters. Where it
-	// is present, cluster-scoped objects aren't selected.
+	// namespaces lists namespaces by name. An asterisk matches any characters. If
+	// it is present, the policy doesn't apply to cluster-scoped objects. For
+	// example: `[default, team-*]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -101,30 +103,32 @@ type BytecodePolicyMatch struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9*][-a-z0-9*]*$`
 	Namespaces []string `json:"namespaces,omitempty"`
 
-	// nodeSelector selects nodes by their labels.
+	// nodeSelector selects nodes by their labels. For example: `{matchLabels:
+	// {zone: public}}`.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && !(has(e.values) && size(e.values) > 0))",message="an operator is In or NotIn, with values, or Exists or DoesNotExist, without"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 }
 
-// BytecodeRule says what images have to satisfy.
+// BytecodeRule says what images must satisfy.
 // +kubebuilder:validation:XValidation:rule="!has(self.deny) || !self.deny || !(has(self.digestOnly) && self.digestOnly || has(self.signedBy) || has(self.attestations) || has(self.limits))",message="a rule with deny has no other requirement"
 type BytecodeRule struct {
-	// name of the rule, which messages mention.
+	// name is the name of the rule. Messages contain it. For example:
+	// `acme-signed`.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-+[a-z0-9]+)*$`
 	Name string `json:"name"`
 
-	// images are patterns of image references, of which one has to match. They are
-	// compared with the full name of the image's repository, such as
-	// quay.io/acme/xdp-pass or docker.io/library/busybox, and a pattern that has a
-	// tag or a digest with that of the reference as well. A tag beside a digest
-	// counts for nothing. "*" stands for any characters but "/", "**" for any
-	// characters: quay.io/acme/*, registry.example.com:5000/**, *.example.com/**. A
-	// file on the node is named file: and its path: file:/opt/bytecode/*. The
-	// pattern ** matches all images and files.
+	// images are patterns for references of images. One of them must match. A
+	// pattern is compared with the full name of the image's repository, such as
+	// quay.io/acme/xdp-pass or docker.io/library/busybox. A pattern with a tag or
+	// a digest is also compared with that of the reference. If a reference has a
+	// digest, its tag is ignored. `*` matches any characters except /, and `**`
+	// matches any characters. A file on the node has the name `file:` and its
+	// path. For example: `[quay.io/acme/*, '*.example.com/**',
+	// file:/opt/bytecode/*]`. The pattern `**` matches all images and files.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -138,16 +142,17 @@ type BytecodeRule struct {
 	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^(index.docker.io/|[^/]*:443/|docker.io/[^/*]*(/?$|[:@])|docker.io/[*]$|docker.io/[*][:@])')",message="no image has such a name: it is docker.io/library/busybox for busybox, docker.io for index.docker.io, and a host's name alone for its port 443"
 	Images []string `json:"images"`
 
-	// deny refuses these images.
+	// deny refuses these images. For example: `true`.
 	// +optional
 	Deny bool `json:"deny,omitempty"`
 
-	// digestOnly requires that the object names the image by its digest:
-	// quay.io/acme/xdp-pass@sha256:… .
+	// digestOnly requires that the object references the image by its digest, as
+	// in quay.io/acme/xdp-pass@sha256:…. For example: `true`.
 	// +optional
 	DigestOnly bool `json:"digestOnly,omitempty"`
 
-	// signedBy requires that one of these authorities has signed the image.
+	// signedBy requires that one of these authorities has signed the image. For
+	// example: `[acme]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -156,7 +161,9 @@ type BytecodeRule struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	SignedBy []string `json:"signedBy,omitempty"`
 
-	// attestations requires that each of these attestations is there, signed.
+	// attestations requires that each of these attestations exists and is signed.
+	// For example: `[{predicateType: https://slsa.dev/provenance/v1, signedBy:
+	// [acme]}]`.
 	// +optional
 	// +listType=map
 	// +listMapKey=predicateType
@@ -164,22 +171,24 @@ type BytecodeRule struct {
 	// +kubebuilder:validation:MaxItems=16
 	Attestations []BytecodeAttestation `json:"attestations,omitempty"`
 
-	// limits restricts what programs of these images may be, and where they may be
-	// attached.
+	// limits restricts what programs in these images can be, and where they can be
+	// attached. For example: `{programTypes: [TCX], interfaces: [eth*]}`.
 	// +optional
 	Limits *BytecodeLimits `json:"limits,omitempty"`
 }
 
-// BytecodeAttestation is an attestation about an image: an in-toto statement of
-// which the image is the subject.
+// BytecodeAttestation is an attestation about an image: an in-toto statement
+// whose subject is the image.
 type BytecodeAttestation struct {
-	// predicateType of the statement, such as https://slsa.dev/provenance/v1.
+	// predicateType is the type of the statement's predicate. For example:
+	// `https://slsa.dev/provenance/v1`.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	PredicateType string `json:"predicateType"`
 
-	// signedBy names the authorities of which one has to have signed the statement.
+	// signedBy lists authorities. One of them must have signed the statement. For
+	// example: `[acme]`.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -189,12 +198,13 @@ type BytecodeAttestation struct {
 	SignedBy []string `json:"signedBy"`
 }
 
-// BytecodeLimits restricts programs and hooks. What is absent isn't restricted.
-// In patterns, "*" stands for any characters.
+// BytecodeLimits restricts programs and hooks. A field that is absent restricts
+// nothing. In patterns, an asterisk matches any characters.
 // +kubebuilder:validation:MinProperties=1
 type BytecodeLimits struct {
-	// programTypes lists the allowed types of programs. Kprobe and Uprobe stand for
-	// return probes as well: the bytecode decides which of the two a program is.
+	// programTypes lists the allowed types of programs. Kprobe and Uprobe include
+	// return probes, because the bytecode decides which of the two a program is.
+	// For example: `[XDP, TCX]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -202,8 +212,8 @@ type BytecodeLimits struct {
 	// +kubebuilder:validation:items:Enum=XDP;TC;TCX;Fentry;Fexit;Kprobe;Uprobe;Tracepoint
 	ProgramTypes []EBPFProgType `json:"programTypes,omitempty"`
 
-	// interfaces are patterns of the network interfaces that XDP, TC and TCX
-	// programs may be attached to, on the host and in pods.
+	// interfaces are patterns for the network interfaces that XDP, TC, and TCX
+	// programs can be attached to, on the host and in pods. For example: `[eth*]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -212,8 +222,8 @@ type BytecodeLimits struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	Interfaces []string `json:"interfaces,omitempty"`
 
-	// tracepoints are patterns of the tracepoints that programs may be attached to,
-	// as category/event: syscalls/*.
+	// tracepoints are patterns for the tracepoints that programs can be attached
+	// to, as category/event. For example: `[syscalls/*]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -222,9 +232,10 @@ type BytecodeLimits struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	Tracepoints []string `json:"tracepoints,omitempty"`
 
-	// functions are patterns of the kernel functions that kprobes, fentry and fexit
-	// programs may be attached to. A kprobe with an offset isn't allowed where this
-	// is present: an offset can lead into another function.
+	// functions are patterns for the kernel functions that kprobes, fentry, and
+	// fexit programs can be attached to. If it is present, kprobes can't have an
+	// offset, because an offset can lead into another function. For example:
+	// `[tcp_*]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -233,9 +244,9 @@ type BytecodeLimits struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	Functions []string `json:"functions,omitempty"`
 
-	// targets are patterns of the libraries and executables that uprobes may be
-	// attached to, as the object names them. A path with "." or ".." in it isn't
-	// allowed where this is present.
+	// targets are patterns for the libraries and executables that uprobes can be
+	// attached to, as the object names them. If it is present, paths can't contain
+	// `.` or `..` as an element. For example: `[libssl, /usr/bin/*]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -244,43 +255,45 @@ type BytecodeLimits struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	Targets []string `json:"targets,omitempty"`
 
-	// priority is the range of priorities that XDP, TC and TCX programs may have.
+	// priority is the range of priorities that XDP, TC, and TCX programs can have.
+	// For example: `{min: 100, max: 900}`.
 	// +optional
 	Priority *PriorityRange `json:"priority,omitempty"`
 
-	// helpers restricts the kernel's helper functions that the bytecode may call,
-	// as its instructions show: bpf_probe_write_user.
+	// helpers restricts the kernel's helper functions that the instructions of the
+	// bytecode call. For example: `{deny: [bpf_probe_write_user]}`.
 	// +optional
 	Helpers *NameLimits `json:"helpers,omitempty"`
 
-	// mapTypes restricts the types of the maps that the bytecode declares, named
-	// as bpftool does: hash, ringbuf, prog_array.
+	// mapTypes restricts the types of the maps that the bytecode declares, with
+	// the names that bpftool uses. For example: `{allow: [hash, array, ringbuf]}`.
 	// +optional
 	MapTypes *NameLimits `json:"mapTypes,omitempty"`
 }
 
-// PriorityRange is a range of priorities, both ends included.
+// PriorityRange is a range of priorities, including both ends.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min is greater than max"
 type PriorityRange struct {
-	// min is the lowest priority, which runs first; absent means 0.
+	// min is the lowest priority, which runs first. The default is 0. For example:
+	// `100`.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Min *int32 `json:"min,omitempty"`
 
-	// max is the highest priority; absent means 1000.
+	// max is the highest priority. The default is 1000. For example: `900`.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Max *int32 `json:"max,omitempty"`
 }
 
-// NameLimits restricts names by patterns. A name that is denied isn't allowed,
-// whatever allow says.
+// NameLimits restricts names by patterns. A name that deny matches isn't
+// allowed, even if allow matches it.
 // +kubebuilder:validation:MinProperties=1
 type NameLimits struct {
-	// allow lists the only names that are allowed.
+	// allow lists the only names that are allowed. For example: `[hash, array]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -289,7 +302,7 @@ type NameLimits struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	Allow []string `json:"allow,omitempty"`
 
-	// deny lists names that aren't allowed.
+	// deny lists names that aren't allowed. For example: `[prog_array]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -299,62 +312,66 @@ type NameLimits struct {
 	Deny []string `json:"deny,omitempty"`
 }
 
-// BytecodeAuthority is somebody who signs images: the holder of a key, or
-// identities to which a certificate authority issues short-lived certificates.
+// BytecodeAuthority is a signer of images: the holder of a key, or identities
+// to which a certificate authority issues short-lived certificates.
 // +kubebuilder:validation:XValidation:rule="has(self.key) != has(self.keyless)",message="an authority has either key or keyless"
 type BytecodeAuthority struct {
-	// name of the authority, by which rules refer to it.
+	// name is the name of the authority. Rules refer to it. For example: `acme`.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-+[a-z0-9]+)*$`
 	Name string `json:"name"`
 
-	// key is a public key.
+	// key is a public key. For example: `{secret: {name: acme-keys}}`.
 	// +optional
 	Key *AuthorityKey `json:"key,omitempty"`
 
-	// keyless are identities in certificates, as Fulcio issues them.
+	// keyless contains identities in certificates that an authority such as Fulcio
+	// issues.
 	// +optional
 	Keyless *AuthorityKeyless `json:"keyless,omitempty"`
 }
 
-// AuthorityKey is a public key, given here or in a Secret.
+// AuthorityKey is a public key, either in the object or in a Secret.
 // +kubebuilder:validation:XValidation:rule="has(self.pem) != has(self.secret)",message="a key has either pem or secret"
 type AuthorityKey struct {
-	// pem is the public key in PEM (PKIX), as cosign writes it to cosign.pub.
+	// pem is the public key in PEM format (PKIX), as cosign writes it to
+	// cosign.pub. For example: `-----BEGIN PUBLIC KEY-----…`.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
 	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN PUBLIC KEY-----') && !self.contains('PRIVATE KEY-----')",message="pem is a public key in PEM, which begins with -----BEGIN PUBLIC KEY-----, and no private one"
 	PEM string `json:"pem,omitempty"`
 
-	// secret names the Secret that holds the public key, in the namespace that
-	// bpfman runs in. Without an item's name each item whose name ends in .pub is a
-	// public key; a signature by any of them is valid, so keys can be rotated.
+	// secret names the Secret with the public key, in the namespace that bpfman
+	// runs in. If the reference doesn't name an item, every item whose name ends
+	// in .pub is a public key. A signature by any of them is valid, so you can
+	// rotate keys. For example: `{name: acme-keys}`.
 	// +optional
 	Secret *AuthorityReference `json:"secret,omitempty"`
 
-	// trustedRoot names the ConfigMap with a trusted root. Where it is present, the signature has to
-	// be in the transparency log of that root or have a timestamp of one of its
-	// timestamp authorities.
+	// trustedRoot names the ConfigMap with a trusted root. If it is present, the
+	// signature must be in the root's transparency log, or have a timestamp of one
+	// of the root's timestamp authorities. For example: `{name: sigstore-root}`.
 	// +optional
 	TrustedRoot *AuthorityReference `json:"trustedRoot,omitempty"`
 }
 
-// AuthorityKeyless are identities in certificates.
+// AuthorityKeyless contains identities in certificates.
 type AuthorityKeyless struct {
-	// identities are accepted; one of them has to be the certificate's.
+	// identities are the accepted identities. The certificate must have one of
+	// them.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Identities []AuthorityIdentity `json:"identities"`
 
-	// trustedRoot names the ConfigMap with the certificate authorities, logs and
-	// timestamp authorities that are trusted, in Sigstore's format
-	// (application/vnd.dev.sigstore.trustedroot+json), in the namespace that
-	// bpfman runs in.
+	// trustedRoot names the ConfigMap with the trusted certificate authorities,
+	// logs, and timestamp authorities. The format is Sigstore's
+	// (application/vnd.dev.sigstore.trustedroot+json). The ConfigMap is in the
+	// namespace that bpfman runs in. For example: `{name: sigstore-root}`.
 	// +required
 	TrustedRoot AuthorityReference `json:"trustedRoot"`
 }
@@ -362,32 +379,34 @@ type AuthorityKeyless struct {
 // AuthorityReference names an item of a Secret or a ConfigMap in the namespace
 // that bpfman runs in.
 type AuthorityReference struct {
-	// name of the Secret or ConfigMap.
+	// name is the name of the Secret or ConfigMap. For example: `acme-keys`.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// key is the item's name; absent means each item whose name ends in .pub of a
-	// Secret with public keys, and trusted_root.json of a ConfigMap with a trusted
-	// root.
+	// key is the name of the item. By default, these are all items of a Secret
+	// whose names end in .pub, or the item trusted_root.json of a ConfigMap. For
+	// example: `cosign.pub`.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
 }
 
 // AuthorityIdentity is an identity in a certificate. Patterns are regular
-// expressions (Go's syntax) that have to match the whole of the value.
+// expressions (Go's syntax) that must match the whole value.
 // +kubebuilder:validation:XValidation:rule="has(self.issuer) != has(self.issuerPattern)",message="an identity has either issuer or issuerPattern"
 // +kubebuilder:validation:XValidation:rule="has(self.subject) != has(self.subjectPattern)",message="an identity has either subject or subjectPattern"
 type AuthorityIdentity struct {
-	// issuer is the URL of the identity provider.
+	// issuer is the URL of the identity provider. For example:
+	// `https://token.actions.githubusercontent.com`.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Issuer string `json:"issuer,omitempty"`
 
-	// issuerPattern matches the URL of the identity provider.
+	// issuerPattern matches the URL of the identity provider. For example:
+	// `https://accounts\.example\.com/.*`.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -395,13 +414,14 @@ type AuthorityIdentity struct {
 	IssuerPattern string `json:"issuerPattern,omitempty"`
 
 	// subject is the subject alternative name: an email address, or the URI of a
-	// workflow.
+	// workflow. For example: `release@example.com`.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Subject string `json:"subject,omitempty"`
 
-	// subjectPattern matches the subject alternative name.
+	// subjectPattern matches the subject alternative name. For example:
+	// `https://github\.com/acme/.*`.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -409,36 +429,39 @@ type AuthorityIdentity struct {
 	SubjectPattern string `json:"subjectPattern,omitempty"`
 }
 
-// BytecodePolicyStatus is what came of a policy.
+// BytecodePolicyStatus is the state of a policy, and the number of programs by
+// verdict.
 type BytecodePolicyStatus struct {
-	// observedGeneration is the metadata.generation that this status is about.
+	// observedGeneration is the metadata.generation that this status describes.
+	// For example: `2`.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// allowed is the number of programs, counted on each node, that satisfy the
-	// policy.
+	// policy. For example: `12`.
 	// +optional
 	Allowed int32 `json:"allowed"`
 
 	// denied is the number of programs, counted on each node, that violate the
-	// policy: those that weren't loaded, and those that are still loaded.
+	// policy, whether they are loaded or not. For example: `1`.
 	// +optional
 	Denied int32 `json:"denied"`
 
 	// warned is the number of programs, counted on each node, that are loaded and
-	// that mode enforce would refuse.
+	// that mode `enforce` would refuse. For example: `0`.
 	// +optional
 	Warned int32 `json:"warned"`
 
-	// authorities tell which public keys and trusted roots the policy refers to.
+	// authorities identifies the public keys and trusted roots that the policy
+	// refers to.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Authorities []BytecodeAuthorityStatus `json:"authorities,omitempty"`
 
-	// conditions holds one condition, of type Ready. It is False where the policy is
-	// wrong, such as where a key can't be read: then all that the policy matches is
-	// denied.
+	// conditions contains one condition, of type Ready. If it is False, the policy
+	// is invalid, for example because a key can't be read. An invalid policy
+	// denies everything that it matches.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -447,18 +470,19 @@ type BytecodePolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchMergeKey:"type" patchStrategy:"merge"`
 }
 
-// BytecodeAuthorityStatus tells which material an authority refers to.
+// BytecodeAuthorityStatus identifies the keys and the trusted root of an
+// authority.
 type BytecodeAuthorityStatus struct {
-	// name of the authority.
+	// name is the name of the authority. For example: `acme`.
 	// +required
 	Name string `json:"name"`
 
 	// digest is a hash of the authority's public keys and trusted root. It changes
-	// when they are rotated, upon which nodes look at programs again.
+	// when they are rotated. Nodes then check programs again.
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// error tells why the material can't be used.
+	// error is the reason why the keys or the trusted root can't be used.
 	// +optional
 	Error string `json:"error,omitempty"`
 }
@@ -472,9 +496,9 @@ const (
 	PolicyReasonInvalid = "Invalid"
 )
 
-// BytecodePolicy says which bytecode may be loaded, for which objects and on which
-// nodes. Bytecode that several policies match has to satisfy all of them; bytecode
-// that none matches may be loaded.
+// BytecodePolicy restricts which bytecode is loaded, for which objects, and on
+// which nodes. If several policies match, the bytecode must satisfy all of
+// them. If none matches, the bytecode is loaded.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -497,7 +521,7 @@ type BytecodePolicy struct {
 	// +required
 	Spec BytecodePolicySpec `json:"spec"`
 
-	// status is what came of it.
+	// status is the state of the policy, and the number of programs by verdict.
 	// +optional
 	Status BytecodePolicyStatus `json:"status,omitzero"`
 }

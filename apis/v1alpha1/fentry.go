@@ -5,12 +5,13 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// FentryProgramInfo is what is particular to a fentry program,
-// alone or in an application.
+// FentryProgramInfo has the fields of a fentry program, as a separate object or
+// as a member of an application.
 type FentryProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// func_name is the kernel function at whose entry the program runs.
+	// func_name is the kernel function. The program runs when the function is
+	// called. For example: `do_unlinkat`.
 	// +required
 	FunctionName string `json:"func_name"`
 }
@@ -21,13 +22,13 @@ type FentryProgramSpec struct {
 	BpfAppCommon      `json:",inline"`
 }
 
-// FentryProgramStatus is what the nodes report.
+// FentryProgramStatus summarizes the state of the program on all nodes.
 type FentryProgramStatus struct {
 	BpfProgramStatusCommon `json:",inline"`
 }
 
-// FentryProgram loads a fentry program on each selected node and
-// attaches it to a kernel function.
+// FentryProgram loads a fentry program on each selected node, and attaches it
+// to a kernel function.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -47,11 +48,11 @@ type FentryProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec FentryProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status FentryProgramStatus `json:"status,omitzero"`
 }

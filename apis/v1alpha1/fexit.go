@@ -5,12 +5,13 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// FexitProgramInfo is what is particular to a fexit program,
-// alone or in an application.
+// FexitProgramInfo has the fields of a fexit program, as a separate object or
+// as a member of an application.
 type FexitProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// func_name is the kernel function at whose exit the program runs.
+	// func_name is the kernel function. The program runs when the function
+	// returns. For example: `do_unlinkat`.
 	// +required
 	FunctionName string `json:"func_name"`
 }
@@ -21,13 +22,13 @@ type FexitProgramSpec struct {
 	BpfAppCommon     `json:",inline"`
 }
 
-// FexitProgramStatus is what the nodes report.
+// FexitProgramStatus summarizes the state of the program on all nodes.
 type FexitProgramStatus struct {
 	BpfProgramStatusCommon `json:",inline"`
 }
 
-// FexitProgram loads a fexit program on each selected node and
-// attaches it to a kernel function.
+// FexitProgram loads a fexit program on each selected node, and attaches it to
+// a kernel function.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -47,11 +48,11 @@ type FexitProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec FexitProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status FexitProgramStatus `json:"status,omitzero"`
 }

@@ -12,8 +12,8 @@ import (
 //
 // The API server checks the written form of a string, but lets any list pass.
 // One that isn't a list of bytes must not keep anyone from reading the objects
-// beside it, so a value that can't be read is nil here; what was meant to be
-// empty is not nil.
+// beside it, so a value that can't be read is nil here; an empty value
+// isn't nil.
 type GlobalData map[string][]byte
 
 // UnmarshalJSON reads values in base64 and as lists of integers.

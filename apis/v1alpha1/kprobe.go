@@ -5,24 +5,26 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// KprobeProgramInfo is what is particular to a kprobe program,
-// alone or in an application.
+// KprobeProgramInfo has the fields of a kprobe program, as a separate object or
+// as a member of an application.
 type KprobeProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// func_name is the kernel function to attach to.
+	// func_name is the kernel function to attach the program to. For example:
+	// `try_to_wake_up`.
 	// +required
 	FunctionName string `json:"func_name"`
 
-	// offset is added to the function's address. A kretprobe can't have one. An
-	// object with a negative one is stored, and reported as unreadable.
+	// offset is added to the address of the function, in bytes. A kretprobe can't
+	// have an offset. An object with a negative offset is stored, and reported as
+	// unreadable. For example: `0`.
 	// +optional
 	// +default=0
 	Offset uint64 `json:"offset,omitempty"`
 
-	// retprobe tells that the program runs when the function returns. The section
-	// of the bytecode (kprobe or kretprobe) decides, and this must agree. In a
-	// kretprobe member of an application it means nothing.
+	// retprobe says that the program runs when the function returns. It must match
+	// the section of the bytecode (kprobe or kretprobe), which decides. It has no
+	// effect in a kretprobe member of an application. For example: `false`.
 	// +optional
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`
@@ -35,13 +37,13 @@ type KprobeProgramSpec struct {
 	BpfAppCommon      `json:",inline"`
 }
 
-// KprobeProgramStatus is what the nodes report.
+// KprobeProgramStatus summarizes the state of the program on all nodes.
 type KprobeProgramStatus struct {
 	BpfProgramStatusCommon `json:",inline"`
 }
 
-// KprobeProgram loads a kprobe program on each selected node and
-// attaches it to a kernel function.
+// KprobeProgram loads a kprobe program on each selected node, and attaches it
+// to a kernel function.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -63,11 +65,11 @@ type KprobeProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec KprobeProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status KprobeProgramStatus `json:"status,omitzero"`
 }

@@ -5,77 +5,86 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// BpfAppCommon is what each kind that users write has: where the bytecode comes
-// from, what its globals are, and which nodes it goes to.
+// BpfAppCommon has the fields of every kind that users write: the source of the
+// bytecode, the values of its globals, and the nodes to load it on.
 type BpfAppCommon struct {
-	// nodeselector selects the nodes by their labels; an empty selector selects
-	// all of them.
+	// nodeselector selects nodes by their labels. An empty selector selects all
+	// nodes. For example: `{matchLabels: {kubernetes.io/os: linux}}`.
 	// +required
 	NodeSelector metav1.LabelSelector `json:"nodeselector"`
 
 	// globaldata sets global variables of the bytecode before it is loaded. Each
-	// value is the variable's raw bytes, in the node's byte order and with its
-	// padding, written in base64 (AQ==) or as a list of integers ([0x01]).
+	// value is the raw bytes of the variable, in the node's byte order and with
+	// padding, in base64 or as a list of integers. For example: `{sampling: AQ==}`
+	// or `{sampling: [0x01]}`.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	GlobalData GlobalData `json:"globaldata,omitempty"`
 
-	// bytecode tells where the bytecode comes from.
+	// bytecode says where the bytecode comes from: an image or a file. For
+	// example: `{image: {url: quay.io/bpfman-bytecode/xdp_pass:latest}}`.
 	// +required
 	ByteCode BytecodeSelector `json:"bytecode"`
 }
 
-// BpfProgramCommon is what each program has, alone or in an application.
+// BpfProgramCommon has the fields of every program, as a separate object or as
+// a member of an application.
 type BpfProgramCommon struct {
-	// bpffunctionname is the function in the bytecode that is the program's entry.
+	// bpffunctionname is the function in the bytecode that is the program's entry
+	// point. For example: `xdp_stats`.
 	// +required
 	BpfFunctionName string `json:"bpffunctionname"`
 
 	// mapownerselector selects, by its labels, the BpfProgram whose maps this
-	// program shares instead of having its own. It must match exactly one on the
-	// node. For namespaced kinds it is a BpfNsProgram of the same namespace.
+	// program uses instead of its own. It must match exactly one BpfProgram on the
+	// node. For namespaced kinds, it selects a BpfNsProgram in the same namespace.
+	// For example: `{matchLabels: {bpfman.io/ownedByProgram: packets}}`.
 	// +optional
 	MapOwnerSelector metav1.LabelSelector `json:"mapownerselector,omitzero"`
 
-	// attach tells whether the program is attached. False loads it, with its maps,
-	// and attaches it nowhere; changing it attaches or detaches the program without
-	// a reload. Unset means true.
+	// attach says whether to attach the program. With false, the program and its
+	// maps are loaded, but not attached. A change attaches or detaches the program
+	// without a reload. The default is true. For example: `false`.
 	// +optional
 	Attach *bool `json:"attach,omitempty"`
 }
 
-// BytecodeSelector tells where bytecode comes from: an image, or a file. Where
-// both are given, the image is used; where neither is, nothing is loaded.
+// BytecodeSelector says where bytecode comes from: an image or a file. If both
+// are set, the image is used. If neither is set, nothing is loaded.
 type BytecodeSelector struct {
-	// image is an OCI image that holds the bytecode.
+	// image is an OCI image with the bytecode. For example: `{url:
+	// quay.io/bpfman-bytecode/xdp_pass:latest}`.
 	// +optional
 	Image *BytecodeImage `json:"image,omitempty"`
 
-	// path is a file on the node, as the daemon's container sees it.
+	// path is a file on the node, as the daemon's container sees it. For example:
+	// `/run/bytecode/xdp_pass.o`.
 	// +optional
 	Path *string `json:"path,omitempty"`
 }
 
-// BytecodeImage is an OCI image that holds bytecode.
+// BytecodeImage is an OCI image with bytecode.
 type BytecodeImage struct {
-	// url is the image's full reference, with the registry's host:
-	// quay.io/bpfman-bytecode/xdp_pass:latest.
+	// url is the full reference of the image, with the host of the registry. For
+	// example: `quay.io/bpfman-bytecode/xdp_pass:latest`.
 	// +required
 	Url string `json:"url"`
 
-	// imagepullpolicy tells when the image is pulled.
+	// imagepullpolicy says when the image is pulled: at each load (`Always`),
+	// never (`Never`), or if the node doesn't have it (`IfNotPresent`).
 	// +optional
 	// +default="IfNotPresent"
 	ImagePullPolicy PullPolicy `json:"imagepullpolicy,omitempty"`
 
-	// imagepullsecret names the Secret with the registry's credentials.
+	// imagepullsecret names the Secret with the credentials for the registry. For
+	// example: `{name: registry, namespace: default}`.
 	// +optional
 	ImagePullSecret *ImagePullSecretSelector `json:"imagepullsecret,omitempty"`
 }
 
-// PullPolicy tells when an image is pulled.
+// PullPolicy says when an image is pulled.
 // +kubebuilder:validation:Enum=Always;Never;IfNotPresent
 type PullPolicy string
 
@@ -91,109 +100,120 @@ const (
 // ImagePullSecretSelector names a Secret of type kubernetes.io/dockerconfigjson
 // or kubernetes.io/dockercfg.
 type ImagePullSecretSelector struct {
-	// name of the Secret.
+	// name is the name of the Secret. For example: `registry`.
 	// +required
 	Name string `json:"name"`
 
-	// namespace of the Secret. For namespaced kinds it must be the object's own:
-	// another namespace's Secret is refused by the agent.
+	// namespace is the namespace of the Secret. For namespaced kinds, it must be
+	// the namespace of the object; the agent refuses a Secret of another
+	// namespace. For example: `default`.
 	// +required
 	Namespace string `json:"namespace"`
 }
 
-// InterfaceSelector selects network interfaces in one of its ways.
+// InterfaceSelector selects network interfaces. Exactly one of its fields must
+// be set.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=1
 type InterfaceSelector struct {
-	// interfaces lists interfaces by name. A name that the node lacks is attached
-	// as soon as the interface appears. An empty list selects nothing: the program
-	// is loaded and attached nowhere.
+	// interfaces lists interfaces by name. If an interface doesn't exist yet, the
+	// program is attached as soon as it appears. With an empty list, the program
+	// is loaded, but not attached. For example: `[eth0]`.
 	// +optional
 	Interfaces *[]string `json:"interfaces,omitempty"`
 
-	// primarynodeinterface selects the interface that carries the node's internal
-	// IP address. Its presence counts: false selects it too. To select other
-	// interfaces, list them in interfaces.
+	// primarynodeinterface selects the interface with the node's internal IP
+	// address. The field selects it even if its value is false. To select other
+	// interfaces, use interfaces instead. For example: `true`.
 	// +optional
 	PrimaryNodeInterface *bool `json:"primarynodeinterface,omitempty"`
 
-	// interfacesdiscoveryconfig selects the interfaces that are there, whatever
-	// they are called, and those that appear later. In containers these are the
-	// interfaces of each pod's network namespace.
+	// interfacesdiscoveryconfig selects the interfaces that exist, and those that
+	// appear later. In containers, these are the interfaces in the network
+	// namespace of each pod. For example: `{interfaceautodiscovery: true,
+	// allowedinterfaces: [/^eth/]}`.
 	// +optional
 	InterfacesDiscoveryConfig *InterfaceDiscovery `json:"interfacesdiscoveryconfig,omitempty"`
 }
 
-// InterfaceDiscovery selects interfaces by what is allowed and excluded. An entry
-// is an interface's name, or a regular expression between slashes (Go's syntax),
-// which matches anywhere in a name: /^eth/ is every name that begins with eth. An
-// interface that is both allowed and excluded is excluded.
+// InterfaceDiscovery selects interfaces by lists of allowed and excluded ones.
+// An entry is the name of an interface, or a regular expression between slashes
+// (Go's syntax), which can match anywhere in a name: /^eth/ matches every name
+// that begins with eth. An interface that is both allowed and excluded is
+// excluded.
 type InterfaceDiscovery struct {
-	// interfaceautodiscovery turns discovery on. While it is false, the program is
-	// loaded and attached nowhere.
+	// interfaceautodiscovery enables the discovery. With false, the program is
+	// loaded, but not attached. For example: `true`.
 	// +optional
 	// +default=false
 	InterfaceAutoDiscovery *bool `json:"interfaceautodiscovery,omitempty"`
 
-	// excludeinterfaces lists the interfaces that are never attached to.
+	// excludeinterfaces lists the interfaces to which the program is never
+	// attached. For example: `[lo, /^veth/]`.
 	// +optional
 	// +default=["lo"]
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=256
 	ExcludeInterfaces []string `json:"excludeinterfaces,omitzero"`
 
-	// allowedinterfaces lists the only interfaces that are attached to; absent or
-	// empty means all that aren't excluded.
+	// allowedinterfaces lists the only interfaces to which the program is
+	// attached. If it is absent or empty, these are all interfaces that aren't
+	// excluded. For example: `[eth0, /^eth[1-9]/]`.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=256
 	AllowedInterfaces []string `json:"allowedinterfaces,omitempty"`
 }
 
-// ContainerSelector selects containers of a node, for kinds without namespace.
+// ContainerSelector selects containers on a node, for cluster-scoped kinds.
 type ContainerSelector struct {
-	// namespace of the pods; empty means all namespaces.
+	// namespace is the namespace of the pods. If it is empty, pods in all
+	// namespaces are selected. For example: `default`.
 	// +optional
 	// +default=""
 	Namespace string `json:"namespace,omitempty"`
 
-	// pods selects pods by their labels; an empty selector selects all of them.
+	// pods selects pods by their labels. An empty selector selects all pods. For
+	// example: `{matchLabels: {app: web}}`.
 	// +required
 	Pods metav1.LabelSelector `json:"pods"`
 
-	// containernames lists the pods' containers by name; absent or empty means
-	// all of them.
+	// containernames lists containers of the pods by name. If it is absent or
+	// empty, all containers are selected. For example: `[nginx]`.
 	// +optional
 	ContainerNames *[]string `json:"containernames,omitempty"`
 }
 
-// ContainerNsSelector selects containers of a node in the object's own namespace.
+// ContainerNsSelector selects containers on a node, in the namespace of the
+// object.
 type ContainerNsSelector struct {
-	// pods selects pods by their labels; an empty selector selects all of the
-	// namespace.
+	// pods selects pods by their labels. An empty selector selects all pods in the
+	// namespace. For example: `{matchLabels: {app: web}}`.
 	// +required
 	Pods metav1.LabelSelector `json:"pods"`
 
-	// containernames lists the pods' containers by name; absent or empty means
-	// all of them.
+	// containernames lists containers of the pods by name. If it is absent or
+	// empty, all containers are selected. For example: `[nginx]`.
 	// +optional
 	ContainerNames *[]string `json:"containernames,omitempty"`
 }
 
-// BpfProgramStatusCommon is the status of each kind that users write: the sum
-// over the nodes.
+// BpfProgramStatusCommon is the status of every kind that users write. It
+// summarizes the state on all nodes.
 type BpfProgramStatusCommon struct {
-	// observedGeneration is the metadata.generation that this status is about.
+	// observedGeneration is the metadata.generation that this status describes.
+	// For example: `2`.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// nodes counts the nodes by what they report.
+	// nodes counts the nodes by their state. For example: `{selected: 3, attached:
+	// 2, failed: 1}`.
 	// +optional
 	Nodes *NodeCounts `json:"nodes,omitempty"`
 
-	// conditions holds one condition. Its type is NotYetLoaded, ReconcileError,
-	// ReconcileSuccess or DeleteError; its message names the nodes that fail and
-	// why.
+	// conditions contains one condition. Its type is NotYetLoaded, ReconcileError,
+	// ReconcileSuccess, or DeleteError. Its message names the nodes that fail, and
+	// the errors.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -202,18 +222,19 @@ type BpfProgramStatusCommon struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchMergeKey:"type" patchStrategy:"merge"`
 }
 
-// NodeCounts counts nodes. Those that are selected and neither attached nor
-// failed haven't reported yet.
+// NodeCounts counts nodes. Selected nodes that are neither attached nor failed
+// haven't reported yet.
 type NodeCounts struct {
-	// selected is how many nodes the program is for.
+	// selected is the number of nodes that the object selects. For example: `3`.
 	// +required
 	Selected int32 `json:"selected"`
 
-	// attached is how many nodes have what was asked.
+	// attached is the number of nodes where all programs of the object are loaded,
+	// and attached as requested. For example: `2`.
 	// +required
 	Attached int32 `json:"attached"`
 
-	// failed is how many nodes report a failure.
+	// failed is the number of nodes that report a failure. For example: `1`.
 	// +required
 	Failed int32 `json:"failed"`
 }

@@ -9,35 +9,39 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:Enum=unspec;ok;reclassify;shot;pipe;stolen;queued;repeat;redirect;trap;dispatcher_return
 type TcProceedOnValue string
 
-// TcProgramInfo is what is particular to a TC program,
-// alone or in an application.
+// TcProgramInfo has the fields of a TC program, as a separate object or as a
+// member of an application.
 type TcProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// interfaceselector selects the network interfaces to attach to.
+	// interfaceselector selects the network interfaces to attach the program to.
+	// For example: `{primarynodeinterface: true}`.
 	// +required
 	InterfaceSelector InterfaceSelector `json:"interfaceselector"`
 
-	// containers selects the pods in whose network namespaces the interfaces are
-	// looked up, each namespace once; absent means the host's.
+	// containers selects pods. The program is attached to the selected interfaces
+	// in the network namespace of each pod, once in each namespace. If it is
+	// absent, the program is attached to interfaces of the host. For example:
+	// `{namespace: default, pods: {matchLabels: {app: web}}}`.
 	// +optional
 	Containers *ContainerSelector `json:"containers,omitempty"`
 
-	// priority orders the programs of an interface: lower runs first. Unset means
-	// 1000, the last.
+	// priority decides the order of the programs on an interface: a program with a
+	// lower priority runs first. The default is 1000, the last. For example: `50`.
 	// +optional
 	// +default=1000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`
 
-	// direction is the direction of the packets.
+	// direction is the direction of the packets: `ingress` or `egress`.
 	// +required
 	// +kubebuilder:validation:Enum=ingress;egress
 	Direction string `json:"direction"`
 
-	// proceedon lists the results of this program after which the next program of
-	// the interface runs. A result given twice counts once.
+	// proceedon lists results of this program. The next program on the interface
+	// runs only if the result is in the list. Duplicates are ignored. For example:
+	// `[ok, pipe, dispatcher_return]`.
 	// +optional
 	// +kubebuilder:validation:MaxItems=11
 	// +default=["pipe","dispatcher_return"]
@@ -50,13 +54,13 @@ type TcProgramSpec struct {
 	BpfAppCommon  `json:",inline"`
 }
 
-// TcProgramStatus is what the nodes report.
+// TcProgramStatus summarizes the state of the program on all nodes.
 type TcProgramStatus struct {
 	BpfProgramStatusCommon `json:",inline"`
 }
 
-// TcProgram loads a TC program on each selected node and attaches it
-// to network interfaces.
+// TcProgram loads a TC program on each selected node, and attaches it to
+// network interfaces.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -79,11 +83,11 @@ type TcProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec TcProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status TcProgramStatus `json:"status,omitzero"`
 }
@@ -104,35 +108,38 @@ type TcProgramList struct {
 	Items           []TcProgram `json:"items"`
 }
 
-// TcNsProgramInfo is what is particular to a TC program of a namespace, alone or in an
-// application.
+// TcNsProgramInfo has the fields of a TC program in a namespace, as a separate
+// object or as a member of an application.
 type TcNsProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// interfaceselector selects the network interfaces to attach to.
+	// interfaceselector selects the network interfaces to attach the program to.
+	// For example: `{primarynodeinterface: true}`.
 	// +required
 	InterfaceSelector InterfaceSelector `json:"interfaceselector"`
 
-	// containers selects the pods in whose network namespaces the interfaces are
-	// looked up, each namespace once.
+	// containers selects pods. The program is attached to the selected interfaces
+	// in the network namespace of each pod, once in each namespace. For example:
+	// `{pods: {matchLabels: {app: web}}}`.
 	// +required
 	Containers *ContainerNsSelector `json:"containers"`
 
-	// priority orders the programs of an interface: lower runs first. Unset means
-	// 1000, the last.
+	// priority decides the order of the programs on an interface: a program with a
+	// lower priority runs first. The default is 1000, the last. For example: `50`.
 	// +optional
 	// +default=1000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`
 
-	// direction is the direction of the packets.
+	// direction is the direction of the packets: `ingress` or `egress`.
 	// +required
 	// +kubebuilder:validation:Enum=ingress;egress
 	Direction string `json:"direction"`
 
-	// proceedon lists the results of this program after which the next program of
-	// the interface runs. A result given twice counts once.
+	// proceedon lists results of this program. The next program on the interface
+	// runs only if the result is in the list. Duplicates are ignored. For example:
+	// `[ok, pipe, dispatcher_return]`.
 	// +optional
 	// +kubebuilder:validation:MaxItems=11
 	// +default=["pipe","dispatcher_return"]
@@ -145,8 +152,8 @@ type TcNsProgramSpec struct {
 	BpfAppCommon    `json:",inline"`
 }
 
-// TcNsProgram loads a TC program on each selected node and attaches it in
-// containers of its own namespace only.
+// TcNsProgram loads a TC program on each selected node, and attaches it only in
+// containers in its own namespace.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -168,11 +175,11 @@ type TcNsProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec TcNsProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status TcProgramStatus `json:"status,omitzero"`
 }

@@ -5,27 +5,30 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TcxProgramInfo is what is particular to a TCX program,
-// alone or in an application.
+// TcxProgramInfo has the fields of a TCX program, as a separate object or as a
+// member of an application.
 type TcxProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// interfaceselector selects the network interfaces to attach to.
+	// interfaceselector selects the network interfaces to attach the program to.
+	// For example: `{primarynodeinterface: true}`.
 	// +required
 	InterfaceSelector InterfaceSelector `json:"interfaceselector"`
 
-	// containers selects the pods in whose network namespaces the interfaces are
-	// looked up, each namespace once; absent means the host's.
+	// containers selects pods. The program is attached to the selected interfaces
+	// in the network namespace of each pod, once in each namespace. If it is
+	// absent, the program is attached to interfaces of the host. For example:
+	// `{namespace: default, pods: {matchLabels: {app: web}}}`.
 	// +optional
 	Containers *ContainerSelector `json:"containers,omitempty"`
 
-	// direction is the direction of the packets.
+	// direction is the direction of the packets: `ingress` or `egress`.
 	// +required
 	// +kubebuilder:validation:Enum=ingress;egress
 	Direction string `json:"direction"`
 
-	// priority orders the programs of an interface: lower runs first. Unset means
-	// 1000, the last.
+	// priority decides the order of the programs on an interface: a program with a
+	// lower priority runs first. The default is 1000, the last. For example: `50`.
 	// +optional
 	// +default=1000
 	// +kubebuilder:validation:Minimum=0
@@ -39,13 +42,13 @@ type TcxProgramSpec struct {
 	BpfAppCommon   `json:",inline"`
 }
 
-// TcxProgramStatus is what the nodes report.
+// TcxProgramStatus summarizes the state of the program on all nodes.
 type TcxProgramStatus struct {
 	BpfProgramStatusCommon `json:",inline"`
 }
 
-// TcxProgram loads a TCX program on each selected node and attaches
-// it to network interfaces.
+// TcxProgram loads a TCX program on each selected node, and attaches it to
+// network interfaces.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -67,11 +70,11 @@ type TcxProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec TcxProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status TcxProgramStatus `json:"status,omitzero"`
 }
@@ -92,27 +95,29 @@ type TcxProgramList struct {
 	Items           []TcxProgram `json:"items"`
 }
 
-// TcxNsProgramInfo is what is particular to a TCX program of a namespace, alone or in an
-// application.
+// TcxNsProgramInfo has the fields of a TCX program in a namespace, as a
+// separate object or as a member of an application.
 type TcxNsProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// interfaceselector selects the network interfaces to attach to.
+	// interfaceselector selects the network interfaces to attach the program to.
+	// For example: `{primarynodeinterface: true}`.
 	// +required
 	InterfaceSelector InterfaceSelector `json:"interfaceselector"`
 
-	// containers selects the pods in whose network namespaces the interfaces are
-	// looked up, each namespace once.
+	// containers selects pods. The program is attached to the selected interfaces
+	// in the network namespace of each pod, once in each namespace. For example:
+	// `{pods: {matchLabels: {app: web}}}`.
 	// +required
 	Containers *ContainerNsSelector `json:"containers"`
 
-	// direction is the direction of the packets.
+	// direction is the direction of the packets: `ingress` or `egress`.
 	// +required
 	// +kubebuilder:validation:Enum=ingress;egress
 	Direction string `json:"direction"`
 
-	// priority orders the programs of an interface: lower runs first. Unset means
-	// 1000, the last.
+	// priority decides the order of the programs on an interface: a program with a
+	// lower priority runs first. The default is 1000, the last. For example: `50`.
 	// +optional
 	// +default=1000
 	// +kubebuilder:validation:Minimum=0
@@ -126,8 +131,8 @@ type TcxNsProgramSpec struct {
 	BpfAppCommon     `json:",inline"`
 }
 
-// TcxNsProgram loads a TCX program on each selected node and attaches it in
-// containers of its own namespace only.
+// TcxNsProgram loads a TCX program on each selected node, and attaches it only
+// in containers in its own namespace.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -148,11 +153,11 @@ type TcxNsProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec TcxNsProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status TcxProgramStatus `json:"status,omitzero"`
 }

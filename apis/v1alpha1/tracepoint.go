@@ -5,13 +5,13 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// TracepointProgramInfo is what is particular to a tracepoint program,
-// alone or in an application.
+// TracepointProgramInfo has the fields of a tracepoint program, as a separate
+// object or as a member of an application.
 type TracepointProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// names lists the tracepoints to attach to, each as category/event:
-	// syscalls/sys_enter_kill.
+	// names lists the tracepoints to attach the program to, as category/event. For
+	// example: `[syscalls/sys_enter_kill]`.
 	// +required
 	Names []string `json:"names"`
 }
@@ -22,12 +22,12 @@ type TracepointProgramSpec struct {
 	BpfAppCommon          `json:",inline"`
 }
 
-// TracepointProgramStatus is what the nodes report.
+// TracepointProgramStatus summarizes the state of the program on all nodes.
 type TracepointProgramStatus struct {
 	BpfProgramStatusCommon `json:",inline"`
 }
 
-// TracepointProgram loads a tracepoint program on each selected node and
+// TracepointProgram loads a tracepoint program on each selected node, and
 // attaches it to tracepoints.
 //
 // +genclient
@@ -48,11 +48,11 @@ type TracepointProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec TracepointProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status TracepointProgramStatus `json:"status,omitzero"`
 }

@@ -5,39 +5,43 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// UprobeProgramInfo is what is particular to a uprobe program,
-// alone or in an application.
+// UprobeProgramInfo has the fields of a uprobe program, as a separate object or
+// as a member of an application.
 type UprobeProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// func_name is the function to attach to; without it, offset is from the
-	// start of target.
+	// func_name is the function to attach the program to. If it is absent, offset
+	// counts from the start of target. For example: `malloc`.
 	// +optional
 	FunctionName string `json:"func_name,omitempty"`
 
-	// offset is added to the function's address. An object with
-	// a negative one is stored, and reported as unreadable.
+	// offset is added to the address of the function, in bytes. An object with a
+	// negative offset is stored, and reported as unreadable. For example: `0`.
 	// +optional
 	// +default=0
 	Offset uint64 `json:"offset,omitempty"`
 
-	// target is a library by name, or a library or program by absolute path.
+	// target is the name of a library, or the absolute path of a library or
+	// executable. For example: `libc` or `/usr/sbin/nginx`.
 	// +required
 	Target string `json:"target"`
 
-	// retprobe tells that the program runs when the function returns. The section
-	// of the bytecode (uprobe or uretprobe) decides, and this must agree. In a
-	// uretprobe member of an application it means nothing.
+	// retprobe says that the program runs when the function returns. It must match
+	// the section of the bytecode (uprobe or uretprobe), which decides. It has no
+	// effect in a uretprobe member of an application. For example: `false`.
 	// +optional
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`
 
-	// pid limits the program to one process; absent or 0 means all of them.
+	// pid limits the program to one process. If it is absent or 0, the program
+	// runs for all processes. For example: `1234`.
 	// +optional
 	Pid int32 `json:"pid,omitempty"`
 
-	// containers selects the containers in which target is looked up, attaching in
-	// each; absent means the daemon's own container.
+	// containers selects the containers in which to look up target. The program is
+	// attached in each of them. If it is absent, target is looked up in the
+	// daemon's container. For example: `{namespace: default, pods: {matchLabels:
+	// {app: web}}}`.
 	// +optional
 	Containers *ContainerSelector `json:"containers,omitempty"`
 }
@@ -48,13 +52,13 @@ type UprobeProgramSpec struct {
 	BpfAppCommon      `json:",inline"`
 }
 
-// UprobeProgramStatus is what the nodes report.
+// UprobeProgramStatus summarizes the state of the program on all nodes.
 type UprobeProgramStatus struct {
 	BpfProgramStatusCommon `json:",inline"`
 }
 
-// UprobeProgram loads a uprobe program on each selected node and
-// attaches it to functions of user space.
+// UprobeProgram loads a uprobe program on each selected node, and attaches it
+// to functions in user space.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -78,11 +82,11 @@ type UprobeProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec UprobeProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status UprobeProgramStatus `json:"status,omitzero"`
 }
@@ -103,39 +107,41 @@ type UprobeProgramList struct {
 	Items           []UprobeProgram `json:"items"`
 }
 
-// UprobeNsProgramInfo is what is particular to a uprobe program of a namespace, alone or in an
-// application.
+// UprobeNsProgramInfo has the fields of a uprobe program in a namespace, as a
+// separate object or as a member of an application.
 type UprobeNsProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// func_name is the function to attach to; without it, offset is from the
-	// start of target.
+	// func_name is the function to attach the program to. If it is absent, offset
+	// counts from the start of target. For example: `malloc`.
 	// +optional
 	FunctionName string `json:"func_name,omitempty"`
 
-	// offset is added to the function's address. An object with
-	// a negative one is stored, and reported as unreadable.
+	// offset is added to the address of the function, in bytes. An object with a
+	// negative offset is stored, and reported as unreadable. For example: `0`.
 	// +optional
 	// +default=0
 	Offset uint64 `json:"offset,omitempty"`
 
-	// target is a library by name, or a library or program by absolute path.
+	// target is the name of a library, or the absolute path of a library or
+	// executable. For example: `libc` or `/usr/sbin/nginx`.
 	// +required
 	Target string `json:"target"`
 
-	// retprobe tells that the program runs when the function returns. The section
-	// of the bytecode (uprobe or uretprobe) decides, and this must agree. In a
-	// uretprobe member of an application it means nothing.
+	// retprobe says that the program runs when the function returns. It must match
+	// the section of the bytecode (uprobe or uretprobe), which decides. It has no
+	// effect in a uretprobe member of an application. For example: `false`.
 	// +optional
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`
 
-	// pid limits the program to one process; absent or 0 means all of them.
+	// pid limits the program to one process. If it is absent or 0, the program
+	// runs for all processes. For example: `1234`.
 	// +optional
 	Pid int32 `json:"pid,omitempty"`
 
-	// containers selects the containers in which target is looked up, attaching in
-	// each.
+	// containers selects the containers in which to look up target. The program is
+	// attached in each of them. For example: `{pods: {matchLabels: {app: web}}}`.
 	// +required
 	Containers *ContainerNsSelector `json:"containers"`
 }
@@ -146,8 +152,8 @@ type UprobeNsProgramSpec struct {
 	BpfAppCommon        `json:",inline"`
 }
 
-// UprobeNsProgram loads a uprobe program on each selected node and attaches it in
-// containers of its own namespace only.
+// UprobeNsProgram loads a uprobe program on each selected node, and attaches it
+// only in containers in its own namespace.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -170,11 +176,11 @@ type UprobeNsProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec UprobeNsProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status UprobeProgramStatus `json:"status,omitzero"`
 }

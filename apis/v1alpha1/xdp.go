@@ -9,30 +9,34 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:Enum=aborted;drop;pass;tx;redirect;dispatcher_return
 type XdpProceedOnValue string
 
-// XdpProgramInfo is what is particular to an XDP program,
-// alone or in an application.
+// XdpProgramInfo has the fields of an XDP program, as a separate object or as a
+// member of an application.
 type XdpProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// interfaceselector selects the network interfaces to attach to.
+	// interfaceselector selects the network interfaces to attach the program to.
+	// For example: `{primarynodeinterface: true}`.
 	// +required
 	InterfaceSelector InterfaceSelector `json:"interfaceselector"`
 
-	// containers selects the pods in whose network namespaces the interfaces are
-	// looked up, each namespace once; absent means the host's.
+	// containers selects pods. The program is attached to the selected interfaces
+	// in the network namespace of each pod, once in each namespace. If it is
+	// absent, the program is attached to interfaces of the host. For example:
+	// `{namespace: default, pods: {matchLabels: {app: web}}}`.
 	// +optional
 	Containers *ContainerSelector `json:"containers,omitempty"`
 
-	// priority orders the programs of an interface: lower runs first. Unset means
-	// 1000, the last.
+	// priority decides the order of the programs on an interface: a program with a
+	// lower priority runs first. The default is 1000, the last. For example: `50`.
 	// +optional
 	// +default=1000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`
 
-	// proceedon lists the results of this program after which the next program of
-	// the interface runs. A result given twice counts once.
+	// proceedon lists results of this program. The next program on the interface
+	// runs only if the result is in the list. Duplicates are ignored. For example:
+	// `[pass, dispatcher_return]`.
 	// +optional
 	// +kubebuilder:validation:MaxItems=6
 	// +default=["pass","dispatcher_return"]
@@ -45,13 +49,13 @@ type XdpProgramSpec struct {
 	BpfAppCommon   `json:",inline"`
 }
 
-// XdpProgramStatus is what the nodes report.
+// XdpProgramStatus summarizes the state of the program on all nodes.
 type XdpProgramStatus struct {
 	BpfProgramStatusCommon `json:",inline"`
 }
 
-// XdpProgram loads an XDP program on each selected node and attaches
-// it to network interfaces.
+// XdpProgram loads an XDP program on each selected node, and attaches it to
+// network interfaces.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -73,11 +77,11 @@ type XdpProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec XdpProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status XdpProgramStatus `json:"status,omitzero"`
 }
@@ -98,30 +102,33 @@ type XdpProgramList struct {
 	Items           []XdpProgram `json:"items"`
 }
 
-// XdpNsProgramInfo is what is particular to an XDP program of a namespace, alone or in an
-// application.
+// XdpNsProgramInfo has the fields of an XDP program in a namespace, as a
+// separate object or as a member of an application.
 type XdpNsProgramInfo struct {
 	BpfProgramCommon `json:",inline"`
 
-	// interfaceselector selects the network interfaces to attach to.
+	// interfaceselector selects the network interfaces to attach the program to.
+	// For example: `{primarynodeinterface: true}`.
 	// +required
 	InterfaceSelector InterfaceSelector `json:"interfaceselector"`
 
-	// containers selects the pods in whose network namespaces the interfaces are
-	// looked up, each namespace once.
+	// containers selects pods. The program is attached to the selected interfaces
+	// in the network namespace of each pod, once in each namespace. For example:
+	// `{pods: {matchLabels: {app: web}}}`.
 	// +required
 	Containers *ContainerNsSelector `json:"containers"`
 
-	// priority orders the programs of an interface: lower runs first. Unset means
-	// 1000, the last.
+	// priority decides the order of the programs on an interface: a program with a
+	// lower priority runs first. The default is 1000, the last. For example: `50`.
 	// +optional
 	// +default=1000
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority"`
 
-	// proceedon lists the results of this program after which the next program of
-	// the interface runs. A result given twice counts once.
+	// proceedon lists results of this program. The next program on the interface
+	// runs only if the result is in the list. Duplicates are ignored. For example:
+	// `[pass, dispatcher_return]`.
 	// +optional
 	// +kubebuilder:validation:MaxItems=6
 	// +default=["pass","dispatcher_return"]
@@ -134,8 +141,8 @@ type XdpNsProgramSpec struct {
 	BpfAppCommon     `json:",inline"`
 }
 
-// XdpNsProgram loads an XDP program on each selected node and attaches it in
-// containers of its own namespace only.
+// XdpNsProgram loads an XDP program on each selected node, and attaches it only
+// in containers in its own namespace.
 //
 // +genclient
 // +kubebuilder:object:root=true
@@ -156,11 +163,11 @@ type XdpNsProgram struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec is the desired state.
 	// +required
 	Spec XdpNsProgramSpec `json:"spec"`
 
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	// +optional
 	Status XdpProgramStatus `json:"status,omitzero"`
 }

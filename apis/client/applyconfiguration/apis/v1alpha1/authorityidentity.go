@@ -9,16 +9,19 @@ package v1alpha1
 // with apply.
 //
 // AuthorityIdentity is an identity in a certificate. Patterns are regular
-// expressions (Go's syntax) that have to match the whole of the value.
+// expressions (Go's syntax) that must match the whole value.
 type AuthorityIdentityApplyConfiguration struct {
-	// issuer is the URL of the identity provider.
+	// issuer is the URL of the identity provider. For example:
+	// `https://token.actions.githubusercontent.com`.
 	Issuer *string `json:"issuer,omitempty"`
-	// issuerPattern matches the URL of the identity provider.
+	// issuerPattern matches the URL of the identity provider. For example:
+	// `https://accounts\.example\.com/.*`.
 	IssuerPattern *string `json:"issuerPattern,omitempty"`
 	// subject is the subject alternative name: an email address, or the URI of a
-	// workflow.
+	// workflow. For example: `release@example.com`.
 	Subject *string `json:"subject,omitempty"`
-	// subjectPattern matches the subject alternative name.
+	// subjectPattern matches the subject alternative name. For example:
+	// `https://github\.com/acme/.*`.
 	SubjectPattern *string `json:"subjectPattern,omitempty"`
 }
 

@@ -8,17 +8,19 @@ package v1alpha1
 // AuthorityKeyApplyConfiguration represents a declarative configuration of the AuthorityKey type for use
 // with apply.
 //
-// AuthorityKey is a public key, given here or in a Secret.
+// AuthorityKey is a public key, either in the object or in a Secret.
 type AuthorityKeyApplyConfiguration struct {
-	// pem is the public key in PEM (PKIX), as cosign writes it to cosign.pub.
+	// pem is the public key in PEM format (PKIX), as cosign writes it to
+	// cosign.pub. For example: `-----BEGIN PUBLIC KEY-----…`.
 	PEM *string `json:"pem,omitempty"`
-	// secret names the Secret that holds the public key, in the namespace that
-	// bpfman runs in. Without an item's name each item whose name ends in .pub is a
-	// public key; a signature by any of them is valid, so keys can be rotated.
+	// secret names the Secret with the public key, in the namespace that bpfman
+	// runs in. If the reference doesn't name an item, every item whose name ends
+	// in .pub is a public key. A signature by any of them is valid, so you can
+	// rotate keys. For example: `{name: acme-keys}`.
 	Secret *AuthorityReferenceApplyConfiguration `json:"secret,omitempty"`
-	// trustedRoot names the ConfigMap with a trusted root. Where it is present, the signature has to
-	// be in the transparency log of that root or have a timestamp of one of its
-	// timestamp authorities.
+	// trustedRoot names the ConfigMap with a trusted root. If it is present, the
+	// signature must be in the root's transparency log, or have a timestamp of one
+	// of the root's timestamp authorities. For example: `{name: sigstore-root}`.
 	TrustedRoot *AuthorityReferenceApplyConfiguration `json:"trustedRoot,omitempty"`
 }
 

@@ -8,14 +8,15 @@ package v1alpha1
 // AuthorityKeylessApplyConfiguration represents a declarative configuration of the AuthorityKeyless type for use
 // with apply.
 //
-// AuthorityKeyless are identities in certificates.
+// AuthorityKeyless contains identities in certificates.
 type AuthorityKeylessApplyConfiguration struct {
-	// identities are accepted; one of them has to be the certificate's.
+	// identities are the accepted identities. The certificate must have one of
+	// them.
 	Identities []AuthorityIdentityApplyConfiguration `json:"identities,omitempty"`
-	// trustedRoot names the ConfigMap with the certificate authorities, logs and
-	// timestamp authorities that are trusted, in Sigstore's format
-	// (application/vnd.dev.sigstore.trustedroot+json), in the namespace that
-	// bpfman runs in.
+	// trustedRoot names the ConfigMap with the trusted certificate authorities,
+	// logs, and timestamp authorities. The format is Sigstore's
+	// (application/vnd.dev.sigstore.trustedroot+json). The ConfigMap is in the
+	// namespace that bpfman runs in. For example: `{name: sigstore-root}`.
 	TrustedRoot *AuthorityReferenceApplyConfiguration `json:"trustedRoot,omitempty"`
 }
 

@@ -11,11 +11,11 @@ package v1alpha1
 // AuthorityReference names an item of a Secret or a ConfigMap in the namespace
 // that bpfman runs in.
 type AuthorityReferenceApplyConfiguration struct {
-	// name of the Secret or ConfigMap.
+	// name is the name of the Secret or ConfigMap. For example: `acme-keys`.
 	Name *string `json:"name,omitempty"`
-	// key is the item's name; absent means each item whose name ends in .pub of a
-	// Secret with public keys, and trusted_root.json of a ConfigMap with a trusted
-	// root.
+	// key is the name of the item. By default, these are all items of a Secret
+	// whose names end in .pub, or the item trusted_root.json of a ConfigMap. For
+	// example: `cosign.pub`.
 	Key *string `json:"key,omitempty"`
 }
 

@@ -13,17 +13,19 @@ import (
 // BpfAppCommonApplyConfiguration represents a declarative configuration of the BpfAppCommon type for use
 // with apply.
 //
-// BpfAppCommon is what each kind that users write has: where the bytecode comes
-// from, what its globals are, and which nodes it goes to.
+// BpfAppCommon has the fields of every kind that users write: the source of the
+// bytecode, the values of its globals, and the nodes to load it on.
 type BpfAppCommonApplyConfiguration struct {
-	// nodeselector selects the nodes by their labels; an empty selector selects
-	// all of them.
+	// nodeselector selects nodes by their labels. An empty selector selects all
+	// nodes. For example: `{matchLabels: {kubernetes.io/os: linux}}`.
 	NodeSelector *v1.LabelSelectorApplyConfiguration `json:"nodeselector,omitempty"`
 	// globaldata sets global variables of the bytecode before it is loaded. Each
-	// value is the variable's raw bytes, in the node's byte order and with its
-	// padding, written in base64 (AQ==) or as a list of integers ([0x01]).
+	// value is the raw bytes of the variable, in the node's byte order and with
+	// padding, in base64 or as a list of integers. For example: `{sampling: AQ==}`
+	// or `{sampling: [0x01]}`.
 	GlobalData *apisv1alpha1.GlobalData `json:"globaldata,omitempty"`
-	// bytecode tells where the bytecode comes from.
+	// bytecode says where the bytecode comes from: an image or a file. For
+	// example: `{image: {url: quay.io/bpfman-bytecode/xdp_pass:latest}}`.
 	ByteCode *BytecodeSelectorApplyConfiguration `json:"bytecode,omitempty"`
 }
 

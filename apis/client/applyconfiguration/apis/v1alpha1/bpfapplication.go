@@ -14,14 +14,14 @@ import (
 // BpfApplicationApplyConfiguration represents a declarative configuration of the BpfApplication type for use
 // with apply.
 //
-// BpfApplication loads several programs of one bytecode together on each selected
-// node and attaches each of them.
+// BpfApplication loads several programs of one bytecode together on each
+// selected node, and attaches each of them.
 type BpfApplicationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *BpfApplicationSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *BpfApplicationStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -12,31 +12,41 @@ import (
 // BpfApplicationProgramApplyConfiguration represents a declarative configuration of the BpfApplicationProgram type for use
 // with apply.
 //
-// BpfApplicationProgram is a member of a BpfApplication: one program, described by the
-// field that its type names.
+// BpfApplicationProgram is a member of a BpfApplication: one program, which is
+// configured in the field that its type names.
 type BpfApplicationProgramApplyConfiguration struct {
-	// type is the type of the program. A member without it has no configuration,
-	// and nothing is loaded for it.
+	// type is the type of the program. If it is absent, the member has no
+	// configuration, and nothing is loaded for it. For example: `TCX`.
 	Type *apisv1alpha1.EBPFProgType `json:"type,omitempty"`
-	// xdp describes an XDP program.
+	// xdp configures an XDP program. It is required if type is XDP, and forbidden
+	// otherwise.
 	XDP *XdpProgramInfoApplyConfiguration `json:"xdp,omitempty"`
-	// tc describes a TC program.
+	// tc configures a TC program. It is required if type is TC, and forbidden
+	// otherwise.
 	TC *TcProgramInfoApplyConfiguration `json:"tc,omitempty"`
-	// tcx describes a TCX program.
+	// tcx configures a TCX program. It is required if type is TCX, and forbidden
+	// otherwise.
 	TCX *TcxProgramInfoApplyConfiguration `json:"tcx,omitempty"`
-	// fentry describes a fentry program.
+	// fentry configures a fentry program. It is required if type is Fentry, and
+	// forbidden otherwise.
 	Fentry *FentryProgramInfoApplyConfiguration `json:"fentry,omitempty"`
-	// fexit describes a fexit program.
+	// fexit configures a fexit program. It is required if type is Fexit, and
+	// forbidden otherwise.
 	Fexit *FexitProgramInfoApplyConfiguration `json:"fexit,omitempty"`
-	// kprobe describes a kprobe program.
+	// kprobe configures a kprobe program. It is required if type is Kprobe, and
+	// forbidden otherwise.
 	Kprobe *KprobeProgramInfoApplyConfiguration `json:"kprobe,omitempty"`
-	// kretprobe describes a kretprobe program.
+	// kretprobe configures a kretprobe program. It is required if type is
+	// Kretprobe, and forbidden otherwise.
 	Kretprobe *KprobeProgramInfoApplyConfiguration `json:"kretprobe,omitempty"`
-	// uprobe describes a uprobe program.
+	// uprobe configures a uprobe program. It is required if type is Uprobe, and
+	// forbidden otherwise.
 	Uprobe *UprobeProgramInfoApplyConfiguration `json:"uprobe,omitempty"`
-	// uretprobe describes a uretprobe program.
+	// uretprobe configures a uretprobe program. It is required if type is
+	// Uretprobe, and forbidden otherwise.
 	Uretprobe *UprobeProgramInfoApplyConfiguration `json:"uretprobe,omitempty"`
-	// tracepoint describes a tracepoint program.
+	// tracepoint configures a tracepoint program. It is required if type is
+	// Tracepoint, and forbidden otherwise.
 	Tracepoint *TracepointProgramInfoApplyConfiguration `json:"tracepoint,omitempty"`
 }
 

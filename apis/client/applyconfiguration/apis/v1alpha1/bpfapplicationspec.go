@@ -16,8 +16,8 @@ import (
 // BpfApplicationSpec is the desired state of BpfApplication objects.
 type BpfApplicationSpecApplyConfiguration struct {
 	BpfAppCommonApplyConfiguration `json:""`
-	// programs are the application's programs. They are loaded together and share
-	// the bytecode's maps and globals.
+	// programs are the programs of the application. They are loaded together, and
+	// share the maps and globals of the bytecode.
 	Programs []BpfApplicationProgramApplyConfiguration `json:"programs,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 // BpfApplicationStatusApplyConfiguration represents a declarative configuration of the BpfApplicationStatus type for use
 // with apply.
 //
-// BpfApplicationStatus is what the nodes report.
+// BpfApplicationStatus summarizes the state of the application on all nodes.
 type BpfApplicationStatusApplyConfiguration struct {
 	BpfProgramStatusCommonApplyConfiguration `json:""`
 }

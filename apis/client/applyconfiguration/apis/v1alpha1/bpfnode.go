@@ -14,11 +14,11 @@ import (
 // BpfNodeApplyConfiguration represents a declarative configuration of the BpfNode type for use
 // with apply.
 //
-// BpfNode is the eBPF of one node, whoever loaded it, as the node's inspector
-// found it: programs, where they are attached and who holds them, maps, and
-// conflicts. It has the node's name, and is written by the inspector only, when
-// something has changed. What changes all the time, such as run times and
-// entries of maps, isn't in it.
+// BpfNode describes the eBPF programs and maps on one node, no matter what
+// loaded them: where programs are attached, who holds them, and which conflicts
+// there are. It has the name of the node. Only the node's inspector writes it,
+// when something changes. It doesn't include values that change all the time,
+// such as run times and entries of maps; see the metrics for those.
 type BpfNodeApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

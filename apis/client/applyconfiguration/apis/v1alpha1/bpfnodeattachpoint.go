@@ -10,37 +10,41 @@ package v1alpha1
 //
 // BpfNodeAttachPoint is a point that a program is attached to.
 type BpfNodeAttachPointApplyConfiguration struct {
-	// type is the kind of attachment: xdp, tc/ingress, tc/egress, tcx/ingress,
+	// type is the type of the attachment: xdp, tc/ingress, tc/egress, tcx/ingress,
 	// tcx/egress, netkit/primary, netkit/peer, tracepoint, raw_tracepoint, kprobe,
-	// kretprobe, kprobe_multi, uprobe, uretprobe, uprobe_multi, perf_event, fentry,
-	// fexit, fmod_ret, lsm, freplace, netfilter, struct_ops, iter, or the kernel's
-	// attach type in lower case, such as cgroup_inet_ingress or sk_lookup.
+	// kretprobe, kprobe_multi, uprobe, uretprobe, uprobe_multi, perf_event,
+	// fentry, fexit, fmod_ret, lsm, freplace, netfilter, struct_ops, iter, or the
+	// kernel's attach type in lower case. For example: `tcx/ingress` or
+	// `cgroup_inet_ingress`.
 	Type *string `json:"type,omitempty"`
-	// linkid is the kernel's id of the link, absent where the program is attached
-	// without one.
+	// linkid is the kernel's id of the link. It is absent if the program is
+	// attached without a link. For example: `14`.
 	LinkID *uint32 `json:"linkid,omitempty"`
-	// interface is the network interface.
+	// interface is the name of the network interface. For example: `eth0`.
 	Interface *string `json:"interface,omitempty"`
-	// netns is the inode number of the interface's network namespace, absent for
-	// the host's.
+	// netns is the inode number of the interface's network namespace. It is absent
+	// for the host's. For example: `4026532614`.
 	NetNs *string `json:"netns,omitempty"`
-	// namespace and pod are those of the pod that has the network namespace, or,
-	// for a uprobe, cgroup and the like, the target.
+	// namespace is the namespace of the pod that the network namespace or, for
+	// example for a uprobe or a cgroup, the target belongs to. For example:
+	// `default`.
 	Namespace *string `json:"namespace,omitempty"`
-	Pod       *string `json:"pod,omitempty"`
-	// target is what isn't an interface: the kernel's function (with +offset), the
-	// tracepoint (group/name), the binary and symbol or offset, the cgroup's path,
-	// or the function of the program that is replaced.
+	// pod is the name of that pod. For example: `web-0`.
+	Pod *string `json:"pod,omitempty"`
+	// target is an attach point other than an interface: the kernel function (with
+	// the path of the cgroup, or the function of the program that is replaced. For
+	// example: `syscalls/sys_enter_kill`.
 	Target *string `json:"target,omitempty"`
-	// targetprogramid is the kernel's id of the program that is replaced or traced,
-	// such as the dispatcher that a program of bpfman is part of.
+	// targetprogramid is the kernel's id of the program that is replaced or
+	// traced, such as the dispatcher of a program of bpfman. For example: `60`.
 	TargetProgramID *uint32 `json:"targetprogramid,omitempty"`
-	// mode of an XDP program: native, generic or offloaded.
+	// mode is the mode of an XDP program: `native`, `generic`, or `offloaded`.
 	Mode *string `json:"mode,omitempty"`
-	// position among the programs of the same hook, from 1 in the order in which
-	// they run, absent where there is no order.
+	// position is the position among the programs at the same hook, in the order
+	// in which they run, starting at 1. It is absent if there is no order. For
+	// example: `1`.
 	Position *int32 `json:"position,omitempty"`
-	// priority is that of a TC filter.
+	// priority is the priority of a TC filter. For example: `50`.
 	Priority *int32 `json:"priority,omitempty"`
 }
 

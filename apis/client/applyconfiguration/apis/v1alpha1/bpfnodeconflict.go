@@ -8,16 +8,17 @@ package v1alpha1
 // BpfNodeConflictApplyConfiguration represents a declarative configuration of the BpfNodeConflict type for use
 // with apply.
 //
-// BpfNodeConflict is something that keeps a program of bpfman from working, or
-// may.
+// BpfNodeConflict is a fact that prevents, or could prevent, a program of
+// bpfman from working.
 type BpfNodeConflictApplyConfiguration struct {
-	// type is one of the types of conditions of a BpfNode that tell of conflicts.
+	// type is the type of the conflict, which is also the type of a condition of
+	// the BpfNode. For example: `ForeignXDP`.
 	Type *string `json:"type,omitempty"`
-	// message says what conflicts with what, and who holds it.
+	// message describes the conflict, and who holds the other program.
 	Message *string `json:"message,omitempty"`
-	// programid is the kernel's id of the other program.
+	// programid is the kernel's id of the other program. For example: `3972`.
 	ProgramID *uint32 `json:"programid,omitempty"`
-	// owner is the object of bpfman that is concerned.
+	// owner is the object of bpfman that is affected.
 	Owner *BpfNodeOwnerApplyConfiguration `json:"owner,omitempty"`
 }
 

@@ -10,23 +10,28 @@ package v1alpha1
 //
 // BpfNodeHolder keeps a program in the kernel.
 type BpfNodeHolderApplyConfiguration struct {
-	// holds is what is held: program, link or map.
+	// holds is what the holder has open, or what is pinned: `program`, `link`, or
+	// `map`.
 	Holds *string `json:"holds,omitempty"`
-	// path is where it is pinned, as seen on the node; absent for a process.
+	// path is the path of the pin, as seen on the node. It is absent for a
+	// process. For example: `/run/bpfman/fs/prog_61`.
 	Path *string `json:"path,omitempty"`
-	// process is the name of the process that has it open.
+	// process is the name of the process. For example: `cilium-agent`.
 	Process *string `json:"process,omitempty"`
-	// pid is the process's id on the node.
+	// pid is the process's id on the node. For example: `1234`.
 	PID *int32 `json:"pid,omitempty"`
-	// namespace, pod and container are those that the process, or the bpffs of
-	// the pin, belongs to.
+	// namespace is the namespace of the pod that the process, or the bpffs of the
+	// pin, belongs to. For example: `kube-system`.
 	Namespace *string `json:"namespace,omitempty"`
-	Pod       *string `json:"pod,omitempty"`
+	// pod is the name of that pod. For example: `cilium-x7kqp`.
+	Pod *string `json:"pod,omitempty"`
+	// container is the name of the container. For example: `cilium-agent`.
 	Container *string `json:"container,omitempty"`
-	// unit is the systemd unit that the process belongs to.
+	// unit is the systemd unit that the process belongs to. For example:
+	// `systemd-networkd.service`.
 	Unit *string `json:"unit,omitempty"`
-	// gone tells that the process has ended, or closed it, and that it is the last
-	// holder that was seen.
+	// gone says that the process has ended, or closed what it had open, and that
+	// it is the last holder that was seen. For example: `true`.
 	Gone *bool `json:"gone,omitempty"`
 }
 

@@ -10,23 +10,27 @@ package v1alpha1
 //
 // BpfNodeMap is one map in a node's kernel.
 type BpfNodeMapApplyConfiguration struct {
-	// id is the kernel's id of the map.
+	// id is the kernel's id of the map. For example: `12`.
 	ID *uint32 `json:"id,omitempty"`
-	// name is the kernel's name of the map, 15 characters at most.
+	// name is the kernel's name of the map, with at most 15 characters. For
+	// example: `tcx_stats_map`.
 	Name *string `json:"name,omitempty"`
-	// type is the type of the map as bpftool names it, such as percpu_hash.
+	// type is the type of the map, with the name that bpftool uses. For example:
+	// `percpu_hash`.
 	Type *string `json:"type,omitempty"`
-	// keysize is the size of a key in bytes.
+	// keysize is the size of a key, in bytes. For example: `4`.
 	KeySize *uint32 `json:"keysize,omitempty"`
-	// valuesize is the size of a value in bytes.
+	// valuesize is the size of a value, in bytes. For example: `16`.
 	ValueSize *uint32 `json:"valuesize,omitempty"`
-	// maxentries is the number of entries that the map has room for; of a ring
-	// buffer, its size in bytes.
+	// maxentries is the maximum number of entries in the map. For a ring buffer,
+	// it is the size in bytes. For example: `1024`.
 	MaxEntries *uint32 `json:"maxentries,omitempty"`
-	// memorybytes is the kernel's memory that the map takes. It is absent for a
-	// map whose memory grows with its entries; metrics have that.
+	// memorybytes is the kernel memory that the map uses, in bytes. It is absent
+	// for a map whose memory grows with its entries; see the metrics for that. For
+	// example: `4096`.
 	MemoryBytes *int64 `json:"memorybytes,omitempty"`
-	// pins are the paths where the map is pinned, as seen on the node.
+	// pins are the paths where the map is pinned, as seen on the node. For
+	// example: `[/sys/fs/bpf/flows]`.
 	Pins []string `json:"pins,omitempty"`
 }
 

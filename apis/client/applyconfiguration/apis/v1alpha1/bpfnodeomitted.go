@@ -8,17 +8,18 @@ package v1alpha1
 // BpfNodeOmittedApplyConfiguration represents a declarative configuration of the BpfNodeOmitted type for use
 // with apply.
 //
-// BpfNodeOmitted counts what a BpfNode has no room for.
+// BpfNodeOmitted counts the entries that a BpfNode has no room for.
 type BpfNodeOmittedApplyConfiguration struct {
-	// programs that aren't listed.
+	// programs is the number of programs that aren't listed. For example: `8`.
 	Programs *int32 `json:"programs,omitempty"`
-	// maps that aren't listed.
+	// maps is the number of maps that aren't listed. For example: `8`.
 	Maps *int32 `json:"maps,omitempty"`
-	// holders that aren't listed with their programs.
+	// holders is the number of holders that aren't listed. For example: `8`.
 	Holders *int32 `json:"holders,omitempty"`
-	// attachpoints that aren't listed with their programs.
+	// attachpoints is the number of attach points that aren't listed. For example:
+	// `8`.
 	AttachPoints *int32 `json:"attachpoints,omitempty"`
-	// conflicts that aren't listed.
+	// conflicts is the number of conflicts that aren't listed. For example: `8`.
 	Conflicts *int32 `json:"conflicts,omitempty"`
 }
 

@@ -10,11 +10,12 @@ package v1alpha1
 //
 // BpfNodeOwner names an object of bpfman.
 type BpfNodeOwnerApplyConfiguration struct {
-	// kind of the object, such as XdpProgram.
+	// kind is the kind of the object. For example: `XdpProgram`.
 	Kind *string `json:"kind,omitempty"`
-	// namespace of the object; empty for a cluster-scoped one.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped
+	// object. For example: `default`.
 	Namespace *string `json:"namespace,omitempty"`
-	// name of the object.
+	// name is the name of the object. For example: `packets`.
 	Name *string `json:"name,omitempty"`
 }
 

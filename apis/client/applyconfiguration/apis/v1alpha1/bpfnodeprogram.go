@@ -14,30 +14,33 @@ import (
 //
 // BpfNodeProgram is one program in a node's kernel.
 type BpfNodeProgramApplyConfiguration struct {
-	// id is the kernel's id of the program.
+	// id is the kernel's id of the program. For example: `61`.
 	ID *uint32 `json:"id,omitempty"`
-	// name is the name of the program's function: the whole of it where the
-	// program has BTF, else the kernel's 15 characters.
+	// name is the name of the program's function. It is complete if the program
+	// has BTF; otherwise, it is limited to 15 characters. For example:
+	// `tcx_stats`.
 	Name *string `json:"name,omitempty"`
-	// type is the type of the program as bpftool names it, such as xdp,
-	// sched_cls or cgroup_skb.
+	// type is the type of the program, with the name that bpftool uses. For
+	// example: `xdp`, `sched_cls`, or `cgroup_skb`.
 	Type *string `json:"type,omitempty"`
-	// tag is the kernel's hash of the program's instructions.
+	// tag is the kernel's hash of the program's instructions. For example:
+	// `8e3d9a1b2c4f5a60`.
 	Tag *string `json:"tag,omitempty"`
-	// loadedat tells when the program was loaded.
+	// loadedat is the time when the program was loaded.
 	LoadedAt *v1.Time `json:"loadedat,omitempty"`
-	// loadedbyuid is the user that loaded the program.
+	// loadedbyuid is the id of the user that loaded the program. For example: `0`.
 	LoadedByUID *uint32 `json:"loadedbyuid,omitempty"`
-	// bpfman tells that the program was loaded by bpfman.
+	// bpfman says that bpfman loaded the program. For example: `true`.
 	Bpfman *bool `json:"bpfman,omitempty"`
 	// owner is the object of bpfman that the program was loaded for.
 	Owner *BpfNodeOwnerApplyConfiguration `json:"owner,omitempty"`
-	// attachpoints tell where the program is attached.
+	// attachpoints say where the program is attached.
 	AttachPoints []BpfNodeAttachPointApplyConfiguration `json:"attachpoints,omitempty"`
-	// holders keep the program in the kernel: processes that have it, one of its
-	// links, or a map that has it, open, and files where one of these is pinned.
+	// holders keep the program in the kernel. They are processes that have the
+	// program, one of its links, or a map that contains it open, and files where
+	// one of these is pinned.
 	Holders []BpfNodeHolderApplyConfiguration `json:"holders,omitempty"`
-	// mapids are the kernel's ids of the program's maps.
+	// mapids are the kernel's ids of the program's maps. For example: `[12, 13]`.
 	MapIDs []uint32 `json:"mapids,omitempty"`
 }
 

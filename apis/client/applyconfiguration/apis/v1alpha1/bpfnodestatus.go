@@ -12,39 +12,41 @@ import (
 // BpfNodeStatusApplyConfiguration represents a declarative configuration of the BpfNodeStatus type for use
 // with apply.
 //
-// BpfNodeStatus is the eBPF of one node, whoever loaded it. Text that comes
-// from the kernel or from processes is shown with whatever isn't printable
-// escaped as in a Go string.
+// BpfNodeStatus describes the eBPF programs and maps on one node, no matter
+// what loaded them. In text from the kernel or from processes, characters that
+// aren't printable are escaped as in a Go string.
 type BpfNodeStatusApplyConfiguration struct {
-	// kernelversion is the release of the node's kernel.
+	// kernelversion is the release of the node's kernel. For example: `6.12.9`.
 	KernelVersion *string `json:"kernelversion,omitempty"`
 	// bootid identifies the boot that the kernel's ids belong to.
 	BootID *string `json:"bootid,omitempty"`
-	// programcount is the number of programs in the kernel.
+	// programcount is the number of programs in the kernel. For example: `42`.
 	ProgramCount *int32 `json:"programcount,omitempty"`
-	// bpfmancount is the number of those programs that bpfman loaded, its
-	// dispatchers among them.
+	// bpfmancount is the number of programs that bpfman loaded, including its
+	// dispatchers. For example: `6`.
 	BpfmanCount *int32 `json:"bpfmancount,omitempty"`
-	// othercount is the number of those programs that somebody else loaded.
+	// othercount is the number of programs that other software loaded. For
+	// example: `36`.
 	OtherCount *int32 `json:"othercount,omitempty"`
-	// mapcount is the number of maps in the kernel.
+	// mapcount is the number of maps in the kernel. For example: `57`.
 	MapCount *int32 `json:"mapcount,omitempty"`
-	// linkcount is the number of links in the kernel.
+	// linkcount is the number of links in the kernel. For example: `11`.
 	LinkCount *int32 `json:"linkcount,omitempty"`
-	// conflictcount is the number of conflicts that were found; conflicts may
-	// list fewer.
+	// conflictcount is the number of conflicts that were found. The list of
+	// conflicts can be shorter. For example: `1`.
 	ConflictCount *int32 `json:"conflictcount,omitempty"`
-	// programs are the programs in the kernel, by id.
+	// programs are the programs in the kernel, sorted by id.
 	Programs []BpfNodeProgramApplyConfiguration `json:"programs,omitempty"`
-	// maps are the maps in the kernel, by id.
+	// maps are the maps in the kernel, sorted by id.
 	Maps []BpfNodeMapApplyConfiguration `json:"maps,omitempty"`
-	// conflicts are what keeps programs of bpfman from working, or may.
+	// conflicts are the facts that prevent, or could prevent, programs of bpfman
+	// from working.
 	Conflicts []BpfNodeConflictApplyConfiguration `json:"conflicts,omitempty"`
-	// omitted counts what this object has no room for. It is absent where
-	// everything is listed.
+	// omitted counts the entries that this object has no room for. If it is
+	// absent, everything is listed.
 	Omitted *BpfNodeOmittedApplyConfiguration `json:"omitted,omitempty"`
-	// conditions tell whether the node could be inspected, and for each type of
-	// conflict whether there is one.
+	// conditions say whether the node could be inspected and, for each type of
+	// conflict, whether there is one.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

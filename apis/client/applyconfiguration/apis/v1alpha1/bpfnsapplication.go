@@ -14,14 +14,14 @@ import (
 // BpfNsApplicationApplyConfiguration represents a declarative configuration of the BpfNsApplication type for use
 // with apply.
 //
-// BpfNsApplication loads several programs of one bytecode together on each selected
-// node and attaches them in containers of its own namespace only.
+// BpfNsApplication loads several programs of one bytecode together on each
+// selected node, and attaches them only in containers in its own namespace.
 type BpfNsApplicationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *BpfNsApplicationSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *BpfApplicationStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -12,21 +12,26 @@ import (
 // BpfNsApplicationProgramApplyConfiguration represents a declarative configuration of the BpfNsApplicationProgram type for use
 // with apply.
 //
-// BpfNsApplicationProgram is a member of a BpfNsApplication: one program, described by the
-// field that its type names.
+// BpfNsApplicationProgram is a member of a BpfNsApplication: one program, which
+// is configured in the field that its type names.
 type BpfNsApplicationProgramApplyConfiguration struct {
-	// type is the type of the program. A member without it has no configuration,
-	// and nothing is loaded for it.
+	// type is the type of the program. If it is absent, the member has no
+	// configuration, and nothing is loaded for it. For example: `TCX`.
 	Type *apisv1alpha1.EBPFProgType `json:"type,omitempty"`
-	// xdp describes an XDP program.
+	// xdp configures an XDP program. It is required if type is XDP, and forbidden
+	// otherwise.
 	XDP *XdpNsProgramInfoApplyConfiguration `json:"xdp,omitempty"`
-	// tc describes a TC program.
+	// tc configures a TC program. It is required if type is TC, and forbidden
+	// otherwise.
 	TC *TcNsProgramInfoApplyConfiguration `json:"tc,omitempty"`
-	// tcx describes a TCX program.
+	// tcx configures a TCX program. It is required if type is TCX, and forbidden
+	// otherwise.
 	TCX *TcxNsProgramInfoApplyConfiguration `json:"tcx,omitempty"`
-	// uprobe describes a uprobe program.
+	// uprobe configures a uprobe program. It is required if type is Uprobe, and
+	// forbidden otherwise.
 	Uprobe *UprobeNsProgramInfoApplyConfiguration `json:"uprobe,omitempty"`
-	// uretprobe describes a uretprobe program.
+	// uretprobe configures a uretprobe program. It is required if type is
+	// Uretprobe, and forbidden otherwise.
 	Uretprobe *UprobeNsProgramInfoApplyConfiguration `json:"uretprobe,omitempty"`
 }
 

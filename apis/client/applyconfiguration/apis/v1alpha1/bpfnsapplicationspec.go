@@ -16,8 +16,8 @@ import (
 // BpfNsApplicationSpec is the desired state of BpfNsApplication objects.
 type BpfNsApplicationSpecApplyConfiguration struct {
 	BpfAppCommonApplyConfiguration `json:""`
-	// programs are the application's programs. They are loaded together and share
-	// the bytecode's maps and globals.
+	// programs are the programs of the application. They are loaded together, and
+	// share the maps and globals of the bytecode.
 	Programs []BpfNsApplicationProgramApplyConfiguration `json:"programs,omitempty"`
 }
 

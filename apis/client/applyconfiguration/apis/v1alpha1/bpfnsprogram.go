@@ -14,14 +14,14 @@ import (
 // BpfNsProgramApplyConfiguration represents a declarative configuration of the BpfNsProgram type for use
 // with apply.
 //
-// BpfNsProgram is one program of a namespace on one node, as its agent reports it. It is written
-// by the agent only.
+// BpfNsProgram reports one program of a namespace on one node. Only the node's
+// agent writes it.
 type BpfNsProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what was loaded.
+	// spec describes what was loaded.
 	Spec *BpfProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the node reports.
+	// status is the state of the program on the node.
 	Status *BpfProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -14,14 +14,13 @@ import (
 // BpfProgramApplyConfiguration represents a declarative configuration of the BpfProgram type for use
 // with apply.
 //
-// BpfProgram is one program on one node, as its agent reports it. It is written
-// by the agent only.
+// BpfProgram reports one program on one node. Only the node's agent writes it.
 type BpfProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what was loaded.
+	// spec describes what was loaded.
 	Spec *BpfProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the node reports.
+	// status is the state of the program on the node.
 	Status *BpfProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -10,15 +10,16 @@ package v1alpha1
 //
 // BpfProgramBytecode is the bytecode of a program.
 type BpfProgramBytecodeApplyConfiguration struct {
-	// image is the image as the object names it, or file: and the path of a file.
+	// image is the reference of the image in the object, or `file:` and the path
+	// of a file. For example: `quay.io/bpfman-bytecode/xdp_pass:latest`.
 	Image *string `json:"image,omitempty"`
-	// digest is what the image's reference was resolved to: the digest of the
+	// digest is the digest that the image's reference was resolved to: that of the
 	// image's manifest or index.
 	Digest *string `json:"digest,omitempty"`
-	// manifest is the digest of the manifest for the node's platform, where digest
-	// is that of an index.
+	// manifest is the digest of the manifest for the node's platform, if digest is
+	// that of an index.
 	Manifest *string `json:"manifest,omitempty"`
-	// signers are who has signed the image, of those that policies ask for.
+	// signers lists who signed the image, among the signers that policies require.
 	Signers []string `json:"signers,omitempty"`
 	// policies are the BytecodePolicies that match the program, by name.
 	Policies []BpfProgramPolicyApplyConfiguration `json:"policies,omitempty"`

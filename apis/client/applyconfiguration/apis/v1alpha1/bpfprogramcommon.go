@@ -12,17 +12,20 @@ import (
 // BpfProgramCommonApplyConfiguration represents a declarative configuration of the BpfProgramCommon type for use
 // with apply.
 //
-// BpfProgramCommon is what each program has, alone or in an application.
+// BpfProgramCommon has the fields of every program, as a separate object or as
+// a member of an application.
 type BpfProgramCommonApplyConfiguration struct {
-	// bpffunctionname is the function in the bytecode that is the program's entry.
+	// bpffunctionname is the function in the bytecode that is the program's entry
+	// point. For example: `xdp_stats`.
 	BpfFunctionName *string `json:"bpffunctionname,omitempty"`
 	// mapownerselector selects, by its labels, the BpfProgram whose maps this
-	// program shares instead of having its own. It must match exactly one on the
-	// node. For namespaced kinds it is a BpfNsProgram of the same namespace.
+	// program uses instead of its own. It must match exactly one BpfProgram on the
+	// node. For namespaced kinds, it selects a BpfNsProgram in the same namespace.
+	// For example: `{matchLabels: {bpfman.io/ownedByProgram: packets}}`.
 	MapOwnerSelector *v1.LabelSelectorApplyConfiguration `json:"mapownerselector,omitempty"`
-	// attach tells whether the program is attached. False loads it, with its maps,
-	// and attaches it nowhere; changing it attaches or detaches the program without
-	// a reload. Unset means true.
+	// attach says whether to attach the program. With false, the program and its
+	// maps are loaded, but not attached. A change attaches or detaches the program
+	// without a reload. The default is true. For example: `false`.
 	Attach *bool `json:"attach,omitempty"`
 }
 

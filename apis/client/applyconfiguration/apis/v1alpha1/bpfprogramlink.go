@@ -12,19 +12,20 @@ import (
 // BpfProgramLinkApplyConfiguration represents a declarative configuration of the BpfProgramLink type for use
 // with apply.
 //
-// BpfProgramLink is one point that a program is, or should be, attached to.
+// BpfProgramLink is one attach point where a program is attached, or should be.
 type BpfProgramLinkApplyConfiguration struct {
-	// attachpoint tells where: interface and direction, function, tracepoint, and
-	// the container.
+	// attachpoint describes the attach point: interface and direction, function,
+	// or tracepoint, and the container. For example: `eth0 ingress`.
 	AttachPoint *string `json:"attachpoint,omitempty"`
-	// digest is a hash of how the program is attached: another value means that it
-	// must be attached anew.
+	// digest is a hash of how the program is attached. If it changes, the program
+	// is reattached.
 	Digest *string `json:"digest,omitempty"`
-	// linkid is the daemon's id of the link.
+	// linkid is the daemon's id of the link. For example: `2113538415`.
 	LinkID *uint32 `json:"linkid,omitempty"`
-	// state tells whether the program is attached there.
+	// state says whether the program is attached at this point: `Attached` or
+	// `NotAttached`.
 	State *apisv1alpha1.LinkState `json:"state,omitempty"`
-	// error tells why it isn't, in the daemon's own words.
+	// error is the daemon's error, if the program isn't attached.
 	Error *string `json:"error,omitempty"`
 }
 

@@ -12,17 +12,19 @@ import (
 // BpfProgramPolicyApplyConfiguration represents a declarative configuration of the BpfProgramPolicy type for use
 // with apply.
 //
-// BpfProgramPolicy is what a BytecodePolicy says about a program.
+// BpfProgramPolicy is the verdict of a BytecodePolicy on a program.
 type BpfProgramPolicyApplyConfiguration struct {
-	// name of the BytecodePolicy.
+	// name is the name of the BytecodePolicy. For example: `signed`.
 	Name *string `json:"name,omitempty"`
-	// generation is the metadata.generation of the policy that the verdict is of.
+	// generation is the metadata.generation of the policy that the verdict is
+	// based on. For example: `1`.
 	Generation *int64 `json:"generation,omitempty"`
-	// verdict is Allowed, Denied (or to be denied, where the program was loaded
-	// before and stays), Warned (loaded, and mode enforce would refuse it), or
-	// Unknown where the policy couldn't be evaluated.
+	// verdict is the policy's decision. Allowed: the program satisfies the policy.
+	// Denied: the program violates the policy, and isn't loaded, or stays loaded
+	// if it was loaded before. Warned: the program is loaded, but mode `enforce`
+	// would refuse it. Unknown: the policy couldn't be evaluated.
 	Verdict *apisv1alpha1.PolicyVerdict `json:"verdict,omitempty"`
-	// message tells why, unless it is allowed.
+	// message is the reason, unless the verdict is Allowed.
 	Message *string `json:"message,omitempty"`
 }
 

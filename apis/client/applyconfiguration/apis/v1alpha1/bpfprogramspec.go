@@ -8,12 +8,13 @@ package v1alpha1
 // BpfProgramSpecApplyConfiguration represents a declarative configuration of the BpfProgramSpec type for use
 // with apply.
 //
-// BpfProgramSpec tells what was loaded.
+// BpfProgramSpec describes what was loaded.
 type BpfProgramSpecApplyConfiguration struct {
-	// type is the type of the program, or "application" for a member of one.
+	// type is the type of the program, or `application` for a member of an
+	// application. For example: `tcx`.
 	Type *string `json:"type,omitempty"`
-	// maps holds, for each map of the program by name, where it is pinned on the
-	// node.
+	// maps contains, for each map of the program, the path of its pin on the node.
+	// For example: `{tcx_stats_map: /run/bpfman/fs/maps/61/tcx_stats_map}`.
 	Maps map[string]string `json:"maps,omitempty"`
 }
 

@@ -14,33 +14,37 @@ import (
 //
 // BpfProgramStatus is the state of one program on one node.
 type BpfProgramStatusApplyConfiguration struct {
-	// node is the node's name.
+	// node is the name of the node. For example: `worker-1`.
 	Node *string `json:"node,omitempty"`
-	// ownergeneration is the metadata.generation of the owner that this status is
-	// about.
+	// ownergeneration is the metadata.generation of the owner that this status
+	// describes. For example: `2`.
 	OwnerGeneration *int64 `json:"ownergeneration,omitempty"`
-	// programid is the kernel's id of the program.
+	// programid is the kernel's id of the program. For example: `61`.
 	ProgramID *uint32 `json:"programid,omitempty"`
-	// function is the function in the bytecode that is the program's entry.
+	// function is the function in the bytecode that is the program's entry point.
+	// For example: `tcx_stats`.
 	Function *string `json:"function,omitempty"`
-	// tag is the kernel's hash of the program's instructions.
+	// tag is the kernel's hash of the program's instructions. For example:
+	// `8e3d9a1b2c4f5a60`.
 	Tag *string `json:"tag,omitempty"`
-	// loadedat tells when the program was loaded, in the daemon's words.
+	// loadedat is the time when the program was loaded, in the daemon's format.
 	LoadedAt *string `json:"loadedat,omitempty"`
-	// mapids are the kernel's ids of the program's maps.
+	// mapids are the kernel's ids of the program's maps. For example: `[12, 13]`.
 	MapIDs []uint32 `json:"mapids,omitempty"`
-	// mapownerid is the kernel's id of the program whose maps this one shares.
+	// mapownerid is the kernel's id of the program whose maps this one uses. For
+	// example: `60`.
 	MapOwnerID *uint32 `json:"mapownerid,omitempty"`
 	// mapusedby lists the programs that use this program's maps.
 	MapUsedBy []string `json:"mapusedby,omitempty"`
-	// bytecode tells which bytecode was loaded, or was to be, and what the policies
-	// about it say.
+	// bytecode describes the bytecode that was loaded, or was requested, and what
+	// policies say about it.
 	Bytecode *BpfProgramBytecodeApplyConfiguration `json:"bytecode,omitempty"`
-	// links are the points that the program is, or should be, attached to.
+	// links are the attach points where the program is attached, or should be.
 	Links []BpfProgramLinkApplyConfiguration `json:"links,omitempty"`
-	// conditions holds one condition. Its type is Loaded, NotLoaded, NotUnLoaded,
-	// MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError, PolicyDenied,
-	// PolicyViolated or NoContainersOnNode; its message has the daemon's own words.
+	// conditions contains one condition. Its type is Loaded, NotLoaded,
+	// NotUnLoaded, MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError,
+	// PolicyDenied, PolicyViolated, or NoContainersOnNode. Its message quotes the
+	// daemon's error.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -12,16 +12,18 @@ import (
 // BpfProgramStatusCommonApplyConfiguration represents a declarative configuration of the BpfProgramStatusCommon type for use
 // with apply.
 //
-// BpfProgramStatusCommon is the status of each kind that users write: the sum
-// over the nodes.
+// BpfProgramStatusCommon is the status of every kind that users write. It
+// summarizes the state on all nodes.
 type BpfProgramStatusCommonApplyConfiguration struct {
-	// observedGeneration is the metadata.generation that this status is about.
+	// observedGeneration is the metadata.generation that this status describes.
+	// For example: `2`.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// nodes counts the nodes by what they report.
+	// nodes counts the nodes by their state. For example: `{selected: 3, attached:
+	// 2, failed: 1}`.
 	Nodes *NodeCountsApplyConfiguration `json:"nodes,omitempty"`
-	// conditions holds one condition. Its type is NotYetLoaded, ReconcileError,
-	// ReconcileSuccess or DeleteError; its message names the nodes that fail and
-	// why.
+	// conditions contains one condition. Its type is NotYetLoaded, ReconcileError,
+	// ReconcileSuccess, or DeleteError. Its message names the nodes that fail, and
+	// the errors.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

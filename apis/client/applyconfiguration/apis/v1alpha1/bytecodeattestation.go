@@ -8,12 +8,14 @@ package v1alpha1
 // BytecodeAttestationApplyConfiguration represents a declarative configuration of the BytecodeAttestation type for use
 // with apply.
 //
-// BytecodeAttestation is an attestation about an image: an in-toto statement of
-// which the image is the subject.
+// BytecodeAttestation is an attestation about an image: an in-toto statement
+// whose subject is the image.
 type BytecodeAttestationApplyConfiguration struct {
-	// predicateType of the statement, such as https://slsa.dev/provenance/v1.
+	// predicateType is the type of the statement's predicate. For example:
+	// `https://slsa.dev/provenance/v1`.
 	PredicateType *string `json:"predicateType,omitempty"`
-	// signedBy names the authorities of which one has to have signed the statement.
+	// signedBy lists authorities. One of them must have signed the statement. For
+	// example: `[acme]`.
 	SignedBy []string `json:"signedBy,omitempty"`
 }
 

@@ -8,14 +8,15 @@ package v1alpha1
 // BytecodeAuthorityApplyConfiguration represents a declarative configuration of the BytecodeAuthority type for use
 // with apply.
 //
-// BytecodeAuthority is somebody who signs images: the holder of a key, or
-// identities to which a certificate authority issues short-lived certificates.
+// BytecodeAuthority is a signer of images: the holder of a key, or identities
+// to which a certificate authority issues short-lived certificates.
 type BytecodeAuthorityApplyConfiguration struct {
-	// name of the authority, by which rules refer to it.
+	// name is the name of the authority. Rules refer to it. For example: `acme`.
 	Name *string `json:"name,omitempty"`
-	// key is a public key.
+	// key is a public key. For example: `{secret: {name: acme-keys}}`.
 	Key *AuthorityKeyApplyConfiguration `json:"key,omitempty"`
-	// keyless are identities in certificates, as Fulcio issues them.
+	// keyless contains identities in certificates that an authority such as Fulcio
+	// issues.
 	Keyless *AuthorityKeylessApplyConfiguration `json:"keyless,omitempty"`
 }
 

@@ -8,14 +8,15 @@ package v1alpha1
 // BytecodeAuthorityStatusApplyConfiguration represents a declarative configuration of the BytecodeAuthorityStatus type for use
 // with apply.
 //
-// BytecodeAuthorityStatus tells which material an authority refers to.
+// BytecodeAuthorityStatus identifies the keys and the trusted root of an
+// authority.
 type BytecodeAuthorityStatusApplyConfiguration struct {
-	// name of the authority.
+	// name is the name of the authority. For example: `acme`.
 	Name *string `json:"name,omitempty"`
 	// digest is a hash of the authority's public keys and trusted root. It changes
-	// when they are rotated, upon which nodes look at programs again.
+	// when they are rotated. Nodes then check programs again.
 	Digest *string `json:"digest,omitempty"`
-	// error tells why the material can't be used.
+	// error is the reason why the keys or the trusted root can't be used.
 	Error *string `json:"error,omitempty"`
 }
 

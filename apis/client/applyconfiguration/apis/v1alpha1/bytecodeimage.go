@@ -12,14 +12,16 @@ import (
 // BytecodeImageApplyConfiguration represents a declarative configuration of the BytecodeImage type for use
 // with apply.
 //
-// BytecodeImage is an OCI image that holds bytecode.
+// BytecodeImage is an OCI image with bytecode.
 type BytecodeImageApplyConfiguration struct {
-	// url is the image's full reference, with the registry's host:
-	// quay.io/bpfman-bytecode/xdp_pass:latest.
+	// url is the full reference of the image, with the host of the registry. For
+	// example: `quay.io/bpfman-bytecode/xdp_pass:latest`.
 	Url *string `json:"url,omitempty"`
-	// imagepullpolicy tells when the image is pulled.
+	// imagepullpolicy says when the image is pulled: at each load (`Always`),
+	// never (`Never`), or if the node doesn't have it (`IfNotPresent`).
 	ImagePullPolicy *apisv1alpha1.PullPolicy `json:"imagepullpolicy,omitempty"`
-	// imagepullsecret names the Secret with the registry's credentials.
+	// imagepullsecret names the Secret with the credentials for the registry. For
+	// example: `{name: registry, namespace: default}`.
 	ImagePullSecret *ImagePullSecretSelectorApplyConfiguration `json:"imagepullsecret,omitempty"`
 }
 

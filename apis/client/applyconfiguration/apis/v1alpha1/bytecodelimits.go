@@ -12,33 +12,36 @@ import (
 // BytecodeLimitsApplyConfiguration represents a declarative configuration of the BytecodeLimits type for use
 // with apply.
 //
-// BytecodeLimits restricts programs and hooks. What is absent isn't restricted.
-// In patterns, "*" stands for any characters.
+// BytecodeLimits restricts programs and hooks. A field that is absent restricts
+// nothing. In patterns, an asterisk matches any characters.
 type BytecodeLimitsApplyConfiguration struct {
-	// programTypes lists the allowed types of programs. Kprobe and Uprobe stand for
-	// return probes as well: the bytecode decides which of the two a program is.
+	// programTypes lists the allowed types of programs. Kprobe and Uprobe include
+	// return probes, because the bytecode decides which of the two a program is.
+	// For example: `[XDP, TCX]`.
 	ProgramTypes []apisv1alpha1.EBPFProgType `json:"programTypes,omitempty"`
-	// interfaces are patterns of the network interfaces that XDP, TC and TCX
-	// programs may be attached to, on the host and in pods.
+	// interfaces are patterns for the network interfaces that XDP, TC, and TCX
+	// programs can be attached to, on the host and in pods. For example: `[eth*]`.
 	Interfaces []string `json:"interfaces,omitempty"`
-	// tracepoints are patterns of the tracepoints that programs may be attached to,
-	// as category/event: syscalls/*.
+	// tracepoints are patterns for the tracepoints that programs can be attached
+	// to, as category/event. For example: `[syscalls/*]`.
 	Tracepoints []string `json:"tracepoints,omitempty"`
-	// functions are patterns of the kernel functions that kprobes, fentry and fexit
-	// programs may be attached to. A kprobe with an offset isn't allowed where this
-	// is present: an offset can lead into another function.
+	// functions are patterns for the kernel functions that kprobes, fentry, and
+	// fexit programs can be attached to. If it is present, kprobes can't have an
+	// offset, because an offset can lead into another function. For example:
+	// `[tcp_*]`.
 	Functions []string `json:"functions,omitempty"`
-	// targets are patterns of the libraries and executables that uprobes may be
-	// attached to, as the object names them. A path with "." or ".." in it isn't
-	// allowed where this is present.
+	// targets are patterns for the libraries and executables that uprobes can be
+	// attached to, as the object names them. If it is present, paths can't contain
+	// `.` or `..` as an element. For example: `[libssl, /usr/bin/*]`.
 	Targets []string `json:"targets,omitempty"`
-	// priority is the range of priorities that XDP, TC and TCX programs may have.
+	// priority is the range of priorities that XDP, TC, and TCX programs can have.
+	// For example: `{min: 100, max: 900}`.
 	Priority *PriorityRangeApplyConfiguration `json:"priority,omitempty"`
-	// helpers restricts the kernel's helper functions that the bytecode may call,
-	// as its instructions show: bpf_probe_write_user.
+	// helpers restricts the kernel's helper functions that the instructions of the
+	// bytecode call. For example: `{deny: [bpf_probe_write_user]}`.
 	Helpers *NameLimitsApplyConfiguration `json:"helpers,omitempty"`
-	// mapTypes restricts the types of the maps that the bytecode declares, named
-	// as bpftool does: hash, ringbuf, prog_array.
+	// mapTypes restricts the types of the maps that the bytecode declares, with
+	// the names that bpftool uses. For example: `{allow: [hash, array, ringbuf]}`.
 	MapTypes *NameLimitsApplyConfiguration `json:"mapTypes,omitempty"`
 }
 

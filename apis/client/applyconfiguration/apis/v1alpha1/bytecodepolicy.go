@@ -14,15 +14,15 @@ import (
 // BytecodePolicyApplyConfiguration represents a declarative configuration of the BytecodePolicy type for use
 // with apply.
 //
-// BytecodePolicy says which bytecode may be loaded, for which objects and on which
-// nodes. Bytecode that several policies match has to satisfy all of them; bytecode
-// that none matches may be loaded.
+// BytecodePolicy restricts which bytecode is loaded, for which objects, and on
+// which nodes. If several policies match, the bytecode must satisfy all of
+// them. If none matches, the bytecode is loaded.
 type BytecodePolicyApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is the policy.
 	Spec *BytecodePolicySpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what came of it.
+	// status is the state of the policy, and the number of programs by verdict.
 	Status *BytecodePolicyStatusApplyConfiguration `json:"status,omitempty"`
 }
 

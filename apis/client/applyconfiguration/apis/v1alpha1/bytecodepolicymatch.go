@@ -12,15 +12,17 @@ import (
 // BytecodePolicyMatchApplyConfiguration represents a declarative configuration of the BytecodePolicyMatch type for use
 // with apply.
 //
-// BytecodePolicyMatch selects objects and nodes. What is absent selects all; an
-// object is selected by all that is present.
+// BytecodePolicyMatch selects objects and nodes. An object must match every
+// field that is present. A field that is absent matches everything.
 type BytecodePolicyMatchApplyConfiguration struct {
-	// kinds lists the kinds of objects, such as XdpProgram or BpfNsApplication.
+	// kinds lists kinds of objects. For example: `[XdpProgram, BpfNsApplication]`.
 	Kinds []string `json:"kinds,omitempty"`
-	// namespaces lists namespaces by name; "*" stands for any characters. Where it
-	// is present, cluster-scoped objects aren't selected.
+	// namespaces lists namespaces by name. An asterisk matches any characters. If
+	// it is present, the policy doesn't apply to cluster-scoped objects. For
+	// example: `[default, team-*]`.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// nodeSelector selects nodes by their labels.
+	// nodeSelector selects nodes by their labels. For example: `{matchLabels:
+	// {zone: public}}`.
 	NodeSelector *v1.LabelSelectorApplyConfiguration `json:"nodeSelector,omitempty"`
 }
 

@@ -12,25 +12,26 @@ import (
 // BytecodePolicySpecApplyConfiguration represents a declarative configuration of the BytecodePolicySpec type for use
 // with apply.
 //
-// BytecodePolicySpec says which bytecode may be loaded, and for whom.
+// BytecodePolicySpec restricts which bytecode is loaded, and for which objects.
 type BytecodePolicySpecApplyConfiguration struct {
-	// mode says what happens to bytecode that violates the policy: enforce refuses
-	// to load it, warn loads it and reports what enforce would refuse.
+	// mode says what happens to bytecode that violates the policy. With `enforce`,
+	// it isn't loaded. With `warn`, it is loaded, and the violation is reported.
 	Mode *apisv1alpha1.PolicyMode `json:"mode,omitempty"`
-	// onViolation says what happens to a program that runs already and that the
-	// policy doesn't allow, or no longer allows: keep reports it and leaves it
-	// loaded, unload unloads it. It has no effect in mode warn.
+	// onViolation says what happens to a loaded program that the policy doesn't
+	// allow, or no longer allows. With `keep`, it stays loaded, and the violation
+	// is reported. With `unload`, it is unloaded. In mode `warn`, this field has
+	// no effect.
 	OnViolation *apisv1alpha1.PolicyOnViolation `json:"onViolation,omitempty"`
 	// match selects the objects and nodes that the policy applies to. An empty
-	// match selects all.
+	// match selects all. For example: `{namespaces: [team-*]}`.
 	Match *BytecodePolicyMatchApplyConfiguration `json:"match,omitempty"`
-	// rules say what an image must satisfy. An image has to satisfy each rule that
-	// one of its image patterns matches.
+	// rules say what images must satisfy. An image must satisfy every rule that
+	// has a matching pattern.
 	Rules []BytecodeRuleApplyConfiguration `json:"rules,omitempty"`
-	// unmatchedImages says what happens to images that no rule matches: allow
-	// leaves them to other policies, deny refuses them.
+	// unmatchedImages says what happens to images that no rule matches. With
+	// `allow`, this policy allows them. With `deny`, it denies them.
 	UnmatchedImages *apisv1alpha1.PolicyUnmatchedImages `json:"unmatchedImages,omitempty"`
-	// authorities are the signers that rules name.
+	// authorities are the signers that rules refer to.
 	Authorities []BytecodeAuthorityApplyConfiguration `json:"authorities,omitempty"`
 }
 

@@ -12,24 +12,27 @@ import (
 // BytecodePolicyStatusApplyConfiguration represents a declarative configuration of the BytecodePolicyStatus type for use
 // with apply.
 //
-// BytecodePolicyStatus is what came of a policy.
+// BytecodePolicyStatus is the state of a policy, and the number of programs by
+// verdict.
 type BytecodePolicyStatusApplyConfiguration struct {
-	// observedGeneration is the metadata.generation that this status is about.
+	// observedGeneration is the metadata.generation that this status describes.
+	// For example: `2`.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// allowed is the number of programs, counted on each node, that satisfy the
-	// policy.
+	// policy. For example: `12`.
 	Allowed *int32 `json:"allowed,omitempty"`
 	// denied is the number of programs, counted on each node, that violate the
-	// policy: those that weren't loaded, and those that are still loaded.
+	// policy, whether they are loaded or not. For example: `1`.
 	Denied *int32 `json:"denied,omitempty"`
 	// warned is the number of programs, counted on each node, that are loaded and
-	// that mode enforce would refuse.
+	// that mode `enforce` would refuse. For example: `0`.
 	Warned *int32 `json:"warned,omitempty"`
-	// authorities tell which public keys and trusted roots the policy refers to.
+	// authorities identifies the public keys and trusted roots that the policy
+	// refers to.
 	Authorities []BytecodeAuthorityStatusApplyConfiguration `json:"authorities,omitempty"`
-	// conditions holds one condition, of type Ready. It is False where the policy is
-	// wrong, such as where a key can't be read: then all that the policy matches is
-	// denied.
+	// conditions contains one condition, of type Ready. If it is False, the policy
+	// is invalid, for example because a key can't be read. An invalid policy
+	// denies everything that it matches.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

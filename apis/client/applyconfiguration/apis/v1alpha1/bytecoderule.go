@@ -8,30 +8,34 @@ package v1alpha1
 // BytecodeRuleApplyConfiguration represents a declarative configuration of the BytecodeRule type for use
 // with apply.
 //
-// BytecodeRule says what images have to satisfy.
+// BytecodeRule says what images must satisfy.
 type BytecodeRuleApplyConfiguration struct {
-	// name of the rule, which messages mention.
+	// name is the name of the rule. Messages contain it. For example:
+	// `acme-signed`.
 	Name *string `json:"name,omitempty"`
-	// images are patterns of image references, of which one has to match. They are
-	// compared with the full name of the image's repository, such as
-	// quay.io/acme/xdp-pass or docker.io/library/busybox, and a pattern that has a
-	// tag or a digest with that of the reference as well. A tag beside a digest
-	// counts for nothing. "*" stands for any characters but "/", "**" for any
-	// characters: quay.io/acme/*, registry.example.com:5000/**, *.example.com/**. A
-	// file on the node is named file: and its path: file:/opt/bytecode/*. The
-	// pattern ** matches all images and files.
+	// images are patterns for references of images. One of them must match. A
+	// pattern is compared with the full name of the image's repository, such as
+	// quay.io/acme/xdp-pass or docker.io/library/busybox. A pattern with a tag or
+	// a digest is also compared with that of the reference. If a reference has a
+	// digest, its tag is ignored. `*` matches any characters except /, and `**`
+	// matches any characters. A file on the node has the name `file:` and its
+	// path. For example: `[quay.io/acme/*, '*.example.com/**',
+	// file:/opt/bytecode/*]`. The pattern `**` matches all images and files.
 	Images []string `json:"images,omitempty"`
-	// deny refuses these images.
+	// deny refuses these images. For example: `true`.
 	Deny *bool `json:"deny,omitempty"`
-	// digestOnly requires that the object names the image by its digest:
-	// quay.io/acme/xdp-pass@sha256:… .
+	// digestOnly requires that the object references the image by its digest, as
+	// in quay.io/acme/xdp-pass@sha256:…. For example: `true`.
 	DigestOnly *bool `json:"digestOnly,omitempty"`
-	// signedBy requires that one of these authorities has signed the image.
+	// signedBy requires that one of these authorities has signed the image. For
+	// example: `[acme]`.
 	SignedBy []string `json:"signedBy,omitempty"`
-	// attestations requires that each of these attestations is there, signed.
+	// attestations requires that each of these attestations exists and is signed.
+	// For example: `[{predicateType: https://slsa.dev/provenance/v1, signedBy:
+	// [acme]}]`.
 	Attestations []BytecodeAttestationApplyConfiguration `json:"attestations,omitempty"`
-	// limits restricts what programs of these images may be, and where they may be
-	// attached.
+	// limits restricts what programs in these images can be, and where they can be
+	// attached. For example: `{programTypes: [TCX], interfaces: [eth*]}`.
 	Limits *BytecodeLimitsApplyConfiguration `json:"limits,omitempty"`
 }
 

@@ -8,12 +8,14 @@ package v1alpha1
 // BytecodeSelectorApplyConfiguration represents a declarative configuration of the BytecodeSelector type for use
 // with apply.
 //
-// BytecodeSelector tells where bytecode comes from: an image, or a file. Where
-// both are given, the image is used; where neither is, nothing is loaded.
+// BytecodeSelector says where bytecode comes from: an image or a file. If both
+// are set, the image is used. If neither is set, nothing is loaded.
 type BytecodeSelectorApplyConfiguration struct {
-	// image is an OCI image that holds the bytecode.
+	// image is an OCI image with the bytecode. For example: `{url:
+	// quay.io/bpfman-bytecode/xdp_pass:latest}`.
 	Image *BytecodeImageApplyConfiguration `json:"image,omitempty"`
-	// path is a file on the node, as the daemon's container sees it.
+	// path is a file on the node, as the daemon's container sees it. For example:
+	// `/run/bytecode/xdp_pass.o`.
 	Path *string `json:"path,omitempty"`
 }
 

@@ -12,13 +12,14 @@ import (
 // ContainerNsSelectorApplyConfiguration represents a declarative configuration of the ContainerNsSelector type for use
 // with apply.
 //
-// ContainerNsSelector selects containers of a node in the object's own namespace.
+// ContainerNsSelector selects containers on a node, in the namespace of the
+// object.
 type ContainerNsSelectorApplyConfiguration struct {
-	// pods selects pods by their labels; an empty selector selects all of the
-	// namespace.
+	// pods selects pods by their labels. An empty selector selects all pods in the
+	// namespace. For example: `{matchLabels: {app: web}}`.
 	Pods *v1.LabelSelectorApplyConfiguration `json:"pods,omitempty"`
-	// containernames lists the pods' containers by name; absent or empty means
-	// all of them.
+	// containernames lists containers of the pods by name. If it is absent or
+	// empty, all containers are selected. For example: `[nginx]`.
 	ContainerNames *[]string `json:"containernames,omitempty"`
 }
 

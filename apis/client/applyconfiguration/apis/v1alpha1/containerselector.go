@@ -12,14 +12,16 @@ import (
 // ContainerSelectorApplyConfiguration represents a declarative configuration of the ContainerSelector type for use
 // with apply.
 //
-// ContainerSelector selects containers of a node, for kinds without namespace.
+// ContainerSelector selects containers on a node, for cluster-scoped kinds.
 type ContainerSelectorApplyConfiguration struct {
-	// namespace of the pods; empty means all namespaces.
+	// namespace is the namespace of the pods. If it is empty, pods in all
+	// namespaces are selected. For example: `default`.
 	Namespace *string `json:"namespace,omitempty"`
-	// pods selects pods by their labels; an empty selector selects all of them.
+	// pods selects pods by their labels. An empty selector selects all pods. For
+	// example: `{matchLabels: {app: web}}`.
 	Pods *v1.LabelSelectorApplyConfiguration `json:"pods,omitempty"`
-	// containernames lists the pods' containers by name; absent or empty means
-	// all of them.
+	// containernames lists containers of the pods by name. If it is absent or
+	// empty, all containers are selected. For example: `[nginx]`.
 	ContainerNames *[]string `json:"containernames,omitempty"`
 }
 

@@ -14,14 +14,14 @@ import (
 // FentryProgramApplyConfiguration represents a declarative configuration of the FentryProgram type for use
 // with apply.
 //
-// FentryProgram loads a fentry program on each selected node and
-// attaches it to a kernel function.
+// FentryProgram loads a fentry program on each selected node, and attaches it
+// to a kernel function.
 type FentryProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *FentryProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *FentryProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -12,11 +12,12 @@ import (
 // FentryProgramInfoApplyConfiguration represents a declarative configuration of the FentryProgramInfo type for use
 // with apply.
 //
-// FentryProgramInfo is what is particular to a fentry program,
-// alone or in an application.
+// FentryProgramInfo has the fields of a fentry program, as a separate object or
+// as a member of an application.
 type FentryProgramInfoApplyConfiguration struct {
 	BpfProgramCommonApplyConfiguration `json:""`
-	// func_name is the kernel function at whose entry the program runs.
+	// func_name is the kernel function. The program runs when the function is
+	// called. For example: `do_unlinkat`.
 	FunctionName *string `json:"func_name,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 // FentryProgramStatusApplyConfiguration represents a declarative configuration of the FentryProgramStatus type for use
 // with apply.
 //
-// FentryProgramStatus is what the nodes report.
+// FentryProgramStatus summarizes the state of the program on all nodes.
 type FentryProgramStatusApplyConfiguration struct {
 	BpfProgramStatusCommonApplyConfiguration `json:""`
 }

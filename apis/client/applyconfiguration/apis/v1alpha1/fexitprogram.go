@@ -14,14 +14,14 @@ import (
 // FexitProgramApplyConfiguration represents a declarative configuration of the FexitProgram type for use
 // with apply.
 //
-// FexitProgram loads a fexit program on each selected node and
-// attaches it to a kernel function.
+// FexitProgram loads a fexit program on each selected node, and attaches it to
+// a kernel function.
 type FexitProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *FexitProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *FexitProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

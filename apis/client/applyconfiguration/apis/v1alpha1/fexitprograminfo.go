@@ -12,11 +12,12 @@ import (
 // FexitProgramInfoApplyConfiguration represents a declarative configuration of the FexitProgramInfo type for use
 // with apply.
 //
-// FexitProgramInfo is what is particular to a fexit program,
-// alone or in an application.
+// FexitProgramInfo has the fields of a fexit program, as a separate object or
+// as a member of an application.
 type FexitProgramInfoApplyConfiguration struct {
 	BpfProgramCommonApplyConfiguration `json:""`
-	// func_name is the kernel function at whose exit the program runs.
+	// func_name is the kernel function. The program runs when the function
+	// returns. For example: `do_unlinkat`.
 	FunctionName *string `json:"func_name,omitempty"`
 }
 

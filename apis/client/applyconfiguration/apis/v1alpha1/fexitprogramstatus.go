@@ -12,7 +12,7 @@ import (
 // FexitProgramStatusApplyConfiguration represents a declarative configuration of the FexitProgramStatus type for use
 // with apply.
 //
-// FexitProgramStatus is what the nodes report.
+// FexitProgramStatus summarizes the state of the program on all nodes.
 type FexitProgramStatusApplyConfiguration struct {
 	BpfProgramStatusCommonApplyConfiguration `json:""`
 }

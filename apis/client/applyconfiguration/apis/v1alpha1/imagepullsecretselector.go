@@ -11,10 +11,11 @@ package v1alpha1
 // ImagePullSecretSelector names a Secret of type kubernetes.io/dockerconfigjson
 // or kubernetes.io/dockercfg.
 type ImagePullSecretSelectorApplyConfiguration struct {
-	// name of the Secret.
+	// name is the name of the Secret. For example: `registry`.
 	Name *string `json:"name,omitempty"`
-	// namespace of the Secret. For namespaced kinds it must be the object's own:
-	// another namespace's Secret is refused by the agent.
+	// namespace is the namespace of the Secret. For namespaced kinds, it must be
+	// the namespace of the object; the agent refuses a Secret of another
+	// namespace. For example: `default`.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

@@ -8,18 +8,21 @@ package v1alpha1
 // InterfaceDiscoveryApplyConfiguration represents a declarative configuration of the InterfaceDiscovery type for use
 // with apply.
 //
-// InterfaceDiscovery selects interfaces by what is allowed and excluded. An entry
-// is an interface's name, or a regular expression between slashes (Go's syntax),
-// which matches anywhere in a name: /^eth/ is every name that begins with eth. An
-// interface that is both allowed and excluded is excluded.
+// InterfaceDiscovery selects interfaces by lists of allowed and excluded ones.
+// An entry is the name of an interface, or a regular expression between slashes
+// (Go's syntax), which can match anywhere in a name: /^eth/ matches every name
+// that begins with eth. An interface that is both allowed and excluded is
+// excluded.
 type InterfaceDiscoveryApplyConfiguration struct {
-	// interfaceautodiscovery turns discovery on. While it is false, the program is
-	// loaded and attached nowhere.
+	// interfaceautodiscovery enables the discovery. With false, the program is
+	// loaded, but not attached. For example: `true`.
 	InterfaceAutoDiscovery *bool `json:"interfaceautodiscovery,omitempty"`
-	// excludeinterfaces lists the interfaces that are never attached to.
+	// excludeinterfaces lists the interfaces to which the program is never
+	// attached. For example: `[lo, /^veth/]`.
 	ExcludeInterfaces []string `json:"excludeinterfaces,omitempty"`
-	// allowedinterfaces lists the only interfaces that are attached to; absent or
-	// empty means all that aren't excluded.
+	// allowedinterfaces lists the only interfaces to which the program is
+	// attached. If it is absent or empty, these are all interfaces that aren't
+	// excluded. For example: `[eth0, /^eth[1-9]/]`.
 	AllowedInterfaces []string `json:"allowedinterfaces,omitempty"`
 }
 

@@ -8,19 +8,21 @@ package v1alpha1
 // InterfaceSelectorApplyConfiguration represents a declarative configuration of the InterfaceSelector type for use
 // with apply.
 //
-// InterfaceSelector selects network interfaces in one of its ways.
+// InterfaceSelector selects network interfaces. Exactly one of its fields must
+// be set.
 type InterfaceSelectorApplyConfiguration struct {
-	// interfaces lists interfaces by name. A name that the node lacks is attached
-	// as soon as the interface appears. An empty list selects nothing: the program
-	// is loaded and attached nowhere.
+	// interfaces lists interfaces by name. If an interface doesn't exist yet, the
+	// program is attached as soon as it appears. With an empty list, the program
+	// is loaded, but not attached. For example: `[eth0]`.
 	Interfaces *[]string `json:"interfaces,omitempty"`
-	// primarynodeinterface selects the interface that carries the node's internal
-	// IP address. Its presence counts: false selects it too. To select other
-	// interfaces, list them in interfaces.
+	// primarynodeinterface selects the interface with the node's internal IP
+	// address. The field selects it even if its value is false. To select other
+	// interfaces, use interfaces instead. For example: `true`.
 	PrimaryNodeInterface *bool `json:"primarynodeinterface,omitempty"`
-	// interfacesdiscoveryconfig selects the interfaces that are there, whatever
-	// they are called, and those that appear later. In containers these are the
-	// interfaces of each pod's network namespace.
+	// interfacesdiscoveryconfig selects the interfaces that exist, and those that
+	// appear later. In containers, these are the interfaces in the network
+	// namespace of each pod. For example: `{interfaceautodiscovery: true,
+	// allowedinterfaces: [/^eth/]}`.
 	InterfacesDiscoveryConfig *InterfaceDiscoveryApplyConfiguration `json:"interfacesdiscoveryconfig,omitempty"`
 }
 

@@ -14,14 +14,14 @@ import (
 // KprobeProgramApplyConfiguration represents a declarative configuration of the KprobeProgram type for use
 // with apply.
 //
-// KprobeProgram loads a kprobe program on each selected node and
-// attaches it to a kernel function.
+// KprobeProgram loads a kprobe program on each selected node, and attaches it
+// to a kernel function.
 type KprobeProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *KprobeProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *KprobeProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -12,18 +12,20 @@ import (
 // KprobeProgramInfoApplyConfiguration represents a declarative configuration of the KprobeProgramInfo type for use
 // with apply.
 //
-// KprobeProgramInfo is what is particular to a kprobe program,
-// alone or in an application.
+// KprobeProgramInfo has the fields of a kprobe program, as a separate object or
+// as a member of an application.
 type KprobeProgramInfoApplyConfiguration struct {
 	BpfProgramCommonApplyConfiguration `json:""`
-	// func_name is the kernel function to attach to.
+	// func_name is the kernel function to attach the program to. For example:
+	// `try_to_wake_up`.
 	FunctionName *string `json:"func_name,omitempty"`
-	// offset is added to the function's address. A kretprobe can't have one. An
-	// object with a negative one is stored, and reported as unreadable.
+	// offset is added to the address of the function, in bytes. A kretprobe can't
+	// have an offset. An object with a negative offset is stored, and reported as
+	// unreadable. For example: `0`.
 	Offset *uint64 `json:"offset,omitempty"`
-	// retprobe tells that the program runs when the function returns. The section
-	// of the bytecode (kprobe or kretprobe) decides, and this must agree. In a
-	// kretprobe member of an application it means nothing.
+	// retprobe says that the program runs when the function returns. It must match
+	// the section of the bytecode (kprobe or kretprobe), which decides. It has no
+	// effect in a kretprobe member of an application. For example: `false`.
 	RetProbe *bool `json:"retprobe,omitempty"`
 }
 

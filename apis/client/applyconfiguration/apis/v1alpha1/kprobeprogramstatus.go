@@ -12,7 +12,7 @@ import (
 // KprobeProgramStatusApplyConfiguration represents a declarative configuration of the KprobeProgramStatus type for use
 // with apply.
 //
-// KprobeProgramStatus is what the nodes report.
+// KprobeProgramStatus summarizes the state of the program on all nodes.
 type KprobeProgramStatusApplyConfiguration struct {
 	BpfProgramStatusCommonApplyConfiguration `json:""`
 }

@@ -8,12 +8,12 @@ package v1alpha1
 // NameLimitsApplyConfiguration represents a declarative configuration of the NameLimits type for use
 // with apply.
 //
-// NameLimits restricts names by patterns. A name that is denied isn't allowed,
-// whatever allow says.
+// NameLimits restricts names by patterns. A name that deny matches isn't
+// allowed, even if allow matches it.
 type NameLimitsApplyConfiguration struct {
-	// allow lists the only names that are allowed.
+	// allow lists the only names that are allowed. For example: `[hash, array]`.
 	Allow []string `json:"allow,omitempty"`
-	// deny lists names that aren't allowed.
+	// deny lists names that aren't allowed. For example: `[prog_array]`.
 	Deny []string `json:"deny,omitempty"`
 }
 

@@ -8,14 +8,15 @@ package v1alpha1
 // NodeCountsApplyConfiguration represents a declarative configuration of the NodeCounts type for use
 // with apply.
 //
-// NodeCounts counts nodes. Those that are selected and neither attached nor
-// failed haven't reported yet.
+// NodeCounts counts nodes. Selected nodes that are neither attached nor failed
+// haven't reported yet.
 type NodeCountsApplyConfiguration struct {
-	// selected is how many nodes the program is for.
+	// selected is the number of nodes that the object selects. For example: `3`.
 	Selected *int32 `json:"selected,omitempty"`
-	// attached is how many nodes have what was asked.
+	// attached is the number of nodes where all programs of the object are loaded,
+	// and attached as requested. For example: `2`.
 	Attached *int32 `json:"attached,omitempty"`
-	// failed is how many nodes report a failure.
+	// failed is the number of nodes that report a failure. For example: `1`.
 	Failed *int32 `json:"failed,omitempty"`
 }
 

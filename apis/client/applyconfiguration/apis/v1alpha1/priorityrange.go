@@ -8,11 +8,12 @@ package v1alpha1
 // PriorityRangeApplyConfiguration represents a declarative configuration of the PriorityRange type for use
 // with apply.
 //
-// PriorityRange is a range of priorities, both ends included.
+// PriorityRange is a range of priorities, including both ends.
 type PriorityRangeApplyConfiguration struct {
-	// min is the lowest priority, which runs first; absent means 0.
+	// min is the lowest priority, which runs first. The default is 0. For example:
+	// `100`.
 	Min *int32 `json:"min,omitempty"`
-	// max is the highest priority; absent means 1000.
+	// max is the highest priority. The default is 1000. For example: `900`.
 	Max *int32 `json:"max,omitempty"`
 }
 

@@ -14,14 +14,14 @@ import (
 // TcNsProgramApplyConfiguration represents a declarative configuration of the TcNsProgram type for use
 // with apply.
 //
-// TcNsProgram loads a TC program on each selected node and attaches it in
-// containers of its own namespace only.
+// TcNsProgram loads a TC program on each selected node, and attaches it only in
+// containers in its own namespace.
 type TcNsProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *TcNsProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *TcProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -14,14 +14,14 @@ import (
 // TcProgramApplyConfiguration represents a declarative configuration of the TcProgram type for use
 // with apply.
 //
-// TcProgram loads a TC program on each selected node and attaches it
-// to network interfaces.
+// TcProgram loads a TC program on each selected node, and attaches it to
+// network interfaces.
 type TcProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *TcProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *TcProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

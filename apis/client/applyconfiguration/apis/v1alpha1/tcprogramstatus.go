@@ -12,7 +12,7 @@ import (
 // TcProgramStatusApplyConfiguration represents a declarative configuration of the TcProgramStatus type for use
 // with apply.
 //
-// TcProgramStatus is what the nodes report.
+// TcProgramStatus summarizes the state of the program on all nodes.
 type TcProgramStatusApplyConfiguration struct {
 	BpfProgramStatusCommonApplyConfiguration `json:""`
 }

@@ -14,14 +14,14 @@ import (
 // TcxNsProgramApplyConfiguration represents a declarative configuration of the TcxNsProgram type for use
 // with apply.
 //
-// TcxNsProgram loads a TCX program on each selected node and attaches it in
-// containers of its own namespace only.
+// TcxNsProgram loads a TCX program on each selected node, and attaches it only
+// in containers in its own namespace.
 type TcxNsProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *TcxNsProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *TcxProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

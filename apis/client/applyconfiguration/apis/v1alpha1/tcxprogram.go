@@ -14,14 +14,14 @@ import (
 // TcxProgramApplyConfiguration represents a declarative configuration of the TcxProgram type for use
 // with apply.
 //
-// TcxProgram loads a TCX program on each selected node and attaches
-// it to network interfaces.
+// TcxProgram loads a TCX program on each selected node, and attaches it to
+// network interfaces.
 type TcxProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *TcxProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *TcxProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -12,19 +12,22 @@ import (
 // TcxProgramInfoApplyConfiguration represents a declarative configuration of the TcxProgramInfo type for use
 // with apply.
 //
-// TcxProgramInfo is what is particular to a TCX program,
-// alone or in an application.
+// TcxProgramInfo has the fields of a TCX program, as a separate object or as a
+// member of an application.
 type TcxProgramInfoApplyConfiguration struct {
 	BpfProgramCommonApplyConfiguration `json:""`
-	// interfaceselector selects the network interfaces to attach to.
+	// interfaceselector selects the network interfaces to attach the program to.
+	// For example: `{primarynodeinterface: true}`.
 	InterfaceSelector *InterfaceSelectorApplyConfiguration `json:"interfaceselector,omitempty"`
-	// containers selects the pods in whose network namespaces the interfaces are
-	// looked up, each namespace once; absent means the host's.
+	// containers selects pods. The program is attached to the selected interfaces
+	// in the network namespace of each pod, once in each namespace. If it is
+	// absent, the program is attached to interfaces of the host. For example:
+	// `{namespace: default, pods: {matchLabels: {app: web}}}`.
 	Containers *ContainerSelectorApplyConfiguration `json:"containers,omitempty"`
-	// direction is the direction of the packets.
+	// direction is the direction of the packets: `ingress` or `egress`.
 	Direction *string `json:"direction,omitempty"`
-	// priority orders the programs of an interface: lower runs first. Unset means
-	// 1000, the last.
+	// priority decides the order of the programs on an interface: a program with a
+	// lower priority runs first. The default is 1000, the last. For example: `50`.
 	Priority *int32 `json:"priority,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 // TcxProgramStatusApplyConfiguration represents a declarative configuration of the TcxProgramStatus type for use
 // with apply.
 //
-// TcxProgramStatus is what the nodes report.
+// TcxProgramStatus summarizes the state of the program on all nodes.
 type TcxProgramStatusApplyConfiguration struct {
 	BpfProgramStatusCommonApplyConfiguration `json:""`
 }

@@ -14,14 +14,14 @@ import (
 // TracepointProgramApplyConfiguration represents a declarative configuration of the TracepointProgram type for use
 // with apply.
 //
-// TracepointProgram loads a tracepoint program on each selected node and
+// TracepointProgram loads a tracepoint program on each selected node, and
 // attaches it to tracepoints.
 type TracepointProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *TracepointProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *TracepointProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -12,12 +12,12 @@ import (
 // TracepointProgramInfoApplyConfiguration represents a declarative configuration of the TracepointProgramInfo type for use
 // with apply.
 //
-// TracepointProgramInfo is what is particular to a tracepoint program,
-// alone or in an application.
+// TracepointProgramInfo has the fields of a tracepoint program, as a separate
+// object or as a member of an application.
 type TracepointProgramInfoApplyConfiguration struct {
 	BpfProgramCommonApplyConfiguration `json:""`
-	// names lists the tracepoints to attach to, each as category/event:
-	// syscalls/sys_enter_kill.
+	// names lists the tracepoints to attach the program to, as category/event. For
+	// example: `[syscalls/sys_enter_kill]`.
 	Names []string `json:"names,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 // TracepointProgramStatusApplyConfiguration represents a declarative configuration of the TracepointProgramStatus type for use
 // with apply.
 //
-// TracepointProgramStatus is what the nodes report.
+// TracepointProgramStatus summarizes the state of the program on all nodes.
 type TracepointProgramStatusApplyConfiguration struct {
 	BpfProgramStatusCommonApplyConfiguration `json:""`
 }

@@ -14,14 +14,14 @@ import (
 // UprobeNsProgramApplyConfiguration represents a declarative configuration of the UprobeNsProgram type for use
 // with apply.
 //
-// UprobeNsProgram loads a uprobe program on each selected node and attaches it in
-// containers of its own namespace only.
+// UprobeNsProgram loads a uprobe program on each selected node, and attaches it
+// only in containers in its own namespace.
 type UprobeNsProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *UprobeNsProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *UprobeProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

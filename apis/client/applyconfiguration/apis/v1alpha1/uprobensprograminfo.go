@@ -12,26 +12,28 @@ import (
 // UprobeNsProgramInfoApplyConfiguration represents a declarative configuration of the UprobeNsProgramInfo type for use
 // with apply.
 //
-// UprobeNsProgramInfo is what is particular to a uprobe program of a namespace, alone or in an
-// application.
+// UprobeNsProgramInfo has the fields of a uprobe program in a namespace, as a
+// separate object or as a member of an application.
 type UprobeNsProgramInfoApplyConfiguration struct {
 	BpfProgramCommonApplyConfiguration `json:""`
-	// func_name is the function to attach to; without it, offset is from the
-	// start of target.
+	// func_name is the function to attach the program to. If it is absent, offset
+	// counts from the start of target. For example: `malloc`.
 	FunctionName *string `json:"func_name,omitempty"`
-	// offset is added to the function's address. An object with
-	// a negative one is stored, and reported as unreadable.
+	// offset is added to the address of the function, in bytes. An object with a
+	// negative offset is stored, and reported as unreadable. For example: `0`.
 	Offset *uint64 `json:"offset,omitempty"`
-	// target is a library by name, or a library or program by absolute path.
+	// target is the name of a library, or the absolute path of a library or
+	// executable. For example: `libc` or `/usr/sbin/nginx`.
 	Target *string `json:"target,omitempty"`
-	// retprobe tells that the program runs when the function returns. The section
-	// of the bytecode (uprobe or uretprobe) decides, and this must agree. In a
-	// uretprobe member of an application it means nothing.
+	// retprobe says that the program runs when the function returns. It must match
+	// the section of the bytecode (uprobe or uretprobe), which decides. It has no
+	// effect in a uretprobe member of an application. For example: `false`.
 	RetProbe *bool `json:"retprobe,omitempty"`
-	// pid limits the program to one process; absent or 0 means all of them.
+	// pid limits the program to one process. If it is absent or 0, the program
+	// runs for all processes. For example: `1234`.
 	Pid *int32 `json:"pid,omitempty"`
-	// containers selects the containers in which target is looked up, attaching in
-	// each.
+	// containers selects the containers in which to look up target. The program is
+	// attached in each of them. For example: `{pods: {matchLabels: {app: web}}}`.
 	Containers *ContainerNsSelectorApplyConfiguration `json:"containers,omitempty"`
 }
 

@@ -14,14 +14,14 @@ import (
 // UprobeProgramApplyConfiguration represents a declarative configuration of the UprobeProgram type for use
 // with apply.
 //
-// UprobeProgram loads a uprobe program on each selected node and
-// attaches it to functions of user space.
+// UprobeProgram loads a uprobe program on each selected node, and attaches it
+// to functions in user space.
 type UprobeProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *UprobeProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *UprobeProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

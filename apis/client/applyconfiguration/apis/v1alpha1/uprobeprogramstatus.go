@@ -12,7 +12,7 @@ import (
 // UprobeProgramStatusApplyConfiguration represents a declarative configuration of the UprobeProgramStatus type for use
 // with apply.
 //
-// UprobeProgramStatus is what the nodes report.
+// UprobeProgramStatus summarizes the state of the program on all nodes.
 type UprobeProgramStatusApplyConfiguration struct {
 	BpfProgramStatusCommonApplyConfiguration `json:""`
 }

@@ -14,14 +14,14 @@ import (
 // XdpNsProgramApplyConfiguration represents a declarative configuration of the XdpNsProgram type for use
 // with apply.
 //
-// XdpNsProgram loads an XDP program on each selected node and attaches it in
-// containers of its own namespace only.
+// XdpNsProgram loads an XDP program on each selected node, and attaches it only
+// in containers in its own namespace.
 type XdpNsProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *XdpNsProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *XdpProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -14,14 +14,14 @@ import (
 // XdpProgramApplyConfiguration represents a declarative configuration of the XdpProgram type for use
 // with apply.
 //
-// XdpProgram loads an XDP program on each selected node and attaches
-// it to network interfaces.
+// XdpProgram loads an XDP program on each selected node, and attaches it to
+// network interfaces.
 type XdpProgramApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is what is asked for.
+	// spec is the desired state.
 	Spec *XdpProgramSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what the nodes report.
+	// status summarizes the state on all nodes.
 	Status *XdpProgramStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -13,20 +13,24 @@ import (
 // XdpProgramInfoApplyConfiguration represents a declarative configuration of the XdpProgramInfo type for use
 // with apply.
 //
-// XdpProgramInfo is what is particular to an XDP program,
-// alone or in an application.
+// XdpProgramInfo has the fields of an XDP program, as a separate object or as a
+// member of an application.
 type XdpProgramInfoApplyConfiguration struct {
 	BpfProgramCommonApplyConfiguration `json:""`
-	// interfaceselector selects the network interfaces to attach to.
+	// interfaceselector selects the network interfaces to attach the program to.
+	// For example: `{primarynodeinterface: true}`.
 	InterfaceSelector *InterfaceSelectorApplyConfiguration `json:"interfaceselector,omitempty"`
-	// containers selects the pods in whose network namespaces the interfaces are
-	// looked up, each namespace once; absent means the host's.
+	// containers selects pods. The program is attached to the selected interfaces
+	// in the network namespace of each pod, once in each namespace. If it is
+	// absent, the program is attached to interfaces of the host. For example:
+	// `{namespace: default, pods: {matchLabels: {app: web}}}`.
 	Containers *ContainerSelectorApplyConfiguration `json:"containers,omitempty"`
-	// priority orders the programs of an interface: lower runs first. Unset means
-	// 1000, the last.
+	// priority decides the order of the programs on an interface: a program with a
+	// lower priority runs first. The default is 1000, the last. For example: `50`.
 	Priority *int32 `json:"priority,omitempty"`
-	// proceedon lists the results of this program after which the next program of
-	// the interface runs. A result given twice counts once.
+	// proceedon lists results of this program. The next program on the interface
+	// runs only if the result is in the list. Duplicates are ignored. For example:
+	// `[pass, dispatcher_return]`.
 	ProceedOn []apisv1alpha1.XdpProceedOnValue `json:"proceedon,omitempty"`
 }
 

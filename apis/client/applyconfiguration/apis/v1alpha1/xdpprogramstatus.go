@@ -12,7 +12,7 @@ import (
 // XdpProgramStatusApplyConfiguration represents a declarative configuration of the XdpProgramStatus type for use
 // with apply.
 //
-// XdpProgramStatus is what the nodes report.
+// XdpProgramStatus summarizes the state of the program on all nodes.
 type XdpProgramStatusApplyConfiguration struct {
 	BpfProgramStatusCommonApplyConfiguration `json:""`
 }
