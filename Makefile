@@ -31,7 +31,7 @@ DAEMON := $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
 UPSTREAM_DAEMON := $(CACHE)/bpfman-0.5.6/bin/bpfman-rpc
 
 .PHONY: deps
-deps: ## Install what is missing on this Debian 12: packages, the bpfman daemon, Kubernetes (as root).
+deps: ## Install what is missing on this Debian 12 machine: packages, the bpfman daemon, Kubernetes (as root).
 	@hack/deps.sh $(CACHE) $(LOCALBIN)
 
 # Tools are pinned in hack/tools/go.mod and built on first use.
@@ -70,21 +70,21 @@ $(LOCALBIN)/opm: hack/tools/opm/go.mod hack/tools/opm/go.sum
 	@cd hack/tools/opm && GOWORK=off go build -tags json1,containers_image_openpgp -o $@ github.com/operator-framework/operator-registry/cmd/opm && touch $@
 
 .PHONY: $(TOOLS) golangci-lint vale helm kind cosign opm
-kustomize: $(LOCALBIN)/kustomize ## Build kustomize to bin/, as pinned in hack/tools.
-controller-gen: $(LOCALBIN)/controller-gen ## Build controller-gen likewise.
-register-gen: $(LOCALBIN)/register-gen ## Build register-gen likewise.
-informer-gen: $(LOCALBIN)/informer-gen ## Build informer-gen likewise.
-lister-gen: $(LOCALBIN)/lister-gen ## Build lister-gen likewise.
-client-gen: $(LOCALBIN)/client-gen ## Build client-gen likewise.
-applyconfiguration-gen: $(LOCALBIN)/applyconfiguration-gen ## Build applyconfiguration-gen likewise.
-crd-ref-docs: $(LOCALBIN)/crd-ref-docs ## Build crd-ref-docs likewise.
-gofumpt: $(LOCALBIN)/gofumpt ## Build gofumpt likewise.
-golangci-lint: $(LOCALBIN)/golangci-lint ## Build golangci-lint likewise.
-vale: $(LOCALBIN)/vale ## Build vale likewise.
-helm: $(LOCALBIN)/helm ## Build helm likewise.
-kind: $(LOCALBIN)/kind ## Build kind likewise.
-cosign: $(LOCALBIN)/cosign ## Build cosign likewise, to sign images with.
-opm: $(LOCALBIN)/opm ## Build opm likewise, where the Go module proxy serves operator-registry; make bundle and make catalog then validate with it.
+kustomize: $(LOCALBIN)/kustomize ## Build kustomize to bin/, in the version that hack/tools pins.
+controller-gen: $(LOCALBIN)/controller-gen ## Build controller-gen to bin/.
+register-gen: $(LOCALBIN)/register-gen ## Build register-gen to bin/.
+informer-gen: $(LOCALBIN)/informer-gen ## Build informer-gen to bin/.
+lister-gen: $(LOCALBIN)/lister-gen ## Build lister-gen to bin/.
+client-gen: $(LOCALBIN)/client-gen ## Build client-gen to bin/.
+applyconfiguration-gen: $(LOCALBIN)/applyconfiguration-gen ## Build applyconfiguration-gen to bin/.
+crd-ref-docs: $(LOCALBIN)/crd-ref-docs ## Build crd-ref-docs to bin/.
+gofumpt: $(LOCALBIN)/gofumpt ## Build gofumpt to bin/.
+golangci-lint: $(LOCALBIN)/golangci-lint ## Build golangci-lint to bin/.
+vale: $(LOCALBIN)/vale ## Build vale to bin/.
+helm: $(LOCALBIN)/helm ## Build helm to bin/.
+kind: $(LOCALBIN)/kind ## Build kind to bin/.
+cosign: $(LOCALBIN)/cosign ## Build cosign to bin/, to sign images.
+opm: $(LOCALBIN)/opm ## Build opm to bin/, if the Go module proxy serves operator-registry; make bundle and make catalog then validate with it.
 
 # One binary is all of Kubernetes: the name that it is called by says what it is.
 ENVTEST_ASSETS := $(LOCALBIN)/envtest
@@ -105,7 +105,7 @@ GENERATE := cd apis && GOWORK=off
 BOILERPLATE := --go-header-file ../hack/boilerplate.go.txt
 
 .PHONY: manifests
-manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions and the ClusterRoles for people from apis/v1alpha1.
+manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions and the ClusterRoles for users from apis/v1alpha1.
 	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
 	$(GENERATE) go run ./internal/userroles >../config/rbac/users/roles.yaml
 
@@ -155,7 +155,7 @@ generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs
 
 # `kubectl bpfman why` says what the page says.
 .PHONY: generate-remedies
-generate-remedies: ## Generate what kubectl's plugin says to errors from the page that explains them (cli/remedy/remedies.md).
+generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cli/remedy/remedies.md) from docs/programs.md.
 	sed -n '/^## Read the status/,/^## Delete a program/p' docs/programs.md | grep '^|' >cli/remedy/remedies.md
 
 .PHONY: generate-schemas
@@ -173,13 +173,13 @@ CHART := charts/bpfman-operator
 IN_CHART = sed -e 's/namespace: bpfman$$/namespace: "@namespace@"/' -e 's/serviceaccount:bpfman:/serviceaccount:@namespace@:/g' -e 's/^  - bpfman$$/  - "@namespace@"/'
 
 .PHONY: generate-chart
-generate-chart: $(LOCALBIN)/kustomize ## Generate what the Helm chart has from the other manifests.
+generate-chart: $(LOCALBIN)/kustomize ## Generate the parts of the Helm chart that come from other manifests.
 	$(LOCALBIN)/kustomize build config/crd >$(CHART)/files/crds.yaml
 	$(LOCALBIN)/kustomize build config/chart | $(IN_CHART) >$(CHART)/files/rbac.yaml
 	$(LOCALBIN)/kustomize build config/prometheus/objects | $(IN_CHART) >$(CHART)/files/monitoring.yaml
 
 .PHONY: vendors
-vendors: ## Refresh the modules' dependencies, and the vendor directory for builds without a network.
+vendors: ## Update the modules' dependencies, and the vendor directory for builds without a network.
 	@for module in $(MODULES); do (cd $$module && GOWORK=off go mod tidy) || exit 1; done
 	go work vendor
 
@@ -188,7 +188,7 @@ fmt: $(LOCALBIN)/gofumpt ## Format the Go code.
 	$< -w $(MODULES) hack
 
 .PHONY: verify
-verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale or Go code isn't formatted.
+verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale, or if Go code isn't formatted.
 	@files=$$($< -l $(MODULES) hack); test -z "$$files" || { echo "not formatted, run make fmt:"; echo "$$files"; exit 1; }
 	@changes=$$(git status --porcelain -- $(GENERATED)); test -z "$$changes" || { echo "generated files differ from what is committed, run make generate:"; echo "$$changes"; exit 1; }
 
@@ -248,8 +248,8 @@ deps-docs: ## Install what test-docs takes: Python's venv, and Chromium (as root
 test-docs: deps-docs docs ## Look at each page of the documentation's site in a browser: narrow and wide, light and dark; search it.
 	SITE=$(LOCALBIN)/site GOWORK=off go -C hack/docs test -count=1 -timeout 30m ./site
 
-# The pages that people read. The API reference is made of comments in Go.
-PAGES = $(filter-out docs/reference/api.md,$(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale' ':!cli/remedy'))
+# The API reference is among them, so the comments that it is made of are checked too.
+PAGES = $(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale' ':!cli/remedy')
 VALE = $(LOCALBIN)/vale --config hack/vale/vale.ini
 
 .PHONY: prose
@@ -273,14 +273,14 @@ TAGS = grpcnotrace
 UNLESS_BUILT = $(if $(BUILT),@: )
 
 .PHONY: build
-build: $(COMMANDS:%=build/%) ## Build all commands to bin/, static.
+build: $(COMMANDS:%=build/%) ## Build all commands to bin/, statically linked.
 
 .PHONY: $(COMMANDS:%=build/%)
 $(COMMANDS:%=build/%): build/%:
 	$(UNLESS_BUILT)go -C $(firstword $(subst /, ,$*)) build -trimpath -tags $(TAGS) -ldflags "$(call LDFLAGS,$*)" -o $(LOCALBIN)/$(notdir $*) ./cmd/$(notdir $*)
 
 .PHONY: kubectl-bpfman
-kubectl-bpfman: ## Build kubectl's plugin, `kubectl bpfman`, to bin/, for this machine.
+kubectl-bpfman: ## Build the kubectl plugin, `kubectl bpfman`, to bin/, for this machine.
 	go -C cli build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o $(LOCALBIN)/$@ ./cmd/$@
 	@install cli/kubectl_complete-bpfman $(LOCALBIN)
 
@@ -311,7 +311,7 @@ image-builder:
 	@$(NEEDS) engine buildkit
 
 .PHONY: build-images
-build-images: build-operator-image build-agent-image build-csi-image build-inspector-image build-example-images ## Build all images, with docker and BuildKit, or podman.
+build-images: build-operator-image build-agent-image build-csi-image build-inspector-image build-example-images ## Build all images, with Docker and BuildKit, or with Podman.
 
 .PHONY: build-operator-image
 build-operator-image: image-builder ## Build bpfman-operator's image.
@@ -361,7 +361,7 @@ $(LOCALBIN)/bytecode/%.o: examples/bytecode/%.bpf.c $(wildcard examples/bytecode
 	$(CLANG) $(BPF_CFLAGS) -c $< -o $@
 
 .PHONY: push-bytecode
-push-bytecode: bytecode ## Push a bytecode image per example program to BYTECODE_REGISTRY.
+push-bytecode: bytecode ## Push a bytecode image of each example program to BYTECODE_REGISTRY.
 	go -C examples run ./cmd/bytecode-images --objects $(LOCALBIN)/bytecode --push $(BYTECODE_REGISTRY) --prefix $(BYTECODE_PREFIX) --alias xdp_pass_private=xdp_pass $(BYTECODE_PUSH_FLAGS)
 
 ##@ Cluster of this machine
@@ -392,28 +392,28 @@ cluster-up: deps build build-cluster ## Start a Kubernetes of CLUSTER_NODES=1 to
 	@$(MAKE) --no-print-directory cluster-bytecode
 
 .PHONY: cluster-down
-cluster-down: build-cluster ## End that cluster; it leaves nothing but the cache.
+cluster-down: build-cluster ## Stop that cluster, and remove everything but the cache.
 	@$(CLUSTER) down
 
 .PHONY: cluster-status
-cluster-status: build-cluster ## Say whether that cluster runs, and where its logs and files are.
+cluster-status: build-cluster ## Show whether that cluster is running, and where its logs and files are.
 	@$(CLUSTER) status
 
 .PHONY: cluster-images
-cluster-images: build cluster-load ## Build the commands and load the images that changed into that cluster.
+cluster-images: build cluster-load ## Build the commands, and load the images that changed into that cluster.
 
 .PHONY: cluster-load
-cluster-load: build-cluster ## Load the images of what is in bin/ that changed, as they are, into that cluster.
+cluster-load: build-cluster ## Load the images that changed into that cluster, from bin/, without building.
 	@$(CLUSTER) load-images
 
 .PHONY: cluster-bytecode
-cluster-bytecode: ## Push the example programs to that cluster's registry, which serves them as quay.io.
+cluster-bytecode: ## Push the example programs to that cluster's registry, which is quay.io in the cluster.
 	@$(MAKE) --no-print-directory push-bytecode BYTECODE_REGISTRY=10.97.$(CLUSTER_INSTANCE).2:5000 \
 		BYTECODE_PUSH_FLAGS="--ca $(CLUSTER_STATE)/pki/registry-ca.crt"
 
 # On an instance of its own: a cluster that is in use isn't disturbed.
 .PHONY: test-cluster
-test-cluster: deps build-cluster ## Start and end one-node clusters, and prove that nothing is left of them (as root).
+test-cluster: deps build-cluster ## Test that one-node clusters start, and that nothing remains of them (as root).
 	cd hack/cluster && GOWORK=off CLUSTER_PROGRAM=$(LOCALBIN)/cluster CLUSTER_KUBERNETES=$(KUBERNETES) go test -count=1 ./...
 
 .PHONY: cluster-shell
@@ -444,7 +444,7 @@ install: ## Install the CustomResourceDefinitions into the cluster of KUBECONFIG
 	$(KUBECTL) kustomize config/crd | $(INSTALL) -
 
 .PHONY: uninstall
-uninstall: ## Remove the CustomResourceDefinitions that were installed so, and with them all objects of their kinds.
+uninstall: ## Delete the CustomResourceDefinitions that bpfman installed, with all objects of their kinds.
 	$(UNINSTALL_SCRIPT) --definitions
 
 ##@ Vanilla K8s Deployment
@@ -461,11 +461,11 @@ WITH_IMAGES = sed \
 RENDER = $(KUBECTL) kustomize $(DEPLOY) | $(WITH_IMAGES)
 
 .PHONY: deploy
-deploy: ## Deploy bpfman to the cluster of KUBECONFIG (DEPLOY=config/default), and wait until it runs.
+deploy: ## Deploy bpfman to the cluster of KUBECONFIG (DEPLOY=config/default), and wait until it is running.
 	$(RENDER) | $(INSTALL) -
 
 .PHONY: undeploy
-undeploy: ## Remove bpfman, its CustomResourceDefinitions and all objects of their kinds.
+undeploy: ## Remove bpfman, its CustomResourceDefinitions, and all objects of their kinds.
 	$(RENDER) | $(UNINSTALL_SCRIPT) -
 
 .PHONY: deployed
@@ -510,7 +510,7 @@ KIND ?= $(LOCALBIN)/kind
 KIND_RUN = KIND_EXPERIMENTAL_PROVIDER=$(filter podman,$(notdir $(CONTAINER_ENGINE))) $(KIND)
 
 .PHONY: setup-kind
-setup-kind: container-engine $(KIND) ## Create the kind cluster KIND_CLUSTER_NAME, unless it is there, and make it the current context.
+setup-kind: container-engine $(KIND) ## Create the kind cluster KIND_CLUSTER_NAME, if it doesn't exist, and make it the current context.
 	@if $(KIND_RUN) get clusters 2>/dev/null | grep -qx '$(KIND_CLUSTER_NAME)'; then $(KIND_RUN) export kubeconfig --name $(KIND_CLUSTER_NAME); \
 	else $(KIND_RUN) create cluster --name $(KIND_CLUSTER_NAME) --config hack/kind/cluster.yaml --wait 3m; fi
 
@@ -521,14 +521,14 @@ destroy-kind: container-engine $(KIND) ## Delete that cluster.
 ##@ Build
 
 .PHONY: load-images-kind
-load-images-kind: container-engine $(KIND) ## Load the images that build-images built into that cluster.
+load-images-kind: container-engine $(KIND) ## Load the images that build-images builds into that cluster.
 	@archive=$$(mktemp) && trap 'rm -f "$$archive"' EXIT && for image in $(BUILT_IMAGES); do \
 		echo "load $$image"; $(CONTAINER_ENGINE) save "$$image" >"$$archive"; $(KIND_RUN) load image-archive --name $(KIND_CLUSTER_NAME) "$$archive"; done
 
 ##@ Vanilla K8s Deployment
 
 .PHONY: run-on-kind
-run-on-kind: ## Create that cluster, build and load the images, and deploy bpfman with them; it checks first that all it takes is there.
+run-on-kind: ## Check the requirements, create that cluster, build and load the images, and deploy bpfman.
 	@$(NEEDS) engine buildkit go kubectl
 	@$(MAKE) --no-print-directory setup-kind
 	@$(MAKE) --no-print-directory build-images
@@ -536,7 +536,7 @@ run-on-kind: ## Create that cluster, build and load the images, and deploy bpfma
 	@$(MAKE) --no-print-directory deploy IMAGES_LOADED=yes
 
 .PHONY: kind-reload-images
-kind-reload-images: load-images-kind ## Load the images again after make build-images, and restart the pods that run them.
+kind-reload-images: load-images-kind ## Load the images again after make build-images, and restart the pods that use them.
 	$(KUBECTL) --context kind-$(KIND_CLUSTER_NAME) -n bpfman rollout restart deployment/bpfman-operator daemonset/bpfman-daemon
 	$(KUBECTL) --context kind-$(KIND_CLUSTER_NAME) -n bpfman rollout status deployment/bpfman-operator --timeout=$(DEPLOY_TIMEOUT)
 	$(KUBECTL) --context kind-$(KIND_CLUSTER_NAME) -n bpfman rollout status daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
@@ -544,7 +544,8 @@ kind-reload-images: load-images-kind ## Load the images again after make build-i
 # Without KUBECONFIG on a cluster of this machine, with it on that one.
 .PHONY: run
 run: export CLUSTER_DOWN = make cluster-down$(if $(filter-out 0,$(CLUSTER_INSTANCE)), CLUSTER_INSTANCE=$(CLUSTER_INSTANCE))
-run: ## From nothing to counters read by a pod without privileges: cluster, bpfman, sample program, application.
+run: ## Start a one-node cluster, deploy bpfman, and show a sample program whose counters a pod without privileges reads.
+	@$(if $(KUBECONFIG),,DAEMON="$(DAEMON)" $(NEEDS) root apt go rust)
 	@KUBECTL="$(KUBECTL)" CLUSTER_KUBECONFIG="$(CLUSTER_KUBECONFIG)" DEPLOY="$(DEPLOY)" \
 		BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" \
 		hack/run.sh
@@ -563,7 +564,7 @@ by_digest = $(if $(filter file,$(origin BPFMAN_$2_IMG)),$(addprefix BPFMAN_$2_IM
 RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(call by_digest,operator,OPERATOR) $(call by_digest,agent,AGENT) $(call by_digest,csi,CSI) $(call by_digest,inspector,INSPECTOR) $(call by_digest,map-exporter,MAP_EXPORTER)
 
 .PHONY: build-release-yamls
-build-release-yamls: $(LOCALBIN)/kustomize ## Write a release's install files to release-vVERSION: one per component, one of the CRDs, one of all.
+build-release-yamls: $(LOCALBIN)/kustomize ## Write the install files of a release to release-vVERSION: one for each component, one for the definitions, and one for everything.
 	@$(MAKE) --no-print-directory release-yamls $(RELEASED)
 
 .PHONY: release-yamls
@@ -588,11 +589,11 @@ packaged-chart:
 ##@ Openshift Deployment
 
 .PHONY: deploy-openshift
-deploy-openshift: ## Deploy bpfman to the OpenShift cluster of KUBECONFIG, and wait until it runs.
+deploy-openshift: ## Deploy bpfman to the OpenShift cluster of KUBECONFIG, and wait until it is running.
 	@$(MAKE) --no-print-directory deploy DEPLOY=config/openshift
 
 .PHONY: undeploy-openshift
-undeploy-openshift: ## Remove it from there, with its CustomResourceDefinitions and all objects of their kinds.
+undeploy-openshift: ## Remove bpfman from it, with its CustomResourceDefinitions and all objects of their kinds.
 	@$(MAKE) --no-print-directory undeploy DEPLOY=config/openshift
 
 ##@ Development
@@ -613,7 +614,7 @@ build-release:
 	@cd hack/release && GOWORK=off go build -trimpath -o $(LOCALBIN)/release .
 
 .PHONY: bundle
-bundle: generate build-release $(LOCALBIN)/kustomize ## Generate the OLM bundle (bundle, bundle.Dockerfile) from config/manifests and config/samples, then check it, with bin/opm too where that is built.
+bundle: generate build-release $(LOCALBIN)/kustomize ## Generate the OLM bundle (bundle, bundle.Dockerfile) from config/manifests and config/samples, and check it, also with bin/opm if it exists.
 	@$(LOCALBIN)/release bundle --manifests <($(LOCALBIN)/kustomize build config/manifests | $(WITH_IMAGES)) \
 		--samples <($(LOCALBIN)/kustomize build config/samples) --version $(VERSION) \
 		--channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL) --replaces "$(BUNDLE_REPLACES)" --skip-range "$(BUNDLE_SKIP_RANGE)" --opm "$(wildcard $(LOCALBIN)/opm)"
@@ -626,21 +627,21 @@ release-bundle: ## Generate the OLM bundle of a release, with the images of its 
 	@$(MAKE) --no-print-directory bundle $(RELEASED)
 
 .PHONY: test-release
-test-release: ## Test the bundle and the catalog by each of their rules, and what else a release is made of.
+test-release: ## Test the rules for the bundle and the catalog, and the other parts of a release.
 	cd hack/release && GOWORK=off go test -count=1 ./...
 
 ##@ Build
 
 .PHONY: bundle-build
-bundle-build: container-engine ## Build the bundle's image, BUNDLE_IMG.
+bundle-build: container-engine ## Build the image of the bundle, BUNDLE_IMG.
 	$(CONTAINER_ENGINE) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
 
 .PHONY: bundle-push
-bundle-push: container-engine ## Push the bundle's image.
+bundle-push: container-engine ## Push the image of the bundle.
 	$(CONTAINER_ENGINE) push $(BUNDLE_IMG)
 
 .PHONY: catalog
-catalog: build-release ## Generate a catalog that has the bundle of BUNDLE_IMG, to bin/catalog.
+catalog: build-release ## Generate a catalog with the bundle of BUNDLE_IMG in bin/catalog.
 	@$(LOCALBIN)/release catalog --image $(BUNDLE_IMG) --out $(LOCALBIN)/catalog/configs/bpfman-operator/catalog.yaml
 	$(if $(wildcard $(LOCALBIN)/opm),@$(LOCALBIN)/opm validate $(LOCALBIN)/catalog/configs)
 
@@ -649,7 +650,7 @@ catalog-build: container-engine catalog ## Build the image of that catalog, CATA
 	$(CONTAINER_ENGINE) build -f catalog.Dockerfile -t $(CATALOG_IMG) $(LOCALBIN)/catalog
 
 .PHONY: catalog-push
-catalog-push: container-engine ## Push the catalog's image.
+catalog-push: container-engine ## Push the image of the catalog.
 	$(CONTAINER_ENGINE) push $(CATALOG_IMG)
 
 ##@ Openshift Deployment
@@ -658,11 +659,11 @@ CATALOG_SOURCE = sed -e 's|quay.io/bpfman/bpfman-operator-catalog:latest|$(CATAL
 	-e 's|namespace: openshift-marketplace|namespace: $(CATALOG_NAMESPACE)|' config/catalog/catalog-source.yaml
 
 .PHONY: catalog-deploy
-catalog-deploy: ## Offer that catalog in the cluster of KUBECONFIG, which has OLM (CATALOG_NAMESPACE).
+catalog-deploy: ## Add that catalog to the cluster of KUBECONFIG, which must have OLM (CATALOG_NAMESPACE).
 	$(CATALOG_SOURCE) | $(KUBECTL) apply -f -
 
 .PHONY: catalog-undeploy
-catalog-undeploy: ## Take it away again. What was installed from it stays.
+catalog-undeploy: ## Remove it. The operator that was installed from it stays.
 	$(CATALOG_SOURCE) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
 
 ##@ Release
@@ -690,22 +691,22 @@ PLUGIN_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/am
 PLUGINS = $(foreach platform,$(PLUGIN_PLATFORMS),$(LOCALBIN)/plugin/$(subst /,-,$(platform))/kubectl-bpfman$(if $(filter windows/%,$(platform)),.exe))
 
 .PHONY: build-plugins
-build-plugins: ## Build kubectl's plugin for each of PLUGIN_PLATFORMS, to bin/plugin/<system>-<architecture>.
+build-plugins: ## Build the kubectl plugin for each of PLUGIN_PLATFORMS, to bin/plugin/<system>-<architecture>.
 	@for plugin in $(PLUGINS); do platform=$$(basename $$(dirname $$plugin)); echo "building kubectl-bpfman for $$platform"; \
 		GOOS=$${platform%-*} GOARCH=$${platform#*-} GOFLAGS=-buildvcs=false \
 		go -C cli build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o $$plugin ./cmd/kubectl-bpfman || exit 1; done
 
 .PHONY: sbom
-sbom: build-release build-architectures build-plugins ## Write a bill of materials (CycloneDX) beside each of these commands that is released.
+sbom: build-release build-architectures build-plugins ## Write a bill of materials (CycloneDX) for each released command.
 	SOURCE_DATE_EPOCH=$(COMMIT_TIME) $(LOCALBIN)/release sbom --version $(VERSION) $(RELEASE_BINARIES) $(PLUGINS)
 
 .PHONY: licences
-licences: build-release build-architectures build-plugins ## Collect the licences of all that is in them, in bin/licences; fail on one that isn't known or allowed.
+licences: build-release build-architectures build-plugins ## Collect the licences of everything in the released commands in bin/licences; fail on one that is unknown or isn't allowed.
 	@rm -rf $(LOCALBIN)/licences
 	$(LOCALBIN)/release licences --out $(LOCALBIN)/licences $(RELEASE_BINARIES) $(PLUGINS)
 
 .PHONY: release-files
-release-files: sbom licences build-release-yamls package-chart ## Write what is attached to a release to bin/release-files: install files, chart, commands, SBOMs, licences, checksums.
+release-files: sbom licences build-release-yamls package-chart ## Write the files of a release to bin/release-files: install files, chart, commands, SBOMs, licences, checksums.
 	@rm -rf $(LOCALBIN)/release-files && mkdir -p $(LOCALBIN)/release-files
 	@named=$$(grep -hoE '^ *(- )?(image|bpfman\.(agent\.|csi\.|csi\.registrar\.|inspector\.)?image): *[^ ]+' $(RELEASE_DIR)/*.yaml | grep -v @sha256: | sort -u); test -z "$$named" || \
 		{ echo "a release names its images by digest (make release-images), but has:"; echo "$$named"; exit 1; } >&2
@@ -732,7 +733,7 @@ plugin-archives: build-release
 
 # Each copy has a build cache of its own: nothing of the first is used for the second.
 .PHONY: verify-reproducible
-verify-reproducible: ## Build the commands of the last commit twice, in two directories, and fail where they differ (ARCHITECTURES, PLUGIN_PLATFORMS).
+verify-reproducible: ## Build the commands of the last commit twice, in two directories, and fail if they differ (ARCHITECTURES, PLUGIN_PLATFORMS).
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && for copy in one another/longer; do \
 		mkdir -p "$$dir/$$copy" && git archive HEAD | tar -x -C "$$dir/$$copy" && \
 		GOCACHE="$$dir/$$copy/cache" $(MAKE) -C "$$dir/$$copy" --no-print-directory build-architectures build-plugins LOCALBIN="$$dir/$$copy/bin" && \
@@ -745,7 +746,7 @@ RELEASE_IMAGES = operator=$(BPFMAN_OPERATOR_IMG) agent=$(BPFMAN_AGENT_IMG) csi=$
 IMAGE_BUILD_ARGS ?=
 
 .PHONY: release-images
-release-images: ## Build the images for all ARCHITECTURES and push them, with docker buildx; their digests are written to bin/images.
+release-images: ## Build the images for all ARCHITECTURES and push them, with docker buildx; write their digests to bin/images.
 	@rm -rf $(LOCALBIN)/images && mkdir -p $(LOCALBIN)/images
 	for image in $(RELEASE_IMAGES); do docker buildx build --platform $(subst $(space),$(comma),$(ARCHITECTURES:%=linux/%)) \
 		--target "$${image%%=*}" --tag "$${image#*=}" --metadata-file "$(LOCALBIN)/images/$${image%%=*}.json" \
@@ -753,7 +754,7 @@ release-images: ## Build the images for all ARCHITECTURES and push them, with do
 		--sbom=true --provenance=mode=max --output type=image,push=true,rewrite-timestamp=true .; done
 
 .PHONY: sign-images
-sign-images: ## Sign these images with cosign, as the workflow that runs this: no key is kept.
+sign-images: ## Sign these images with cosign, with the identity of the workflow that runs this; no key is stored.
 	for file in $(LOCALBIN)/images/*.json; do cosign sign --yes "$$(jq -er '."image.name" + "@" + ."containerimage.digest"' "$$file")"; done
 
 ##@ Development
@@ -766,11 +767,11 @@ requires = TEST_REQUIRES="$(TEST_REQUIRES) $1"
 # The e2e tests of many restarts and long waits are for `make test-e2e`.
 .PHONY: test
 test: E2E_FLAGS = -short
-test: test-code test-e2e ## Run all tests (as root); those of e2e, but for the longest, on the cluster of KUBECONFIG, or the one-node cluster, which is left running.
+test: test-code test-e2e ## Run all tests (as root). The end-to-end tests, except the longest, run on the cluster of KUBECONFIG, or on the one-node cluster, which keeps running.
 
 .PHONY: test-code
 test-code: ENVTEST_FLAGS = -short
-test-code: deps test-unit test-verify test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector ## Run all tests that take no cluster (as root).
+test-code: deps test-unit test-verify test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector ## Run all tests that need no cluster (as root).
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.
@@ -800,7 +801,7 @@ test-inspector: bytecode envtest build/inspector/cmd/bpfman-inspector build-laun
 		KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v ./inspector
 
 .PHONY: deps-upstream-daemon
-deps-upstream-daemon: ## Build the bpfman daemon of v0.5.6, which test-upstream-daemon takes.
+deps-upstream-daemon: ## Build the bpfman daemon of v0.5.6, which test-upstream-daemon needs.
 	@hack/upstream-daemon.sh $(CACHE)
 
 .PHONY: test-upstream-daemon
@@ -814,7 +815,7 @@ KERNEL_MEMORY ?= 4G
 KERNEL_INSTANCE ?= 251
 
 .PHONY: deps-kernel
-deps-kernel: ## Install what the virtual machine takes: qemu, virtme-ng, Debian's 6.12 kernel (as root).
+deps-kernel: ## Install what the virtual machine needs: qemu, virtme-ng, Debian's 6.12 kernel (as root).
 	@hack/kernel/deps.sh $(CACHE)
 
 .PHONY: build-kernel-tests
@@ -826,15 +827,15 @@ build-kernel-tests: build build-cluster bytecode
 KERNEL_TEST = LOCALBIN=$(LOCALBIN) DAEMON=$(DAEMON) KUBERNETES=$(KUBERNETES) hack/kernel/test.sh
 
 .PHONY: test-kernel
-test-kernel: deps deps-kernel build-kernel-tests ## Boot Linux 6.12 in a virtual machine and prove there, on the real daemon, every type of program and chains of them (as root).
+test-kernel: deps deps-kernel build-kernel-tests ## Boot Linux 6.12 in a virtual machine, and test every type of program and chains of them on the real daemon (as root).
 	@$(KERNEL_TEST) daemon $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
 
 .PHONY: test-kernel-node
-test-kernel-node: deps deps-kernel build-kernel-tests ## Run a whole Kubernetes node in that virtual machine and prove every kind of object there (as root; takes minutes).
+test-kernel-node: deps deps-kernel build-kernel-tests ## Run a whole Kubernetes node in that virtual machine, and test every kind of object there (as root; takes minutes).
 	@$(KERNEL_TEST) node $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
 
 .PHONY: test-kyverno
-test-kyverno: ## Hold the example policy for Kyverno against Kyverno's own code, which is fetched first.
+test-kyverno: ## Test the example policy for Kyverno with Kyverno's own code, which is downloaded first.
 	GOWORK=off go -C tests/kyverno test -count=1 ./...
 
 .PHONY: test-csi
@@ -850,7 +851,7 @@ VNG ?= $(CACHE)/virtme-ng-1.42/bin/vng
 VM_KERNEL ?= $(firstword $(wildcard $(CACHE)/linux-6.12/boot/vmlinuz-*))
 
 .PHONY: test-selinux
-test-selinux: ## Boot Linux 6.12 with SELinux enforcing in a virtual machine, and open volumes' maps in the domain of containers (as root; needs secilc).
+test-selinux: ## Boot Linux 6.12 with SELinux enforcing in a virtual machine, and open maps of volumes in the domain of containers (as root; needs secilc).
 	@test -x "$(VNG)" -a -f "$(VM_KERNEL)" || { echo "the virtual machine's parts are missing: set VNG and VM_KERNEL" >&2; exit 1; }
 	@hack/selinux/test.sh $(VNG) $(VM_KERNEL)
 
@@ -897,20 +898,20 @@ LIFECYCLE_FLAGS ?= -short
 
 # It removes bpfman with all objects of its kinds: not from somebody else's cluster unless told to.
 .PHONY: test-lifecycle
-test-lifecycle: ## Install bpfman in each way, uninstall it in each order, and install it again, on the one-node cluster, or with UNINSTALL=yes on that of KUBECONFIG.
+test-lifecycle: ## Install bpfman with each method, uninstall it in each order, and install it again, on the one-node cluster, or with UNINSTALL=yes on that of KUBECONFIG.
 	@test -n "$(ONE_NODE)" -o "$(UNINSTALL)" = yes || { echo "this uninstalls bpfman, with all objects of its kinds, from the cluster of $(KUBECONFIG): UNINSTALL=yes lets it" >&2; exit 1; }
 	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="$(LIFECYCLE_FLAGS) -run '^Test(Lifecycle|FromUpstream|Upstream)'"
 
 # What is slow and seldom breaks. docs/development.md says when to run it.
 .PHONY: test-slow
-test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, and envtest, e2e and test-lifecycle with their longest tests.
+test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, and the longest tests of envtest, e2e, and test-lifecycle.
 	@$(MAKE) --no-print-directory test-envtest
 	@$(MAKE) --no-print-directory test-kernel-node
 	@$(MAKE) --no-print-directory test-e2e
 	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=
 
 .PHONY: test-integration
-test-integration: test-e2e ## The same, by upstream's name.
+test-integration: test-e2e ## Run test-e2e; this is the name that upstream uses.
 
 .PHONY: test-rbac
 test-rbac: ## Compare the components' rights with what they asked for, in the audit log of the one-node cluster, where e2e ran (AUDIT_LOG).
@@ -928,7 +929,7 @@ BENCH_AUDIT_LOG ?= $(if $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUS
 BENCH_POLICY ?= $(if $(BENCH_AUDIT_LOG),--cosign $(LOCALBIN)/cosign --sign-at 10.97.$(CLUSTER_INSTANCE).2:5000/$(BYTECODE_PREFIX)/go-tracepoint-counter:latest --sign-ca $(CLUSTER_STATE)/pki/registry-ca.crt)
 
 .PHONY: bench
-bench: $(LOCALBIN)/cosign ## Measure time, requests and memory beside the bare daemon, on the cluster of KUBECONFIG or the one-node cluster, where bpfman is deployed.
+bench: $(LOCALBIN)/cosign ## Measure time, requests, and memory, compared with the daemon alone, on the cluster of KUBECONFIG or the one-node cluster, where bpfman is deployed.
 	go -C tests build -trimpath -o $(LOCALBIN)/bench ./bench
 	KUBECONFIG=$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)) $(LOCALBIN)/bench --kubectl $(KUBECTL) --probe-image $(BPFMAN_NODE_PROBE_IMG) \
 		--rounds $(BENCH_ROUNDS) --audit-log "$(BENCH_AUDIT_LOG)" --out $(LOCALBIN)/bench.json $(BENCH_POLICY)
@@ -936,16 +937,16 @@ bench: $(LOCALBIN)/cosign ## Measure time, requests and memory beside the bare d
 
 # Its figures go beside the others'.
 .PHONY: bench-plugin
-bench-plugin: envtest kubectl-bpfman ## Measure `kubectl bpfman programs` against 1,000 nodes of 100 programs, on a kube-apiserver of its own.
+bench-plugin: envtest kubectl-bpfman ## Measure `kubectl bpfman programs` with 1,000 nodes of 100 programs each, on a separate kube-apiserver.
 	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json \
 		go -C tests test -count=1 -run '^$$' -bench Programs -benchtime 3x ./envtest/plugin
 
 .PHONY: bench-csi
-bench-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Measure the CSI plugin with 200 volumes live on the real daemon, 1, 10 and 50 at once (as root).
+bench-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Measure the CSI plugin with 200 volumes on the real daemon, with 1, 10, and 50 workers (as root).
 	BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json \
 		go -C csi test -count=1 -run '^$$' -bench Volumes -benchtime 1x ./cmd/bpfman-csi
 
 .PHONY: bench-inspector
-bench-inspector: envtest build/inspector/cmd/bpfman-inspector ## Measure the inspector with 200 programs, 200 links and 500 processes: a scan, and its rest where nothing happens (as root; takes three minutes).
+bench-inspector: envtest build/inspector/cmd/bpfman-inspector ## Measure the inspector with 200 programs, 200 links, and 500 processes: one scan, and its idle load (as root; takes three minutes).
 	BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json \
 		go -C tests test -count=1 -run '^$$' -bench Inspector -benchtime 1x -timeout 30m ./inspector

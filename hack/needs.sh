@@ -5,8 +5,8 @@
 # Checks that this machine has what a target needs, before the target changes anything. All that is missing is said in
 # one message. It changes nothing itself, and runs nothing but what it checks.
 #
-# usage: needs.sh engine|buildkit|go|kubectl …
-# CONTAINER_ENGINE is the engine that was chosen, KUBECTL the kubectl.
+# usage: needs.sh engine|buildkit|go|kubectl|root|apt|rust …
+# CONTAINER_ENGINE is the engine that was chosen, KUBECTL the kubectl, DAEMON the daemon that Rust builds.
 set -euo pipefail
 
 missing=()
@@ -73,11 +73,25 @@ need_kubectl() {
 	fi
 }
 
+need_root() {
+	[[ $(id -u 2>/dev/null) == 0 ]] || missing+=("root access: run it as root")
+}
+
+# Packages that are missing are installed.
+need_apt() {
+	command -v apt-get >/dev/null || missing+=("Debian 12, for its packages: on another system, use make run-on-kind, or KUBECONFIG=… for a cluster of yours")
+}
+
+# The daemon is a crate, which is built once.
+need_rust() {
+	[[ -x ${DAEMON:-} ]] || command -v cargo >/dev/null || missing+=("Rust: https://rustup.rs")
+}
+
 for what in "$@"; do
 	case $what in
-	engine | buildkit | go | kubectl) "need_$what" ;;
+	engine | buildkit | go | kubectl | root | apt | rust) "need_$what" ;;
 	*)
-		echo "usage: needs.sh engine|buildkit|go|kubectl …" >&2
+		echo "usage: needs.sh engine|buildkit|go|kubectl|root|apt|rust …" >&2
 		exit 2
 		;;
 	esac

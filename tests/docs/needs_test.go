@@ -98,6 +98,31 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
+// TestRun_NamesEverythingThatIsMissing runs the target where nothing that it takes is there.
+func TestRun_NamesEverythingThatIsMissing(t *testing.T) {
+	dir := standIns(t, map[string]string{"id": "echo 1000"})
+	for _, tool := range []string{"make", "bash", "sh", "env", "awk", "sed", "grep", "git", "cat", "dirname", "uname", "ls", "mktemp", "rm"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Skip(err)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", root, "run", "LOCALBIN="+t.TempDir(), "CACHE="+t.TempDir())
+	command.Env = []string{"PATH=" + dir, "HOME=" + t.TempDir()}
+	output, err := command.CombinedOutput()
+	if err == nil {
+		t.Errorf("it succeeds: %s", output)
+	}
+	for _, want := range []string{"nothing was changed", "- root access", "- Debian 12", "- Go 1.21", "- Rust: "} {
+		if !strings.Contains(string(output), want) {
+			t.Errorf("the output lacks %q: %s", want, output)
+		}
+	}
+}
+
 // TestRunOnKind_ChecksBeforeItCreates runs the target where nothing that it takes is there but kind itself.
 func TestRunOnKind_ChecksBeforeItCreates(t *testing.T) {
 	called := filepath.Join(t.TempDir(), "called")
