@@ -60,7 +60,7 @@ type options struct {
 
 func parseFlags() (options, error) {
 	var o options
-	flag.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "Socket on which to serve CSI.")
+	flag.StringVar(&o.endpoint, "endpoint", "unix:///csi/csi.sock", "Socket to serve CSI at.")
 	flag.StringVar(&o.daemonSocket, "daemon-socket", "/run/bpfman-sock/bpfman.sock", "Socket of the bpfman daemon.")
 	flag.StringVar(&o.mapsRoot, "maps-root", "/run/bpfman/fs/maps", "Directory below which the daemon pins maps.")
 	flag.StringVar(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "Root directory of the kubelet.")
@@ -68,15 +68,15 @@ func parseFlags() (options, error) {
 	flag.BoolVar(&o.selfRegister, "self-register", false,
 		"Register with the kubelet from the start, not only when node-driver-registrar's registration is lost.")
 	flag.StringVar(&o.registrationDir, "registration-dir", "/registration",
-		"Directory of the kubelet's plugin registration. Where it doesn't exist, and without --self-register, a lost registration isn't noticed.")
+		"Directory of the kubelet's plugin registration. If it doesn't exist, and without --self-register, the plugin can't detect a lost registration.")
 	flag.StringVar(&o.registrationPath, "registration-path", "",
 		"Path of the CSI socket as the kubelet sees it (default <kubelet-root>/plugins/csi-bpfman/csi.sock).")
 	flag.StringVar(&o.clusterAccess, "cluster-access", accessAll,
-		"Who may mount the maps of cluster-scoped programs: every pod (all), every pod read-only, and pods whose ServiceAccount may use the program as they like (read), or the latter alone (rbac).")
+		"Who can mount the maps of cluster-scoped programs. all: every pod. rbac: pods whose ServiceAccount has the verb use on the program. read: as rbac, and every pod read-only.")
 	flag.StringVar(&o.selinuxContext, "selinux-context", "",
-		"SELinux context of volumes, on nodes that have SELinux (default that of every bpffs, which containers can't use).")
-	flag.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:8173", "Address of /metrics, over TLS, for whom RBAC allows to get it; 0 for none.")
-	flag.BoolVar(&o.probe, "probe", false, "Only ask the plugin that serves --endpoint whether it is ready.")
+		"SELinux context of volumes, on nodes with SELinux (default: that of every bpffs, which containers can't use).")
+	flag.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:8173", "Address to serve /metrics at, over TLS, to clients that RBAC allows; 0 turns it off.")
+	flag.BoolVar(&o.probe, "probe", false, "Only check whether the plugin that serves --endpoint is ready, and exit.")
 	version.Flag("bpfman-csi")
 	flag.Parse()
 

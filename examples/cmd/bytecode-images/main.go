@@ -41,7 +41,7 @@ func main() {
 	flag.StringVar(&opts.ca, "ca", "", "file of the certificate authority to trust for the registry; the system's by default")
 	flag.StringVar(&opts.prefix, "prefix", "bpfman-bytecode", "path under which the images are pushed")
 	flag.StringVar(&opts.tag, "tag", "latest", "tag of the images")
-	flag.DurationVar(&opts.timeout, "timeout", 2*time.Minute, "time to give the pushes, all together")
+	flag.DurationVar(&opts.timeout, "timeout", 2*time.Minute, "time limit for all pushes together")
 	flag.Func("alias", "push an object's image under another name too, as alias=object; may be repeated", func(value string) error {
 		alias, object, ok := strings.Cut(value, "=")
 		if !ok || alias == "" || object == "" {

@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	dir := flag.String("maps", "/run/maps", "directory of the pinned maps: the volume's mount path")
+	dir := flag.String("maps", "/run/maps", "directory with the pinned maps: the mount path of the volume")
 	only := flag.String("only", "", "comma-separated names of the maps to read; all in the directory by default")
 	interval := flag.Duration("interval", 5*time.Second, "time between two readings")
 	once := flag.Bool("once", false, "read once and exit, with an error if a map can't be read")

@@ -37,7 +37,7 @@ const (
 )
 
 func main() {
-	dir := flag.String("maps", "/maps", "directory of the maps: the volume's mount path")
+	dir := flag.String("maps", "/maps", "directory with the maps: the mount path of the volume")
 	config := flag.String("config", "/etc/map-exporter/config.yaml", "file that says which maps are exported, and as which metrics")
 	address := flag.String("listen", ":9435", "address to serve /metrics and /healthz at")
 	flag.Parse()

@@ -72,10 +72,10 @@ func main() {
 	}
 	o := options{nodeName: os.Getenv("KUBE_NODE_NAME")}
 	flag.StringVar(&o.daemonSocket, "daemon-socket", "/run/bpfman-sock/bpfman.sock", "Unix socket of the bpfman daemon.")
-	flag.StringVar(&o.hostProc, "host-proc", "/host/proc", "Where the host's /proc is seen.")
-	flag.StringVar(&o.hostRun, "host-run", "/host/run", "Where the host's /run is seen, for the container runtime's socket.")
-	flag.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8172", "Address of /metrics, and of /healthz and /readyz without authentication, over TLS; 0 for none.")
-	flag.BoolVar(&o.statistics, "statistics", false, "Have the kernel count the runs of each program and their time, which costs a little at each run.")
+	flag.StringVar(&o.hostProc, "host-proc", "/host/proc", "Path of the host's /proc.")
+	flag.StringVar(&o.hostRun, "host-run", "/host/run", "Path of the host's /run, for the container runtime's socket.")
+	flag.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8172", "Address to serve /metrics at, and /healthz and /readyz without authentication, over TLS; 0 turns it off.")
+	flag.BoolVar(&o.statistics, "statistics", false, "Have the kernel measure the runs of each program and their time, which makes each run slightly slower.")
 	version.Flag(component)
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: logLevel(os.Getenv("GO_LOG"))}))

@@ -21,9 +21,9 @@ import (
 
 func main() {
 	o := operator.Options{Namespace: os.Getenv("POD_NAMESPACE")}
-	flag.StringVar(&o.MetricsAddr, "metrics-bind-address", ":8443", "Where metrics are served, over TLS and to whom RBAC allows; 0 turns them off.")
-	flag.StringVar(&o.HealthAddr, "health-probe-bind-address", ":8175", "Where /healthz and /readyz are served.")
-	flag.BoolVar(&o.LeaderElection, "leader-elect", false, "Let one of several replicas work at a time.")
+	flag.StringVar(&o.MetricsAddr, "metrics-bind-address", ":8443", "Address to serve /metrics at, over TLS, to clients that RBAC allows; 0 turns it off.")
+	flag.StringVar(&o.HealthAddr, "health-probe-bind-address", ":8175", "Address to serve /healthz and /readyz at.")
+	flag.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader, so that only one of several replicas is active.")
 	version.Flag("bpfman-operator")
 	flag.Parse()
 

@@ -37,7 +37,7 @@ const (
 )
 
 func main() {
-	timeout := flag.Duration("timeout", 30*time.Second, "how long the answer may take")
+	timeout := flag.Duration("timeout", 30*time.Second, "time limit for the answer")
 	printVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
 	if *printVersion {
