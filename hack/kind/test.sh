@@ -55,7 +55,7 @@ end() {
 # explain says what the node says of a failure.
 explain() {
 	echo "==== the node"
-	engine exec "$cluster-control-plane" journalctl --no-pager -n 40 -p warning 2>/dev/null || true
+	engine exec "$cluster-control-plane" journalctl --no-pager -n 40 -p err 2>/dev/null || true
 	"$KUBECTL" get pods -A -o wide 2>/dev/null || true
 }
 

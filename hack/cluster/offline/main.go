@@ -120,9 +120,13 @@ func certificates(dir string, names []string) error {
 }
 
 func serve(ctx context.Context, dir string) error {
+	blobs := filepath.Join(dir, "blobs")
+	if err := os.MkdirAll(blobs, 0o755); err != nil {
+		return fmt.Errorf("making the registry's directory: %w", err)
+	}
 	err := registry.Serve(ctx, registry.Options{
 		Addresses: []string{":443", ":5000"},
-		Blobs:     filepath.Join(dir, "blobs"),
+		Blobs:     blobs,
 		Cert:      filepath.Join(dir, "registry.crt"),
 		Key:       filepath.Join(dir, "registry.key"),
 	})
