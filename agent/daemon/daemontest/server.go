@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package daemontest
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// Server returns a server of the daemon's API, for an agent that is a process of its own.
+func (d *Daemon) Server() *grpc.Server {
+	s := grpc.NewServer()
+	gobpfman.RegisterBpfmanServer(s, &service{daemon: d})
+	return s
+}
+
+// service is the daemon as the server calls it.
+type service struct {
+	gobpfman.UnimplementedBpfmanServer
+
+	daemon *Daemon
+}
+
+func (s *service) Load(ctx context.Context, in *gobpfman.LoadRequest) (*gobpfman.LoadResponse, error) {
+	return s.daemon.Load(ctx, in)
+}
+
+func (s *service) Unload(ctx context.Context, in *gobpfman.UnloadRequest) (*gobpfman.UnloadResponse, error) {
+	return s.daemon.Unload(ctx, in)
+}
+
+func (s *service) Attach(ctx context.Context, in *gobpfman.AttachRequest) (*gobpfman.AttachResponse, error) {
+	return s.daemon.Attach(ctx, in)
+}
+
+func (s *service) Detach(ctx context.Context, in *gobpfman.DetachRequest) (*gobpfman.DetachResponse, error) {
+	return s.daemon.Detach(ctx, in)
+}
+
+func (s *service) List(ctx context.Context, in *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
+	return s.daemon.List(ctx, in)
+}
+
+func (s *service) PullBytecode(ctx context.Context, in *gobpfman.PullBytecodeRequest) (*gobpfman.PullBytecodeResponse, error) {
+	return s.daemon.PullBytecode(ctx, in)
+}
+
+func (s *service) Get(ctx context.Context, in *gobpfman.GetRequest) (*gobpfman.GetResponse, error) {
+	return s.daemon.Get(ctx, in)
+}
