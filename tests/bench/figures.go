@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"text/tabwriter"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/tests/figures"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -23,8 +23,8 @@ var measuredProcesses = []string{node.Agent, node.CSI, node.Operator, node.Daemo
 // loadAndAttach is what our time is compared with.
 func loadAndAttach(t node.Times) time.Duration { return t.Load + t.Attach }
 
-// figures are what was measured.
-type figures struct {
+// results are what was measured.
+type results struct {
 	own    map[int][]node.Times    // by number of programs
 	ours   map[int][]declaredTimes // the same
 	memory map[string][]float64    // MiB, by process
@@ -34,22 +34,22 @@ type figures struct {
 	attaching, removing map[request]int // nil without an audit log
 }
 
-func newFigures() *figures {
-	return &figures{own: map[int][]node.Times{}, ours: map[int][]declaredTimes{}, memory: map[string][]float64{}}
+func newResults() *results {
+	return &results{own: map[int][]node.Times{}, ours: map[int][]declaredTimes{}, memory: map[string][]float64{}}
 }
 
-func (f *figures) add(n int, own node.Times, ours declaredTimes) {
+func (f *results) add(n int, own node.Times, ours declaredTimes) {
 	f.own[n] = append(f.own[n], own)
 	f.ours[n] = append(f.ours[n], ours)
 }
 
-func (f *figures) addMemory(resident map[string]int) {
+func (f *results) addMemory(resident map[string]int) {
 	for name, bytes := range resident {
 		f.memory[name] = append(f.memory[name], float64(bytes)/(1<<20))
 	}
 }
 
-func (f *figures) readRequests(auditLog string) (err error) {
+func (f *results) readRequests(auditLog string) (err error) {
 	var attaching, removing []span
 	for n, all := range f.ours {
 		for _, t := range all {
@@ -68,7 +68,7 @@ func (f *figures) readRequests(auditLog string) (err error) {
 }
 
 // programs is how many programs were declared in all.
-func (f *figures) programs() float64 {
+func (f *results) programs() float64 {
 	sum := 0
 	for n, all := range f.ours {
 		sum += n * len(all)
@@ -78,12 +78,12 @@ func (f *figures) programs() float64 {
 
 // ratio is our time over the daemon's own: the median of the rounds, in each of
 // which both are measured one after the other.
-func (f *figures) ratio(n int, of func(declaredTimes) time.Duration) float64 {
+func (f *results) ratio(n int, of func(declaredTimes) time.Duration) float64 {
 	ratios := make([]float64, 0, len(f.ours[n]))
 	for round, ours := range f.ours[n] {
 		ratios = append(ratios, of(ours).Seconds()/loadAndAttach(f.own[n][round]).Seconds())
 	}
-	return median(ratios, func(r float64) float64 { return r })
+	return figures.Median(ratios, func(r float64) float64 { return r })
 }
 
 // attached is our time; served is it without what kubectl does before it sends the first object.
@@ -93,7 +93,7 @@ func served(t declaredTimes) time.Duration { return t.Attached - t.Seen }
 
 // writesPerProgram counts the agent's writes; without an audit log, those that
 // the BpfPrograms show.
-func (f *figures) writesPerProgram() float64 {
+func (f *results) writesPerProgram() float64 {
 	writes := 0
 	if f.attaching == nil {
 		for _, all := range f.ours {
@@ -111,26 +111,26 @@ func (f *figures) writesPerProgram() float64 {
 }
 
 // json has the keys that are compared between runs.
-func (f *figures) json() map[string]any {
+func (f *results) json() map[string]any {
 	out := map[string]any{
-		"writes_per_program": round(f.writesPerProgram()),
-		"agent_rss_mb":       round(f.resident(node.Agent)),
-		"csi_rss_mb":         round(f.resident(node.CSI)),
-		"operator_rss_mb":    round(f.resident(node.Operator)),
-		"daemon_rss_mb":      round(f.resident(node.Daemon)),
+		"writes_per_program": figures.Round(f.writesPerProgram()),
+		"agent_rss_mb":       figures.Round(f.resident(node.Agent)),
+		"csi_rss_mb":         figures.Round(f.resident(node.CSI)),
+		"operator_rss_mb":    figures.Round(f.resident(node.Operator)),
+		"daemon_rss_mb":      figures.Round(f.resident(node.Daemon)),
 	}
 	for _, n := range sizes {
 		key := func(name string) string { return fmt.Sprintf("%s_%d", name, n) }
-		out[key("attach_ratio")] = round(f.ratio(n, attached))
-		out[key("attach_ratio_from_first_object")] = round(f.ratio(n, served))
-		out[key("daemon_s")] = round(median(f.own[n], loadAndAttach).Seconds())
+		out[key("attach_ratio")] = figures.Round(f.ratio(n, attached))
+		out[key("attach_ratio_from_first_object")] = figures.Round(f.ratio(n, served))
+		out[key("daemon_s")] = figures.Round(figures.Median(f.own[n], loadAndAttach).Seconds())
 		for name, of := range map[string]func(declaredTimes) time.Duration{
 			"first_object_s": func(t declaredTimes) time.Duration { return t.Seen },
 			"applied_s":      func(t declaredTimes) time.Duration { return t.Applied },
 			"loaded_s":       func(t declaredTimes) time.Duration { return t.Loaded },
 			"attached_s":     func(t declaredTimes) time.Duration { return t.Attached },
 		} {
-			out[key(name)] = round(median(f.ours[n], of).Seconds())
+			out[key(name)] = figures.Round(figures.Median(f.ours[n], of).Seconds())
 		}
 	}
 	maps.Copy(out, f.policiesJSON())
@@ -139,7 +139,7 @@ func (f *figures) json() map[string]any {
 		for _, r := range f.requests() {
 			requests = append(requests, map[string]any{
 				"component": r.Component, "verb": r.Verb, "resource": r.Resource,
-				"attaching": round(float64(f.attaching[r]) / f.programs()), "removing": round(float64(f.removing[r]) / f.programs()),
+				"attaching": figures.Round(float64(f.attaching[r]) / f.programs()), "removing": figures.Round(float64(f.removing[r]) / f.programs()),
 			})
 		}
 		out["requests_per_program"] = requests
@@ -149,12 +149,12 @@ func (f *figures) json() map[string]any {
 
 // policiesJSON is what a load takes more under a policy, the first time and where the
 // agent knows the image; nothing where that wasn't measured.
-func (f *figures) policiesJSON() map[string]any {
+func (f *results) policiesJSON() map[string]any {
 	if len(f.policies) == 0 {
 		return nil
 	}
 	more := func(of func(policyTimes) time.Duration) float64 {
-		return round(median(f.policies, func(t policyTimes) time.Duration { return of(t) - t.Without }).Seconds() * 1000)
+		return figures.Round(figures.Median(f.policies, func(t policyTimes) time.Duration { return of(t) - t.Without }).Seconds() * 1000)
 	}
 	return map[string]any{
 		"policy_first_ms": more(func(t policyTimes) time.Duration { return t.First }),
@@ -163,7 +163,7 @@ func (f *figures) policiesJSON() map[string]any {
 }
 
 // resident is the most memory that a component had with all programs attached.
-func (f *figures) resident(process string) float64 {
+func (f *results) resident(process string) float64 {
 	if len(f.memory[process]) == 0 {
 		return 0
 	}
@@ -171,7 +171,7 @@ func (f *figures) resident(process string) float64 {
 }
 
 // requests lists the kinds of requests of both phases.
-func (f *figures) requests() []request {
+func (f *results) requests() []request {
 	all := map[request]int{}
 	for _, counts := range []map[request]int{f.attaching, f.removing} {
 		for r, count := range counts {
@@ -181,7 +181,7 @@ func (f *figures) requests() []request {
 	return sortedRequests(all)
 }
 
-func (f *figures) print(w io.Writer) {
+func (f *results) print(w io.Writer) {
 	f.printTimes(w)
 	f.printRequests(w)
 	fmt.Fprintf(w, "\nResident memory in MiB with %d programs attached, the most of all rounds\n\n", sizes[len(sizes)-1])
@@ -192,7 +192,7 @@ func (f *figures) print(w io.Writer) {
 	_ = table.Flush() // to standard output
 }
 
-func (f *figures) printTimes(w io.Writer) {
+func (f *results) printTimes(w io.Writer) {
 	fmt.Fprintf(w, "\nSeconds, medians of %d rounds\n\n", len(f.ours[sizes[0]]))
 	table := newTable(w)
 	fmt.Fprint(table, "  programs\t")
@@ -202,13 +202,13 @@ func (f *figures) printTimes(w io.Writer) {
 	own := func(name string, of func(node.Times) time.Duration) {
 		fmt.Fprintf(table, "\n  %s\t", name)
 		for _, n := range sizes {
-			fmt.Fprintf(table, "%.2f\t", median(f.own[n], of).Seconds())
+			fmt.Fprintf(table, "%.2f\t", figures.Median(f.own[n], of).Seconds())
 		}
 	}
 	ours := func(name string, of func(declaredTimes) time.Duration) {
 		fmt.Fprintf(table, "\n  %s\t", name)
 		for _, n := range sizes {
-			fmt.Fprintf(table, "%.2f\t", median(f.ours[n], of).Seconds())
+			fmt.Fprintf(table, "%.2f\t", figures.Median(f.ours[n], of).Seconds())
 		}
 	}
 	own("daemon, called directly: Load", func(t node.Times) time.Duration { return t.Load })
@@ -232,7 +232,7 @@ func (f *figures) printTimes(w io.Writer) {
 	_ = table.Flush() // to standard output
 }
 
-func (f *figures) printRequests(w io.Writer) {
+func (f *results) printRequests(w io.Writer) {
 	fmt.Fprintf(w, "\nWrites of the agent per program and node: %.2f\n", f.writesPerProgram())
 	if f.attaching == nil {
 		fmt.Fprintln(w, "Requests by component and verb are not shown: they are in the API server's audit log (--audit-log)")
@@ -249,23 +249,3 @@ func (f *figures) printRequests(w io.Writer) {
 }
 
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 3, ' ', 0) }
-
-// median of what a function takes of each.
-func median[T any, V float64 | time.Duration](all []T, of func(T) V) V {
-	if len(all) == 0 {
-		return 0
-	}
-	values := make([]V, 0, len(all))
-	for _, t := range all {
-		values = append(values, of(t))
-	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 0 {
-		return (values[middle-1] + values[middle]) / 2
-	}
-	return values[middle]
-}
-
-// round keeps three decimals.
-func round(f float64) float64 { return math.Round(f*1000) / 1000 }

@@ -32,7 +32,7 @@ func TestRequestsOfAnAuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	f := newFigures()
+	f := newResults()
 	f.add(1, node.Times{}, declaredTimes{From: start, To: start.Add(5 * time.Second), Gone: start.Add(time.Minute)})
 	if err := f.readRequests(path); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestRequestsOfAnAuditLog(t *testing.T) {
 
 // What a policy costs is what a load takes more than the one of its round without.
 func TestWhatPoliciesCost(t *testing.T) {
-	f := newFigures()
+	f := newResults()
 	if _, there := f.policiesJSON()["policy_first_ms"]; there {
 		t.Error("it is told though it wasn't measured")
 	}
@@ -60,7 +60,7 @@ func TestWhatPoliciesCost(t *testing.T) {
 
 // One slow moment of the machine mustn't decide.
 func TestRatioIsOfRounds(t *testing.T) {
-	f := newFigures()
+	f := newResults()
 	for _, round := range []struct{ own, ours time.Duration }{{time.Second, 2 * time.Second}, {10 * time.Second, 12 * time.Second}, {time.Second, time.Second}} {
 		f.add(20, node.Times{Load: round.own}, declaredTimes{Attached: round.ours})
 	}

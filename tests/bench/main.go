@@ -11,13 +11,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/figures"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -78,20 +77,13 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	figures, err := measure(ctx, o)
+	measured, err := measure(ctx, o)
 	if err != nil {
 		return err
 	}
-	figures.print(os.Stdout)
-	text, err := json.MarshalIndent(figures.json(), "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode figures: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(o.out), 0o750); err != nil {
-		return fmt.Errorf("make directory of figures: %w", err)
-	}
-	if err := os.WriteFile(o.out, append(text, '\n'), 0o644); err != nil { //nolint:gosec // for everyone
-		return fmt.Errorf("write figures: %w", err)
+	measured.print(os.Stdout)
+	if err := figures.Write(o.out, measured.json()); err != nil {
+		return err
 	}
 	fmt.Println("\nwritten to", o.out)
 	return nil
@@ -99,7 +91,7 @@ func run(args []string) error {
 
 // measure does all rounds. Ours and the daemon's own take turns, so that the
 // machine's moods hit both.
-func measure(ctx context.Context, o options) (f *figures, err error) {
+func measure(ctx context.Context, o options) (f *results, err error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
 		return nil, fmt.Errorf("register types: %w", err)
@@ -122,19 +114,19 @@ func measure(ctx context.Context, o options) (f *figures, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b := bench{options: o, cluster: cluster{client: c, kubectl: o.kubectl, node: nodeName}, helper: h, figures: newFigures()}
+	b := bench{options: o, cluster: cluster{client: c, kubectl: o.kubectl, node: nodeName}, helper: h, results: newResults()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.cleanUp(context.WithoutCancel(ctx)))
 		}
 	}()
 	// The first time pulls the image, fills kubectl's caches.
-	if err := b.pair(ctx, 1, false, newFigures()); err != nil {
+	if err := b.pair(ctx, 1, false, newResults()); err != nil {
 		return nil, err
 	}
 	for round := range o.rounds {
 		for _, n := range sizes {
-			if err := b.pair(ctx, n, round%2 == 1, b.figures); err != nil {
+			if err := b.pair(ctx, n, round%2 == 1, b.results); err != nil {
 				return nil, err
 			}
 		}
@@ -146,20 +138,20 @@ func measure(ctx context.Context, o options) (f *figures, err error) {
 		}
 	}
 	if o.auditLog == "" {
-		return b.figures, nil
+		return b.results, nil
 	}
-	return b.figures, b.figures.readRequests(o.auditLog)
+	return b.results, b.results.readRequests(o.auditLog)
 }
 
 type bench struct {
 	options
 	cluster cluster
 	helper  helper
-	figures *figures
+	results *results
 }
 
 // pair measures the daemon's own time and ours, in this order or the other.
-func (b bench) pair(ctx context.Context, n int, oursFirst bool, f *figures) error {
+func (b bench) pair(ctx context.Context, n int, oursFirst bool, f *results) error {
 	var own node.Times
 	var ours declaredTimes
 	steps := []func() error{
@@ -185,7 +177,7 @@ func (b bench) pair(ctx context.Context, n int, oursFirst bool, f *figures) erro
 	return nil
 }
 
-func (b bench) declare(ctx context.Context, n int, f *figures) (declaredTimes, error) {
+func (b bench) declare(ctx context.Context, n int, f *results) (declaredTimes, error) {
 	manifest, err := b.cluster.manifest(n, b.image, b.function)
 	if err != nil {
 		return declaredTimes{}, err

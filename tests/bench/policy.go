@@ -87,7 +87,7 @@ func (b bench) policies(ctx context.Context) (err error) {
 		if err := errors.Join(err, client.IgnoreNotFound(b.cluster.client.Delete(context.WithoutCancel(ctx), policy))); err != nil {
 			return fmt.Errorf("under a policy: %w", err)
 		}
-		b.figures.policies = append(b.figures.policies, t)
+		b.results.policies = append(b.results.policies, t)
 		fmt.Printf("one program: without a policy %v, first under one %v, known %v\n", t.Without, t.First, t.Known)
 	}
 	return nil
@@ -96,6 +96,6 @@ func (b bench) policies(ctx context.Context) (err error) {
 // loadOne declares one program, and returns how long it took to be loaded from when it
 // was there.
 func (b bench) loadOne(ctx context.Context) (time.Duration, error) {
-	t, err := b.declare(ctx, 1, newFigures())
+	t, err := b.declare(ctx, 1, newResults())
 	return t.Loaded - t.Seen, err
 }

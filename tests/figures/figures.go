@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package figures keeps what benchmarks measure in one file, bin/bench.json.
+// Package figures keeps what benchmarks measure in files, such as bin/bench.json.
 package figures
 
 import (
@@ -9,8 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 )
 
 // variable names the file.
@@ -40,11 +44,40 @@ func keep(path string, figures map[string]any) error {
 		}
 	}
 	maps.Copy(all, figures)
-	if text, err = json.MarshalIndent(all, "", "  "); err != nil {
+	return Write(path, all)
+}
+
+// Write makes a file of figures.
+func Write(path string, figures map[string]any) error {
+	text, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
 		return fmt.Errorf("encode figures: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return fmt.Errorf("make directory of figures: %w", err)
 	}
 	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil { //nolint:gosec // for everyone
 		return fmt.Errorf("write figures: %w", err)
 	}
 	return nil
 }
+
+// Median of what a function takes of each, 0 of none.
+func Median[T any, V float64 | time.Duration](all []T, of func(T) V) V {
+	if len(all) == 0 {
+		return 0
+	}
+	values := make([]V, 0, len(all))
+	for _, t := range all {
+		values = append(values, of(t))
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 0 {
+		return (values[middle-1] + values[middle]) / 2
+	}
+	return values[middle]
+}
+
+// Round keeps three decimals.
+func Round(f float64) float64 { return math.Round(f*1000) / 1000 }
