@@ -52,7 +52,8 @@ $(LOCALBIN)/golangci-lint: hack/tools/lint/go.mod hack/tools/lint/go.sum
 $(LOCALBIN)/helm: PACKAGE = helm.sh/helm/v4/cmd/helm
 $(LOCALBIN)/kind: PACKAGE = sigs.k8s.io/kind
 $(LOCALBIN)/cosign: PACKAGE = github.com/sigstore/cosign/v3/cmd/cosign
-$(LOCALBIN)/helm $(LOCALBIN)/kind $(LOCALBIN)/cosign: $(LOCALBIN)/%: hack/tools/%/go.mod hack/tools/%/go.sum
+$(LOCALBIN)/kwok: PACKAGE = sigs.k8s.io/kwok/cmd/kwok
+$(LOCALBIN)/helm $(LOCALBIN)/kind $(LOCALBIN)/cosign $(LOCALBIN)/kwok: $(LOCALBIN)/%: hack/tools/%/go.mod hack/tools/%/go.sum
 	@mkdir -p $(@D)
 	@echo "building $*"
 	@cd hack/tools/$* && GOWORK=off go build -o $@ $(PACKAGE) && touch $@
@@ -69,7 +70,7 @@ $(LOCALBIN)/opm: hack/tools/opm/go.mod hack/tools/opm/go.sum
 	@echo "building opm"
 	@cd hack/tools/opm && GOWORK=off go build -tags json1,containers_image_openpgp -o $@ github.com/operator-framework/operator-registry/cmd/opm && touch $@
 
-.PHONY: $(TOOLS) golangci-lint vale helm kind cosign opm
+.PHONY: $(TOOLS) golangci-lint vale helm kind cosign kwok opm
 kustomize: $(LOCALBIN)/kustomize ## Build kustomize to bin/, in the version that hack/tools pins.
 controller-gen: $(LOCALBIN)/controller-gen ## Build controller-gen to bin/.
 register-gen: $(LOCALBIN)/register-gen ## Build register-gen to bin/.
@@ -84,6 +85,7 @@ vale: $(LOCALBIN)/vale ## Build vale to bin/.
 helm: $(LOCALBIN)/helm ## Build helm to bin/.
 kind: $(LOCALBIN)/kind ## Build kind to bin/.
 cosign: $(LOCALBIN)/cosign ## Build cosign to bin/, to sign images.
+kwok: $(LOCALBIN)/kwok ## Build kwok to bin/, to simulate nodes and pods.
 opm: $(LOCALBIN)/opm ## Build opm to bin/, if the Go module proxy serves operator-registry; make bundle and make catalog then validate with it.
 
 # One binary is all of Kubernetes: the name that it is called by says what it is.
@@ -950,3 +952,13 @@ bench-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Measure the CSI p
 bench-inspector: envtest build/inspector/cmd/bpfman-inspector ## Measure the inspector with 200 programs, 200 links, and 500 processes: one scan, and its idle load (as root; takes three minutes).
 	BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json \
 		go -C tests test -count=1 -run '^$$' -bench Inspector -benchtime 1x -timeout 30m ./inspector
+
+# What two cores do in ten minutes. 250,000 reports are NODES=5000 PROGRAMS=50.
+NODES ?= 500
+PROGRAMS ?= 20
+
+.PHONY: bench-scale
+bench-scale: envtest build/operator/cmd/bpfman-operator build/agent/cmd/bpfman-agent $(LOCALBIN)/kwok ## Measure what a cluster of NODES nodes with PROGRAMS programs costs operator, API server and agents, on a kube-apiserver of its own.
+	go -C tests build -trimpath -o $(LOCALBIN)/scale ./scale
+	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) $(LOCALBIN)/scale --nodes $(NODES) --programs $(PROGRAMS) --operator $(LOCALBIN)/bpfman-operator --agent $(LOCALBIN)/bpfman-agent \
+		--kwok $(LOCALBIN)/kwok --kwok-stages "$$(cd hack/tools/kwok && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage" --out $(LOCALBIN)/bench-scale.json

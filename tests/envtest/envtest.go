@@ -54,7 +54,7 @@ func run(m *testing.M) (code int, err error) {
 	if os.Getenv(assetsVariable) == "" {
 		return m.Run(), nil
 	}
-	definitions, err := definitionsDirectory()
+	definitions, err := Definitions()
 	if err != nil {
 		return 0, err
 	}
@@ -73,13 +73,13 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// definitionsDirectory finds config/crd/bases above the package whose test runs.
-func definitionsDirectory() (string, error) {
+// Definitions finds config/crd/bases above the working directory, which is a test's package.
+func Definitions() (string, error) {
 	root, err := repository()
 	return filepath.Join(root, "config", "crd", "bases"), err
 }
 
-// repository finds the repository above the package whose test runs.
+// repository finds the repository above the working directory.
 func repository() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

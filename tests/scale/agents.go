@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/bpfman/bpfman-operator/agent/controller"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
+	"github.com/bpfman/bpfman-operator/agent/metrics"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/verify"
+	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/kinds"
+)
+
+// traffic counts what goes over the connections of a client, TLS included.
+type traffic struct{ received, sent atomic.Int64 }
+
+// count has a client count its traffic. It has its own connection then: others of the same configuration don't share it.
+func (t *traffic) count(config *rest.Config) {
+	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the transport says what was dialled
+		}
+		return &countedConn{conn, t}, nil
+	}
+}
+
+type countedConn struct {
+	net.Conn
+
+	traffic *traffic
+}
+
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.traffic.received.Add(int64(n))
+	return n, err //nolint:wrapcheck // a connection passes errors on
+}
+
+func (c *countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.traffic.sent.Add(int64(n))
+	return n, err //nolint:wrapcheck // as above
+}
+
+// agents are real agents in this process, each with a connection and a daemon in memory of its own.
+type agents struct {
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
+	traffic traffic
+	count   int
+	// lastWrite is when the API server answered the last write of a report, in nanoseconds since 1970.
+	lastWrite atomic.Int64
+	// requests are those of the first agent.
+	requests recording
+	err      chan error
+}
+
+// startAgents starts agents for the nodes from the first up to the last.
+func startAgents(ctx context.Context, c *controlPlane, first, last int) (*agents, error) {
+	ctx, stop := context.WithCancel(ctx)
+	a := &agents{stop: stop, count: last - first, err: make(chan error, 1)}
+	for i := first; i < last; i++ {
+		config := c.as(agentAccount)
+		config.UserAgent = "bpfman-agent"
+		a.traffic.count(config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &writeTimes{next, &a.lastWrite} })
+		if i == first {
+			config.Wrap(a.requests.wrap)
+		}
+		if err := a.start(ctx, c, config, nodeName(i)); err != nil {
+			return nil, errors.Join(fmt.Errorf("start agent of %s: %w", nodeName(i), err), a.end())
+		}
+	}
+	return a, nil
+}
+
+// start starts an agent as bpfman-agent's command does.
+func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config, node string) error {
+	root := filepath.Join(c.dir, "daemons", node)
+	known := &kinds.Kinds{Log: logr.Discard()}
+	grace := time.Duration(0) // it ends where it is
+	mgr, err := manager.New(config, manager.Options{
+		GracefulShutdownTimeout: &grace,
+		Scheme:                  c.scheme, NewCache: known.NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(node, namespace),
+		Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),
+	})
+	if err != nil {
+		return fmt.Errorf("make manager: %w", err)
+	}
+	measured, err := metrics.New(prometheus.NewRegistry())
+	if err != nil {
+		return err
+	}
+	unsigned := func(context.Context, *verification.Request) verification.Answer { return verification.Answer{} }
+	reconciler := &controller.Reconciler{
+		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("bpfman-agent"),
+		Inventory: daemon.NewInventory(daemontest.New(root), root), NodeName: node, Namespace: namespace, Drift: time.Minute,
+		Interfaces:    func() (map[string]program.Interface, error) { return interfaces, nil },
+		Containers:    func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
+		PodInterfaces: func([]program.Container) {},
+		Metrics:       measured,
+		Bpffs:         filepath.Join(root, "run/bpfman/fs"),
+		Verifier:      &verify.Verifier{Verify: unsigned, Observe: measured.Verified},
+		Kinds:         known,
+	}
+	if err := reconciler.SetupWithManager(ctx, mgr, func(_ context.Context, f func()) { f() }); err != nil {
+		return err
+	}
+	a.ended.Go(func() {
+		if err := mgr.Start(ctx); err != nil {
+			select {
+			case a.err <- fmt.Errorf("agent of %s: %w", node, err):
+			default:
+			}
+		}
+	})
+	return nil
+}
+
+// interfaces are those of every node.
+var interfaces = map[string]program.Interface{networkInterface: {Index: 2}}
+
+// end ends the agents.
+func (a *agents) end() error {
+	a.stop()
+	a.ended.Wait()
+	select {
+	case err := <-a.err:
+		return err
+	default:
+		return nil
+	}
+}
+
+// lastReport is when the last report was written.
+func (a *agents) lastReport() time.Time { return time.Unix(0, a.lastWrite.Load()) }
+
+// writeTimes keeps the time of the last write of a report.
+type writeTimes struct {
+	next http.RoundTripper
+	last *atomic.Int64
+}
+
+func (w *writeTimes) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := w.next.RoundTrip(request)
+	if request.Method == http.MethodPut && strings.HasSuffix(request.URL.Path, "/status") {
+		now := time.Now().UnixNano()
+		for last := w.last.Load(); last < now && !w.last.CompareAndSwap(last, now); last = w.last.Load() {
+		}
+	}
+	return response, err //nolint:wrapcheck // a transport passes errors on
+}
+
+// loneAgent is the agent's own executable, with a daemon in memory that this process serves.
+type loneAgent struct {
+	*component
+
+	serving interface{ Stop() }
+}
+
+// startLoneAgent starts the executable for a node.
+func startLoneAgent(c *controlPlane, path, node string) (*loneAgent, error) {
+	root, err := os.MkdirTemp(c.dir, "daemon-")
+	if err != nil {
+		return nil, fmt.Errorf("make the daemon's directory: %w", err)
+	}
+	socket := filepath.Join(root, "bpfman.sock")
+	listener, err := net.Listen("unix", socket) //nolint:noctx // it returns at once
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", socket, err)
+	}
+	server := daemontest.New(root).Server()
+	go func() { _ = server.Serve(listener) }() // until it is stopped
+	kubeconfig, err := c.kubeconfig("agent", c.accounts[agentAccount])
+	if err != nil {
+		return nil, err
+	}
+	process, err := startComponent(c.dir, path, []string{"KUBECONFIG=" + kubeconfig, "KUBE_NODE_NAME=" + node},
+		"--daemon-socket", socket, "--daemon-root", root, "--namespace", namespace, "--host-proc", "/proc",
+		"--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0")
+	if err != nil {
+		server.Stop()
+		return nil, err
+	}
+	return &loneAgent{process, server}, nil
+}
+
+func (a *loneAgent) stop(ctx context.Context) {
+	a.component.stop(ctx)
+	a.serving.Stop()
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// store writes reports into etcd as the API server stores them, which loads a large cluster in minutes. The API server
+// sees them by its watch of etcd, like those that another API server has written.
+type store struct {
+	etcd *clientv3.Client
+	// samples are reports of one node as the API server stored them, by the names that they have there.
+	node    string
+	samples []sample
+}
+
+type sample struct {
+	owner, report int
+	object        v1alpha1.ProgramObject
+	stored        []byte
+}
+
+// mostPuts is how many keys are put at a time; etcd's limit is 128.
+const mostPuts = 100
+
+// openStore reads what the API server stored of a node's reports, which were written through it.
+func openStore(ctx context.Context, c *controlPlane, r *reporter, node string) (*store, error) {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.etcdURL}, Context: ctx})
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd: %w", err)
+	}
+	s := &store{etcd: etcd, node: node}
+	for n, owner := range r.owners {
+		for i, object := range reportsOf(owner, n, node) {
+			if err := r.live.Get(ctx, keyOf(object), object); err != nil {
+				return nil, fmt.Errorf("get report %s: %w", object.GetName(), err)
+			}
+			stored, err := s.get(ctx, object.GetName())
+			if err != nil {
+				return nil, err
+			}
+			s.samples = append(s.samples, sample{n, i, object, stored})
+		}
+	}
+	return s, nil
+}
+
+func (s *store) close() error {
+	if err := s.etcd.Close(); err != nil {
+		return fmt.Errorf("close the connection to etcd: %w", err)
+	}
+	return nil
+}
+
+func storedAt(name string) string { return "/registry/bpfman.io/bpfprograms/" + name }
+
+func (s *store) get(ctx context.Context, name string) ([]byte, error) {
+	answer, err := s.etcd.Get(ctx, storedAt(name))
+	if err != nil {
+		return nil, fmt.Errorf("get %s of etcd: %w", storedAt(name), err)
+	}
+	if len(answer.Kvs) != 1 {
+		return nil, fmt.Errorf("get %s of etcd: %d keys", storedAt(name), len(answer.Kvs))
+	}
+	return answer.Kvs[0].Value, nil
+}
+
+// of is what the API server would store of a report of another node.
+func (s *store) of(from sample, r *reporter, node, uid string) (name string, value []byte) {
+	name = reportsOf(r.owners[from.owner], from.owner, node)[from.report].GetName()
+	value = bytes.ReplaceAll(from.stored, []byte(from.object.GetName()), []byte(name))
+	value = bytes.ReplaceAll(value, []byte(s.node), []byte(node))
+	return name, bytes.ReplaceAll(value, []byte(from.object.GetUID()), []byte(uid))
+}
+
+var timestamp = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"`)
+
+// check compares what would be written of a node with what the API server has stored of it. Only times may differ.
+func (s *store) check(ctx context.Context, r *reporter, node string) error {
+	for _, from := range s.samples {
+		object := reportsOf(r.owners[from.owner], from.owner, node)[from.report]
+		if err := r.live.Get(ctx, keyOf(object), object); err != nil {
+			return fmt.Errorf("get report %s: %w", object.GetName(), err)
+		}
+		name, made := s.of(from, r, node, string(object.GetUID()))
+		stored, err := s.get(ctx, name)
+		if err != nil {
+			return err
+		}
+		if at := timestamp.FindIndex(stored); at == nil {
+			return fmt.Errorf("report %s is stored in another form: %s", name, stored)
+		}
+		if !bytes.Equal(timestamp.ReplaceAll(made, nil), timestamp.ReplaceAll(stored, nil)) {
+			return fmt.Errorf("report %s is stored as\n%s\nand not as\n%s", name, stored, made)
+		}
+	}
+	return nil
+}
+
+// nodes writes all reports of nodes from the first up to the last.
+func (s *store) nodes(ctx context.Context, r *reporter, first, last int) error {
+	var puts []clientv3.Op
+	flush := func() error {
+		if _, err := s.etcd.Txn(ctx).Then(puts...).Commit(); err != nil {
+			return fmt.Errorf("put %d reports into etcd: %w", len(puts), err)
+		}
+		puts = puts[:0]
+		return nil
+	}
+	for i := first; i < last; i++ {
+		for _, from := range s.samples {
+			name, value := s.of(from, r, nodeName(i), uuid.NewString())
+			puts = append(puts, clientv3.OpPut(storedAt(name), string(value)))
+			if len(puts) == mostPuts {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if len(puts) > 0 {
+		return flush()
+	}
+	return nil
+}
+
+// bytesPerReport is the mean size of a report in etcd, its key included.
+func (s *store) bytesPerReport() float64 {
+	var sum float64
+	for _, from := range s.samples {
+		sum += float64(len(from.stored) + len(storedAt(from.object.GetName())))
+	}
+	return sum / float64(len(s.samples))
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlenvtest "sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+const namespace = "bpfman"
+
+// The accounts of the components that are measured, as config/rbac names them.
+const (
+	operatorAccount = "bpfman-operator"
+	agentAccount    = "bpfman-daemon"
+)
+
+// controlPlane is an etcd and a kube-apiserver of the benchmark's own, on which config/default is deployed, but for the
+// operator's Deployment: nothing else runs there, no other controller and no kubelet.
+type controlPlane struct {
+	environment *ctrlenvtest.Environment
+	scheme      *runtime.Scheme
+	// admin may do everything.
+	admin  *rest.Config
+	client client.Client
+	core   *kubernetes.Clientset
+	// accounts have the tokens of the components.
+	accounts map[string]*rest.Config
+
+	apiServer, etcd process
+	etcdURL         string
+	// dir has kubeconfigs and logs.
+	dir string
+}
+
+func startControlPlane(ctx context.Context, dir string) (c *controlPlane, err error) {
+	definitions, err := envtest.Definitions()
+	if err != nil {
+		return nil, err
+	}
+	c = &controlPlane{
+		environment: &ctrlenvtest.Environment{
+			CRDDirectoryPaths: []string{definitions}, ErrorIfCRDPathMissing: true, ControlPlaneStopTimeout: 2 * time.Minute,
+		},
+		scheme: runtime.NewScheme(), accounts: map[string]*rest.Config{}, dir: dir,
+	}
+	if err := errors.Join(clientgoscheme.AddToScheme(c.scheme), v1alpha1.Install(c.scheme)); err != nil {
+		return nil, fmt.Errorf("register types: %w", err)
+	}
+	plane := &c.environment.ControlPlane
+	plane.Etcd = &ctrlenvtest.Etcd{}
+	// Reports of 5,000 nodes, with their history until it is compacted, take more than etcd's default of 2 GiB.
+	plane.Etcd.Configure().Set("quota-backend-bytes", "8589934592")
+	if c.admin, err = c.environment.Start(); err != nil {
+		return nil, fmt.Errorf("start etcd and kube-apiserver: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.stop())
+		}
+	}()
+	c.admin.QPS = -1
+	c.etcdURL = plane.Etcd.URL.String()
+	if c.apiServer, err = child("kube-apiserver"); err != nil {
+		return nil, err
+	}
+	if c.etcd, err = child("etcd"); err != nil {
+		return nil, err
+	}
+	if c.client, err = client.New(c.admin, client.Options{Scheme: c.scheme}); err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	if c.core, err = kubernetes.NewForConfig(c.admin); err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return c, c.deploy(ctx)
+}
+
+func (c *controlPlane) stop() error {
+	if err := c.environment.Stop(); err != nil {
+		return fmt.Errorf("stop etcd and kube-apiserver: %w", err)
+	}
+	return nil
+}
+
+// deploy applies config/default, and gets tokens for the accounts in it.
+func (c *controlPlane) deploy(ctx context.Context) error {
+	if err := c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return fmt.Errorf("create namespace %s: %w", namespace, err)
+	}
+	if err := envtest.Apply(ctx, c.client, "config/default", "Deployment"); err != nil {
+		return err
+	}
+	for _, account := range []string{operatorAccount, agentAccount} {
+		day := int64(24 * 60 * 60)
+		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
+		answer, err := c.core.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("get a token for %s: %w", account, err)
+		}
+		config := rest.AnonymousClientConfig(c.admin)
+		config.QPS, config.BearerToken = -1, answer.Status.Token
+		c.accounts[account] = config
+	}
+	return nil
+}
+
+// as is the configuration of a client with a component's account, and a connection of its own.
+func (c *controlPlane) as(account string) *rest.Config { return rest.CopyConfig(c.accounts[account]) }
+
+// kubeconfig writes a configuration to a file.
+func (c *controlPlane) kubeconfig(name string, config *rest.Config) (string, error) {
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		Token: config.BearerToken, ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
+	}
+	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	kubeconfig.CurrentContext = name
+	path := filepath.Join(c.dir, name+".kubeconfig")
+	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
+		return "", fmt.Errorf("write kubeconfig of %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// heap is the memory in KiB that the API server has in use, in objects and stacks, after a collection of its garbage:
+// what it has resident differs by the garbage since the last one.
+func (c *controlPlane) heap(ctx context.Context) (float64, error) {
+	for range 2 { // the second frees what had finalizers
+		if _, err := c.core.RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").DoRaw(ctx); err != nil {
+			return 0, fmt.Errorf("collect the API server's garbage: %w", err)
+		}
+	}
+	metrics, err := c.metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var bytes float64
+	for _, name := range []string{"go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes"} {
+		for _, m := range metrics[name].GetMetric() {
+			bytes += m.GetGauge().GetValue()
+		}
+	}
+	return bytes / 1024, nil
+}
+
+// watches counts the watches that the API server serves, by resource.
+func (c *controlPlane) watches(ctx context.Context) (map[string]int, error) {
+	metrics, err := c.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for _, m := range metrics["apiserver_longrunning_requests"].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		if labels["verb"] == "WATCH" {
+			counts[labels["resource"]] += int(m.GetGauge().GetValue())
+		}
+	}
+	return counts, nil
+}
+
+func (c *controlPlane) metrics(ctx context.Context) (map[string]*io_prometheus_client.MetricFamily, error) {
+	stream, err := c.core.RESTClient().Get().AbsPath("/metrics").Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's metrics: %w", err)
+	}
+	defer stream.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(stream)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the API server's metrics: %w", err)
+	}
+	return families, nil
+}

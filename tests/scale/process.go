@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a process that is measured.
+type process struct{ pid int }
+
+// cpu is the processor time that it has used, of all its threads.
+func (p process) cpu() (time.Duration, error) {
+	// clock_getcpuclockid(3): the scheduler's clock of a process, which counts nanoseconds.
+	clock := int32(^p.pid)<<3 | 2 //nolint:gosec // process ids are below 2^22
+	var t unix.Timespec
+	if err := unix.ClockGettime(clock, &t); err != nil {
+		return 0, fmt.Errorf("read the processor time of process %d: %w", p.pid, err)
+	}
+	return time.Duration(t.Nano()), nil
+}
+
+// memory is what a process has resident, and the most that it had, in MiB.
+type memory struct{ resident, peak float64 }
+
+func (p process) memory() (memory, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+	if err != nil {
+		return memory{}, fmt.Errorf("read the memory of process %d: %w", p.pid, err)
+	}
+	var m memory
+	for line := range bytes.Lines(status) {
+		fields := strings.Fields(string(line))
+		if len(fields) < 2 {
+			continue
+		}
+		into := map[string]*float64{"VmRSS:": &m.resident, "VmHWM:": &m.peak}[fields[0]]
+		if into == nil {
+			continue
+		}
+		kib, err := strconv.ParseFloat(fields[1], 64)
+		if err != nil {
+			return memory{}, fmt.Errorf("read the memory of process %d: %w", p.pid, err)
+		}
+		*into = kib / 1024
+	}
+	return m, nil
+}
+
+// child finds a process that this one started by the name of its executable.
+func child(name string) (process, error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return process{}, fmt.Errorf("list processes: %w", err)
+	}
+	for _, stat := range stats {
+		content, err := os.ReadFile(stat) //nolint:gosec // of /proc
+		if err != nil {
+			continue // it has ended
+		}
+		// The name in parentheses may have spaces; behind it are state and parent.
+		_, rest, _ := strings.Cut(string(content), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) < 2 || fields[1] != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		dir := filepath.Dir(stat)
+		command, err := os.ReadFile(filepath.Join(dir, "cmdline")) //nolint:gosec // of /proc
+		if err != nil {
+			continue
+		}
+		path, _, _ := strings.Cut(string(command), "\x00")
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && filepath.Base(path) == name {
+			return process{pid}, nil
+		}
+	}
+	return process{}, fmt.Errorf("no process %s was started", name)
+}
+
+// component is a process that the benchmark starts and ends.
+type component struct {
+	process
+	name    string
+	log     string
+	command *exec.Cmd
+	ended   chan struct{}
+	err     error
+}
+
+// startComponent starts an executable, whose output goes to a file that is named for it.
+func startComponent(dir, path string, env []string, args ...string) (*component, error) {
+	c := &component{name: filepath.Base(path), ended: make(chan struct{})}
+	c.log = filepath.Join(dir, c.name+".log")
+	out, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	defer out.Close()
+	c.command = exec.Command(path, args...) //nolint:gosec,noctx // it is ended by stop, which lets it clean up
+	c.command.Env = append(os.Environ(), env...)
+	c.command.Stdout, c.command.Stderr = out, out
+	c.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.command.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	c.pid = c.command.Process.Pid
+	go func() {
+		c.err = c.command.Wait()
+		close(c.ended)
+	}()
+	return c, nil
+}
+
+// running is an error once the process has ended.
+func (c *component) running() error {
+	select {
+	case <-c.ended:
+		log, _ := os.ReadFile(c.log)
+		return fmt.Errorf("%s has ended (%w): %s", c.name, cmpErr(c.err), tail(log))
+	default:
+		return nil
+	}
+}
+
+func cmpErr(err error) error {
+	if err == nil {
+		return errors.New("without an error")
+	}
+	return err
+}
+
+func tail(log []byte) []byte {
+	const most = 2000
+	return log[max(0, len(log)-most):]
+}
+
+// stop ends the process as Kubernetes does: it is asked to, and killed later.
+func (c *component) stop(ctx context.Context) {
+	_ = c.command.Process.Signal(syscall.SIGTERM)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+		_ = c.command.Process.Kill()
+		<-c.ended
+	}
+}
