@@ -47,6 +47,8 @@ type report struct {
 	programs []*reports.Report // by name
 	// What is below is derived from all of the above, and counted in the owner.
 	selected bool
+	// lost: the node is selected but for being unreachable.
+	lost     bool
 	outcome  outcome
 	failure  string
 }
@@ -61,6 +63,9 @@ type owner struct {
 	sum     Summary
 	waiting *btree.BTreeG[*report]
 	failing *btree.BTreeG[*report]
+	// without are those of matching nodes without an agent, unreachable those of unreachable ones.
+	without     *btree.BTreeG[*report]
+	unreachable *btree.BTreeG[*report]
 }
 
 const treeDegree = 16
@@ -72,6 +77,7 @@ func newOwner(ref Ref) *owner {
 		reports: map[string]*report{},
 		waiting: btree.NewG(treeDegree, byNode),
 		failing: btree.NewG(treeDegree, byNode),
+		without: btree.NewG(treeDegree, byNode), unreachable: btree.NewG(treeDegree, byNode),
 	}
 }
 
@@ -86,6 +92,7 @@ func (o *owner) update(n *node, change func(*report)) bool {
 	change(r)
 	r.matching = o.Selector != nil && n.exists && o.Selector.Matches(n.labels)
 	r.selected = r.matching && n.runsAgent()
+	r.lost = r.matching && !n.reachable
 	r.outcome, r.failure = o.judge(r)
 	o.count(r, +1)
 	if r.matching || len(r.programs) > 0 {
@@ -93,7 +100,7 @@ func (o *owner) update(n *node, change func(*report)) bool {
 	} else {
 		delete(o.reports, n.key)
 	}
-	return before.matching != r.matching || before.selected != r.selected || before.outcome != r.outcome || before.failure != r.failure
+	return before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome || before.failure != r.failure
 }
 
 // judge decides what the programs of a node add up to.
@@ -145,8 +152,13 @@ func (o *owner) count(r *report, n int) {
 	if r.matching {
 		o.sum.Matching += n
 	}
-	if r.selected {
+	switch {
+	case r.selected:
 		o.sum.Selected += n
+	case r.lost:
+		keep(o.unreachable, r, n > 0)
+	case r.matching:
+		keep(o.without, r, n > 0)
 	}
 	switch r.outcome {
 	case uncounted:
@@ -176,15 +188,23 @@ func keep(set *btree.BTreeG[*report], r *report, in bool) {
 func (o *owner) summary() Summary {
 	s := o.sum
 	s.Generation, s.Deleting, s.Invalid, s.Undecodable = o.Generation, o.Deleting, o.Invalid, o.Undecodable
-	o.waiting.Ascend(func(r *report) bool {
-		s.WaitingFor = append(s.WaitingFor, r.node.name)
-		return len(s.WaitingFor) < maxNamed
-	})
+	s.Unreachable = o.unreachable.Len()
+	s.WaitingFor, s.WithoutAgent, s.OutOfReach = names(o.waiting), names(o.without), names(o.unreachable)
 	o.failing.Ascend(func(r *report) bool {
 		s.Failures = append(s.Failures, NodeFailure{Node: r.node.name, Error: r.failure})
 		return len(s.Failures) < maxNamed
 	})
 	return s
+}
+
+// names are those of the first nodes.
+func names(reports *btree.BTreeG[*report]) []string {
+	var names []string
+	reports.Ascend(func(r *report) bool {
+		names = append(names, r.node.name)
+		return len(names) < maxNamed
+	})
+	return names
 }
 
 // put adds or replaces a program, keeping the order of names so that messages are stable.

@@ -5,6 +5,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
@@ -32,17 +33,20 @@ type Summary struct {
 
 	// Agents is how many nodes run an agent.
 	Agents int
-	// Matching is how many nodes the node selector matches; Selected how many of these run an agent.
-	Matching, Selected int
+	// Matching is how many nodes the node selector matches; Selected how many of these run an agent; Unreachable how
+	// many of these can't be reached, where nobody knows what runs.
+	Matching, Selected, Unreachable int
 	// Attached is how many of the selected nodes have what was asked; Idle how many of these have no container to
 	// attach to.
 	Attached, Idle int
 	// Failed is how many nodes report a failure, Waiting how many haven't reported yet.
 	Failed, Waiting int
 
-	// WaitingFor and Failures name the first of them.
-	WaitingFor []string
-	Failures   []NodeFailure
+	// WaitingFor, Failures, OutOfReach and WithoutAgent name the first of them.
+	WaitingFor   []string
+	Failures     []NodeFailure
+	OutOfReach   []string
+	WithoutAgent []string
 }
 
 // NodeFailure is what went wrong on a node.
@@ -70,7 +74,7 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 	case s.Invalid != "":
 		condition, message = v1alpha1.ProgramReconcileError, "The node selector is invalid: "+s.Invalid
 	case s.Waiting > 0:
-		condition, message = v1alpha1.ProgramNotYetLoaded, s.attached()+", waiting for "+s.waiting()
+		condition, message = v1alpha1.ProgramNotYetLoaded, s.attached()+", waiting for "+list(s.WaitingFor, s.Waiting)
 		if s.Failed > 0 {
 			message += fmt.Sprintf("; failed on %s: %s", count(s.Failed, "node"), s.failures())
 		}
@@ -80,8 +84,11 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 		condition, message = v1alpha1.ProgramNotYetLoaded, "Waiting for the node components: no node runs the agent yet"
 	case s.Matching == 0:
 		condition, message = v1alpha1.ProgramReconcileSuccess, "No node matches the node selector"
+	case s.Selected == 0 && s.Unreachable == s.Matching:
+		condition, message = v1alpha1.ProgramReconcileSuccess, "The node selector matches "+count(s.Matching, "node")+", but none can be reached: "+list(s.OutOfReach, s.Unreachable)
 	case s.Selected == 0:
-		condition, message = v1alpha1.ProgramReconcileSuccess, "The node selector matches "+count(s.Matching, "node")+", but no agent runs there"
+		condition, message = v1alpha1.ProgramReconcileSuccess, "The node selector matches "+count(s.Matching, "node")+", but no agent runs there: "+
+			list(slices.Concat(s.WithoutAgent, s.OutOfReach), s.Matching)
 	default:
 		condition, message = v1alpha1.ProgramReconcileSuccess, s.attached()+s.remarks()
 	}
@@ -98,14 +105,18 @@ func (s Summary) remarks() string {
 	if s.Idle > 0 {
 		text += fmt.Sprintf("; no container to attach to on %d of them", s.Idle)
 	}
-	if without := s.Matching - s.Selected; without > 0 {
-		text += fmt.Sprintf("; no agent runs on %s that the node selector matches too", count(without, "node"))
+	if without := s.Matching - s.Selected - s.Unreachable; without > 0 {
+		text += fmt.Sprintf("; no agent runs on %s that the node selector matches too: %s", count(without, "node"), list(s.WithoutAgent, without))
+	}
+	if s.Unreachable > 0 {
+		text += fmt.Sprintf("; %s that the node selector matches too can't be reached: %s", count(s.Unreachable, "node"), list(s.OutOfReach, s.Unreachable))
 	}
 	return text
 }
 
-func (s Summary) waiting() string {
-	return strings.Join(s.WaitingFor, ", ") + more(s.Waiting-len(s.WaitingFor))
+// list has the names of the first of that many nodes.
+func list(names []string, of int) string {
+	return strings.Join(names, ", ") + more(of-len(names))
 }
 
 func (s Summary) failures() string {

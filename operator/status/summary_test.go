@@ -37,8 +37,15 @@ func TestCondition(t *testing.T) {
 		},
 		{
 			"nodes without agent don't block",
-			Summary{Agents: 2, Matching: 3, Selected: 2, Attached: 2},
-			v1alpha1.ProgramReconcileSuccess, "Attached on 2 of 2 selected nodes; no agent runs on 1 node that the node selector matches too",
+			Summary{Agents: 2, Matching: 3, Selected: 2, Attached: 2, WithoutAgent: []string{"node-c"}},
+			v1alpha1.ProgramReconcileSuccess, "Attached on 2 of 2 selected nodes; no agent runs on 1 node that the node selector matches too: node-c",
+		},
+		{
+			"nor do nodes that can't be reached",
+			Summary{Agents: 1, Matching: 9, Selected: 1, Attached: 1, Unreachable: 7, OutOfReach: []string{"a", "b", "c", "d", "e"}, WithoutAgent: []string{"f"}},
+			v1alpha1.ProgramReconcileSuccess,
+			"Attached on 1 of 1 selected node; no agent runs on 1 node that the node selector matches too: f; " +
+				"7 nodes that the node selector matches too can't be reached: a, b, c, d, e and 2 more",
 		},
 		{
 			"no node matches",
@@ -47,8 +54,13 @@ func TestCondition(t *testing.T) {
 		},
 		{
 			"none that matches runs an agent",
-			Summary{Agents: 3, Matching: 2},
-			v1alpha1.ProgramReconcileSuccess, "The node selector matches 2 nodes, but no agent runs there",
+			Summary{Agents: 3, Matching: 2, Unreachable: 1, WithoutAgent: []string{"node-c"}, OutOfReach: []string{"node-b"}},
+			v1alpha1.ProgramReconcileSuccess, "The node selector matches 2 nodes, but no agent runs there: node-c, node-b",
+		},
+		{
+			"none that matches can be reached",
+			Summary{Agents: 3, Matching: 2, Unreachable: 2, OutOfReach: []string{"node-b", "node-c"}},
+			v1alpha1.ProgramReconcileSuccess, "The node selector matches 2 nodes, but none can be reached: node-b, node-c",
 		},
 		{
 			"no agent anywhere",
