@@ -206,8 +206,8 @@ const (
 // +kubebuilder:resource:scope=Cluster,shortName=bpfprog,categories=bpfman
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.node`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.node`,priority=1
 // +kubebuilder:printcolumn:name="ProgramId",type=integer,JSONPath=`.status.programid`,priority=1
 type BpfProgram struct {
 	metav1.TypeMeta `json:",inline"`
@@ -248,8 +248,8 @@ type BpfProgramList struct {
 // +kubebuilder:resource:scope=Namespaced,shortName=bpfnsprog,categories=bpfman
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.node`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.node`,priority=1
 // +kubebuilder:printcolumn:name="ProgramId",type=integer,JSONPath=`.status.programid`,priority=1
 type BpfNsProgram struct {
 	metav1.TypeMeta `json:",inline"`

@@ -199,12 +199,12 @@ func (o *owner) summary() Summary {
 
 // names are those of the first nodes.
 func names(reports *btree.BTreeG[*report]) []string {
-	var names []string
+	var first []string
 	reports.Ascend(func(r *report) bool {
-		names = append(names, r.node.name)
-		return len(names) < maxNamed
+		first = append(first, r.node.name)
+		return len(first) < maxNamed
 	})
-	return names
+	return first
 }
 
 // put adds or replaces a program, keeping the order of names so that messages are stable.

@@ -24,8 +24,8 @@ import (
 var columns = map[string][2]string{
 	"BpfApplication":    {"Name NodeSelector Status Selected Attached Failed Age |", `{} ReconcileSuccess 3 2 1 |`},
 	"BpfNsApplication":  {"Name NodeSelector Status Selected Attached Failed Age |", `{} ReconcileSuccess 3 2 1 |`},
-	"BpfProgram":        {"Name Type Status Age | Node ProgramId", `tcx bpfmanLoaded | node-1 7`},
-	"BpfNsProgram":      {"Name Type Status Age | Node ProgramId", `tcx bpfmanLoaded | node-1 7`},
+	"BpfProgram":        {"Name Type Status Node Age | ProgramId", `tcx bpfmanLoaded node-1 | 7`},
+	"BpfNsProgram":      {"Name Type Status Node Age | ProgramId", `tcx bpfmanLoaded node-1 | 7`},
 	"FentryProgram":     {programColumns + " FunctionName", programCells + ` do_unlinkat`},
 	"FexitProgram":      {programColumns + " FunctionName", programCells + ` do_unlinkat`},
 	"KprobeProgram":     {programColumns + " FunctionName Offset RetProbe", programCells + ` do_unlinkat 4 false`},
