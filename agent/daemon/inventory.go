@@ -161,9 +161,7 @@ func (i *Inventory) checkAPI(ctx context.Context) error {
 	return nil
 }
 
-// Refresh asks the daemon for all it holds and returns the owners whose
-// programs, links or users of maps differ from what was known.
-func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
+func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 	changed := map[program.Key]bool{}
 	err := do(ctx, i, "list programs", func(ctx context.Context) (*gobpfman.ListResponse, error) {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -397,6 +400,45 @@ func TestRefreshFails(t *testing.T) {
 	}
 	if fmt.Sprint(i.Of(owner)) != fmt.Sprint([]Program{p}) || i.Known() {
 		t.Errorf("has %v, known: %v", i.Of(owner), i.Known())
+	}
+}
+
+// A snapshot that was never finished keeps the daemon from its database until it is removed; one
+// that may be being written stays.
+func TestUnfinishedSnapshots(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, databaseDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, age := range map[string]time.Duration{"snap.01": time.Hour, "snap.02.generating": time.Hour, "snap.03.generating": 0, "db": time.Hour} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Time{}, time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := daemontest.New(t.TempDir())
+	d.Fault = func(string, proto.Message, bool) error {
+		if left, _ := filepath.Glob(filepath.Join(dir, "snap.02.generating")); len(left) == 0 {
+			return nil
+		}
+		return status.Error(codes.Aborted, `status: Aborted, message: "failed to list programs: Failed to acquire database lock, please try again later", details: [], metadata: MetadataMap { headers: {} }`)
+	}
+	refresh(t, NewInventory(d, root))
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	for i := range left {
+		left[i] = filepath.Base(left[i])
+	}
+	if err != nil || !slices.Equal(left, []string{"db", "snap.01", "snap.03.generating"}) {
+		t.Errorf("left are %q, %v", left, err)
+	}
+	// Where nothing is to be mended, the daemon's words are the error.
+	d.Fault = func(string, proto.Message, bool) error { return status.Error(codes.Aborted, noDatabase) }
+	if _, err := NewInventory(d, root).Refresh(t.Context()); err == nil || !strings.Contains(err.Error(), noDatabase) {
+		t.Errorf("error %v", err)
 	}
 }
 

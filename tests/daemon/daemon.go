@@ -114,8 +114,10 @@ type Daemon struct {
 	Conn *grpc.ClientConn
 	// Socket is the path of its socket.
 	Socket string
-	pid    int
-	ended  <-chan struct{}
+	// Place is what it runs in.
+	Place *Place
+	pid   int
+	ended <-chan struct{}
 }
 
 // Start runs the daemon until the test ends, with additional environment variables. It
@@ -169,7 +171,7 @@ func (p *Place) Start(t *testing.T, binary string, env ...string) *Daemon {
 		t.Fatalf("connect to daemon: %v", err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	d := &Daemon{Client: gobpfman.NewBpfmanClient(conn), Conn: conn, Socket: socket, pid: cmd.Process.Pid, ended: ended}
+	d := &Daemon{Client: gobpfman.NewBpfmanClient(conn), Conn: conn, Socket: socket, Place: p, pid: cmd.Process.Pid, ended: ended}
 	d.awaitReady(t)
 	return d
 }

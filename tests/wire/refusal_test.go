@@ -6,15 +6,18 @@
 package wire
 
 import (
+	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -108,6 +111,28 @@ func TestPhantomLink(t *testing.T) {
 	if ids := c.ids(&gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}); len(ids) != 0 {
 		t.Errorf("programs %v are left", ids)
 	}
+}
+
+// TestUnfinishedSnapshot has another fault of the daemon's: once it has been killed, or its disk
+// was full, while it wrote a snapshot of its database, it can't open that any more and refuses
+// each call, for ever. The agent removes the snapshot, and nothing is lost.
+func TestUnfinishedSnapshot(t *testing.T) {
+	c := start(t)
+	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
+	snapshot := c.Place.Path("/run/bpfman/db/snap.FFFFFFFFFFFFFFFF.generating")
+	if err := os.WriteFile(snapshot, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(snapshot, long, long); err != nil {
+		t.Fatal(err)
+	}
+	list := func() error { _, err := call(c, c.list, &gobpfman.ListRequest{}); return err }
+	c.refused("List, a snapshot is unfinished", list, "Failed to acquire database lock")
+	if _, err := agentdaemon.NewInventory(c.Client, c.Place.Path("/")).Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.holds(loaded)
 }
 
 // loadForeign loads a program without the daemon, until the test ends, and returns its id.
