@@ -9,8 +9,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -23,9 +21,8 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
-
-const unprivileged = "as uid 65534, gid 65534, CapEff 0000000000000000"
 
 // TestExamples is the product's main job: the program and the application of an example
 // are applied as they are written, under names of their own, and the application, which
@@ -238,8 +235,6 @@ func podState(pod *corev1.Pod) string {
 	return state
 }
 
-var countLine = regexp.MustCompile(`(?m)^(\S+): (?:packets|events)=(\d+)`)
-
 // logOf is what a pod has printed.
 func logOf(ctx context.Context, pod *corev1.Pod) (string, error) {
 	text, err := under.clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
@@ -247,17 +242,6 @@ func logOf(ctx context.Context, pod *corev1.Pod) (string, error) {
 		return "", fmt.Errorf("log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return string(text), nil
-}
-
-// counts are the last counts of each map that a reader has printed.
-func counts(log string) map[string]uint64 {
-	last := map[string]uint64{}
-	for _, m := range countLine.FindAllStringSubmatch(log, -1) {
-		if n, err := strconv.ParseUint(m[2], 10, 64); err == nil {
-			last[m[1]] = n
-		}
-	}
-	return last
 }
 
 // awaitGrowth waits until a reader, which must have no privilege, sees the count of the
@@ -270,11 +254,11 @@ func awaitGrowth(ctx context.Context, t *testing.T, pod *corev1.Pod, name string
 		if err != nil {
 			return false, err.Error()
 		}
-		now := counts(log)
+		now := readers.Counts(log)
 		if len(now) == 0 {
 			return false, "log: " + log
 		}
-		if !strings.Contains(log, unprivileged) {
+		if !strings.Contains(log, readers.Unprivileged) {
 			t.Fatalf("pod %s has privileges: %s", pod.Name, log)
 		}
 		if before == nil {

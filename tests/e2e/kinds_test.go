@@ -18,6 +18,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
 
 const (
@@ -80,7 +81,7 @@ func (c kindCase) run(t *testing.T, target *corev1.Pod) {
 	awaitReady(ctx, t, pod)
 	await(ctx, t, "the pod reads "+strings.Join(c.maps, ", "), func(ctx context.Context) (bool, string) {
 		log, err := logOf(ctx, pod)
-		read := counts(log)
+		read := readers.Counts(log)
 		missing := slices.ContainsFunc(c.maps, func(name string) bool { _, ok := read[name]; return !ok })
 		return err == nil && !missing, fmt.Sprint(read, err)
 	})

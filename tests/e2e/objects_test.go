@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
 
 // image names one of the sample bytecode images.
@@ -47,29 +48,7 @@ func tracepointInfo(names ...string) v1alpha1.TracepointProgramInfo {
 	return v1alpha1.TracepointProgramInfo{BpfProgramCommon: functionOf("tracepoint_kill_recorder"), Names: names}
 }
 
-// reader is an example application, of uid 65534 without capabilities, that prints what
-// the maps of a program count.
+// reader is an example application that prints what the maps of a program count.
 func reader(namespace, name, program, maps string) *corev1.Pod {
-	unprivileged, none, nobody, yes := false, []corev1.Capability{"ALL"}, int64(65534), true
-	driver := v1alpha1.CSIDriverName
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Spec: corev1.PodSpec{
-			AutomountServiceAccountToken: &unprivileged,
-			SecurityContext:              &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &nobody, RunAsGroup: &nobody, FSGroup: &nobody},
-			Containers: []corev1.Container{{
-				Name: "counters", Image: settings.counters, ImagePullPolicy: corev1.PullIfNotPresent,
-				Args: []string{"--maps=/run/maps", "--interval=250ms"},
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: &unprivileged, ReadOnlyRootFilesystem: &yes,
-					Capabilities: &corev1.Capabilities{Drop: none},
-				},
-				VolumeMounts: []corev1.VolumeMount{{Name: "maps", MountPath: "/run/maps", ReadOnly: true}},
-			}},
-			Volumes: []corev1.Volume{{Name: "maps", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
-				Driver: driver, ReadOnly: &yes,
-				VolumeAttributes: map[string]string{v1alpha1.VolumeAttributeProgram: program, v1alpha1.VolumeAttributeMaps: maps},
-			}}}},
-		},
-	}
+	return readers.Pod(settings.counters, namespace, name, program, maps)
 }

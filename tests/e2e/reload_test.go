@@ -20,6 +20,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
 
 // TestRunningPodFollowsItsProgram has a program loaded anew below two pods that run: one
@@ -56,11 +57,11 @@ func TestRunningPodFollowsItsProgram(t *testing.T) {
 			if err != nil {
 				s.Fatal(err)
 			}
-			kept := counts(log)[mapName]
+			kept := readers.Counts(log)[mapName]
 			callKill(ctx, s)
 			awaitGrowth(ctx, s, following, mapName, callKill)
-			if log, err = logOf(ctx, staying); err != nil || counts(log)[mapName] != kept {
-				s.Errorf("the pod that stays counts %d after %d: %v", counts(log)[mapName], kept, err)
+			if log, err = logOf(ctx, staying); err != nil || readers.Counts(log)[mapName] != kept {
+				s.Errorf("the pod that stays counts %d after %d: %v", readers.Counts(log)[mapName], kept, err)
 			}
 		}},
 		step{"without the program they keep their maps", func(ctx context.Context, s *testing.T) {
