@@ -904,6 +904,32 @@ test-lifecycle: ## Install bpfman with each method, uninstall it in each order, 
 	@test -n "$(ONE_NODE)" -o "$(UNINSTALL)" = yes || { echo "this uninstalls bpfman, with all objects of its kinds, from the cluster of $(KUBECONFIG): UNINSTALL=yes lets it" >&2; exit 1; }
 	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="$(LIFECYCLE_FLAGS) -run '^Test(Lifecycle|FromUpstream|Upstream)'"
 
+# A seed of its own for each run, unless one is given. What faults last is multiplied by STRETCH; WITHOUT leaves out
+# operations and faults, by their names and separated by semicolons; REPLAY does a recorded sequence again, and with
+# SHRINK=yes looks for a shorter one that fails.
+SEED ?= $(shell date +%s)
+MINUTES ?= 5
+CHAOS_TEST = cd tests && $(call requires,cluster) KUBECONFIG=$(CLUSTER_KUBECONFIG) CHAOS_CLUSTER="$(CLUSTER)" CHAOS_STATE=$(CLUSTER_STATE) CHAOS_PROBE=$(LOCALBIN)/node-probe \
+	CHAOS_BYTECODE=quay.io/$(BYTECODE_PREFIX) CHAOS_PUSH="$(MAKE) --no-print-directory -C $(CURDIR) cluster-bytecode CLUSTER_INSTANCE=$(CLUSTER_INSTANCE)" \
+	BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" MINUTES=$(MINUTES)
+
+.PHONY: test-chaos
+test-chaos: SEED := $(SEED)
+test-chaos: bytecode build/tests/cmd/node-probe cluster-up ## Do what users do, and break what can break, at random on the one-node cluster, for MINUTES from SEED, and compare with a model (docs/reliability.md).
+	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
+	@echo "SEED=$(SEED) MINUTES=$(MINUTES)"
+	@$(CHAOS_TEST) CHAOS_FILE=$(or $(CHAOS_FILE),$(LOCALBIN)/chaos-$(SEED).json) SEED=$(SEED) STRETCH="$(STRETCH)" WITHOUT="$(WITHOUT)" \
+		REPLAY="$(abspath $(REPLAY))" SHRINK="$(SHRINK)" go test -count=1 -v -timeout 12h ./chaos
+
+PROGRAMS ?= 500
+AT_ONCE ?= 100
+
+.PHONY: soak
+soak: MINUTES = 60
+soak: bytecode build/tests/cmd/node-probe cluster-up ## Load PROGRAMS=500 programs on the one-node cluster, AT_ONCE=100 at a time, unload them, and so on for MINUTES=60; bin/soak.csv and bin/soak.svg have what the components took.
+	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
+	@$(CHAOS_TEST) CHAOS_FILE=$(LOCALBIN)/soak.csv PROGRAMS=$(PROGRAMS) AT_ONCE=$(AT_ONCE) go test -count=1 -v -timeout 12h -run Soak ./chaos
+
 # What is slow and seldom breaks. docs/development.md says when to run it.
 .PHONY: test-slow
 test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, and the longest tests of envtest, e2e, and test-lifecycle.

@@ -39,7 +39,8 @@ const (
 // daemonSocket is where the daemon's own container has its socket.
 const daemonSocket = "/run/bpfman-sock/bpfman.sock"
 
-// Processes lists the processes that run an executable of that name.
+// Processes lists the processes that run an executable of that name, or a program of
+// Kubernetes' one executable.
 func Processes(executable string) ([]int, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
@@ -47,13 +48,12 @@ func Processes(executable string) ([]int, error) {
 	}
 	var pids []int
 	for _, link := range links {
-		target, err := os.Readlink(link)
-		if err != nil || filepath.Base(target) != executable {
-			continue // ended meanwhile, a kernel thread, or another
-		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", link, err)
+		}
+		if programName(pid) != executable {
+			continue // ended meanwhile, a kernel thread, or another
 		}
 		pids = append(pids, pid)
 	}
@@ -134,21 +134,7 @@ func seenAs(executable, path string) (string, error) {
 }
 
 // Kill ends the processes that run the executable, without warning.
-func Kill(executable string) error {
-	pids, err := Processes(executable)
-	if err != nil {
-		return err
-	}
-	if len(pids) == 0 {
-		return fmt.Errorf("no process runs %s", executable)
-	}
-	for _, pid := range pids {
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("kill %s, process %d: %w", executable, pid, err)
-		}
-	}
-	return nil
-}
+func Kill(executable string) error { return Signal(executable, unix.SIGKILL) }
 
 // KeepDown kills the processes that run the executable, and those that take their
 // place, until the context ends.
@@ -157,14 +143,8 @@ func KeepDown(ctx context.Context, executable string) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		pids, err := Processes(executable)
-		if err != nil {
+		if err := Signal(executable, unix.SIGKILL); err != nil && !errors.Is(err, errNotRunning) {
 			return err
-		}
-		if len(pids) > 0 {
-			if err := Kill(executable); err != nil {
-				return err
-			}
 		}
 		select {
 		case <-ctx.Done():

@@ -31,6 +31,7 @@ const usage = `usage: node-probe command
 
   wait                    do nothing until stopped
   programs                list the daemon's programs
+  survey                  the same, and what the kernel says of them; pins, mounts, processes
   try PREFIX              try each type of program on the daemon, images below PREFIX
   by-hand PROGRAM         load and attach a program, given in JSON, without the agent
   count ID MAP            what a program has counted in a map
@@ -43,6 +44,9 @@ const usage = `usage: node-probe command
   processes EXECUTABLE    list the processes that run it
   kill EXECUTABLE         kill them
   keep-down EXECUTABLE D  kill them, and those that take their place, for a duration
+  stop EXECUTABLE         stop them (SIGSTOP)
+  continue EXECUTABLE     let them go on (SIGCONT)
+  pulse EXECUTABLE D      stop them and let them go on, in turn, for a duration
   files POD-UID DIR       list a directory as a pod sees it, with modes and groups
   signal N                call kill(2) N times, harmlessly
   time N IMAGE FUNCTION   time the daemon's calls for N programs of a bytecode image
@@ -113,6 +117,8 @@ func answer(ctx context.Context, command, argument, second string, args []string
 		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) ([]node.Trial, error) {
 			return node.Try(ctx, c, argument)
 		})
+	case "survey":
+		return onDaemon(ctx, node.Look)
 	case "by-hand":
 		var program node.ByHand
 		if err := json.Unmarshal([]byte(argument), &program); err != nil {
@@ -145,10 +151,8 @@ func answer(ctx context.Context, command, argument, second string, args []string
 		return node.Mounts()
 	case "processes":
 		return node.Processes(argument)
-	case "kill":
-		return nil, node.Kill(argument)
-	case "keep-down":
-		return nil, keepDown(ctx, argument, second)
+	case "kill", "stop", "continue", "keep-down", "pulse":
+		return nil, toProcesses(ctx, command, argument, second)
 	case "files":
 		return node.PodFiles(argument, second)
 	case "signal":
@@ -253,13 +257,31 @@ func hold(ctx context.Context, args []string) error {
 	return node.Hold(ctx, args[0], args[1], args[2], many)
 }
 
-func keepDown(ctx context.Context, executable, duration string) error {
+// How the processes of `pulse` run: most of the time they don't.
+const (
+	pulseStopped = 400 * time.Millisecond
+	pulseRunning = 100 * time.Millisecond
+)
+
+// toProcesses runs one of the commands that do something to the processes of an executable.
+func toProcesses(ctx context.Context, command, executable, duration string) error {
+	switch command {
+	case "kill":
+		return node.Kill(executable)
+	case "stop":
+		return node.Signal(executable, unix.SIGSTOP)
+	case "continue":
+		return node.Signal(executable, unix.SIGCONT)
+	}
 	d, err := time.ParseDuration(duration)
 	if err != nil {
 		return fmt.Errorf("duration: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
+	if command == "pulse" {
+		return node.Pulse(ctx, executable, pulseStopped, pulseRunning)
+	}
 	return node.KeepDown(ctx, executable)
 }
 

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/examples/counters"
+	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/reader"
+)
+
+// patience is how long the cluster may take after a burst to become what it should be.
+// The kubelet alone waits up to two minutes before it tries a mount again.
+var patience = time.Duration(number("PATIENCE", 300)) * time.Second
+
+const (
+	// The program whose packets are counted all the time, its interface and its reader.
+	steadyName      = steady
+	steadyInterface = "chaossteady"
+	steadyMap       = "tcx_stats_map"
+	streamInterval  = "5ms"
+)
+
+// run is how a run goes, from the environment.
+var run = struct {
+	seed    uint64
+	minutes float64
+	// file is where the sequence is recorded, replay one to do again.
+	file, replay string
+	shrink       bool
+	stretch      int
+	without      []string
+}{
+	seed:    number("SEED", 1),
+	minutes: float64(number("MINUTES", 5)),
+	file:    os.Getenv("CHAOS_FILE"),
+	replay:  os.Getenv("REPLAY"),
+	shrink:  os.Getenv("SHRINK") == "yes",
+	stretch: int(number("STRETCH", 1)),
+	without: strings.FieldsFunc(os.Getenv("WITHOUT"), func(r rune) bool { return r == ';' }),
+}
+
+func number(name string, otherwise uint64) uint64 {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", name, err))
+	}
+	return n
+}
+
+// TestChaos does what the seed draws until the time is over, and holds the cluster against
+// the model after each burst.
+func TestChaos(t *testing.T) {
+	ctx := t.Context()
+	w := connect(ctx, t)
+	w.clear(ctx, t)
+	w.prepare(ctx, t)
+	t.Logf("SEED=%d MINUTES=%v; nodes %q; the kernel can %+v", run.seed, run.minutes, w.m.Nodes, w.m.Can)
+
+	recording := Recording{Seed: run.seed}
+	tally := newTally()
+	defer func() {
+		if t.Failed() {
+			if err := recording.Save(run.file); err != nil {
+				t.Error(err)
+			}
+			t.Logf("the sequence is in %s: REPLAY=%[1]s does it again, with SHRINK=yes shorter and shorter", run.file)
+		}
+		t.Logf("\n%s", tally)
+		tally.save(t)
+	}()
+	if run.replay != "" {
+		w.replay(ctx, t, tally)
+		return
+	}
+	q := NewSequence(run.seed, w.m, run.stretch)
+	q.Without = run.without
+	deadline := time.Now().Add(time.Duration(run.minutes * float64(time.Minute)))
+	baseline := w.baseline(ctx, t)
+	for n := 1; time.Now().Before(deadline) && !t.Failed(); n++ {
+		steps := q.Burst()
+		recording.Steps = append(recording.Steps, steps...)
+		if err := w.burst(ctx, t, n, steps, tally); err != nil {
+			t.Errorf("burst %d of SEED=%d: %v", n, run.seed, err)
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	w.clear(ctx, t)
+	w.m = NewModel(w.m.Can, w.m.Nodes)
+	w.prepare(ctx, t)
+	w.compare(ctx, t, baseline)
+	w.leave(ctx, t)
+}
+
+// leave takes everything of the test from the cluster, and waits until it is gone.
+func (w *world) leave(ctx context.Context, t *testing.T) {
+	t.Helper()
+	w.clear(ctx, t)
+	for _, name := range w.m.Nodes {
+		if _, err := ask[any](ctx, w, name, "remove-interface", steadyInterface); err != nil {
+			t.Error(err)
+		}
+	}
+	w.m = NewModel(w.m.Can, w.m.Nodes)
+	if err := await(ctx, patience, w.check); err != nil {
+		t.Errorf("in the end: %v", err)
+	}
+	if err := w.remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Space}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// replay does a recorded sequence, and looks for a shorter one that fails.
+func (w *world) replay(ctx context.Context, t *testing.T, tally *tally) {
+	t.Helper()
+	recorded, err := LoadRecording(run.replay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails := func(steps []Step) error {
+		w.clear(ctx, t)
+		w.m = NewModel(w.m.Can, w.m.Nodes)
+		w.prepare(ctx, t)
+		for n, burst := range Bursts(steps) {
+			applied := slices.DeleteFunc(slices.Clone(burst), func(s Step) bool { return !w.m.Apply(s) })
+			if err := w.burst(ctx, t, n+1, applied, tally); err != nil {
+				return fmt.Errorf("burst %d: %w", n+1, err)
+			}
+		}
+		return nil
+	}
+	err = fails(recorded.Steps)
+	if err == nil {
+		return
+	}
+	t.Errorf("%s: %v", run.replay, err)
+	if !run.shrink {
+		return
+	}
+	steps := Shrink(recorded.Steps, func(steps []Step) bool { return fails(steps) != nil })
+	file := strings.TrimSuffix(run.replay, filepath.Ext(run.replay)) + ".shrunk.json"
+	if err := (Recording{recorded.Seed, steps}).Save(file); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d of %d steps suffice, see %s", len(steps), len(recorded.Steps), file)
+}
+
+// burst does the steps, which the model has seen, waits until the cluster is what the model
+// says, and checks that every packet was counted meanwhile.
+func (w *world) burst(ctx context.Context, t *testing.T, n int, steps []Step, tally *tally) error {
+	t.Helper()
+	begin := time.Now()
+	rebooted := slices.ContainsFunc(steps, func(s Step) bool { return s.Do == Reboot })
+	end := func() error { return nil }
+	if !rebooted {
+		var err error
+		if end, err = w.stream(ctx); err != nil {
+			return err
+		}
+	}
+	var words []string
+	for _, s := range steps {
+		if s.Settled {
+			continue
+		}
+		text, err := json.Marshal(s)
+		if err != nil {
+			return err
+		}
+		words = append(words, string(text))
+		tally.count(s)
+		if err := w.do(ctx, s); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", text, err), w.ended(), end())
+		}
+	}
+	t.Logf("%s burst %d: %s", time.Now().UTC().Format(time.TimeOnly), n, strings.Join(words, " "))
+	if err := w.ended(); err != nil {
+		return errors.Join(err, end())
+	}
+	done := time.Now()
+	if err := await(ctx, patience, w.check); err != nil {
+		return errors.Join(err, end())
+	}
+	// What looks right may be on its way to something else.
+	if err := await(ctx, patience, w.check); err != nil {
+		return errors.Join(err, end())
+	}
+	settled := time.Since(done)
+	if err := end(); err != nil {
+		return err
+	}
+	if err := await(ctx, time.Minute, w.checkLeft); err != nil {
+		return err
+	}
+	tally.settled(settled)
+	t.Logf("%s burst %d: settled after %.1f s, took %.1f s", time.Now().UTC().Format(time.TimeOnly), n, settled.Seconds(), time.Since(begin).Seconds())
+	return nil
+}
+
+// checkLeft checks that kernel has nothing of programs that are gone.
+func (w *world) checkLeft(ctx context.Context) error {
+	for _, name := range w.m.Nodes {
+		programs, err := ask[[]node.Program](ctx, w, name, "programs")
+		if err != nil {
+			return err
+		}
+		gone := maps.Clone(w.seenPrograms)
+		for _, p := range programs {
+			delete(gone, p.ID)
+		}
+		if len(w.m.Nodes) > 1 {
+			break // the nodes share a kernel, and so the ids of programs
+		}
+		var ids []string
+		for id := range gone {
+			ids = append(ids, fmt.Sprint(id))
+		}
+		left, err := ask[[]string](ctx, w, name, "leftovers", strings.Join(ids, ","), "")
+		if err != nil {
+			return err
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("on %s are left: %q", name, left)
+		}
+		w.seenPrograms = map[uint32]bool{}
+	}
+	return nil
+}
+
+// clear removes what a run has made, and what one left that was killed.
+func (w *world) clear(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, kind := range v1alpha1.UserKinds {
+		o := kind.New()
+		options := []client.DeleteAllOfOption{client.HasLabels{Label}}
+		if kind.Namespaced {
+			options = append(options, client.InNamespace(Space))
+		}
+		if err := insist(ctx, func(ctx context.Context) error { return w.DeleteAllOf(ctx, o, options...) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := insist(ctx, func(ctx context.Context) error {
+		return w.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(Space), client.HasLabels{Label}, client.GracePeriodSeconds(0))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range w.m.Nodes {
+		for i := range mostInterfaces {
+			if _, err := ask[any](ctx, w, name, "remove-interface", interfaceName(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := operationsDone["label a node"](ctx, w, Step{Node: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for component, next := range w.m.Next {
+		if next {
+			if err := operationsDone["upgrade to the other tag, or back"](ctx, w, Step{Target: component, Value: "latest"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for key := range w.m.Config {
+		if err := w.configure(ctx, key, w.installed[key]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// prepare makes what stays during the whole run: a program that counts, on an interface of
+// its own, and a pod that reads it on each node.
+func (w *world) prepare(ctx context.Context, t *testing.T) {
+	t.Helper()
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Space, Labels: map[string]string{Label: "true"}}}
+	if err := w.create(ctx, space); err != nil {
+		t.Fatal(err)
+	}
+	stays := &Object{Kind: "TcxProgram", Name: steadyName, Interfaces: []string{steadyInterface}, Priority: 1}
+	w.m.Objects[steadyName] = stays
+	if err := w.create(ctx, stays.Make(settings.bytecode)); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range w.m.Nodes {
+		if _, err := ask[any](ctx, w, name, "remove-interface", steadyInterface); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ask[any](ctx, w, name, "add-interface", steadyInterface); err != nil {
+			t.Fatal(err)
+		}
+		w.m.Interfaces[name+"/"+steadyInterface] = true
+		pod := &Pod{Name: fmt.Sprint(steadyName, i), Node: name, Of: steadyName, Map: steadyMap}
+		w.m.Pods[pod.Name] = pod
+		if err := w.create(ctx, pod.Make(settings.counters, settings.target)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.m.Settle()
+	if err := await(ctx, patience, w.check); err != nil {
+		t.Fatalf("before anything was done: %v", err)
+	}
+}
+
+// stream sends packets through the program that stays, on each node, until the function that
+// it returns is called, which checks that all were counted, and that a pod without privilege
+// reads the count.
+func (w *world) stream(ctx context.Context) (func() error, error) {
+	type result struct {
+		stream node.Stream
+		err    error
+	}
+	type running struct {
+		name, pod string
+		id        string
+		result    chan result
+	}
+	var all []running
+	for i, name := range w.m.Nodes {
+		id, err := w.steadyProgram(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		r := running{name, fmt.Sprint(steadyName, i), id, make(chan result, 1)}
+		go func() {
+			s, err := ask[node.Stream](ctx, w, name, "stream", steadyInterface, streamInterval, id+"="+steadyMap)
+			r.result <- result{s, err}
+		}()
+		all = append(all, r)
+		var first uint64
+		err = await(ctx, time.Minute, func(ctx context.Context) error {
+			count, err := ask[counters.Count](ctx, w, name, "count", id, steadyMap)
+			if first == 0 {
+				first = count.Packets
+			}
+			if err == nil && (count.Packets == first || count.Packets == 0) {
+				err = fmt.Errorf("no packets stream on %s: %d", name, count.Packets)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		var errs []error
+		for _, r := range all {
+			if _, err := ask[any](ctx, w, r.name, "end-stream", steadyInterface); err != nil {
+				errs = append(errs, err)
+			}
+			got := <-r.result
+			s := got.stream
+			if got.err != nil {
+				errs = append(errs, got.err)
+				continue
+			}
+			if s.Sent == 0 || s.Passed != s.Sent || s.Counted[r.id] != s.Arrived {
+				errs = append(errs, fmt.Errorf("on %s of %d packets sent %d passed, %d arrived, %d were counted", r.name, s.Sent, s.Passed, s.Arrived, s.Counted[r.id]))
+			}
+			err := await(ctx, time.Minute, func(ctx context.Context) error {
+				count, err := ask[counters.Count](ctx, w, r.name, "count", r.id, steadyMap)
+				if err != nil {
+					return err
+				}
+				log, err := w.logOf(ctx, r.pod)
+				if err != nil {
+					return err
+				}
+				if read := reader.Counts(log)[steadyMap]; read != count.Packets {
+					return fmt.Errorf("pod %s reads %d packets, the kernel has counted %d", r.pod, read, count.Packets)
+				}
+				return nil
+			})
+			if err != nil {
+				errs = append(errs, err)
+			}
+		}
+		return errors.Join(errs...)
+	}, nil
+}
+
+// steadyProgram is the id of the program that stays.
+func (w *world) steadyProgram(ctx context.Context, name string) (id string, err error) {
+	err = await(ctx, time.Minute, func(ctx context.Context) error {
+		programs, err := ask[[]node.Program](ctx, w, name, "programs")
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(programs, func(p node.Program) bool { return p.Metadata[v1alpha1.MetadataProgramName] == steadyName })
+		if at < 0 {
+			return fmt.Errorf("the daemon of %s has no program %s", name, steadyName)
+		}
+		id = fmt.Sprint(programs[at].ID)
+		return nil
+	})
+	return id, err
+}
+
+// TestEverythingIsDone checks that there is a way to do each operation and fault.
+func TestEverythingIsDone(t *testing.T) {
+	for _, o := range Operations {
+		if operationsDone[o.Name] == nil {
+			t.Errorf("nobody knows how to do %q", o.Name)
+		}
+	}
+	for _, f := range Faults {
+		if faultsDone[f.Name].begin == nil {
+			t.Errorf("nobody knows how to do %q", f.Name)
+		}
+	}
+}

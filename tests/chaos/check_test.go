@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+// problems are what differs from the model.
+type problems []string
+
+func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
+
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(p, "\n"))
+}
+
+// check holds the whole cluster against the model, which is settled.
+func (w *world) check(ctx context.Context) error {
+	var p problems
+	if err := w.checkComponents(ctx, &p); err != nil {
+		return err
+	}
+	if p.err() != nil {
+		return p.err() // the rest can't be told
+	}
+	users, err := w.checkObjects(ctx, &p)
+	if err != nil {
+		return err
+	}
+	reports, err := w.reports(ctx)
+	if err != nil {
+		return err
+	}
+	pods, err := w.checkPods(ctx, &p)
+	if err != nil {
+		return err
+	}
+	for _, name := range w.m.Nodes {
+		survey, err := ask[node.Survey](ctx, w, name, "survey")
+		if err != nil {
+			return err
+		}
+		w.checkNode(name, survey, users, reports, &p)
+		w.checkTables(name, survey, pods, &p)
+		if err := w.checkInspected(ctx, name, survey, &p); err != nil {
+			return err
+		}
+	}
+	w.checkStrays(users, reports, &p)
+	return p.err()
+}
+
+// checkComponents checks that bpfman is rolled out as it is configured, and ready.
+func (w *world) checkComponents(ctx context.Context, p *problems) error {
+	var set appsv1.DaemonSet
+	if err := w.Get(ctx, client.ObjectKey{Namespace: bpfmanSpace, Name: "bpfman-daemon"}, &set); err != nil {
+		return err
+	}
+	if s := set.Status; s.ObservedGeneration != set.Generation || int(s.UpdatedNumberScheduled) != len(w.m.Nodes) || int(s.NumberReady) != len(w.m.Nodes) {
+		p.add("the DaemonSet isn't rolled out: %+v", s)
+	}
+	var operator appsv1.Deployment
+	if err := w.Get(ctx, client.ObjectKey{Namespace: bpfmanSpace, Name: "bpfman-operator"}, &operator); err != nil {
+		return err
+	}
+	if s := operator.Status; s.ObservedGeneration != operator.Generation || s.UpdatedReplicas != *operator.Spec.Replicas || s.ReadyReplicas != *operator.Spec.Replicas || s.Replicas != *operator.Spec.Replicas {
+		p.add("the operator isn't rolled out: %+v", s)
+	}
+	images := map[string]string{}
+	for _, c := range set.Spec.Template.Spec.Containers {
+		images[c.Name] = c.Image
+	}
+	for component, container := range map[string]string{"agent": "bpfman-agent", "csi": "bpfman-csi", "inspector": "bpfman-inspector", "daemon": "bpfman"} {
+		if want := w.config(imageKeys[component]); images[container] != want {
+			p.add("%s runs image %s, want %s", container, images[container], want)
+		}
+	}
+	var pods corev1.PodList
+	if err := w.List(ctx, &pods, client.InNamespace(bpfmanSpace)); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		if !ready(&pods.Items[i]) || pods.Items[i].DeletionTimestamp != nil {
+			p.add("pod %s isn't ready: %s", pods.Items[i].Name, pods.Items[i].Status.Phase)
+		}
+	}
+	for _, name := range w.m.Nodes {
+		var n corev1.Node
+		if err := w.Get(ctx, client.ObjectKey{Name: name}, &n); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}) {
+			p.add("node %s isn't ready", name)
+		}
+	}
+	return nil
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// checkObjects checks that there are the objects of the model, and that each one's status is
+// true. It returns them by their names in the model.
+func (w *world) checkObjects(ctx context.Context, p *problems) (map[string]v1alpha1.UserObject, error) {
+	users := map[string]v1alpha1.UserObject{}
+	for _, kind := range v1alpha1.UserKinds {
+		objects, err := w.objects(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			if wanted := w.m.Objects[o.GetName()]; wanted == nil || wanted.Kind != kind.Name {
+				p.add("%s %s should be gone", kind.Name, o.GetName())
+				continue
+			}
+			users[o.GetName()] = o
+		}
+	}
+	for name, wanted := range w.m.Objects {
+		o := users[name]
+		if o == nil {
+			p.add("there is no %s %s", wanted.Kind, name)
+			continue
+		}
+		w.checkStatus(wanted, o, p)
+	}
+	return users, nil
+}
+
+// objects lists the objects of a kind that the test has made.
+func (w *world) objects(ctx context.Context, kind v1alpha1.Kind[v1alpha1.UserObject]) ([]v1alpha1.UserObject, error) {
+	list, _ := kind.NewList().(client.ObjectList)
+	if err := w.List(ctx, list, client.HasLabels{Label}); err != nil {
+		return nil, err
+	}
+	var objects []v1alpha1.UserObject
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		o, _ := item.(v1alpha1.UserObject)
+		objects = append(objects, o)
+		return nil
+	})
+	return objects, err
+}
+
+// checkStatus checks the sum over the nodes.
+func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) {
+	var counts v1alpha1.NodeCounts
+	failing := []string{}
+	for _, name := range w.m.Nodes {
+		e := w.m.Expect(wanted, name)
+		if !e.Selected {
+			continue
+		}
+		counts.Selected++
+		if e.Failed {
+			counts.Failed++
+			failing = append(failing, name)
+		} else {
+			counts.Attached++
+		}
+	}
+	want := string(v1alpha1.ProgramReconcileSuccess)
+	if counts.Failed > 0 {
+		want = string(v1alpha1.ProgramReconcileError)
+	}
+	status := o.GetStatus()
+	if len(status.Conditions) != 1 || status.Nodes == nil {
+		p.add("%s %s has the status %+v, want %s", wanted.Kind, wanted.Name, *status, want)
+		return
+	}
+	c := status.Conditions[0]
+	if c.Type != want || status.ObservedGeneration != o.GetGeneration() || c.ObservedGeneration != o.GetGeneration() || *status.Nodes != counts {
+		p.add("%s %s of generation %d says %s of generations %d and %d, nodes %+v: %s; want %s, nodes %+v", wanted.Kind, wanted.Name, o.GetGeneration(),
+			c.Type, status.ObservedGeneration, c.ObservedGeneration, *status.Nodes, c.Message, want, counts)
+	}
+	for _, name := range failing {
+		if !strings.Contains(c.Message, name) {
+			p.add("%s %s doesn't name the node %s that fails: %s", wanted.Kind, wanted.Name, name, c.Message)
+		}
+	}
+}
+
+// reportKey tells whose report it is, and of which node.
+type reportKey struct {
+	owner types.UID
+	node  string
+}
+
+func (w *world) reports(ctx context.Context) (map[reportKey][]v1alpha1.ProgramObject, error) {
+	reports := map[reportKey][]v1alpha1.ProgramObject{}
+	for _, kind := range v1alpha1.ProgramKinds {
+		list, _ := kind.NewList().(client.ObjectList)
+		if err := w.List(ctx, list); err != nil {
+			return nil, err
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			r, _ := item.(v1alpha1.ProgramObject)
+			key := reportKey{node: r.GetStatus().Node}
+			if owners := r.GetOwnerReferences(); len(owners) == 1 {
+				key.owner = owners[0].UID
+			}
+			reports[key] = append(reports[key], r)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return reports, nil
+}
+
+// checkStrays checks that no report is of anybody else.
+func (w *world) checkStrays(users map[string]v1alpha1.UserObject, reports map[reportKey][]v1alpha1.ProgramObject, p *problems) {
+	owners := map[types.UID]bool{}
+	for _, o := range users {
+		owners[o.GetUID()] = true
+	}
+	for key, stray := range reports {
+		if !owners[key.owner] || !slices.Contains(w.m.Nodes, key.node) {
+			for _, r := range stray {
+				p.add("report %s of owner %q on node %q is nobody's", r.GetName(), key.owner, key.node)
+			}
+		}
+	}
+}
+
+// checkNode checks what a node has loaded and attached for each object, in the daemon, in the
+// kernel, and in the reports.
+func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.UserObject, reports map[reportKey][]v1alpha1.ProgramObject, p *problems) {
+	byOwner, byID := map[string][]node.Program{}, map[uint32]node.Program{}
+	for _, program := range s.Programs {
+		byOwner[program.Metadata[v1alpha1.MetadataUUID]] = append(byOwner[program.Metadata[v1alpha1.MetadataUUID]], program)
+		byID[program.ID] = program
+	}
+	type placed struct {
+		id       uint32
+		priority int32
+	}
+	chains := map[string][]placed{}
+	for _, objectName := range slices.Sorted(maps.Keys(w.m.Objects)) {
+		o, user := w.m.Objects[objectName], users[objectName]
+		if user == nil {
+			continue
+		}
+		what := o.Kind + " " + o.Name + " on " + name
+		programs := byOwner[string(user.GetUID())]
+		delete(byOwner, string(user.GetUID()))
+		held, e := o.Held(name), w.m.Expect(o, name)
+
+		var functions []string
+		var ids []uint32
+		for _, program := range programs {
+			functions = append(functions, program.Function)
+			ids = append(ids, program.ID)
+		}
+		slices.Sort(functions)
+		slices.Sort(ids)
+		if !slices.Equal(functions, slices.Sorted(slices.Values(held.Functions))) {
+			p.add("%s: the daemon has %q, want %q", what, functions, held.Functions)
+			continue
+		}
+		if held.Serial != 0 {
+			key := fmt.Sprint(name, " ", user.GetUID(), " ", held.Serial)
+			if before, known := w.ids[key]; !known && p.err() == nil {
+				w.ids[key] = ids
+			} else if known && !slices.Equal(before, ids) {
+				p.add("%s: programs %v were loaded again, they were %v", what, ids, before)
+			}
+		}
+		own := reports[reportKey{user.GetUID(), name}]
+		if !e.Selected {
+			if len(own) > 0 {
+				p.add("%s: %d reports, though it isn't selected", what, len(own))
+			}
+			continue
+		}
+		variant := o.variant()
+		if len(own) != len(variant.Members) {
+			p.add("%s: %d reports, want %d", what, len(own), len(variant.Members))
+			continue
+		}
+		for i, member := range variant.Members {
+			at := slices.IndexFunc(own, func(r v1alpha1.ProgramObject) bool { return r.GetStatus().Function == member.Function })
+			if at < 0 {
+				p.add("%s: no report of %s", what, member.Function)
+				continue
+			}
+			status := own[at].GetStatus()
+			program := byID[status.ProgramID]
+			if status.OwnerGeneration != user.GetGeneration() {
+				p.add("%s: the report of %s is of generation %d, want %d", what, member.Function, status.OwnerGeneration, user.GetGeneration())
+			}
+			if len(status.Conditions) != 1 {
+				p.add("%s: the report of %s has conditions %+v", what, member.Function, status.Conditions)
+				continue
+			}
+			failed := v1alpha1.BpfProgramConditionType(status.Conditions[0].Type).Failed()
+			if !e.Loaded {
+				if !failed {
+					p.add("%s: the report says %s: %s", what, status.Conditions[0].Type, status.Conditions[0].Message)
+				}
+				continue
+			}
+			if program.Function != member.Function {
+				p.add("%s: the report of %s has program %d, which is %+v", what, member.Function, status.ProgramID, program)
+				continue
+			}
+			w.checkLinks(what+": "+member.Function, status, program, s.Attachments, e.Points[i], failed, p)
+			for _, point := range e.Points[i] {
+				if point.Attached && point.Interface != "" {
+					chains[point.Interface] = append(chains[point.Interface], placed{program.ID, o.Priority})
+				}
+			}
+		}
+	}
+	for owner, programs := range byOwner {
+		p.add("programs of %q on %s should be gone: %+v", owner, name, programs)
+	}
+	if p.err() != nil {
+		return
+	}
+	for key, there := range w.m.Interfaces {
+		nodeName, iface, _ := strings.Cut(key, "/")
+		if !there || nodeName != name || slices.ContainsFunc(slices.Collect(maps.Values(w.m.Objects)), func(o *Object) bool {
+			return slices.Contains(o.Interfaces, iface) && !w.m.Expect(o, name).Loaded // a predecessor may be there
+		}) {
+			continue
+		}
+		want := chains[iface]
+		slices.SortStableFunc(want, func(a, b placed) int { return cmp.Compare(a.priority, b.priority) })
+		got := s.Attachments.Chains[iface]
+		if len(got) != len(want) {
+			p.add("interface %s of %s has programs %v, want %v", iface, name, got, want)
+			continue
+		}
+		for i := range got {
+			at := slices.IndexFunc(want, func(x placed) bool { return x.id == got[i] })
+			if at < 0 || want[at].priority != want[i].priority {
+				p.add("interface %s of %s has programs %v, want %v by priority", iface, name, got, want)
+				break
+			}
+		}
+	}
+}
+
+// checkLinks checks the links of a program against the points that it should be attached to.
+func (w *world) checkLinks(what string, status *v1alpha1.BpfProgramStatus, program node.Program, kernel node.Attachments, points []Point, failed bool, p *problems) {
+	var want, got []string
+	attached := 0
+	for _, point := range points {
+		state := v1alpha1.LinkNotAttached
+		if point.Attached {
+			state = v1alpha1.LinkAttached
+			attached++
+		}
+		want = append(want, fmt.Sprint(point.Name, ": ", state))
+	}
+	var linkIDs []uint32
+	for _, link := range status.Links {
+		got = append(got, fmt.Sprint(link.AttachPoint, ": ", link.State))
+		if link.State == v1alpha1.LinkAttached {
+			linkIDs = append(linkIDs, link.LinkID)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		p.add("%s: the report has links %q, want %q", what, got, want)
+	}
+	if failed != (attached != len(points)) {
+		p.add("%s: the report says %s: %s", what, status.Conditions[0].Type, status.Conditions[0].Message)
+	}
+	slices.Sort(linkIDs)
+	if daemon := slices.Sorted(slices.Values(program.Links)); !slices.Equal(daemon, linkIDs) {
+		p.add("%s: the daemon has links %v, the report %v", what, daemon, linkIDs)
+	}
+	if kernel.Links[program.ID] != attached {
+		p.add("%s: the kernel has %d links, want %d", what, kernel.Links[program.ID], attached)
+	}
+}
+
+// ownPins are the daemon's own, which tries at its start what the kernel can do.
+const ownPins = "dispatcher-test/"
+
+// checkTables checks that pins, mounts and processes are those of what is there, and no more.
+func (w *world) checkTables(name string, s node.Survey, pods map[string]types.UID, p *problems) {
+	programs, links := map[string]bool{}, 0
+	for _, program := range s.Programs {
+		programs[fmt.Sprint(program.ID)] = true
+		w.seenPrograms[program.ID] = true
+		links += len(program.Links)
+		for _, id := range program.MapIDs {
+			w.seenMaps[id] = true
+		}
+	}
+	pinned, pinnedLinks := map[string]bool{}, 0
+	for _, pin := range s.Pins {
+		dir, rest, _ := strings.Cut(pin, "/")
+		switch {
+		case strings.HasPrefix(pin, "prog_"):
+			pinned[strings.TrimPrefix(pin, "prog_")] = true
+		case strings.HasPrefix(pin, ownPins):
+		case dir == "links":
+			pinnedLinks++
+		case dir == "maps":
+			if id, _, _ := strings.Cut(rest, "/"); !programs[id] {
+				p.add("pin %s on %s is nobody's", pin, name)
+			}
+		default:
+			p.add("pin %s on %s is nobody's", pin, name)
+		}
+	}
+	if !maps.Equal(programs, pinned) {
+		p.add("programs %v of the daemon on %s, pinned %v", slices.Sorted(maps.Keys(programs)), name, slices.Sorted(maps.Keys(pinned)))
+	}
+	if links != pinnedLinks {
+		p.add("%d links of the daemon on %s, %d pinned: %q", links, name, pinnedLinks, s.Pins)
+	}
+	want := []string{"bpf /run/bpfman/fs", "bpf /sys/fs/bpf"}
+	for podName, pod := range w.m.Pods {
+		if pod.Node == name && pod.started {
+			want = append(want, "bpf /var/lib/kubelet/pods/"+string(pods[podName])+"/volumes/kubernetes.io~csi/maps/mount")
+		}
+	}
+	slices.Sort(want)
+	if !slices.Equal(s.Mounts, want) {
+		p.add("mounts on %s: %q, want %q", name, s.Mounts, want)
+	}
+	w.checkProcesses(name, s.Processes, p)
+}
+
+// checkProcesses checks that each component runs once, and that none has left zombies or
+// processes that it should have ended.
+func (w *world) checkProcesses(name string, processes []node.Usage, p *problems) {
+	count, names := map[string]int{}, map[int]string{}
+	for _, u := range processes {
+		count[u.Name]++
+		names[u.PID] = u.Name
+	}
+	for _, component := range []string{node.Agent, node.CSI, node.Inspector, node.Daemon} {
+		if count[component] != 1 {
+			p.add("%d processes of %s on %s", count[component], component, name)
+		}
+	}
+	for _, u := range processes {
+		if u.Name == "bpfman-verify" || u.Name == "bpfman-ns" {
+			p.add("process %d of %s on %s goes on", u.PID, u.Name, name)
+		}
+		if parent := names[u.Parent]; u.Zombie && slices.Contains(ours, parent) {
+			p.add("%s on %s has left the zombie %s", parent, name, u.Name)
+		}
+	}
+}
+
+// checkPods checks that there are the pods of the model, and whether they are ready.
+func (w *world) checkPods(ctx context.Context, p *problems) (map[string]types.UID, error) {
+	var pods corev1.PodList
+	if err := w.List(ctx, &pods, client.InNamespace(Space)); err != nil {
+		return nil, err
+	}
+	there := map[string]types.UID{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		wanted := w.m.Pods[pod.Name]
+		if wanted == nil || pod.DeletionTimestamp != nil {
+			p.add("pod %s should be gone", pod.Name)
+			continue
+		}
+		there[pod.Name] = pod.UID
+		if ready(pod) != w.m.Ready(wanted) {
+			p.add("pod %s is ready: %v, want %v", pod.Name, ready(pod), w.m.Ready(wanted))
+		}
+	}
+	for name := range w.m.Pods {
+		if _, ok := there[name]; !ok {
+			p.add("there is no pod %s", name)
+		}
+	}
+	return there, nil
+}
+
+// checkInspected checks that the inspector tells of the same programs.
+func (w *world) checkInspected(ctx context.Context, name string, s node.Survey, p *problems) error {
+	var inspected v1alpha1.BpfNode
+	if err := w.Get(ctx, client.ObjectKey{Name: name}, &inspected); err != nil {
+		return err
+	}
+	owned := map[uint32]bool{}
+	for _, program := range inspected.Status.Programs {
+		if program.Owner != nil {
+			owned[program.ID] = true
+		}
+	}
+	for _, program := range s.Programs {
+		if !owned[program.ID] {
+			p.add("the BpfNode of %s doesn't have program %d of %s", name, program.ID, program.Metadata[v1alpha1.MetadataProgramName])
+		}
+		delete(owned, program.ID)
+	}
+	for id := range owned {
+		p.add("the BpfNode of %s has program %d, which is gone", name, id)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package chaos
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+// Fault is something that happens to a cluster. No fault but a reboot changes what is wanted
+// or loaded.
+type Fault struct {
+	Name   string
+	Weight int
+	Draw   func(r *rand.Rand, m *Model) Step
+	// Lasts are the least and the most that it lasts, in seconds; 0 is a moment.
+	Lasts [2]int
+	// Apply changes the model, if the fault does.
+	Apply func(m *Model, s Step)
+}
+
+// The programs of a cluster that faults strike.
+var (
+	ours     = []string{node.Agent, node.CSI, node.Inspector, node.Operator, node.Daemon, node.Registrar}
+	platform = []string{"kubelet", "containerd", "kube-apiserver", "etcd", "kube-controller-manager"}
+)
+
+// victim draws a program that runs on a node: ours twice as often as the others.
+func victim(r *rand.Rand, m *Model) Step {
+	all := slices.Concat(ours, ours, platform)
+	return Step{Target: all[r.IntN(len(all))], Node: m.Nodes[r.IntN(len(m.Nodes))]}
+}
+
+func somewhere(r *rand.Rand, m *Model) Step { return Step{Node: m.Nodes[r.IntN(len(m.Nodes))]} }
+
+// Faults has all of them.
+var Faults = []Fault{
+	{Name: "kill", Weight: 12, Draw: victim},
+	{Name: "freeze", Weight: 6, Draw: victim, Lasts: [2]int{1, 8}},
+	{Name: "keep down", Weight: 2, Draw: victim, Lasts: [2]int{2, 8}},
+	{Name: "API server unreachable from the node", Weight: 3, Draw: somewhere, Lasts: [2]int{2, 15}},
+	{Name: "daemon answers slowly", Weight: 3, Draw: somewhere, Lasts: [2]int{3, 12}},
+	{Name: "/run full", Weight: 2, Draw: somewhere, Lasts: [2]int{2, 10}},
+	{Name: "etcd full", Weight: 2, Draw: func(*rand.Rand, *Model) Step { return Step{} }, Lasts: [2]int{2, 10}},
+	{Name: "reboot", Weight: 1, Draw: somewhere, Apply: func(m *Model, s Step) { m.rebooted[s.Node] = true }},
+}
+
+// Reboot is the name of the fault that programs don't survive.
+const Reboot = "reboot"
+
+func operationOf(name string) *Operation {
+	for i := range Operations {
+		if Operations[i].Name == name {
+			return &Operations[i]
+		}
+	}
+	return nil
+}
+
+func faultOf(name string) *Fault {
+	for i := range Faults {
+		if Faults[i].Name == name {
+			return &Faults[i]
+		}
+	}
+	return nil
+}
+
+// Apply changes the model as the step changes what is wanted; false tells that the step
+// can't be done.
+func (m *Model) Apply(s Step) bool {
+	if s.Settled {
+		m.Settle()
+		return true
+	}
+	if fault := faultOf(s.Do); fault != nil {
+		if fault.Apply != nil {
+			fault.Apply(m, s)
+		}
+		return true
+	}
+	operation := operationOf(s.Do)
+	return operation != nil && operation.Apply(m, s)
+}

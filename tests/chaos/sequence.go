@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+)
+
+// Sequence draws steps from a seed: the same ones for the same seed, nodes and abilities.
+type Sequence struct {
+	r *rand.Rand
+	m *Model
+	// Stretch makes faults last longer, by this factor.
+	Stretch int
+	// Without names operations and faults that aren't drawn.
+	Without []string
+}
+
+// NewSequence draws for a cluster that is as the model says.
+func NewSequence(seed uint64, m *Model, stretch int) *Sequence {
+	return &Sequence{r: rand.New(rand.NewPCG(seed, seed)), m: m, Stretch: max(stretch, 1)} //nolint:gosec // it is to be repeated
+}
+
+// Bounds of a burst.
+const (
+	mostOperations = 5
+	// longestPause between two steps, in milliseconds.
+	longestPause = 1500
+)
+
+// Burst draws the steps of the next burst, and changes the model as they do.
+func (q *Sequence) Burst() []Step {
+	var steps []Step
+	for range 1 + q.r.IntN(mostOperations) {
+		if step, ok := q.operation(); ok {
+			steps = append(steps, step)
+		}
+	}
+	// None in one of ten bursts, two in three of ten.
+	faults := []int{0, 1, 1, 1, 1, 1, 1, 2, 2, 2}[q.r.IntN(10)]
+	var last []Step
+	for range faults {
+		step := q.fault()
+		if slices.Contains(q.Without, step.Do) {
+			continue
+		}
+		if step.Do == Reboot { // whether a change came before or after it would make a difference
+			last = []Step{step}
+			continue
+		}
+		steps = slices.Insert(steps, q.r.IntN(len(steps)+1), step)
+	}
+	for _, step := range last {
+		q.m.Apply(step)
+		steps = append(steps, step)
+	}
+	q.m.Settle()
+	return append(steps, Step{Settled: true})
+}
+
+// operation draws one that can be done now, by weight.
+func (q *Sequence) operation() (Step, bool) {
+	sum := 0
+	for _, o := range Operations {
+		sum += o.Weight
+	}
+	for range 20 {
+		n, i := q.r.IntN(sum), 0
+		for n >= Operations[i].Weight {
+			n -= Operations[i].Weight
+			i++
+		}
+		step, ok := Operations[i].Draw(q.r, q.m)
+		step.Do, step.After = Operations[i].Name, q.r.IntN(longestPause)
+		if ok && !slices.Contains(q.Without, step.Do) && q.m.Apply(step) {
+			return step, true
+		}
+	}
+	return Step{}, false
+}
+
+func (q *Sequence) fault() Step {
+	sum := 0
+	for _, f := range Faults {
+		sum += f.Weight
+	}
+	n, i := q.r.IntN(sum), 0
+	for n >= Faults[i].Weight {
+		n -= Faults[i].Weight
+		i++
+	}
+	f := Faults[i]
+	step := f.Draw(q.r, q.m)
+	step.Do, step.After = f.Name, q.r.IntN(longestPause)
+	if f.Lasts[1] > 0 {
+		const second = 1000
+		step.Lasts = (f.Lasts[0]*second + q.r.IntN((f.Lasts[1]-f.Lasts[0])*second)) * q.Stretch
+	}
+	return step
+}
+
+// Bursts cuts a sequence into its bursts.
+func Bursts(steps []Step) [][]Step {
+	var bursts [][]Step
+	begin := 0
+	for i, s := range steps {
+		if s.Settled {
+			bursts = append(bursts, steps[begin:i+1])
+			begin = i + 1
+		}
+	}
+	if begin < len(steps) {
+		bursts = append(bursts, append(slices.Clone(steps[begin:]), Step{Settled: true}))
+	}
+	return bursts
+}
+
+// Recording is a sequence that was done, to be done again.
+type Recording struct {
+	Seed  uint64 `json:"seed"`
+	Steps []Step `json:"steps"`
+}
+
+// Save writes the recording to a file.
+func (r Recording) Save(file string) error {
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode the sequence: %w", err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return fmt.Errorf("write the sequence: %w", err)
+	}
+	return nil
+}
+
+// LoadRecording reads one from a file.
+func LoadRecording(file string) (r Recording, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return r, fmt.Errorf("read a sequence: %w", err)
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("read the sequence %s: %w", file, err)
+	}
+	return r, nil
+}
+
+// Shrink looks for a shorter sequence that still fails: it leaves out bursts, then single
+// steps, for as long as what is left fails.
+func Shrink(steps []Step, fails func([]Step) bool) []Step {
+	bursts := Bursts(steps)
+	for size := len(bursts) / 2; size > 0; size /= 2 {
+		for begin := 0; begin+size <= len(bursts); {
+			less := slices.Concat(bursts[:begin], bursts[begin+size:])
+			if len(less) > 0 && fails(slices.Concat(less...)) {
+				bursts = less
+			} else {
+				begin += size
+			}
+		}
+	}
+	steps = slices.Concat(bursts...)
+	for i, step := range slices.Backward(steps) {
+		if step.Settled {
+			continue
+		}
+		if less := slices.Delete(slices.Clone(steps), i, i+1); fails(less) {
+			steps = less
+		}
+	}
+	return steps
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package chaos
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/reader"
+)
+
+// Names that objects of the test share.
+const (
+	// Space is the namespace of pods and namespaced objects.
+	Space = "chaos"
+	// Label is on every object of the test.
+	Label = "bpfman.io/chaos"
+	// ZoneLabel is the label of nodes that objects select, and GroupLabel that of pods.
+	ZoneLabel  = "chaos.bpfman.io/zone"
+	GroupLabel = "chaos.bpfman.io/group"
+
+	podInterface   = "eth0"
+	kernelFunction = "do_unlinkat"
+	wakeUp         = "try_to_wake_up"
+	userFunction   = "main.getCount"
+	userTarget     = "/go-target"
+	targetName     = "target"
+	libFunction    = "malloc"
+	library        = "libc"
+)
+
+// Member is one program of an object.
+type Member struct {
+	// Type is the type of program, by the name that tests/node tries it by.
+	Type     string
+	Function string
+	// Map is a map that the function has of its own; "" for none.
+	Map string
+}
+
+// Variant is bytecode that an object may name.
+type Variant struct {
+	Image   string
+	Members []Member
+	// Global is a global variable of one byte, if the bytecode has one.
+	Global string
+	// Bad tells that it can't be loaded, whatever the kernel can do.
+	Bad bool
+}
+
+// Shape is a kind of object with the bytecode that it may have. The first variant is good.
+type Shape struct {
+	Kind       string
+	Namespaced bool
+	// Weight is how often it is drawn.
+	Weight   int
+	Variants []Variant
+}
+
+// shapes has every kind that users write.
+var shapes = []Shape{
+	{
+		Kind: "TcxProgram", Weight: 8, Variants: []Variant{
+			{Image: "go-tcx-counter", Members: []Member{{"TCX", "tcx_stats", "tcx_stats_map"}}},
+			{Image: "tcx_test", Members: []Member{{"TCX", "tcx_next", ""}}, Global: "GLOBAL_u8"},
+			{Image: "rejected", Members: []Member{{"TCX", "rejected", ""}}, Bad: true},
+			{Image: "go-tcx-counter", Members: []Member{{"TCX", "no_such_function", ""}}, Bad: true},
+			{Image: "no_such_image", Members: []Member{{"TCX", "tcx_stats", ""}}, Bad: true},
+		},
+	},
+	{
+		Kind: "TracepointProgram", Weight: 8, Variants: []Variant{
+			{Image: "go-tracepoint-counter", Members: []Member{{"Tracepoint", "tracepoint_kill_recorder", "tracepoint_stats_map"}}},
+			{Image: "globals", Members: []Member{{"Tracepoint", "show_globals", "globals_map"}}, Global: "GLOBAL_u8"},
+			{Image: "go-tracepoint-counter", Members: []Member{{"Tracepoint", "no_such_function", ""}}, Bad: true},
+			{Image: "no_such_image", Members: []Member{{"Tracepoint", "tracepoint_kill_recorder", ""}}, Bad: true},
+		},
+	},
+	{
+		Kind: "UprobeProgram", Weight: 3, Variants: []Variant{
+			{Image: "go-uprobe-counter", Members: []Member{{"Uprobe", "uprobe_counter", "uprobe_stats_map"}}},
+			{Image: "go-uprobe-counter", Members: []Member{{"Uprobe", "no_such_function", ""}}, Bad: true},
+		},
+	},
+	{
+		Kind: "KprobeProgram", Weight: 2, Variants: []Variant{
+			{Image: "go-kprobe-counter", Members: []Member{{"Kprobe", "kprobe_counter", "kprobe_stats_map"}}},
+		},
+	},
+	{
+		Kind: "XdpProgram", Weight: 1, Variants: []Variant{
+			{Image: "go-xdp-counter", Members: []Member{{"XDP", "xdp_stats", "xdp_stats_map"}}},
+		},
+	},
+	{
+		Kind: "TcProgram", Weight: 1, Variants: []Variant{
+			{Image: "go-tc-counter", Members: []Member{{"TC", "stats", "tc_stats_map"}}},
+		},
+	},
+	{
+		Kind: "FentryProgram", Weight: 1, Variants: []Variant{
+			{Image: "fentry", Members: []Member{{"Fentry", "test_fentry", "fentry_stats_map"}}},
+		},
+	},
+	{
+		Kind: "FexitProgram", Weight: 1, Variants: []Variant{
+			{Image: "fexit", Members: []Member{{"Fexit", "test_fexit", "fexit_stats_map"}}},
+		},
+	},
+	{
+		Kind: "TcxNsProgram", Namespaced: true, Weight: 5, Variants: []Variant{
+			{Image: "go-tcx-counter", Members: []Member{{"TCX", "tcx_stats", "tcx_stats_map"}}},
+			{Image: "tcx_test", Members: []Member{{"TCX", "tcx_next", ""}}, Global: "GLOBAL_u8"},
+			{Image: "rejected", Members: []Member{{"TCX", "rejected", ""}}, Bad: true},
+		},
+	},
+	{
+		Kind: "UprobeNsProgram", Namespaced: true, Weight: 4, Variants: []Variant{
+			{Image: "go-uprobe-counter", Members: []Member{{"Uprobe in a container", "uprobe_counter", "uprobe_stats_map"}}},
+		},
+	},
+	{
+		Kind: "XdpNsProgram", Namespaced: true, Weight: 1, Variants: []Variant{
+			{Image: "go-xdp-counter", Members: []Member{{"XDP", "xdp_stats", "xdp_stats_map"}}},
+		},
+	},
+	{
+		Kind: "TcNsProgram", Namespaced: true, Weight: 1, Variants: []Variant{
+			{Image: "go-tc-counter", Members: []Member{{"TC", "stats", "tc_stats_map"}}},
+		},
+	},
+	{
+		Kind: "BpfApplication", Weight: 5, Variants: []Variant{
+			{Image: "go-app-counter", Members: []Member{
+				{"Tracepoint", "tracepoint_kill_recorder", "tracepoint_stats_map"}, {"TCX", "tcx_stats", "tcx_stats_map"},
+			}},
+			{Image: "no_such_image", Members: []Member{
+				{"Tracepoint", "tracepoint_kill_recorder", ""}, {"TCX", "tcx_stats", ""},
+			}, Bad: true},
+		},
+	},
+	{
+		Kind: "BpfNsApplication", Namespaced: true, Weight: 3, Variants: []Variant{
+			{Image: "go-app-counter", Members: []Member{
+				{"TCX", "tcx_stats", "tcx_stats_map"}, {"Uprobe in a container", "uprobe_counter", "uprobe_stats_map"},
+			}},
+		},
+	},
+}
+
+// makers make the objects of each kind.
+var makers = map[string]func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject{
+	"TcxProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.TcxProgram{Spec: v1alpha1.TcxProgramSpec{TcxProgramInfo: *o.tcx(0), BpfAppCommon: c}}
+	},
+	"TracepointProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.TracepointProgram{Spec: v1alpha1.TracepointProgramSpec{TracepointProgramInfo: *o.tracepoint(0), BpfAppCommon: c}}
+	},
+	"UprobeProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.UprobeProgram{Spec: v1alpha1.UprobeProgramSpec{
+			UprobeProgramInfo: v1alpha1.UprobeProgramInfo{BpfProgramCommon: o.common(0), FunctionName: libFunction, Target: library}, BpfAppCommon: c,
+		}}
+	},
+	"KprobeProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.KprobeProgram{Spec: v1alpha1.KprobeProgramSpec{
+			KprobeProgramInfo: v1alpha1.KprobeProgramInfo{BpfProgramCommon: o.common(0), FunctionName: wakeUp}, BpfAppCommon: c,
+		}}
+	},
+	"XdpProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.XdpProgram{Spec: v1alpha1.XdpProgramSpec{
+			XdpProgramInfo: v1alpha1.XdpProgramInfo{BpfProgramCommon: o.common(0), InterfaceSelector: o.interfaces(), Priority: o.Priority}, BpfAppCommon: c,
+		}}
+	},
+	"TcProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.TcProgram{Spec: v1alpha1.TcProgramSpec{
+			TcProgramInfo: v1alpha1.TcProgramInfo{BpfProgramCommon: o.common(0), InterfaceSelector: o.interfaces(), Priority: o.Priority, Direction: "ingress"}, BpfAppCommon: c,
+		}}
+	},
+	"FentryProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.FentryProgram{Spec: v1alpha1.FentryProgramSpec{
+			FentryProgramInfo: v1alpha1.FentryProgramInfo{BpfProgramCommon: o.common(0), FunctionName: kernelFunction}, BpfAppCommon: c,
+		}}
+	},
+	"FexitProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.FexitProgram{Spec: v1alpha1.FexitProgramSpec{
+			FexitProgramInfo: v1alpha1.FexitProgramInfo{BpfProgramCommon: o.common(0), FunctionName: kernelFunction}, BpfAppCommon: c,
+		}}
+	},
+	"TcxNsProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.TcxNsProgram{Spec: v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: *o.tcxNs(0), BpfAppCommon: c}}
+	},
+	"UprobeNsProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.UprobeNsProgram{Spec: v1alpha1.UprobeNsProgramSpec{UprobeNsProgramInfo: *o.uprobeNs(0), BpfAppCommon: c}}
+	},
+	"XdpNsProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.XdpNsProgram{Spec: v1alpha1.XdpNsProgramSpec{XdpNsProgramInfo: v1alpha1.XdpNsProgramInfo{
+			BpfProgramCommon: o.common(0), InterfaceSelector: inPod(), Priority: o.Priority, Containers: o.pods(),
+		}, BpfAppCommon: c}}
+	},
+	"TcNsProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.TcNsProgram{Spec: v1alpha1.TcNsProgramSpec{TcNsProgramInfo: v1alpha1.TcNsProgramInfo{
+			BpfProgramCommon: o.common(0), InterfaceSelector: inPod(), Priority: o.Priority, Direction: "ingress", Containers: o.pods(),
+		}, BpfAppCommon: c}}
+	},
+	"BpfApplication": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.BpfApplication{Spec: v1alpha1.BpfApplicationSpec{BpfAppCommon: c, Programs: []v1alpha1.BpfApplicationProgram{
+			{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: o.tracepoint(0)},
+			{Type: v1alpha1.ProgTypeTCX, TCX: o.tcx(1)},
+		}}}
+	},
+	"BpfNsApplication": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
+		return &v1alpha1.BpfNsApplication{Spec: v1alpha1.BpfNsApplicationSpec{BpfAppCommon: c, Programs: []v1alpha1.BpfNsApplicationProgram{
+			{Type: v1alpha1.ProgTypeTCX, TCX: o.tcxNs(0)},
+			{Type: v1alpha1.ProgTypeUprobe, Uprobe: o.uprobeNs(1)},
+		}}}
+	},
+}
+
+func shapeOf(kind string) *Shape {
+	for i := range shapes {
+		if shapes[i].Kind == kind {
+			return &shapes[i]
+		}
+	}
+	return nil
+}
+
+// The parts that objects are made of.
+
+func (o *Object) common(member int) v1alpha1.BpfProgramCommon {
+	common := v1alpha1.BpfProgramCommon{BpfFunctionName: o.variant().Members[member].Function}
+	if o.Detached {
+		common.Attach = new(bool)
+	}
+	return common
+}
+
+func (o *Object) interfaces() v1alpha1.InterfaceSelector {
+	names := append([]string{}, o.Interfaces...)
+	return v1alpha1.InterfaceSelector{Interfaces: &names}
+}
+
+func inPod() v1alpha1.InterfaceSelector {
+	return v1alpha1.InterfaceSelector{Interfaces: &[]string{podInterface}}
+}
+
+func (o *Object) pods() *v1alpha1.ContainerNsSelector {
+	return &v1alpha1.ContainerNsSelector{Pods: metav1.LabelSelector{MatchLabels: map[string]string{GroupLabel: o.Group}}}
+}
+
+func (o *Object) tcx(member int) *v1alpha1.TcxProgramInfo {
+	return &v1alpha1.TcxProgramInfo{BpfProgramCommon: o.common(member), InterfaceSelector: o.interfaces(), Priority: o.Priority, Direction: "ingress"}
+}
+
+func (o *Object) tcxNs(member int) *v1alpha1.TcxNsProgramInfo {
+	return &v1alpha1.TcxNsProgramInfo{BpfProgramCommon: o.common(member), InterfaceSelector: inPod(), Priority: o.Priority, Direction: "ingress", Containers: o.pods()}
+}
+
+func (o *Object) tracepoint(member int) *v1alpha1.TracepointProgramInfo {
+	return &v1alpha1.TracepointProgramInfo{BpfProgramCommon: o.common(member), Names: append([]string{}, o.Tracepoints...)}
+}
+
+func (o *Object) uprobeNs(member int) *v1alpha1.UprobeNsProgramInfo {
+	return &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: o.common(member), FunctionName: userFunction, Target: userTarget, Containers: o.pods()}
+}
+
+// Make is the object as it is written to the API server. Images are below the prefix.
+func (o *Object) Make(prefix string) v1alpha1.UserObject {
+	common := v1alpha1.BpfAppCommon{ByteCode: v1alpha1.BytecodeSelector{
+		Image: &v1alpha1.BytecodeImage{Url: prefix + "/" + o.variant().Image + ":latest"},
+	}}
+	if o.Zone != "" {
+		common.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{ZoneLabel: o.Zone}}
+	}
+	if global := o.variant().Global; global != "" {
+		common.GlobalData = v1alpha1.GlobalData{global: []byte{o.Marker}}
+	}
+	made := makers[o.Kind](o, common)
+	made.SetName(o.Name)
+	made.SetLabels(map[string]string{Label: "true"})
+	if shapeOf(o.Kind).Namespaced {
+		made.SetNamespace(Space)
+	}
+	return made
+}
+
+// Make is the pod as it is written to the API server: one that reads maps is an ordinary
+// user's, without any privilege.
+func (p *Pod) Make(counters, target string) *corev1.Pod {
+	pod := reader.Pod(counters, Space, p.Name, p.Of, p.Map)
+	pod.Labels = map[string]string{Label: "true", GroupLabel: p.Group}
+	pod.Spec.NodeName = p.Node
+	pod.Spec.TerminationGracePeriodSeconds = new(int64)
+	if p.Of == "" {
+		pod.Spec.Volumes, pod.Spec.Containers[0].VolumeMounts = nil, nil
+		pod.Spec.Containers[0].Name = targetName
+		pod.Spec.Containers[0].Image = target
+		pod.Spec.Containers[0].Args = []string{"--interval=100ms"}
+	}
+	return pod
+}

@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+)
+
+const (
+	bpfmanSpace = "bpfman"
+	// callTimeout bounds a request to the API server and a command on a node.
+	callTimeout = 20 * time.Second
+	// accepted is how long an operation may be refused for, while faults last.
+	accepted = 4 * time.Minute
+	interval = 300 * time.Millisecond
+)
+
+// settings come from the environment, see `make test-chaos`.
+var settings = struct {
+	kubeconfig string
+	// cluster is the command of hack/cluster with the flags of the cluster under test, and
+	// probe the binary of tests/cmd/node-probe.
+	cluster []string
+	probe   string
+	// state is the cluster's directory, which the nodes see at the same place.
+	state string
+	// bytecode is where the daemon finds the sample images, as registry/prefix.
+	bytecode string
+	// push is the command that puts them there, where the registry ends with the node.
+	push             []string
+	counters, target string
+}{
+	kubeconfig: os.Getenv("KUBECONFIG"),
+	cluster:    strings.Fields(os.Getenv("CHAOS_CLUSTER")),
+	probe:      os.Getenv("CHAOS_PROBE"),
+	state:      os.Getenv("CHAOS_STATE"),
+	bytecode:   os.Getenv("CHAOS_BYTECODE"),
+	push:       strings.Fields(os.Getenv("CHAOS_PUSH")),
+	counters:   os.Getenv("BPFMAN_COUNTERS_IMG"),
+	target:     os.Getenv("BPFMAN_GO_TARGET_IMG"),
+}
+
+// world is the cluster under test.
+type world struct {
+	client.Client
+	clientset *kubernetes.Clientset
+	// probe is the node probe as nodes see it.
+	probe string
+	// installed is the ConfigMap's data as it was found.
+	installed map[string]string
+	m         *Model
+	// faults are those that last beside the steps after them.
+	faults sync.WaitGroup
+	mutex  sync.Mutex
+	failed []error
+	// ids are the programs that were found for each load.
+	ids map[string][]uint32
+	// gone are programs and maps that were found and are to be gone.
+	seenPrograms, seenMaps map[uint32]bool
+}
+
+func connect(ctx context.Context, t *testing.T) *world {
+	t.Helper()
+	if settings.kubeconfig == "" || len(settings.cluster) == 0 {
+		prerequisite.Missing(t, "this needs a cluster whose components it may kill, see `make test-chaos`", prerequisite.Cluster)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", settings.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Timeout = -1, callTimeout
+	if err := v1alpha1.Install(scheme.Scheme); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{probe: filepath.Join(settings.state, "chaos-probe"), ids: map[string][]uint32{}, seenPrograms: map[uint32]bool{}, seenMaps: map[uint32]bool{}}
+	if w.Client, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
+		t.Fatal(err)
+	}
+	if w.clientset, err = kubernetes.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	// The nodes see the state directory, and few others of the host's.
+	binary, err := os.ReadFile(settings.probe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(w.probe, binary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var nodes corev1.NodeList
+	if err := w.List(ctx, &nodes); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, n := range nodes.Items {
+		names = append(names, n.Name)
+	}
+	can := map[string]Ability{}
+	for _, name := range names {
+		trials, err := ask[[]node.Trial](ctx, w, name, "try", settings.bytecode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, trial := range trials {
+			before, known := can[trial.Type]
+			can[trial.Type] = Ability{Loads: trial.Loaded && (before.Loads || !known), Attaches: trial.Attached && (before.Attaches || !known)}
+		}
+	}
+	// A uprobe is tried in a container; that it works without is what the same call does.
+	can["Uprobe"] = can[node.ContainerUprobe]
+	for _, must := range []string{"TCX", "Tracepoint", node.ContainerUprobe} {
+		if !can[must].Attaches {
+			t.Fatalf("the kernel must attach %s, and doesn't: %+v", must, can)
+		}
+	}
+	w.m = NewModel(can, names)
+	var config0 corev1.ConfigMap
+	if err := w.Get(ctx, client.ObjectKey{Namespace: bpfmanSpace, Name: "bpfman-config"}, &config0); err != nil {
+		t.Fatal(err)
+	}
+	w.installed = config0.Data
+	return w
+}
+
+// onNode runs a command in a node.
+func (w *world) onNode(ctx context.Context, nodeName string, command ...string) ([]byte, error) {
+	args := slices.Clone(settings.cluster[1:])
+	if len(w.nodeNames()) > 1 {
+		args = append(args, "--node", nodeName)
+	}
+	args = append(append(args, "exec", "--"), command...)
+	cmd := exec.CommandContext(ctx, settings.cluster[0], args...)
+	cmd.WaitDelay = time.Second
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s on node %s: %w: %s", strings.Join(command, " "), nodeName, err, strings.TrimSpace(errOut.String()))
+	}
+	return out.Bytes(), nil
+}
+
+func (w *world) nodeNames() []string {
+	if w.m == nil {
+		return nil
+	}
+	return w.m.Nodes
+}
+
+// ask runs a command of the node probe on a node and decodes its answer.
+func ask[T any](ctx context.Context, w *world, nodeName string, command ...string) (answer T, err error) {
+	out, err := w.onNode(ctx, nodeName, append([]string{w.probe}, command...)...)
+	if err != nil || len(out) == 0 {
+		return answer, err
+	}
+	if err := json.Unmarshal(out, &answer); err != nil {
+		return answer, fmt.Errorf("%s on node %s: answer: %w", strings.Join(command, " "), nodeName, err)
+	}
+	return answer, nil
+}
+
+// await polls until do succeeds, and returns its last error where the time is over.
+func await(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		err := do(ctx)
+		if err != nil && (last == nil || ctx.Err() == nil) {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waited %v: %w", timeout, errors.Join(last, err))
+	}
+	return nil
+}
+
+// refused tells that an API server has decided against a request, so that asking again
+// changes nothing.
+func refused(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
+
+// insist does a request again until the API server takes it: it may be away.
+func insist(ctx context.Context, do func(context.Context) error) error {
+	var final error
+	err := await(ctx, accepted, func(ctx context.Context) error {
+		err := do(ctx)
+		if refused(err) {
+			final = err
+			return nil
+		}
+		return err
+	})
+	return errors.Join(final, err)
+}
+
+// create makes an object, or finds that it was made when the answer was lost.
+func (w *world) create(ctx context.Context, o client.Object) error {
+	return insist(ctx, func(ctx context.Context) error {
+		o.SetResourceVersion("")
+		err := w.Create(ctx, o)
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if err := w.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		if o.GetDeletionTimestamp() != nil {
+			return fmt.Errorf("%s of that name is on its way out", o.GetName())
+		}
+		return nil
+	})
+}
+
+func (w *world) remove(ctx context.Context, o client.Object) error {
+	return insist(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(w.Delete(ctx, o)) })
+}
+
+// update changes an object as it is on the API server.
+func update[O client.Object](ctx context.Context, w *world, o O, change func(O)) error {
+	return insist(ctx, func(ctx context.Context) error {
+		if err := w.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		change(o)
+		return w.Update(ctx, o)
+	})
+}
+
+// do does a step, without waiting for what comes of it.
+func (w *world) do(ctx context.Context, s Step) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Duration(s.After) * time.Millisecond):
+	}
+	if do, ok := operationsDone[s.Do]; ok {
+		return do(ctx, w, s)
+	}
+	fault, ok := faultsDone[s.Do]
+	if !ok {
+		return fmt.Errorf("nobody knows how to do %q", s.Do)
+	}
+	if s.Lasts == 0 {
+		return fault.begin(ctx, w, s)
+	}
+	return w.during(ctx, s, fault)
+}
+
+// during begins a fault, and has it end after its time, beside the steps that follow.
+func (w *world) during(ctx context.Context, s Step, fault faultDone) error {
+	if err := fault.begin(ctx, w, s); err != nil {
+		return err
+	}
+	w.faults.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(s.Lasts) * time.Millisecond):
+		}
+		if fault.end == nil {
+			return
+		}
+		if err := await(context.WithoutCancel(ctx), time.Minute, func(ctx context.Context) error { return fault.end(ctx, w, s) }); err != nil {
+			w.mutex.Lock()
+			defer w.mutex.Unlock()
+			w.failed = append(w.failed, fmt.Errorf("end of %q: %w", s.Do, err))
+		}
+	})
+	return nil
+}
+
+// ended waits until no fault lasts.
+func (w *world) ended() error {
+	w.faults.Wait()
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	err := errors.Join(w.failed...)
+	w.failed = nil
+	return err
+}
+
+// operationsDone has how each operation is done.
+var operationsDone = map[string]func(context.Context, *world, Step) error{
+	"create an object": func(ctx context.Context, w *world, s Step) error {
+		return w.create(ctx, s.Object.Make(settings.bytecode))
+	},
+	"change an object": func(ctx context.Context, w *world, s Step) error {
+		return insist(ctx, func(ctx context.Context) error {
+			now, wanted := named(s.Object), s.Object.Make(settings.bytecode)
+			if err := w.Get(ctx, client.ObjectKeyFromObject(now), now); err != nil {
+				return err
+			}
+			wanted.SetResourceVersion(now.GetResourceVersion())
+			return w.Update(ctx, wanted)
+		})
+	},
+	"delete an object": func(ctx context.Context, w *world, s Step) error {
+		return w.remove(ctx, named(s.Object))
+	},
+	"create an invalid object": func(ctx context.Context, w *world, s Step) error {
+		o := s.Object.Make(settings.bytecode)
+		o.GetAppCommon().ByteCode.Image.ImagePullPolicy = "Sometimes"
+		if err := w.create(ctx, o); !apierrors.IsInvalid(err) {
+			return fmt.Errorf("an invalid %s was not refused as such: %w", s.Object.Kind, err)
+		}
+		return nil
+	},
+	"label a node": func(ctx context.Context, w *world, s Step) error {
+		return update(ctx, w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Node}}, func(n *corev1.Node) {
+			if s.Value == "" {
+				delete(n.Labels, ZoneLabel)
+				return
+			}
+			n.Labels[ZoneLabel] = s.Value
+		})
+	},
+	"create a pod": func(ctx context.Context, w *world, s Step) error {
+		return w.create(ctx, s.Pod.Make(settings.counters, settings.target))
+	},
+	"delete a pod": func(ctx context.Context, w *world, s Step) error {
+		return w.remove(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Space, Name: s.Target}})
+	},
+	"add an interface": func(ctx context.Context, w *world, s Step) error {
+		_, err := ask[any](ctx, w, s.Node, "add-interface", s.Target)
+		return err
+	},
+	"remove an interface": func(ctx context.Context, w *world, s Step) error {
+		_, err := ask[any](ctx, w, s.Node, "remove-interface", s.Target)
+		return err
+	},
+	"edit the ConfigMap": func(ctx context.Context, w *world, s Step) error {
+		return w.configure(ctx, s.Target, s.Value)
+	},
+	"put nonsense into the ConfigMap, and take it out": func(ctx context.Context, w *world, s Step) error {
+		good := w.config(s.Target)
+		if err := w.configure(ctx, s.Target, "{nonsense"); err != nil {
+			return err
+		}
+		return w.configure(ctx, s.Target, good)
+	},
+	"upgrade to the other tag, or back": func(ctx context.Context, w *world, s Step) error {
+		if s.Target == "operator" {
+			operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: bpfmanSpace, Name: "bpfman-operator"}}
+			return update(ctx, w, operator, func(d *appsv1.Deployment) {
+				image := &d.Spec.Template.Spec.Containers[0].Image
+				*image = (*image)[:strings.LastIndex(*image, ":")+1] + s.Value
+			})
+		}
+		key := imageKeys[s.Target]
+		return w.configure(ctx, key, withTag(w.installed[key], s.Value))
+	},
+}
+
+// kindOf is the kind of that name.
+func kindOf(name string) v1alpha1.Kind[v1alpha1.UserObject] {
+	return v1alpha1.UserKinds[slices.IndexFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == name })]
+}
+
+// named is an object of that kind and name.
+func named(o *Object) client.Object {
+	kind := kindOf(o.Kind)
+	object := kind.New()
+	object.SetName(o.Name)
+	if kind.Namespaced {
+		object.SetNamespace(Space)
+	}
+	return object
+}
+
+// etcdAlarm sets or clears the alarm by which etcd refuses every write when its disk, or its
+// quota, is full.
+func etcdAlarm(ctx context.Context, w *world, action string) error {
+	_, err := w.onNode(ctx, w.m.Nodes[0], "curl", "--silent", "--show-error", "--fail", "--max-time", "5",
+		"http://127.0.0.1:2379/v3/maintenance/alarm", "--request", http.MethodPost, "--data", `{"action":"`+action+`","alarm":"NOSPACE"}`)
+	return err
+}
+
+// faultDone is how a fault begins, and ends where it lasts.
+type faultDone struct {
+	begin, end func(context.Context, *world, Step) error
+}
+
+// partition is a rule by which a node's packets to the API server vanish. Those of the host,
+// where this test runs, come by eth0.
+const partition = `table inet chaos {
+	chain input { type filter hook input priority -10; iifname != "eth0" ip daddr != 127.0.0.1 tcp dport 6443 drop; }
+	chain output { type filter hook output priority -10; oifname != "lo" tcp dport 6443 drop; }
+}
+`
+
+// faultsDone has how each fault is done.
+var faultsDone = map[string]faultDone{
+	"kill": {begin: func(ctx context.Context, w *world, s Step) error {
+		return strike(ctx, w, s, "kill")
+	}},
+	"freeze": {
+		func(ctx context.Context, w *world, s Step) error { return strike(ctx, w, s, "stop") },
+		func(ctx context.Context, w *world, s Step) error { return strike(ctx, w, s, "continue") },
+	},
+	"keep down": {begin: func(ctx context.Context, w *world, s Step) error {
+		w.faults.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, accepted)
+			defer cancel()
+			if _, err := ask[any](ctx, w, s.Node, "keep-down", s.Target, milliseconds(s.Lasts)); err != nil {
+				w.mutex.Lock()
+				defer w.mutex.Unlock()
+				w.failed = append(w.failed, err)
+			}
+		})
+		return nil
+	}},
+	"API server unreachable from the node": {
+		func(ctx context.Context, w *world, s Step) error {
+			file := filepath.Join(settings.state, "chaos.nft")
+			if err := os.WriteFile(file, []byte(partition), 0o600); err != nil {
+				return fmt.Errorf("write the rules: %w", err)
+			}
+			_, err := w.onNode(ctx, s.Node, "nft", "--file", file)
+			return err
+		},
+		func(ctx context.Context, w *world, s Step) error {
+			_, err := w.onNode(ctx, s.Node, "sh", "-c", "! nft list table inet chaos 2>&1 || nft delete table inet chaos")
+			return err
+		},
+	},
+	"daemon answers slowly": {begin: func(ctx context.Context, w *world, s Step) error {
+		w.faults.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, accepted)
+			defer cancel()
+			if _, err := ask[any](ctx, w, s.Node, "pulse", node.Daemon, milliseconds(s.Lasts)); err != nil {
+				w.mutex.Lock()
+				defer w.mutex.Unlock()
+				w.failed = append(w.failed, err)
+			}
+		})
+		return nil
+	}},
+	"/run full": {
+		func(ctx context.Context, w *world, s Step) error {
+			_, err := w.onNode(ctx, s.Node, "sh", "-c", `mount -o remount,size=$(df --block-size=1 --output=used /run | tail -n 1) /run`)
+			return err
+		},
+		func(ctx context.Context, w *world, s Step) error {
+			_, err := w.onNode(ctx, s.Node, "mount", "-o", "remount,size=50%", "/run")
+			return err
+		},
+	},
+	"etcd full": {
+		func(ctx context.Context, w *world, _ Step) error {
+			return await(ctx, time.Minute, func(ctx context.Context) error { return etcdAlarm(ctx, w, "ACTIVATE") })
+		},
+		func(ctx context.Context, w *world, _ Step) error { return etcdAlarm(ctx, w, "DEACTIVATE") },
+	},
+	Reboot: {begin: func(ctx context.Context, w *world, s Step) error {
+		w.faults.Wait() // faults that last end with the node, and can't be ended by a command there
+		args := append(slices.Clone(settings.cluster[1:]), "--node", s.Node, "reboot")
+		cmd := exec.CommandContext(ctx, settings.cluster[0], args...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("reboot node %s: %w: %s", s.Node, err, out)
+		}
+		// The cluster's registry has its manifests in memory.
+		if out, err := exec.CommandContext(ctx, settings.push[0], settings.push[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("push the bytecode after a reboot: %w: %s", err, out)
+		}
+		// Interfaces that were made by hand don't come back by themselves.
+		for key, there := range w.m.Interfaces {
+			nodeName, name, _ := strings.Cut(key, "/")
+			if there && nodeName == s.Node {
+				if _, err := ask[any](ctx, w, s.Node, "add-interface", name); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}},
+}
+
+func milliseconds(n int) string { return (time.Duration(n) * time.Millisecond).String() }
+
+// strike does something to the processes of a program on a node, if it runs there just now.
+func strike(ctx context.Context, w *world, s Step, what string) error {
+	pids, err := ask[[]int](ctx, w, s.Node, "processes", s.Target)
+	if err != nil || len(pids) == 0 {
+		return err
+	}
+	if _, err = ask[any](ctx, w, s.Node, what, s.Target); err != nil && strings.Contains(err.Error(), "no process runs the program") {
+		return nil // it ended between the two
+	}
+	return err
+}
+
+// imageKeys are the keys of the ConfigMap that name images.
+var imageKeys = map[string]string{"agent": "bpfman.agent.image", "csi": "bpfman.csi.image", "inspector": "bpfman.inspector.image", "daemon": "bpfman.image"}
+
+// withTag is the image with the tag of what is installed, or with the other.
+func withTag(image, tag string) string {
+	if tag == "latest" {
+		return image
+	}
+	at := strings.LastIndex(image, ":")
+	return image[:at+1] + tag
+}
+
+// config is a value of the ConfigMap, as the model has it.
+func (w *world) config(key string) string {
+	for component, imageKey := range imageKeys {
+		if imageKey == key && w.m.Next[component] {
+			return withTag(w.installed[key], "next")
+		}
+	}
+	if value, ok := w.m.Config[key]; ok {
+		return value
+	}
+	return w.installed[key]
+}
+
+func (w *world) configure(ctx context.Context, key, value string) error {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: bpfmanSpace, Name: "bpfman-config"}}
+	return update(ctx, w, config, func(c *corev1.ConfigMap) { c.Data[key] = value })
+}
+
+// logOf is what a pod has printed.
+func (w *world) logOf(ctx context.Context, name string) (string, error) {
+	lines := int64(20)
+	stream, err := w.clientset.CoreV1().Pods(Space).GetLogs(name, &corev1.PodLogOptions{TailLines: &lines}).Stream(ctx)
+	if err != nil {
+		return "", fmt.Errorf("log of pod %s: %w", name, err)
+	}
+	defer stream.Close()
+	text, err := io.ReadAll(stream)
+	return string(text), err
+}
