@@ -453,11 +453,11 @@ func (b *bench) connections100(ctx context.Context) error {
 	watches := b.real.requests.of(nodeName(1))
 	b.say("  an agent watches %s", strings.Join(resources(watches(nodeName(1))), ", "))
 	b.put("agent_watches", float64(len(watches(nodeName(1)))))
-	return b.compare(ctx, "apiserver", roundNodes, b.agents, watches)
+	return b.compare(ctx, agentAccount, "apiserver", roundNodes, b.agents, watches)
 }
 
 // compare adds connections to as many as there are, up to the number wanted, and measures memory and writes.
-func (b *bench) compare(ctx context.Context, figure string, nodes, have int, watches func(string) []watchRequest) error {
+func (b *bench) compare(ctx context.Context, account, figure string, nodes, have int, watches func(string) []watchRequest) error {
 	heap, err := b.control.heap(ctx)
 	if err != nil {
 		return err
@@ -470,7 +470,7 @@ func (b *bench) compare(ctx context.Context, figure string, nodes, have int, wat
 	if err != nil {
 		return err
 	}
-	held := newConnections(ctx, b.control)
+	held := newConnections(ctx, b.control, account)
 	if err := held.connect(1+have, 1+b.options.connections, watches); err != nil {
 		return errors.Join(err, held.end())
 	}
@@ -496,7 +496,7 @@ func (b *bench) alternatives(ctx context.Context) error {
 		watches func(string) []watchRequest
 	}{{"upstream", roundNodesToAll, upstreams}, {"labelled", roundNodes, labelled}} {
 		b.say("  %s", way.figure)
-		few := newConnections(ctx, b.control)
+		few := newConnections(ctx, b.control, comparedAccount)
 		if err := few.connect(1, 1+b.agents, way.watches); err != nil {
 			return errors.Join(err, few.end())
 		}
@@ -505,7 +505,7 @@ func (b *bench) alternatives(ctx context.Context) error {
 			return err
 		}
 		b.put(fmt.Sprintf("%s_apiserver_us_per_report_write_%d", way.figure, b.agents), cost)
-		if err := b.compare(ctx, way.figure+"_apiserver", way.nodes, 0, way.watches); err != nil {
+		if err := b.compare(ctx, comparedAccount, way.figure+"_apiserver", way.nodes, 0, way.watches); err != nil {
 			return err
 		}
 	}

@@ -89,9 +89,9 @@ func resources(watches []watchRequest) []string {
 	names := make([]string, len(watches))
 	for i, w := range watches {
 		names[i] = path.Base(w.path)
-		for _, selector := range []string{"labelSelector", "fieldSelector"} {
-			if w.query.Get(selector) != "" {
-				names[i] += " of the node"
+		for _, parameter := range []string{"labelSelector", "fieldSelector"} {
+			if selector := w.query.Get(parameter); selector != "" {
+				names[i] += " (" + selector + ")"
 			}
 		}
 	}
@@ -152,6 +152,7 @@ func reportWatches(query url.Values) []watchRequest {
 // receive.
 type connections struct {
 	control *controlPlane
+	account string
 	stop    context.CancelFunc
 	ctx     context.Context //nolint:containedctx // the connections' life
 	reading sync.WaitGroup
@@ -162,9 +163,9 @@ type connections struct {
 	ended error
 }
 
-func newConnections(ctx context.Context, c *controlPlane) *connections {
+func newConnections(ctx context.Context, c *controlPlane, account string) *connections {
 	ctx, stop := context.WithCancel(ctx)
-	return &connections{control: c, ctx: ctx, stop: stop}
+	return &connections{control: c, account: account, ctx: ctx, stop: stop}
 }
 
 // connect adds connections of nodes from the first up to the last, with the watches of each.
@@ -174,7 +175,7 @@ func (c *connections) connect(first, last int, watches func(node string) []watch
 	var versions sync.Map
 	for i := first; i < last; i++ {
 		connecting.Go(func() error {
-			config := c.control.as(agentAccount)
+			config := c.control.as(c.account)
 			c.traffic.count(config)
 			transport, err := rest.HTTPClientFor(config)
 			if err != nil {

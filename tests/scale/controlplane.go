@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -38,6 +39,8 @@ const namespace = "bpfman"
 const (
 	operatorAccount = "bpfman-operator"
 	agentAccount    = "bpfman-daemon"
+	// comparedAccount is that of the agents compared with, which watch more than this project's agent may.
+	comparedAccount = "compared-agent"
 )
 
 // controlPlane is an etcd and a kube-apiserver of the benchmark's own, on which config/default is deployed, but for the
@@ -116,7 +119,10 @@ func (c *controlPlane) deploy(ctx context.Context) error {
 	if err := envtest.Apply(ctx, c.client, "config/default", "Deployment"); err != nil {
 		return err
 	}
-	for _, account := range []string{operatorAccount, agentAccount} {
+	if err := c.allowCompared(ctx); err != nil {
+		return err
+	}
+	for _, account := range []string{operatorAccount, agentAccount, comparedAccount} {
 		day := int64(24 * 60 * 60)
 		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
 		answer, err := c.core.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
@@ -126,6 +132,28 @@ func (c *controlPlane) deploy(ctx context.Context) error {
 		config := rest.AnonymousClientConfig(c.admin)
 		config.QPS, config.BearerToken = -1, answer.Status.Token
 		c.accounts[account] = config
+	}
+	return nil
+}
+
+// allowCompared makes the account of the agents compared with.
+func (c *controlPlane) allowCompared(ctx context.Context) error {
+	meta := metav1.ObjectMeta{Name: comparedAccount}
+	read := []string{"get", "list", "watch"}
+	for _, o := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: comparedAccount, Namespace: namespace}},
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{Verbs: read, APIGroups: []string{v1alpha1.SchemeGroupVersion.Group}, Resources: []string{"*"}},
+			{Verbs: read, APIGroups: []string{""}, Resources: []string{"nodes", "pods"}},
+		}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: comparedAccount},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: comparedAccount, Namespace: namespace}},
+		},
+	} {
+		if err := c.client.Create(ctx, o); err != nil {
+			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
+		}
 	}
 	return nil
 }

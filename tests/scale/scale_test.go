@@ -37,7 +37,7 @@ func TestRecordedWatchesOfAnotherNode(t *testing.T) {
 		}
 	}
 	watches := r.of("node-00001")("node-00207")
-	if got, want := resources(watches), []string{"pods of the node", "tcprograms"}; !slices.Equal(got, want) {
+	if got, want := resources(watches), []string{"pods (spec.nodeName=node-00207)", "tcprograms"}; !slices.Equal(got, want) {
 		t.Fatalf("watches %q, not %q", got, want)
 	}
 	want := url.Values{"fieldSelector": {"spec.nodeName=node-00207"}, "resourceVersion": {"2"}, "watch": {"true"}}
