@@ -936,6 +936,7 @@ test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtu
 	@$(MAKE) --no-print-directory test-envtest
 	@$(MAKE) --no-print-directory test-kernel-node
 	@$(MAKE) --no-print-directory test-e2e
+	@$(MAKE) --no-print-directory test-chaos SEED=404
 	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=
 
 .PHONY: test-integration

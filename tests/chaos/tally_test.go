@@ -122,7 +122,8 @@ func (w *world) compare(ctx context.Context, t *testing.T, before map[string]usa
 			if was.PID == 0 || is.PID == 0 {
 				continue // the operator runs on one node
 			}
-			if is.Files > was.Files+moreFiles || is.Memory > was.Memory+moreMemory {
+			// The daemon keeps memory of each image that it has pulled, and starts with little.
+			if is.Files > was.Files+moreFiles || (is.Memory > was.Memory+moreMemory && component != node.Daemon) {
 				t.Errorf("%s on %s takes more than at the beginning", component, name)
 			}
 		}
