@@ -29,7 +29,8 @@ func (e *ending) end(verdict, message string) {
 	runtime.Goexit()
 }
 
-func (e *ending) Skipf(format string, args ...any)  { e.end("skipped", fmt.Sprintf(format, args...)) }
+func (e *ending) Skipf(format string, args ...any) { e.end("skipped", fmt.Sprintf(format, args...)) }
+
 func (e *ending) Fatalf(format string, args ...any) { e.end("failed", fmt.Sprintf(format, args...)) }
 func (e *ending) Fatal(args ...any)                 { e.end("failed", fmt.Sprint(args...)) }
 

@@ -83,27 +83,36 @@ func TestDecode(t *testing.T) {
 			func(p *v1alpha1.BpfProgram) {
 				p.Namespace, p.OwnerReferences, p.Status, p.Labels = "apps", nil, v1alpha1.BpfProgramStatus{}, nil
 			},
-			Owner{Namespace: "apps"}, Node{}, State{}, false,
+			Owner{Namespace: "apps"},
+			Node{},
+			State{},
+			false,
 		},
 		"failed": {
 			func(p *v1alpha1.BpfProgram) {
 				p.Status.Conditions = []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition("no such interface")}
 			},
-			Owner{Kind: "TcxProgram", Name: "counter", UID: "u-counter"}, Node{"node-1", "node-1"}, failed, false,
+			Owner{Kind: "TcxProgram", Name: "counter", UID: "u-counter"},
+			Node{"node-1", "node-1"},
+			failed, false,
 		},
 		"edited": {
 			func(p *v1alpha1.BpfProgram) {
 				later := metav1.NewTime(p.CreationTimestamp.Add(time.Second))
 				p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl-edit", Time: &later})
 			},
-			Owner{Kind: "TcxProgram", Name: "counter", UID: "u-counter"}, Node{"node-1", "node-1"}, loaded, true,
+			Owner{Kind: "TcxProgram", Name: "counter", UID: "u-counter"},
+			Node{"node-1", "node-1"},
+			loaded, true,
 		},
 		"edited, and put right by the agent": {
 			func(p *v1alpha1.BpfProgram) {
 				earlier := metav1.NewTime(p.CreationTimestamp.Add(-time.Second))
 				p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl-edit", Time: &earlier})
 			},
-			Owner{Kind: "TcxProgram", Name: "counter", UID: "u-counter"}, Node{"node-1", "node-1"}, loaded, false,
+			Owner{Kind: "TcxProgram", Name: "counter", UID: "u-counter"},
+			Node{"node-1", "node-1"},
+			loaded, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

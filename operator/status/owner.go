@@ -48,9 +48,9 @@ type report struct {
 	// What is below is derived from all of the above, and counted in the owner.
 	selected bool
 	// lost: the node is selected but for being unreachable.
-	lost     bool
-	outcome  outcome
-	failure  string
+	lost    bool
+	outcome outcome
+	failure string
 }
 
 // owner holds the reports on one object by node, and their sum. Each change of a report costs the same however many
