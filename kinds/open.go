@@ -79,7 +79,7 @@ func (k *Kinds) Find(ctx context.Context, of v1alpha1.Kind[v1alpha1.UserObject],
 			k.Open(gvk)
 			return
 		}
-		next := every/2 + rand.N(every+1)
+		next := every/2 + rand.N(every+1) //nolint:gosec // scattered, not secret
 		if err != nil {
 			next = backoff.Step()
 		} else {

@@ -51,7 +51,7 @@ func (r *Reconciler) onHints() handlers {
 		relist, everyNode := r.hinted.take(now, v1alpha1.LabelValue(r.NodeName))
 		switch {
 		case relist && everyNode:
-			r.relist(rand.N(relistSpread))
+			r.relist(rand.N(relistSpread)) //nolint:gosec // scattered, not secret
 		case relist:
 			r.relist(0)
 		}

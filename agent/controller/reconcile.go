@@ -353,7 +353,7 @@ func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, 
 	if needs.PodInterfaces {
 		r.PodInterfaces(facts.Containers)
 	}
-	mapOwners, err := r.mapOwners(ctx, owner)
+	mapOwners, err := r.mapOwners(owner)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -362,7 +362,7 @@ func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, 
 
 // mapOwners lists the programs on this node whose maps others may share, where
 // the owner asks for that.
-func (r *Reconciler) mapOwners(ctx context.Context, owner program.Owner) ([]plan.MapOwner, error) {
+func (r *Reconciler) mapOwners(owner program.Owner) ([]plan.MapOwner, error) {
 	if !owner.SharesMaps() {
 		return nil, nil
 	}

@@ -218,7 +218,7 @@ func (r *Reconciler) keepReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 	backoff := retry
 	for {
 		rarely := cmp.Or(r.RelistReports, relistReports)
-		next := rarely + rand.N(rarely)
+		next := rarely + rand.N(rarely) //nolint:gosec // scattered, not secret
 		if err := r.listReports(ctx, kind); err != nil {
 			next = backoff.Step()
 			log.FromContext(ctx).V(1).Info("This node's reports are listed again later", "kind", kind.Name, "reason", err.Error())
@@ -355,7 +355,7 @@ func (r *Reconciler) recorded(key program.Key, o v1alpha1.ProgramObject, err err
 		r.reports.put(key, copyOf(o))
 		r.enqueueSharers(r.queue)
 	case others:
-		r.relist(rand.N(relistPause))
+		r.relist(rand.N(relistPause)) //nolint:gosec // scattered, not secret
 		r.reports.doubt(key, o.GetName())
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
 		// It wasn't done.

@@ -9,17 +9,16 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/hints"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-func reportAt(owner, version string) *v1alpha1.BpfProgram {
+func reportAt(version string) *v1alpha1.BpfProgram {
 	o := &v1alpha1.BpfProgram{}
-	o.Name, o.UID, o.ResourceVersion = owner+"-1", types.UID("uid-"+owner), version
-	o.OwnerReferences = []metav1.OwnerReference{{Kind: "TcxProgram", Name: owner, Controller: new(true)}}
+	o.Name, o.UID, o.ResourceVersion = "p-1", "uid-p", version
+	o.OwnerReferences = []metav1.OwnerReference{{Kind: "TcxProgram", Name: "p", Controller: new(true)}}
 	return o
 }
 
@@ -46,14 +45,14 @@ func TestAListIsComparedWithWhatWasWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var r reports
 			if test.recorded != "" {
-				r.put(key, reportAt("p", test.recorded))
+				r.put(key, reportAt(test.recorded))
 			}
 			if test.doubtful {
 				r.doubt(key, "p-1")
 			}
 			var list []v1alpha1.ProgramObject
 			if test.listed != "" {
-				list = append(list, reportAt("p", test.listed))
+				list = append(list, reportAt(test.listed))
 			}
 			changed := r.replace(false, list, test.version)
 			if slices.Contains(changed, key) != test.changed || len(changed) > 1 {
@@ -77,7 +76,7 @@ func TestAListIsComparedWithWhatWasWritten(t *testing.T) {
 func TestAnOldAnswerIsNotRecorded(t *testing.T) {
 	key := program.Key{Kind: "TcxProgram", Name: "p"}
 	var r reports
-	if !r.put(key, reportAt("p", "7")) || r.put(key, reportAt("p", "6")) || r.put(key, reportAt("p", "7")) {
+	if !r.put(key, reportAt("7")) || r.put(key, reportAt("6")) || r.put(key, reportAt("7")) {
 		t.Error("what is news isn't told from what is none")
 	}
 	if got := r.of(key)["p-1"].GetResourceVersion(); got != "7" {
@@ -99,13 +98,13 @@ func TestReportsInDoubt(t *testing.T) {
 		t.Errorf("in doubt are %q", got)
 	}
 	r.drop(key, "created-perhaps")
-	held := reportAt("p", "7")
+	held := reportAt("7")
 	held.DeletionTimestamp = &metav1.Time{}
 	r.put(key, held)
 	if got := r.doubted(key); !slices.Equal(got, []string{"p-1"}) {
 		t.Errorf("in doubt are %q", got)
 	}
-	r.put(key, reportAt("p", "8"))
+	r.put(key, reportAt("8"))
 	if got := r.doubted(key); len(got) != 0 {
 		t.Errorf("in doubt are %q", got)
 	}

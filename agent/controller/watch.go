@@ -50,7 +50,7 @@ const findKinds = 4 * time.Minute
 
 // SetupWithManager starts the reconciler with a manager. OnConnect calls a
 // function each time the daemon can be reached again, until its context ends.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, onConnect func(context.Context, func())) error {
+func (r *Reconciler) SetupWithManager(mgr manager.Manager, onConnect func(context.Context, func())) error {
 	c, err := ctrl.NewTyped("programs", mgr, ctrl.TypedOptions[program.Key]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: workers,
@@ -71,29 +71,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 	if err := mgr.Add(endsBy(useless)); err != nil {
 		return fmt.Errorf("watch for the agent's end: %w", err)
 	}
-	for range v1alpha1.ProgramKinds {
-		r.asked = append(r.asked, make(chan time.Duration, 1))
-	}
-	for i, kind := range v1alpha1.ProgramKinds {
-		r.Kinds.Listed(kind.GroupVersionKind(), func() bool { return r.reports.isListed(kind.Namespaced) })
-		r.background = append(r.background, func(ctx context.Context) { r.keepReports(ctx, kind, r.asked[i]) })
-	}
-	open := func(s source.TypedSource[program.Key]) func() {
-		return func() {
-			if err := c.Watch(s); err != nil { // the controller isn't running: the agent ends
-				mgr.GetLogger().Error(err, "A kind isn't watched")
-			}
-		}
-	}
-	for _, kind := range v1alpha1.UserKinds {
-		r.Kinds.OnDemand(kind.GroupVersionKind(), open(kinds.SourceThen(
-			source.TypedKind(mgr.GetCache(), client.Object(kind.New()), onUserObject(kind.Name)),
-			func(q queue) { r.onListed(q, kind.Name) })))
-		r.background = append(r.background, func(ctx context.Context) { r.Kinds.Find(ctx, kind, cmp.Or(r.FindKinds, findKinds)) })
-	}
-	r.Kinds.OnDemand(podKind, open(kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod()))))
-	r.Kinds.Optional(podKind)
-
+	r.watchOnDemand(mgr, c)
 	sources := []source.TypedSource[program.Key]{
 		source.TypedFunc[program.Key](func(ctx context.Context, q queue) error {
 			r.queue = q
@@ -122,6 +100,33 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 		}
 	}
 	return nil
+}
+
+// watchOnDemand sets up what is listed without a watch, and the kinds that are watched
+// once they are used.
+func (r *Reconciler) watchOnDemand(mgr manager.Manager, c ctrl.TypedController[program.Key]) {
+	for range v1alpha1.ProgramKinds {
+		r.asked = append(r.asked, make(chan time.Duration, 1))
+	}
+	for i, kind := range v1alpha1.ProgramKinds {
+		r.Kinds.Listed(kind.GroupVersionKind(), func() bool { return r.reports.isListed(kind.Namespaced) })
+		r.background = append(r.background, func(ctx context.Context) { r.keepReports(ctx, kind, r.asked[i]) })
+	}
+	open := func(s source.TypedSource[program.Key]) func() {
+		return func() {
+			if err := c.Watch(s); err != nil { // the controller isn't running: the agent ends
+				mgr.GetLogger().Error(err, "A kind isn't watched")
+			}
+		}
+	}
+	for _, kind := range v1alpha1.UserKinds {
+		r.Kinds.OnDemand(kind.GroupVersionKind(), open(kinds.SourceThen(
+			source.TypedKind(mgr.GetCache(), client.Object(kind.New()), onUserObject(kind.Name)),
+			func(q queue) { r.onListed(q, kind.Name) })))
+		r.background = append(r.background, func(ctx context.Context) { r.Kinds.Find(ctx, kind, cmp.Or(r.FindKinds, findKinds)) })
+	}
+	r.Kinds.OnDemand(podKind, open(kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod()))))
+	r.Kinds.Optional(podKind)
 }
 
 // podKind is watched only while some owner selects containers, from the first on.

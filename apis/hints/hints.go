@@ -73,7 +73,7 @@ func (h Hints) Data() map[string]string {
 // a newer operator may say more, and nobody's edit may do harm.
 func Parse(data map[string]string) Hints {
 	h := Hints{Kinds: map[string]bool{}, Relist: map[string]time.Time{}}
-	for _, word := range strings.Fields(data[keyKinds]) {
+	for word := range strings.FieldsSeq(data[keyKinds]) {
 		if slices.ContainsFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == word }) {
 			h.Kinds[word] = true
 		}

@@ -31,7 +31,7 @@ func listWatch(api rest.Interface, resource string, codec runtime.ParameterCodec
 			if err != nil {
 				return nil, err //nolint:wrapcheck // the caller asks which error it is
 			}
-			defer body.Close() //nolint:errcheck // it has been read
+			defer body.Close()
 			return decodeList(body)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {

@@ -222,14 +222,16 @@ func TestDecodeEvents(t *testing.T) {
 	e := newEvents(io.NopCloser(strings.NewReader(stream)))
 	for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 		kind, o, err := e.Decode()
-		if err != nil || kind != want || o.(*object).report.UID != "u-a" || o.(*object).GetResourceVersion() != "7" {
+		if r, ok := o.(*object); err != nil || kind != want || !ok || r.report.UID != "u-a" || r.ResourceVersion != "7" {
 			t.Fatalf("%s: %s, %+v, %v", want, kind, o, err)
 		}
 	}
-	if kind, o, err := e.Decode(); err != nil || kind != watch.Bookmark || o.(*object).ResourceVersion != "99" || o.(*object).Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+	kind, o, err := e.Decode()
+	if b, ok := o.(*object); err != nil || kind != watch.Bookmark || !ok || b.ResourceVersion != "99" || b.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 		t.Fatalf("bookmark: %s, %+v, %v", kind, o, err)
 	}
-	if kind, o, err := e.Decode(); err != nil || kind != watch.Error || o.(*metav1.Status).Reason != metav1.StatusReasonExpired {
+	kind, o, err = e.Decode()
+	if s, ok := o.(*metav1.Status); err != nil || kind != watch.Error || !ok || s.Reason != metav1.StatusReasonExpired {
 		t.Fatalf("error: %s, %+v, %v", kind, o, err)
 	}
 	if _, _, err := e.Decode(); !errors.Is(err, io.EOF) {

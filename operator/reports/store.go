@@ -170,12 +170,14 @@ func (p *part) Delete(of any) error {
 func (p *part) Replace(items []any, _ string) error {
 	p.store.changing.Lock()
 	defer p.store.changing.Unlock()
+	reports := make([]*Report, 0, len(items))
 	stay := make(map[types.UID]struct{}, len(items))
 	for _, item := range items {
 		r, ok := item.(*Report)
 		if !ok {
 			return fmt.Errorf("%T is no report", item)
 		}
+		reports = append(reports, r)
 		stay[r.UID] = struct{}{}
 	}
 	for uid := range p.byUID {
@@ -183,8 +185,8 @@ func (p *part) Replace(items []any, _ string) error {
 			p.drop(uid)
 		}
 	}
-	for _, item := range items {
-		p.put(item.(*Report)) //nolint:forcetypeassert // checked above
+	for _, r := range reports {
+		p.put(r)
 	}
 	p.mu.Lock()
 	first := !p.listed

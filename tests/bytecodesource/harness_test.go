@@ -122,7 +122,7 @@ func start(t *testing.T) *node {
 		FindKinds:  time.Second, // no operator tells of them
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := agent.SetupWithManager(ctx, mgr, func(_ context.Context, f func()) { f() }); err != nil {
+	if err := agent.SetupWithManager(mgr, func(_ context.Context, f func()) { f() }); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})

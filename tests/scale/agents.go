@@ -129,7 +129,7 @@ func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config
 		Verifier:      &verify.Verifier{Verify: unsigned, Observe: measured.Verified},
 		Kinds:         known,
 	}
-	if err := reconciler.SetupWithManager(ctx, mgr, func(_ context.Context, f func()) { f() }); err != nil {
+	if err := reconciler.SetupWithManager(mgr, func(_ context.Context, f func()) { f() }); err != nil {
 		return err
 	}
 	a.ended.Go(func() {

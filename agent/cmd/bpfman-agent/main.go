@@ -159,14 +159,13 @@ func run(o options, log logr.Logger) error {
 	if err := register(&metrics.Reports{List: reconciler.Reports}, known); err != nil {
 		return err
 	}
-	ctx := signals.SetupSignalHandler()
 	onConnect := func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) }
-	if err := guard(mgr, known, func() error { return reconciler.SetupWithManager(ctx, mgr, onConnect) }); err != nil {
+	if err := guard(mgr, known, func() error { return reconciler.SetupWithManager(mgr, onConnect) }); err != nil {
 		return err
 	}
 	undefined := known.Held
 	known.Held = func() error { return cmp.Or(undefined(), reconciler.Inventory.Ready()) }
-	if err := mgr.Start(ctx); err != nil {
+	if err := mgr.Start(signals.SetupSignalHandler()); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	return nil

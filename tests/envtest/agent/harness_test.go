@@ -198,7 +198,7 @@ func (n *node) startAgent() {
 		FindKinds: cmp.Or(n.findKinds, 200*time.Millisecond), RelistReports: n.relistReports,
 	}
 	connected := func(_ context.Context, f func()) { f() }
-	if err := reconciler.SetupWithManager(ctx, mgr, connected); err != nil {
+	if err := reconciler.SetupWithManager(mgr, connected); err != nil {
 		n.t.Fatal(err)
 	}
 	stopped := make(chan struct{})
