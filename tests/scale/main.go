@@ -88,6 +88,9 @@ func run(args []string) (err error) {
 	b := &bench{options: o, started: time.Now(), dir: dir, figures: map[string]any{}}
 	// What was measured before a failure is worth keeping.
 	measureErr := b.measure(ctx)
+	if measureErr != nil && ctx.Err() != nil {
+		measureErr = errors.Join(context.Cause(ctx), measureErr)
+	}
 	b.figures["complete"] = measureErr == nil
 	b.print(os.Stdout)
 	if err := figures.Write(o.out, b.figures); err != nil {
