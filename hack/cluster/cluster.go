@@ -122,12 +122,13 @@ func (c cluster) up(ctx context.Context) error {
 
 // bringUp starts the nodes that don't run, and waits for all.
 func (c cluster) bringUp(ctx context.Context) error {
-	numbers := []int{c.number}
+	var numbers []int
 	if c.join == "" {
-		numbers = make([]int, max(1, c.atLeast))
-		for i := range numbers {
-			numbers[i] = 1 + i
+		for number := range max(1, c.atLeast) {
+			numbers = append(numbers, 1+number)
 		}
+	} else {
+		numbers = append(numbers, c.number)
 	}
 	// Without the first there is no cluster: what remains of an earlier one is removed.
 	if !node.Load(c.settings(numbers[0]).StateDir).Alive() {
@@ -164,33 +165,38 @@ func (c cluster) start(numbers []int) error {
 	if len(asleep) == 0 {
 		return nil
 	}
-	err := step("certificates and configuration", func() error {
-		if err := c.prepare(); err != nil {
-			return err
-		}
-		for _, s := range unknown {
-			if err := component.Write(s, cmp.Or(c.join, c.stateDir)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := step("certificates and configuration", func() error { return c.configure(unknown) }); err != nil {
 		return err
 	}
-	return step("namespaces, cgroups and network", func() error {
-		if c.join == "" {
-			if err := node.MakeNetwork(c.settings(1)); err != nil {
-				return err
-			}
+	return step("namespaces, cgroups and network", func() error { return c.switchOn(asleep) })
+}
+
+// configure writes what nodes read at their start.
+func (c cluster) configure(nodes []component.Settings) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	for _, s := range nodes {
+		if err := component.Write(s, cmp.Or(c.join, c.stateDir)); err != nil {
+			return err
 		}
-		for _, s := range asleep {
-			if _, err := node.Start(s, c.initProgram(), c.arguments(s)); err != nil {
-				return fmt.Errorf("starting node %s: %w", s.Node, err)
-			}
+	}
+	return nil
+}
+
+// switchOn starts the init of each of the nodes, in the network that it makes if there is none.
+func (c cluster) switchOn(nodes []component.Settings) error {
+	if c.join == "" {
+		if err := node.MakeNetwork(c.settings(1)); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	for _, s := range nodes {
+		if _, err := node.Start(s, c.initProgram(), c.arguments(s)); err != nil {
+			return fmt.Errorf("starting node %s: %w", s.Node, err)
+		}
+	}
+	return nil
 }
 
 // arguments are the command line of the init of a node.

@@ -279,6 +279,7 @@ func refused(programs []program) []gobpfman.BpfmanProgramType {
 		switch p.kind {
 		case gobpfman.BpfmanProgramType_XDP, gobpfman.BpfmanProgramType_TC, gobpfman.BpfmanProgramType_FENTRY, gobpfman.BpfmanProgramType_FEXIT:
 			trampolines = append(trampolines, p.kind)
+		default:
 		}
 	}
 	if len(trampolines) > 0 {

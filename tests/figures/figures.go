@@ -53,10 +53,10 @@ func Write(path string, figures map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("encode figures: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil { //nolint:gosec // where the caller says
 		return fmt.Errorf("make directory of figures: %w", err)
 	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil { //nolint:gosec // for everyone
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil { //nolint:gosec // for everyone, and where the caller says
 		return fmt.Errorf("write figures: %w", err)
 	}
 	return nil

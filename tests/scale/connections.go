@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -140,9 +141,7 @@ func reportWatches(query url.Values) []watchRequest {
 	all := make([]watchRequest, 0, len(v1alpha1.ProgramKinds))
 	for _, k := range v1alpha1.ProgramKinds {
 		own := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}}
-		for key, values := range query {
-			own[key] = values
-		}
+		maps.Copy(own, query)
 		all = append(all, watchRequest{"/apis/" + v1alpha1.GroupVersion.String() + "/" + k.Resource(), own, jsonOnly})
 	}
 	return all
@@ -235,7 +234,7 @@ func (c *connections) hold(ctx context.Context, transport *http.Client, w watchR
 		return fmt.Errorf("find the API server: %w", err)
 	}
 	at.Path, at.RawQuery = w.path, w.query.Encode()
-	request, err := http.NewRequestWithContext(c.ctx, http.MethodGet, at.String(), http.NoBody)
+	request, err := http.NewRequestWithContext(c.ctx, http.MethodGet, at.String(), http.NoBody) //nolint:contextcheck // it outlives the call
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", w.path, err)
 	}

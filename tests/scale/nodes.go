@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -75,9 +76,7 @@ func addNodes(ctx context.Context, c *controlPlane, first, last int) error {
 // addNode plays the DaemonSet controller's part too.
 func addNode(ctx context.Context, c *controlPlane, set *appsv1.DaemonSet, name string) error {
 	labels := map[string]string{v1alpha1.LabelHostname: name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-	for k, v := range poolLabel {
-		labels[k] = v
-	}
+	maps.Copy(labels, poolLabel)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	if err := c.client.Create(ctx, node); err != nil {
 		return fmt.Errorf("create node %s: %w", name, err)

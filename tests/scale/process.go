@@ -69,7 +69,7 @@ func child(name string) (process, error) {
 		return process{}, fmt.Errorf("list processes: %w", err)
 	}
 	for _, stat := range stats {
-		content, err := os.ReadFile(stat) //nolint:gosec // of /proc
+		content, err := os.ReadFile(stat)
 		if err != nil {
 			continue // it has ended
 		}
@@ -80,7 +80,7 @@ func child(name string) (process, error) {
 			continue
 		}
 		dir := filepath.Dir(stat)
-		command, err := os.ReadFile(filepath.Join(dir, "cmdline")) //nolint:gosec // of /proc
+		command, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 		if err != nil {
 			continue
 		}
@@ -111,7 +111,7 @@ func startComponent(dir, path string, env []string, args ...string) (*component,
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}
 	defer out.Close()
-	c.command = exec.Command(path, args...) //nolint:gosec,noctx // it is ended by stop, which lets it clean up
+	c.command = exec.Command(path, args...) //nolint:noctx // it is ended by stop, which lets it clean up
 	c.command.Env = append(os.Environ(), env...)
 	c.command.Stdout, c.command.Stderr = out, out
 	c.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

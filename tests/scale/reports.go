@@ -76,7 +76,7 @@ func reportsOf(owner program.Owner, n int, node string) []v1alpha1.ProgramObject
 				Tag: "0123456789abcdef", LoadedAt: "2026-01-01T00:00:00+0000", Links: map[uint32]daemon.Link{},
 			}
 			for i, point := range p.Points {
-				loaded.Links[id+1+uint32(i)] = plan.LinkOf(point) //nolint:gosec // a few
+				loaded.Links[id+1+uint32(i)] = plan.LinkOf(point)
 			}
 			actual = append(actual, loaded)
 		}
@@ -184,14 +184,14 @@ func (r *reporter) remove(ctx context.Context, first, last int) error {
 func (r *reporter) sameAsAgents(ctx context.Context, node string) error {
 	for n, owner := range r.owners {
 		for _, made := range reportsOf(owner, n, node) {
-			real, ok := made.DeepCopyObject().(v1alpha1.ProgramObject)
+			theirs, ok := made.DeepCopyObject().(v1alpha1.ProgramObject)
 			if !ok {
 				return fmt.Errorf("%T is no report", made)
 			}
-			if err := r.live.Get(ctx, client.ObjectKeyFromObject(made), real); err != nil {
+			if err := r.live.Get(ctx, client.ObjectKeyFromObject(made), theirs); err != nil {
 				return fmt.Errorf("get report %s: %w", made.GetName(), err)
 			}
-			if difference := cmp.Diff(plain(real), plain(made)); difference != "" {
+			if difference := cmp.Diff(plain(theirs), plain(made)); difference != "" {
 				return fmt.Errorf("report %s of a real agent (-) isn't what is written for the other nodes (+): %s", made.GetName(), difference)
 			}
 		}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
+// Package component knows the components that make up the cluster: their
+// certificates, configuration files and command lines.
 package component
 
 import (

@@ -130,8 +130,8 @@ func serve(ctx context.Context, dir string) error {
 		Cert:      filepath.Join(dir, "registry.crt"),
 		Key:       filepath.Join(dir, "registry.key"),
 	})
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }

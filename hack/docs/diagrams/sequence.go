@@ -55,7 +55,7 @@ func sequence(width int, participants []participant, phases []phase) *canvas {
 		}
 		for _, s := range p.steps {
 			number++
-			lane.message(s, number, row, column, centre)
+			lane.message(s, number, row, centre)
 			row += rowHeight(s)
 		}
 		body.shapes.WriteString(lane.shapes.String())
@@ -77,7 +77,7 @@ func sequence(width int, participants []participant, phases []phase) *canvas {
 func rowHeight(s step) int { return 24 + lineHeight*len(s.lines) }
 
 // message draws one step, whose row begins at y.
-func (c *canvas) message(s step, number, y, column int, centre func(int) int) {
+func (c *canvas) message(s step, number, y int, centre func(int) int) {
 	x, bottom := centre(s.from), y+rowHeight(s)-12
 	badge := func(x, y int) {
 		c.add(`<circle cx="%d" cy="%d" r="9" class="step"/>`, x, y)

@@ -84,14 +84,15 @@ func (c *canvas) both(points ...point) {
 // line rounds the corners.
 func (c *canvas) line(markers string, points ...point) {
 	const radius = 8
-	path := fmt.Sprintf("M%d %d", points[0].x, points[0].y)
+	var path strings.Builder
+	fmt.Fprintf(&path, "M%d %d", points[0].x, points[0].y)
 	for i := 1; i < len(points)-1; i++ {
 		before, corner, after := points[i-1], points[i], points[i+1]
 		in, out := towards(corner, before, radius), towards(corner, after, radius)
-		path += fmt.Sprintf("L%d %dQ%d %d %d %d", in.x, in.y, corner.x, corner.y, out.x, out.y)
+		fmt.Fprintf(&path, "L%d %dQ%d %d %d %d", in.x, in.y, corner.x, corner.y, out.x, out.y)
 	}
 	last := points[len(points)-1]
-	c.add(`<path d="%sL%d %d" class="edge" %s/>`, path, last.x, last.y, markers)
+	c.add(`<path d="%sL%d %d" class="edge" %s/>`, path.String(), last.x, last.y, markers)
 }
 
 // towards is the point at a distance from one point to another, along a horizontal or vertical line.

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,15 +148,11 @@ func objects(path string, value any) map[string]map[string]any {
 	case map[string]any:
 		found[path] = value
 		for key, child := range value {
-			for at, part := range objects(path+"."+key, child) {
-				found[at] = part
-			}
+			maps.Copy(found, objects(path+"."+key, child))
 		}
 	case []any:
 		for _, child := range value {
-			for at, part := range objects(path+"[]", child) {
-				found[at] = part
-			}
+			maps.Copy(found, objects(path+"[]", child))
 		}
 	}
 	return found
