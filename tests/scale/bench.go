@@ -196,19 +196,11 @@ func (b *bench) startAgents(ctx context.Context) (err error) {
 	if b.writes, err = newReporter(b.control, objects); err != nil {
 		return err
 	}
-	before, err := b.control.heap(ctx)
+	before, err := b.control.load(ctx)
 	if err != nil {
 		return err
 	}
-	rss, err := b.control.apiServer.memory()
-	if err != nil {
-		return err
-	}
-	watches, err := b.control.watches(ctx)
-	if err != nil {
-		return err
-	}
-	b.watches = watches
+	b.watches = before.watches
 	if b.real, err = startAgents(ctx, b.control, 1, 1+b.agents); err != nil {
 		return err
 	}
@@ -216,7 +208,7 @@ func (b *bench) startAgents(ctx context.Context) (err error) {
 	if err := b.watchesSettle(ctx); err != nil {
 		return err
 	}
-	return b.perAgent(ctx, "apiserver_kb_per_real_agent", b.agents, before, rss.resident)
+	return b.perAgent(ctx, "apiserver_kb_per_real_agent", b.agents, before)
 }
 
 // watchesSettle waits until the number of watches doesn't change for some seconds.
@@ -243,23 +235,15 @@ func (b *bench) watchesSettle(ctx context.Context) error {
 }
 
 // perAgent is what the API server has in memory for each of the agents that connected.
-func (b *bench) perAgent(ctx context.Context, figure string, count int, heapBefore, rssBefore float64) error {
-	heap, err := b.control.heap(ctx)
+func (b *bench) perAgent(ctx context.Context, figure string, count int, before load) error {
+	now, err := b.control.load(ctx)
 	if err != nil {
 		return err
 	}
-	rss, err := b.control.apiServer.memory()
-	if err != nil {
-		return err
-	}
-	b.put(figure, (heap-heapBefore)/float64(count))
-	b.put(strings.Replace(figure, "apiserver_kb", "apiserver_rss_kb", 1), (rss.resident-rssBefore)*1024/float64(count))
-	watches, err := b.control.watches(ctx)
-	if err != nil {
-		return err
-	}
-	b.say("  %d agents: %.0f KiB each in use, %.0f resident; watches of all agents: %s", count, (heap-heapBefore)/float64(count),
-		(rss.resident-rssBefore)*1024/float64(count), b.agentWatches(watches))
+	heap, resident := (now.heap-before.heap)/float64(count), (now.resident-before.resident)*1024/float64(count)
+	b.put(figure, heap)
+	b.put(strings.Replace(figure, "apiserver_kb", "apiserver_rss_kb", 1), resident)
+	b.say("  %d agents: %.0f KiB each in use, %.0f resident; watches of all agents: %s", count, heap, resident, b.agentWatches(now.watches))
 	return nil
 }
 

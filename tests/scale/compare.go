@@ -25,15 +25,7 @@ func (b *bench) connections100(ctx context.Context) error {
 
 // compare adds connections to as many as there are, up to the number wanted, and measures memory and writes.
 func (b *bench) compare(ctx context.Context, account, figure string, nodes, have int, watches func(string) []watchRequest) error {
-	heap, err := b.control.heap(ctx)
-	if err != nil {
-		return err
-	}
-	rss, err := b.control.apiServer.memory()
-	if err != nil {
-		return err
-	}
-	before, err := b.control.watches(ctx)
+	before, err := b.control.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -41,7 +33,7 @@ func (b *bench) compare(ctx context.Context, account, figure string, nodes, have
 	if err := held.connect(1+have, 1+b.connections, watches); err != nil { //nolint:contextcheck // newConnections has it
 		return errors.Join(err, held.end())
 	}
-	if err := b.perAgent(ctx, figure+"_kb_per_agent", held.count, heap, rss.resident); err != nil {
+	if err := b.perAgent(ctx, figure+"_kb_per_agent", held.count, before); err != nil {
 		return errors.Join(err, held.end())
 	}
 	cost, err := b.rounds(ctx, b.writes, nodes)
@@ -49,7 +41,7 @@ func (b *bench) compare(ctx context.Context, account, figure string, nodes, have
 		return err
 	}
 	b.put(fmt.Sprintf("%s_us_per_report_write_%d", figure, have+held.count), cost)
-	return b.control.settle(ctx, before)
+	return b.control.settle(ctx, before.watches)
 }
 
 // alternatives measures the same with watches that agents could hold, without the real agents.

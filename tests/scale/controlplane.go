@@ -198,6 +198,26 @@ func (c *controlPlane) heap(ctx context.Context) (float64, error) {
 	return bytes / 1024, nil
 }
 
+// load is what the API server has in memory, and the watches that it serves.
+type load struct {
+	heap     float64 // in KiB
+	resident float64 // in MiB
+	watches  map[string]int
+}
+
+func (c *controlPlane) load(ctx context.Context) (load, error) {
+	heap, err := c.heap(ctx)
+	if err != nil {
+		return load{}, err
+	}
+	used, err := c.apiServer.memory()
+	if err != nil {
+		return load{}, err
+	}
+	watches, err := c.watches(ctx)
+	return load{heap, used.resident, watches}, err
+}
+
 // watches counts the watches that the API server serves, by resource.
 func (c *controlPlane) watches(ctx context.Context) (map[string]int, error) {
 	metrics, err := c.metrics(ctx)
