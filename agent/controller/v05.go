@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -29,6 +30,9 @@ const (
 	replacedWithin = 10 * time.Minute
 	// replacedPoll is how often it is looked whether all is attached.
 	replacedPoll = 2 * time.Second
+	// nodeWithin is how long an Event waits for the Node to be read, which at the agent's start takes a moment.
+	nodeWithin = 30 * time.Second
+	nodePoll   = 200 * time.Millisecond
 
 	reasonLeft    = "UpstreamProgramsFound"
 	reasonRemoved = "UpstreamProgramsRemoved"
@@ -133,7 +137,14 @@ func (r *Reconciler) isAttached(ctx context.Context, key program.Key) bool {
 
 // tellNode emits an Event on this node, of what is no object's.
 func (r *Reconciler) tellNode(ctx context.Context, kind, reason, message string) {
-	node, err := r.node(ctx)
+	var node *corev1.Node
+	err := wait.PollUntilContextTimeout(ctx, nodePoll, nodeWithin, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if node, err = r.node(ctx); kinds.Unread(err) {
+			return false, nil
+		}
+		return true, err
+	})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "An Event is lost", "message", message)
 		return

@@ -27,16 +27,21 @@ func tracepoint(name, pool string) *v1alpha1.TracepointProgram {
 	return o
 }
 
+// asAgent is the field manager of agents: reports that others wrote are listed again.
+const asAgent = client.FieldOwner("bpfman-agent")
+
 // report plays the agent of a node: it writes what it made of the owner.
 func report(t *testing.T, c client.Client, owner *v1alpha1.TracepointProgram, node string, condition metav1.Condition) *v1alpha1.BpfProgram {
 	t.Helper()
 	p := programOf(owner, node)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-		create(t, c, p)
+		if err := c.Create(t.Context(), p, asAgent); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p.Status.Node, p.Status.OwnerGeneration = node, owner.Generation
 	v1alpha1.SetCondition(&p.Status.Conditions, condition)
-	if err := c.Status().Update(t.Context(), p); err != nil {
+	if err := c.Status().Update(t.Context(), p, asAgent); err != nil {
 		t.Fatal(err)
 	}
 	return p
