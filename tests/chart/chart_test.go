@@ -351,3 +351,55 @@ func TestLint(t *testing.T) {
 		t.Errorf("%v\n%s", err, output)
 	}
 }
+
+// schema is the part of JSON Schema that values.schema.json uses.
+type schema struct {
+	Description string            `json:"description"`
+	Properties  map[string]schema `json:"properties"`
+}
+
+// TestValuesAreDescribed finds each value in the schema with a description, and refuses values that the schema doesn't
+// have or that have another type.
+func TestValuesAreDescribed(t *testing.T) {
+	var described schema
+	content, err := os.ReadFile(filepath.Join(root, "charts/bpfman-operator/values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, &described); err != nil {
+		t.Fatal(err)
+	}
+	content, err = os.ReadFile(filepath.Join(root, "charts/bpfman-operator/values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(content, &values); err != nil {
+		t.Fatal(err)
+	}
+
+	var compare func(path string, values map[string]any, s schema)
+	compare = func(path string, values map[string]any, s schema) {
+		for name, property := range s.Properties {
+			if property.Description == "" {
+				t.Errorf("%s%s has no description", path, name)
+			}
+		}
+		for name, value := range values {
+			property, found := s.Properties[name]
+			if !found {
+				t.Errorf("%s%s isn't in the schema", path, name)
+			}
+			if section, ok := value.(map[string]any); ok && len(property.Properties) > 0 {
+				compare(path+name+".", section, property)
+			}
+		}
+	}
+	compare("", values, described)
+
+	for _, wrong := range []string{"typo=1", "images.typo=x", "csi.registration=none", "operator.replicas=many", "crds.keep=sometimes", "kubeletRoot=relative"} {
+		if _, err := helm(t, "template", filepath.Join(root, "charts/bpfman-operator"), "--set", "images.loaded=true", "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
+			t.Errorf("--set %s: %v", wrong, err)
+		}
+	}
+}
