@@ -866,7 +866,9 @@ E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_IN
 	REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest \
 	BPFMAN_NEXT_IMG=quay.io/bpfman/bpfman:next BPFMAN_OPERATOR_NEXT_IMG=quay.io/bpfman/bpfman-operator:next \
 	BPFMAN_AGENT_NEXT_IMG=quay.io/bpfman/bpfman-agent:next BPFMAN_CSI_NEXT_IMG=quay.io/bpfman/bpfman-csi:next \
-	BPFMAN_INSPECTOR_NEXT_IMG=quay.io/bpfman/bpfman-inspector:next
+	BPFMAN_INSPECTOR_NEXT_IMG=quay.io/bpfman/bpfman-inspector:next E2E_MACHINES="$(CLUSTER)"
+# With it, tests of several nodes fail on a cluster of fewer, which else skips them.
+E2E_NODES ?=
 E2E_FLAGS ?=
 E2E_TIMEOUT ?= 45m
 # How bpfman is installed: kustomize, release or helm. Before the latter two it is removed.
@@ -880,7 +882,7 @@ test-e2e: kubectl-bpfman bytecode $(LOCALBIN)/cosign $(if $(ONE_NODE),cluster-up
 	@$(MAKE) --no-print-directory deploy-$(E2E_INSTALL)
 	@cd tests && $(call requires,cluster bytecode commands cosign kubectl) $(if $(ONE_NODE),$(E2E_ONE_NODE)) KUBECTL="$(KUBECTL)" COSIGN="$(LOCALBIN)/cosign" BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" \
 		BPFMAN_NODE_PROBE_IMG="$(BPFMAN_NODE_PROBE_IMG)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" \
-		BPFMAN_MAP_EXPORTER_IMG="$(BPFMAN_MAP_EXPORTER_IMG)" \
+		BPFMAN_MAP_EXPORTER_IMG="$(BPFMAN_MAP_EXPORTER_IMG)" E2E_NODES="$(E2E_NODES)" \
 		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
 
 # Of the version of that Kubernetes, which is in the name of its directory.
@@ -895,6 +897,15 @@ test-kind: E2E_FLAGS = -short
 test-kind: $(KIND) $(LOCALBIN)/cosign ## Create a kind cluster, deploy bpfman, run e2e there and delete it; without a container engine as root on a Debian 12.
 	@LOCALBIN=$(LOCALBIN) CACHE=$(CACHE) KUBERNETES=$(KUBERNETES) DAEMON=$(DAEMON) KIND=$(KIND) KUBECTL="$(KUBECTL)" \
 		CONTAINER_ENGINE="$(CONTAINER_ENGINE)" UPROBED_IMG=$(BPFMAN_GO_TARGET_IMG) E2E_FLAGS="$(E2E_FLAGS)" hack/kind/test.sh
+
+# A cluster of its own: nodes are stopped, added and removed.
+NODES_INSTANCE ?= 252
+NODES_FLAGS ?=
+
+.PHONY: test-nodes
+test-nodes: ## Test bpfman on three nodes of this machine that come, go, fail and are drained (as root; NODES_FLAGS="-run OneFails").
+	@status=0; $(MAKE) --no-print-directory test-e2e CLUSTER_INSTANCE=$(NODES_INSTANCE) CLUSTER_NODES=3 E2E_NODES=3 E2E_FLAGS="-run '^TestNode' $(NODES_FLAGS)" || status=$$?; \
+		$(MAKE) --no-print-directory cluster-down CLUSTER_INSTANCE=$(NODES_INSTANCE) || status=1; exit $$status
 
 LIFECYCLE_FLAGS ?= -short
 
@@ -932,9 +943,10 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load PROGRAMS=500 progra
 
 # What is slow and seldom breaks. docs/development.md says when to run it.
 .PHONY: test-slow
-test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, and the longest tests of envtest, e2e, and test-lifecycle.
+test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, three nodes, and the longest tests of envtest, e2e, and test-lifecycle.
 	@$(MAKE) --no-print-directory test-envtest
 	@$(MAKE) --no-print-directory test-kernel-node
+	@$(MAKE) --no-print-directory test-nodes
 	@$(MAKE) --no-print-directory test-e2e
 	@$(MAKE) --no-print-directory test-chaos SEED=404
 	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=

@@ -36,6 +36,9 @@ var settings = struct {
 	probe, counters, exporter, uprobed, sampleApp string
 	// uninstall is whether tests may install and uninstall bpfman.
 	uninstall bool
+	// nodes is how many nodes the tests are to have, for tests of several; machines is the
+	// command that their machines obey, hack/cluster with its flags.
+	nodes, machines string
 	// registrar is the image of node-driver-registrar, or of what stands in for it.
 	registrar string
 }{
@@ -49,6 +52,8 @@ var settings = struct {
 	uprobed:    variable("BPFMAN_GO_TARGET_IMG", "quay.io/bpfman/bpfman-go-target:latest"),
 	sampleApp:  os.Getenv("SAMPLE_APP_IMG"),
 	uninstall:  os.Getenv("E2E_UNINSTALL") == "yes",
+	nodes:      os.Getenv("E2E_NODES"),
+	machines:   os.Getenv("E2E_MACHINES"),
 	registrar:  variable("REGISTRAR_IMG", "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0"),
 }
 

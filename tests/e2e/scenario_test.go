@@ -301,17 +301,19 @@ func programsOf(ctx context.Context, o v1alpha1.UserObject) ([]v1alpha1.ProgramO
 func loadedFor(ctx context.Context, owner types.UID) ([]node.Program, error) {
 	var out []node.Program
 	for _, name := range under.nodes() {
-		programs, err := ask[[]node.Program](ctx, name, "programs")
+		programs, err := loadedOn(ctx, name, owner)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range programs {
-			if p.Metadata[v1alpha1.MetadataUUID] == string(owner) {
-				out = append(out, p)
-			}
-		}
+		out = append(out, programs...)
 	}
 	return out, nil
+}
+
+// loadedOn lists what the daemon of a node holds for an owner.
+func loadedOn(ctx context.Context, nodeName string, owner types.UID) ([]node.Program, error) {
+	programs, err := ask[[]node.Program](ctx, nodeName, "programs")
+	return slices.DeleteFunc(programs, func(p node.Program) bool { return p.Metadata[v1alpha1.MetadataUUID] != string(owner) }), err
 }
 
 // kindOf is an object's kind, which a typed client doesn't keep in the object.

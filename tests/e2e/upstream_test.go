@@ -226,8 +226,8 @@ func awaitTakenOver(ctx context.Context, t *testing.T, objects []v1alpha1.UserOb
 	}
 }
 
-// kubectl runs it as a user does.
-func kubectl(ctx context.Context, t *testing.T, input *bytes.Buffer, args ...string) {
+// kubectl runs it as a user does, and returns what it prints.
+func kubectl(ctx context.Context, t *testing.T, input *bytes.Buffer, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -239,9 +239,11 @@ func kubectl(ctx context.Context, t *testing.T, input *bytes.Buffer, args ...str
 	if input != nil {
 		command.Stdin = input
 	}
-	if out, err := command.CombinedOutput(); err != nil {
+	out, err := command.CombinedOutput()
+	if err != nil {
 		t.Fatalf("kubectl %q: %v: %s", args, err, out)
 	}
+	return string(out)
 }
 
 // TestCountsThroughTakeover has upstream's operator take over from ours, and ours from it, while packets stream: every
