@@ -30,7 +30,7 @@ func without(nodes []string, gone string) []string {
 
 // TestNodesSelected selects nodes by a label, while nodes get it and lose it, join and leave.
 func TestNodesSelected(t *testing.T) {
-	requireNodes(t, 3)
+	requireThreeNodes(t)
 	requireType(t, "TCX")
 	const key = "e2e.bpfman.io/nodes"
 	o := tcx("e2e-nodes-selected", "lo")
@@ -83,7 +83,7 @@ func TestNodesSelected(t *testing.T) {
 // TestNodesDrained drains a node, which keeps its programs, and deletes another's object,
 // whose programs don't count until it is there again.
 func TestNodesDrained(t *testing.T) {
-	requireNodes(t, 3)
+	requireThreeNodes(t)
 	requireType(t, "TCX")
 	o, later := tcx("e2e-nodes-drained", "lo"), tcx("e2e-nodes-drained-later", "lo")
 	second, third := workers()[0], workers()[1]
@@ -112,7 +112,7 @@ func TestNodesDrained(t *testing.T) {
 
 // TestNodesKubeletDown has a node without its kubelet: nobody waits for it.
 func TestNodesKubeletDown(t *testing.T) {
-	requireNodes(t, 3)
+	requireThreeNodes(t)
 	requireMachines(t)
 	requireType(t, "TCX")
 	o := tcx("e2e-nodes-kubelet", "lo")
@@ -141,7 +141,7 @@ func TestNodesKubeletDown(t *testing.T) {
 
 // TestNodesAgentDown has a node whose agent doesn't run: the status says which is waited for.
 func TestNodesAgentDown(t *testing.T) {
-	requireNodes(t, 3)
+	requireThreeNodes(t)
 	requireType(t, "TCX")
 	o := tcx("e2e-nodes-agent", "lo")
 	down := workers()[1]
@@ -172,7 +172,7 @@ func TestNodesAgentDown(t *testing.T) {
 // TestNodesRollOut rolls out the node components: one node at a time is without an agent,
 // and the objects stay successful.
 func TestNodesRollOut(t *testing.T) {
-	requireNodes(t, 3)
+	requireThreeNodes(t)
 	requireType(t, "TCX")
 	o := tcx("e2e-nodes-roll-out", "lo")
 	feature(t, step{"one by one", func(ctx context.Context, s *testing.T) {
@@ -226,7 +226,7 @@ func rolledOut(d *appsv1.DaemonSet) bool {
 // TestNodesOneFails wants an interface that one node lacks: status, Event and kubectl say
 // which, and why, and that the others are fine.
 func TestNodesOneFails(t *testing.T) {
-	requireNodes(t, 3)
+	requireThreeNodes(t)
 	requireType(t, "TCX")
 	const iface = "e2e-some"
 	o := tcx("e2e-nodes-one-fails", iface)
@@ -285,7 +285,7 @@ func TestNodesOneFails(t *testing.T) {
 // TestNodesMaps has a DaemonSet read the maps of its own nodes: each pod sees what its node
 // counts, and nothing of another's.
 func TestNodesMaps(t *testing.T) {
-	requireNodes(t, 3)
+	requireThreeNodes(t)
 	requireType(t, "TCX")
 	const space, iface = "e2e-nodes-maps", "e2e-maps"
 	o := tcx("e2e-nodes-maps", iface)
@@ -359,7 +359,7 @@ func TestNodesMaps(t *testing.T) {
 // TestNodesOperatorDies has the node die on which the operator leads: another replica, on
 // another node, takes over, and the dead node holds nobody up.
 func TestNodesOperatorDies(t *testing.T) {
-	requireNodes(t, 3)
+	requireThreeNodes(t)
 	requireMachines(t)
 	requireType(t, "TCX")
 	before, after := tcx("e2e-nodes-before", "lo"), tcx("e2e-nodes-after", "lo")
