@@ -13,6 +13,8 @@ cache=${1:?} bin=${2:?}
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=hack/progress.sh
 . "$here/progress.sh"
+# shellcheck source=hack/packages.sh
+. "$here/packages.sh"
 
 daemon_version=0.6.0
 kubernetes_version=v1.36.3
@@ -44,13 +46,7 @@ install_packages() {
 	done
 	((${#missing[@]})) || return 0
 	mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
-	if ((EUID != 0)); then
-		echo "missing packages, install them as root: apt-get install ${missing[*]}" >&2
-		return 1
-	fi
-	export DEBIAN_FRONTEND=noninteractive
-	slow "updating the list of Debian packages" apt-get update -q
-	slow "installing Debian packages: ${missing[*]}" apt-get install -qy --no-install-recommends "${missing[@]}"
+	install_missing "${missing[@]}"
 }
 
 install_daemon() {

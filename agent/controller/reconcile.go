@@ -84,7 +84,6 @@ type Reconciler struct {
 	queue      queue
 	reports    reports
 	asked      []chan time.Duration
-	background []func(context.Context)
 	hinted     hinted
 	registries bytecode.Registries
 	images     images

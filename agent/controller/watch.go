@@ -71,11 +71,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager, onConnect func(contex
 	if err := mgr.Add(endsBy(useless)); err != nil {
 		return fmt.Errorf("watch for the agent's end: %w", err)
 	}
-	r.watchOnDemand(mgr, c)
+	background := r.watchOnDemand(mgr, c)
 	sources := []source.TypedSource[program.Key]{
 		source.TypedFunc[program.Key](func(ctx context.Context, q queue) error {
 			r.queue = q
-			for _, f := range r.background {
+			for _, f := range background {
 				go f(ctx)
 			}
 			go onConnect(ctx, func() { r.daemonReturned(ctx, q) })
@@ -103,14 +103,13 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager, onConnect func(contex
 }
 
 // watchOnDemand sets up what is listed without a watch, and the kinds that are watched
-// once they are used.
-func (r *Reconciler) watchOnDemand(mgr manager.Manager, c ctrl.TypedController[program.Key]) {
-	for range v1alpha1.ProgramKinds {
-		r.asked = append(r.asked, make(chan time.Duration, 1))
-	}
-	for i, kind := range v1alpha1.ProgramKinds {
+// once they are used. It returns what has to run beside the controller for that.
+func (r *Reconciler) watchOnDemand(mgr manager.Manager, c ctrl.TypedController[program.Key]) (background []func(context.Context)) {
+	for _, kind := range v1alpha1.ProgramKinds {
+		asked := make(chan time.Duration, 1)
+		r.asked = append(r.asked, asked)
 		r.Kinds.Listed(kind.GroupVersionKind(), func() bool { return r.reports.isListed(kind.Namespaced) })
-		r.background = append(r.background, func(ctx context.Context) { r.keepReports(ctx, kind, r.asked[i]) })
+		background = append(background, func(ctx context.Context) { r.keepReports(ctx, kind, asked) })
 	}
 	open := func(s source.TypedSource[program.Key]) func() {
 		return func() {
@@ -123,10 +122,11 @@ func (r *Reconciler) watchOnDemand(mgr manager.Manager, c ctrl.TypedController[p
 		r.Kinds.OnDemand(kind.GroupVersionKind(), open(kinds.SourceThen(
 			source.TypedKind(mgr.GetCache(), client.Object(kind.New()), onUserObject(kind.Name)),
 			func(q queue) { r.onListed(q, kind.Name) })))
-		r.background = append(r.background, func(ctx context.Context) { r.Kinds.Find(ctx, kind, cmp.Or(r.FindKinds, findKinds)) })
+		background = append(background, func(ctx context.Context) { r.Kinds.Find(ctx, kind, cmp.Or(r.FindKinds, findKinds)) })
 	}
 	r.Kinds.OnDemand(podKind, open(kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod()))))
 	r.Kinds.Optional(podKind)
+	return background
 }
 
 // podKind is watched only while some owner selects containers, from the first on.

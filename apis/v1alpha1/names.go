@@ -24,6 +24,10 @@ const (
 	LabelOwnerKind = "bpfman.io/ownerKind"
 )
 
+// AgentFieldManager is the field manager of what agents write, which the API
+// server takes from their user agent.
+const AgentFieldManager = "bpfman-agent"
+
 // AnnotationProgramID on a BpfProgram or BpfNsProgram holds the kernel's id of
 // the program, in decimal.
 const AnnotationProgramID = "bpfman.io/ProgramId"

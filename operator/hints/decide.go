@@ -3,12 +3,7 @@
 
 package hints
 
-import (
-	"time"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-)
+import "time"
 
 // named are the kinds to name: those that are used, those that were until a while ago,
 // and, of those that couldn't be read, which used doesn't tell of, the ones that are
@@ -64,5 +59,3 @@ func next(gone, relist map[string]time.Time, now time.Time) time.Duration {
 	}
 	return first
 }
-
-func length(list runtime.Object) int { return meta.LenList(list) }

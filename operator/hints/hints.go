@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -186,7 +187,7 @@ func (r *Reconciler) used(ctx context.Context) (map[string]bool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list %ss: %w", kind.Name, err)
 		}
-		used[kind.Name] = length(list) > 0
+		used[kind.Name] = meta.LenList(list) > 0
 	}
 	return used, nil
 }

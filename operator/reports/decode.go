@@ -22,13 +22,9 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-const (
-	// agentManager is the field manager of the agents' writes, which the API server takes from their user agent.
-	agentManager = "bpfman-agent"
-	// maxMessage is what is kept of a failure. The verifier's statistics and what the agent adds behind the verdict take
-	// some 300 bytes of an error.
-	maxMessage = 600
-)
+// maxMessage is what is kept of a failure. The verifier's statistics and what the agent adds behind the verdict take
+// some 300 bytes of an error.
+const maxMessage = 600
 
 // metadata is what is read of an object's metadata.
 type metadata struct {
@@ -127,7 +123,7 @@ func (m *metadata) foreign() bool {
 		}
 	}
 	for _, by := range m.ManagedFields {
-		if by.Manager != agentManager && by.Time.Equal(last) {
+		if by.Manager != v1alpha1.AgentFieldManager && by.Time.Equal(last) {
 			return true
 		}
 	}

@@ -34,7 +34,7 @@ func full(name string, uid types.UID, change func(*v1alpha1.BpfProgram)) *v1alph
 				{APIVersion: "v1", Kind: "Other", Name: "other", UID: "other"},
 				{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "TcxProgram", Name: "counter", UID: "u-counter", Controller: new(true)},
 			},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: agentManager, Time: &at, Operation: metav1.ManagedFieldsOperationUpdate}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: v1alpha1.AgentFieldManager, Time: &at, Operation: metav1.ManagedFieldsOperationUpdate}},
 		},
 		Spec: v1alpha1.BpfProgramSpec{Type: "tcx", Maps: map[string]string{"stats": "/run/bpfman/fs/maps/12/stats"}},
 		Status: v1alpha1.BpfProgramStatus{

@@ -292,12 +292,29 @@ func (w *world) during(ctx context.Context, s Step, fault faultDone) error {
 			return
 		}
 		if err := await(context.WithoutCancel(ctx), time.Minute, func(ctx context.Context) error { return fault.end(ctx, w, s) }); err != nil {
-			w.mutex.Lock()
-			defer w.mutex.Unlock()
-			w.failed = append(w.failed, fmt.Errorf("end of %q: %w", s.Do, err))
+			w.fail(fmt.Errorf("end of %q: %w", s.Do, err))
 		}
 	})
 	return nil
+}
+
+// byProbe has the node probe do a command to a program for as long as the fault lasts, beside the steps that follow.
+func (w *world) byProbe(ctx context.Context, s Step, command, program string) error {
+	w.faults.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, accepted)
+		defer cancel()
+		if _, err := ask[any](ctx, w, s.Node, command, program, milliseconds(s.Lasts)); err != nil {
+			w.fail(err)
+		}
+	})
+	return nil
+}
+
+// fail keeps an error of what goes on beside the steps.
+func (w *world) fail(err error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.failed = append(w.failed, err)
 }
 
 // ended waits until no fault lasts.
@@ -429,16 +446,7 @@ var faultsDone = map[string]faultDone{
 		func(ctx context.Context, w *world, s Step) error { return strike(ctx, w, s, "continue") },
 	},
 	"keep down": {begin: func(ctx context.Context, w *world, s Step) error {
-		w.faults.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, accepted)
-			defer cancel()
-			if _, err := ask[any](ctx, w, s.Node, "keep-down", s.Target, milliseconds(s.Lasts)); err != nil {
-				w.mutex.Lock()
-				defer w.mutex.Unlock()
-				w.failed = append(w.failed, err)
-			}
-		})
-		return nil
+		return w.byProbe(ctx, s, "keep-down", s.Target)
 	}},
 	"API server unreachable from the node": {
 		func(ctx context.Context, w *world, s Step) error {
@@ -455,16 +463,7 @@ var faultsDone = map[string]faultDone{
 		},
 	},
 	"daemon answers slowly": {begin: func(ctx context.Context, w *world, s Step) error {
-		w.faults.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, accepted)
-			defer cancel()
-			if _, err := ask[any](ctx, w, s.Node, "pulse", node.Daemon, milliseconds(s.Lasts)); err != nil {
-				w.mutex.Lock()
-				defer w.mutex.Unlock()
-				w.failed = append(w.failed, err)
-			}
-		})
-		return nil
+		return w.byProbe(ctx, s, "pulse", node.Daemon)
 	}},
 	"/run full": {
 		func(ctx context.Context, w *world, s Step) error {

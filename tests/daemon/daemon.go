@@ -18,7 +18,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/node"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -206,17 +206,8 @@ func (d *Daemon) awaitReady(t *testing.T) {
 
 // PeakMemory is the most memory that the daemon has had, in bytes.
 func (d *Daemon) PeakMemory() (int64, error) {
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(d.pid), "status"))
-	if err != nil {
-		return 0, fmt.Errorf("read the daemon's memory: %w", err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, errors.New("the kernel tells nothing of the daemon's memory")
+	memory, err := node.MemoryOf(d.pid)
+	return int64(memory.Peak), err //nolint:wrapcheck // it names the process
 }
 
 // Path is where this process finds a file of the daemon's own file system.

@@ -9,10 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -117,30 +113,12 @@ func Memory(executables ...string) (map[string]int, error) {
 			return nil, err
 		}
 		for _, pid := range pids {
-			bytes, err := residentMemory(pid)
+			memory, err := MemoryOf(pid)
 			if err != nil {
 				return nil, err
 			}
-			resident[name] += bytes
+			resident[name] += memory.Resident
 		}
 	}
 	return resident, nil
-}
-
-func residentMemory(pid int) (int, error) {
-	path := fmt.Sprintf("/proc/%d/status", pid)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
-	}
-	fields := strings.Fields(string(text))
-	at := slices.Index(fields, "VmRSS:")
-	if at < 0 || at+1 >= len(fields) {
-		return 0, fmt.Errorf("read memory of process %d: %s has no VmRSS", pid, path)
-	}
-	kB, err := strconv.Atoi(fields[at+1])
-	if err != nil {
-		return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
-	}
-	return kB << 10, nil
 }

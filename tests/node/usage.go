@@ -57,36 +57,19 @@ func Usages() ([]Usage, error) {
 }
 
 func usageOf(pid int) (Usage, error) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	text, err := os.ReadFile(filepath.Join(dir, "status"))
+	status, err := statusOf(pid)
 	if err != nil {
-		return Usage{}, fmt.Errorf("read status of process %d: %w", pid, err)
+		return Usage{}, err
 	}
-	u := Usage{PID: pid}
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		fields := strings.Fields(value)
-		if len(fields) == 0 {
-			continue
-		}
-		number, _ := strconv.Atoi(fields[0])
-		switch key {
-		case "Name":
-			u.Name = fields[0]
-		case "State":
-			u.Zombie = fields[0] == "Z"
-		case "PPid":
-			u.Parent = number
-		case "VmRSS":
-			u.Memory = number << 10
-		case "Threads":
-			u.Threads = number
-		}
-	}
+	u := Usage{PID: pid, Zombie: status["State"] == "Z", Name: status["Name"]}
+	u.Parent, _ = strconv.Atoi(status["PPid"])
+	u.Threads, _ = strconv.Atoi(status["Threads"])
+	kib, _ := strconv.Atoi(status["VmRSS"])
+	u.Memory = kib << 10
 	if u.Zombie {
 		return u, nil
 	}
-	files, err := os.ReadDir(filepath.Join(dir, "fd"))
+	files, err := os.ReadDir(filepath.Join(procOf(pid), "fd"))
 	if err != nil {
 		return Usage{}, fmt.Errorf("list files of process %d: %w", pid, err)
 	}
@@ -97,10 +80,48 @@ func usageOf(pid int) (Usage, error) {
 	return u, nil
 }
 
+func procOf(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid)) }
+
+// statusOf reads the first word of each line of a process's status, proc_pid_status(5).
+func statusOf(pid int) (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(procOf(pid), "status"))
+	if err != nil {
+		return nil, fmt.Errorf("read status of process %d: %w", pid, err)
+	}
+	status := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, ":")
+		if fields := strings.Fields(value); len(fields) > 0 {
+			status[key] = fields[0]
+		}
+	}
+	return status, nil
+}
+
+// ProcessMemory is what a process has resident, and the most that it has had, in bytes.
+type ProcessMemory struct{ Resident, Peak int }
+
+// MemoryOf reads the memory of a process. That of one that has ended is an error.
+func MemoryOf(pid int) (ProcessMemory, error) {
+	status, err := statusOf(pid)
+	if err != nil {
+		return ProcessMemory{}, err
+	}
+	resident, err := strconv.Atoi(status["VmRSS"])
+	if err != nil {
+		return ProcessMemory{}, fmt.Errorf("read the resident memory of process %d: %w", pid, err)
+	}
+	peak, err := strconv.Atoi(status["VmHWM"])
+	if err != nil {
+		return ProcessMemory{}, fmt.Errorf("read the most memory of process %d: %w", pid, err)
+	}
+	return ProcessMemory{resident << 10, peak << 10}, nil
+}
+
 // programName is the name of a process's executable, or the name that it was called by
 // where the executable is Kubernetes' of many programs; "" where there is none.
 func programName(pid int) string {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	dir := procOf(pid)
 	target, err := os.Readlink(filepath.Join(dir, "exe"))
 	if err != nil {
 		return ""

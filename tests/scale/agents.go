@@ -31,6 +31,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/verify"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/verification"
 	"github.com/bpfman/bpfman-operator/kinds"
 )
@@ -87,7 +88,7 @@ func startAgents(ctx context.Context, c *controlPlane, first, last int) (*agents
 	a := &agents{stop: stop, count: last - first, err: make(chan error, 1)}
 	for i := first; i < last; i++ {
 		config := c.as(agentAccount)
-		config.UserAgent = "bpfman-agent"
+		config.UserAgent = v1alpha1.AgentFieldManager
 		a.traffic.count(config)
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &writeTimes{next, &a.lastWrite} })
 		if i == first {

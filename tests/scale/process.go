@@ -6,7 +6,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
 // process is a process that is measured.
@@ -35,31 +36,14 @@ func (p process) cpu() (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
+const mebi = 1 << 20
+
 // memory is what a process has resident, and the most that it had, in MiB.
 type memory struct{ resident, peak float64 }
 
 func (p process) memory() (memory, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
-	if err != nil {
-		return memory{}, fmt.Errorf("read the memory of process %d: %w", p.pid, err)
-	}
-	var m memory
-	for line := range bytes.Lines(status) {
-		fields := strings.Fields(string(line))
-		if len(fields) < 2 {
-			continue
-		}
-		into := map[string]*float64{"VmRSS:": &m.resident, "VmHWM:": &m.peak}[fields[0]]
-		if into == nil {
-			continue
-		}
-		kib, err := strconv.ParseFloat(fields[1], 64)
-		if err != nil {
-			return memory{}, fmt.Errorf("read the memory of process %d: %w", p.pid, err)
-		}
-		*into = kib / 1024
-	}
-	return m, nil
+	used, err := node.MemoryOf(p.pid)
+	return memory{float64(used.Resident) / mebi, float64(used.Peak) / mebi}, err //nolint:wrapcheck // it names the process
 }
 
 // child finds a process that this one started by the name of its executable.

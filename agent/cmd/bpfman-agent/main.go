@@ -198,7 +198,7 @@ func newManager(o options, known *kinds.Kinds) (manager.Manager, error) {
 	}
 	// The API server's own priority and fairness does this better.
 	restConfig.QPS = -1
-	restConfig.UserAgent = "bpfman-agent"
+	restConfig.UserAgent = v1alpha1.AgentFieldManager
 
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {

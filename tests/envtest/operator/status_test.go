@@ -28,7 +28,7 @@ func tracepoint(name, pool string) *v1alpha1.TracepointProgram {
 }
 
 // asAgent is the field manager of agents: reports that others wrote are listed again.
-const asAgent = client.FieldOwner("bpfman-agent")
+const asAgent = client.FieldOwner(v1alpha1.AgentFieldManager)
 
 // report plays the agent of a node: it writes what it made of the owner.
 func report(t *testing.T, c client.Client, owner *v1alpha1.TracepointProgram, node string, condition metav1.Condition) *v1alpha1.BpfProgram {
