@@ -932,11 +932,11 @@ test-chaos: bytecode build/tests/cmd/node-probe cluster-up ## Do what users do, 
 	@$(CHAOS_TEST) CHAOS_FILE=$(or $(CHAOS_FILE),$(LOCALBIN)/chaos-$(SEED).json) SEED=$(SEED) STRETCH="$(STRETCH)" WITHOUT="$(WITHOUT)" \
 		REPLAY="$(abspath $(REPLAY))" SHRINK="$(SHRINK)" go test -count=1 -v -timeout 12h ./chaos
 
-PROGRAMS ?= 500
 AT_ONCE ?= 100
 
 .PHONY: soak
 soak: MINUTES = 60
+soak: PROGRAMS ?= 500
 soak: bytecode build/tests/cmd/node-probe cluster-up ## Load PROGRAMS=500 programs on the one-node cluster, AT_ONCE=100 at a time, unload them, and so on for MINUTES=60; bin/soak.csv and bin/soak.svg have what the components took.
 	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
 	@$(CHAOS_TEST) CHAOS_FILE=$(LOCALBIN)/soak.csv PROGRAMS=$(PROGRAMS) AT_ONCE=$(AT_ONCE) go test -count=1 -v -timeout 12h -run Soak ./chaos
@@ -994,9 +994,9 @@ bench-inspector: envtest build/inspector/cmd/bpfman-inspector ## Measure the ins
 
 # What two cores do in ten minutes. 250,000 reports are NODES=5000 PROGRAMS=50.
 NODES ?= 500
-PROGRAMS ?= 20
 
 .PHONY: bench-scale
+bench-scale: PROGRAMS ?= 20
 bench-scale: envtest build/operator/cmd/bpfman-operator build/agent/cmd/bpfman-agent $(LOCALBIN)/kwok ## Measure what a cluster of NODES nodes with PROGRAMS programs costs operator, API server and agents, on a kube-apiserver of its own.
 	go -C tests build -trimpath -o $(LOCALBIN)/scale ./scale
 	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) $(LOCALBIN)/scale --nodes $(NODES) --programs $(PROGRAMS) --operator $(LOCALBIN)/bpfman-operator --agent $(LOCALBIN)/bpfman-agent \
