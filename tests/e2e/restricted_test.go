@@ -23,14 +23,14 @@ import (
 	"github.com/bpfman/bpfman-operator/examples/maptext"
 )
 
-// TestFirstVolumeOfTheReadme applies the program and the pod of the README, in a namespace that enforces the Pod Security
+// TestFirstVolumeOfTheDocs applies the program and the pod of docs/get-started.md, in a namespace that enforces the Pod Security
 // Standard restricted, and sees the count grow by `cat`, which is all that the pod has.
-func TestFirstVolumeOfTheReadme(t *testing.T) {
+func TestFirstVolumeOfTheDocs(t *testing.T) {
 	requireType(t, "TCX")
-	const space = "e2e-readme"
+	const space = "e2e-first"
 	var program *v1alpha1.TcxProgram
 	var pod *corev1.Pod
-	for _, o := range readmeObjects(t) {
+	for _, o := range firstObjects(t) {
 		switch o := o.(type) {
 		case *v1alpha1.TcxProgram:
 			program = o
@@ -39,7 +39,7 @@ func TestFirstVolumeOfTheReadme(t *testing.T) {
 		}
 	}
 	if program == nil || pod == nil {
-		t.Fatal("README.md has no TcxProgram, or no Pod")
+		t.Fatal("docs/get-started.md has no TcxProgram, or no Pod")
 	}
 	program.Name = prefix + program.Name
 	program.Spec.ByteCode = image("go-tcx-counter")
@@ -150,13 +150,13 @@ func TestMapExporter(t *testing.T) {
 	}})
 }
 
-// busybox is the image of the README's pod.
+// busybox is the image of the pod in docs/get-started.md.
 const busybox = "busybox:1.37"
 
-// readmeObjects are those of the README, in its order.
-func readmeObjects(t *testing.T) []k8s.Object {
+// firstObjects are those of docs/get-started.md, in its order.
+func firstObjects(t *testing.T) []k8s.Object {
 	t.Helper()
-	content, err := os.ReadFile("../../README.md")
+	content, err := os.ReadFile("../../docs/get-started.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func readmeObjects(t *testing.T) []k8s.Object {
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(content, -1) {
 		o, err := decoder.DecodeAny(bytes.NewReader(block[1]))
 		if err != nil {
-			t.Fatalf("README.md: %v in:\n%s", err, block[1])
+			t.Fatalf("docs/get-started.md: %v in:\n%s", err, block[1])
 		}
 		objects = append(objects, o)
 	}

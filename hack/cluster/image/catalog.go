@@ -36,7 +36,7 @@ func (a *AbsentError) Error() string { return fmt.Sprintf("%s: %s is not built",
 func Catalog() []Description {
 	return []Description{
 		ownBinary("pause", "pause", ""),
-		// By the name that the README has, so that its pod runs as it is written.
+		// By the name that docs/get-started.md has, so that its pod runs as it is written.
 		{Name: "docker.io/library/busybox:1.37", describe: busybox},
 		{Name: "quay.io/bpfman/bpfman:v0.6.0", describe: daemon},
 		ownBinary("bpfman-operator", "bpfman-operator", "65532:65532"),
