@@ -99,7 +99,9 @@ func dial(tb testing.TB, socket string) *grpc.ClientConn {
 	// The socket may not be there yet: try again soon.
 	soon := backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 10 * time.Millisecond}
 	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon}))
+		// Left at zero, an attempt has no longer than BaseDelay, and a connection that is made just then is closed
+		// under its first call.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Minute}))
 	if err != nil {
 		tb.Fatal(err)
 	}
