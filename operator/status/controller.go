@@ -39,6 +39,8 @@ const (
 	// pace is the least time between two writes to one object, unless its condition's type changes; and how long an
 	// object waits for its nodes before that is written at all.
 	pace = 200 * time.Millisecond
+	// pacePerNode is what each agent adds to pace while nodes are waited for: each agent receives each of these writes.
+	pacePerNode = 20 * time.Millisecond
 
 	// agentGrace is how long a node counts as running an agent without one: a DaemonSet deletes a pod before it creates
 	// the next.
@@ -145,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 		r.setNote(object.GetUID(), last)
 	}
 	transition := !again && transitioned(current.Conditions, want.Conditions)
-	wait := last.due(condition, transition).Sub(now)
+	wait := last.due(condition, transition, summary.pace()).Sub(now)
 	if again {
 		wait = max(wait, r.Contests.Wait(object.GetUID()))
 	}
@@ -180,9 +182,9 @@ func (r *Reconciler) contested(ctx context.Context, ref Ref, object v1alpha1.Use
 }
 
 // due is when a condition may be written: success and failure at once, waiting when it has lasted a while, more of the
-// same at the pace.
-func (n note) due(condition v1alpha1.ProgramConditionType, transition bool) time.Time {
-	due := n.wroteAt.Add(pace)
+// same at the object's pace.
+func (n note) due(condition v1alpha1.ProgramConditionType, transition bool, objectPace time.Duration) time.Time {
+	due := n.wroteAt.Add(objectPace)
 	switch {
 	case condition == v1alpha1.ProgramNotYetLoaded:
 		if settled := n.waitingSince.Add(pace); settled.After(due) {

@@ -118,8 +118,28 @@ func TestDue(t *testing.T) {
 		{"another failure", note{wroteAt: at}, v1alpha1.ProgramReconcileError, false, at.Add(pace)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.note.due(c.condition, c.transition); !got.Equal(c.want) {
+			if got := c.note.due(c.condition, c.transition, pace); !got.Equal(c.want) {
 				t.Errorf("due %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// What changes with each node of a roll-out is written at a pace that grows with the agents, which all receive it; what
+// changes when all have reported isn't held up.
+func TestPace(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		summary Summary
+		want    time.Duration
+	}{
+		{"few nodes", Summary{Agents: 3, Waiting: 1}, pace},
+		{"a roll-out on many", Summary{Agents: 1000, Waiting: 1}, 20 * time.Second},
+		{"all have reported", Summary{Agents: 1000, Failed: 1}, pace},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.summary.pace(); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
 	}

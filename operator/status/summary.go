@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -59,6 +60,16 @@ type NodeFailure struct {
 func (s Summary) Counts() v1alpha1.NodeCounts {
 	//nolint:gosec // there are fewer than 2^31 nodes
 	return v1alpha1.NodeCounts{Selected: int32(s.Selected), Attached: int32(s.Attached), Failed: int32(s.Failed)}
+}
+
+// pace is the least time between two writes that say more of the same. While nodes are waited for, there is news with
+// each of them, and every agent receives every write: the time grows with the agents, so that what a roll-out costs
+// doesn't grow with their square.
+func (s Summary) pace() time.Duration {
+	if s.Waiting == 0 {
+		return pace
+	}
+	return max(pace, time.Duration(s.Agents)*pacePerNode)
 }
 
 // Condition says what state the object is in, and in words why. ok is false where there is nothing to say: an object
