@@ -140,15 +140,15 @@ func check(file []byte) (err error) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("it is no ELF file: %v", r)
+			err = fmt.Errorf("it isn't an ELF file: %v", r)
 		}
 	}()
 	if len(file) < len(elf.ELFMAG) || string(file[:len(elf.ELFMAG)]) != elf.ELFMAG {
-		return errors.New("it is no ELF file")
+		return errors.New("it isn't an ELF file, which `clang -target bpf -g -O2 -c` makes of a source")
 	}
 	f, err := elf.NewFile(bytes.NewReader(file))
 	if err != nil {
-		return fmt.Errorf("it is no ELF file: %w", err)
+		return fmt.Errorf("it isn't an ELF file: %w", err)
 	}
 	if len(f.Sections) > maxSections {
 		return fmt.Errorf("it has %d sections", len(f.Sections))

@@ -67,7 +67,7 @@ func TestBuildForPlatforms(t *testing.T) {
 		"of the other order":    {[]File{file(t, object, "bpfeb")}, nil, "tcx_test.o: it is little-endian, bpfeb isn't"},
 		"of another's order":    {[]File{file(t, object, "s390x")}, nil, "tcx_test.o: it is little-endian, s390x isn't"},
 		"of no platform":        {[]File{file(t, object, "windows/amd64")}, nil, `"windows/amd64" is no platform`},
-		"no object":             {[]File{{Name: "x.o", Content: []byte("not an object")}}, nil, "x.o: read eBPF object: it is no ELF file"},
+		"no object":             {[]File{{Name: "x.o", Content: []byte("not an object")}}, nil, "x.o: read eBPF object: it isn't an ELF file"},
 		"nothing":               {nil, nil, "no file is given"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -299,10 +299,10 @@ func TestHostileArchives(t *testing.T) {
 		content []byte
 		err     string
 	}{
-		"no archive":   {[]byte("no archive at all, but long enough to be one" + strings.Repeat(".", 600)), "it is no OCI layout"},
-		"empty":        {nil, "it is no OCI layout"},
+		"no archive":   {[]byte("no archive at all, but long enough to be one" + strings.Repeat(".", 600)), "it isn't an OCI layout"},
+		"empty":        {nil, "it isn't an OCI layout"},
 		"cut":          {whole[:len(whole)/2], "unexpected EOF"},
-		"escaping":     {append(escaping.Bytes(), make([]byte, 1024)...), "it is no OCI layout"},
+		"escaping":     {append(escaping.Bytes(), make([]byte, 1024)...), "it isn't an OCI layout"},
 		"another blob": {bytes.Replace(whole, []byte(`"linux"`), []byte(`"LINUX"`), 1), "not sha256:"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -129,7 +129,7 @@ func extract(from, dir string) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("it is no OCI layout: %w", err)
+			return fmt.Errorf("it isn't an OCI layout: %w", err)
 		case header.Typeflag != tar.TypeReg || !inLayout.MatchString(header.Name):
 			continue
 		}
@@ -151,11 +151,11 @@ func extract(from, dir string) error {
 func only(dir string) (partial.WithRawManifest, v1.Hash, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
-		return nil, v1.Hash{}, fmt.Errorf("it is no OCI layout: %w", err)
+		return nil, v1.Hash{}, fmt.Errorf("it isn't an OCI layout: %w", err)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {
-		return nil, v1.Hash{}, fmt.Errorf("it is no OCI layout: %w", err)
+		return nil, v1.Hash{}, fmt.Errorf("it isn't an OCI layout: %w", err)
 	}
 	if len(manifest.Manifests) != 1 {
 		return nil, v1.Hash{}, fmt.Errorf("the OCI layout has %d images, not one", len(manifest.Manifests))

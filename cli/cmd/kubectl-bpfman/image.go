@@ -319,7 +319,12 @@ func inspect(ctx context.Context, registries *bytecodeimage.Registries, source s
 	} else {
 		content, digest, err = registries.Get(ctx, source)
 	}
-	if err != nil {
+	switch {
+	case err != nil && local:
+		return nil, false, fmt.Errorf("%s is neither an object file nor an image: %w", source, err)
+	case err != nil && looksLikeFile(source):
+		return nil, false, fmt.Errorf("there is no file %s here, and as an image of a registry it can't be read: %w", source, err)
+	case err != nil:
 		return nil, false, err //nolint:wrapcheck // it names the image
 	}
 	image.Digest = digest.String()
@@ -327,6 +332,11 @@ func inspect(ctx context.Context, registries *bytecodeimage.Registries, source s
 		return nil, false, fmt.Errorf("image %s: %w", source, err)
 	}
 	return image, !local, nil
+}
+
+// looksLikeFile tells whether what was asked for was probably meant as a file.
+func looksLikeFile(source string) bool {
+	return filepath.IsAbs(source) || strings.HasPrefix(source, ".") || slices.Contains([]string{".o", ".tar"}, filepath.Ext(source))
 }
 
 func isELF(path string) bool {
@@ -422,7 +432,7 @@ func variableColumns(byteOrder string) []output.Column[bytecode.Variable] {
 
 func printObject(w io.Writer, image *BytecodeImage, o manifest.Options, connect cluster.Connect) error {
 	if o.Image == "" {
-		return errors.New("--as: name with --image where the nodes pull the bytecode from")
+		return errors.New("--as needs --image too: the image that the nodes pull, as `kubectl bpfman image push` prints it")
 	}
 	if to, err := connect(); err == nil {
 		o.Namespace = to.Namespace

@@ -100,17 +100,18 @@ func TestImageRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		`required flag(s) "filename", "output" not set`: {"build"},
-		"absent.o: no such file or directory":           {"build", "-f", "absent.o", "-o", archive},
-		"text.o: read eBPF object: it is no ELF file":   {"build", "-f", text, "-o", archive},
-		"at least one of the flags in the group":        {"push", "quay.io/a"},
-		"could not parse reference":                     {"push", "UPPER:CASE:", "-f", objects + "globals.o"},
-		"text.o: it is no OCI layout":                   {"push", "quay.io/a", "--from", text},
-		"absent.crt: no such file or directory":         {"inspect", "quay.io/a", "--registry-ca", "absent.crt"},
-		"it is no OCI layout":                           {"inspect", text},
-		"--as: name with --image where the nodes pull":  {"inspect", objects + "globals.o", "--as", "tracepoint"},
-		`"pod" is none of the kinds`:                    {"inspect", objects + "globals.o", "--as", "pod", "--image", "a"},
-		"NAME_UNKNOWN":                                  {"inspect", address + "/absent:v1", ca},
+		`required flag(s) "filename", "output" not set`:  {"build"},
+		"absent.o: no such file or directory":            {"build", "-f", "absent.o", "-o", archive},
+		"text.o: read eBPF object: it isn't an ELF file": {"build", "-f", text, "-o", archive},
+		"at least one of the flags in the group":         {"push", "quay.io/a"},
+		"could not parse reference":                      {"push", "UPPER:CASE:", "-f", objects + "globals.o"},
+		"text.o: it isn't an OCI layout":                 {"push", "quay.io/a", "--from", text},
+		"absent.crt: no such file or directory":          {"inspect", "quay.io/a", "--registry-ca", "absent.crt"},
+		"text.o is neither an object file nor an image":  {"inspect", text},
+		"there is no file absent.tar here":               {"inspect", "absent.tar"},
+		"--as needs --image too":                         {"inspect", objects + "globals.o", "--as", "tracepoint"},
+		`"pod" is none of the kinds`:                     {"inspect", objects + "globals.o", "--as", "pod", "--image", "a"},
+		"NAME_UNKNOWN":                                   {"inspect", address + "/absent:v1", ca},
 	} {
 		if out, _, err := execute(t, clusterOf(), append([]string{"image"}, args...)...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%q: printed %q, error %v, want %q", args, out, err, want)
