@@ -45,9 +45,9 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 # go-target keeps its symbols: a uprobe is attached to one.
 FROM source AS build-examples
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go -C examples build -ldflags "-s -w" -o /out/ ./cmd/counters ./cmd/map-exporter && \
+    go -C examples build -ldflags "-s -w" -o /out/ ./cmd/counters ./cmd/map-exporter ./cmd/firewall && \
     go -C examples build -o /out/ ./cmd/go-target && \
-    release licences --out /licenses /out/counters /out/map-exporter /out/go-target
+    release licences --out /licenses /out/counters /out/map-exporter /out/firewall /out/go-target
 
 FROM source AS build-node-probe
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
@@ -107,6 +107,12 @@ COPY --from=build-examples /licenses /licenses
 COPY --from=build-examples /out/go-target /
 USER 65534:65534
 ENTRYPOINT ["/go-target"]
+
+FROM base AS firewall
+COPY --from=build-examples /licenses /licenses
+COPY --from=build-examples /out/firewall /
+USER 65534:65534
+ENTRYPOINT ["/firewall"]
 
 # For tests alone: root, to look at the node from within.
 FROM base AS node-probe

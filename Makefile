@@ -264,7 +264,7 @@ prose: $(LOCALBIN)/vale ## Check the documentation's language (vale, configured 
 
 # The commands that images are made of.
 COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go verifier/cmd/*/main.go csi/cmd/*/main.go inspector/cmd/*/main.go \
-	examples/cmd/counters/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
+	examples/cmd/counters/main.go examples/cmd/firewall/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
 # A uprobe is attached to go-target by the name of a symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w) -X github.com/bpfman/bpfman-operator/apis/version.Version=$(VERSION)
 # Without gRPC's tracing pages nothing calls methods by name, and the linker can leave out what isn't called: a quarter
@@ -296,6 +296,7 @@ BPFMAN_INSPECTOR_IMG ?= $(IMAGE_PREFIX)/bpfman-inspector:$(IMAGE_TAG)
 BPFMAN_COUNTERS_IMG ?= $(IMAGE_PREFIX)/bpfman-counters:$(IMAGE_TAG)
 BPFMAN_MAP_EXPORTER_IMG ?= $(IMAGE_PREFIX)/bpfman-map-exporter:$(IMAGE_TAG)
 BPFMAN_GO_TARGET_IMG ?= $(IMAGE_PREFIX)/bpfman-go-target:$(IMAGE_TAG)
+BPFMAN_FIREWALL_IMG ?= $(IMAGE_PREFIX)/bpfman-firewall:$(IMAGE_TAG)
 BPFMAN_NODE_PROBE_IMG ?= $(IMAGE_PREFIX)/bpfman-node-probe:$(IMAGE_TAG)
 # Of docker and podman the one that runs; upstream calls it OCI_BIN.
 CONTAINER_ENGINE ?= $(or $(OCI_BIN),$(firstword $(foreach engine,docker podman,$(if $(shell $(engine) info >/dev/null 2>&1 && echo yes),$(engine)))))
@@ -336,10 +337,11 @@ build-example-images: image-builder ## Build the images of the examples and test
 	$(CONTAINER_ENGINE) build --target counters -t $(BPFMAN_COUNTERS_IMG) .
 	$(CONTAINER_ENGINE) build --target map-exporter -t $(BPFMAN_MAP_EXPORTER_IMG) .
 	$(CONTAINER_ENGINE) build --target go-target -t $(BPFMAN_GO_TARGET_IMG) .
+	$(CONTAINER_ENGINE) build --target firewall -t $(BPFMAN_FIREWALL_IMG) .
 	$(CONTAINER_ENGINE) build --target node-probe -t $(BPFMAN_NODE_PROBE_IMG) .
 
 # What build-images builds.
-BUILT_IMAGES = $(BPFMAN_OPERATOR_IMG) $(BPFMAN_AGENT_IMG) $(BPFMAN_CSI_IMG) $(BPFMAN_INSPECTOR_IMG) $(BPFMAN_COUNTERS_IMG) $(BPFMAN_MAP_EXPORTER_IMG) $(BPFMAN_GO_TARGET_IMG) $(BPFMAN_NODE_PROBE_IMG)
+BUILT_IMAGES = $(BPFMAN_OPERATOR_IMG) $(BPFMAN_AGENT_IMG) $(BPFMAN_CSI_IMG) $(BPFMAN_INSPECTOR_IMG) $(BPFMAN_COUNTERS_IMG) $(BPFMAN_MAP_EXPORTER_IMG) $(BPFMAN_GO_TARGET_IMG) $(BPFMAN_FIREWALL_IMG) $(BPFMAN_NODE_PROBE_IMG)
 
 .PHONY: push-images
 push-images: container-engine ## Push the images that build-images builds.
@@ -744,7 +746,7 @@ verify-reproducible: ## Build the commands of the last commit twice, in two dire
 
 # An image of several architectures goes straight to its registry; BuildKit adds an SBOM and a record of how it was built.
 RELEASE_IMAGES = operator=$(BPFMAN_OPERATOR_IMG) agent=$(BPFMAN_AGENT_IMG) csi=$(BPFMAN_CSI_IMG) inspector=$(BPFMAN_INSPECTOR_IMG) counters=$(BPFMAN_COUNTERS_IMG) \
-	map-exporter=$(BPFMAN_MAP_EXPORTER_IMG)
+	map-exporter=$(BPFMAN_MAP_EXPORTER_IMG) firewall=$(BPFMAN_FIREWALL_IMG) go-target=$(BPFMAN_GO_TARGET_IMG)
 IMAGE_BUILD_ARGS ?=
 
 .PHONY: release-images
@@ -789,7 +791,7 @@ test-envtest: envtest ## Run the tests that need a kube-apiserver and etcd.
 
 .PHONY: test-manifests
 test-manifests: $(LOCALBIN)/helm ## Test manifests, Helm chart, rights, monitoring and documentation, which takes nothing but Go.
-	$(call requires,helm) HELM=$(LOCALBIN)/helm go -C tests test -count=1 ./chart ./docs ./manifests ./monitoring ./rbac
+	$(call requires,helm) HELM=$(LOCALBIN)/helm go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./manifests ./monitoring ./rbac ./tutorials
 	GOWORK=off go -C hack/docs test -count=1 ./schemas
 
 .PHONY: test-bytecode
@@ -907,6 +909,16 @@ test-nodes: ## Test bpfman on three nodes of this machine that come, go, fail an
 	@status=0; $(MAKE) --no-print-directory test-e2e CLUSTER_INSTANCE=$(NODES_INSTANCE) CLUSTER_NODES=3 E2E_NODES=3 E2E_FLAGS="-run '^TestNode' $(NODES_FLAGS)" || status=$$?; \
 		$(MAKE) --no-print-directory cluster-down CLUSTER_INSTANCE=$(NODES_INSTANCE) || status=1; exit $$status
 
+TUTORIALS_FLAGS ?=
+
+# Without TUTORIALS_REGISTRY, a registry to push to whose certificate is of TUTORIALS_REGISTRY_CA, the tutorials that push
+# images are skipped on other clusters than the one-node cluster.
+.PHONY: test-tutorials
+test-tutorials: kubectl-bpfman $(if $(ONE_NODE),cluster-up) ## Run each tutorial, from its own text, on the cluster of KUBECONFIG where bpfman is deployed, or on the one-node cluster (TUTORIALS_FLAGS="-run /firewall").
+	$(if $(ONE_NODE),@$(MAKE) --no-print-directory deploy-kustomize)
+	@cd tests && $(call requires,cluster) $(if $(ONE_NODE),KUBECONFIG=$(CLUSTER_KUBECONFIG) TUTORIALS_REGISTRY=10.97.$(CLUSTER_INSTANCE).2:5000/tutorials TUTORIALS_REGISTRY_CA=$(CLUSTER_STATE)/pki/registry-ca.crt) \
+		TUTORIALS_COMMANDS=$(LOCALBIN) go test -count=1 -v -timeout 2h $(TUTORIALS_FLAGS) ./tutorials
+
 LIFECYCLE_FLAGS ?= -short
 
 # It removes bpfman with all objects of its kinds: not from somebody else's cluster unless told to.
@@ -943,11 +955,12 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load PROGRAMS=500 progra
 
 # What is slow and seldom breaks. docs/development.md says when to run it.
 .PHONY: test-slow
-test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, three nodes, and the longest tests of envtest, e2e, and test-lifecycle.
+test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, three nodes, the tutorials, and the longest tests of envtest, e2e, and test-lifecycle.
 	@$(MAKE) --no-print-directory test-envtest
 	@$(MAKE) --no-print-directory test-kernel-node
 	@$(MAKE) --no-print-directory test-nodes
 	@$(MAKE) --no-print-directory test-e2e
+	@$(MAKE) --no-print-directory test-tutorials
 	@$(MAKE) --no-print-directory test-chaos SEED=404
 	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=
 

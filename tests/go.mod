@@ -20,6 +20,7 @@ require (
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.70.1
 	github.com/vishvananda/netlink v1.3.1
+	github.com/yuin/goldmark v1.8.6
 	go.etcd.io/etcd/client/v3 v3.7.0
 	golang.org/x/sys v0.49.0
 	google.golang.org/grpc v1.85.0

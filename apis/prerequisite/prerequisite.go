@@ -77,6 +77,8 @@ const (
 	NextImages Name = "next-images"
 	// AuditLog is the API server's of a cluster.
 	AuditLog Name = "audit-log"
+	// Tutorials is what single tutorials of the documentation take: compilers, a registry, a version of Linux.
+	Tutorials Name = "tutorials"
 	// Tools of others, by the name of their command; Shell is bash and what comes with it.
 	Bpftool Name = "bpftool"
 	Busybox Name = "busybox"
@@ -90,7 +92,7 @@ const (
 var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
-	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Envtest, Cluster, Registry, NextImages, AuditLog,
+	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Envtest, Cluster, Registry, NextImages, AuditLog, Tutorials,
 	Bpftool, Busybox, Cosign, Helm, Kubectl, Shell,
 }, Types...)
 

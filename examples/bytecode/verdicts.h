@@ -10,3 +10,4 @@
 // Linux 6.6, enum tcx_action_base.
 #define TCX_NEXT -1
 #define TCX_PASS 0
+#define TCX_DROP 2

@@ -124,6 +124,8 @@ func objects(target string) []object {
 		{"map_types", nil, []program{tracepoint("map_types", "")}},
 		{"globals", widthGlobals(), []program{tracepoint("show_globals", "")}},
 		{"xdp_verdict", passes, []program{xdp("verdict", "verdict_stats_map")}},
+		{"firewall", nil, []program{tcx("firewall", "")}},
+		{"latency", nil, []program{uprobe("called", "", target), uprobe("returned", "", target)}},
 		{"tc_verdict", verdict, []program{tcx("verdict", "verdict_stats_map")}},
 		application(target),
 		{"go-app-counter", nil, []program{

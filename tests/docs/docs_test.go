@@ -75,7 +75,7 @@ func parse(path, content string) page {
 		case isFence && fence == "":
 			fence = "fence " + marker
 		case isFence:
-			if fence == "fence yaml" {
+			if language, _, _ := strings.Cut(fence, " title="); language == "fence yaml" {
 				p.yaml = append(p.yaml, block.String())
 			}
 			fence = ""

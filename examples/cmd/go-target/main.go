@@ -2,7 +2,8 @@
 // Copyright The bpfman-operator authors
 
 // Command go-target calls main.getCount at an interval: something for a uprobe to be
-// attached to. Its symbols must not be stripped.
+// attached to. With --orders it also calls main.stock, main.price and main.charge each time,
+// of which one is slow. Its symbols must not be stripped.
 package main
 
 import (
@@ -31,7 +32,45 @@ func getCount() uint64 {
 	return calls
 }
 
+// What the functions of an order compute: a step takes about a nanosecond.
+const (
+	stockSteps  = 200_000
+	priceSteps  = 2_000
+	chargeSteps = 5_000_000
+)
+
+// An order's functions compute rather than sleep, call nothing, and take no stack: where one
+// waits, the runtime may look at its stack, and finds the return address of a uretprobe there.
+
+//go:noinline
+//go:nosplit
+func stock(x uint64) uint64 {
+	for range stockSteps {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	return x
+}
+
+//go:noinline
+//go:nosplit
+func price(x uint64) uint64 {
+	for range priceSteps {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	return x
+}
+
+//go:noinline
+//go:nosplit
+func charge(x uint64) uint64 {
+	for range chargeSteps {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	return x
+}
+
 func main() {
+	orders := flag.Bool("orders", false, "also call main.stock, main.price and main.charge each time")
 	interval := flag.Duration("interval", time.Second, "time between two calls of main.getCount")
 	limit := flag.Uint64("calls", 0, "number of calls after which to end; 0 for no end")
 	flag.Parse()
@@ -49,6 +88,9 @@ func main() {
 			return
 		case <-tick.C:
 			fmt.Println("main.getCount returned", getCount())
+			if *orders {
+				fmt.Println("an order returned", charge(price(stock(calls))))
+			}
 		}
 	}
 }

@@ -46,6 +46,7 @@ func Catalog() []Description {
 		ownBinary("bpfman-counters", "counters", "65534:65534"),
 		ownBinary("bpfman-map-exporter", "map-exporter", "65534:65534"),
 		ownBinary("bpfman-go-target", "go-target", "65534:65534"),
+		ownBinary("bpfman-firewall", "firewall", "65534:65534"),
 		ownBinary("bpfman-node-probe", "node-probe", ""),
 		ownBinary("csi-node-driver-registrar", "csi-node-driver-registrar", ""),
 	}

@@ -59,7 +59,7 @@ func TestDockerfile_TakesImagesThatAReleaseCanName(t *testing.T) {
 func TestDockerfile_ImagesRunAsRootOnlyWhereTheJobNeedsIt(t *testing.T) {
 	users := map[string]string{
 		"operator": "65532:65532", "agent": "0:0", "csi": "0:0", "inspector": "0:0", "node-probe": "0:0",
-		"counters": "65534:65534", "map-exporter": "65534:65534", "go-target": "65534:65534",
+		"counters": "65534:65534", "map-exporter": "65534:65534", "go-target": "65534:65534", "firewall": "65534:65534",
 	}
 	images := 0
 	for _, s := range readStages(t) {

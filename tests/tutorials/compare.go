@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package tutorials
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// anything is what stands for text that differs from run to run.
+const anything = "…"
+
+// varying are the parts of a line that differ from run to run, and what they stand for.
+var varying = []struct{ page, output string }{
+	{anything, `.*`},
+	{`\b(?:[0-9.]+(?:d|h|ms|µs|m|s))+\b`, `(?:[0-9.]+(?:d|h|ms|µs|m|s))+`},
+	{`[0-9]+`, `[0-9]+`},
+	{`[ \t]+`, `[ \t]+`},
+}
+
+var varyingPattern = func() *regexp.Regexp {
+	var parts []string
+	for _, v := range varying {
+		parts = append(parts, "("+v.page+")")
+	}
+	return regexp.MustCompile(strings.Join(parts, "|"))
+}()
+
+// Difference says where the output isn't what the page shows; it is empty where it is.
+func Difference(page, output string) string {
+	lines, output := normalize(page), strings.Join(normalize(output), "\n")+"\n"
+	if matches(lines, output, `$`) {
+		return ""
+	}
+	// The longest beginning of the page's lines that the output begins with.
+	same := 0
+	for same < len(lines) && matches(lines[:same+1], output, ``) {
+		same++
+	}
+	if same == len(lines) {
+		return fmt.Sprintf("there is more than the page shows. The output is\n%s", output)
+	}
+	return fmt.Sprintf("the page's line %q isn't there. The output is\n%s", lines[same], output)
+}
+
+// normalize gives the lines without what doesn't count.
+func normalize(text string) []string {
+	lines := strings.Split(strings.Trim(text, "\r\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " \t\r")
+	}
+	return lines
+}
+
+func matches(lines []string, output, end string) bool {
+	var pattern strings.Builder
+	for _, line := range lines {
+		if strings.TrimSpace(line) == anything {
+			pattern.WriteString(`(?:.*\n)*`)
+			continue
+		}
+		pattern.WriteString(linePattern(line) + `\n`)
+	}
+	return regexp.MustCompile(`^` + pattern.String() + end).MatchString(output)
+}
+
+// linePattern is the regular expression that a line of a page stands for.
+func linePattern(line string) string {
+	var pattern strings.Builder
+	at := 0
+	for _, found := range varyingPattern.FindAllStringSubmatchIndex(line, -1) {
+		pattern.WriteString(regexp.QuoteMeta(line[at:found[0]]))
+		for i, v := range varying {
+			if found[2+2*i] >= 0 {
+				pattern.WriteString(v.output)
+			}
+		}
+		at = found[1]
+	}
+	return pattern.String() + regexp.QuoteMeta(line[at:])
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package tutorials runs the tutorials of the documentation: the commands, the files, and the expected output are those of
+// the page itself.
+//
+// A page is Markdown. Its fenced blocks are its steps:
+//
+//   - A block of language sh is run, in the order of the page, in one bash with errexit, nounset, and pipefail, in an empty
+//     directory, without input. What a block sets, changes, or starts in the background stays for the next one.
+//   - A block with a title, such as yaml title="packets.yaml", is a file that the reader saves in that directory.
+//   - A block with the title Output behind a block of sh is what that one prints, to standard output and standard error.
+//   - Any other block, such as one of language console, is only shown.
+//
+// Output is compared line by line. In a line, a run of digits stands for any, as do a duration such as 2m5s, a run of
+// blanks, and an IP address by its digits; "…" stands for any text. A line that is "…" alone stands for any number of lines.
+// Blanks at the end of a line and empty lines at both ends don't count. Everything else is literal.
+//
+// The comment <!-- requires: linux-6.6 clang --> names what a page takes beside a cluster with bpfman: a version of Linux
+// on all nodes, commands, and "registry" for a registry that the reader may push to, at $REGISTRY.
+//
+// The section Clean up is run even where a step before it failed. Then nothing may be in the API that wasn't there before.
+package tutorials
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/text"
+)
+
+// What blocks and headings of a page are called.
+const (
+	shell       = "sh"
+	outputTitle = "Output"
+	cleanUp     = "Clean up"
+)
+
+// sections are what each tutorial has, beside its own.
+var sections = []string{"What you need", "If it doesn't work", cleanUp, "What's next"}
+
+// Page is a tutorial.
+type Page struct {
+	// Requires is what the reader's machine and cluster must have.
+	Requires []string
+	Steps    []Step
+}
+
+// Step is something that the reader does: either runs Script or saves Content as File.
+type Step struct {
+	// Line is where the block is on the page, and Section the heading that it is below.
+	Line    int
+	Section string
+
+	Script string
+	// Output is what the script prints, if the page says so.
+	Output *string
+
+	File, Content string
+}
+
+// CleansUp is whether the step is for after the tutorial.
+func (s Step) CleansUp() bool { return s.Section == cleanUp }
+
+var (
+	titlePattern    = regexp.MustCompile(`\btitle="([^"]*)"`)
+	requiresPattern = regexp.MustCompile(`<!-- requires: (.*) -->`)
+)
+
+// Parse reads a page. The error lists what every tutorial has and this one lacks.
+func Parse(content []byte) (Page, error) {
+	var page Page
+	var errs []error
+	var headings []string
+	document := goldmark.DefaultParser().Parse(text.NewReader(content))
+	err := ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch node := node.(type) {
+		case *ast.Heading:
+			headings = append(headings, string(node.Lines().Value(content)))
+		case *ast.HTMLBlock:
+			if requires := requiresPattern.FindSubmatch(node.Lines().Value(content)); requires != nil {
+				page.Requires = strings.Fields(string(requires[1]))
+			}
+		case *ast.FencedCodeBlock:
+			section := ""
+			if len(headings) > 0 {
+				section = headings[len(headings)-1]
+			}
+			errs = append(errs, page.add(block(node, content), section))
+		}
+		return ast.WalkContinue, nil
+	})
+	errs = append(errs, err)
+	for _, section := range sections {
+		if !slices.Contains(headings, section) {
+			errs = append(errs, fmt.Errorf("there is no section %q", section))
+		}
+	}
+	return page, errors.Join(append(errs, page.check())...)
+}
+
+// fenced is a block of a page.
+type fenced struct {
+	line                     int
+	language, title, content string
+}
+
+func block(node *ast.FencedCodeBlock, source []byte) fenced {
+	b := fenced{language: string(node.Language(source)), content: string(node.Lines().Value(source))}
+	if node.Info != nil {
+		b.line = 1 + strings.Count(string(source[:node.Info.Segment.Start]), "\n")
+		if title := titlePattern.FindSubmatch(node.Info.Segment.Value(source)); title != nil {
+			b.title = string(title[1])
+		}
+	}
+	return b
+}
+
+// add takes a block as a step, or as the output of the one before.
+func (p *Page) add(b fenced, section string) error {
+	switch {
+	case b.title == outputTitle:
+		if len(p.Steps) == 0 || p.Steps[len(p.Steps)-1].Script == "" || p.Steps[len(p.Steps)-1].Output != nil {
+			return fmt.Errorf("line %d: output without a command before it", b.line)
+		}
+		p.Steps[len(p.Steps)-1].Output = &b.content
+	case b.title != "":
+		if !filepath.IsLocal(b.title) {
+			return fmt.Errorf("line %d: %q is not a file of the tutorial's directory", b.line, b.title)
+		}
+		p.Steps = append(p.Steps, Step{Line: b.line, Section: section, File: b.title, Content: b.content})
+	case b.language == shell:
+		p.Steps = append(p.Steps, Step{Line: b.line, Section: section, Script: b.content})
+	}
+	return nil
+}
+
+// check is whether the page does something, shows what that gives, and cleans up.
+func (p *Page) check() error {
+	var errs []error
+	if !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Output != nil && !s.CleansUp() }) {
+		errs = append(errs, errors.New("no command's output is shown"))
+	}
+	last := len(p.Steps) - 1
+	if last < 0 || !p.Steps[last].CleansUp() || p.Steps[last].Script == "" {
+		errs = append(errs, fmt.Errorf("the last command isn't in the section %q", cleanUp))
+	}
+	return errors.Join(errs...)
+}

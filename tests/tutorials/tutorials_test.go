@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package tutorials
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+)
+
+// Variables of the environment, beside KUBECONFIG; see `make test-tutorials`.
+const (
+	// commandsVariable names a directory of commands that readers have: kubectl and its plugin.
+	commandsVariable = "TUTORIALS_COMMANDS"
+	// registryVariable is a registry that the reader pushes to and the nodes pull from, registryCAVariable names the file
+	// of its certificate authority.
+	registryVariable   = "TUTORIALS_REGISTRY"
+	registryCAVariable = "TUTORIALS_REGISTRY_CA"
+)
+
+const (
+	root = "../.."
+	// leftoversTimeout is for what ends after kubectl has deleted it: reports, and pods of namespaces.
+	leftoversTimeout = 90 * time.Second
+)
+
+// pages are the tutorials, by their paths. One without a test is impossible.
+func pages(t *testing.T) map[string]Page {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, "docs/tutorials/*.md"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("tutorials %v, error %v", paths, err)
+	}
+	pages := map[string]Page{}
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := Parse(content)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		pages[filepath.Base(path)] = page
+	}
+	return pages
+}
+
+// TestPages reads each tutorial, which takes no cluster.
+func TestPages(t *testing.T) { pages(t) }
+
+// TestTutorials runs each tutorial on the cluster of KUBECONFIG, and sees that nothing is left of it.
+func TestTutorials(t *testing.T) {
+	kubeconfig := os.Getenv("KUBECONFIG")
+	if kubeconfig == "" {
+		prerequisite.Missing(t, "KUBECONFIG names no cluster where bpfman is deployed; see `make test-tutorials`", prerequisite.Cluster)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := NewObjects(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", os.Getenv(commandsVariable)+":"+os.Getenv("PATH"))
+	environment := append(os.Environ(), "REGISTRY="+os.Getenv(registryVariable))
+	if authority := os.Getenv(registryCAVariable); authority != "" {
+		environment = append(environment, "SSL_CERT_FILE="+trusting(t, authority))
+	}
+	for name, page := range pages(t) {
+		t.Run(strings.TrimSuffix(name, ".md"), func(t *testing.T) {
+			for _, requirement := range page.Requires {
+				if reason := lacks(t, clients, requirement); reason != "" {
+					prerequisite.Missing(t, reason, prerequisite.Tutorials)
+				}
+			}
+			before, err := objects.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if err := Run(t.Context(), page, t.TempDir(), t.TempDir(), environment, t.Logf); err != nil {
+				t.Error(err)
+			}
+			t.Logf("took %s", time.Since(began).Round(time.Second))
+			nothingIsLeft(t, objects, before)
+		})
+	}
+}
+
+// lacks says why a requirement of a page isn't met, if it isn't.
+func lacks(t *testing.T, clients kubernetes.Interface, requirement string) string {
+	t.Helper()
+	if requirement == "registry" {
+		if os.Getenv(registryVariable) == "" {
+			return registryVariable + " names no registry to push to"
+		}
+		return ""
+	}
+	linux, ok := strings.CutPrefix(requirement, "linux-")
+	if !ok {
+		if _, err := exec.LookPath(requirement); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	wanted, err := version.ParseGeneric(linux)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := clients.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		if reason := older(&node, wanted); reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+func older(node *corev1.Node, wanted *version.Version) string {
+	kernel, err := version.ParseGeneric(node.Status.NodeInfo.KernelVersion)
+	if err != nil || kernel.LessThan(wanted) {
+		return fmt.Sprintf("node %s has Linux %s, not %s or later", node.Name, node.Status.NodeInfo.KernelVersion, wanted)
+	}
+	return ""
+}
+
+// nothingIsLeft waits until there are no objects but those before.
+func nothingIsLeft(t *testing.T, objects *Objects, before sets.Set[string]) {
+	t.Helper()
+	var left sets.Set[string]
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, leftoversTimeout, true, func(ctx context.Context) (bool, error) {
+		now, err := objects.List(ctx)
+		if err != nil {
+			return false, err
+		}
+		left = now.Difference(before)
+		return left.Len() == 0, nil
+	})
+	if err != nil {
+		t.Errorf("objects are left: %v: %v", err, sets.List(left))
+	}
+}
+
+// trusting is a file of the authorities that this machine trusts, and one more.
+func trusting(t *testing.T, authority string) string {
+	t.Helper()
+	const system = "/etc/ssl/certs/ca-certificates.crt"
+	var bundle []byte
+	for _, file := range []string{system, authority} {
+		certificates, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bundle = append(bundle, certificates...)
+	}
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(path, bundle, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
