@@ -928,8 +928,8 @@ test-lifecycle: ## Install bpfman with each method, uninstall it in each order, 
 	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="$(LIFECYCLE_FLAGS) -run '^Test(Lifecycle|FromUpstream|Upstream)'"
 
 # A seed of its own for each run, unless one is given. What faults last is multiplied by STRETCH; WITHOUT leaves out
-# operations and faults, by their names and separated by semicolons; REPLAY does a recorded sequence again, and with
-# SHRINK=yes looks for a shorter one that fails.
+# operations and faults, by their names and separated by semicolons; REGISTRATION=sidecar has node-driver-registrar;
+# REPLAY does a recorded sequence again, and with SHRINK=yes looks for a shorter one that fails.
 SEED ?= $(shell date +%s)
 MINUTES ?= 5
 CHAOS_TEST = cd tests && $(call requires,cluster) KUBECONFIG=$(CLUSTER_KUBECONFIG) CHAOS_CLUSTER="$(CLUSTER)" CHAOS_STATE=$(CLUSTER_STATE) CHAOS_PROBE=$(LOCALBIN)/node-probe \
@@ -942,6 +942,7 @@ test-chaos: bytecode build/tests/cmd/node-probe cluster-up ## Do what users do, 
 	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
 	@echo "SEED=$(SEED) MINUTES=$(MINUTES)"
 	@$(CHAOS_TEST) CHAOS_FILE=$(or $(CHAOS_FILE),$(LOCALBIN)/chaos-$(SEED).json) SEED=$(SEED) STRETCH="$(STRETCH)" WITHOUT="$(WITHOUT)" \
+		CHAOS_REGISTRAR=$(if $(filter sidecar,$(REGISTRATION)),quay.io/bpfman/csi-node-driver-registrar:latest) \
 		REPLAY="$(abspath $(REPLAY))" SHRINK="$(SHRINK)" go test -count=1 -v -timeout 12h ./chaos
 
 AT_ONCE ?= 100

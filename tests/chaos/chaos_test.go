@@ -81,15 +81,9 @@ func TestChaos(t *testing.T) {
 	w.prepare(ctx, t)
 	t.Logf("SEED=%d MINUTES=%v; nodes %q; the kernel can %+v", run.seed, run.minutes, w.m.Nodes, w.m.Can)
 
-	recording := Recording{Seed: run.seed}
+	recording := Recording{Seed: run.seed, Nodes: w.m.Nodes}
 	tally := newTally()
 	defer func() {
-		if t.Failed() {
-			if err := recording.Save(run.file); err != nil {
-				t.Error(err)
-			}
-			t.Logf("the sequence is in %s: REPLAY=%[1]s does it again, with SHRINK=yes shorter and shorter", run.file)
-		}
 		t.Logf("\n%s", tally)
 		tally.save(t)
 	}()
@@ -97,6 +91,14 @@ func TestChaos(t *testing.T) {
 		w.replay(ctx, t, tally)
 		return
 	}
+	defer func() {
+		if t.Failed() {
+			if err := recording.Save(run.file); err != nil {
+				t.Error(err)
+			}
+			t.Logf("the sequence is in %s: REPLAY=%[1]s does it again, with SHRINK=yes shorter and shorter", run.file)
+		}
+	}()
 	q := NewSequence(run.seed, w.m, run.stretch)
 	q.Without = run.without
 	deadline := time.Now().Add(time.Duration(run.minutes * float64(time.Minute)))
@@ -131,6 +133,9 @@ func (w *world) leave(ctx context.Context, t *testing.T) {
 	if err := await(ctx, patience, w.check); err != nil {
 		t.Errorf("in the end: %v", err)
 	}
+	if err := await(ctx, time.Minute, w.checkLeft); err != nil {
+		t.Errorf("in the end: %v", err)
+	}
 	if err := w.remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Space}}); err != nil {
 		t.Error(err)
 	}
@@ -142,6 +147,9 @@ func (w *world) replay(ctx context.Context, t *testing.T, tally *tally) {
 	recorded, err := LoadRecording(run.replay)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(recorded.Nodes) > 0 && !slices.Equal(recorded.Nodes, w.m.Nodes) {
+		t.Fatalf("%s was recorded on nodes %q, the cluster has %q", run.replay, recorded.Nodes, w.m.Nodes)
 	}
 	fails := func(steps []Step) error {
 		w.clear(ctx, t)
@@ -157,6 +165,7 @@ func (w *world) replay(ctx context.Context, t *testing.T, tally *tally) {
 	}
 	err = fails(recorded.Steps)
 	if err == nil {
+		w.leave(ctx, t)
 		return
 	}
 	t.Errorf("%s: %v", run.replay, err)
@@ -165,7 +174,7 @@ func (w *world) replay(ctx context.Context, t *testing.T, tally *tally) {
 	}
 	steps := Shrink(recorded.Steps, func(steps []Step) bool { return fails(steps) != nil })
 	file := strings.TrimSuffix(run.replay, filepath.Ext(run.replay)) + ".shrunk.json"
-	if err := (Recording{recorded.Seed, steps}).Save(file); err != nil {
+	if err := (Recording{recorded.Seed, recorded.Nodes, steps}).Save(file); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d of %d steps suffice, see %s", len(steps), len(recorded.Steps), file)
@@ -223,34 +232,48 @@ func (w *world) burst(ctx context.Context, t *testing.T, n int, steps []Step, ta
 	return nil
 }
 
-// checkLeft checks that kernel has nothing of programs that are gone.
+// checkLeft checks that the kernel has nothing of programs that are gone. The nodes share it.
 func (w *world) checkLeft(ctx context.Context) error {
+	programs, held := maps.Clone(w.seenPrograms), maps.Clone(w.seenMaps)
 	for _, name := range w.m.Nodes {
-		programs, err := ask[[]node.Program](ctx, w, name, "programs")
+		there, err := ask[[]node.Program](ctx, w, name, "programs")
 		if err != nil {
 			return err
 		}
-		gone := maps.Clone(w.seenPrograms)
-		for _, p := range programs {
-			delete(gone, p.ID)
+		for _, p := range there {
+			delete(programs, p.ID)
+			for _, id := range p.MapIDs {
+				delete(held, id)
+			}
 		}
-		if len(w.m.Nodes) > 1 {
-			break // the nodes share a kernel, and so the ids of programs
-		}
-		var ids []string
-		for id := range gone {
-			ids = append(ids, fmt.Sprint(id))
-		}
-		left, err := ask[[]string](ctx, w, name, "leftovers", strings.Join(ids, ","), "")
+	}
+	kept := w.m.KeepsMaps()
+	if kept {
+		held = nil
+	}
+	for _, name := range w.m.Nodes {
+		left, err := ask[[]string](ctx, w, name, "leftovers", list(programs), list(held))
 		if err != nil {
 			return err
 		}
 		if len(left) > 0 {
 			return fmt.Errorf("on %s are left: %q", name, left)
 		}
-		w.seenPrograms = map[uint32]bool{}
+	}
+	clear(w.seenPrograms)
+	if !kept {
+		clear(w.seenMaps)
 	}
 	return nil
+}
+
+// list has ids as the node probe takes them.
+func list(ids map[uint32]bool) string {
+	var words []string
+	for id := range ids {
+		words = append(words, fmt.Sprint(id))
+	}
+	return strings.Join(words, ",")
 }
 
 // clear removes what a run has made, and what one left that was killed.
@@ -272,6 +295,8 @@ func (w *world) clear(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range w.m.Nodes {
+		// There is only one if a run was killed.
+		_, _ = ask[any](ctx, w, name, "end-stream", steadyInterface)
 		for i := range mostInterfaces {
 			if _, err := ask[any](ctx, w, name, "remove-interface", interfaceName(i)); err != nil {
 				t.Fatal(err)
@@ -328,29 +353,38 @@ func (w *world) prepare(ctx context.Context, t *testing.T) {
 	}
 }
 
+// running is a stream of packets on a node.
+type running struct {
+	node, pod, id string
+	result        chan streamed
+}
+
+type streamed struct {
+	node.Stream
+	err error
+}
+
 // stream sends packets through the program that stays, on each node, until the function that
 // it returns is called, which checks that all were counted, and that a pod without privilege
 // reads the count.
 func (w *world) stream(ctx context.Context) (func() error, error) {
-	type result struct {
-		stream node.Stream
-		err    error
-	}
-	type running struct {
-		name, pod string
-		id        string
-		result    chan result
-	}
 	var all []running
+	end := func() error {
+		var errs []error
+		for _, r := range all {
+			errs = append(errs, w.endStream(ctx, r))
+		}
+		return errors.Join(errs...)
+	}
 	for i, name := range w.m.Nodes {
 		id, err := w.steadyProgram(ctx, name)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, end())
 		}
-		r := running{name, fmt.Sprint(steadyName, i), id, make(chan result, 1)}
+		r := running{name, fmt.Sprint(steadyName, i), id, make(chan streamed, 1)}
 		go func() {
 			s, err := ask[node.Stream](ctx, w, name, "stream", steadyInterface, streamInterval, id+"="+steadyMap)
-			r.result <- result{s, err}
+			r.result <- streamed{s, err}
 		}()
 		all = append(all, r)
 		var first uint64
@@ -365,44 +399,36 @@ func (w *world) stream(ctx context.Context) (func() error, error) {
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, end())
 		}
 	}
-	return func() error {
-		var errs []error
-		for _, r := range all {
-			if _, err := ask[any](ctx, w, r.name, "end-stream", steadyInterface); err != nil {
-				errs = append(errs, err)
-			}
-			got := <-r.result
-			s := got.stream
-			if got.err != nil {
-				errs = append(errs, got.err)
-				continue
-			}
-			if s.Sent == 0 || s.Passed != s.Sent || s.Counted[r.id] != s.Arrived {
-				errs = append(errs, fmt.Errorf("on %s of %d packets sent %d passed, %d arrived, %d were counted", r.name, s.Sent, s.Passed, s.Arrived, s.Counted[r.id]))
-			}
-			err := await(ctx, time.Minute, func(ctx context.Context) error {
-				count, err := ask[counters.Count](ctx, w, r.name, "count", r.id, steadyMap)
-				if err != nil {
-					return err
-				}
-				log, err := w.logOf(ctx, r.pod)
-				if err != nil {
-					return err
-				}
-				if read := reader.Counts(log)[steadyMap]; read != count.Packets {
-					return fmt.Errorf("pod %s reads %d packets, the kernel has counted %d", r.pod, read, count.Packets)
-				}
-				return nil
-			})
-			if err != nil {
-				errs = append(errs, err)
-			}
+	return end, nil
+}
+
+// endStream ends a stream and checks that each packet was counted.
+func (w *world) endStream(ctx context.Context, r running) error {
+	_, err := ask[any](ctx, w, r.node, "end-stream", steadyInterface)
+	s := <-r.result
+	if err := errors.Join(err, s.err); err != nil {
+		return err
+	}
+	if s.Sent == 0 || s.Passed != s.Sent || s.Counted[r.id] != s.Arrived {
+		return fmt.Errorf("on %s of %d packets sent %d passed, %d arrived, %d were counted", r.node, s.Sent, s.Passed, s.Arrived, s.Counted[r.id])
+	}
+	return await(ctx, time.Minute, func(ctx context.Context) error {
+		count, err := ask[counters.Count](ctx, w, r.node, "count", r.id, steadyMap)
+		if err != nil {
+			return err
 		}
-		return errors.Join(errs...)
-	}, nil
+		log, err := w.logOf(ctx, r.pod)
+		if err != nil {
+			return err
+		}
+		if read := reader.Counts(log)[steadyMap]; read != count.Packets {
+			return fmt.Errorf("pod %s reads %d packets, the kernel has counted %d", r.pod, read, count.Packets)
+		}
+		return nil
+	})
 }
 
 // steadyProgram is the id of the program that stays.

@@ -24,14 +24,19 @@ type Fault struct {
 
 // The programs of a cluster that faults strike.
 var (
-	ours     = []string{node.Agent, node.CSI, node.Inspector, node.Operator, node.Daemon, node.Registrar}
-	platform = []string{"kubelet", "containerd", "kube-apiserver", "etcd", "kube-controller-manager"}
+	ours         = []string{node.Agent, node.CSI, node.Inspector, node.Operator, node.Daemon, node.Registrar}
+	controlPlane = []string{"kube-apiserver", "etcd", "kube-controller-manager"}
+	platform     = slices.Concat([]string{"kubelet", "containerd"}, controlPlane)
 )
 
 // victim draws a program that runs on a node: ours twice as often as the others.
 func victim(r *rand.Rand, m *Model) Step {
 	all := slices.Concat(ours, ours, platform)
-	return Step{Target: all[r.IntN(len(all))], Node: m.Nodes[r.IntN(len(m.Nodes))]}
+	s := Step{Target: all[r.IntN(len(all))], Node: m.Nodes[r.IntN(len(m.Nodes))]}
+	if slices.Contains(controlPlane, s.Target) {
+		s.Node = m.Nodes[0]
+	}
+	return s
 }
 
 func somewhere(r *rand.Rand, m *Model) Step { return Step{Node: m.Nodes[r.IntN(len(m.Nodes))]} }

@@ -21,7 +21,8 @@ type Ability struct{ Loads, Attaches bool }
 // Model is what a cluster should have.
 type Model struct {
 	// Can has the abilities by the types that tests/node tries.
-	Can   map[string]Ability
+	Can map[string]Ability
+	// Nodes are the cluster's, the one of the control plane first.
 	Nodes []string
 	// Zones are the nodes' labels, "" for none.
 	Zones map[string]string
@@ -83,8 +84,10 @@ type Pod struct {
 	Of    string `json:"of,omitempty"`
 	Map   string `json:"map,omitempty"`
 
-	// started tells that it has its volume, which it keeps.
+	// started tells that it has its volume, which it keeps; the volume follows what is loaded
+	// again, and has the map of the load serial.
 	started bool
+	serial  int
 }
 
 // NewModel is a cluster of these nodes, without any object.
@@ -209,6 +212,16 @@ func (m *Model) podPoints(o *Object, member Member, node string) []Point {
 // Ready tells whether a pod should be.
 func (m *Model) Ready(p *Pod) bool { return p.Of == "" || p.started }
 
+// KeepsMaps tells whether a pod's volume has a map of what isn't loaded any more.
+func (m *Model) KeepsMaps() bool {
+	for _, p := range m.Pods {
+		if o := m.Objects[p.Of]; p.started && (o == nil || o.held[p.Node].Serial != p.serial) {
+			return true
+		}
+	}
+	return false
+}
+
 // Held is what the node has loaded for the object, which is nothing for an empty Serial.
 func (o *Object) Held(node string) Holding { return o.held[node] }
 
@@ -225,7 +238,7 @@ func (m *Model) Settle() {
 			p.started = false
 		}
 		if o := m.Objects[p.Of]; o != nil && slices.Contains(o.held[p.Node].Maps, p.Map) {
-			p.started = true
+			p.started, p.serial = true, o.held[p.Node].Serial
 		}
 	}
 	m.changed, m.rebooted = map[string]bool{}, map[string]bool{}

@@ -74,3 +74,33 @@ func variantOf(o Object, variant int) *Object {
 	o.Variant = variant
 	return &o
 }
+
+// TestKeepsMaps follows a pod's volume: it keeps the map of an object that has none any more.
+func TestKeepsMaps(t *testing.T) {
+	m := NewModel(abilities(), []string{"node"})
+	o := Object{Kind: "TcxProgram", Name: "o", Interfaces: []string{"chaos0"}}
+	settled := Step{Settled: true}
+	for _, c := range []struct {
+		name  string
+		steps []Step
+		ready bool
+		keeps bool
+	}{
+		{"no program", []Step{{Do: "create an object", Object: variantOf(o, 2)}, settled, {Do: "create a pod", Pod: &Pod{Name: "p", Node: "node", Of: "o", Map: "tcx_stats_map"}}}, false, false},
+		{"started", []Step{{Do: "change an object", Object: variantOf(o, 0)}}, true, false},
+		{"another map", []Step{{Do: "change an object", Object: variantOf(o, 1)}}, true, true},
+		{"loaded again", []Step{{Do: "change an object", Object: variantOf(o, 0)}}, true, false},
+		{"deleted", []Step{{Do: "delete an object", Target: "o", Object: &o}}, true, true},
+		{"created again", []Step{{Do: "create an object", Object: variantOf(o, 0)}}, true, false},
+		{"another map, rebooted", []Step{{Do: "change an object", Object: variantOf(o, 1)}, settled, {Do: Reboot, Node: "node"}}, false, false},
+	} {
+		for _, s := range append(c.steps, settled) {
+			if !m.Apply(s) {
+				t.Fatalf("%s: %+v can't be done", c.name, s)
+			}
+		}
+		if ready := m.Ready(m.Pods["p"]); ready != c.ready || m.KeepsMaps() != c.keeps {
+			t.Errorf("%s: the pod is ready: %v, and keeps a map: %v", c.name, ready, m.KeepsMaps())
+		}
+	}
+}

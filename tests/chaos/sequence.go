@@ -122,8 +122,10 @@ func Bursts(steps []Step) [][]Step {
 
 // Recording is a sequence that was done, to be done again.
 type Recording struct {
-	Seed  uint64 `json:"seed"`
-	Steps []Step `json:"steps"`
+	Seed uint64 `json:"seed"`
+	// Nodes are those of the cluster, whose names are in the steps.
+	Nodes []string `json:"nodes"`
+	Steps []Step   `json:"steps"`
 }
 
 // Save writes the recording to a file.

@@ -27,8 +27,11 @@ func abilities() map[string]Ability {
 	return can
 }
 
-func drawn(seed uint64, bursts int) ([]Step, *Model) {
-	m := NewModel(abilities(), []string{"node"})
+func drawn(seed uint64, bursts int, nodes ...string) ([]Step, *Model) {
+	if len(nodes) == 0 {
+		nodes = []string{"node"}
+	}
+	m := NewModel(abilities(), nodes)
 	q := NewSequence(seed, m, 1)
 	var steps []Step
 	for range bursts {
@@ -49,7 +52,7 @@ func TestSequenceRepeats(t *testing.T) {
 		t.Error("two seeds draw one sequence")
 	}
 	file := filepath.Join(t.TempDir(), "sequence.json")
-	if err := (Recording{7, steps}).Save(file); err != nil {
+	if err := (Recording{7, m.Nodes, steps}).Save(file); err != nil {
 		t.Fatal(err)
 	}
 	recorded, err := LoadRecording(file)
@@ -70,7 +73,8 @@ func TestSequenceRepeats(t *testing.T) {
 // TestSequenceHasEverything draws each operation and fault, and each kind of object, and
 // leaves none of them undone.
 func TestSequenceHasEverything(t *testing.T) {
-	steps, _ := drawn(1, 600)
+	nodes := []string{"first", "second", "third"}
+	steps, _ := drawn(1, 600, nodes...)
 	seen := map[string]bool{}
 	for _, s := range steps {
 		seen[s.Do] = true
@@ -79,6 +83,9 @@ func TestSequenceHasEverything(t *testing.T) {
 		}
 		if s.Do == "kill" {
 			seen["kill "+s.Target] = true
+			if slices.Contains(controlPlane, s.Target) && s.Node != nodes[0] {
+				t.Errorf("%s is killed on %s, where it isn't", s.Target, s.Node)
+			}
 		}
 	}
 	for _, o := range Operations {

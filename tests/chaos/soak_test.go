@@ -76,15 +76,28 @@ func TestSoak(t *testing.T) {
 	stop()
 	t.Logf("%d loads, %d programs at a time, of %d", loads, atOnce, len(objects))
 	w.compare(ctx, t, first)
+	for _, name := range w.m.Nodes {
+		for i := range soakInterfaces(programs) {
+			if _, err := ask[any](ctx, w, name, "remove-interface", soakInterface(i)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	w.leave(ctx, t)
 }
+
+// soakInterfaces is how many interfaces half of the programs take.
+func soakInterfaces(programs int) int { return (programs/2 + perInterface - 1) / perInterface }
+
+func soakInterface(i int) string { return fmt.Sprint("soak", i) }
 
 // soakObjects are as many objects, one half at tracepoints and one on interfaces.
 func (w *world) soakObjects(ctx context.Context, t *testing.T, n int) []v1alpha1.UserObject {
 	t.Helper()
-	interfaces := (n/2 + perInterface - 1) / perInterface
+	interfaces := soakInterfaces(n)
 	for _, name := range w.m.Nodes {
 		for i := range interfaces {
-			iface := fmt.Sprint("soak", i)
+			iface := soakInterface(i)
 			if _, err := ask[any](ctx, w, name, "remove-interface", iface); err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +111,7 @@ func (w *world) soakObjects(ctx context.Context, t *testing.T, n int) []v1alpha1
 	}
 	objects := make([]v1alpha1.UserObject, 0, n)
 	for i := range n {
-		o := &Object{Kind: "TcxProgram", Name: fmt.Sprintf("soak-%03d", i), Interfaces: []string{fmt.Sprint("soak", i/2%interfaces)}, Priority: 1 + int32(i)}
+		o := &Object{Kind: "TcxProgram", Name: fmt.Sprintf("soak-%03d", i), Interfaces: []string{soakInterface(i / 2 % interfaces)}, Priority: 1 + int32(i)}
 		if i%2 == 1 {
 			o.Kind, o.Interfaces = "TracepointProgram", nil
 			o.Tracepoints = []string{"syscalls/sys_enter_" + rarelyCalled[i/2%len(rarelyCalled)]}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -60,6 +61,8 @@ var settings = struct {
 	// push is the command that puts them there, where the registry ends with the node.
 	push             []string
 	counters, target string
+	// registrar is the image of node-driver-registrar, where that is to register the plugin.
+	registrar string
 }{
 	kubeconfig: os.Getenv("KUBECONFIG"),
 	cluster:    strings.Fields(os.Getenv("CHAOS_CLUSTER")),
@@ -69,14 +72,13 @@ var settings = struct {
 	push:       strings.Fields(os.Getenv("CHAOS_PUSH")),
 	counters:   os.Getenv("BPFMAN_COUNTERS_IMG"),
 	target:     os.Getenv("BPFMAN_GO_TARGET_IMG"),
+	registrar:  os.Getenv("CHAOS_REGISTRAR"),
 }
 
 // world is the cluster under test.
 type world struct {
 	client.Client
 	clientset *kubernetes.Clientset
-	// probe is the node probe as nodes see it.
-	probe string
 	// installed is the ConfigMap's data as it was found.
 	installed map[string]string
 	m         *Model
@@ -86,7 +88,8 @@ type world struct {
 	failed []error
 	// ids are the programs that were found for each load.
 	ids map[string][]uint32
-	// gone are programs and maps that were found and are to be gone.
+	// seenPrograms and seenMaps were found since it was last checked that those of them which
+	// went are gone from the kernel.
 	seenPrograms, seenMaps map[uint32]bool
 }
 
@@ -103,19 +106,11 @@ func connect(ctx context.Context, t *testing.T) *world {
 	if err := v1alpha1.Install(scheme.Scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{probe: filepath.Join(settings.state, "chaos-probe"), ids: map[string][]uint32{}, seenPrograms: map[uint32]bool{}, seenMaps: map[uint32]bool{}}
+	w := &world{ids: map[string][]uint32{}, seenPrograms: map[uint32]bool{}, seenMaps: map[uint32]bool{}}
 	if w.Client, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		t.Fatal(err)
 	}
 	if w.clientset, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	// The nodes see the state directory, and few others of the host's.
-	binary, err := os.ReadFile(settings.probe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(w.probe, binary, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var nodes corev1.NodeList
@@ -128,6 +123,9 @@ func connect(ctx context.Context, t *testing.T) *world {
 	}
 	can := map[string]Ability{}
 	for _, name := range names {
+		if err := giveProbe(name); err != nil {
+			t.Fatal(err)
+		}
 		trials, err := ask[[]node.Trial](ctx, w, name, "try", settings.bytecode)
 		if err != nil {
 			t.Fatal(err)
@@ -150,17 +148,71 @@ func connect(ctx context.Context, t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.installed = config0.Data
+	if settings.registrar != "" {
+		w.register(ctx, t, sidecar, settings.registrar)
+		t.Cleanup(func() {
+			if !t.Failed() {
+				w.register(context.WithoutCancel(ctx), t, config0.Data[keyRegistration], config0.Data[keyRegistrarImage])
+			}
+		})
+	}
 	return w
+}
+
+// The keys of the ConfigMap for how the CSI plugin is registered, and the value for the sidecar.
+const (
+	keyRegistration   = "bpfman.csi.registration"
+	keyRegistrarImage = "bpfman.csi.registrar.image"
+	sidecar           = "sidecar"
+)
+
+// register has the CSI plugin registered in this way.
+func (w *world) register(ctx context.Context, t *testing.T, way, image string) {
+	t.Helper()
+	w.installed = maps.Clone(w.installed)
+	for key, value := range map[string]string{keyRegistration: way, keyRegistrarImage: image} {
+		w.installed[key] = value
+		if err := w.configure(ctx, key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// probeOf is the node probe, in the directory of the host's that a node sees: the first sees
+// the cluster's, the others their own below that.
+func probeOf(nodeName string) string {
+	own := filepath.Join(settings.state, nodeName)
+	if _, err := os.Stat(own); err != nil {
+		own = settings.state
+	}
+	return filepath.Join(own, "chaos-probe")
+}
+
+// giveProbe puts the node probe where the node sees it. One that was there may still run.
+func giveProbe(nodeName string) error {
+	binary, err := os.ReadFile(settings.probe)
+	if err != nil {
+		return fmt.Errorf("read the node probe: %w", err)
+	}
+	probe := probeOf(nodeName)
+	if err := os.WriteFile(probe+".new", binary, 0o755); err != nil {
+		return fmt.Errorf("copy the node probe: %w", err)
+	}
+	if err := os.Rename(probe+".new", probe); err != nil {
+		return fmt.Errorf("copy the node probe: %w", err)
+	}
+	return nil
+}
+
+// clusterCommand is one of hack/cluster's for a node.
+func clusterCommand(ctx context.Context, nodeName string, command ...string) *exec.Cmd {
+	args := slices.Concat(settings.cluster[1:], []string{"--node", nodeName}, command)
+	return exec.CommandContext(ctx, settings.cluster[0], args...)
 }
 
 // onNode runs a command in a node.
 func (w *world) onNode(ctx context.Context, nodeName string, command ...string) ([]byte, error) {
-	args := slices.Clone(settings.cluster[1:])
-	if len(w.nodeNames()) > 1 {
-		args = append(args, "--node", nodeName)
-	}
-	args = append(append(args, "exec", "--"), command...)
-	cmd := exec.CommandContext(ctx, settings.cluster[0], args...)
+	cmd := clusterCommand(ctx, nodeName, append([]string{"exec", "--"}, command...)...)
 	cmd.WaitDelay = time.Second
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
@@ -170,16 +222,9 @@ func (w *world) onNode(ctx context.Context, nodeName string, command ...string) 
 	return out.Bytes(), nil
 }
 
-func (w *world) nodeNames() []string {
-	if w.m == nil {
-		return nil
-	}
-	return w.m.Nodes
-}
-
 // ask runs a command of the node probe on a node and decodes its answer.
 func ask[T any](ctx context.Context, w *world, nodeName string, command ...string) (answer T, err error) {
-	out, err := w.onNode(ctx, nodeName, append([]string{w.probe}, command...)...)
+	out, err := w.onNode(ctx, nodeName, append([]string{probeOf(nodeName)}, command...)...)
 	if err != nil || len(out) == 0 {
 		return answer, err
 	}
@@ -291,7 +336,8 @@ func (w *world) during(ctx context.Context, s Step, fault faultDone) error {
 		if fault.end == nil {
 			return
 		}
-		if err := await(context.WithoutCancel(ctx), time.Minute, func(ctx context.Context) error { return fault.end(ctx, w, s) }); err != nil {
+		// Another fault that lasts may be in the way.
+		if err := await(context.WithoutCancel(ctx), accepted, func(ctx context.Context) error { return fault.end(ctx, w, s) }); err != nil {
 			w.fail(fmt.Errorf("end of %q: %w", s.Do, err))
 		}
 	})
@@ -300,14 +346,24 @@ func (w *world) during(ctx context.Context, s Step, fault faultDone) error {
 
 // byProbe has the node probe do a command to a program for as long as the fault lasts, beside the steps that follow.
 func (w *world) byProbe(ctx context.Context, s Step, command, program string) error {
-	w.faults.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, accepted)
-		defer cancel()
-		if _, err := ask[any](ctx, w, s.Node, command, program, milliseconds(s.Lasts)); err != nil {
-			w.fail(err)
-		}
-	})
+	for _, name := range w.placesOf(s) {
+		w.faults.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, accepted)
+			defer cancel()
+			if _, err := ask[any](ctx, w, name, command, program, milliseconds(s.Lasts)); err != nil {
+				w.fail(err)
+			}
+		})
+	}
 	return nil
+}
+
+// placesOf are the nodes where what a fault strikes may run: the operator is on any.
+func (w *world) placesOf(s Step) []string {
+	if s.Target == node.Operator {
+		return w.m.Nodes
+	}
+	return []string{s.Node}
 }
 
 // fail keeps an error of what goes on beside the steps.
@@ -428,13 +484,14 @@ type faultDone struct {
 	begin, end func(context.Context, *world, Step) error
 }
 
-// partition is a rule by which a node's packets to the API server vanish. Those of the host,
-// where this test runs, come by eth0.
+// partition is a rule by which the packets of a node, and of its pods, to the API server
+// vanish. On the first node, those of the host, where this test runs, and of other nodes come
+// by eth0.
 const partition = `table inet chaos {
 	chain input { type filter hook input priority -10; iifname != "eth0" ip daddr != 127.0.0.1 tcp dport 6443 drop; }
 	chain output { type filter hook output priority -10; oifname != "lo" tcp dport 6443 drop; }
-}
-`
+	chain forward { type filter hook forward priority -10; tcp dport 6443 drop; }
+}`
 
 // faultsDone has how each fault is done.
 var faultsDone = map[string]faultDone{
@@ -450,11 +507,7 @@ var faultsDone = map[string]faultDone{
 	}},
 	"API server unreachable from the node": {
 		func(ctx context.Context, w *world, s Step) error {
-			file := filepath.Join(settings.state, "chaos.nft")
-			if err := os.WriteFile(file, []byte(partition), 0o600); err != nil {
-				return fmt.Errorf("write the rules: %w", err)
-			}
-			_, err := w.onNode(ctx, s.Node, "nft", "--file", file)
+			_, err := w.onNode(ctx, s.Node, "nft", partition)
 			return err
 		},
 		func(ctx context.Context, w *world, s Step) error {
@@ -477,15 +530,13 @@ var faultsDone = map[string]faultDone{
 	},
 	"etcd full": {
 		func(ctx context.Context, w *world, _ Step) error {
-			return await(ctx, time.Minute, func(ctx context.Context) error { return etcdAlarm(ctx, w, "ACTIVATE") })
+			return await(ctx, accepted, func(ctx context.Context) error { return etcdAlarm(ctx, w, "ACTIVATE") })
 		},
 		func(ctx context.Context, w *world, _ Step) error { return etcdAlarm(ctx, w, "DEACTIVATE") },
 	},
 	Reboot: {begin: func(ctx context.Context, w *world, s Step) error {
 		w.faults.Wait() // faults that last end with the node, and can't be ended by a command there
-		args := append(slices.Clone(settings.cluster[1:]), "--node", s.Node, "reboot")
-		cmd := exec.CommandContext(ctx, settings.cluster[0], args...)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := clusterCommand(ctx, s.Node, "reboot").CombinedOutput(); err != nil {
 			return fmt.Errorf("reboot node %s: %w: %s", s.Node, err, out)
 		}
 		// The cluster's registry has its manifests in memory.
@@ -509,14 +560,13 @@ func milliseconds(n int) string { return (time.Duration(n) * time.Millisecond).S
 
 // strike does something to the processes of a program on a node, if it runs there just now.
 func strike(ctx context.Context, w *world, s Step, what string) error {
-	pids, err := ask[[]int](ctx, w, s.Node, "processes", s.Target)
-	if err != nil || len(pids) == 0 {
-		return err
+	for _, name := range w.placesOf(s) {
+		_, err := ask[any](ctx, w, name, what, s.Target)
+		if err != nil && !strings.Contains(err.Error(), "no process runs the program") {
+			return err
+		}
 	}
-	if _, err = ask[any](ctx, w, s.Node, what, s.Target); err != nil && strings.Contains(err.Error(), "no process runs the program") {
-		return nil // it ended between the two
-	}
-	return err
+	return nil
 }
 
 // imageKeys are the keys of the ConfigMap that name images.
