@@ -6,6 +6,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,8 @@ import (
 var patience = time.Duration(number("PATIENCE", 300)) * time.Second
 
 const (
+	// long is how long a burst may take to settle without that being explained.
+	long = 30 * time.Second
 	// The program whose packets are counted all the time, its interface and its reader.
 	steadyName      = steady
 	steadyInterface = "chaossteady"
@@ -213,14 +216,23 @@ func (w *world) burst(ctx context.Context, t *testing.T, n int, steps []Step, ta
 		return errors.Join(err, end())
 	}
 	done := time.Now()
-	if err := await(ctx, patience, w.check); err != nil {
+	var last error
+	check := func(ctx context.Context) error {
+		err := w.check(ctx)
+		last = cmp.Or(err, last)
+		return err
+	}
+	if err := await(ctx, patience, check); err != nil {
 		return errors.Join(err, end())
 	}
 	// What looks right may be on its way to something else.
-	if err := await(ctx, patience, w.check); err != nil {
+	if err := await(ctx, patience, check); err != nil {
 		return errors.Join(err, end())
 	}
 	settled := time.Since(done)
+	if settled > long {
+		t.Logf("burst %d: what came last: %v", n, last)
+	}
 	if err := end(); err != nil {
 		return err
 	}
