@@ -56,16 +56,17 @@ func TestFor(t *testing.T) {
 	reason := func(c v1alpha1.BpfProgramConditionType) string { return c.Condition().Reason }
 	notLoaded := reason(v1alpha1.BpfProgCondNotLoaded)
 	for name, c := range map[string]struct{ reason, message, want string }{
-		"an interface":     {notLoaded, "attach to eth7 ingress: the node has no interface eth7", "the program is attached once the interface appears"},
-		"the dispatcher":   {notLoaded, `load: one or more programs failed to load: [BpfProgramError(LoadError { io_error: Os { code: 1, kind: PermissionDenied, message: "Operation not permitted" }, verifier_log:  })]`, "the kernel refuses the daemon's dispatcher (no BPF trampolines): use TCX, or another kernel"},
-		"the verifier":     {notLoaded, "LoadError { io_error: Os { message: \"Permission denied\" }, verifier_log: 0: R1=ctx()\n1: exit\n })", "the kernel's verifier rejects the program: its log follows, and the verdict is in the last lines, before `verification time`"},
-		"a function":       {notLoaded, "Program x not found in bytecode image quay.io/y", "the bytecode has no function `bpffunctionname`; the message lists the functions that it has"},
-		"a section":        {notLoaded, "load modern from image quay.io/x:v1: error parsing BPF object: invalid program section `tc`", "the daemon's loader doesn't recognize the section, and refuses the whole object; packet filters belong in the section `classifier`, not `tc` or `tcx`. `kubectl bpfman image inspect` lists such sections"},
-		"a map's shape":    {notLoaded, "the pinned map /sys/fs/bpf/flows is Hash, key 4 and value 96 bytes, the bytecode declares Hash, key 4 and value 104 bytes", "an older version of the bytecode pinned the map by name: remove the pin or set the annotation, see maps pinned by name"},
-		"a map owner":      {reason(v1alpha1.BpfProgCondMapOwnerNotFound), "BpfProgram map owner not found", "no program matches `mapownerselector` on this node, or several do; the message names them"},
-		"no containers":    {reason(v1alpha1.BpfProgCondNoContainersOnNode), "", "nothing, if no container should match"},
-		"all is well":      {reason(v1alpha1.BpfProgCondLoaded), "Successfully loaded bpfProgram", ""},
-		"nothing is known": {notLoaded, "something that nobody has met", ""},
+		"an interface":         {notLoaded, "attach to eth7 ingress: the node has no interface eth7", "the program is attached once the interface appears"},
+		"the dispatcher":       {notLoaded, `load: one or more programs failed to load: [BpfProgramError(LoadError { io_error: Os { code: 1, kind: PermissionDenied, message: "Operation not permitted" }, verifier_log:  })]`, "the kernel refuses the daemon's dispatcher (no BPF trampolines): use TCX, or another kernel"},
+		"the verifier":         {notLoaded, "LoadError { io_error: Os { message: \"Permission denied\" }, verifier_log: 0: R1=ctx()\n1: exit\n })", "the kernel's verifier rejects the program: its log follows, and the verdict is in the last lines, before `verification time`"},
+		"a field of no kernel": {notLoaded, "LoadError { io_error: Os { code: 22, kind: InvalidInput, message: \"Invalid argument\" }, verifier_log: 37: (85) call unknown#195896080\ninvalid func unknown#195896080\n })", "the program reads a field that the node's kernel doesn't have, and the source doesn't check for that with `bpf_core_field_exists` (CO-RE)"},
+		"a function":           {notLoaded, "Program x not found in bytecode image quay.io/y", "the bytecode has no function `bpffunctionname`; the message lists the functions that it has"},
+		"a section":            {notLoaded, "load modern from image quay.io/x:v1: error parsing BPF object: invalid program section `tc`", "the daemon's loader doesn't recognize the section, and refuses the whole object; packet filters belong in the section `classifier`, not `tc` or `tcx`. `kubectl bpfman image inspect` lists such sections"},
+		"a map's shape":        {notLoaded, "the pinned map /sys/fs/bpf/flows is Hash, key 4 and value 96 bytes, the bytecode declares Hash, key 4 and value 104 bytes", "an older version of the bytecode pinned the map by name: remove the pin or set the annotation, see maps pinned by name"},
+		"a map owner":          {reason(v1alpha1.BpfProgCondMapOwnerNotFound), "BpfProgram map owner not found", "no program matches `mapownerselector` on this node, or several do; the message names them"},
+		"no containers":        {reason(v1alpha1.BpfProgCondNoContainersOnNode), "", "nothing, if no container should match"},
+		"all is well":          {reason(v1alpha1.BpfProgCondLoaded), "Successfully loaded bpfProgram", ""},
+		"nothing is known":     {notLoaded, "something that nobody has met", ""},
 	} {
 		if got := strings.Join(For(c.reason, c.message), "; "); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

@@ -122,6 +122,10 @@ func objects(target string) []object {
 		{"go-uretprobe-counter", nil, []program{uprobe("uretprobe_counter", "uretprobe_stats_map", target)}},
 		{"print", nil, []program{tracepoint("print_kill", "")}},
 		{"map_types", nil, []program{tracepoint("map_types", "")}},
+		{"netobserv_stand_in", map[string][]byte{"enable_dns_tracking": {1}, "enable_flows_filtering": {1}, "enable_openssl_tracking": {1}}, []program{
+			tcx("tcx_ingress_flow_parse", ""), tcx("tcx_egress_flow_parse", ""), tracepoint("kfree_skb", ""),
+			uprobe("probe_entry_SSL_write", "global_counters", target),
+		}},
 		{"globals", widthGlobals(), []program{tracepoint("show_globals", "")}},
 		{"xdp_verdict", passes, []program{xdp("verdict", "verdict_stats_map")}},
 		{"firewall", nil, []program{tcx("firewall", "")}},
