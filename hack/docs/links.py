@@ -14,7 +14,7 @@ LINK = re.compile(r"(?<=\]\()(\.\./[^)#\s]*)")
 
 
 def on_page_markdown(markdown, page, config, **_):
-    root = Path(config.config_file_path).parent
+    root = Path(config.config_file_path).resolve().parent  # mike gives it as a relative one
     docs = Path(config.docs_dir).relative_to(root)
 
     def on_github(match):
