@@ -136,7 +136,7 @@ func (w *world) leave(ctx context.Context, t *testing.T) {
 	if err := await(ctx, patience, w.check); err != nil {
 		t.Errorf("in the end: %v", err)
 	}
-	if err := await(ctx, time.Minute, w.checkLeft); err != nil {
+	if err := await(ctx, patience, w.checkLeft); err != nil {
 		t.Errorf("in the end: %v", err)
 	}
 	if err := w.remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Space}}); err != nil {
@@ -236,7 +236,7 @@ func (w *world) burst(ctx context.Context, t *testing.T, n int, steps []Step, ta
 	if err := end(); err != nil {
 		return err
 	}
-	if err := await(ctx, time.Minute, w.checkLeft); err != nil {
+	if err := await(ctx, patience, w.checkLeft); err != nil {
 		return err
 	}
 	tally.settled(settled)
@@ -360,7 +360,7 @@ func (w *world) prepare(ctx context.Context, t *testing.T) {
 		}
 	}
 	w.m.Settle()
-	if err := await(ctx, patience, w.check); err != nil {
+	if err := await(ctx, accepted, w.check); err != nil {
 		t.Fatalf("before anything was done: %v", err)
 	}
 }
@@ -400,7 +400,7 @@ func (w *world) stream(ctx context.Context) (func() error, error) {
 		}()
 		all = append(all, r)
 		var first uint64
-		err = await(ctx, time.Minute, func(ctx context.Context) error {
+		err = await(ctx, accepted, func(ctx context.Context) error {
 			count, err := ask[counters.Count](ctx, w, name, "count", id, steadyMap)
 			if first == 0 {
 				first = count.Packets
@@ -427,7 +427,7 @@ func (w *world) endStream(ctx context.Context, r running) error {
 	if s.Sent == 0 || s.Passed != s.Sent || s.Counted[r.id] != s.Arrived {
 		return fmt.Errorf("on %s of %d packets sent %d passed, %d arrived, %d were counted", r.node, s.Sent, s.Passed, s.Arrived, s.Counted[r.id])
 	}
-	return await(ctx, time.Minute, func(ctx context.Context) error {
+	return await(ctx, accepted, func(ctx context.Context) error {
 		count, err := ask[counters.Count](ctx, w, r.node, "count", r.id, steadyMap)
 		if err != nil {
 			return err
@@ -445,7 +445,7 @@ func (w *world) endStream(ctx context.Context, r running) error {
 
 // steadyProgram is the id of the program that stays.
 func (w *world) steadyProgram(ctx context.Context, name string) (id string, err error) {
-	err = await(ctx, time.Minute, func(ctx context.Context) error {
+	err = await(ctx, accepted, func(ctx context.Context) error {
 		programs, err := ask[[]node.Program](ctx, w, name, "programs")
 		if err != nil {
 			return err

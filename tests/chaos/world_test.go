@@ -40,8 +40,10 @@ import (
 
 const (
 	bpfmanSpace = "bpfman"
-	// callTimeout bounds a request to the API server and a command on a node.
-	callTimeout = 20 * time.Second
+	// callTimeout bounds a request to the API server, and attemptTimeout what is done again
+	// until it succeeds: on a busy machine, a look at each of three nodes takes most of a minute.
+	callTimeout    = 20 * time.Second
+	attemptTimeout = 2 * time.Minute
 	// accepted is how long an operation may be refused for, while faults last.
 	accepted = 4 * time.Minute
 	interval = 300 * time.Millisecond
@@ -107,7 +109,11 @@ func connect(ctx context.Context, t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{ids: map[string][]uint32{}, seenPrograms: map[uint32]bool{}, seenMaps: map[uint32]bool{}}
-	if w.Client, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
+	err = await(ctx, accepted, func(context.Context) (err error) {
+		w.Client, err = client.New(config, client.Options{Scheme: scheme.Scheme})
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if w.clientset, err = kubernetes.NewForConfig(config); err != nil {
@@ -238,7 +244,7 @@ func ask[T any](ctx context.Context, w *world, nodeName string, command ...strin
 func await(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
 		err := do(ctx)
 		if err != nil && (last == nil || ctx.Err() == nil) {
