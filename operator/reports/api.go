@@ -15,9 +15,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// listWatch lists and watches one kind of reports.
-//
-// A list is one answer of the API server's, from its memory, and is decoded while it arrives.
+// listWatch lists and watches one kind of reports, and decodes either while it arrives. A reflector lists only where the
+// API server doesn't send all reports as a watch's first events: for hundreds of thousands, the one answer of a list
+// takes it about as long as it lets a request take, and pages take longer.
 func listWatch(api rest.Interface, resource string, codec runtime.ParameterCodec) *toolscache.ListWatch {
 	request := func(o metav1.ListOptions) *rest.Request {
 		return api.Get().Resource(resource).VersionedParams(&o, codec).
@@ -45,9 +45,3 @@ func listWatch(api rest.Interface, resource string, codec runtime.ParameterCodec
 		},
 	}
 }
-
-// unstreamed has a reflector list, rather than ask for all objects as a watch's first events.
-type unstreamed struct{ *toolscache.ListWatch }
-
-// IsWatchListSemanticsUnSupported is what a reflector asks.
-func (unstreamed) IsWatchListSemanticsUnSupported() bool { return true }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -65,6 +66,12 @@ type status struct {
 
 // The API server has checked what it serves, save against the schema of now.
 var lax = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// Decode reads a report as the API server serves it, in JSON.
+func Decode(object []byte) (*Report, error) {
+	report, _, err := decode(object)
+	return report, err
+}
 
 // decode reads a report. One whose status can't be decoded, because it was stored under another schema, is Undecodable.
 func decode(object jsontext.Value) (*Report, metadata, error) {
@@ -219,15 +226,35 @@ func expect(d *jsontext.Decoder, kind jsontext.Kind) error {
 	return nil
 }
 
-// object is the object of a watch's event.
+// object is the object of a watch's event, of which a reflector reads no more than its methods. At the start, the
+// reflector keeps one for each report.
 type object struct {
-	metav1.TypeMeta
-	metav1.ObjectMeta // only what a reflector reads of it
-	report            *Report
+	metav1.Object // nil
+
+	report  *Report
+	version string
+	// last tells that what was there at the start of the watch has been sent.
+	last bool
 }
 
+func (o *object) GetName() string            { return o.report.Name }
+func (o *object) GetNamespace() string       { return o.report.Namespace() }
+func (o *object) GetResourceVersion() string { return o.version }
+
+func (o *object) GetAnnotations() map[string]string {
+	if o.last {
+		return map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	return nil
+}
+
+// GetObjectKind implements [runtime.Object].
+func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
 // DeepCopyObject implements [runtime.Object].
-func (o *object) DeepCopyObject() runtime.Object { return &object{o.TypeMeta, o.ObjectMeta, o.report} }
+func (o *object) DeepCopyObject() runtime.Object {
+	return &object{report: o.report, version: o.version, last: o.last}
+}
 
 // events decodes a watch.
 type events struct {
@@ -271,5 +298,5 @@ func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return event.Type, &object{report: report, ObjectMeta: metav1.ObjectMeta{ResourceVersion: m.ResourceVersion, Annotations: m.Annotations}}, nil
+	return event.Type, &object{report: report, version: m.ResourceVersion, last: m.Annotations[metav1.InitialEventsAnnotationKey] == "true"}, nil
 }

@@ -222,12 +222,12 @@ func TestDecodeEvents(t *testing.T) {
 	e := newEvents(io.NopCloser(strings.NewReader(stream)))
 	for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 		kind, o, err := e.Decode()
-		if r, ok := o.(*object); err != nil || kind != want || !ok || r.report.UID != "u-a" || r.ResourceVersion != "7" {
+		if r, ok := o.(*object); err != nil || kind != want || !ok || r.report.UID != "u-a" || r.GetResourceVersion() != "7" || r.GetName() != "a" || r.GetAnnotations() != nil {
 			t.Fatalf("%s: %s, %+v, %v", want, kind, o, err)
 		}
 	}
 	kind, o, err := e.Decode()
-	if b, ok := o.(*object); err != nil || kind != watch.Bookmark || !ok || b.ResourceVersion != "99" || b.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+	if b, ok := o.(*object); err != nil || kind != watch.Bookmark || !ok || b.GetResourceVersion() != "99" || b.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
 		t.Fatalf("bookmark: %s, %+v, %v", kind, o, err)
 	}
 	kind, o, err = e.Decode()

@@ -91,7 +91,7 @@ func (s *Store) SetupWithManager(mgr ctrl.Manager) error {
 // reflect keeps the part as the API server has it.
 func (p *part) reflect(ctx context.Context, from *toolscache.ListWatch) {
 	from = p.store.known.Watch(p.kind.GroupVersionKind(), from, p.hasListed)
-	toolscache.NewReflectorWithOptions(unstreamed{from}, nil, p, toolscache.ReflectorOptions{
+	toolscache.NewReflectorWithOptions(from, nil, p, toolscache.ReflectorOptions{
 		Name: p.kind.Resource(), TypeDescription: p.kind.Name,
 	}).RunWithContext(ctx)
 }
@@ -173,8 +173,13 @@ func (p *part) Replace(items []any, _ string) error {
 	reports := make([]*Report, 0, len(items))
 	stay := make(map[types.UID]struct{}, len(items))
 	for _, item := range items {
-		r, ok := item.(*Report)
-		if !ok {
+		var r *Report
+		switch item := item.(type) {
+		case *Report: // of a list
+			r = item
+		case *object: // of a watch's first events
+			r = item.report
+		default:
 			return fmt.Errorf("%T is no report", item)
 		}
 		reports = append(reports, r)

@@ -4,17 +4,24 @@
 package reports
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
-	"runtime"
+	"net/http"
+	"net/http/httptest"
+	goruntime "runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
@@ -248,9 +255,9 @@ func BenchmarkDecode(b *testing.B) {
 func BenchmarkBytesPerReport(b *testing.B) {
 	const nodes, programs = 1000, 50
 	memory := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
+		goruntime.GC()
+		var m goruntime.MemStats
+		goruntime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
 	for b.Loop() {
@@ -269,6 +276,78 @@ func BenchmarkBytesPerReport(b *testing.B) {
 			}
 		}
 		b.ReportMetric(float64(memory()-before)/nodes/programs, "B/report")
-		runtime.KeepAlive(s)
+		goruntime.KeepAlive(s)
+	}
+}
+
+// A store is filled by the first events of a watch or, where an API server doesn't have these, by a list. Either way it
+// gets to know of every change after that.
+func TestReflect(t *testing.T) {
+	for name, streams := range map[string]bool{"events": true, "list": false} {
+		t.Run(name, func(t *testing.T) {
+			event := func(kind, object string) string { return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, object) }
+			report := func(uid string) string { return string(encoded(t, full(uid, types.UID(uid), nil))) }
+			var asked []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+				query := request.URL.Query()
+				initial := query.Get("sendInitialEvents") == "true"
+				asked = append(asked, fmt.Sprintf("watch=%v initial=%v at %s", query.Get("watch") != "", initial, query.Get("resourceVersion")))
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case initial && !streams:
+					w.WriteHeader(http.StatusUnprocessableEntity)
+					_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+					return
+				case initial:
+					_, _ = io.WriteString(w, event("ADDED", report("one"))+event("ADDED", report("two"))+
+						event("BOOKMARK", `{"metadata":{"resourceVersion":"77","annotations":{"k8s.io/initial-events-end":"true"}}}`))
+				case query.Get("watch") == "":
+					_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"77"},"items":[`+report("one")+`,`+report("two")+`]}`)
+					return
+				}
+				_, _ = io.WriteString(w, event("ADDED", report("three"))+event("DELETED", report("one")))
+				_ = http.NewResponseController(w).Flush()
+				<-request.Context().Done()
+			}))
+			defer server.Close()
+			scheme := runtime.NewScheme()
+			must(t, v1alpha1.Install(scheme))
+			api, err := kinds.NewClient(&rest.Config{Host: server.URL}, nil, scheme)
+			must(t, err)
+
+			s := NewStore(&kinds.Kinds{})
+			changes := make(chan string, 10)
+			s.Subscribe(Subscriber{
+				Changed: func(c Change) {
+					if c.After != nil {
+						changes <- "+" + string(c.After.UID)
+					} else {
+						changes <- "-" + string(c.Before.UID)
+					}
+				},
+				Listed: func(bool) { changes <- "listed" },
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			var reflecting sync.WaitGroup
+			p := clusterScoped(s)
+			reflecting.Go(func() { p.reflect(ctx, listWatch(api, p.kind.Resource(), runtime.NewParameterCodec(scheme))) })
+			var got []string
+			for range 5 {
+				got = append(got, <-changes)
+			}
+			stop()
+			reflecting.Wait()
+			slices.Sort(got[:2]) // in any order
+			if want := []string{"+one", "+two", "listed", "+three", "-one"}; !slices.Equal(got, want) {
+				t.Errorf("changes %q, want %q", got, want)
+			}
+			want := []string{"watch=true initial=true at "}
+			if !streams {
+				want = append(want, "watch=false initial=false at 0", "watch=true initial=false at 77")
+			}
+			if !slices.Equal(asked, want) {
+				t.Errorf("asked for %q, want %q", asked, want)
+			}
+		})
 	}
 }

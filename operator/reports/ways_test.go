@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package reports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
+)
+
+// TestWay fills a store from a cluster in one of the ways that the API has, and says what that took. make bench-scale
+// runs it, in a process for each way.
+func TestWay(t *testing.T) {
+	name := os.Getenv("BPFMAN_TEST_WAY")
+	if name == "" {
+		t.Skip("BPFMAN_TEST_WAY names no way")
+	}
+	ways := map[string]func(context.Context, *part, rest.Interface, runtime.ParameterCodec) error{
+		"list": inOneList, "pages": inPages, "stream": asEvents,
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	must(t, err)
+	config.QPS = -1
+	scheme := runtime.NewScheme()
+	must(t, v1alpha1.Install(scheme))
+	api, err := kinds.NewClient(config, nil, scheme)
+	must(t, err)
+	p := clusterScoped(NewStore(&kinds.Kinds{}))
+	start := time.Now()
+	must(t, ways[name](t.Context(), p, api, runtime.NewParameterCodec(scheme)))
+	took := time.Since(start)
+	status, err := os.ReadFile("/proc/self/status")
+	must(t, err)
+	var peak int
+	for line := range strings.Lines(string(status)) {
+		_, _ = fmt.Sscanf(line, "VmHWM: %d kB", &peak)
+	}
+	fmt.Printf("%d reports in %.2f s with %d KiB\n", len(p.byUID), took.Seconds(), peak)
+}
+
+func (p *part) replace(read []runtime.Object) error {
+	items := make([]any, len(read))
+	for i, o := range read {
+		items[i] = o
+	}
+	return p.Replace(items, "")
+}
+
+func inOneList(ctx context.Context, p *part, api rest.Interface, codec runtime.ParameterCodec) error {
+	all, err := listWatch(api, p.kind.Resource(), codec).ListWithContextFunc(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return err
+	}
+	return p.replace(all.(*list).Items)
+}
+
+func inPages(ctx context.Context, p *part, api rest.Interface, codec runtime.ParameterCodec) error {
+	var all []runtime.Object
+	for options := (metav1.ListOptions{Limit: 500}); ; {
+		body, err := api.Get().Resource(p.kind.Resource()).VersionedParams(&options, codec).SetHeader("Accept-Encoding", "identity").Stream(ctx)
+		if err != nil {
+			return err
+		}
+		page, err := decodeList(body)
+		if err := errors.Join(err, body.Close()); err != nil {
+			return err
+		}
+		all = slices.Concat(all, page.Items)
+		if options.Continue = page.Continue; options.Continue == "" {
+			return p.replace(all)
+		}
+	}
+}
+
+// asEvents is the store's own way.
+func asEvents(ctx context.Context, p *part, api rest.Interface, codec runtime.ParameterCodec) error {
+	from, err := listWatch(api, p.kind.Resource(), codec).WatchFuncWithContext(ctx, metav1.ListOptions{
+		SendInitialEvents: ptr.To(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	})
+	if err != nil {
+		return err
+	}
+	defer from.Stop()
+	var all []runtime.Object
+	for event := range from.ResultChan() {
+		o, ok := event.Object.(*object)
+		switch {
+		case event.Type == watch.Bookmark && ok && o.last:
+			return p.replace(all)
+		case event.Type == watch.Added && ok:
+			all = append(all, o)
+		default:
+			return fmt.Errorf("%s of %v", event.Type, event.Object)
+		}
+	}
+	return errors.New("the watch ended")
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/reports"
+)
+
+// world is a small cluster in full: nothing in it is derived from something else.
+type world struct {
+	nodes   map[string]*worldNode
+	owners  map[types.UID]*worldOwner
+	reports map[types.UID]*v1alpha1.BpfProgram
+}
+
+type worldNode struct {
+	exists, reachable, agent bool
+	labels                   map[string]string
+}
+
+type worldOwner struct {
+	ref   Ref
+	known bool
+	spec  Owner
+}
+
+// TestSums compares the sums, which are kept from compact reports and changed by each event, with those counted anew from
+// the full objects after every one of thousands of random events.
+func TestSums(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable, not secret
+			x, w := NewIndex(), newWorld()
+			compact := map[types.UID]*reports.Report{}
+			for step := range 300 {
+				said := w.change(t, random, x, compact)
+				for uid, o := range w.owners {
+					got, known := x.Summary(uid)
+					if known != o.known {
+						t.Fatalf("step %d, %s: %s is known: %v", step, said, uid, known)
+					}
+					// Text doesn't tell an empty list from none.
+					if got, want := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", w.sum(uid)); known && got != want {
+						t.Fatalf("step %d, %s: the sum of %s is\n%s\nand that of the objects\n%s", step, said, uid, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func newWorld() *world {
+	w := &world{nodes: map[string]*worldNode{}, owners: map[types.UID]*worldOwner{}, reports: map[types.UID]*v1alpha1.BpfProgram{}}
+	for i := range 8 {
+		w.nodes[fmt.Sprintf("node-%d", i)] = &worldNode{}
+	}
+	for i := range 3 {
+		name := fmt.Sprintf("prog-%d", i)
+		w.owners[types.UID(name)] = &worldOwner{ref: Ref{Kind: "TcxProgram", NamespacedName: types.NamespacedName{Name: name}}}
+	}
+	return w
+}
+
+// change makes one random change, to the world and to the index.
+func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[types.UID]*reports.Report) string {
+	t.Helper()
+	node := slices.Sorted(maps.Keys(w.nodes))[random.IntN(len(w.nodes))]
+	uid := slices.Sorted(maps.Keys(w.owners))[random.IntN(len(w.owners))]
+	n, o := w.nodes[node], w.owners[uid]
+	switch what := random.IntN(20); what {
+	case 0:
+		n.exists = false
+		x.DeleteNode(node)
+		return node + " goes"
+	case 1, 2, 3:
+		n.exists, n.reachable = true, random.IntN(4) > 0
+		n.labels = map[string]string{"zone": string(rune('a' + random.IntN(2)))}
+		x.SetNode(node, n.labels, n.reachable)
+		return fmt.Sprintf("%s is %v", node, *n)
+	case 4, 5, 6:
+		n.agent = random.IntN(4) > 0
+		if n.agent {
+			x.AddAgent(node, types.UID("agent-"+node))
+		} else if x.RemoveAgent(node, types.UID("agent-"+node)) {
+			x.SettleAgent(node, types.UID("agent-"+node))
+		}
+		return fmt.Sprintf("%s has an agent: %v", node, n.agent)
+	case 7:
+		o.known, o.spec = false, Owner{}
+		x.DeleteOwner(uid)
+		return string(uid) + " goes"
+	case 8, 9, 10:
+		o.known, o.spec = true, Owner{
+			Generation: o.spec.Generation + 1, Deleting: random.IntN(5) == 0, Programs: random.IntN(3),
+			Selector: []labels.Selector{labels.Everything(), labels.SelectorFromSet(labels.Set{"zone": "a"}), nil}[random.IntN(3)],
+		}
+		x.SetOwner(o.ref, uid, o.spec)
+		return fmt.Sprintf("%s is %+v", uid, o.spec)
+	default:
+		member := []string{"", "one", "two"}[random.IntN(3)]
+		id := types.UID(fmt.Sprintf("%s-%s-%s", uid, member, node))
+		if before := compact[id]; before != nil {
+			x.DeleteReport(before)
+		}
+		delete(w.reports, id)
+		delete(compact, id)
+		if what < 13 {
+			return string(id) + " goes"
+		}
+		full := randomReport(random, o, uid, member, node, id)
+		data, err := json.Marshal(full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if compact[id], err = reports.Decode(data); err != nil {
+			t.Fatal(err)
+		}
+		w.reports[id] = full
+		x.SetReport(compact[id])
+		return string(id) + " says " + string(data)
+	}
+}
+
+func randomReport(random *rand.Rand, o *worldOwner, owner types.UID, member, node string, id types.UID) *v1alpha1.BpfProgram {
+	p := &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{
+		Name: string(id), UID: id,
+		Labels: map[string]string{
+			v1alpha1.LabelHostname: v1alpha1.LabelValue(node), v1alpha1.LabelAppProgramID: member, v1alpha1.LabelOwnerKind: o.ref.Kind,
+		},
+		OwnerReferences: []metav1.OwnerReference{{Kind: o.ref.Kind, Name: o.ref.Name, UID: owner, Controller: new(true)}},
+	}}
+	p.Status.Node, p.Status.OwnerGeneration = node, max(0, o.spec.Generation-int64(random.IntN(4)/3))
+	conditions := []v1alpha1.BpfProgramConditionType{
+		"", v1alpha1.BpfProgCondLoaded, v1alpha1.BpfProgCondLoaded, v1alpha1.BpfProgCondNoContainersOnNode, v1alpha1.BpfProgCondNotLoaded,
+		v1alpha1.BpfProgCondNotUnloaded,
+	}
+	if condition := conditions[random.IntN(len(conditions))]; condition != "" {
+		c := condition.Condition(fmt.Sprintf("message %d", random.IntN(3)))
+		p.Status.Conditions = []metav1.Condition{c}
+	}
+	return p
+}
+
+// sum counts everything of an object anew.
+func (w *world) sum(uid types.UID) Summary {
+	o := w.owners[uid]
+	s := Summary{Generation: o.spec.Generation, Deleting: o.spec.Deleting}
+	name := func(names *[]string, node string) {
+		if len(*names) < maxNamed {
+			*names = append(*names, node)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(w.nodes)) {
+		n := w.nodes[node]
+		runs := n.exists && n.reachable && n.agent
+		if runs {
+			s.Agents++
+		}
+		matches := n.exists && o.spec.Selector != nil && o.spec.Selector.Matches(labels.Set(n.labels))
+		if matches {
+			s.Matching++
+		}
+		switch {
+		case matches && runs:
+			s.Selected++
+		case matches && !n.reachable:
+			s.Unreachable++
+			name(&s.OutOfReach, node)
+		case matches:
+			name(&s.WithoutAgent, node)
+		}
+		wanted := matches && runs && !o.spec.Deleting
+		loaded, idle, failures := w.count(uid, node, wanted)
+		switch {
+		case len(failures) > 0 && runs:
+			s.Failed++
+			if len(s.Failures) < maxNamed {
+				s.Failures = append(s.Failures, NodeFailure{Node: node, Error: failures[0]})
+			}
+		case !wanted:
+		case loaded+idle < o.spec.Programs:
+			s.Waiting++
+			name(&s.WaitingFor, node)
+		default:
+			s.Attached++
+			if idle > 0 && loaded == 0 {
+				s.Idle++
+			}
+		}
+	}
+	return s
+}
+
+// count goes through the reports of an object from a node.
+func (w *world) count(uid types.UID, node string, wanted bool) (loaded, idle int, failures []string) {
+	for _, id := range slices.Sorted(maps.Keys(w.reports)) {
+		p := w.reports[id]
+		if p.OwnerReferences[0].UID != uid || p.Status.Node != node || len(p.Status.Conditions) == 0 {
+			continue
+		}
+		c := p.Status.Conditions[0]
+		condition := v1alpha1.BpfProgramConditionType(c.Type)
+		current := p.Status.OwnerGeneration == w.owners[uid].spec.Generation
+		switch {
+		case !wanted && condition == v1alpha1.BpfProgCondNotUnloaded, wanted && current && condition.Failed():
+			failures = append(failures, strings.TrimPrefix(p.Labels[v1alpha1.LabelAppProgramID]+": "+c.Message, ": "))
+		case !current:
+		case condition == v1alpha1.BpfProgCondLoaded:
+			loaded++
+		case condition == v1alpha1.BpfProgCondNoContainersOnNode:
+			idle++
+		}
+	}
+	return loaded, idle, failures
+}
