@@ -78,7 +78,7 @@ type Reconciler struct {
 	// that nobody tells of its first object: 4 minutes if it is 0.
 	FindKinds time.Duration
 	// RelistReports is the least time between two lists of this node's reports that
-	// nobody asked for, half of the most: 30 minutes if it is 0.
+	// nobody asked for, half of the most: 3 hours if it is 0.
 	RelistReports time.Duration
 
 	queue      queue

@@ -4,15 +4,27 @@
 package controller
 
 import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/hints"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 func reportAt(version string) *v1alpha1.BpfProgram {
@@ -108,6 +120,49 @@ func TestReportsInDoubt(t *testing.T) {
 	if got := r.doubted(key); len(got) != 0 {
 		t.Errorf("in doubt are %q", got)
 	}
+}
+
+// answers is an API server that has no reports.
+type answers func(url.Values)
+
+func (a answers) RoundTrip(request *http.Request) (*http.Response, error) {
+	a(request.URL.Query())
+	body := `{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfProgramList","metadata":{"resourceVersion":"7"},"items":[]}`
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: request,
+	}, nil
+}
+
+// Agents that start, all at the same time perhaps, take what the API server has in memory; one that is told of a change
+// has to see it.
+func TestListsAreConsistentWhereAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		versions, asked := make(chan string, 10), make(chan time.Duration, 1)
+		scheme, known := runtime.NewScheme(), &kinds.Kinds{}
+		if err := v1alpha1.Install(scheme); err != nil {
+			t.Fatal(err)
+		}
+		config := &rest.Config{Transport: answers(func(query url.Values) { versions <- query.Get("resourceVersion") })}
+		if _, err := known.NewCache(config, cache.Options{Scheme: scheme, Mapper: meta.NewDefaultRESTMapper(nil)}); err != nil {
+			t.Fatal(err)
+		}
+		r := &Reconciler{Kinds: known, NodeName: "node"}
+		ctx, stop := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		ended.Go(func() { r.keepReports(ctx, reportKind(false), asked) })
+		if got := <-versions; got != "0" {
+			t.Errorf("the first list is of version %q", got)
+		}
+		asked <- 0
+		if got := <-versions; got != "" {
+			t.Errorf("the list that was asked for is of version %q", got)
+		}
+		if got := <-versions; got != "0" {
+			t.Errorf("the next list is of version %q", got)
+		}
+		stop()
+		ended.Wait()
+	})
 }
 
 // An agent lists its reports once for each time that it is asked to.
