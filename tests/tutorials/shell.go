@@ -45,7 +45,7 @@ func Start(ctx context.Context, dir, blocks string, environment []string, option
 	if err != nil {
 		return nil, fmt.Errorf("connect the shell: %w", err)
 	}
-	command := exec.CommandContext(ctx, "bash", append(options, "-c", loop)...) //nolint:gosec // the options are the test's
+	command := exec.CommandContext(ctx, "bash", append(options, "-c", loop)...)
 	command.Dir, command.Env = dir, environment
 	command.ExtraFiles = make([]*os.File, 0, extraDescriptors)
 	command.ExtraFiles = append(command.ExtraFiles, blocksRead, doneWrite)

@@ -7,8 +7,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
-	"time"
 )
 
 func start(t *testing.T, dir string) *Shell {
@@ -27,7 +28,7 @@ func TestShell(t *testing.T) {
 	shell := start(t, dir)
 	for _, c := range []struct{ script, output string }{
 		{"name=value\nexport exported=$name\nsay() { echo \"say $1\"; }\nmkdir sub && cd sub", ""},
-		{`say "$exported"; echo "$name" >&2`, "say value\nvalue\n"},
+		{`say "$exported"; echo "to standard error" >&2`, "say value\nto standard error\n"},
 		{"mkfifo pipe; cat pipe >said &", ""},
 		{"echo background >pipe; wait %1; cat said", "background\n"},
 		{"basename \"$PWD\"; cat", "sub\n"},
@@ -59,11 +60,19 @@ func TestShell_Fails(t *testing.T) {
 
 // TestShell_Ends what takes too long, and what is in the background.
 func TestShell_Ends(t *testing.T) {
-	shell := start(t, t.TempDir())
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	output, err := shell.Run(ctx, "sleep 1000 & echo started; sleep 1000")
-	if output != "started\n" || !errors.Is(err, context.DeadlineExceeded) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shell := start(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		_, _ = os.ReadFile(pipe) // until the script has written
+	}()
+	output, err := shell.Run(ctx, "sleep 1000 & echo started; echo >pipe; sleep 1000")
+	if output != "started\n" || !errors.Is(err, context.Canceled) {
 		t.Errorf("printed %q, error %v", output, err)
 	}
 	shell.End()
