@@ -237,10 +237,36 @@ docs-publish: $(DOCS_VENV)/bin/mkdocs ## Add this version's site to the branch g
 	PATH="$(DOCS_VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 mike deploy $(DOCS_PUBLISH_FLAGS) --update-aliases $(DOCS_VERSION) $(DOCS_ALIASES)
 	$(if $(DOCS_ALIASES),PATH="$(DOCS_VENV)/bin:$$PATH" mike set-default $(DOCS_PUBLISH_FLAGS) $(firstword $(DOCS_ALIASES)))
 
+# pin DIRECTORY
+pin = $(PYTHON) -m venv $(LOCALBIN)/pip-tools && $(LOCALBIN)/pip-tools/bin/pip install -q pip-tools && \
+	cd $1 && $(LOCALBIN)/pip-tools/bin/pip-compile -q --upgrade --generate-hashes --strip-extras --allow-unsafe --no-emit-find-links --no-emit-index-url --no-header -o requirements.txt requirements.in
+
 .PHONY: docs-requirements
 docs-requirements: ## Pin what the site's builder takes, with hashes, from hack/docs/requirements.in.
-	$(PYTHON) -m venv $(LOCALBIN)/pip-tools && $(LOCALBIN)/pip-tools/bin/pip install -q pip-tools
-	cd hack/docs && $(LOCALBIN)/pip-tools/bin/pip-compile -q --upgrade --generate-hashes --strip-extras --allow-unsafe --no-emit-find-links --no-emit-index-url --no-header -o requirements.txt requirements.in
+	$(call pin,hack/docs)
+
+# A recorder of terminals, and what makes animations of its recordings.
+RECORDINGS_VENV := $(LOCALBIN)/recordings-venv
+
+$(RECORDINGS_VENV)/bin/termtosvg: hack/recordings/requirements.txt
+	@rm -rf $(RECORDINGS_VENV)
+	@$(PYTHON) -m venv $(RECORDINGS_VENV) || { echo "Python's venv is needed: make deps-docs installs it" >&2; exit 1; }
+	@$(RECORDINGS_VENV)/bin/pip install -q --disable-pip-version-check --only-binary :all: --require-hashes -r $<
+	@touch $@
+
+RECORD = TERMTOSVG=$(RECORDINGS_VENV)/bin/termtosvg CLUSTER_INSTANCE=$(CLUSTER_INSTANCE) CLUSTER_KUBECONFIG=$(CLUSTER_KUBECONFIG) hack/recordings/record.sh
+
+.PHONY: recordings
+recordings: $(RECORDINGS_VENV)/bin/termtosvg kubectl-bpfman build build-cluster bytecode ## Record the sessions of hack/recordings on the one-node cluster, as animations to docs/recordings (as root).
+	@$(RECORD)
+
+.PHONY: render-recordings
+render-recordings: $(RECORDINGS_VENV)/bin/termtosvg ## Make the animations again, of the recordings that there are.
+	@$(RECORD) render
+
+.PHONY: recordings-requirements
+recordings-requirements: ## Pin what records, with hashes, from hack/recordings/requirements.in.
+	$(call pin,hack/recordings)
 
 .PHONY: deps-docs
 deps-docs: ## Install what test-docs takes: Python's venv, and Chromium (as root).
@@ -502,6 +528,7 @@ deploy-helm: $(LOCALBIN)/helm
 	$(LOCALBIN)/helm install bpfman $(LOCALBIN)/chart/bpfman-operator-$(VERSION).tgz --namespace bpfman --create-namespace --take-ownership --force-conflicts $(if $(or $(ONE_NODE),$(filter yes,$(IMAGES_LOADED))),--set images.loaded=true) $(if $(ONE_NODE),--values config/one-node/values.yaml)
 	$(KUBECTL) label --overwrite namespace bpfman pod-security.kubernetes.io/enforce=privileged
 	@$(MAKE) --no-print-directory deployed
+	$(LOCALBIN)/helm test bpfman --namespace bpfman
 
 undeploy-helm: $(LOCALBIN)/helm
 	$(LOCALBIN)/helm uninstall bpfman -n bpfman --ignore-not-found
@@ -586,9 +613,17 @@ package-chart: $(LOCALBIN)/helm ## Package the Helm chart of that version, with 
 .PHONY: packaged-chart
 packaged-chart:
 	@rm -rf $(LOCALBIN)/chart && mkdir -p $(LOCALBIN)/chart && cp -r $(CHART) $(LOCALBIN)/chart
-	@$(WITH_IMAGES) $(CHART)/values.yaml >$(LOCALBIN)/chart/$(notdir $(CHART))/values.yaml
+	@for file in values.yaml Chart.yaml; do $(WITH_IMAGES) $(CHART)/$$file >$(LOCALBIN)/chart/$(notdir $(CHART))/$$file; done
 	@find $(LOCALBIN)/chart -exec touch --date=@$(COMMIT_TIME) {} +
 	@$(LOCALBIN)/helm package $(LOCALBIN)/chart/$(notdir $(CHART)) --version $(VERSION) --app-version v$(VERSION) --destination $(LOCALBIN)/chart
+
+# Where Helm and Artifact Hub find it: docs/releasing.md.
+CHART_REGISTRY ?= oci://quay.io/bpfman/charts
+CHART_PUSH_FLAGS ?=
+
+.PHONY: chart-push
+chart-push: $(LOCALBIN)/helm ## Push the packaged chart to CHART_REGISTRY.
+	$(LOCALBIN)/helm push $(LOCALBIN)/chart/$(notdir $(CHART))-$(VERSION).tgz $(CHART_REGISTRY) $(CHART_PUSH_FLAGS)
 
 ##@ Openshift Deployment
 
@@ -786,8 +821,8 @@ test-verify: $(LOCALBIN)/cosign build/verifier/cmd/bpfman-verify ## Run the test
 	$(call requires,cosign commands) COSIGN=$< BPFMAN_VERIFY=$(LOCALBIN)/bpfman-verify go -C verifier test -count=1 ./cmd/...
 
 .PHONY: test-envtest
-test-envtest: envtest ## Run the tests that need a kube-apiserver and etcd.
-	$(call requires,envtest) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 $(ENVTEST_FLAGS) ./envtest/...
+test-envtest: envtest kubectl-bpfman ## Run the tests that need a kube-apiserver and etcd.
+	$(call requires,envtest commands) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman go -C tests test -count=1 $(ENVTEST_FLAGS) ./envtest/...
 
 .PHONY: test-manifests
 test-manifests: $(LOCALBIN)/helm ## Test manifests, Helm chart, rights, monitoring and documentation, which takes nothing but Go.

@@ -24,6 +24,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -36,6 +38,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/examples/mapmetrics"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/operator/installed"
 )
 
 const root = "../.."
@@ -87,10 +90,15 @@ func get[T any](t *testing.T, o objects, key string) T {
 	return typed
 }
 
-// template renders the chart with settings such as csi.enabled=false.
+// template renders what the chart installs, with settings such as csi.enabled=false.
 func template(t *testing.T, namespace string, settings ...string) objects {
 	t.Helper()
-	arguments := []string{"template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--namespace", namespace, "--set", "images.loaded=true"}
+	return render(t, namespace, []string{"--skip-tests"}, settings...)
+}
+
+func render(t *testing.T, namespace string, flags []string, settings ...string) objects {
+	t.Helper()
+	arguments := append([]string{"template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--namespace", namespace, "--set", "images.loaded=true"}, flags...)
 	for _, setting := range settings {
 		arguments = append(arguments, "--set-json", setting)
 	}
@@ -273,14 +281,7 @@ func TestExporter(t *testing.T) {
 			{"name":"tcx_stats_map","metrics":[{"name":"packets_total","field":"0"}]},
 			{"name":"other","labels":["port"],"metrics":[{"name":"other_total"}]}]}`)
 	pod := get[appsv1.DaemonSet](t, rendered, "DaemonSet elsewhere bpfman-map-exporter").Spec.Template
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	level := psa.LevelVersion{Level: psa.LevelRestricted, Version: psa.LatestVersion()}
-	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
-		t.Error(result.ForbiddenDetail())
-	}
+	restricted(t, &pod.ObjectMeta, &pod.Spec)
 	want := map[string]string{
 		"csi.bpfman.io/program": "packets", "csi.bpfman.io/kind": "TcxProgram", "csi.bpfman.io/maps": "tcx_stats_map,other",
 	}
@@ -298,6 +299,56 @@ func TestExporter(t *testing.T) {
 		if _, err := helm(t, "template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--set-json", "exporter="+settings); err == nil {
 			t.Errorf("exporter=%s is taken", settings)
 		}
+	}
+}
+
+// TestHelmTest sees that `helm test` asks for what the chart installs, with no more rights than that takes, and leaves
+// nothing.
+func TestHelmTest(t *testing.T) {
+	settings := []string{`images={"operator":"example.com/operator:1","pullSecrets":["one"]}`, `operator.nodeSelector={"zone":"1"}`}
+	tests := render(t, "elsewhere", []string{"--show-only", "templates/test.yaml"}, settings...)
+	for key, object := range tests {
+		annotations := (&unstructured.Unstructured{Object: object}).GetAnnotations()
+		if annotations["helm.sh/hook"] != "test" || annotations["helm.sh/hook-delete-policy"] != "before-hook-creation,hook-succeeded" {
+			t.Errorf("%s is installed, or stays: %v", key, annotations)
+		}
+	}
+	const name = "elsewhere bpfman-test"
+	role := get[rbacv1.Role](t, tests, "Role "+name)
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{installed.DeploymentName}, Verbs: []string{"get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, ResourceNames: []string{deploy.DaemonSetName}, Verbs: []string{"get"}},
+	}
+	if diff := gocmp.Diff(want, role.Rules); diff != "" {
+		t.Errorf("rights: %s", diff)
+	}
+	binding := get[rbacv1.RoleBinding](t, tests, "RoleBinding "+name)
+	pod := get[corev1.Pod](t, tests, "Pod "+name)
+	account := get[corev1.ServiceAccount](t, tests, "ServiceAccount "+name)
+	if binding.RoleRef.Name != role.Name || !slices.Equal(binding.Subjects, []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "elsewhere", Name: account.Name}}) || pod.Spec.ServiceAccountName != account.Name {
+		t.Errorf("the pod runs as %s, and the rights go by %v to %v", pod.Spec.ServiceAccountName, binding.RoleRef, binding.Subjects)
+	}
+	operator := get[appsv1.Deployment](t, template(t, "elsewhere", settings...), "Deployment elsewhere "+installed.DeploymentName)
+	container := pod.Spec.Containers[0]
+	if container.Image != operator.Spec.Template.Spec.Containers[0].Image || !slices.Equal(container.Args, []string{"--check-installation=2m"}) {
+		t.Errorf("it runs %s %v", container.Image, container.Args)
+	}
+	if pod.Spec.NodeSelector["zone"] != "1" || !slices.Equal(pod.Spec.ImagePullSecrets, []corev1.LocalObjectReference{{Name: "one"}}) {
+		t.Errorf("it doesn't follow the values: %+v", pod.Spec)
+	}
+	restricted(t, &pod.ObjectMeta, &pod.Spec)
+}
+
+// restricted asks the Pod Security Standard of that name.
+func restricted(t *testing.T, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := psa.LevelVersion{Level: psa.LevelRestricted, Version: psa.LatestVersion()}
+	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, meta, spec)); !result.Allowed {
+		t.Error(result.ForbiddenDetail())
 	}
 }
 

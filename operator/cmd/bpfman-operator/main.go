@@ -5,19 +5,23 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
+	typedappsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/operator"
+	"github.com/bpfman/bpfman-operator/operator/installed"
 )
 
 // gcPercent is GOGC, unless that is set: most of the memory is long-lived, one small part for each report, so half as
@@ -32,19 +36,48 @@ func main() {
 	flag.StringVar(&o.MetricsAddr, "metrics-bind-address", ":8443", "Address to serve /metrics at, over TLS, to clients that RBAC allows; 0 turns it off.")
 	flag.StringVar(&o.HealthAddr, "health-probe-bind-address", ":8175", "Address to serve /healthz and /readyz at.")
 	flag.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader, so that only one of several replicas is active.")
+	checkFor := flag.Duration("check-installation", 0, "Only wait this long, for example 2m, until the operator and the node components are ready, and fail if they aren't. helm test runs this.")
 	version.Flag("bpfman-operator")
 	flag.Parse()
 
 	ctrl.SetLogger(logger(os.Getenv("GO_LOG")))
+	if *checkFor > 0 {
+		if err := check(o.Namespace, *checkFor); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println("The operator and the node components are ready.")
+		return
+	}
 	if err := run(o); err != nil {
 		ctrl.Log.Error(err, "the operator ends")
 		os.Exit(1)
 	}
 }
 
+var errNoNamespace = errors.New("POD_NAMESPACE is not set: it names the namespace of the node components")
+
+// check waits until all components run.
+func check(namespace string, timeout time.Duration) error {
+	if namespace == "" {
+		return errNoNamespace
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w", err)
+	}
+	client, err := typedappsv1.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client of the cluster: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctrl.SetupSignalHandler(), timeout)
+	defer cancel()
+	return installed.Await(ctx, client, namespace)
+}
+
 func run(o operator.Options) error {
 	if o.Namespace == "" {
-		return errors.New("POD_NAMESPACE is not set: it names the namespace of the node components")
+		return errNoNamespace
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
