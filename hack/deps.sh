@@ -32,6 +32,7 @@ packages=(
 	/usr/include/libelf.h:libelf-dev
 	/usr/include/openssl/ssl.h:libssl-dev
 	/usr/include/zlib.h:zlib1g-dev
+	/usr/share/bash-completion/bash_completion:bash-completion
 	=busybox-static:busybox-static
 )
 

@@ -79,13 +79,15 @@ const (
 	AuditLog Name = "audit-log"
 	// Tutorials is what single tutorials of the documentation take: compilers, a registry, a version of Linux.
 	Tutorials Name = "tutorials"
-	// Tools of others, by the name of their command; Shell is bash and what comes with it.
-	Bpftool Name = "bpftool"
-	Busybox Name = "busybox"
-	Cosign  Name = "cosign"
-	Helm    Name = "helm"
-	Kubectl Name = "kubectl"
-	Shell   Name = "shell"
+	// Tools of others, by the name of their command; Shell is bash and what comes with it, BashCompletion the package of
+	// that name.
+	BashCompletion Name = "bash-completion"
+	Bpftool        Name = "bpftool"
+	Busybox        Name = "busybox"
+	Cosign         Name = "cosign"
+	Helm           Name = "helm"
+	Kubectl        Name = "kubectl"
+	Shell          Name = "shell"
 )
 
 // Types are the types of program.
@@ -93,7 +95,7 @@ var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
 	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Envtest, Cluster, Registry, NextImages, AuditLog, Tutorials,
-	Bpftool, Busybox, Cosign, Helm, Kubectl, Shell,
+	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Shell,
 }, Types...)
 
 // Parse reads a list of names, with commas. The error lists the names that don't exist.

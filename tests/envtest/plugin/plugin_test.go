@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package plugin measures kubectl's plugin against a real kube-apiserver.
+// Package plugin measures kubectl's plugin against a real kube-apiserver, and has bash complete its commands.
 package plugin
 
 import (
@@ -73,16 +73,16 @@ func BenchmarkPrograms(b *testing.B) {
 	figures.Keep(b, map[string]any{"plugin_programs_s": math.Round(seconds*100) / 100, "plugin_programs_rss_mb": math.Round(resident)})
 }
 
-func kubeconfigOf(b *testing.B, config *rest.Config) string {
-	b.Helper()
+func kubeconfigOf(tb testing.TB, config *rest.Config) string {
+	tb.Helper()
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters["it"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
 	kubeconfig.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
 	kubeconfig.Contexts["it"] = &clientcmdapi.Context{Cluster: "it", AuthInfo: "admin"}
 	kubeconfig.CurrentContext = "it"
-	path := filepath.Join(b.TempDir(), "kubeconfig")
+	path := filepath.Join(tb.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	return path
 }
