@@ -1056,10 +1056,12 @@ bench-inspector: envtest build/inspector/cmd/bpfman-inspector ## Measure the ins
 
 # What two cores do in ten minutes. 250,000 reports are NODES=5000 PROGRAMS=50.
 NODES ?= 500
+SCALE_FLAGS ?=
 
 .PHONY: bench-scale
 bench-scale: PROGRAMS ?= 20
 bench-scale: envtest build/operator/cmd/bpfman-operator build/agent/cmd/bpfman-agent $(LOCALBIN)/kwok ## Measure what a cluster of NODES nodes with PROGRAMS programs costs operator, API server and agents, on a kube-apiserver of its own.
 	go -C tests build -trimpath -o $(LOCALBIN)/scale ./scale
-	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) $(LOCALBIN)/scale --nodes $(NODES) --programs $(PROGRAMS) --operator $(LOCALBIN)/bpfman-operator --agent $(LOCALBIN)/bpfman-agent \
+	go -C operator test -c -trimpath -o $(LOCALBIN)/reports.test ./reports
+	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) $(LOCALBIN)/scale $(SCALE_FLAGS) --reports-test $(LOCALBIN)/reports.test --nodes $(NODES) --programs $(PROGRAMS) --operator $(LOCALBIN)/bpfman-operator --agent $(LOCALBIN)/bpfman-agent \
 		--kwok $(LOCALBIN)/kwok --kwok-stages "$$(cd hack/tools/kwok && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage" --out $(LOCALBIN)/bench-scale.json

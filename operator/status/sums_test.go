@@ -41,7 +41,7 @@ type worldOwner struct {
 // TestSums compares the sums, which are kept from compact reports and changed by each event, with those counted anew from
 // the full objects after every one of thousands of random events.
 func TestSums(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(10) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable, not secret
 			x, w := NewIndex(), newWorld()

@@ -81,7 +81,7 @@ func (b *bench) measure(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { kwok.stop(context.WithoutCancel(ctx)) }()
-	if b.statuses, err = watchStatuses(ctx, b.control, declared("any", 3, nil)); err != nil {
+	if b.statuses, err = watchStatuses(ctx, b.control, declared("any", allKinds, allKinds, nil)); err != nil {
 		return err
 	}
 	defer func() {
@@ -94,11 +94,12 @@ func (b *bench) measure(ctx context.Context) (err error) {
 		do   func(context.Context) error
 	}{
 		{"one node: the agent's memory", b.loneAgentAlone},
-		{"nodes and their pods", b.addNodes},
 		{"agents", b.startAgents},
+		{"nodes and their pods", b.addNodes},
 		{"roll-out", b.rollOut},
 		{"idle", b.idle},
 		{"the operator's restart", b.restart},
+		{"ways to read reports", b.lists},
 		{"the agent's memory in the large cluster", b.loneAgentLarge},
 		{"writes, and memory of connections", b.connections100},
 		{"what else agents could watch", b.alternatives},
@@ -124,7 +125,7 @@ func (b *bench) startOperator() error {
 
 // lone measures the memory of the agent's executable on the first node, which has all its programs then.
 func (b *bench) lone(ctx context.Context, figure string, own int, right func(*v1alpha1.BpfProgramStatusCommon) bool) error {
-	objects := declared("lone", own, map[string]string{v1alpha1.LabelHostname: nodeName(0)})
+	objects := declared("lone", own, b.kinds, map[string]string{v1alpha1.LabelHostname: nodeName(0)})
 	if err := create(ctx, b.control.client, objects); err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (b *bench) loneAgentLarge(ctx context.Context) error {
 }
 
 func (b *bench) addNodes(ctx context.Context) error {
-	if err := addNodes(ctx, b.control, 1, b.nodes); err != nil {
+	if err := addNodes(ctx, b.control, 1+b.agents, b.nodes); err != nil {
 		return err
 	}
 	used, err := b.operator.memory()
@@ -189,11 +190,18 @@ func (b *bench) addNodes(ctx context.Context) error {
 
 func (b *bench) startAgents(ctx context.Context) (err error) {
 	// Agents watch the kinds that have objects.
-	objects := declared("writes", writeObjects, map[string]string{"pool": "none"})
+	objects := declared("writes", writeObjects, b.kinds, map[string]string{"pool": "none"})
 	if err := create(ctx, b.control.client, objects); err != nil {
 		return err
 	}
 	if b.writes, err = newReporter(b.control, objects); err != nil {
+		return err
+	}
+	if err := addNodes(ctx, b.control, 1, 1+b.agents); err != nil {
+		return err
+	}
+	// What the API server has for each agent shows only where little else changes what it has.
+	if err := sleep(ctx, 10*time.Second); err != nil {
 		return err
 	}
 	before, err := b.control.load(ctx)
@@ -267,8 +275,7 @@ func (b *bench) rollOut(ctx context.Context) error {
 	b.statuses.countAgain()
 	received, sent := b.real.traffic.received.Load(), b.real.traffic.sent.Load()
 	start := time.Now()
-	b.objects = declared("scale", b.programs, poolLabel)
-	through := b.through
+	b.objects = declared("scale", b.programs, b.kinds, poolLabel)
 	cost, err := before.cost(ctx, func() (err error) {
 		if err := create(ctx, b.control.client, b.objects); err != nil {
 			return err
@@ -282,7 +289,7 @@ func (b *bench) rollOut(ctx context.Context) error {
 		return err
 	}
 	b.put("rollout_apiserver_cpu_s", cost.Seconds())
-	if through >= b.nodes {
+	if b.through >= b.nodes*b.programs {
 		b.put("rollout_apiserver_us_per_report", float64(cost.Microseconds())/float64(b.nodes*b.programs))
 	}
 	mean, most := b.statuses.writesPerObject(b.objects)
@@ -321,17 +328,16 @@ func (b *bench) report(ctx context.Context, start time.Time) error {
 		return err
 	}
 	b.put("etcd_bytes_per_report", s.bytesPerReport())
-	next, bulk := sample+sampleNodes, max(0, b.nodes-b.through)
+	next, bulk := sample+sampleNodes, max(0, b.nodes-max(sample+sampleNodes+1, b.through/b.programs))
 	if bulk > 0 {
 		if err := s.nodes(ctx, b.reporter, next, next+bulk); err != nil {
 			return err
 		}
 		b.say("  %d nodes' reports are in etcd", bulk)
-		if err := b.await(ctx, func(s *v1alpha1.BpfProgramStatusCommon) bool {
-			return s.Nodes != nil && int(s.Nodes.Attached) >= next+bulk
-		}); err != nil {
+		if err := s.seen(ctx, b.control, b.reporter, nodeName(next+bulk-1)); err != nil {
 			return err
 		}
+		b.say("  the API server has seen them")
 	}
 	last, err := b.reporter.nodes(ctx, next+bulk, b.nodes)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -32,8 +34,8 @@ type sample struct {
 	stored        []byte
 }
 
-// mostPuts is how many keys are put at a time; etcd's limit is 128.
-const mostPuts = 100
+// puts is how many are on their way at a time.
+const puts = 32
 
 // openStore reads what the API server stored of a node's reports, which were written through it.
 func openStore(ctx context.Context, c *controlPlane, r *reporter, node string) (*store, error) {
@@ -109,29 +111,38 @@ func (s *store) check(ctx context.Context, r *reporter, node string) error {
 	return nil
 }
 
-// nodes writes all reports of nodes from the first up to the last.
+// nodes writes all reports of nodes from the first up to the last, each by itself: what is written in one transaction has
+// one version, and a watch that is resumed from a version goes on behind all that have it.
 func (s *store) nodes(ctx context.Context, r *reporter, first, last int) error {
-	var puts []clientv3.Op
-	flush := func() error {
-		if _, err := s.etcd.Txn(ctx).Then(puts...).Commit(); err != nil {
-			return fmt.Errorf("put %d reports into etcd: %w", len(puts), err)
-		}
-		puts = puts[:0]
-		return nil
-	}
+	writing, ctx := errgroup.WithContext(ctx)
+	writing.SetLimit(puts)
 	for i := first; i < last; i++ {
-		for _, from := range s.samples {
-			name, value := s.of(from, r, nodeName(i), uuid.NewString())
-			puts = append(puts, clientv3.OpPut(storedAt(name), string(value)))
-			if len(puts) == mostPuts {
-				if err := flush(); err != nil {
-					return err
+		writing.Go(func() error {
+			for _, from := range s.samples {
+				name, value := s.of(from, r, nodeName(i), uuid.NewString())
+				if _, err := s.etcd.Put(ctx, storedAt(name), string(value)); err != nil {
+					return fmt.Errorf("put report %s into etcd: %w", name, err)
 				}
 			}
-		}
+			return nil
+		})
 	}
-	if len(puts) > 0 {
-		return flush()
+	return writing.Wait() //nolint:wrapcheck // the put's own
+}
+
+// seen waits until the API server has seen all reports of a node in etcd.
+func (s *store) seen(ctx context.Context, c *controlPlane, r *reporter, node string) error {
+	for n, owner := range r.owners {
+		for _, object := range reportsOf(owner, n, node) {
+			err := poll(ctx, "the API server to see report "+object.GetName(), settleTimeout, func(ctx context.Context) (bool, error) {
+				err := c.core.RESTClient().Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), "bpfprograms", object.GetName()).
+					Param("resourceVersion", "0").Do(ctx).Error()
+				return err == nil, client.IgnoreNotFound(err)
+			})
+			if err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

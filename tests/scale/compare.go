@@ -16,11 +16,16 @@ func (b *bench) connections100(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.put(fmt.Sprintf("apiserver_us_per_report_write_%d", b.agents), cost)
+	b.putCost("apiserver", b.agents, cost)
 	watches := b.real.requests.of(nodeName(1))
 	b.say("  an agent watches %s", strings.Join(resources(watches(nodeName(1))), ", "))
 	b.put("agent_watches", float64(len(watches(nodeName(1)))))
 	return b.compare(ctx, agentAccount, "apiserver", roundNodes, b.agents, watches)
+}
+
+func (b *bench) putCost(figure string, agents int, cost writeCost) {
+	b.put(fmt.Sprintf("%s_us_per_report_write_%d", figure, agents), cost.cpu)
+	b.put(fmt.Sprintf("%s_kb_allocated_per_report_write_%d", figure, agents), cost.allocated)
 }
 
 // compare adds connections to as many as there are, up to the number wanted, and measures memory and writes.
@@ -40,7 +45,7 @@ func (b *bench) compare(ctx context.Context, account, figure string, nodes, have
 	if err := errors.Join(err, held.end()); err != nil {
 		return err
 	}
-	b.put(fmt.Sprintf("%s_us_per_report_write_%d", figure, have+held.count), cost)
+	b.putCost(figure, have+held.count, cost)
 	return b.control.settle(ctx, before.watches)
 }
 
@@ -63,7 +68,7 @@ func (b *bench) alternatives(ctx context.Context) error {
 		if err := errors.Join(err, few.end()); err != nil {
 			return err
 		}
-		b.put(fmt.Sprintf("%s_apiserver_us_per_report_write_%d", way.figure, b.agents), cost)
+		b.putCost(way.figure+"_apiserver", b.agents, cost)
 		if err := b.compare(ctx, comparedAccount, way.figure+"_apiserver", way.nodes, 0, way.watches); err != nil {
 			return err
 		}

@@ -27,19 +27,23 @@ import (
 type options struct {
 	// nodes is how many the cluster has, programs how many objects it has, each for all nodes.
 	nodes, programs int
+	// kinds is how many kinds the objects are of: an agent watches each that has any.
+	kinds int
 	// agents is how many nodes have a real agent.
 	agents int
 	// connections is how many agents are connected where the cost of writes is compared with that at agents.
 	connections int
-	// through is how many nodes' reports are written through the API server; those of the others go into etcd as the
-	// API server stores them.
+	// through is how many reports are written through the API server, by whole nodes; the others go into etcd as the API
+	// server stores them.
 	through int
 	// repeats is how many rounds of writes are measured.
 	repeats int
 
 	operator, agent, kwok, stages string
-	out                           string
-	keep                          bool
+	// reportsTest is the test binary of operator/reports.
+	reportsTest string
+	out         string
+	keep        bool
 }
 
 func main() {
@@ -55,22 +59,24 @@ func run(args []string) (err error) {
 	flags := flag.NewFlagSet("scale", flag.ExitOnError)
 	flags.IntVar(&o.nodes, "nodes", 500, "How many nodes the cluster has.")
 	flags.IntVar(&o.programs, "programs", 20, "How many objects there are, each a program on every node.")
+	flags.IntVar(&o.kinds, "kinds", allKinds, "How many kinds the objects are of, at most 3.")
 	flags.IntVar(&o.agents, "agents", 100, "How many nodes have a real agent, at most.")
 	flags.IntVar(&o.connections, "connections", 1000, "How many agents are connected where costs are compared with those at 100.")
-	flags.IntVar(&o.through, "through", 1000, "How many nodes' reports are written through the API server; those of the others go into etcd as it stores them.")
+	flags.IntVar(&o.through, "through", 10_000, "How many reports are written through the API server, by whole nodes; the others go into etcd as it stores them.")
 	flags.IntVar(&o.repeats, "rounds", 5, "How often the cost of writes is measured.")
 	flags.StringVar(&o.operator, "operator", "bin/bpfman-operator", "The operator's executable.")
 	flags.StringVar(&o.agent, "agent", "bin/bpfman-agent", "The agent's executable.")
 	flags.StringVar(&o.kwok, "kwok", "bin/kwok", "kwok's executable.")
 	flags.StringVar(&o.stages, "kwok-stages", "bin/kwok-stages", "The directory of the stages that kwok's module has.")
+	flags.StringVar(&o.reportsTest, "reports-test", "bin/reports.test", "The executable of operator/reports' tests, which reads all reports in several ways.")
 	flags.StringVar(&o.out, "out", "bench-scale.json", "File for the figures.")
 	flags.BoolVar(&o.keep, "keep", false, "Keep the logs.")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("parse arguments: %w", err)
 	}
 	o.agents = min(o.agents, o.nodes-1-sampleNodes)
-	if o.agents < 1 || o.programs < 1 {
-		return errors.New("too few nodes or programs")
+	if o.agents < 1 || o.programs < 1 || o.kinds < 1 || o.kinds > allKinds {
+		return errors.New("too few nodes or programs, or another number of kinds than 1 to 3")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -23,13 +23,16 @@ import (
 // networkInterface is the interface that each node has.
 const networkInterface = "eth0"
 
-// declared are user objects of three kinds in turn, for the nodes with these labels: as many kinds as a cluster uses.
-func declared(prefix string, count int, labels map[string]string) []v1alpha1.UserObject {
+// allKinds is how many kinds of objects the benchmark has.
+const allKinds = 3
+
+// declared are user objects of so many kinds in turn, for the nodes with these labels.
+func declared(prefix string, count, kinds int, labels map[string]string) []v1alpha1.UserObject {
 	objects := make([]v1alpha1.UserObject, 0, count)
 	for i := range count {
 		meta := metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", prefix, i)}
 		var object v1alpha1.UserObject
-		switch i % 3 {
+		switch i % kinds {
 		case 0:
 			o := &v1alpha1.TracepointProgram{ObjectMeta: meta}
 			o.Spec.BpfFunctionName, o.Spec.Names = "count_syscalls", []string{"syscalls/sys_enter_openat"}

@@ -48,7 +48,7 @@ func TestRecordedWatchesOfAnotherNode(t *testing.T) {
 
 // A report in etcd differs from the sample's in its name, its node and its UID, wherever these are.
 func TestStoredReportOfAnotherNode(t *testing.T) {
-	object := declared("scale", 1, poolLabel)[0]
+	object := declared("scale", 1, allKinds, poolLabel)[0]
 	object.SetUID("owner")
 	owner, err := program.OwnerOf(kindOf(object), object)
 	if err != nil {
