@@ -1010,7 +1010,7 @@ test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtu
 	@$(MAKE) --no-print-directory test-nodes
 	@$(MAKE) --no-print-directory test-e2e
 	@$(MAKE) --no-print-directory test-tutorials
-	@$(MAKE) --no-print-directory test-chaos SEED=404
+	@$(MAKE) --no-print-directory test-chaos MINUTES=30
 	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=
 
 .PHONY: test-integration
