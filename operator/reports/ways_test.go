@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/ptr"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
@@ -63,11 +62,15 @@ func (p *part) replace(read []runtime.Object) error {
 }
 
 func inOneList(ctx context.Context, p *part, api rest.Interface, codec runtime.ParameterCodec) error {
-	all, err := listWatch(api, p.kind.Resource(), codec).ListWithContextFunc(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	answer, err := listWatch(api, p.kind.Resource(), codec).ListWithContextFunc(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
-		return err
+		return fmt.Errorf("list: %w", err)
 	}
-	return p.replace(all.(*list).Items)
+	all, ok := answer.(*list)
+	if !ok {
+		return fmt.Errorf("%T is no list", answer)
+	}
+	return p.replace(all.Items)
 }
 
 func inPages(ctx context.Context, p *part, api rest.Interface, codec runtime.ParameterCodec) error {
@@ -75,7 +78,7 @@ func inPages(ctx context.Context, p *part, api rest.Interface, codec runtime.Par
 	for options := (metav1.ListOptions{Limit: 500}); ; {
 		body, err := api.Get().Resource(p.kind.Resource()).VersionedParams(&options, codec).SetHeader("Accept-Encoding", "identity").Stream(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("get a page: %w", err)
 		}
 		page, err := decodeList(body)
 		if err := errors.Join(err, body.Close()); err != nil {
@@ -91,10 +94,10 @@ func inPages(ctx context.Context, p *part, api rest.Interface, codec runtime.Par
 // asEvents is the store's own way.
 func asEvents(ctx context.Context, p *part, api rest.Interface, codec runtime.ParameterCodec) error {
 	from, err := listWatch(api, p.kind.Resource(), codec).WatchFuncWithContext(ctx, metav1.ListOptions{
-		SendInitialEvents: ptr.To(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("watch: %w", err)
 	}
 	defer from.Stop()
 	var all []runtime.Object
