@@ -29,7 +29,7 @@ die() {
 step() {
 	local message=$1 hint=$2
 	shift 2
-	slow "$message" "$@" || die "this failed: $message" "$hint"
+	slow "$message" "$@" || die "failed: $message" "$hint"
 }
 
 kubectl() { "$KUBECTL" "$@"; }
@@ -38,16 +38,16 @@ kubectl() { "$KUBECTL" "$@"; }
 
 # one_node brings up the cluster of this machine.
 one_node() {
-	((EUID == 0)) || die "this takes root: it installs packages and starts a cluster on this machine" \
+	((EUID == 0)) || die "root access is required, to install packages and start a cluster on this machine" \
 		"run it as root, or give the cluster to use: make run KUBECONFIG=\$HOME/.kube/config"
-	command -v go >/dev/null || die "Go is missing" "https://go.dev/doc/install says how to install it"
-	"${make[@]}" --silent deps || die "what is needed couldn't be installed" "see above; make deps tries again"
+	command -v go >/dev/null || die "Go is missing" "to install it, see https://go.dev/doc/install"
+	"${make[@]}" --silent deps || die "the required packages couldn't be installed" "see the output above; to try again, run make deps"
 	step "building the commands and the example programs" "see above" \
 		"${make[@]}" build build-cluster bytecode
 	local log
 	log=$(mktemp)
 	"${make[@]}" --silent cluster-up 2>&1 | tee "$log" | sed -u '/^pushed /d' || die "the cluster doesn't start" \
-		"make cluster-status says where its logs are; make cluster-down removes what there is of it"
+		"to find its logs, run make cluster-status; to remove it, run make cluster-down"
 	export KUBECONFIG=$CLUSTER_KUBECONFIG
 	restart_changed "$log"
 	rm -f "$log"
@@ -67,7 +67,7 @@ restart_changed() {
 
 # given_cluster checks that the cluster of KUBECONFIG answers.
 given_cluster() {
-	command -v "$KUBECTL" >/dev/null || die "kubectl is missing" "https://kubernetes.io/docs/tasks/tools/ says how to install it"
+	command -v "$KUBECTL" >/dev/null || die "kubectl is missing" "to install it, see https://kubernetes.io/docs/tasks/tools/"
 	kubectl --request-timeout=15s get --raw /readyz >/dev/null || die "the cluster of KUBECONFIG=$KUBECONFIG doesn't answer" \
 		"check it with: kubectl get nodes"
 	echo "using the cluster of KUBECONFIG=$KUBECONFIG"
@@ -112,11 +112,11 @@ attach_sample() {
 			echo "  ${kind^^}: $message"
 			return
 		fi
-		echo "  ${candidate^^} can't be used here. What its object says: $message"
+		echo "  ${candidate^^} can't be used here. Its object reports: $message"
 		kubectl delete "${candidate}program" "$name" --timeout=60s >/dev/null
 	done
 	die "neither XDP nor TCX programs can be attached in this cluster" \
-		"the messages above are the daemon's own; TCX wants Linux 6.6, XDP a kernel with BPF trampolines" \
+		"the messages above are the daemon's; TCX requires Linux 6.6, and XDP a kernel with BPF trampolines" \
 		"kubectl -n bpfman logs daemonset/bpfman-daemon -c bpfman  shows the daemon's log"
 }
 
@@ -191,7 +191,7 @@ else
 	ending="make undeploy    # removes bpfman from the cluster, after: kubectl delete -k examples/config/go-KIND-counter"
 fi
 
-step "deploying bpfman ($overlay)" "kubectl -n bpfman get pods, and describe pod, show what it waits for" \
+step "deploying bpfman ($overlay)" "to see what it is waiting for, run kubectl -n bpfman get pods, and describe pod" \
 	"${make[@]}" deploy "KUBECONFIG=$KUBECONFIG" "DEPLOY=$overlay" "DEPLOY_TIMEOUT=${timeout}s"
 
 echo "attaching the sample program"
@@ -200,7 +200,7 @@ attach_sample
 namespace=go-$kind-counter
 render "examples/config/go-$kind-counter" | kubectl apply -f - >/dev/null
 fresh_readers
-step "starting the application that reads its map" "kubectl -n $namespace describe pods  shows what it waits for" \
+step "starting the application that reads its map" "to see what it is waiting for, run kubectl -n $namespace describe pods" \
 	"$KUBECTL" -n "$namespace" rollout status "daemonset/go-$kind-counter-ds" "--timeout=${timeout}s"
 
 read -r pod node address < <(kubectl -n "$namespace" get pods -l "name=go-$kind-counter" --field-selector=status.phase=Running \
@@ -208,10 +208,10 @@ read -r pod node address < <(kubectl -n "$namespace" get pods -l "name=go-$kind-
 echo "sending traffic to node $node; pod $pod says:"
 identity=$(whoami_in "$namespace" "$pod") || die "pod $pod doesn't say as whom it runs" "kubectl -n $namespace logs $pod"
 echo "  $identity"
-[[ $identity == *"CapEff 0000000000000000" ]] || die "the application has capabilities, and should have none" "kubectl -n $namespace get pod $pod -o yaml"
+[[ $identity == *"CapEff 0000000000000000" ]] || die "the application has capabilities, but should have none" "kubectl -n $namespace get pod $pod -o yaml"
 show_readings "$namespace" "$pod" "$node" "$address" || die "the count doesn't grow" \
-	"another program of a lower priority on the same interface may end the chain before the counter:" \
-	"kubectl get tcxprograms,xdpprograms -o wide  shows the priorities"
+	"another program with a lower priority value on the same interface may end the chain before the counter:" \
+	"to see the priorities, run kubectl get tcxprograms,xdpprograms -o wide"
 
 shown=$KUBECTL
 [[ $(type -P kubectl) != "$KUBECTL" ]] || shown=kubectl

@@ -84,7 +84,7 @@ func (e *UnreadError) Error() string {
 	case e.Err != nil:
 		return e.Kind + "s can't be read: " + e.Err.Error()
 	case e.Unused:
-		return e.Kind + "s are not watched: there were none"
+		return e.Kind + "s aren't watched because there are none"
 	}
 	return e.Kind + "s have not been read yet"
 }
@@ -106,18 +106,33 @@ func Source[request comparable](of source.TypedSyncingSource[request]) source.Ty
 
 // SourceThen is Source, and calls listed once the handler has got all objects.
 func SourceThen[request comparable](of source.TypedSyncingSource[request], listed func(workqueue.TypedRateLimitingInterface[request])) source.TypedSource[request] {
-	return source.TypedFunc[request](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[request]) error {
-		if err := of.Start(ctx, q); err != nil {
-			return fmt.Errorf("start %v: %w", of, err)
-		}
-		go func() {
-			if err := of.WaitForSync(ctx); err == nil && ctx.Err() == nil {
-				listed(q)
-			}
-		}()
-		return nil
-	})
+	return eventSource[request]{of: of, listed: listed}
 }
+
+// eventSource isn't a source.TypedSyncingSource, for which a controller waits.
+type eventSource[request comparable] struct {
+	of     source.TypedSyncingSource[request]
+	listed func(workqueue.TypedRateLimitingInterface[request])
+}
+
+// Start implements source.TypedSource.
+func (s eventSource[request]) Start(ctx context.Context, q workqueue.TypedRateLimitingInterface[request]) error {
+	if err := s.of.Start(ctx, q); err != nil {
+		return fmt.Errorf("start %v: %w", s.of, err)
+	}
+	go func() {
+		if err := s.of.WaitForSync(ctx); err == nil && ctx.Err() == nil {
+			s.listed(q)
+		}
+	}()
+	return nil
+}
+
+// String names the source in logs.
+func (s eventSource[request]) String() string { return fmt.Sprint(s.of) }
+
+// MarshalText names the source in logs of log/slog, which doesn't use String.
+func (s eventSource[request]) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Mapper maps the API's kinds without asking the API server, which may lack their
 // definitions just now. It asks for all others.
@@ -141,7 +156,7 @@ func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, erro
 	add(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource(), v1alpha1.PolicyKind.Namespaced)
 	others, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("make a mapper of kinds: %w", err)
+		return nil, fmt.Errorf("create REST mapper: %w", err)
 	}
 	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{own, others}}, nil
 }
@@ -163,7 +178,7 @@ func NewClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Sch
 		api, err = rest.RESTClientFor(config)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the API's kinds: %w", err)
+		return nil, fmt.Errorf("create API client: %w", err)
 	}
 	return api, nil
 }
@@ -198,7 +213,7 @@ func (k *Kinds) NewCache(config *rest.Config, options cache.Options) (cache.Cach
 	}
 	c, err := cache.New(config, options)
 	if err != nil {
-		return nil, fmt.Errorf("make the cache: %w", err)
+		return nil, fmt.Errorf("create cache: %w", err)
 	}
 	return &apart{c, k, options.Scheme}, nil
 }
@@ -302,9 +317,9 @@ func (k *Kinds) note(gvk schema.GroupVersionKind, err error) {
 	}
 	switch {
 	case err != nil && (s.err == nil || s.err.Error() != err.Error()):
-		k.Log.Error(err, "A kind can't be read: its objects are left as they are, other kinds go on", "kind", gvk.Kind)
+		k.Log.Error(err, "Failed to read a kind; its objects are left unchanged", "kind", gvk.Kind)
 	case err == nil && s.err != nil:
-		k.Log.Info("A kind can be read again", "kind", gvk.Kind)
+		k.Log.Info("Recovered from failing to read a kind", "kind", gvk.Kind)
 	}
 	s.err = err
 }

@@ -27,7 +27,7 @@ func (k *Kinds) Probes(address string) *manager.Server {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			fmt.Fprintln(w, "not ready")
 		case len(problems) > 0:
-			fmt.Fprintln(w, "ok, but for some kinds, whose objects are left as they are")
+			fmt.Fprintln(w, "ok, except for kinds that can't be read")
 		default:
 			fmt.Fprintln(w, "ok")
 		}
@@ -103,7 +103,7 @@ func (s *kind) unneeded(gvk schema.GroupVersionKind) bool {
 }
 
 var readableDesc = prometheus.NewDesc("bpfman_kind_readable",
-	"1 for each kind that can be read, 0 for one that can't: its definition or a right is missing.", []string{"kind"}, nil)
+	"Whether the objects of a kind can be read: 1 if they can, 0 if the kind's definition or a permission is missing.", []string{"kind"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (k *Kinds) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- readableDesc }

@@ -35,7 +35,7 @@ func TestReadiness(t *testing.T) {
 		"nothing is watched, as by a replica that isn't the leader": {nil, http.StatusOK, []string{"ok"}},
 		"all is read":                       {map[string]state{"Node": good, "XdpProgram": good, "TcProgram": good}, http.StatusOK, []string{"ok"}},
 		"a kind is still being read":        {map[string]state{"Node": good, "XdpProgram": good, "TcProgram": {}}, http.StatusServiceUnavailable, []string{"not ready", "TcPrograms have not been read yet"}},
-		"a kind can't be read":              {map[string]state{"Node": good, "XdpProgram": {err: forbidden}, "TcProgram": good}, http.StatusOK, []string{"ok, but for some kinds", "XdpPrograms can't be read", "no role"}},
+		"a kind can't be read":              {map[string]state{"Node": good, "XdpProgram": {err: forbidden}, "TcProgram": good}, http.StatusOK, []string{"ok, except for kinds that can't be read", "XdpPrograms can't be read", "no role"}},
 		"a kind can't be read any more":     {map[string]state{"Node": good, "XdpProgram": good, "TcProgram": {true, missing}}, http.StatusOK, []string{"TcPrograms can't be read"}},
 		"no kind can be read":               {map[string]state{"Node": good, "XdpProgram": {err: forbidden}, "TcProgram": {err: missing}}, http.StatusServiceUnavailable, []string{"XdpPrograms", "TcPrograms"}},
 		"no kind can be read any more":      {map[string]state{"Node": good, "XdpProgram": {true, forbidden}}, http.StatusServiceUnavailable, []string{"XdpPrograms"}},

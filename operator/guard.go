@@ -35,13 +35,13 @@ const (
 func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, known *kinds.Kinds, open func() error) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("make discovery client: %w", err)
+		return fmt.Errorf("create discovery client: %w", err)
 	}
 	g := &definitions.Guard{
 		Look: func(ctx context.Context) error { return definitions.Look(ctx, api) },
 		Open: open,
 		Report: func(ctx context.Context, refusal error) {
-			mgr.GetLogger().Error(refusal, "the operator does nothing")
+			mgr.GetLogger().Error(refusal, "Not starting the controllers yet")
 			if foreign := (*definitions.ForeignError)(nil); errors.As(refusal, &foreign) {
 				announce(ctx, mgr.GetAPIReader(), recorder, namespace, foreign)
 			}
@@ -50,7 +50,7 @@ func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, kn
 	}
 	known.Held = g.Held
 	if err := mgr.Add(g); err != nil {
-		return fmt.Errorf("guard against other definitions: %w", err)
+		return fmt.Errorf("add the check for incompatible definitions: %w", err)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func announce(ctx context.Context, live client.Reader, recorder events.EventReco
 	var list corev1.ConfigMapList
 	err := live.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{"metadata.name": deploy.ConfigMapName})
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "no Event says why the operator does nothing")
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to emit an Event about incompatible definitions")
 	}
 	for _, configMap := range list.Items {
 		event.Emit(recorder, &configMap, corev1.EventTypeWarning, ReasonForeignDefinitions, "Start", foreign.Error())

@@ -65,7 +65,7 @@ type Options struct {
 // New returns a manager with all controllers, ready to start. They start where the cluster's definitions are this API's.
 func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if o.Namespace == "" {
-		return nil, errors.New("no namespace is given for the node components")
+		return nil, errors.New("the namespace of the node components is not set")
 	}
 	openShift, err := isOpenShift(config)
 	if err != nil {
@@ -90,7 +90,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	}
 	core, err := typedcorev1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return nil, fmt.Errorf("make client of logs: %w", err)
+		return nil, fmt.Errorf("create client for logs: %w", err)
 	}
 	err = guard(mgr, recorder, o.Namespace, known, func() error {
 		for _, controller := range controllers(mgr, reports.NewStore(known), core, recorder, announcer, openShift) {
@@ -146,11 +146,11 @@ func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsG
 func isOpenShift(config *rest.Config) (bool, error) {
 	c, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return false, fmt.Errorf("make discovery client: %w", err)
+		return false, fmt.Errorf("create discovery client: %w", err)
 	}
 	groups, err := c.ServerGroups()
 	if err != nil {
-		return false, fmt.Errorf("ask which APIs the cluster serves: %w", err)
+		return false, fmt.Errorf("discover the cluster's APIs: %w", err)
 	}
 	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == openShiftGroup }), nil
 }

@@ -42,7 +42,7 @@ func Mounted(dir string) (bool, error) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("ask for the file system of %s: %w", dir, err)
+			return false, fmt.Errorf("check the file system of %s: %w", dir, err)
 		}
 		return stat.Type == unix.BPF_FS_MAGIC, nil
 	}

@@ -37,7 +37,7 @@ func CredentialsFor(ctx context.Context, secrets client.Reader, namespace string
 	}
 	key := types.NamespacedName{Namespace: image.ImagePullSecret.Namespace, Name: image.ImagePullSecret.Name}
 	if namespace != "" && key.Namespace != namespace {
-		return Credentials{}, fmt.Errorf("pull Secret %s: only Secrets of namespace %s may be used by its programs", key, namespace)
+		return Credentials{}, fmt.Errorf("pull Secret %s: programs in namespace %s can only use Secrets in that namespace", key, namespace)
 	}
 	repository, err := parse(image.Url)
 	if err != nil {
@@ -80,15 +80,15 @@ func find(secret *corev1.Secret, repository string) (Credentials, error) {
 			Auths map[string]entry `json:"auths"`
 		}
 		if json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config) != nil {
-			return Credentials{}, fmt.Errorf("its %s is not valid", corev1.DockerConfigJsonKey)
+			return Credentials{}, fmt.Errorf("its key %s is invalid", corev1.DockerConfigJsonKey)
 		}
 		entries = config.Auths
 	case corev1.SecretTypeDockercfg:
 		if json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries) != nil {
-			return Credentials{}, fmt.Errorf("its %s is not valid", corev1.DockerConfigKey)
+			return Credentials{}, fmt.Errorf("its key %s is invalid", corev1.DockerConfigKey)
 		}
 	default:
-		return Credentials{}, fmt.Errorf("its type is %q, not %s or %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
+		return Credentials{}, fmt.Errorf("its type is %q instead of %s or %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
 	}
 	var best string
 	var found entry

@@ -113,14 +113,14 @@ func TestCredentialsRefused(t *testing.T) {
 		want      string
 	}{
 		"absent":             {nil, "", "quay.io/a", `get pull Secret secrets/pull: secrets "pull" not found`},
-		"wrong type":         {opaque, "", "quay.io/a", `pull Secret secrets/pull: its type is "Opaque", not kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg`},
-		"no data":            {empty, "", "quay.io/a", "pull Secret secrets/pull: its .dockerconfigjson is not valid"},
-		"no JSON":            {dockerConfigJSON("{s3cr3t"), "", "quay.io/a", "pull Secret secrets/pull: its .dockerconfigjson is not valid"},
-		"no JSON, dockercfg": {dockercfg(`"s3cr3t"`), "", "quay.io/a", "pull Secret secrets/pull: its .dockercfg is not valid"},
-		"auth no string":     {dockercfg(`{"quay.io": {"auth": ["s3cr3t"]}}`), "", "quay.io/a", "pull Secret secrets/pull: its .dockercfg is not valid"},
+		"wrong type":         {opaque, "", "quay.io/a", `pull Secret secrets/pull: its type is "Opaque" instead of kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg`},
+		"no data":            {empty, "", "quay.io/a", "pull Secret secrets/pull: its key .dockerconfigjson is invalid"},
+		"no JSON":            {dockerConfigJSON("{s3cr3t"), "", "quay.io/a", "pull Secret secrets/pull: its key .dockerconfigjson is invalid"},
+		"no JSON, dockercfg": {dockercfg(`"s3cr3t"`), "", "quay.io/a", "pull Secret secrets/pull: its key .dockercfg is invalid"},
+		"auth no string":     {dockercfg(`{"quay.io": {"auth": ["s3cr3t"]}}`), "", "quay.io/a", "pull Secret secrets/pull: its key .dockercfg is invalid"},
 		"auth no base64":     {dockercfg(`{"quay.io": {"auth": "s3cr3t:s3cr3t"}}`), "", "quay.io/a", "pull Secret secrets/pull: the auth of a registry is not base64"},
 		"auth no user":       {dockercfg(`{"quay.io": {"auth": "` + noColon + `"}}`), "", "quay.io/a", "pull Secret secrets/pull: the auth of a registry is not user:password"},
-		"foreign namespace":  {good, "tenant", "quay.io/a", "pull Secret secrets/pull: only Secrets of namespace tenant may be used by its programs"},
+		"foreign namespace":  {good, "tenant", "quay.io/a", "pull Secret secrets/pull: programs in namespace tenant can only use Secrets in that namespace"},
 		"malformed image":    {good, "", "UPPER CASE", `bytecode image "UPPER CASE": invalid reference format`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func FuzzFind(f *testing.F) {
 		f.Add([]byte(seed), false)
 	}
 	known := map[string]bool{
-		"its .dockerconfigjson is not valid": true, "its .dockercfg is not valid": true,
+		"its key .dockerconfigjson is invalid": true, "its key .dockercfg is invalid": true,
 		"the auth of a registry is not base64": true, "the auth of a registry is not user:password": true,
 	}
 	f.Fuzz(func(t *testing.T, data []byte, newer bool) {

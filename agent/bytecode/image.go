@@ -152,7 +152,7 @@ func IsUnfit(err error) bool {
 	return errors.As(err, &unfit)
 }
 
-var errTooLarge = &unfitError{fmt.Sprintf("it holds more than the %d MiB that bytecode may have", MaxContent>>20)}
+var errTooLarge = &unfitError{fmt.Sprintf("the image exceeds the limit of %d MiB", MaxContent>>20)}
 
 // tooLong says of what is longer than is read of it that it is too large.
 func tooLong(err error) error {
@@ -166,7 +166,7 @@ func tooLong(err error) error {
 func (s *Source) look(ctx context.Context) error {
 	p, m := s.puller, s.manifest
 	if len(m.Layers) == 0 {
-		return &unfitError{"it has no layer"}
+		return &unfitError{"the image has no layers"}
 	}
 	p.wire.limit = maxDocument
 	if _, err := p.blob(ctx, m.Config.Digest, func(io.Reader) error { return nil }); err != nil {
@@ -178,7 +178,7 @@ func (s *Source) look(ctx context.Context) error {
 		// From elsewhere the daemon reads what was never looked at, and it panics at
 		// a layer's digest of another kind.
 		if len(layer.URLs) > 0 || !strings.HasPrefix(layer.Digest, "sha256:") {
-			return &unfitError{"its layer isn't the registry's own, by its sha256 digest"}
+			return &unfitError{"the image has a layer that is outside of the registry, or whose digest isn't sha256"}
 		}
 		size, err := p.blob(ctx, layer.Digest, func(body io.Reader) error { return measure(body, &left) })
 		if err != nil {
@@ -223,12 +223,12 @@ func (p *puller) resolve(ctx context.Context) (Image, manifest, error) {
 			}
 			image.Manifest, m, err = p.document(ctx, part)
 			if err == nil && len(m.Manifests) > 0 {
-				err = &unfitError{"its index holds another index"}
+				err = &unfitError{"the image index contains another index"}
 			}
 			return image, m, err
 		}
 	}
-	return image, manifest{}, errors.New("it has no manifest for this machine (linux/" + runtime.GOARCH + ")")
+	return image, manifest{}, errors.New("the image has no manifest for this node (linux/" + runtime.GOARCH + ")")
 }
 
 func (p *puller) document(ctx context.Context, version name.Reference) (digest string, m manifest, err error) {
@@ -241,7 +241,7 @@ func (p *puller) document(ctx context.Context, version name.Reference) (digest s
 	}
 	// Whoever else reads it has to find the same in it.
 	if ambiguous(got.Manifest) || len(m.Manifests) > 0 && len(m.Layers) > 0 {
-		return "", m, &unfitError{"its manifest can be read in several ways"}
+		return "", m, &unfitError{"the image's manifest is ambiguous"}
 	}
 	return got.Digest.String(), m, nil
 }
@@ -326,7 +326,7 @@ func measure(layer io.Reader, left *int64) error {
 		case bounded.N <= 0:
 			return errTooLarge
 		case errors.Is(err, io.EOF) && files == 0:
-			return &unfitError{"its layer holds no file"}
+			return &unfitError{"the image's layer contains no files"}
 		case errors.Is(err, io.EOF):
 			if _, err = io.Copy(io.Discard, bounded); bounded.N <= 0 {
 				return errTooLarge
@@ -344,7 +344,7 @@ func measure(layer io.Reader, left *int64) error {
 // packed tells a layer that is packed wrongly from one that can't be read.
 func packed(err error) error {
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, tar.ErrHeader) {
-		return &unfitError{"its layer is no gzipped tar archive"}
+		return &unfitError{"the image's layer isn't a gzipped tar archive"}
 	}
 	return fmt.Errorf("read layer: %w", err)
 }

@@ -149,24 +149,24 @@ func TestUnfitImages(t *testing.T) {
 	}
 	elsewhere := r.manifest("elsewhere", manifest{Config: config, Layers: []descriptor{small}})
 	elsewhere.Platform.OS, elsewhere.Platform.Architecture = "linux", "other"
-	const tooLarge, noArchive = "it holds more than the 32 MiB that bytecode may have", "its layer is no gzipped tar archive"
-	const notOwn = "its layer isn't the registry's own, by its sha256 digest"
+	const tooLarge, noArchive = "the image exceeds the limit of 32 MiB", "the image's layer isn't a gzipped tar archive"
+	const notOwn = "the image has a layer that is outside of the registry, or whose digest isn't sha256"
 	for tag, c := range map[string]struct {
 		manifest manifest
 		want     string
 	}{
 		"small":         {manifest{Config: config, Layers: []descriptor{small, small}}, ""},
-		"no-layer":      {manifest{Config: config}, "it has no layer"},
+		"no-layer":      {manifest{Config: config}, "the image has no layers"},
 		"bomb":          {manifest{Config: config, Layers: []descriptor{bomb}}, tooLarge},
 		"second-bomb":   {manifest{Config: config, Layers: []descriptor{small, bomb}}, tooLarge},
 		"together":      {manifest{Config: config, Layers: []descriptor{half, half}}, tooLarge},
 		"index":         {manifest{Manifests: []descriptor{elsewhere, here(r.manifest("x", manifest{Config: config, Layers: []descriptor{bomb}}))}}, tooLarge},
-		"not-here":      {manifest{Manifests: []descriptor{elsewhere}}, "it has no manifest for this machine (linux/" + runtime.GOARCH + ")"},
-		"nested":        {manifest{Manifests: []descriptor{here(r.manifest("y", manifest{Manifests: []descriptor{elsewhere}}))}}, "its index holds another index"},
-		"both":          {manifest{Config: config, Layers: []descriptor{small}, Manifests: []descriptor{elsewhere}}, "its manifest can be read in several ways"},
+		"not-here":      {manifest{Manifests: []descriptor{elsewhere}}, "the image has no manifest for this node (linux/" + runtime.GOARCH + ")"},
+		"nested":        {manifest{Manifests: []descriptor{here(r.manifest("y", manifest{Manifests: []descriptor{elsewhere}}))}}, "the image index contains another index"},
+		"both":          {manifest{Config: config, Layers: []descriptor{small}, Manifests: []descriptor{elsewhere}}, "the image's manifest is ambiguous"},
 		"no-tar":        {manifest{Config: config, Layers: []descriptor{r.blob(gzipped(t, bytes.Repeat([]byte("no tar "), 200)))}}, noArchive},
 		"no-gzip":       {manifest{Config: config, Layers: []descriptor{r.blob([]byte("neither gzip nor tar"))}}, noArchive},
-		"no-file":       {manifest{Config: config, Layers: []descriptor{r.blob(zipped(t))}}, "its layer holds no file"},
+		"no-file":       {manifest{Config: config, Layers: []descriptor{r.blob(zipped(t))}}, "the image's layer contains no files"},
 		"large-config":  {manifest{Config: r.blob(make([]byte, maxDocument+1)), Layers: []descriptor{small}}, tooLarge},
 		"trailing":      {manifest{Config: config, Layers: []descriptor{r.blob(append(zipped(t, 1), make([]byte, MaxContent)...))}}, tooLarge},
 		"absent-layer":  {manifest{Config: config, Layers: []descriptor{{Digest: "sha256:0"}}}, ""}, // the daemon's to tell
@@ -221,7 +221,7 @@ func TestAmbiguousManifests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r.content["manifests/x"] = fmt.Appendf(nil, c.document, config.Digest, small.Digest, bomb.Digest)
 			_, err := look(t, &Registries{Transport: r.Client().Transport}, r.image("x"), Credentials{})
-			if (err != nil) != c.ambiguous || err != nil && !strings.Contains(err.Error(), "can be read in several ways") {
+			if (err != nil) != c.ambiguous || err != nil && !strings.Contains(err.Error(), "is ambiguous") {
 				t.Errorf("%v, ambiguous: %v", err, c.ambiguous)
 			}
 		})

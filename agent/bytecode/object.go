@@ -34,7 +34,7 @@ func (r *Registries) Layer(ctx context.Context, url string, c Credentials) (*Lay
 	}
 	_, m, err := p.resolve(ctx)
 	if err == nil && (len(m.Layers) != 1 || len(m.Layers[0].URLs) > 0) {
-		err = errors.New("it isn't of one layer")
+		err = errors.New("the image doesn't have exactly one layer")
 	}
 	if err != nil {
 		p.close()

@@ -76,7 +76,7 @@ func (p *puller) close() { p.wire.client.CloseIdleConnections() }
 func (p *puller) part(digest string) (name.Digest, error) {
 	algorithm, _, _ := strings.Cut(digest, ":")
 	if _, err := v1.Hasher(algorithm); err != nil {
-		return name.Digest{}, &unfitError{"it has a digest of another kind than sha256 or sha512"}
+		return name.Digest{}, &unfitError{"the image has a digest that is neither sha256 nor sha512"}
 	}
 	return p.repository.Digest(digest), nil
 }
@@ -92,7 +92,7 @@ type wire struct {
 
 func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme != "https" {
-		return nil, errors.New("no TLS")
+		return nil, errors.New("the connection doesn't use TLS")
 	}
 	response, err := w.client.Do(request) //nolint:gosec // an image is wherever its reference says
 	if err != nil {

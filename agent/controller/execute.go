@@ -29,7 +29,7 @@ func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *progra
 	for _, step := range want.Diff(r.Inventory.Of(key)) {
 		r.take(ctx, key, owner, want, step, g, &outcome)
 		if ctx.Err() != nil {
-			return outcome, fmt.Errorf("stopped: %w", context.Cause(ctx))
+			return outcome, fmt.Errorf("interrupted: %w", context.Cause(ctx))
 		}
 	}
 	return outcome, nil
@@ -137,7 +137,7 @@ func (r *Reconciler) checkSharing(ctx context.Context, mapOwner *uint32, loaded 
 		errs = append(errs, r.Inventory.Unload(ctx, p.ID))
 	}
 	return errors.Join(append([]error{fmt.Errorf(
-		"the maps of program %d are not shared: bpfman v0.6 shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME), and no others", *mapOwner)}, errs...)...)
+		"the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", *mapOwner)}, errs...)...)
 }
 
 // loadImage has the daemon load an image by the digest of its manifest, so that
@@ -199,7 +199,7 @@ func (r *Reconciler) loadWithout(ctx context.Context, request *gobpfman.LoadRequ
 		return &report.BytecodeError{Err: unresolved}
 	}
 	if err := r.loadPresent(ctx, request, reference, permit); err != nil {
-		return &report.BytecodeError{Err: fmt.Errorf("%w, and without it: %w", unresolved, err)}
+		return &report.BytecodeError{Err: fmt.Errorf("%w; fall back to the image on the node: %w", unresolved, err)}
 	}
 	return nil
 }

@@ -42,14 +42,14 @@ func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request 
 	}
 	cause := strings.Join(words, "; ")
 	if !owner.ReplacePinnedMaps {
-		return fmt.Errorf("%s: remove the pin when no program uses the map, or set the annotation %s; the daemon says: %s",
+		return fmt.Errorf("%s: remove the pin once no program uses the map, or set the annotation %s; the daemon reports: %s",
 			cause, v1alpha1.AnnotationReplacePinnedMaps, shorten.Middle(failure.Error(), maxAside))
 	}
 	if err := r.replacePins(ctx, owner.Key, misfits); err != nil {
 		return fmt.Errorf("%s: %w", cause, err)
 	}
 	if object, err := get(ctx, r.Client, owner.Key); err == nil {
-		event.Emit(r.Events, object, corev1.EventTypeNormal, "PinsRemoved", "Load", fmt.Sprintf("node %s: %s: the pin is removed", r.NodeName, cause))
+		event.Emit(r.Events, object, corev1.EventTypeNormal, "PinsRemoved", "Load", fmt.Sprintf("Removed pins on node %s: %s", r.NodeName, cause))
 	}
 	return r.Inventory.Load(ctx, request)
 }
@@ -62,12 +62,12 @@ func (r *Reconciler) misfits(ctx context.Context, url string, c bytecode.Credent
 	}
 	declared, err := r.pinned.of(ctx, &r.registries, url, c)
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("The image isn't compared with pinned maps", "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("Skipped comparing pinned maps with the image", "reason", err.Error())
 		return nil
 	}
 	misfits, err := pins.Misfits(r.PinsDir, declared)
 	if err != nil {
-		log.FromContext(ctx).Info("Pinned maps can't be compared with the image", "reason", err.Error())
+		log.FromContext(ctx).Info("Failed to compare pinned maps with the image", "reason", err.Error())
 	}
 	return misfits
 }
@@ -118,7 +118,7 @@ func (r *Reconciler) replacePins(ctx context.Context, key program.Key, misfits [
 	for _, m := range misfits {
 		others := slices.DeleteFunc(slices.Clone(users[m.ID]), func(id uint32) bool { return slices.Contains(own, id) })
 		if len(others) > 0 {
-			return fmt.Errorf("the pin stays, as other programs use the map: %d", others)
+			return fmt.Errorf("the pin is kept because other programs use the map: %d", others)
 		}
 	}
 	unloaded := map[uint32]bool{}
@@ -138,7 +138,7 @@ func (r *Reconciler) replacePins(ctx context.Context, key program.Key, misfits [
 	}
 	for _, m := range misfits {
 		if still := users[m.ID]; len(still) > 0 {
-			return fmt.Errorf("the pin stays, as programs still use the map: %d", still)
+			return fmt.Errorf("the pin is kept because programs still use the map: %d", still)
 		}
 	}
 	var errs []error

@@ -70,7 +70,7 @@ func (r *Reconciler) gateFor(ctx context.Context, owner *program.Owner) (*gate, 
 	case errors.As(err, &unread) && unread.Err == nil && r.policies.young():
 		return nil, err
 	case err != nil:
-		g.unread = fmt.Errorf("nothing is loaded while it isn't known what policies say: %w", err)
+		g.unread = fmt.Errorf("nothing is loaded until the policies are known: %w", err)
 	default:
 		g.evaluation = policy.Evaluate(all, owner.Subject)
 	}
@@ -112,7 +112,7 @@ func (r *Reconciler) judge(ctx context.Context, key program.Key, g *gate, e poli
 // answer has an image verified.
 func (r *Reconciler) answer(ctx context.Context, key program.Key, g *gate, request *verification.Request, image bytecode.Image) verification.Answer {
 	if image.Digest == "" {
-		return verification.Answer{Error: "its digest isn't known on this node, as an earlier version of bpfman pulled it"}
+		return verification.Answer{Error: "the image's digest is unknown on this node, because an earlier version of bpfman pulled it"}
 	}
 	credentials, err := g.credentials()
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *Reconciler) answer(ctx context.Context, key program.Key, g *gate, reque
 	silent := func() error { return r.registries.Silent(ctx, image.Reference) }
 	answer, answered := r.Verifier.Ask(ctx, request, silent, func() { r.queue.Add(key) })
 	if !answered {
-		return verification.Answer{Error: "it is still being verified"}
+		return verification.Answer{Error: "verification is still in progress"}
 	}
 	return answer
 }

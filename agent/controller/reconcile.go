@@ -99,7 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
 		// The operator tells its user. What is loaded for it stays until it can be
 		// decoded, or is deleted.
-		log.FromContext(ctx).Info("The object can't be decoded, what is loaded for it stays", "reason", undecodable.reason)
+		log.FromContext(ctx).Info("Failed to decode the object; its programs stay loaded", "reason", undecodable.reason)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -411,10 +411,10 @@ func (r *Reconciler) compare(ctx context.Context) error {
 			return false, err
 		}
 		if err != nil {
-			log.FromContext(ctx).Info("Comparing with the daemon's list failed", "reason", err.Error())
+			log.FromContext(ctx).Info("Failed to compare the known programs with the daemon's", "reason", err.Error())
 		}
 		for _, key := range changed {
-			log.FromContext(ctx).Info("The daemon's programs are not as we left them", "owner", key.String())
+			log.FromContext(ctx).Info("The daemon's programs have changed outside of the agent", "owner", key.String())
 			r.queue.Add(key)
 		}
 		return false, nil

@@ -223,7 +223,7 @@ func (r *Reconciler) keepReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 		next := rarely + rand.N(rarely) //nolint:gosec // scattered, not secret
 		if err := r.listReports(ctx, kind, consistent); err != nil {
 			next = backoff.Step()
-			log.FromContext(ctx).V(1).Info("This node's reports are listed again later", "kind", kind.Name, "reason", err.Error())
+			log.FromContext(ctx).V(1).Info("Failed to list this node's reports; retrying", "kind", kind.Name, "reason", err.Error())
 		} else {
 			backoff = retry
 			consistent = false
@@ -309,7 +309,7 @@ func (r *Reconciler) readReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 	err = meta.EachListItem(objects, func(o runtime.Object) error {
 		p, ok := o.(v1alpha1.ProgramObject)
 		if !ok {
-			return fmt.Errorf("%T is no program object", o)
+			return fmt.Errorf("%T is not a program object", o)
 		}
 		page = append(page, p.DeepCopyObject().(v1alpha1.ProgramObject)) //nolint:errcheck,forcetypeassert // the page isn't kept for one of its items
 		return nil

@@ -45,7 +45,7 @@ func (r *Reconciler) retire(ctx context.Context, within time.Duration) {
 	logger := log.FromContext(ctx)
 	left, err := v05.Programs(r.Bpffs)
 	if err != nil {
-		logger.Error(err, "What bpfman v0.5 left stays")
+		logger.Error(err, "Failed to look for programs of bpfman v0.5; they are kept")
 		return
 	}
 	remove := func() error {
@@ -53,24 +53,25 @@ func (r *Reconciler) retire(ctx context.Context, within time.Duration) {
 	}
 	if len(left) == 0 {
 		if err := remove(); err != nil { // maps, or directories
-			logger.Error(err, "What bpfman v0.5 left stays")
+			logger.Error(err, "Failed to remove the maps and directories of bpfman v0.5")
 		}
 		return
 	}
-	what := fmt.Sprintf("bpfman v0.5 left %d programs on this node (kernel ids %s)", len(left), strings.Join(left, ", "))
+	programs := fmt.Sprintf("%d programs of bpfman v0.5 (kernel IDs %s)", len(left), strings.Join(left, ", "))
 	if len(left) == 1 {
-		what = fmt.Sprintf("bpfman v0.5 left a program on this node (kernel id %s)", left[0])
+		programs = fmt.Sprintf("1 program of bpfman v0.5 (kernel ID %s)", left[0])
 	}
-	logger.Info(what + ": attached until every object is")
-	r.tellNode(ctx, corev1.EventTypeNormal, reasonLeft, fmt.Sprintf("%s: attached until every object of bpfman is attached here, for %v at most", what, within))
+	logger.Info("Found programs of bpfman v0.5; keeping them attached until every object is attached", "programs", left, "timeout", within.String())
+	r.tellNode(ctx, corev1.EventTypeNormal, reasonLeft,
+		fmt.Sprintf("Found %s: kept attached until every object is attached on this node, for at most %v", programs, within))
 
-	why := "now that every object of bpfman is attached here"
+	why := "every object is attached on this node"
 	deadline := time.Now().Add(within)
 	tick := time.NewTicker(replacedPoll)
 	defer tick.Stop()
 	for missing := r.unattached(ctx); missing != ""; missing = r.unattached(ctx) {
 		if time.Now().After(deadline) && r.Inventory.Known() {
-			why = fmt.Sprintf("after %v, though %s is not attached here", within, missing)
+			why = fmt.Sprintf("%v have passed, although %s is not attached on this node", within, missing)
 			break
 		}
 		select {
@@ -80,12 +81,12 @@ func (r *Reconciler) retire(ctx context.Context, within time.Duration) {
 		}
 	}
 	if err := remove(); err != nil {
-		logger.Error(err, "Programs of bpfman v0.5 stay attached")
-		r.tellNode(ctx, corev1.EventTypeWarning, reasonLeft, what+": "+err.Error())
+		logger.Error(err, "Failed to remove the programs of bpfman v0.5")
+		r.tellNode(ctx, corev1.EventTypeWarning, reasonLeft, fmt.Sprintf("Failed to remove %s: %v", programs, err))
 		return
 	}
-	logger.Info(what + ": detached and removed, " + why)
-	r.tellNode(ctx, corev1.EventTypeNormal, reasonRemoved, what+": detached and removed, "+why)
+	logger.Info("Detached and removed the programs of bpfman v0.5", "programs", left, "reason", why)
+	r.tellNode(ctx, corev1.EventTypeNormal, reasonRemoved, fmt.Sprintf("Detached and removed %s: %s", programs, why))
 }
 
 // unattached names an object that isn't on this node as it is wanted, "" where
@@ -146,7 +147,7 @@ func (r *Reconciler) tellNode(ctx context.Context, kind, reason, message string)
 		return true, err
 	})
 	if err != nil {
-		log.FromContext(ctx).Error(err, "An Event is lost", "message", message)
+		log.FromContext(ctx).Error(err, "Failed to emit an Event", "message", message)
 		return
 	}
 	event.Emit(r.Events, node, kind, reason, "Retire", message)

@@ -65,11 +65,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager, onConnect func(contex
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
 	})
 	if err != nil {
-		return fmt.Errorf("make controller: %w", err)
+		return fmt.Errorf("create controller: %w", err)
 	}
 	useless := make(chan error, 1)
 	if err := mgr.Add(endsBy(useless)); err != nil {
-		return fmt.Errorf("watch for the agent's end: %w", err)
+		return fmt.Errorf("add the check for an incompatible daemon: %w", err)
 	}
 	background := r.watchOnDemand(mgr, c)
 	sources := []source.TypedSource[program.Key]{
@@ -84,7 +84,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager, onConnect func(contex
 			go r.retire(ctx, replacedWithin)
 			go node.WatchInterfaces(ctx,
 				func() { r.enqueue(ctx, q, func(n program.Needs) bool { return n.Interfaces }) },
-				func(err error) { log.FromContext(ctx).Error(err, "Changes of network interfaces may come late") })
+				func(err error) {
+					log.FromContext(ctx).Error(err, "Failed to watch network interfaces; changes may be noticed late")
+				})
 			return nil
 		}),
 		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Node{}), r.onNode())),
@@ -114,7 +116,7 @@ func (r *Reconciler) watchOnDemand(mgr manager.Manager, c ctrl.TypedController[p
 	open := func(s source.TypedSource[program.Key]) func() {
 		return func() {
 			if err := c.Watch(s); err != nil { // the controller isn't running: the agent ends
-				mgr.GetLogger().Error(err, "A kind isn't watched")
+				mgr.GetLogger().Error(err, "Failed to watch a kind")
 			}
 		}
 	}
@@ -241,7 +243,7 @@ func (r *Reconciler) daemonReturned(ctx context.Context, q queue) {
 	r.enqueue(ctx, q, func(program.Needs) bool { return true })
 	// Owners that are gone with all their objects are known to the daemon alone.
 	if err := r.ensureInventory(ctx); err != nil {
-		log.FromContext(ctx).Info("What the daemon holds is asked for again later", "reason", err.Error())
+		log.FromContext(ctx).Info("Failed to list the daemon's programs; retrying", "reason", err.Error())
 	}
 }
 
@@ -270,7 +272,7 @@ func (r *Reconciler) enqueue(ctx context.Context, q queue, affected func(program
 			continue // its objects start work of their own when they are read
 		}
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Listing from the cache failed", "kind", kind.Name)
+			log.FromContext(ctx).Error(err, "Failed to list objects from the cache", "kind", kind.Name)
 			continue
 		}
 		_ = meta.EachListItem(list, func(o runtime.Object) error { // its error is the function's

@@ -171,19 +171,29 @@ func (r *Reconciler) tell(ctx context.Context, key program.Key, object v1alpha1.
 	}
 	r.tellWarned(owner, object, before)
 	failed := func(c metav1.Condition) bool { return v1alpha1.BpfProgramConditionType(c.Type).Failed() }
-	where := fmt.Sprintf("node %s: %s", r.NodeName, object.GetStatus().Function)
+	function := object.GetStatus().Function
 	switch id := object.GetStatus().ProgramID; {
 	case failed(is) && is.Message != was.Message:
-		event.Emit(r.Events, owner, corev1.EventTypeWarning, is.Type, "Load", where+": "+is.Message)
+		event.Emit(r.Events, owner, corev1.EventTypeWarning, is.Type, "Load",
+			fmt.Sprintf("Program %s %s on node %s: %s", function, failure(is), r.NodeName, is.Message))
 	case failed(was) && !failed(is):
-		event.Emit(r.Events, owner, corev1.EventTypeNormal, is.Type, "Load", where+" works again")
+		event.Emit(r.Events, owner, corev1.EventTypeNormal, is.Type, "Load",
+			fmt.Sprintf("Program %s recovered on node %s", function, r.NodeName))
 	case before.ProgramID != 0 && before.ProgramID != id:
 		event.Emit(r.Events, owner, corev1.EventTypeNormal, "Reloaded", "Load",
-			fmt.Sprintf("%s is loaded anew: program %d took the place of %d", where, id, before.ProgramID))
+			fmt.Sprintf("Reloaded program %s on node %s: program %d replaced program %d", function, r.NodeName, id, before.ProgramID))
 	}
 }
 
-// reasonWarned is that of the Event which says that a policy would refuse a program.
+// failure says what a failed condition means for the program.
+func failure(c metav1.Condition) string {
+	if v1alpha1.BpfProgramConditionType(c.Type) == v1alpha1.BpfProgCondPolicyViolated {
+		return "violates a policy"
+	}
+	return "failed"
+}
+
+// reasonWarned is the reason of the Event that says that a policy would deny a program.
 const reasonWarned = "PolicyWarned"
 
 // tellWarned emits an Event where a policy in mode warn began to be violated, or is
@@ -201,7 +211,7 @@ func (r *Reconciler) tellWarned(owner client.Object, object v1alpha1.ProgramObje
 		})
 		if is.Verdict == v1alpha1.VerdictWarned && !told {
 			event.Emit(r.Events, owner, corev1.EventTypeWarning, reasonWarned, "Load",
-				fmt.Sprintf("node %s: %s: policy %s would refuse it in mode enforce: %s", r.NodeName, object.GetStatus().Function, is.Name, is.Message))
+				fmt.Sprintf("Policy %s would deny program %s on node %s in mode enforce: %s", is.Name, object.GetStatus().Function, r.NodeName, is.Message))
 		}
 	}
 }

@@ -93,7 +93,7 @@ func SpeaksOtherAPI(err error) bool {
 
 // otherAPI says what a daemon is that lacks a call of v0.6's API. That of v0.5
 // has neither Attach nor Detach, and takes a Load for something else.
-const otherAPI = "the daemon in container bpfman speaks another API (bpfman v0.5?): this agent takes v0.6; set bpfman.image in the ConfigMap bpfman-config"
+const otherAPI = "the daemon in container bpfman has an incompatible API (bpfman v0.5?): this agent requires v0.6; set bpfman.image in the ConfigMap bpfman-config"
 
 // wrapped is how the daemon of v0.6.0 gives an error of its own: as the debug
 // form of a status, whose message alone is for people.

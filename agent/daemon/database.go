@@ -43,7 +43,7 @@ func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 	if len(removed) == 0 {
 		return nil, errors.Join(err, failed)
 	}
-	log.FromContext(ctx).Info("Removed what kept the daemon from opening its database", "files", removed)
+	log.FromContext(ctx).Info("Removed unfinished snapshots that kept the daemon from opening its database", "files", removed)
 	return i.refresh(ctx)
 }
 

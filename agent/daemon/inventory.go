@@ -88,7 +88,7 @@ func do[R any](ctx context.Context, i *Inventory, op string, call func(context.C
 	case i.lane <- struct{}{}:
 		defer func() { <-i.lane }()
 	case <-ctx.Done():
-		return fmt.Errorf("%s: waiting for the daemon's turn: %w", op, context.Cause(ctx))
+		return fmt.Errorf("%s: wait for other calls to the daemon: %w", op, context.Cause(ctx))
 	}
 	response, err := call(ctx)
 
@@ -111,7 +111,7 @@ func (i *Inventory) Between(ctx context.Context, f func() error) error {
 	case i.lane <- struct{}{}:
 		defer func() { <-i.lane }()
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the daemon's turn: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for other calls to the daemon: %w", context.Cause(ctx))
 	}
 	return f()
 }

@@ -505,7 +505,7 @@ func TestTurn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, call := range calls {
-		if err := call(ctx, i, p); err == nil || !strings.Contains(err.Error(), "waiting for the daemon's turn") {
+		if err := call(ctx, i, p); err == nil || !strings.Contains(err.Error(), "wait for other calls to the daemon") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -33,18 +33,18 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "daemon_call_duration_seconds",
-			Help: "Time that the bpfman daemon took for a call, by call and gRPC code.",
+			Help: "Duration of calls to the bpfman daemon in seconds, by call and gRPC code.",
 			// From a list of nothing to an image that is pulled from far away
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60},
 		}, []string{"call", "code"}),
 		repaired: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "drift_repaired_total",
-			Help: "Programs and links that had gone without the agent, and are there again.",
+			Help: "Number of programs and links that were removed outside of the agent and then restored.",
 		}, []string{"what"}),
 	}
 	m.verified = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: prefix + "verification_duration_seconds",
-		Help: "Time that finding out who has signed an image took, and whether it could be found out: ok or error.",
+		Help: "Duration of image verifications in seconds, by result: ok or error.",
 		// From a registry nearby to one that doesn't answer
 		Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 15, 30},
 	}, []string{"result"})
@@ -107,13 +107,13 @@ const Pending = "Pending"
 
 var (
 	programsDesc = prometheus.NewDesc(prefix+"programs",
-		"Programs of this node, by their owner's kind and the type of their condition, Pending while they have none.", []string{"kind", "state"}, nil)
+		"Number of programs on this node, by the kind of their owner and the type of their condition, or Pending if they have none.", []string{"kind", "state"}, nil)
 	linksDesc = prometheus.NewDesc(prefix+"links",
-		"Attach points of programs of this node, by the program's owner's kind and their state.", []string{"kind", "state"}, nil)
+		"Number of attach points on this node, by the kind of the program's owner and their state.", []string{"kind", "state"}, nil)
 )
 
 var verdictsDesc = prometheus.NewDesc(prefix+"policy_verdicts",
-	"Programs of this node, by the BytecodePolicy that matches them and what it says: Allowed, Denied, Warned or Unknown.", []string{"policy", "verdict"}, nil)
+	"Number of programs on this node, by the BytecodePolicy that matches them and its verdict: Allowed, Denied, Warned, or Unknown.", []string{"policy", "verdict"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (r *Reports) Describe(descriptions chan<- *prometheus.Desc) {

@@ -89,7 +89,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 			if of, err = r.details(ctx, c.GetId()); status.Code(err) == codes.NotFound {
 				continue // it has gone since it was listed
 			} else if err != nil {
-				return nil, fmt.Errorf("status of container %s: %w", c.GetId(), err)
+				return nil, fmt.Errorf("get the status of container %s: %w", c.GetId(), err)
 			}
 			known[c.GetId()] = of
 		}
@@ -199,7 +199,7 @@ func (r *Runtime) details(ctx context.Context, id string) (details, error) {
 		return of, nil
 	}
 	if of.pid = info.PID; of.pid <= 0 {
-		return details{}, errors.New("no pid in it")
+		return details{}, errors.New("the status has no process ID")
 	}
 	return of, nil
 }

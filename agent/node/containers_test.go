@@ -200,9 +200,9 @@ func TestContainers(t *testing.T) {
 			containers: []container{{podUID: "uid-a", name: "app", id: "1", err: status.Error(codes.Internal, "busy")}},
 			err:        "status of container 1: rpc error: code = Internal desc = busy",
 		},
-		"no pid": {
+		"no process ID": {
 			containers: []container{{podUID: "uid-a", name: "app", id: "1", info: `{"sandboxID": "s"}`}},
-			err:        "status of container 1: no pid in it",
+			err:        "get the status of container 1: the status has no process ID",
 		},
 		"no details": {
 			containers: []container{{podUID: "uid-a", name: "app", id: "1", info: `none`}},

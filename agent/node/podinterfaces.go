@@ -68,7 +68,7 @@ var errNoProcess = errors.New("no process")
 // by it, else by the container's.
 func (p *PodInterfaces) read(c program.Container) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(p.Proc, "1")); err != nil {
-		return nil, fmt.Errorf("interfaces of pod %s/%s: the host's processes can't be seen (hidepid?): %w", c.Namespace, c.Pod, err)
+		return nil, fmt.Errorf("interfaces of pod %s/%s: the host's processes aren't visible (hidepid?): %w", c.Namespace, c.Pod, err)
 	}
 	if holder, ok := strings.CutPrefix(c.NetNS, "/proc/"); ok {
 		pid, _, _ := strings.Cut(holder, "/")

@@ -102,7 +102,7 @@ func TestPodInterfaces(t *testing.T) {
 func TestHostsProcessesThatCannotBeSeen(t *testing.T) {
 	containers := []program.Container{{Namespace: "acme", Pod: "web", Sandbox: "s", ID: "c", PID: 7}}
 	(&PodInterfaces{Proc: t.TempDir()}).Tell(containers)
-	if err := containers[0].InterfacesErr; err == nil || !strings.Contains(err.Error(), "acme/web: the host's processes can't be seen (hidepid?)") {
+	if err := containers[0].InterfacesErr; err == nil || !strings.Contains(err.Error(), "acme/web: the host's processes aren't visible (hidepid?)") {
 		t.Errorf("%v", err)
 	}
 }

@@ -33,7 +33,7 @@ type Map struct {
 }
 
 func (m Map) String() string {
-	return fmt.Sprintf("%s, key %d and value %d bytes", m.Type, m.KeySize, m.ValueSize)
+	return fmt.Sprintf("type %s, %d-byte keys, and %d-byte values", m.Type, m.KeySize, m.ValueSize)
 }
 
 // Declared lists the maps that an object pins by name. The object is anybody's.
@@ -76,7 +76,7 @@ type Misfit struct {
 }
 
 func (m Misfit) String() string {
-	return fmt.Sprintf("the pinned map %s is %s, the bytecode declares %s", filepath.Join(Dir, m.Pinned.Name), m.Pinned, m.Declared)
+	return fmt.Sprintf("the pinned map %s has %s, but the bytecode declares %s", filepath.Join(Dir, m.Pinned.Name), m.Pinned, m.Declared)
 }
 
 // Misfits compares what is declared with what is pinned in a directory. Numbers
@@ -110,7 +110,7 @@ func (m *Misfit) look() error {
 	}
 	id, ok := info.ID()
 	if !ok {
-		return fmt.Errorf("pinned map %s: the kernel tells no id", m.Declared.Name)
+		return fmt.Errorf("pinned map %s: the kernel reports no ID", m.Declared.Name)
 	}
 	m.ID = uint32(id)
 	m.Pinned = Map{Name: m.Declared.Name, Type: info.Type, KeySize: info.KeySize, ValueSize: info.ValueSize}
@@ -124,7 +124,7 @@ func (m Misfit) Remove() error {
 		return err
 	}
 	if now.ID != m.ID {
-		return fmt.Errorf("pinned map %s: another has taken its place", m.Declared.Name)
+		return fmt.Errorf("pinned map %s: another map has replaced it", m.Declared.Name)
 	}
 	if err := os.Remove(m.path); err != nil {
 		return fmt.Errorf("remove pin: %w", err)

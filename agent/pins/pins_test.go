@@ -47,7 +47,7 @@ func TestMisfitInWords(t *testing.T) {
 		Declared: Map{Name: "flows", Type: ebpf.LRUHash, KeySize: 4, ValueSize: 104},
 		Pinned:   Map{Name: "flows", Type: ebpf.Hash, KeySize: 4, ValueSize: 96},
 	}
-	want := "the pinned map /sys/fs/bpf/flows is Hash, key 4 and value 96 bytes, the bytecode declares LRUHash, key 4 and value 104 bytes"
+	want := "the pinned map /sys/fs/bpf/flows has type Hash, 4-byte keys, and 96-byte values, but the bytecode declares type LRUHash, 4-byte keys, and 104-byte values"
 	if got := m.String(); got != want {
 		t.Errorf("%q", got)
 	}

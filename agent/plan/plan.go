@@ -203,7 +203,7 @@ func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []Map
 			names = append(names, m.Name)
 		}
 		slices.Sort(names)
-		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: fmt.Sprintf("mapownerselector %s matches %d programs on this node, not one: %v", s, len(names), names)}
+		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: fmt.Sprintf("mapownerselector %s matches %d programs on this node instead of one: %v", s, len(names), names)}
 	case found[0].ID == 0:
 		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotLoaded, Message: "map owner " + found[0].Name + " is not loaded on this node"}
 	}
@@ -253,11 +253,11 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	case b.Path != nil && *b.Path == "":
 		return nil, errors.New("bytecode.path is empty")
 	case b.Path != nil && isDevice(*b.Path):
-		return nil, fmt.Errorf("bytecode path %s is no file: the daemon would read it without end", *b.Path)
+		return nil, fmt.Errorf("bytecode path %s is not a regular file: the daemon would never finish reading it", *b.Path)
 	case b.Path != nil:
 		location.Location = &gobpfman.BytecodeLocation_File{File: *b.Path}
 	default:
-		return nil, errors.New("bytecode names neither an image nor a path")
+		return nil, errors.New("bytecode has neither an image nor a path")
 	}
 	for _, name := range slices.Sorted(maps.Keys(owner.GlobalData)) {
 		if owner.GlobalData[name] == nil {

@@ -290,7 +290,7 @@ func TestUpstreamFault18MapOwners(t *testing.T) {
 		"one":                            {[]MapOwner{{Name: "other-1", Labels: labels, ID: 7}}, 7, "", ""},
 		"none":                           {nil, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "no program on this node matches mapownerselector bpfman.io/ownedByProgram=other"},
 		"not loaded":                     {[]MapOwner{{Name: "other-1", Labels: labels}}, 0, v1alpha1.BpfProgCondMapOwnerNotLoaded, "map owner other-1 is not loaded on this node"},
-		"several":                        {[]MapOwner{{Name: "b", Labels: labels, ID: 7}, {Name: "a", Labels: labels, ID: 8}}, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "mapownerselector bpfman.io/ownedByProgram=other matches 2 programs on this node, not one: [a b]"},
+		"several":                        {[]MapOwner{{Name: "b", Labels: labels, ID: 7}, {Name: "a", Labels: labels, ID: 8}}, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "mapownerselector bpfman.io/ownedByProgram=other matches 2 programs on this node instead of one: [a b]"},
 		"several objects of one program": {[]MapOwner{{Name: "b", Labels: labels, ID: 7}, {Name: "a", Labels: labels, ID: 7}}, 7, "", ""},
 		"another namespace":              {[]MapOwner{{Name: "x", Namespace: "evil", Labels: labels, ID: 7}}, 0, v1alpha1.BpfProgCondMapOwnerNotFound, "no program on this node matches mapownerselector bpfman.io/ownedByProgram=other"},
 		"own beside another":             {[]MapOwner{{Name: "x", Namespace: "evil", Labels: labels, ID: 7}, {Name: "other-1", Labels: labels, ID: 8}}, 8, "", ""},
@@ -334,10 +334,10 @@ func TestRequestedBytecode(t *testing.T) {
 		{image("UPPER CASE"), "UPPER CASE", ""},
 		{file("/opt/x.o"), "/opt/x.o", ""},
 		{file("/device/x.o"), "/device/x.o", ""},
-		{file("/dev/zero"), "", "bytecode path /dev/zero is no file: the daemon would read it without end"},
-		{file("//opt/../dev/./zero"), "", "bytecode path //opt/../dev/./zero is no file: the daemon would read it without end"},
-		{file("dev/zero"), "", "bytecode path dev/zero is no file: the daemon would read it without end"},
-		{v1alpha1.BytecodeSelector{}, "", "bytecode names neither an image nor a path"},
+		{file("/dev/zero"), "", "bytecode path /dev/zero is not a regular file: the daemon would never finish reading it"},
+		{file("//opt/../dev/./zero"), "", "bytecode path //opt/../dev/./zero is not a regular file: the daemon would never finish reading it"},
+		{file("dev/zero"), "", "bytecode path dev/zero is not a regular file: the daemon would never finish reading it"},
+		{v1alpha1.BytecodeSelector{}, "", "bytecode has neither an image nor a path"},
 		{image(""), "", "bytecode.image.url is empty"},
 		{file(""), "", "bytecode.path is empty"},
 		{v1alpha1.BytecodeSelector{Image: image("quay.io/a/b").Image, Path: file("/opt/x.o").Path}, "quay.io/a/b", ""},
@@ -391,7 +391,7 @@ func TestLargeApplication(t *testing.T) {
 func TestUpstreamFault03BytecodeOfNeitherForm(t *testing.T) {
 	owner := application(t, "f a/x")
 	owner.Bytecode = v1alpha1.BytecodeSelector{}
-	if _, err := Want(owner, program.Node{}, nil).Loads[0].Request(owner); err == nil || err.Error() != "bytecode names neither an image nor a path" {
+	if _, err := Want(owner, program.Node{}, nil).Loads[0].Request(owner); err == nil || err.Error() != "bytecode has neither an image nor a path" {
 		t.Errorf("%v", err)
 	}
 }

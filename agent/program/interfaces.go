@@ -35,7 +35,7 @@ func (o onNetwork) Needs() Needs {
 // choices says that the presence of primarynodeinterface counts, not its value.
 func (o onNetwork) choices() []string {
 	if primary := o.interfaces.PrimaryNodeInterface; primary != nil && !*primary {
-		return []string{"primarynodeinterface: false selects the primary interface, as true does"}
+		return []string{"primarynodeinterface: false also selects the primary interface"}
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 			point := newAttachPoint(name+what+" in pod "+c.Namespace+"/"+c.Pod, info(name, nil), c.Sandbox)
 			point.Info = info(name, &netns)
 			if c.NetNS == "" {
-				point.Lack = "the container runtime doesn't tell the pod's network namespace"
+				point.Lack = "the container runtime doesn't report the pod's network namespace"
 			}
 			points = append(points, point)
 		}

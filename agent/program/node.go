@@ -148,5 +148,5 @@ func (n Node) primaryInterface() (string, error) {
 			return slices.Min(found), nil
 		}
 	}
-	return "", fmt.Errorf("no interface of node %s carries one of its internal addresses %v", n.Name, n.Addresses)
+	return "", fmt.Errorf("no interface of node %s has one of its internal addresses %v", n.Name, n.Addresses)
 }

@@ -112,7 +112,7 @@ func membersOf(o v1alpha1.UserObject) ([]Kind, error) {
 			add(i, p.Type, k)
 		}
 	default:
-		return nil, fmt.Errorf("%T is no kind of user object", o)
+		return nil, fmt.Errorf("%T is not a kind of user object", o)
 	}
 	return out, nil
 }
@@ -122,7 +122,7 @@ func membersOf(o v1alpha1.UserObject) ([]Kind, error) {
 func (o Owner) Choices(m Member) []string {
 	var choices []string
 	if o.Bytecode.Image != nil && o.Bytecode.Path != nil {
-		choices = append(choices, "bytecode names an image and a path: the image is used")
+		choices = append(choices, "bytecode has both an image and a path: the image is used")
 	}
 	if k, ok := m.Kind.(interface{ choices() []string }); ok {
 		choices = append(choices, k.choices()...)

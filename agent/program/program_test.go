@@ -116,8 +116,8 @@ func TestChoices(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"bytecode names an image and a path: the image is used",
-		"primarynodeinterface: false selects the primary interface, as true does",
+		"bytecode has both an image and a path: the image is used",
+		"primarynodeinterface: false also selects the primary interface",
 	}
 	if got := owner.Choices(owner.Members[0]); !slices.Equal(got, want) {
 		t.Errorf("choices %q", got)
@@ -212,7 +212,7 @@ func TestAttachPoints(t *testing.T) {
 		"no primary interface": {
 			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: primary(), Direction: "ingress"}),
 			node: Node{Name: "n1", Addresses: node.Addresses[:1]},
-			err:  "no interface of node n1 carries one of its internal addresses [10.0.0.7]",
+			err:  "no interface of node n1 has one of its internal addresses [10.0.0.7]",
 		},
 		"pods of every namespace, once each": {
 			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}),

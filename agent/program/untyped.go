@@ -20,7 +20,7 @@ type untyped struct {
 
 func untypedOf(index int, t v1alpha1.EBPFProgType) Kind {
 	if t == "" {
-		return untyped{problem: fmt.Sprintf("spec.programs[%d] has no type, so there is nothing to load for it", index)}
+		return untyped{problem: fmt.Sprintf("spec.programs[%d] has no type, so nothing is loaded for it", index)}
 	}
 	return untyped{problem: fmt.Sprintf("spec.programs[%d] has no configuration for its type %q", index, t)}
 }

@@ -241,7 +241,7 @@ func describePredecessor(object v1alpha1.ProgramObject, actual []daemon.Program,
 				})
 			}
 		}
-		return fmt.Sprintf(" (program %d, loaded before, keeps running)", a.ID)
+		return fmt.Sprintf(" (the previously loaded program %d keeps running)", a.ID)
 	}
 	return ""
 }
@@ -331,10 +331,10 @@ func loadedCondition(owner program.Owner, wanted plan.Program, attachErr error, 
 		messages = []string{loaded.Message}
 	}
 	if verdict == v1alpha1.VerdictWarned {
-		messages = append(messages, "mode enforce would refuse it: "+said)
+		messages = append(messages, "mode enforce would deny it: "+said)
 	}
 	if verdict == v1alpha1.VerdictUnknown {
-		messages = append(messages, "whether policies allow it isn't known: "+said)
+		messages = append(messages, "policies can't be evaluated: "+said)
 	}
 	loaded.Message = strings.Join(messages, "; ")
 	return loaded

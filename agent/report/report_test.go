@@ -182,7 +182,7 @@ func TestConditions(t *testing.T) {
 		"a predecessor runs": {
 			edited, reload, loaded(want, 2),
 			Outcome{Loads: map[int]error{0: refusal}},
-			"NotLoaded/bpfmanNotLoaded: load f from file /x.o: an error of the daemon's (program 9, loaded before, keeps running)\nAttached a/x\nAttached b/y",
+			"NotLoaded/bpfmanNotLoaded: load f from file /x.o: an error of the daemon's (the previously loaded program 9 keeps running)\nAttached a/x\nAttached b/y",
 		},
 		"another owner's program is no predecessor": {
 			edited, reload, of("another uid", loaded(want, 2)),
@@ -197,17 +197,17 @@ func TestConditions(t *testing.T) {
 		"blocked, loaded before": {
 			points, waiting, loaded(want, 2),
 			Outcome{},
-			"MapOwnerNotLoaded/mapOwnerNotLoaded: map owner x is not loaded on this node (program 9, loaded before, keeps running)\nAttached a/x\nAttached b/y",
+			"MapOwnerNotLoaded/mapOwnerNotLoaded: map owner x is not loaded on this node (the previously loaded program 9 keeps running)\nAttached a/x\nAttached b/y",
 		},
 		"incomplete, loaded before": {
 			nameless, plan.Want(nameless, program.Node{}, nil), loaded(want, 2),
 			Outcome{},
-			"NotLoaded/bpfmanNotLoaded: bpffunctionname is empty (program 9, loaded before, keeps running)\nAttached a/x\nAttached b/y",
+			"NotLoaded/bpfmanNotLoaded: bpffunctionname is empty (the previously loaded program 9 keeps running)\nAttached a/x\nAttached b/y",
 		},
 		"a choice": {
 			both, plan.Want(both, program.Node{}, nil), loaded(plan.Want(both, program.Node{}, nil), 1),
 			Outcome{},
-			"Loaded/bpfmanLoaded: Successfully loaded bpfProgram; bytecode names an image and a path: the image is used\nAttached a/x",
+			"Loaded/bpfmanLoaded: Successfully loaded bpfProgram; bytecode has both an image and a path: the image is used\nAttached a/x",
 		},
 		"no container": {
 			uprobe(t), plan.Want(uprobe(t), program.Node{}, nil), loaded(plan.Want(uprobe(t), program.Node{}, nil), 0),

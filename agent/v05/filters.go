@@ -43,7 +43,7 @@ var tcRevision = regexp.MustCompile(`^(tc-ingress|tc-egress)/dispatcher_(\d+)_(\
 func noteFilters(bpffs string, found []string) error {
 	network, err := inode("/proc/thread-self/ns/net")
 	if err != nil {
-		return fmt.Errorf("note filters of bpfman v0.5: %w", err)
+		return fmt.Errorf("record filters of bpfman v0.5: %w", err)
 	}
 	for _, path := range found {
 		of := tcRevision.FindStringSubmatch(path)
@@ -53,7 +53,7 @@ func noteFilters(bpffs string, found []string) error {
 		direction, index := of[1], of[3]
 		revisions, err := names(filepath.Join(bpffs, direction))
 		if err != nil {
-			return fmt.Errorf("note filters of bpfman v0.5: %w", err)
+			return fmt.Errorf("record filters of bpfman v0.5: %w", err)
 		}
 		if slices.ContainsFunc(revisions, func(name string) bool {
 			return match(revision, name) == "dispatcher_"+network+"_"+index && !slices.Contains(found, filepath.Join(direction, name))
@@ -62,12 +62,12 @@ func noteFilters(bpffs string, found []string) error {
 		}
 		filters, err := dispatcherFilters(direction, index)
 		if err != nil {
-			return fmt.Errorf("note filters of bpfman v0.5: %w", err)
+			return fmt.Errorf("record filters of bpfman v0.5: %w", err)
 		}
 		for _, f := range filters {
 			name := fmt.Sprintf("%s_%s_%d_%d", direction, index, f.Handle, f.Id)
 			if err := os.MkdirAll(filepath.Join(bpffs, noted, name), 0o755); err != nil { //nolint:gosec // as the daemon's own directories
-				return fmt.Errorf("note filters of bpfman v0.5: %w", err)
+				return fmt.Errorf("record filters of bpfman v0.5: %w", err)
 			}
 		}
 	}

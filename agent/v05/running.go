@@ -59,11 +59,11 @@ func deviceOf(path string) (uint64, error) {
 func statOf(path string) (*syscall.Stat_t, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("ask for a file: %w", err)
+		return nil, fmt.Errorf("get file status: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return nil, fmt.Errorf("ask for %s: no answer of the kernel's", path)
+		return nil, fmt.Errorf("get the status of %s: the kernel returned none", path)
 	}
 	return stat, nil
 }

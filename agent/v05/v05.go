@@ -67,7 +67,7 @@ func Found(bpffs, root string) (bool, error) {
 			return true, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return len(pins) > 0, fmt.Errorf("look for what bpfman v0.5 left: %w", err)
+			return len(pins) > 0, fmt.Errorf("look for files of bpfman v0.5: %w", err)
 		}
 	}
 	return len(pins) > 0, nil
@@ -104,7 +104,7 @@ func SetAside(bpffs string) ([]string, error) {
 func find(bpffs string) ([]string, error) {
 	_, err := os.Stat(filepath.Join(bpffs, links))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("has v0.6 run: %w", err)
+		return nil, fmt.Errorf("check whether bpfman v0.6 has run: %w", err)
 	}
 	// Where v0.6 hasn't run there is nothing of its own to be told apart.
 	alone := err != nil

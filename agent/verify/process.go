@@ -65,10 +65,10 @@ func (p Process) Verify(ctx context.Context, request *verification.Request) veri
 func (p Process) ask(ctx context.Context, request *verification.Request) (answer verification.Answer, err error) {
 	question, err := json.Marshal(request)
 	if err != nil {
-		return answer, fmt.Errorf("write the question to %s: %w", verification.Command, err)
+		return answer, fmt.Errorf("encode the request to %s: %w", verification.Command, err)
 	}
 	if len(question) > verification.MaxRequest {
-		return answer, fmt.Errorf("the keys and trusted roots of the policies have %d bytes, %s takes %d", len(question), verification.Command, verification.MaxRequest)
+		return answer, fmt.Errorf("the keys and trusted roots of the policies have %d bytes, but %s accepts at most %d", len(question), verification.Command, verification.MaxRequest)
 	}
 	limit := p.Deadline
 	if limit == 0 {
@@ -92,7 +92,7 @@ func (p Process) ask(ctx context.Context, request *verification.Request) (answer
 	err = command.Run()
 	switch {
 	case out.full:
-		return answer, fmt.Errorf("%s answers with more than %d bytes", verification.Command, verification.MaxAnswer)
+		return answer, fmt.Errorf("the answer of %s has more than %d bytes", verification.Command, verification.MaxAnswer)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return answer, fmt.Errorf("%s didn't answer within %s", verification.Command, killed)
 	case err != nil:

@@ -39,7 +39,7 @@ func TestProcess(t *testing.T) {
 		"environment": {`printf '{"helpers":["%s %s"]}' "$SSL_CERT_FILE" "$AGENT_SECRET"`, verification.Answer{Helpers: []string{"/ca.crt "}}},
 		"fails":       {`echo words >&2; exit 3`, verification.Answer{Error: "run bpfman-verify: exit status 3: words"}},
 		"says much":   {`head -c 100000 /dev/zero | tr '\0' x >&2; exit 3`, verification.Answer{Error: "run bpfman-verify: exit status 3: " + strings.Repeat("x", maxWords)}},
-		"too much":    {`head -c 2000000 /dev/zero`, verification.Answer{Error: "bpfman-verify answers with more than 1048576 bytes"}},
+		"too much":    {`head -c 2000000 /dev/zero`, verification.Answer{Error: "the answer of bpfman-verify has more than 1048576 bytes"}},
 		"no JSON":     {`echo no`, verification.Answer{Error: "read the answer of bpfman-verify: invalid character 'o' in literal null (expecting 'u')"}},
 		"nothing":     {`:`, verification.Answer{Error: "read the answer of bpfman-verify: unexpected end of JSON input"}},
 	} {
@@ -55,7 +55,7 @@ func TestProcess(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	long := verification.Request{Authorities: []verification.Authority{{TrustedRoot: strings.Repeat("x", verification.MaxRequest)}}}
-	if got := script(t, `echo '{}'`).Verify(t.Context(), &long); !strings.Contains(got.Error, "bpfman-verify takes 16777216") {
+	if got := script(t, `echo '{}'`).Verify(t.Context(), &long); !strings.Contains(got.Error, "bpfman-verify accepts at most 16777216") {
 		t.Errorf("%+v", got)
 	}
 }

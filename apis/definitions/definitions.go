@@ -34,8 +34,8 @@ type ForeignError struct {
 }
 
 func (f *ForeignError) Error() string {
-	return "the cluster has other definitions in " + v1alpha1.SchemeGroupVersion.Group + ", as upstream's bpfman v0.6 installs them: " +
-		strings.Join(f.Kinds, ", ") + "; nothing is deployed and no object is written until they are gone: see docs/install.md, Install over upstream's bpfman"
+	return "the cluster has incompatible definitions in " + v1alpha1.SchemeGroupVersion.Group + ", such as those of upstream's bpfman v0.6: " +
+		strings.Join(f.Kinds, ", ") + "; nothing is deployed and no object is written until they are removed: see docs/install.md, Install over upstream's bpfman"
 }
 
 // Foreign returns a *ForeignError if some of the resources that an API server has in this API's group and version are
@@ -82,7 +82,7 @@ func Look(ctx context.Context, api discovery.ServerResourcesInterfaceWithContext
 		return nil // there are none at all
 	}
 	if err != nil {
-		return fmt.Errorf("ask which kinds of %s the cluster has: %w", version, err)
+		return fmt.Errorf("discover the cluster's kinds in %s: %w", version, err)
 	}
 	return Foreign(list.APIResources)
 }
@@ -148,7 +148,7 @@ func (g *Guard) Held() error {
 	return g.closed
 }
 
-var errNotLooked = errors.New("the cluster's definitions haven't been looked at yet")
+var errNotLooked = errors.New("the cluster's definitions haven't been checked yet")
 
 func (g *Guard) set(closed error) {
 	g.mu.Lock()

@@ -75,7 +75,7 @@ func (r *rule) verified(p *Policy, image Image, answer *verification.Answer) (vi
 			})
 			switch {
 			case i < 0:
-				untold = r.says("image %s: nothing was found out about authority %s", image, authority)
+				untold = r.says("image %s: there is no result for authority %s", image, authority)
 			case findings[i].Signer != "":
 				return
 			default:

@@ -46,7 +46,7 @@ func ParseImage(b v1alpha1.BytecodeSelector) (Image, error) {
 	case b.Path != nil:
 		return Image{Repository: filePrefix + path.Clean(*b.Path)[1:]}, nil
 	}
-	return Image{}, errors.New("bytecode names neither an image nor a path")
+	return Image{}, errors.New("bytecode has neither an image nor a path")
 }
 
 func parseReference(url string) (Image, error) {
@@ -59,7 +59,7 @@ func parseReference(url string) (Image, error) {
 	host, repository := strings.TrimSuffix(strings.ToLower(reference.Domain(named)), ":443"), reference.Path(named)
 	switch host {
 	case "":
-		return Image{}, fmt.Errorf("bytecode.image.url %q has no registry's host", url)
+		return Image{}, fmt.Errorf("bytecode.image.url %q has no registry host", url)
 	case "docker.io", "index.docker.io":
 		host = "docker.io"
 		if !strings.Contains(repository, "/") {

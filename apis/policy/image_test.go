@@ -43,7 +43,7 @@ func TestParseImage(t *testing.T) {
 		"quay.io/../xdp":                     "!invalid reference format",
 		"quay.io/acme/xdp@sha256:12":         "!invalid reference format",
 		"https://quay.io/acme/xdp":           "!invalid reference format",
-		"my_host.io/acme/xdp":                "!has no registry's host",
+		"my_host.io/acme/xdp":                "!has no registry host",
 		"file:/opt/x.o":                      "!invalid reference format",
 		"quay.io/acme/xdp\n":                 "!invalid reference format",
 	} {

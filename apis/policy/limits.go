@@ -79,11 +79,11 @@ func (l limits) hook(h Hook) []string {
 		out = append(out, fmt.Sprintf("%s %q isn't allowed", h.Type, h.Name))
 	}
 	if h.Type == Function && h.Offset {
-		out = append(out, fmt.Sprintf("an offset behind function %q isn't allowed: it can lead into another function", h.Name))
+		out = append(out, fmt.Sprintf("an offset from function %q isn't allowed, because it can lead into another function", h.Name))
 	}
 	// What leads elsewhere matches by its beginning alone.
 	if h.Type == Target && wanders(h.Name) {
-		out = append(out, fmt.Sprintf("target %q isn't allowed: it has empty parts, . or .. in its path", h.Name))
+		out = append(out, fmt.Sprintf("target %q isn't allowed, because its path has empty parts, . or ..", h.Name))
 	}
 	return out
 }
@@ -111,7 +111,7 @@ func (l limits) uses(answer *verification.Answer) []string {
 		return nil
 	}
 	if answer.BytecodeError != "" {
-		return []string{"which helpers and types of maps the bytecode uses can't be told: " + answer.BytecodeError}
+		return []string{"the helpers and map types of the bytecode can't be determined: " + answer.BytecodeError}
 	}
 	var out []string
 	if names := l.helpers.unallowed(answer.Helpers); len(names) > 0 {

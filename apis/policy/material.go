@@ -124,16 +124,16 @@ func secretKeys(ref v1alpha1.AuthorityReference, from Reader) ([]string, error) 
 	if ref.Key == "" {
 		items = slices.DeleteFunc(slices.Sorted(maps.Keys(data)), func(item string) bool { return !strings.HasSuffix(item, publicKeySuffix) })
 	} else if _, found := data[ref.Key]; !found {
-		return nil, fmt.Errorf("the Secret %s has no item %s", ref.Name, ref.Key)
+		return nil, fmt.Errorf("Secret %s has no key %s", ref.Name, ref.Key)
 	}
 	if len(items) == 0 {
-		return nil, fmt.Errorf("the Secret %s has no item whose name ends in %s", ref.Name, publicKeySuffix)
+		return nil, fmt.Errorf("Secret %s has no key whose name ends in %s", ref.Name, publicKeySuffix)
 	}
 	var keys []string
 	for _, item := range items {
 		found, err := parseKeys(data[item])
 		if err != nil {
-			return nil, fmt.Errorf("item %s of the Secret %s: %w", item, ref.Name, err)
+			return nil, fmt.Errorf("key %s of Secret %s: %w", item, ref.Name, err)
 		}
 		keys = append(keys, found...)
 	}
@@ -147,10 +147,10 @@ func parseKeys(text []byte) ([]string, error) {
 	for rest := bytes.TrimSpace(text); len(rest) > 0; {
 		block, after := pem.Decode(rest)
 		if block == nil {
-			return nil, errors.New("it is no public key in PEM")
+			return nil, errors.New("it isn't a public key in PEM format")
 		}
 		if block.Type != "PUBLIC KEY" {
-			return nil, fmt.Errorf("it has a PEM block of type %q, not PUBLIC KEY", block.Type)
+			return nil, fmt.Errorf("it has a PEM block of type %q instead of PUBLIC KEY", block.Type)
 		}
 		if _, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil {
 			return nil, fmt.Errorf("read public key: %w", err)
@@ -159,7 +159,7 @@ func parseKeys(text []byte) ([]string, error) {
 		rest = bytes.TrimSpace(after)
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("it is no public key in PEM")
+		return nil, errors.New("it isn't a public key in PEM format")
 	}
 	return keys, nil
 }
@@ -172,14 +172,14 @@ func readTrustedRoot(ref v1alpha1.AuthorityReference, from Reader) (string, erro
 	item := cmp.Or(ref.Key, trustedRootsItem)
 	root, found := data[item]
 	if !found {
-		return "", fmt.Errorf("the ConfigMap %s has no item %s", ref.Name, item)
+		return "", fmt.Errorf("ConfigMap %s has no key %s", ref.Name, item)
 	}
 	var object map[string]any
 	if err := json.Unmarshal([]byte(root), &object); err != nil {
-		return "", fmt.Errorf("item %s of the ConfigMap %s is no trusted root in JSON: %w", item, ref.Name, err)
+		return "", fmt.Errorf("key %s of ConfigMap %s isn't a trusted root in JSON: %w", item, ref.Name, err)
 	}
 	if len(object) == 0 {
-		return "", fmt.Errorf("item %s of the ConfigMap %s is an empty trusted root", item, ref.Name)
+		return "", fmt.Errorf("key %s of ConfigMap %s is an empty trusted root", item, ref.Name)
 	}
 	return root, nil
 }

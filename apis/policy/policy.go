@@ -146,7 +146,7 @@ func (p *Policy) addRule(r *v1alpha1.BytecodeRule) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(named))) {
 		known := slices.ContainsFunc(p.problems, func(problem string) bool { return strings.HasPrefix(problem, fmt.Sprintf("authority %q", name)) })
 		if _, found := p.authorities[name]; !found && !known {
-			p.problem("rule %s: there is no authority %q", r.Name, name)
+			p.problem("rule %s: authority %q doesn't exist", r.Name, name)
 		}
 	}
 	p.rules = append(p.rules, out)
@@ -201,7 +201,7 @@ func Evaluate(policies []*Policy, s Subject) Evaluation {
 func (p *Policy) evaluate(s Subject) part {
 	out := part{Policy: p}
 	if len(p.problems) > 0 {
-		out.violations = []string{"the policy is wrong, and denies all that it matches: " + list(p.problems)}
+		out.violations = []string{"the policy is invalid, and denies everything that it matches: " + list(p.problems)}
 		return out
 	}
 	if s.ImageError != nil {
@@ -231,14 +231,14 @@ func (r *rule) violations(s Subject) []string {
 	}
 	var out []string
 	if r.digest && s.Image.Digest == "" {
-		out = append(out, r.says("image %s isn't named by its digest", s.Image))
+		out = append(out, r.says("image %s isn't referenced by digest", s.Image))
 	}
 	if s.Image.IsFile() {
 		if len(r.signedBy)+len(r.attestations) > 0 {
-			out = append(out, r.says("%s is a file, which nobody signs", s.Image))
+			out = append(out, r.says("%s is a file, and files aren't signed", s.Image))
 		}
 		if r.limits.bytecode() {
-			out = append(out, r.says("helpers and types of maps of %s, which is a file, can't be looked at", s.Image))
+			out = append(out, r.says("helpers and map types of %s can't be checked, because it is a file", s.Image))
 		}
 	}
 	for _, p := range s.Programs {

@@ -125,14 +125,14 @@ func TestViolations(t *testing.T) {
 		"no rule, and all denied":      {nil, "deny", xdp(acmeImage), `no rule matches image quay.io/acme/xdp:v1, and unmatchedImages is deny`},
 		"a rule of nothing admits":     {all(v1alpha1.BytecodeRule{}), "deny", xdp(acmeImage), ""},
 		"denied":                       {all(v1alpha1.BytecodeRule{Deny: true}), "", xdp("busybox"), `rule all: image docker.io/library/busybox:latest is denied`},
-		"a tag":                        {all(v1alpha1.BytecodeRule{DigestOnly: true}), "", xdp(acmeImage), `rule all: image quay.io/acme/xdp:v1 isn't named by its digest`},
+		"a tag":                        {all(v1alpha1.BytecodeRule{DigestOnly: true}), "", xdp(acmeImage), `rule all: image quay.io/acme/xdp:v1 isn't referenced by digest`},
 		"a digest":                     {all(v1alpha1.BytecodeRule{DigestOnly: true}), "", xdp(acmeImage + "@" + digest), ""},
-		"a file has no digest":         {all(v1alpha1.BytecodeRule{DigestOnly: true}), "", inFile("/x.o"), `rule all: image file:/x.o isn't named by its digest`},
+		"a file has no digest":         {all(v1alpha1.BytecodeRule{DigestOnly: true}), "", inFile("/x.o"), `rule all: image file:/x.o isn't referenced by digest`},
 		"a file is denied":             {all(v1alpha1.BytecodeRule{Deny: true}), "", inFile("/opt/../x.o"), `rule all: image file:/x.o is denied`},
-		"a file has no signature":      {all(v1alpha1.BytecodeRule{SignedBy: []string{"acme"}}), "", inFile("/x.o"), `rule all: file:/x.o is a file, which nobody signs`},
-		"nor attestations":             {all(v1alpha1.BytecodeRule{Attestations: []v1alpha1.BytecodeAttestation{{PredicateType: "p", SignedBy: []string{"acme"}}}}), "", inFile("/x.o"), `rule all: file:/x.o is a file, which nobody signs`},
-		"a file isn't read":            {limited(v1alpha1.BytecodeLimits{MapTypes: &v1alpha1.NameLimits{Deny: []string{"none"}}}), "", inFile("/x.o"), `rule all: helpers and types of maps of file:/x.o, which is a file, can't be looked at`},
-		"no image can't be told":       {all(v1alpha1.BytecodeRule{}), "", none, `bytecode names neither an image nor a path`},
+		"a file has no signature":      {all(v1alpha1.BytecodeRule{SignedBy: []string{"acme"}}), "", inFile("/x.o"), `rule all: file:/x.o is a file, and files aren't signed`},
+		"nor attestations":             {all(v1alpha1.BytecodeRule{Attestations: []v1alpha1.BytecodeAttestation{{PredicateType: "p", SignedBy: []string{"acme"}}}}), "", inFile("/x.o"), `rule all: file:/x.o is a file, and files aren't signed`},
+		"a file isn't read":            {limited(v1alpha1.BytecodeLimits{MapTypes: &v1alpha1.NameLimits{Deny: []string{"none"}}}), "", inFile("/x.o"), `rule all: helpers and map types of file:/x.o can't be checked, because it is a file`},
+		"no image can't be told":       {all(v1alpha1.BytecodeRule{}), "", none, `bytecode has neither an image nor a path`},
 		"nor matters without a rule":   {nil, "", none, ""},
 		"an odd name can't be told":    {all(v1alpha1.BytecodeRule{}), "", xdp("quay.io/ACME/x"), `bytecode.image.url "quay.io/ACME/x": invalid reference format: repository name (ACME/x) must be lowercase`},
 		"type":                         {limited(v1alpha1.BytecodeLimits{ProgramTypes: []v1alpha1.EBPFProgType{"TC", "XDP"}}), "", xdp(acmeImage), ""},
@@ -143,13 +143,13 @@ func TestViolations(t *testing.T) {
 		"interfaces of a kprobe":       {limited(v1alpha1.BytecodeLimits{Interfaces: []string{"eth*"}}), "", probe(0), ""},
 		"function":                     {limited(v1alpha1.BytecodeLimits{Functions: []string{"tcp_*"}}), "", probe(0), ""},
 		"another function":             {limited(v1alpha1.BytecodeLimits{Functions: []string{"udp_*"}}), "", probe(0), `rule all: program count: function "tcp_connect" isn't allowed`},
-		"an offset":                    {limited(v1alpha1.BytecodeLimits{Functions: []string{"tcp_*"}}), "", probe(4), `rule all: program count: an offset behind function "tcp_connect" isn't allowed: it can lead into another function`},
-		"an offset of another":         {limited(v1alpha1.BytecodeLimits{Functions: []string{"udp_*"}}), "", probe(4), `rule all: program count: function "tcp_connect" isn't allowed; rule all: program count: an offset behind function "tcp_connect" isn't allowed: it can lead into another function`},
+		"an offset":                    {limited(v1alpha1.BytecodeLimits{Functions: []string{"tcp_*"}}), "", probe(4), `rule all: program count: an offset from function "tcp_connect" isn't allowed, because it can lead into another function`},
+		"an offset of another":         {limited(v1alpha1.BytecodeLimits{Functions: []string{"udp_*"}}), "", probe(4), `rule all: program count: function "tcp_connect" isn't allowed; rule all: program count: an offset from function "tcp_connect" isn't allowed, because it can lead into another function`},
 		"an offset without limits":     {all(v1alpha1.BytecodeRule{}), "", probe(4), ""},
 		"target":                       {limited(v1alpha1.BytecodeLimits{Targets: []string{"/opt/*", "libc"}}), "", target("/opt/acme/bin/server"), ""},
 		"library":                      {limited(v1alpha1.BytecodeLimits{Targets: []string{"/opt/*", "libc"}}), "", target("libc"), ""},
 		"another target":               {limited(v1alpha1.BytecodeLimits{Targets: []string{"/opt/*"}}), "", target("/usr/bin/bash"), `rule all: program count: target "/usr/bin/bash" isn't allowed`},
-		"a way out of a directory":     {limited(v1alpha1.BytecodeLimits{Targets: []string{"/opt/*"}}), "", target("/opt/../usr/bin/bash"), `rule all: program count: target "/opt/../usr/bin/bash" isn't allowed: it has empty parts, . or .. in its path`},
+		"a way out of a directory":     {limited(v1alpha1.BytecodeLimits{Targets: []string{"/opt/*"}}), "", target("/opt/../usr/bin/bash"), `rule all: program count: target "/opt/../usr/bin/bash" isn't allowed, because its path has empty parts, . or ..`},
 		"priority":                     {limited(v1alpha1.BytecodeLimits{Priority: &v1alpha1.PriorityRange{Min: new(int32(50)), Max: new(int32(50))}}), "", xdp(acmeImage), ""},
 		"too low a priority":           {limited(v1alpha1.BytecodeLimits{Priority: &v1alpha1.PriorityRange{Min: new(int32(51))}}), "", xdp(acmeImage), `rule all: program pass: priority 50 is lower than 51`},
 		"too high a priority":          {limited(v1alpha1.BytecodeLimits{Priority: &v1alpha1.PriorityRange{Max: new(int32(0))}}), "", xdp(acmeImage), `rule all: program pass: priority 50 is higher than 0`},
@@ -158,7 +158,7 @@ func TestViolations(t *testing.T) {
 			{Name: "acme", Images: []string{"evil.com/*", "quay.io/acme/*"}},
 			{Name: "digests", Images: []string{"**"}, DigestOnly: true},
 			{Name: "evil", Images: []string{"evil.com/**"}, Deny: true},
-		}, "deny", xdp(acmeImage), `rule digests: image quay.io/acme/xdp:v1 isn't named by its digest`},
+		}, "deny", xdp(acmeImage), `rule digests: image quay.io/acme/xdp:v1 isn't referenced by digest`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := v1alpha1.BytecodePolicySpec{Rules: test.rules, UnmatchedImages: test.unmatched, Authorities: authorities("acme")}
@@ -209,19 +209,19 @@ func TestVerification(t *testing.T) {
 		"signed by one":          {both, &verification.Answer{Signatures: []verification.Finding{unsigned, other}}, "Allowed", ""},
 		"signed by the other":    {both, &verification.Answer{Signatures: []verification.Finding{signed, notOther}}, "Allowed", ""},
 		"signed by none":         {both, &verification.Answer{Signatures: []verification.Finding{unsigned, notOther}}, "Denied", "rule all: image quay.io/acme/xdp:v1 has no signature of acme or other (acme: no signature is there; other: no signature)"},
-		"an answer of less":      {both, &verification.Answer{Signatures: []verification.Finding{unsigned}}, "Unknown", "rule all: image quay.io/acme/xdp:v1: nothing was found out about authority other"},
+		"an answer of less":      {both, &verification.Answer{Signatures: []verification.Finding{unsigned}}, "Unknown", "rule all: image quay.io/acme/xdp:v1: there is no result for authority other"},
 		"less, and enough":       {both, &verification.Answer{Signatures: []verification.Finding{other}}, "Allowed", ""},
 		"another policy's":       {both, &verification.Answer{Signatures: []verification.Finding{{Authority: "q/acme", Signer: "x"}, unsigned, notOther}}, "Denied", "has no signature of acme or other"},
 		"attested":               {attested, &verification.Answer{Attestations: []verification.Finding{bySLSA(unsigned), bySLSA(other)}}, "Allowed", ""},
 		"not attested":           {attested, &verification.Answer{Attestations: []verification.Finding{bySLSA(unsigned), bySLSA(notOther)}}, "Denied", "has no attestation slsa of acme or other (acme: no signature is there; other: no signature)"},
 		"another predicate":      {attested, &verification.Answer{Attestations: []verification.Finding{signed, other, bySLSA(unsigned), bySLSA(notOther)}}, "Denied", "has no attestation slsa"},
-		"a signature is no such": {attested, &verification.Answer{Signatures: []verification.Finding{bySLSA(signed), bySLSA(other)}}, "Unknown", "nothing was found out about authority"},
+		"a signature is no such": {attested, &verification.Answer{Signatures: []verification.Finding{bySLSA(signed), bySLSA(other)}}, "Unknown", "there is no result for authority"},
 		"helpers":                {helpers, &verification.Answer{Helpers: []string{"bpf_map_lookup_elem"}, MapTypes: []string{"array", "percpu_hash"}}, "Allowed", ""},
 		"no helpers, no maps":    {helpers, &verification.Answer{}, "Allowed", ""},
 		"a denied helper":        {helpers, &verification.Answer{Helpers: []string{"bpf_map_lookup_elem", "bpf_probe_write_user"}}, "Denied", "rule all: the bytecode calls helpers that aren't allowed: bpf_probe_write_user"},
 		"a helper without name":  {helpers, &verification.Answer{Helpers: []string{"unknown#999"}}, "Denied", "rule all: the bytecode calls helpers that aren't allowed: unknown#999"},
 		"a map":                  {helpers, &verification.Answer{MapTypes: []string{"ringbuf", "hash"}}, "Denied", "rule all: the bytecode has maps of types that aren't allowed: ringbuf"},
-		"no bytecode":            {helpers, &verification.Answer{BytecodeError: "no ELF"}, "Denied", "rule all: which helpers and types of maps the bytecode uses can't be told: no ELF"},
+		"no bytecode":            {helpers, &verification.Answer{BytecodeError: "no ELF"}, "Denied", "rule all: the helpers and map types of the bytecode can't be determined: no ELF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := v1alpha1.BytecodePolicySpec{Rules: all(test.rule), Authorities: authorities("acme", "other")}
@@ -363,7 +363,7 @@ func TestWrongPolicies(t *testing.T) {
 		spec     v1alpha1.BytecodePolicySpec
 		material map[string]Material
 	}{
-		`rule all: there is no authority "evil"`:                                   {v1alpha1.BytecodePolicySpec{Rules: signedBy("acme", "evil"), Authorities: authorities("acme")}, key},
+		`rule all: authority "evil" doesn't exist`:                                 {v1alpha1.BytecodePolicySpec{Rules: signedBy("acme", "evil"), Authorities: authorities("acme")}, key},
 		`authority "acme": its keys and trusted root haven't been read`:            {v1alpha1.BytecodePolicySpec{Rules: signedBy("acme"), Authorities: authorities("acme")}, nil},
 		`authority "acme": read Secret keys: not found`:                            {v1alpha1.BytecodePolicySpec{Authorities: authorities("acme")}, map[string]Material{"acme": {Err: errors.New("read Secret keys: not found")}}},
 		`authority "acme" has neither a key nor an identity`:                       {v1alpha1.BytecodePolicySpec{Authorities: authorities("acme")}, map[string]Material{"acme": {}}},
@@ -378,7 +378,7 @@ func TestWrongPolicies(t *testing.T) {
 		}
 		e := Evaluate([]*Policy{p}, xdp(acmeImage))
 		verdict, message := Sum(e.Decide(nil))
-		if verdict != v1alpha1.VerdictDenied || !strings.HasPrefix(message, "policy p: the policy is wrong, and denies all that it matches: "+want) {
+		if verdict != v1alpha1.VerdictDenied || !strings.HasPrefix(message, "policy p: the policy is invalid, and denies everything that it matches: "+want) {
 			t.Errorf("%s: %s", verdict, message)
 		}
 		if e.Request() != nil {

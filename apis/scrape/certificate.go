@@ -25,7 +25,7 @@ const certificateLife = 10 * 365 * 24 * time.Hour
 func TLS(component string) (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key for metrics: %w", err)
+		return nil, fmt.Errorf("generate a key for metrics: %w", err)
 	}
 	now := time.Now()
 	template := &x509.Certificate{
@@ -39,7 +39,7 @@ func TLS(component string) (*tls.Config, error) {
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate for metrics: %w", err)
+		return nil, fmt.Errorf("create a certificate for metrics: %w", err)
 	}
 	return &tls.Config{
 		Certificates: []tls.Certificate{{Certificate: [][]byte{signed}, PrivateKey: key}},

@@ -43,16 +43,16 @@ func NewFilter(config *rest.Config, httpClient *http.Client) (*Filter, error) {
 	if httpClient == nil {
 		var err error
 		if httpClient, err = rest.HTTPClientFor(config); err != nil {
-			return nil, fmt.Errorf("make client of the API server: %w", err)
+			return nil, fmt.Errorf("create API client: %w", err)
 		}
 	}
 	tokens, err := clientOf(config, httpClient, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme)
 	if err != nil {
-		return nil, fmt.Errorf("make client for token reviews: %w", err)
+		return nil, fmt.Errorf("create client for token reviews: %w", err)
 	}
 	access, err := clientOf(config, httpClient, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
 	if err != nil {
-		return nil, fmt.Errorf("make client for access reviews: %w", err)
+		return nil, fmt.Errorf("create client for access reviews: %w", err)
 	}
 	return &Filter{tokens: tokens, access: access, decisions: decisions{until: map[decision]time.Time{}}}, nil
 }
@@ -83,7 +83,7 @@ func (f *Filter) Protect(next http.Handler, log *slog.Logger) http.Handler {
 			defer cancel()
 			status, err := f.ask(ctx, d)
 			if err != nil {
-				log.Error("Could not decide who may read", "path", d.path, "error", err)
+				log.Error("Failed to authorize the request", "path", d.path, "error", err)
 			}
 			if status != http.StatusOK {
 				http.Error(w, http.StatusText(status), status)

@@ -166,7 +166,7 @@ func TestWhoMayRead(t *testing.T) {
 			if served := response.Body.String() == "secret figures"; served != (c.want == http.StatusOK) {
 				t.Errorf("body %q", response.Body)
 			}
-			if failed := strings.Contains(logged.String(), "Could not decide"); failed != (c.broken != "") {
+			if failed := strings.Contains(logged.String(), "Failed to authorize"); failed != (c.broken != "") {
 				t.Errorf("logged %q", logged.String())
 			}
 			if text := logged.String() + response.Body.String(); strings.Contains(text, reader) || strings.Contains(response.Body.String(), "etcd") {

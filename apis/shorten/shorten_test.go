@@ -22,7 +22,7 @@ func rejection(instructions int) string {
 		"invalid access to map value, value_size=96 off=98 size=1\nR0 min value is outside of the allowed memory range\n" +
 		"verification time 35897 usec\nstack depth 8\n" +
 		"processed 2106 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_states 0 mark_read 0\n })]" +
-		" (program 104, loaded before, keeps running)"
+		" (the previously loaded program 104 keeps running)"
 }
 
 func TestMiddleKeepsAttemptAndVerdict(t *testing.T) {
@@ -35,7 +35,7 @@ func TestMiddleKeepsAttemptAndVerdict(t *testing.T) {
 		}
 		for _, kept := range []string{
 			"load late from image quay.io/example/late:v1: ", "Permission denied",
-			"invalid access to map value, value_size=96 off=98 size=1\n", "(program 104, loaded before, keeps running)",
+			"invalid access to map value, value_size=96 off=98 size=1\n", "(the previously loaded program 104 keeps running)",
 		} {
 			if !strings.Contains(text, kept) {
 				t.Errorf("limit %d: no %q in %q", limit, kept, text)

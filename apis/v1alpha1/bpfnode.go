@@ -370,21 +370,21 @@ type BpfNodeOmitted struct {
 // Types of conditions of a BpfNode. All but the first are types of conflicts, and
 // True while there is one.
 const (
-	// BpfNodeInspected tells whether all of the node's eBPF could be seen.
+	// BpfNodeInspected says whether the inspector could read all eBPF of the node.
 	BpfNodeInspected = "Inspected"
-	// BpfNodeForeignXDP tells of programs that aren't bpfman's on interfaces where
+	// BpfNodeForeignXDP reports programs that aren't bpfman's on interfaces where
 	// bpfman is to attach XDP programs.
 	BpfNodeForeignXDP = "ForeignXDP"
-	// BpfNodeEarlierInChain tells of programs that aren't bpfman's which run before
+	// BpfNodeEarlierInChain reports programs that aren't bpfman's which run before
 	// those of bpfman in a TCX chain, and whose verdict may end it.
 	BpfNodeEarlierInChain = "EarlierInChain"
-	// BpfNodeEventNearLimit tells of tracepoints and kernel functions that have
+	// BpfNodeEventNearLimit reports tracepoints and kernel functions that have
 	// nearly as many programs as the kernel runs there.
 	BpfNodeEventNearLimit = "EventNearLimit"
-	// BpfNodeDispatcherFull tells of interfaces whose ten slots of bpfman's
+	// BpfNodeDispatcherFull reports interfaces whose ten slots of bpfman's
 	// dispatcher are taken.
 	BpfNodeDispatcherFull = "DispatcherFull"
-	// BpfNodeUnownedProgram tells of programs that bpfman loaded and that no object
+	// BpfNodeUnownedProgram reports programs that bpfman loaded and that no object
 	// owns.
 	BpfNodeUnownedProgram = "UnownedProgram"
 )

@@ -6,8 +6,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // BytecodePolicySpec restricts which bytecode is loaded, and for which objects.
-// +kubebuilder:validation:XValidation:rule="!has(self.rules) || self.rules.all(r, !has(r.signedBy) || r.signedBy.all(n, has(self.authorities) && self.authorities.exists(a, a.name == n)))",message="signedBy of a rule names an authority that isn't among the authorities"
-// +kubebuilder:validation:XValidation:rule="!has(self.rules) || self.rules.all(r, !has(r.attestations) || r.attestations.all(t, t.signedBy.all(n, has(self.authorities) && self.authorities.exists(a, a.name == n))))",message="signedBy of an attestation names an authority that isn't among the authorities"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules) || self.rules.all(r, !has(r.signedBy) || r.signedBy.all(n, has(self.authorities) && self.authorities.exists(a, a.name == n)))",message="signedBy of a rule must name one of the authorities"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules) || self.rules.all(r, !has(r.attestations) || r.attestations.all(t, t.signedBy.all(n, has(self.authorities) && self.authorities.exists(a, a.name == n))))",message="signedBy of an attestation must name one of the authorities"
 type BytecodePolicySpec struct {
 	// mode says what happens to bytecode that violates the policy. With `enforce`,
 	// it isn't loaded. With `warn`, it is loaded, and the violation is reported.
@@ -106,12 +106,12 @@ type BytecodePolicyMatch struct {
 	// nodeSelector selects nodes by their labels. For example: `{matchLabels:
 	// {zone: public}}`.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && !(has(e.values) && size(e.values) > 0))",message="an operator is In or NotIn, with values, or Exists or DoesNotExist, without"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && !(has(e.values) && size(e.values) > 0))",message="the operator must be In or NotIn with values, or Exists or DoesNotExist without values"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 }
 
 // BytecodeRule says what images must satisfy.
-// +kubebuilder:validation:XValidation:rule="!has(self.deny) || !self.deny || !(has(self.digestOnly) && self.digestOnly || has(self.signedBy) || has(self.attestations) || has(self.limits))",message="a rule with deny has no other requirement"
+// +kubebuilder:validation:XValidation:rule="!has(self.deny) || !self.deny || !(has(self.digestOnly) && self.digestOnly || has(self.signedBy) || has(self.attestations) || has(self.limits))",message="a rule with deny must not have other requirements"
 type BytecodeRule struct {
 	// name is the name of the rule. Messages contain it. For example:
 	// `acme-signed`.
@@ -135,11 +135,11 @@ type BytecodeRule struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=512
-	// +kubebuilder:validation:items:XValidation:rule="self != '*'",message="* stands for any characters but /, and matches no image: write ** for all images and files"
-	// +kubebuilder:validation:items:XValidation:rule="!self.startsWith('file:/') || self.matches('^[^ \\t\\r\\n\\\\\\\\]+$') && !self.contains('//') && !self.matches('/[.][.]?(/|$)')",message="a file's path is written without //, /./ and /../"
-	// +kubebuilder:validation:items:XValidation:rule="self in ['*', '**'] || self.startsWith('file:/') || self.matches('^([*]|localhost|([*][.])?[a-z0-9-]+([.][a-z0-9-]+)+|[a-z0-9-]+:[0-9*]+)(:([0-9]+|[*]))?/')",message="a pattern begins with the registry's host, as in docker.io/library/busybox: a name, *. and a domain, or * for any host; or with file:/"
-	// +kubebuilder:validation:items:XValidation:rule="self in ['*', '**'] || self.startsWith('file:/') || !self.contains('/') || self.matches('^[^/]*/[a-z0-9*][-a-z0-9._/*]*(:[-A-Za-z0-9_.*]+|@[-+.:a-zA-Z0-9*]+)?$')",message="behind the host are the repository's path, in lower case, and a tag or a digest, if any: a tag beside a digest counts for nothing"
-	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^(index.docker.io/|[^/]*:443/|docker.io/[^/*]*(/?$|[:@])|docker.io/[*]$|docker.io/[*][:@])')",message="no image has such a name: it is docker.io/library/busybox for busybox, docker.io for index.docker.io, and a host's name alone for its port 443"
+	// +kubebuilder:validation:items:XValidation:rule="self != '*'",message="* matches any characters except /, and so matches no image: write ** for all images and files"
+	// +kubebuilder:validation:items:XValidation:rule="!self.startsWith('file:/') || self.matches('^[^ \\t\\r\\n\\\\\\\\]+$') && !self.contains('//') && !self.matches('/[.][.]?(/|$)')",message="the path of a file must not contain //, /./, or /../"
+	// +kubebuilder:validation:items:XValidation:rule="self in ['*', '**'] || self.startsWith('file:/') || self.matches('^([*]|localhost|([*][.])?[a-z0-9-]+([.][a-z0-9-]+)+|[a-z0-9-]+:[0-9*]+)(:([0-9]+|[*]))?/')",message="a pattern must begin with file:/ or with the registry's host, as in docker.io/library/busybox. The host is a name, *. and a domain, or * for any host"
+	// +kubebuilder:validation:items:XValidation:rule="self in ['*', '**'] || self.startsWith('file:/') || !self.contains('/') || self.matches('^[^/]*/[a-z0-9*][-a-z0-9._/*]*(:[-A-Za-z0-9_.*]+|@[-+.:a-zA-Z0-9*]+)?$')",message="the host must be followed by the path of the repository in lower case, and optionally by either a tag or a digest"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^(index.docker.io/|[^/]*:443/|docker.io/[^/*]*(/?$|[:@])|docker.io/[*]$|docker.io/[*][:@])')",message="no image has such a name: write docker.io/library/busybox for busybox, docker.io for index.docker.io, and a host without port 443"
 	Images []string `json:"images"`
 
 	// deny refuses these images. For example: `true`.
@@ -273,7 +273,7 @@ type BytecodeLimits struct {
 
 // PriorityRange is a range of priorities, including both ends.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min is greater than max"
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min must not be greater than max"
 type PriorityRange struct {
 	// min is the lowest priority, which runs first. The default is 0. For example:
 	// `100`.
@@ -314,7 +314,7 @@ type NameLimits struct {
 
 // BytecodeAuthority is a signer of images: the holder of a key, or identities
 // to which a certificate authority issues short-lived certificates.
-// +kubebuilder:validation:XValidation:rule="has(self.key) != has(self.keyless)",message="an authority has either key or keyless"
+// +kubebuilder:validation:XValidation:rule="has(self.key) != has(self.keyless)",message="an authority must have either key or keyless"
 type BytecodeAuthority struct {
 	// name is the name of the authority. Rules refer to it. For example: `acme`.
 	// +required
@@ -334,14 +334,14 @@ type BytecodeAuthority struct {
 }
 
 // AuthorityKey is a public key, either in the object or in a Secret.
-// +kubebuilder:validation:XValidation:rule="has(self.pem) != has(self.secret)",message="a key has either pem or secret"
+// +kubebuilder:validation:XValidation:rule="has(self.pem) != has(self.secret)",message="a key must have either pem or secret"
 type AuthorityKey struct {
 	// pem is the public key in PEM format (PKIX), as cosign writes it to
 	// cosign.pub. For example: `-----BEGIN PUBLIC KEY-----…`.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
-	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN PUBLIC KEY-----') && !self.contains('PRIVATE KEY-----')",message="pem is a public key in PEM, which begins with -----BEGIN PUBLIC KEY-----, and no private one"
+	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN PUBLIC KEY-----') && !self.contains('PRIVATE KEY-----')",message="pem must be a public key in PEM format, which begins with -----BEGIN PUBLIC KEY-----, and not a private key"
 	PEM string `json:"pem,omitempty"`
 
 	// secret names the Secret with the public key, in the namespace that bpfman
@@ -395,8 +395,8 @@ type AuthorityReference struct {
 
 // AuthorityIdentity is an identity in a certificate. Patterns are regular
 // expressions (Go's syntax) that must match the whole value.
-// +kubebuilder:validation:XValidation:rule="has(self.issuer) != has(self.issuerPattern)",message="an identity has either issuer or issuerPattern"
-// +kubebuilder:validation:XValidation:rule="has(self.subject) != has(self.subjectPattern)",message="an identity has either subject or subjectPattern"
+// +kubebuilder:validation:XValidation:rule="has(self.issuer) != has(self.issuerPattern)",message="an identity must have either issuer or issuerPattern"
+// +kubebuilder:validation:XValidation:rule="has(self.subject) != has(self.subjectPattern)",message="an identity must have either subject or subjectPattern"
 type AuthorityIdentity struct {
 	// issuer is the URL of the identity provider. For example:
 	// `https://token.actions.githubusercontent.com`.
@@ -410,7 +410,7 @@ type AuthorityIdentity struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="type(''.matches(self)) == bool",message="it is no regular expression in Go's syntax"
+	// +kubebuilder:validation:XValidation:rule="type(''.matches(self)) == bool",message="the value must be a regular expression in Go's syntax"
 	IssuerPattern string `json:"issuerPattern,omitempty"`
 
 	// subject is the subject alternative name: an email address, or the URI of a
@@ -425,7 +425,7 @@ type AuthorityIdentity struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="type(''.matches(self)) == bool",message="it is no regular expression in Go's syntax"
+	// +kubebuilder:validation:XValidation:rule="type(''.matches(self)) == bool",message="the value must be a regular expression in Go's syntax"
 	SubjectPattern string `json:"subjectPattern,omitempty"`
 }
 

@@ -128,7 +128,7 @@ func Read(file []byte) (object Object, err error) {
 		return Object{}, fmt.Errorf("read eBPF object: %w", err)
 	}
 	if len(spec.Programs) == 0 {
-		return Object{}, errors.New("read eBPF object: there is no program in it")
+		return Object{}, errors.New("read eBPF object: it has no programs")
 	}
 	return describe(spec), nil
 }
@@ -216,7 +216,7 @@ func (o Object) Problems() []string {
 	var found []string
 	for _, p := range o.Programs {
 		if p.refused() {
-			found = append(found, fmt.Sprintf("the daemon's loader knows no section %q (%s), and refuses the object: packet filters are of section classifier, for the others see docs/programs.md", p.Section, p.Name))
+			found = append(found, fmt.Sprintf("the daemon's loader doesn't recognize section %q (%s), and refuses the object: packet filters belong in section classifier; for other sections, see docs/programs.md", p.Section, p.Name))
 		}
 	}
 	return found

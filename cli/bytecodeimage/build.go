@@ -79,7 +79,7 @@ func Build(files []File, created time.Time) (partial.WithRawManifest, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, errors.New("no file is given")
+		return nil, errors.New("no file is specified")
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, architecture := range slices.Sorted(maps.Keys(chosen)) {
@@ -106,9 +106,9 @@ func (f File) architectures(byteOrder string) ([]string, error) {
 	all := slices.Sorted(maps.Keys(byteOrders))
 	switch order := cmp.Or(byteOrders[name], generic[f.Platform]); {
 	case f.Platform != "" && order == "":
-		return nil, fmt.Errorf("%q is no platform: there are bpfel, bpfeb, %s", f.Platform, strings.Join(all, ", "))
+		return nil, fmt.Errorf("%q is not a platform: specify one of bpfel, bpfeb, %s", f.Platform, strings.Join(all, ", "))
 	case f.Platform != "" && order != byteOrder:
-		return nil, fmt.Errorf("it is %s-endian, %s isn't", byteOrder, f.Platform)
+		return nil, fmt.Errorf("it is %s-endian, but %s isn't", byteOrder, f.Platform)
 	case f.specific():
 		return []string{name}, nil
 	}

@@ -64,11 +64,11 @@ func TestBuildForPlatforms(t *testing.T) {
 		"one rules, given last": {[]File{file(t, object, "bpfel"), file(t, another, "arm64")}, []string{"tcx_test.o linux/amd64 linux/ppc64le linux/riscv64", "xdp_pass.o linux/arm64"}, ""},
 		"two for one":           {[]File{file(t, object, "arm64"), file(t, another, "linux/arm64")}, nil, "tcx_test.o and xdp_pass.o are both for linux/arm64"},
 		"two for an order":      {[]File{file(t, object, "bpfel"), file(t, another, "")}, nil, "tcx_test.o and xdp_pass.o are both for linux/"},
-		"of the other order":    {[]File{file(t, object, "bpfeb")}, nil, "tcx_test.o: it is little-endian, bpfeb isn't"},
-		"of another's order":    {[]File{file(t, object, "s390x")}, nil, "tcx_test.o: it is little-endian, s390x isn't"},
-		"of no platform":        {[]File{file(t, object, "windows/amd64")}, nil, `"windows/amd64" is no platform`},
+		"of the other order":    {[]File{file(t, object, "bpfeb")}, nil, "tcx_test.o: it is little-endian, but bpfeb isn't"},
+		"of another's order":    {[]File{file(t, object, "s390x")}, nil, "tcx_test.o: it is little-endian, but s390x isn't"},
+		"of no platform":        {[]File{file(t, object, "windows/amd64")}, nil, `"windows/amd64" is not a platform`},
 		"no object":             {[]File{{Name: "x.o", Content: []byte("not an object")}}, nil, "x.o: read eBPF object: it isn't an ELF file"},
-		"nothing":               {nil, nil, "no file is given"},
+		"nothing":               {nil, nil, "no file is specified"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			image, err := Build(c.files, time.Time{})
@@ -219,11 +219,11 @@ func TestProblems(t *testing.T) {
 		architecture string
 	}{
 		"": {labels, "amd64"},
-		"it is for s390x, and the object is little-endian: the daemon refuses it":     {labels, "s390x"},
-		"it lacks the label io.ebpf.maps, without which the daemon refuses it":        {map[string]string{ProgramsLabel: labels[ProgramsLabel]}, "amd64"},
-		"its label io.ebpf.programs is no JSON object of names and types":             {map[string]string{ProgramsLabel: "pass", MapsLabel: "{}"}, "amd64"},
+		"it is for s390x, but the object is little-endian, so the daemon refuses it":  {labels, "s390x"},
+		"it lacks the label io.ebpf.maps, so the daemon refuses it":                   {map[string]string{ProgramsLabel: labels[ProgramsLabel]}, "amd64"},
+		"its label io.ebpf.programs isn't a JSON object of names and types":           {map[string]string{ProgramsLabel: "pass", MapsLabel: "{}"}, "amd64"},
 		"its label io.ebpf.programs lacks tcx_next: the daemon refuses that function": {map[string]string{ProgramsLabel: "{}", MapsLabel: "{}"}, "amd64"},
-		"its label io.ebpf.programs names what the object lacks: other":               {map[string]string{ProgramsLabel: strings.Replace(labels[ProgramsLabel], "{", `{"other":"tc",`, 1), MapsLabel: "{}"}, "amd64"},
+		"its label io.ebpf.programs has names that the object lacks: other":           {map[string]string{ProgramsLabel: strings.Replace(labels[ProgramsLabel], "{", `{"other":"tc",`, 1), MapsLabel: "{}"}, "amd64"},
 	} {
 		img, err := Image(f.Name, f.Content, c.labels, c.architecture, time.Time{})
 		if err != nil {
@@ -252,10 +252,10 @@ func TestReadRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, archive := range map[string][]byte{
-		"holds no file":          make([]byte, 1024),
-		"is no tar archive":      bytes.Repeat([]byte("no tar "), 200),
-		"has more than 32 MiB":   bomb,
-		"is no tar archive: arc": zipped(bytes.Repeat([]byte("twice zipped"), 200)),
+		"the image's layer contains no files": make([]byte, 1024),
+		"isn't a tar archive":                 bytes.Repeat([]byte("no tar "), 200),
+		"has more than 32 MiB":                bomb,
+		"isn't a tar archive: arc":            zipped(bytes.Repeat([]byte("twice zipped"), 200)),
 	} {
 		want, _, _ = strings.Cut(want, ": arc")
 		img, err := FromArchive(archive, nil, "amd64", time.Time{})

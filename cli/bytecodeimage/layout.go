@@ -38,7 +38,7 @@ func WriteLayout(path string, content partial.WithRawManifest, created time.Time
 	}
 	dir, err := os.MkdirTemp("", "bytecode-image-")
 	if err != nil {
-		return fmt.Errorf("make a directory for the layout: %w", err)
+		return fmt.Errorf("create a directory for the layout: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	if err := writeDirectory(dir, content); err != nil {
@@ -97,7 +97,7 @@ func OpenLayout(path string) (content partial.WithRawManifest, digest v1.Hash, c
 		return nil, v1.Hash{}, closeIt, fmt.Errorf("read image: %w", err)
 	} else if !info.IsDir() {
 		if dir, err = os.MkdirTemp("", "bytecode-image-"); err != nil {
-			return nil, v1.Hash{}, closeIt, fmt.Errorf("make a directory for the layout: %w", err)
+			return nil, v1.Hash{}, closeIt, fmt.Errorf("create a directory for the layout: %w", err)
 		}
 		closeIt = func() { _ = os.RemoveAll(dir) }
 		if err := extract(path, dir); err != nil {
@@ -158,7 +158,7 @@ func only(dir string) (partial.WithRawManifest, v1.Hash, error) {
 		return nil, v1.Hash{}, fmt.Errorf("it isn't an OCI layout: %w", err)
 	}
 	if len(manifest.Manifests) != 1 {
-		return nil, v1.Hash{}, fmt.Errorf("the OCI layout has %d images, not one", len(manifest.Manifests))
+		return nil, v1.Hash{}, fmt.Errorf("the OCI layout has %d images instead of one", len(manifest.Manifests))
 	}
 	d := manifest.Manifests[0]
 	var content partial.WithRawManifest
@@ -168,13 +168,13 @@ func only(dir string) (partial.WithRawManifest, v1.Hash, error) {
 	case d.MediaType.IsImage():
 		content, err = index.Image(d.Digest)
 	default:
-		err = fmt.Errorf("its media type %q is that of no image", d.MediaType)
+		err = fmt.Errorf("its media type %q isn't that of an image", d.MediaType)
 	}
 	if err != nil {
 		return nil, v1.Hash{}, err //nolint:wrapcheck // it says what is wrong
 	}
 	if got, err := partial.Digest(content); err != nil || got != d.Digest {
-		return nil, v1.Hash{}, fmt.Errorf("its manifest is %s, not %s", got, d.Digest)
+		return nil, v1.Hash{}, fmt.Errorf("its manifest is %s instead of %s", got, d.Digest)
 	}
 	return content, d.Digest, nil
 }

@@ -112,7 +112,7 @@ func read(image v1.Image) (Content, v1.Hash, error) {
 	}
 	c := Content{Platforms: []string{config.OS + "/" + config.Architecture}}
 	if len(manifest.Layers) != 1 {
-		return Content{}, none, fmt.Errorf("the image has %d layers: bytecode has one", len(manifest.Layers))
+		return Content{}, none, fmt.Errorf("the image has %d layers, but a bytecode image has one", len(manifest.Layers))
 	}
 	layers, err := image.Layers()
 	if err != nil {
@@ -143,7 +143,7 @@ func verifiedManifest(image v1.Image) (*v1.Manifest, error) {
 		return nil, fmt.Errorf("read image's configuration: %w", err)
 	}
 	if got, _, err := v1.SHA256(bytes.NewReader(config)); err != nil || got != manifest.Config.Digest {
-		return nil, fmt.Errorf("the image's configuration is %s, not %s as its manifest says", got, manifest.Config.Digest)
+		return nil, fmt.Errorf("the image's configuration is %s instead of %s, which its manifest specifies", got, manifest.Config.Digest)
 	}
 	return manifest, nil
 }
@@ -160,7 +160,7 @@ func fileOf(layer v1.Layer, digest v1.Hash) (name string, content []byte, err er
 		return "", nil, fmt.Errorf("read image's layer: %w", err)
 	}
 	if got, _, err := v1.SHA256(bytes.NewReader(packed)); err != nil || got != digest {
-		return "", nil, fmt.Errorf("the image's layer is %s, not %s as its manifest says", got, digest)
+		return "", nil, fmt.Errorf("the image's layer is %s instead of %s, which its manifest specifies", got, digest)
 	}
 	unzipped, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -170,9 +170,9 @@ func fileOf(layer v1.Layer, digest v1.Hash) (name string, content []byte, err er
 	header, err := archive.Next()
 	switch {
 	case errors.Is(err, io.EOF):
-		return "", nil, errors.New("the image's layer holds no file")
+		return "", nil, errors.New("the image's layer contains no files")
 	case err != nil:
-		return "", nil, fmt.Errorf("the image's layer is no tar archive: %w", err)
+		return "", nil, fmt.Errorf("the image's layer isn't a tar archive: %w", err)
 	}
 	content, err = atMost(archive, bytecode.MaxSize)
 	if err != nil {
@@ -198,10 +198,10 @@ func problems(object bytecode.Object, config *v1.ConfigFile) []string {
 		text, ok := config.Config.Labels[label]
 		switch err := json.Unmarshal([]byte(text), &labelled); {
 		case !ok:
-			found = append(found, "it lacks the label "+label+", without which the daemon refuses it")
+			found = append(found, "it lacks the label "+label+", so the daemon refuses it")
 			continue
 		case err != nil:
-			found = append(found, "its label "+label+" is no JSON object of names and types: the daemon refuses it")
+			found = append(found, "its label "+label+" isn't a JSON object of names and types, so the daemon refuses it")
 			continue
 		}
 		if label == MapsLabel {
@@ -209,16 +209,16 @@ func problems(object bytecode.Object, config *v1.ConfigFile) []string {
 		}
 		for _, p := range object.Programs {
 			if _, ok := labelled[p.Name]; !ok {
-				found = append(found, fmt.Sprintf("its label %s lacks %s: the daemon refuses that function", label, p.Name))
+				found = append(found, fmt.Sprintf("its label %s lacks %s, so the daemon refuses that function", label, p.Name))
 			}
 			delete(labelled, p.Name)
 		}
 		if len(labelled) > 0 {
-			found = append(found, fmt.Sprintf("its label %s names what the object lacks: %s", label, strings.Join(slices.Sorted(maps.Keys(labelled)), ", ")))
+			found = append(found, fmt.Sprintf("its label %s has names that the object lacks: %s", label, strings.Join(slices.Sorted(maps.Keys(labelled)), ", ")))
 		}
 	}
 	if order := byteOrders[config.Architecture]; order != "" && order != object.ByteOrder {
-		found = append(found, fmt.Sprintf("it is for %s, and the object is %s-endian: the daemon refuses it", config.Architecture, object.ByteOrder))
+		found = append(found, fmt.Sprintf("it is for %s, but the object is %s-endian, so the daemon refuses it", config.Architecture, object.ByteOrder))
 	}
 	return found
 }

@@ -28,7 +28,7 @@ type Registries struct{ transport http.RoundTripper }
 func NewRegistries(caFile string) (*Registries, error) {
 	base, ok := remote.DefaultTransport.(*http.Transport)
 	if !ok {
-		return nil, fmt.Errorf("default transport is a %T, not an HTTP transport", remote.DefaultTransport)
+		return nil, fmt.Errorf("the default transport is a %T instead of an HTTP transport", remote.DefaultTransport)
 	}
 	transport := base.Clone()
 	if caFile != "" {
@@ -38,7 +38,7 @@ func NewRegistries(caFile string) (*Registries, error) {
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("no certificate in %s", caFile)
+			return nil, fmt.Errorf("there is no certificate in %s", caFile)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}

@@ -68,13 +68,13 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		scheme := Scheme()
 		reader, err := client.New(requests, client.Options{Scheme: scheme, Mapper: mapper()})
 		if err != nil {
-			return nil, fmt.Errorf("make a client: %w", err)
+			return nil, fmt.Errorf("create client: %w", err)
 		}
 		requests.APIPath, requests.GroupVersion = "/apis", &v1alpha1.SchemeGroupVersion
 		requests.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 		api, err := rest.RESTClientFor(requests)
 		if err != nil {
-			return nil, fmt.Errorf("make a client: %w", err)
+			return nil, fmt.Errorf("create client: %w", err)
 		}
 		return &Cluster{Reader: reader, API: api, Config: config, Namespace: namespace}, nil
 	}

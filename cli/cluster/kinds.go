@@ -46,7 +46,7 @@ func KindOf[O any](among []v1alpha1.Kind[O], name string) (v1alpha1.Kind[O], err
 	for _, k := range among {
 		names = append(names, strings.ToLower(k.Name))
 	}
-	return v1alpha1.Kind[O]{}, fmt.Errorf("%q is none of the kinds %s", name, strings.Join(names, ", "))
+	return v1alpha1.Kind[O]{}, fmt.Errorf("%q is not one of the kinds %s", name, strings.Join(names, ", "))
 }
 
 // ShortName is a kind's short name, such as tcxprog.
@@ -67,7 +67,7 @@ func ParseNamed[O any](among []v1alpha1.Kind[O], args []string) (Named[O], error
 	case len(args) == 2 && !ok:
 		name = args[1]
 	case len(args) != 1 || !ok || name == "":
-		return Named[O]{}, fmt.Errorf("%q is no object: name one as KIND/NAME, such as tcxprogram/counter", strings.Join(args, " "))
+		return Named[O]{}, fmt.Errorf("%q is not an object: specify one as KIND/NAME, such as tcxprogram/counter", strings.Join(args, " "))
 	}
 	k, err := KindOf(among, kind)
 	return Named[O]{k, name}, err

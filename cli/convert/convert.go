@@ -97,7 +97,7 @@ func (r *Result) add(o Object) error {
 		r.Findings = append(r.Findings, Finding{name, "", true, "not converted: the settings are those of ConfigMap bpfman-config"})
 		return nil
 	case strings.HasSuffix(head.Kind, "ApplicationState"):
-		r.Findings = append(r.Findings, Finding{name, "", false, "left out: the agents report anew, in BpfPrograms"})
+		r.Findings = append(r.Findings, Finding{name, "", false, "left out: the agents write new reports, as BpfPrograms"})
 		return nil
 	}
 	var asItWas map[string]any
@@ -117,12 +117,12 @@ func (r *Result) application(name string, raw []byte) error {
 	}
 	c := &conversion{object: name, namespaced: in.Kind == kindApplication}
 	for _, u := range unknown {
-		c.lost("", u.Error()+" isn't of upstream's v0.6 API")
+		c.lost("", u.Error()+" isn't part of upstream's v0.6 API")
 	}
 	members := c.programs(in.Spec.Programs)
 	meta, common := c.metadata(in.Metadata), c.common(in.Spec)
 	if len(in.Status) > 0 {
-		c.note("status", "left out: it is reported anew")
+		c.note("status", "left out: the operator writes a new status")
 	}
 	if err := errors.Join(c.errs...); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -184,15 +184,15 @@ func (c *conversion) metadata(in metav1.ObjectMeta) metav1.ObjectMeta {
 		}
 	}
 	for i, owner := range in.OwnerReferences {
-		c.lost(fmt.Sprintf("metadata.ownerReferences[%d]", i), fmt.Sprintf("%s %s made the object and looks after upstream's kind, not this one", owner.Kind, owner.Name))
+		c.lost(fmt.Sprintf("metadata.ownerReferences[%d]", i), fmt.Sprintf("%s %s created the object, and manages upstream's kind, not this one", owner.Kind, owner.Name))
 	}
 	for i, finalizer := range in.Finalizers {
 		if !strings.HasPrefix(finalizer, "bpfman.io.") {
-			c.lost(fmt.Sprintf("metadata.finalizers[%d]", i), finalizer+" is for whoever looks after upstream's object")
+			c.lost(fmt.Sprintf("metadata.finalizers[%d]", i), finalizer+" belongs to the controller of upstream's object")
 		}
 	}
 	if in.DeletionTimestamp != nil {
-		c.note("metadata.deletionTimestamp", "the object is being deleted; what is converted isn't")
+		c.note("metadata.deletionTimestamp", "the object is being deleted; the converted object isn't")
 	}
 	return out
 }

@@ -204,7 +204,7 @@ func TestUnconvertible(t *testing.T) {
 		head + `"kind":"ClusterBpfApplication","spec":{"byteCode":{"path":"/x","image":{"url":"u"}}}}`:                                         "spec.byteCode: exactly one of image and path is required",
 		program("ClusterBpfApplication", `{"name":"f","type":"Xdp","xdp":{}}`):                                                                 `spec.programs[0].type: "Xdp" isn't a type of program`,
 		program("ClusterBpfApplication", `{"name":"f","type":"XDP"}`):                                                                          "spec.programs[0].xdp: required, as the type is XDP",
-		program("BpfApplication", `{"name":"f","type":"KProbe","kprobe":{}}`):                                                                  "spec.programs[0].type: KProbe isn't a type of program of a BpfApplication",
+		program("BpfApplication", `{"name":"f","type":"KProbe","kprobe":{}}`):                                                                  "spec.programs[0].type: KProbe isn't a type of program that a BpfApplication",
 		program("BpfApplication", `{"name":"f","type":"XDP","xdp":{"links":[{"interfaceSelector":{"primaryNodeInterface":true}}]}}`):           "xdp.links[0].networkNamespaces: required",
 		program("BpfApplication", `{"name":"f","type":"UProbe","uprobe":{"links":[{"target":"libc"}]}}`):                                       "uprobe.links[0].containers: required",
 		program("ClusterBpfApplication", `{"name":"f","type":"XDP","xdp":{"links":[{}]}}`):                                                     "interfaceSelector: exactly one of",

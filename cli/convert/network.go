@@ -35,7 +35,7 @@ func (c *conversion) network(path string, in upstreamNetwork) []attachment {
 		return []attachment{out}
 	}
 	c.note(path+".interfaceSelector.interfacesDiscoveryConfig",
-		"two members, one for the host's interfaces and one for those of all pods, as upstream's v0.6 discovers both; network namespaces that aren't pods' are left out")
+		"converted to two members, one for the host's interfaces and one for those of all pods, because upstream's v0.6 discovers both; other network namespaces are left out")
 	inPods := out
 	inPods.containers = &v1alpha1.ContainerSelector{}
 	return []attachment{out, inPods}
@@ -58,7 +58,7 @@ func (c *conversion) interfaces(path string, in upstreamInterfaces) v1alpha1.Int
 		chosen++
 		out.PrimaryNodeInterface = new(true)
 		if !*in.PrimaryNodeInterface {
-			c.note(path+".primaryNodeInterface", "true: upstream's v0.6 takes false for it as well")
+			c.note(path+".primaryNodeInterface", "converted to true: upstream's v0.6 treats false as true")
 		}
 	}
 	if chosen != 1 {

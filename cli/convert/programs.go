@@ -32,7 +32,7 @@ func (c *conversion) programs(in []upstreamProgram) []v1alpha1.BpfApplicationPro
 		case !known:
 			c.fail(path+".type", fmt.Sprintf("%q isn't a type of program", p.Type))
 		case c.namespaced && !slices.Contains([]string{"XDP", "TC", "TCX", "UProbe", "URetProbe"}, p.Type):
-			c.fail(path+".type", p.Type+" isn't a type of program of a BpfApplication, which is namespaced")
+			c.fail(path+".type", p.Type+" isn't a type of program that a BpfApplication, which is namespaced, can have")
 		case !kind.set:
 			c.fail(path+"."+kind.field, "required, as the type is "+p.Type)
 		default:
@@ -89,7 +89,7 @@ func attached(function string) v1alpha1.BpfProgramCommon {
 // here all the same, and means nothing until attach is removed.
 func (c *conversion) loaded(path, function, standIn string) v1alpha1.BpfProgramCommon {
 	if standIn != "" {
-		c.note(path, "there are none, so that the program is only loaded (attach: false); "+standIn+" stands in for what it would be attached to")
+		c.note(path, "there are none, so the program is only loaded (attach: false); "+standIn+" is a placeholder for the attach point")
 	}
 	return v1alpha1.BpfProgramCommon{BpfFunctionName: function, Attach: new(false)}
 }

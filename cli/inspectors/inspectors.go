@@ -67,9 +67,9 @@ func Find(ctx context.Context, c *cluster.Cluster, namespace string) (*Found, er
 	case err != nil:
 		return nil, fmt.Errorf("find the inspectors: %w", err)
 	case pods == 0:
-		return nil, fmt.Errorf("namespace %s has no pods of bpfman's nodes: give the namespace that bpfman is installed in as --bpfman-namespace", namespace)
+		return nil, fmt.Errorf("namespace %s has no pods of the node components: if bpfman is installed in another namespace, specify it with --bpfman-namespace", namespace)
 	case disabled == pods:
-		return nil, errors.New("the inspector is switched off: set bpfman.inspector.enabled to true in ConfigMap bpfman-config")
+		return nil, errors.New("the inspector is turned off: set bpfman.inspector.enabled to true in the ConfigMap bpfman-config")
 	}
 	return found, nil
 }
@@ -101,7 +101,7 @@ func (i *Found) On(nodes ...string) ([]Inspector, error) {
 		return nil, fmt.Errorf("no inspector runs in namespace %s", i.namespace)
 	}
 	if len(out) > maxAsked {
-		return nil, fmt.Errorf("%d nodes are too many to ask at a time: choose at most %d by --node", len(out), maxAsked)
+		return nil, fmt.Errorf("%d nodes are too many to query at a time: specify at most %d with --node", len(out), maxAsked)
 	}
 	return out, nil
 }
@@ -156,7 +156,7 @@ func (i Inspector) executor(arguments []string) (remotecommand.Executor, error) 
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	requests, err := rest.RESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	url := requests.Post().Namespace(i.from.namespace).Resource("pods").Name(i.pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{

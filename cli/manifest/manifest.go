@@ -76,7 +76,7 @@ func Object(content bytecode.Object, o Options) (map[string]any, error) {
 	}
 	for name := range o.AttachTo {
 		if !slices.ContainsFunc(programs, func(p bytecode.Program) bool { return p.Name == name || name == "" && len(programs) == 1 }) {
-			return nil, fmt.Errorf("%s: say of which function %q is: it has %s", kind.Name, o.AttachTo[name], names(programs))
+			return nil, fmt.Errorf("%s: specify which function %q is for: the bytecode has %s", kind.Name, o.AttachTo[name], names(programs))
 		}
 	}
 	spec := map[string]any{}
@@ -95,7 +95,7 @@ func Object(content bytecode.Object, o Options) (map[string]any, error) {
 		spec["programs"] = all
 	} else {
 		if len(programs) > 1 {
-			return nil, fmt.Errorf("%s: the bytecode has the functions %s: choose one, or make it an application", kind.Name, names(programs))
+			return nil, fmt.Errorf("%s: the bytecode has the functions %s: specify one, or make it an application", kind.Name, names(programs))
 		}
 		if spec, err = find(programs[0], kind).describe(programs[0], kind, o); err != nil {
 			return nil, err
@@ -149,7 +149,7 @@ func choose(all []bytecode.Program, functions []string, fits func(bytecode.Progr
 		case i < 0:
 			return nil, fmt.Errorf("the bytecode has no function %q: it has %s", name, names(all))
 		case !fits(all[i]):
-			return nil, fmt.Errorf("the function %s is of section %q, which this kind can't have", name, all[i].Section)
+			return nil, fmt.Errorf("function %s is in section %q, which doesn't fit this kind", name, all[i].Section)
 		}
 	}
 	var chosen []bytecode.Program
@@ -198,7 +198,7 @@ func network(more map[string]any) func(bytecode.Program, Options) (map[string]an
 func tracepoint(p bytecode.Program, o Options) (map[string]any, error) {
 	name := cmp.Or(o.attachTo(p), target(p))
 	if strings.Count(name, "/") != 1 {
-		return nil, fmt.Errorf("its section %q names no tracepoint: give one, such as syscalls/sys_enter_kill", p.Section)
+		return nil, fmt.Errorf("its section %q names no tracepoint: specify one, such as syscalls/sys_enter_kill", p.Section)
 	}
 	return map[string]any{"names": []any{name}}, nil
 }
@@ -207,7 +207,7 @@ func function(returns bool) func(bytecode.Program, Options) (map[string]any, err
 	return func(p bytecode.Program, o Options) (map[string]any, error) {
 		name := cmp.Or(o.attachTo(p), target(p))
 		if name == "" {
-			return nil, fmt.Errorf("its section %q names no function of the kernel: give one", p.Section)
+			return nil, fmt.Errorf("its section %q names no kernel function: specify one", p.Section)
 		}
 		fields := map[string]any{"func_name": name}
 		if returns {
@@ -226,10 +226,10 @@ func userFunction(returns bool) func(bytecode.Program, Options) (map[string]any,
 			fields["func_name"] = symbol
 		}
 		if fields["target"] = cmp.Or(o.Target, file); fields["target"] == "" {
-			return nil, fmt.Errorf("its section %q names no program or library: give one as target", p.Section)
+			return nil, fmt.Errorf("its section %q names no program or library: specify one as target", p.Section)
 		}
 		if symbol == "" {
-			return nil, fmt.Errorf("its section %q names no function of the program: give one", p.Section)
+			return nil, fmt.Errorf("its section %q names no function of the program: specify one", p.Section)
 		}
 		if returns {
 			fields["retprobe"] = true

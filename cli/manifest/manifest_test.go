@@ -63,14 +63,14 @@ func TestObjectSaysWhatIsMissing(t *testing.T) {
 	all := options("application")
 	all.AttachTo = map[string]string{"": "eth0"}
 	for want, o := range map[string]Options{
-		`"pod" is none of the kinds bpfapplication, `: options("pod"),
-		"KprobeProgram: the bytecode has the functions wake (kprobe/try_to_wake_up), woken (kretprobe/try_to_wake_up): choose one": options("kprobe"),
-		`TcxProgram: the bytecode has no function "absent": it has filter (classifier), `:                                          options("tcx", "absent"),
-		`TcxProgram: the function count is of section "xdp", which this kind can't have`:                                           options("tcx", "count"),
-		`BpfApplication: the function sockets is of section "sockops", which this kind can't have`:                                 options("application", "sockets"),
-		`function returned: its section "uretprobe" names no program or library: give one as target`:                               options("uprobe", "returned"),
-		`function bare_tracepoint: its section "tracepoint" names no tracepoint: give one, such as syscalls/sys_enter_kill`:        options("tracepoint", "bare_tracepoint"),
-		`BpfApplication: say of which function "eth0" is: it has filter (classifier), `:                                            all,
+		`"pod" is not one of the kinds bpfapplication, `: options("pod"),
+		"KprobeProgram: the bytecode has the functions wake (kprobe/try_to_wake_up), woken (kretprobe/try_to_wake_up): specify one": options("kprobe"),
+		`TcxProgram: the bytecode has no function "absent": it has filter (classifier), `:                                           options("tcx", "absent"),
+		`TcxProgram: function count is in section "xdp", which doesn't fit this kind`:                                               options("tcx", "count"),
+		`BpfApplication: function sockets is in section "sockops", which doesn't fit this kind`:                                     options("application", "sockets"),
+		`function returned: its section "uretprobe" names no program or library: specify one as target`:                             options("uprobe", "returned"),
+		`function bare_tracepoint: its section "tracepoint" names no tracepoint: specify one, such as syscalls/sys_enter_kill`:      options("tracepoint", "bare_tracepoint"),
+		`BpfApplication: specify which function "eth0" is for: the bytecode has filter (classifier), `:                              all,
 	} {
 		if object, err := Object(content, o); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, error %v, want %q", object, err, want)

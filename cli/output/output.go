@@ -46,7 +46,7 @@ func NewFlags() *Flags {
 // AddTo adds to a command the flags for tables.
 func (f *Flags) AddTo(command *cobra.Command) {
 	f.AddFormatTo(command)
-	command.Flags().BoolVar(&f.noHeaders, "no-headers", false, "Print tables without their headers.")
+	command.Flags().BoolVar(&f.noHeaders, "no-headers", false, "Print tables without headers.")
 	command.Flags().StringVar(&f.sortBy, "sort-by", "", "Column to sort by, such as NODE.")
 }
 

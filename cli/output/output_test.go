@@ -87,8 +87,8 @@ func TestFormats(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for want, args := range map[string][]string{
-		`--sort-by: there is no column "colour": there are NODE, ID, AGE, PROGRAM`: {"--sort-by=colour"},
-		`unable to match a printer suitable for the output format "xml"`:           {"-o", "xml"},
+		`--sort-by: there is no column "colour": specify one of NODE, ID, AGE, PROGRAM`: {"--sort-by=colour"},
+		`unable to match a printer suitable for the output format "xml"`:                {"-o", "xml"},
 	} {
 		if out, err := run(t, args...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%q: printed %q, error %v", args, out, err)

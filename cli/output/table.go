@@ -55,7 +55,7 @@ func (t Table[T]) Print(w io.Writer, f *Flags, items []T) error {
 		}
 		return nil
 	case f.Format() == name:
-		return fmt.Errorf("a %s has no name of its own that -o name could print", t.Kind)
+		return fmt.Errorf("a %s has no name that -o name could print", t.Kind)
 	}
 	list := List[T]{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: t.Kind + "List"}, Items: items}
 	if items == nil {
@@ -74,7 +74,7 @@ func (t Table[T]) sort(items []T, by string) error {
 		for i, c := range t.Columns {
 			names[i] = c.Name
 		}
-		return fmt.Errorf("--sort-by: there is no column %q: there are %s", by, strings.Join(names, ", "))
+		return fmt.Errorf("--sort-by: there is no column %q: specify one of %s", by, strings.Join(names, ", "))
 	}
 	slices.SortStableFunc(items, func(a, b T) int { return compare(t.Columns[i].Cell(a), t.Columns[i].Cell(b)) })
 	return nil

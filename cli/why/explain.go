@@ -61,7 +61,7 @@ func Explain(f Facts) (Page, error) {
 	if f.Nodes != nil {
 		page.NotSelected = compare(f, selector, nodes)
 		if len(nodes) == 0 && err == nil {
-			page.Remarks = append(page.Remarks, fmt.Sprintf("no node matches the node selector %q: kubectl get nodes --show-labels shows the labels that there are", selector))
+			page.Remarks = append(page.Remarks, fmt.Sprintf("no node matches the node selector %q: to see the labels of the nodes, run kubectl get nodes --show-labels", selector))
 		}
 	}
 	selectors := selectorsOf(spec, f.Object.GetNamespace())
@@ -175,7 +175,7 @@ func programs(f Facts) map[string]*Node {
 			node.State = Failed
 		case status.OwnerGeneration != f.Object.GetGeneration() && node.State != Failed:
 			node.State = Outdated
-			node.Remarks = []string{"the agent hasn't acted on the last change of the object yet"}
+			node.Remarks = []string{"the agent hasn't processed the last change of the object yet"}
 		case condition == v1alpha1.BpfProgCondNoContainersOnNode:
 			idle[status.Node]++
 		}
@@ -226,7 +226,7 @@ func compare(f Facts, selector labels.Selector, nodes map[string]*Node) []Count 
 		node, agent := nodes[n.Name], agents[n.Name]
 		switch selected := selector.Matches(labels.Set(n.Labels)); {
 		case !selected && node != nil:
-			node.State, node.Remarks = Left, []string{"the node isn't selected any more: its programs are on their way out"}
+			node.State, node.Remarks = Left, []string{"the node is no longer selected, and its programs are being removed"}
 		case !selected:
 			text := lacking(selector, n.Labels)
 			if because[text] == nil {
@@ -241,7 +241,7 @@ func compare(f Facts, selector labels.Selector, nodes map[string]*Node) []Count 
 			}
 			node.State, node.Remarks = NoAgent, noAgent(n)
 		case node == nil:
-			node = &Node{Name: n.Name, State: NotReported, Remarks: []string{"the node is selected, and its agent has reported nothing yet"}}
+			node = &Node{Name: n.Name, State: NotReported, Remarks: []string{"the node is selected, but its agent hasn't reported anything yet"}}
 			if agent != nil {
 				node.Remarks = append(node.Remarks, ailing(agent)...)
 			}
@@ -268,18 +268,18 @@ func lacking(selector labels.Selector, of map[string]string) string {
 		if r.Matches(labels.Set(of)) {
 			continue
 		}
-		has := "it has no such label"
+		has := "the label is missing"
 		if value, ok := of[r.Key()]; ok {
-			has = fmt.Sprintf("it has %s=%s", r.Key(), value)
+			has = fmt.Sprintf("the label is %s=%s", r.Key(), value)
 		}
-		texts = append(texts, fmt.Sprintf("%s is wanted, %s", r.String(), has))
+		texts = append(texts, fmt.Sprintf("%s is required, but %s", r.String(), has))
 	}
 	return strings.Join(texts, "; ")
 }
 
 // noAgent says why a node may have no agent.
 func noAgent(n *corev1.Node) []string {
-	remarks := []string{"no agent runs on the node: no pod bpfman-daemon is there"}
+	remarks := []string{"no agent runs on the node: it has no pod of DaemonSet bpfman-daemon"}
 	var taints []string
 	for _, t := range n.Spec.Taints {
 		taints = append(taints, t.ToString())
@@ -299,7 +299,7 @@ func ailing(pod *corev1.Pod) []string {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch {
 		case c.State.Waiting != nil:
-			remarks = append(remarks, strings.TrimSuffix(fmt.Sprintf("container %s of pod %s waits: %s: %s", c.Name, pod.Name, c.State.Waiting.Reason, c.State.Waiting.Message), ": "))
+			remarks = append(remarks, strings.TrimSuffix(fmt.Sprintf("container %s of pod %s is waiting: %s: %s", c.Name, pod.Name, c.State.Waiting.Reason, c.State.Waiting.Message), ": "))
 		case c.State.Running != nil && !c.Ready:
 			remarks = append(remarks, fmt.Sprintf("container %s of pod %s isn't ready", c.Name, pod.Name))
 		}
@@ -373,12 +373,12 @@ func (s Selector) explain(pods []corev1.Pod, node string) string {
 		}
 	}
 	if here == 0 {
-		return fmt.Sprintf("no pod of %s with labels %q is on the node; elsewhere are %d", where, s.Pods, elsewhere)
+		return fmt.Sprintf("no pod in %s with labels %q is on the node; %d are on other nodes", where, s.Pods, elsewhere)
 	}
 	slices.Sort(names)
-	text := fmt.Sprintf("%d pods of %s with labels %q are on the node; their containers are %s", here, where, s.Pods, strings.Join(slices.Compact(names), ", "))
+	text := fmt.Sprintf("%d pods in %s with labels %q are on the node; their containers are %s", here, where, s.Pods, strings.Join(slices.Compact(names), ", "))
 	if len(s.Containers) > 0 {
-		text += "; wanted are " + strings.Join(s.Containers, ", ")
+		text += "; the object selects " + strings.Join(s.Containers, ", ")
 	}
 	return text
 }

@@ -19,8 +19,8 @@ import (
 
 // words are what people read of a state.
 var words = map[State]string{
-	Failed: "failed", NotReported: "not reported yet", NoAgent: "no agent", Outdated: "at a former generation",
-	Left: "not selected any more", NoContainers: "no container to attach to", Attached: "attached",
+	Failed: "failed", NotReported: "not reported yet", NoAgent: "no agent", Outdated: "not up to date",
+	Left: "no longer selected", NoContainers: "no container to attach to", Attached: "attached",
 }
 
 // Print prints a page for people. Nodes about which the same is to be said share a paragraph, and it names the first of
@@ -38,7 +38,7 @@ func (p *Page) Print(w io.Writer, all bool) error {
 		}
 	}
 	list(&out, "Node components", p.Components)
-	list(&out, "Not seen", p.Unseen)
+	list(&out, "Not readable", p.Unseen)
 	_, err := io.WriteString(w, out.String())
 	return err //nolint:wrapcheck // there is nothing to add
 }
@@ -52,9 +52,9 @@ func (p *Page) head(out *strings.Builder) {
 	fmt.Fprintf(out, "%s %s\n", o.Kind, name)
 	fmt.Fprintf(out, "  Bytecode:  %s\n", terminal.Line(cmp.Or(o.Bytecode, "none")))
 	fmt.Fprintf(out, "  Nodes:     %s\n", terminal.Line(cmp.Or(o.NodeSelector, "all")))
-	status := cmp.Or(o.Status, "none yet: the operator has written no status") + since(o.Since)
+	status := cmp.Or(o.Status, "none yet: the operator hasn't written a status") + since(o.Since)
 	if o.Stale {
-		status += ", about a former generation of the object"
+		status += ", for an earlier generation of the object"
 	}
 	if o.Deleting {
 		status += "; the object is being deleted"
@@ -65,9 +65,9 @@ func (p *Page) head(out *strings.Builder) {
 		fmt.Fprintf(out, "             %s\n", terminal.Line(o.Message))
 	}
 	for _, r := range p.Remarks {
-		fmt.Fprintf(out, "  Remark:    %s\n", terminal.Line(r))
+		fmt.Fprintf(out, "  Note:      %s\n", terminal.Line(r))
 	}
-	out.WriteString("\nWanted:\n")
+	out.WriteString("\nRequested:\n")
 	for _, w := range p.Wanted {
 		fmt.Fprintf(out, "  %s\n", terminal.Line(strings.Join(append([]string{strings.TrimSpace(w.Type + " " + w.Function)}, w.Fields...), "  ")))
 	}

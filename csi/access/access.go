@@ -49,7 +49,7 @@ func (r Read) Check(ctx context.Context, use Use) error {
 		return nil
 	}
 	if err := r.Writers.Check(ctx, use); err != nil {
-		return fmt.Errorf("to write: %w", err)
+		return fmt.Errorf("write access: %w", err)
 	}
 	return nil
 }

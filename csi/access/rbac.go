@@ -55,10 +55,10 @@ func (r *RBAC) Check(ctx context.Context, use Use) error {
 		return nil
 	}
 	if program.Kind == "" {
-		return fmt.Errorf("%w: program %q was loaded without an object that a right could be given on", ErrDenied, program.Name)
+		return fmt.Errorf("%w: program %q was loaded without an object on which a permission can be granted", ErrDenied, program.Name)
 	}
 	if pod.ServiceAccount == "" {
-		return errors.New("the kubelet named no ServiceAccount")
+		return errors.New("the kubelet specified no ServiceAccount")
 	}
 	serviceAccounts := "system:serviceaccounts"
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

@@ -107,7 +107,7 @@ func TestRead(t *testing.T) {
 		"reads":                           {use: Use{other, counter, true}},
 		"reads what was loaded by hand":   {use: Use{other, byHand, true}},
 		"writes with the right":           {use: Use{reader, counter, false}, reviews: 1},
-		"writes without":                  {use: Use{other, counter, false}, reviews: 1, denied: `to write: not allowed: ServiceAccount other/default needs the verb "use" on tcxprograms.bpfman.io "counter"`},
+		"writes without":                  {use: Use{other, counter, false}, reviews: 1, denied: `write access: not allowed: ServiceAccount other/default needs the verb "use" on tcxprograms.bpfman.io "counter"`},
 		"writes what was loaded by hand":  {use: Use{other, byHand, false}, denied: "without an object"},
 		"writes to its namespace's own":   {use: Use{other, own, false}},
 		"reads what its namespace's is":   {use: Use{other, own, true}},

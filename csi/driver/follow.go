@@ -76,9 +76,9 @@ func (n *node) follow(ctx context.Context, p publication, since time.Time, log *
 		n.remarks.forget(p.target)
 	case errors.Is(err, program.ErrDaemon), ctx.Err() != nil:
 		// Nothing is known to be wrong with the volume.
-		log.Debug("volume not compared with its program", "error", err)
+		log.Debug("Failed to compare the volume with its program", "error", err)
 	default:
-		log.Log(ctx, n.levelOf(p.target, err), "volume keeps the maps that it has", "error", err)
+		log.Log(ctx, n.levelOf(p.target, err), "Failed to update the volume; it keeps its maps", "error", err)
 	}
 }
 
@@ -103,7 +103,7 @@ func (n *node) update(ctx context.Context, p publication, since time.Time, log *
 	if err := n.Volumes.Publish(p.volume(), chosen, p.access); err != nil {
 		return err
 	}
-	log.Info("volume follows its program", "kind", programs[0].Kind, "programID", programs[0].ID, "maps", len(chosen))
+	log.Info("Updated the volume with the maps of the reloaded program", "kind", programs[0].Kind, "programID", programs[0].ID, "maps", len(chosen))
 	return nil
 }
 

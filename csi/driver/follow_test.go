@@ -55,7 +55,7 @@ func TestLiveVolumeFollowsItsProgram(t *testing.T) {
 	if shown(t, volumes) != 9 {
 		t.Error("the volume shows the old map")
 	}
-	if strings.Count(log.String(), "follows its program") != 1 {
+	if strings.Count(log.String(), "Updated the volume") != 1 {
 		t.Errorf("log %q", log)
 	}
 }
@@ -87,7 +87,7 @@ func TestLiveVolumeKeepsItsMaps(t *testing.T) {
 			if shown(t, volumes) != 7 {
 				t.Error("the volume shows another map")
 			}
-			lines := strings.Count(log.String(), "keeps the maps")
+			lines := strings.Count(log.String(), "it keeps its maps")
 			if want := min(len(test.says), 1); lines != want {
 				t.Errorf("%d lines, want %d: %s", lines, want, log)
 			}
@@ -104,7 +104,7 @@ func TestReadersFollowIfTheyMayWrite(t *testing.T) {
 	n, programs, volumes, _ := newTestNode()
 	n.Policy = access.Read{Writers: policy{fmt.Errorf("%w: needs use", access.ErrDenied)}}
 	request := publishRequest()
-	if _, err := n.NodePublishVolume(t.Context(), request); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "to write") {
+	if _, err := n.NodePublishVolume(t.Context(), request); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "write access: ") {
 		t.Errorf("published to be written: %v", err)
 	}
 	request.Readonly = true

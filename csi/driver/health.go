@@ -103,7 +103,7 @@ func condition(pins []maps.Pin, loaded map[ebpf.MapID]bool, remark string) strin
 	}
 	var text string
 	if len(stale) > 0 {
-		text = "no program that is loaded has these maps any more: " + strings.Join(stale, ", ")
+		text = "no loaded program has these maps anymore: " + strings.Join(stale, ", ")
 	}
 	switch {
 	case text == "":
@@ -167,7 +167,7 @@ func setCondition(response *csi.NodeGetVolumeStatsResponse, condition string) {
 		message = protowire.AppendTag(message, fieldAbnormal, protowire.VarintType)
 		message = protowire.AppendVarint(message, protowire.EncodeBool(true))
 	} else {
-		condition = "the maps are those of the program that is loaded"
+		condition = "the maps are those of the loaded program"
 	}
 	message = protowire.AppendTag(message, fieldMessage, protowire.BytesType)
 	message = protowire.AppendString(message, condition)

@@ -34,7 +34,7 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	err := i.Volumes.Ready()
 	if err != nil {
-		i.Log.Error("not ready", "error", err)
+		i.Log.Error("Not ready", "error", err)
 	}
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(err == nil)}, nil
 }

@@ -73,7 +73,7 @@ func (n *node) NodePublishVolume(ctx context.Context, request *csi.NodePublishVo
 	}
 	if err != nil {
 		// Often a pod that waits for its program; the kubelet tries again.
-		log.Log(ctx, n.levelOf(p.target, err), "volume not published", "error", err)
+		log.Log(ctx, n.levelOf(p.target, err), "Failed to publish the volume", "error", err)
 		return nil, statusOf(err)
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
@@ -125,7 +125,7 @@ func (n *node) create(ctx context.Context, p publication, log *slog.Logger) erro
 		return err
 	}
 	n.remarks.forget(p.target)
-	log.Info("volume published", "kind", found.program.Kind, "programID", found.program.ID, "maps", len(found.maps),
+	log.Info("Published the volume", "kind", found.program.Kind, "programID", found.program.ID, "maps", len(found.maps),
 		"readOnly", p.access.ReadOnly, "lookup", lookup, "total", time.Since(start))
 	return nil
 }
@@ -161,10 +161,10 @@ func (n *node) check(ctx context.Context, use access.Use) error {
 func (n *node) NodeUnpublishVolume(ctx context.Context, request *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	log := n.endLog(request.GetVolumeId(), request.GetTargetPath())
 	if err := n.unpublish(ctx, request.GetVolumeId(), request.GetTargetPath()); err != nil {
-		log.Error("volume not unpublished", "error", err)
+		log.Error("Failed to unpublish the volume", "error", err)
 		return nil, statusOf(err)
 	}
-	log.Info("volume unpublished")
+	log.Info("Unpublished the volume")
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
@@ -219,7 +219,7 @@ func (t *targets) acquire(ctx context.Context, path string) (release func(), err
 		}
 		done, own := holder.(chan struct{})
 		if !own {
-			return nil, status.Error(codes.Aborted, fmt.Sprintf("another request for %s is running", path))
+			return nil, status.Error(codes.Aborted, fmt.Sprintf("another request for %s is in progress", path))
 		}
 		select {
 		case <-ctx.Done():

@@ -287,7 +287,7 @@ func TestLogOfTheEnd(t *testing.T) {
 	publishAgain(t, n)
 	request := &csi.NodeUnpublishVolumeRequest{VolumeId: publishRequest().GetVolumeId(), TargetPath: publishRequest().GetTargetPath()}
 	volumes.err = errors.New("busy")
-	for _, last := range []string{"volume not unpublished", "volume unpublished"} {
+	for _, last := range []string{"Failed to unpublish the volume", "Unpublished the volume"} {
 		log.Reset()
 		_, err := n.NodeUnpublishVolume(t.Context(), request)
 		if (err == nil) != (volumes.err == nil) {

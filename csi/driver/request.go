@@ -125,7 +125,7 @@ func checkName(name string, limit int) error {
 // parseMaps splits a list of map names. None stands for all.
 func parseMaps(list string) ([]string, error) {
 	if strings.TrimSpace(list) == "" {
-		return nil, fmt.Errorf("no maps are named: list them, separated by commas, or use %q", allMaps)
+		return nil, fmt.Errorf("no maps are specified: list them, separated by commas, or use %q", allMaps)
 	}
 	if strings.TrimSpace(list) == allMaps {
 		return nil, nil
@@ -140,10 +140,10 @@ func parseMaps(list string) ([]string, error) {
 			return nil, err
 		}
 		if name == allMaps {
-			return nil, fmt.Errorf("%q stands for all maps and goes alone", allMaps)
+			return nil, fmt.Errorf("%q selects all maps, and can't be combined with names", allMaps)
 		}
 		if slices.Contains(names, name) {
-			return nil, fmt.Errorf("map %q is named twice", name)
+			return nil, fmt.Errorf("map %q is listed twice", name)
 		}
 		names = append(names, name)
 	}

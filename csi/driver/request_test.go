@@ -74,8 +74,8 @@ func TestParsePublicationRefuses(t *testing.T) {
 		"absolute map":         {attribute(v1alpha1.VolumeAttributeMaps, "/etc/passwd"), "/etc/passwd"},
 		"map of dots":          {attribute(v1alpha1.VolumeAttributeMaps, ".."), "not a name"},
 		"map without name":     {attribute(v1alpha1.VolumeAttributeMaps, "a,,b"), "missing"},
-		"map twice":            {attribute(v1alpha1.VolumeAttributeMaps, "a, b ,a"), "twice"},
-		"all and one":          {attribute(v1alpha1.VolumeAttributeMaps, "*,a"), "alone"},
+		"map twice":            {attribute(v1alpha1.VolumeAttributeMaps, "a, b ,a"), "listed twice"},
+		"all and one":          {attribute(v1alpha1.VolumeAttributeMaps, "*,a"), "can't be combined"},
 		"follow maybe":         {attribute(v1alpha1.VolumeAttributeFollow, "maybe"), v1alpha1.VolumeAttributeFollow},
 		"too many maps":        {attribute(v1alpha1.VolumeAttributeMaps, strings.Repeat("a,", maxMaps)+"b"), "more than"},
 	}

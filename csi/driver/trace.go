@@ -20,7 +20,7 @@ func Trace(log *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, call *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		start := time.Now()
 		response, err := handler(ctx, request)
-		log.Log(ctx, LevelTrace, "call", "method", call.FullMethod, "code", status.Code(err), "took", time.Since(start))
+		log.Log(ctx, LevelTrace, "Handled a call", "method", call.FullMethod, "code", status.Code(err), "took", time.Since(start))
 		return response, err
 	}
 }

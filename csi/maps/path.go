@@ -50,7 +50,7 @@ func openDirectory(parent *os.File, name string, flags uint64) (*os.File, error)
 	})
 	switch {
 	case errors.Is(err, unix.ELOOP):
-		return nil, fmt.Errorf("%w: %q holds a symbolic link", ErrPath, path)
+		return nil, fmt.Errorf("%w: %q contains a symbolic link", ErrPath, path)
 	case errors.Is(err, unix.ENOTDIR):
 		return nil, fmt.Errorf("%w: %q is not a directory", ErrPath, path)
 	case err != nil:

@@ -69,7 +69,7 @@ func (a Access) apply(file *os.File, mode os.FileMode) error {
 // apply gives file, which may be opened with O_PATH, its owners and mode.
 func apply(file *os.File, uid, gid int, mode os.FileMode) error {
 	if err := unix.Fchownat(int(file.Fd()), "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
-		return fmt.Errorf("give %s to user %d and group %d: %w", file.Name(), uid, gid, err)
+		return fmt.Errorf("change the owner of %s to user %d and group %d: %w", file.Name(), uid, gid, err)
 	}
 	if err := os.Chmod(procPath(file), mode); err != nil {
 		return fmt.Errorf("set mode %o of %s: %w", mode, file.Name(), errors.Unwrap(err))

@@ -35,7 +35,7 @@ func New() *Metrics {
 		operations: libmetrics.NewCSIMetricsManagerForPlugin(v1alpha1.CSIDriverName),
 		denials: metrics.NewCounter(&metrics.CounterOpts{
 			Subsystem: subsystem, Name: "denials_total",
-			Help: "Publications refused because the pod's ServiceAccount lacks a right, retries included.",
+			Help: "Number of mounts that were refused because the pod's ServiceAccount lacks a permission, including retries.",
 		}),
 	}
 	m.operations.GetRegistry().MustRegister(m.denials)
@@ -56,9 +56,9 @@ func (m *Metrics) Calls(ctx context.Context, request any, call *grpc.UnaryServer
 // Volumes shows the volumes at each scrape, as count finds them.
 func (m *Metrics) Volumes(count func() (driver.Counts, error), log *slog.Logger) {
 	m.operations.GetRegistry().CustomMustRegister(&volumes{
-		live: metrics.NewDesc(subsystem+"_volumes", "Volumes mounted on this node.", nil, nil, metrics.ALPHA, ""),
+		live: metrics.NewDesc(subsystem+"_volumes", "Number of volumes that are mounted on this node.", nil, nil, metrics.ALPHA, ""),
 		stale: metrics.NewDesc(subsystem+"_stale_volumes",
-			"Volumes that don't show the maps of the newest of their programs, or of one that is loaded.", nil, nil, metrics.ALPHA, ""),
+			"Number of mounted volumes that don't show the maps of their newest program, or of a program that is loaded.", nil, nil, metrics.ALPHA, ""),
 		count: count, log: log,
 	})
 }
@@ -67,7 +67,7 @@ func (m *Metrics) Volumes(count func() (driver.Counts, error), log *slog.Logger)
 func (m *Metrics) Registered(registered func() bool) {
 	m.operations.GetRegistry().CustomMustRegister(&registration{
 		registered: metrics.NewDesc(subsystem+"_registered",
-			"1 while the kubelet can find the plugin, 0 while no registration socket is served or no kubelet has found it.", nil, nil, metrics.ALPHA, ""),
+			"Whether the kubelet can find the plugin: 1 if it can, 0 if no registration socket is served or no kubelet has found it.", nil, nil, metrics.ALPHA, ""),
 		now: registered,
 	})
 }
@@ -95,7 +95,7 @@ func (v *volumes) DescribeWithStability(descriptions chan<- *metrics.Desc) {
 func (v *volumes) CollectWithStability(collected chan<- metrics.Metric) {
 	counts, err := v.count()
 	if err != nil {
-		v.log.Error("volumes not counted", "error", err)
+		v.log.Error("Failed to count volumes", "error", err)
 		return
 	}
 	collected <- metrics.NewLazyConstMetric(v.live, metrics.GaugeValue, float64(counts.Live))

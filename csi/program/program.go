@@ -78,7 +78,7 @@ func Select(programs []Program, query Query) ([]Program, error) {
 func kindsOf(programs []Program) []string {
 	var kinds []string
 	for _, program := range programs {
-		kinds = append(kinds, cmp.Or(program.Kind, "one of no kind"))
+		kinds = append(kinds, cmp.Or(program.Kind, "one without a kind"))
 	}
 	slices.Sort(kinds)
 	return slices.Compact(kinds)
@@ -106,7 +106,7 @@ func Choose(programs []Pinned, wanted []string) ([]maps.Map, error) {
 	}
 	slices.Sort(available)
 	if len(available) == 0 {
-		return nil, fmt.Errorf("maps %w: program %q has none pinned", ErrNotFound, programs[0].Name)
+		return nil, fmt.Errorf("maps %w: program %q has no pinned maps", ErrNotFound, programs[0].Name)
 	}
 	if len(wanted) == 0 {
 		wanted = available

@@ -106,7 +106,7 @@ func (k *Keeper) look(ctx context.Context) error {
 	k.registered.Store(k.own == nil || k.asked.Load())
 	if k.own != nil && !k.own.silent && !k.asked.Load() && time.Since(k.own.since) > k.Kubelet {
 		k.own.silent = true
-		k.Log.Error("no kubelet has found the plugin's registration socket: is it in the kubelet's root directory (bpfman.kubelet.root)?",
+		k.Log.Error("No kubelet has found the plugin's registration socket; check that bpfman.kubelet.root is the kubelet's root directory",
 			"socket", k.SocketPath(), "endpoint", k.Endpoint)
 	}
 	return nil
@@ -136,14 +136,14 @@ func (k *Keeper) restore(ctx context.Context, lost error) error {
 	}
 	err := k.serve(ctx) // tried again at the next look
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the kubelet's directory of registrations was replaced, and has to be mounted again: %w", err)
+		return fmt.Errorf("the kubelet's registration directory was replaced, and must be mounted again: %w", err)
 	}
 	switch {
 	case err == nil:
-		k.Log.Warn("no registration socket was served: the plugin registers itself", "found", lost, "socket", k.SocketPath())
+		k.Log.Warn("The registration socket wasn't served; the plugin now serves it", "found", lost, "socket", k.SocketPath())
 	case k.said != err.Error():
 		k.said = err.Error()
-		k.Log.Error("no registration socket is served, and the plugin can't serve one", "found", lost, "error", err)
+		k.Log.Error("Failed to serve the registration socket", "found", lost, "error", err)
 	}
 	return nil
 }

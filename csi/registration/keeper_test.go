@@ -127,7 +127,7 @@ func TestSelfRegistrationIsRestored(t *testing.T) {
 	k.sidecar(t)
 	k.start(t)
 	eventually(t, "registered from the start", func() bool { return k.registers(t.Context()) && k.Registered() })
-	if strings.Contains(k.log.String(), "registers itself") {
+	if strings.Contains(k.log.String(), "The registration socket wasn't served") {
 		t.Error("the log has a loss")
 	}
 	for range 3 {
@@ -136,7 +136,7 @@ func TestSelfRegistrationIsRestored(t *testing.T) {
 		}
 		eventually(t, "registered again", func() bool { return k.registers(t.Context()) && k.Registered() })
 	}
-	if got := strings.Count(k.log.String(), "registers itself"); got != 3 {
+	if got := strings.Count(k.log.String(), "The registration socket wasn't served"); got != 3 {
 		t.Errorf("%d lines about 3 losses", got)
 	}
 	k.end(t)
@@ -238,12 +238,12 @@ func TestObstacleIsLoggedOnceAndOvercome(t *testing.T) {
 	if err := os.Rename(obstacle, k.SocketPath()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "obstacle logged", func() bool { return strings.Contains(k.log.String(), "in the way") && !k.Registered() })
+	eventually(t, "obstacle logged", func() bool { return strings.Contains(k.log.String(), "exists and is not a socket") && !k.Registered() })
 	if err := os.Remove(k.SocketPath()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "registered again", func() bool { return k.registers(t.Context()) && k.Registered() })
-	if got := strings.Count(k.log.String(), "in the way"); got != 1 {
+	if got := strings.Count(k.log.String(), "exists and is not a socket"); got != 1 {
 		t.Errorf("%d lines about one obstacle", got)
 	}
 	k.end(t)
@@ -255,7 +255,7 @@ func TestNoKubeletLooks(t *testing.T) {
 	pace.Kubelet = 20 * time.Millisecond
 	k := keep(t, true, pace)
 	k.start(t)
-	eventually(t, "log says so", func() bool { return strings.Contains(k.log.String(), "no kubelet has found") })
+	eventually(t, "log says so", func() bool { return strings.Contains(k.log.String(), "No kubelet has found") })
 	if k.Registered() {
 		t.Error("registered with nobody")
 	}
@@ -264,7 +264,7 @@ func TestNoKubeletLooks(t *testing.T) {
 	}
 	eventually(t, "registered once it is found", k.Registered)
 	k.end(t)
-	if got := strings.Count(k.log.String(), "no kubelet has found"); got != 1 {
+	if got := strings.Count(k.log.String(), "No kubelet has found"); got != 1 {
 		t.Errorf("said %d times", got)
 	}
 }

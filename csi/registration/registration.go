@@ -60,9 +60,9 @@ func (p *Plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerap
 // again after a failure.
 func (p *Plugin) NotifyRegistrationStatus(_ context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	if status.GetPluginRegistered() {
-		p.Log.Info("registered with the kubelet", "endpoint", p.Endpoint)
+		p.Log.Info("Registered with the kubelet", "endpoint", p.Endpoint)
 	} else {
-		p.Log.Error("the kubelet refused the plugin", "endpoint", p.Endpoint, "error", status.GetError())
+		p.Log.Error("The kubelet rejected the plugin's registration", "endpoint", p.Endpoint, "error", status.GetError())
 	}
 	return &registerapi.RegistrationStatusResponse{}, nil
 }

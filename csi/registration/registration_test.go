@@ -58,7 +58,7 @@ func TestRegistration(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	for _, line := range []string{"no such driver", "registered with the kubelet"} {
+	for _, line := range []string{"no such driver", "Registered with the kubelet"} {
 		if !strings.Contains(log.String(), line) {
 			t.Errorf("log %q lacks %q", log.String(), line)
 		}

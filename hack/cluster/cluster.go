@@ -61,7 +61,7 @@ func (c cluster) nodes() []component.Settings {
 func (c cluster) commanded() (component.Settings, error) {
 	s := c.settings(c.number)
 	if node.Load(s.StateDir) == nil {
-		return s, fmt.Errorf("there is no node %s: make cluster-up and cluster add-node start nodes", s.Node)
+		return s, fmt.Errorf("there is no node %s: to start nodes, run make cluster-up and cluster add-node", s.Node)
 	}
 	return s, nil
 }
@@ -304,7 +304,7 @@ func (c cluster) writeKubeconfig() error {
 
 // down removes the cluster, or what is left of one.
 func (c cluster) down(ctx context.Context) error {
-	return step("the cluster is gone", func() error { return c.clean(ctx) })
+	return step("the cluster is removed", func() error { return c.clean(ctx) })
 }
 
 func (c cluster) clean(ctx context.Context) error {
@@ -318,7 +318,7 @@ func (c cluster) clean(ctx context.Context) error {
 		return fmt.Errorf("reading the state directory: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(c.stateDir, marker)); err != nil && len(entries) > 0 {
-		return fmt.Errorf("%s is not empty and not a cluster's: give another --state-dir", c.stateDir)
+		return fmt.Errorf("%s is not empty, and doesn't belong to a cluster: specify another --state-dir", c.stateDir)
 	}
 	// All that there can be: one may have been about to start.
 	for number := 1; number <= component.MaxNodes; number++ {
@@ -345,7 +345,7 @@ func (c cluster) clean(ctx context.Context) error {
 func (c cluster) status(ctx context.Context) error {
 	nodes := c.nodes()
 	if len(nodes) == 0 {
-		return errors.New("no cluster is running: make cluster-up starts one")
+		return errors.New("no cluster is running: to start one, run make cluster-up")
 	}
 	first := c.settings(1)
 	fmt.Printf("registry    %s:%s, CA %s\n", first.API, component.RegistryPort, first.RegistryCA())
@@ -406,7 +406,7 @@ func (c cluster) exec(command []string) error {
 // execNet becomes the command, or a shell, in the cluster's network.
 func (c cluster) execNet(command []string) error {
 	if len(c.nodes()) == 0 {
-		return errors.New("no cluster is running: make cluster-up starts one")
+		return errors.New("no cluster is running: to start one, run make cluster-up")
 	}
 	return enter(command, "--net="+c.settings(1).Network())
 }

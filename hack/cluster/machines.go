@@ -20,7 +20,7 @@ import (
 // addNode starts one node more: the commanded one, or with the lowest number that is free.
 func (c cluster) addNode(ctx context.Context) error {
 	if !node.Load(c.settings(1).StateDir).Alive() {
-		return errors.New("no cluster is running: make cluster-up starts one")
+		return errors.New("no cluster is running: to start one, run make cluster-up")
 	}
 	number := c.number
 	for number <= component.MaxNodes && node.Load(c.settings(number).StateDir) != nil {
@@ -58,7 +58,7 @@ func (c cluster) removeNode(ctx context.Context) error {
 		return err
 	}
 	if s.HasControlPlane() {
-		return errors.New("the first node has the control plane: make cluster-down ends all")
+		return errors.New("the first node has the control plane: to stop the whole cluster, run make cluster-down")
 	}
 	if err := c.halt(ctx); err != nil {
 		return err

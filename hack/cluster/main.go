@@ -28,23 +28,23 @@ import (
 
 const usage = `usage: cluster [flags] command
 
-of the cluster:
-  up           start it, or find it running, with --nodes nodes at least, and load the images
-  down         end it and remove everything of it
-  status       say what runs; fails where something doesn't
+commands for the cluster:
+  up           start the cluster unless it runs, with at least --nodes nodes, and load the images
+  down         stop the cluster, and remove everything of it
+  status       print what runs; fail if something doesn't
   load-images  load the images that have changed
-  add-node     start one node more, or the one of --node
+  add-node     start another node, or the node that --node specifies
   exec-net     run a command of this machine in the cluster's network: cluster exec-net [command…]
 
-of the node of --node, or the first:
-  exec         run a command inside it: cluster exec [command…]
-  halt         end it as if its power went: what it has on disk stays
-  boot         start it again
-  reboot       both
-  remove-node  end it, and remove everything of it, its Node object too; not the first
-  tap          have a virtual machine be that node: print the interface of the cluster's network to connect it to
-  signal       send its components a signal: cluster signal KILL|STOP|CONT|… component…
-  stop, start  kill its components and keep them down; have them run again: cluster stop component…
+commands for the node that --node specifies, by default the first one:
+  exec         run a command inside the node: cluster exec [command…]
+  halt         stop the node as if it lost power; its disk stays
+  boot         start the node again
+  reboot       halt and boot the node
+  remove-node  stop the node, and remove everything of it, including its Node object; not for the first node
+  tap          let a virtual machine be the node: print the interface of the cluster's network to connect it to
+  signal       send a signal to components: cluster signal KILL|STOP|CONT|… component…
+  stop, start  stop components and keep them stopped, or start them again: cluster stop component…
 
 flags:
 `
@@ -104,7 +104,7 @@ func run(args []string) error {
 		return node.Init(context.Background(), c.settings(number), c.serveRegistry)
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("this takes root: it makes namespaces and mounts")
+		return errors.New("root access is required, to create namespaces and mounts")
 	}
 	return c.run(ctx, flags)
 }

@@ -59,11 +59,11 @@ refuse_foreign() {
 	[[ -n $foreign ]] || return 0
 	die "nothing is applied: the cluster has definitions in bpfman.io that this bpfman neither installed nor can take over:" \
 		"${foreign%$'\n'}" \
-		"Upstream's bpfman v0.6 installs such: its BpfApplication is namespaced, this one is cluster-scoped, and a definition's" \
-		"scope can't be changed. To move, save and convert your objects, remove upstream's operator, then its definitions," \
-		"with which all objects of their kinds go:" \
+		"Upstream's bpfman v0.6 installs such definitions. Its BpfApplication is namespaced, this one is cluster-scoped, and the" \
+		"scope of a definition can't be changed. To migrate, save and convert your objects, remove upstream's operator, and then" \
+		"delete its definitions, which also deletes all objects of their kinds:" \
 		"  kubectl delete customresourcedefinitions$(sed -E 's/^ +([^ ]+).*/ \1/' <<<"${foreign%$'\n'}" | tr -d '\n')" \
-		"docs/from-v0.6.md has it step by step."
+		"For each step, see docs/from-v0.6.md."
 }
 
 # images prints what the manifests run, one to a line: what it is for, and its name.
@@ -79,11 +79,11 @@ refuse_moving() {
 	local named
 	named=$(grep -oE 'quay\.io/bpfman/bpfman-(operator|agent|csi|inspector)(:[^@]*)?$' <<<"$1" || true)
 	[[ -n $named && ${IMAGES_LOADED:-} != yes ]] || return 0
-	die "nothing is applied: quay.io/bpfman is upstream's, which publishes other software under such names:" \
+	die "nothing is applied: upstream publishes other software in quay.io/bpfman, under these names:" \
 		"$(sed 's/^/  /' <<<"$named")" \
-		"Give the images that you built and pushed:  make deploy IMAGE_PREFIX=registry.example.com/bpfman IMAGE_TAG=test" \
-		"A release's install files name theirs by digest. Where the nodes have yours under these very names, loaded into" \
-		"kind for example, set IMAGES_LOADED=yes."
+		"Specify the images that you built and pushed:  make deploy IMAGE_PREFIX=registry.example.com/bpfman IMAGE_TAG=test" \
+		"The install files of a release reference their images by digest. If your nodes have your images under these names," \
+		"for example because you loaded them into kind, set IMAGES_LOADED=yes."
 }
 
 announce() {
@@ -92,11 +92,11 @@ announce() {
 	server=$(kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}' 2>/dev/null || true)
 	echo "cluster ${server:-of the pod}${context:+, context $context}"
 	if [[ -n $1 ]]; then
-		echo "it will run:"
+		echo "images:"
 		awk '{ printf "  %-14s %s\n", $1, $2 }' <<<"$1"
 	fi
 	if [[ -n $taken ]]; then
-		echo "definitions of upstream's v0.5, or of an earlier version of this, are taken over with their objects:"
+		echo "definitions of upstream's v0.5, or of an earlier version of this project, are taken over with their objects:"
 		printf '%s' "$taken"
 	fi
 }

@@ -31,10 +31,10 @@ warn() {
 	if [[ -n $reports ]]; then
 		# A report without a program's id, such as upstream's, is of nothing that is loaded.
 		loaded=$(kubectl get "$reports" -A -o go-template='{{range .items}}{{with .status}}{{if .programid}}{{"x\n"}}{{end}}{{end}}{{end}}' | wc -l)
-		((loaded == 0)) || echo "$loaded programs stay loaded on their nodes until these reboot: to unload them, delete the objects that own them first"
+		((loaded == 0)) || echo "$loaded programs stay loaded on their nodes until the nodes reboot: to unload them, delete the objects that own them first"
 	fi
 	pods=$(kubectl get pods -A -o go-template='{{range .items}}{{$pod := .metadata}}{{range .spec.volumes}}{{with .csi}}{{if eq .driver "csi.bpfman.io"}}{{$pod.namespace}}/{{$pod.name}} {{end}}{{end}}{{end}}{{end}}')
-	[[ -z $pods ]] || echo "pods with volumes of maps, which won't end without bpfman once they are deleted: $pods"
+	[[ -z $pods ]] || echo "pods with volumes of maps, which can't terminate without bpfman if you delete them later: $pods"
 }
 
 # release removes upstream's finalizers from objects of some kinds, for whose controllers nobody waits any more. With
@@ -68,7 +68,7 @@ remove_components() {
 	kubectl wait --for=delete csidriver/csi.bpfman.io --timeout=30s >/dev/null 2>&1 || true
 	kubectl -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=60s >/dev/null 2>&1 || true
 	what=$(kubectl get csidriver csi.bpfman.io --ignore-not-found -o name && kubectl -n bpfman get pods -l name=bpfman-daemon -o name)
-	[[ -z $what ]] || echo "nobody removed these, as the operator doesn't run; they go with the namespace: ${what//$'\n'/ }"
+	[[ -z $what ]] || echo "the operator doesn't run, so these are deleted with the namespace: ${what//$'\n'/ }"
 }
 
 # With a definition go all objects of its kind, so finalizers of upstream's on these keep nothing.
@@ -86,7 +86,7 @@ remove_definitions() {
 		! kubectl wait --for=delete customresourcedefinitions $owned --timeout=20s >/dev/null 2>&1 || return 0
 		release "$kinds" -A
 	done
-	die "definitions are still being deleted, as somebody's finalizer keeps objects:" \
+	die "definitions are still being deleted, because finalizers of other software keep these objects:" \
 		"$(kubectl get "$kinds" -A -o go-template="$with_finalizers" 2>&1)"
 }
 
@@ -103,11 +103,11 @@ documents() {
 [[ $# == 1 ]] || die "usage: uninstall.sh FILE, or uninstall.sh --definitions"
 owned=$(definitions "$mark")
 others=$(definitions "${mark/=/!=}")
-[[ -n $owned || -z $others ]] || die "nothing is deleted: the definitions here aren't this project's, or of a version" \
-	"of it without the mark that tells, over which the present one can be installed first: $others"
+[[ -n $owned || -z $others ]] || die "nothing is deleted: the cluster's definitions belong to other software, or to an earlier version of this" \
+	"project, which didn't label them. In that case, install the current version first: $others"
 if [[ $1 == --definitions ]]; then
 	remove_definitions
-	[[ -z $others ]] || echo "definitions that aren't this project's stay: $others"
+	[[ -z $others ]] || echo "definitions of other software stay: $others"
 	exit 0
 fi
 
@@ -119,7 +119,7 @@ warn
 remove_components
 remove_definitions
 if [[ -n $others ]]; then
-	echo "definitions that aren't this project's stay, and the namespace bpfman, where their operator may be: $others"
+	echo "definitions of other software stay, and the namespace bpfman, which can contain their operator: $others"
 	namespace=keep
 fi
 documents "${namespace:-delete}" | kubectl delete --ignore-not-found --timeout=120s -f -

@@ -14,7 +14,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../progress.sh"
 # shellcheck source=hack/kind/versions.sh
 . "$here/versions.sh"
-((EUID == 0)) || { echo "deps.sh: this takes root: it makes a root file system" >&2; exit 1; }
+((EUID == 0)) || { echo "deps.sh: root access is required, to create a root file system" >&2; exit 1; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

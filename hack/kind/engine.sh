@@ -66,6 +66,6 @@ if [[ ${1:-} == --inside ]]; then
 	inside "${@:2}"
 else
 	(($# >= 4)) || { echo "usage: engine.sh DOCKER RUNTIME STATE COMMAND…" >&2; exit 2; }
-	((EUID == 0)) || { echo "engine.sh: this takes root: it makes namespaces and mounts" >&2; exit 1; }
+	((EUID == 0)) || { echo "engine.sh: root access is required, to create namespaces and mounts" >&2; exit 1; }
 	outside "$@"
 fi

@@ -28,7 +28,7 @@ func New(config *rest.Config) (rest.Interface, error) {
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client of the API server: %w", err)
+		return nil, fmt.Errorf("create API client: %w", err)
 	}
 	return client, nil
 }

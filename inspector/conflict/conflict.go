@@ -119,7 +119,7 @@ func (f *finder) foreignXDP() {
 			}
 			for _, report := range f.reports {
 				if _, wants := report.wants(hookOf(point), "xdp"); wants {
-					f.add(v1alpha1.BpfNodeForeignXDP, program.ID, &report.Owner, "%s is to be attached to %s, where XDP %s is, %s",
+					f.add(v1alpha1.BpfNodeForeignXDP, program.ID, &report.Owner, "%s can't be attached to %s, because XDP %s is attached there, %s",
 						report.Owner, place(point), describe(program), heldBy(program))
 				}
 			}
@@ -168,7 +168,7 @@ func (f *finder) earlierInChain() {
 
 func (f *finder) before(other, ours at) {
 	for _, owner := range f.ownersOf(ours.program) {
-		f.add(v1alpha1.BpfNodeEarlierInChain, other.program.ID, owner, "%s runs before %s at %s of %s, and may end the chain there: it is %s",
+		f.add(v1alpha1.BpfNodeEarlierInChain, other.program.ID, owner, "%s runs before %s at %s of %s, and can end the chain; it is %s",
 			describe(other.program), owner, ours.point.Type, place(ours.point), heldBy(other.program))
 	}
 }
@@ -243,16 +243,16 @@ func (f *finder) nearLimit(e event, programs []*v1alpha1.BpfNodeProgram) {
 		}
 	}
 	// The number itself would change with each program.
-	has := fmt.Sprintf("%s %s has at least %d of the %d programs that the kernel runs there", e.kind, e.target, near(e.limit()), e.limit())
+	has := fmt.Sprintf("%s %s has at least %d of the %d programs that the kernel allows", e.kind, e.target, near(e.limit()), e.limit())
 	if len(programs) >= e.limit() {
-		has = fmt.Sprintf("%s %s has all of the %d programs that the kernel runs there", e.kind, e.target, e.limit())
+		has = fmt.Sprintf("%s %s has all of the %d programs that the kernel allows", e.kind, e.target, e.limit())
 	}
 	has += ", most of them " + mostHeldBy(programs)
 	if len(owners) == 0 {
 		f.add(v1alpha1.BpfNodeEventNearLimit, 0, nil, "%s", has)
 	}
 	for _, owner := range slices.SortedFunc(maps.Keys(owners), compareOwners) {
-		f.add(v1alpha1.BpfNodeEventNearLimit, 0, &owner, "%s; %s is one that is to be there", has, owner)
+		f.add(v1alpha1.BpfNodeEventNearLimit, 0, &owner, "%s; %s uses it", has, owner)
 	}
 }
 
@@ -267,12 +267,12 @@ func (f *finder) dispatcherFull() {
 			for _, report := range f.reports {
 				if link, wants := report.wants(hookOf(point), kind); wants && link.State != v1alpha1.LinkAttached {
 					waits = true
-					f.add(v1alpha1.BpfNodeDispatcherFull, program.ID, &report.Owner, "%s isn't attached to %s of %s: bpfman's dispatcher there has %d programs, and no slot left",
+					f.add(v1alpha1.BpfNodeDispatcherFull, program.ID, &report.Owner, "%s isn't attached to %s of %s, because bpfman's dispatcher there has %d programs and no free slot",
 						report.Owner, point.Type, place(point), slots)
 				}
 			}
 			if !waits {
-				f.add(v1alpha1.BpfNodeDispatcherFull, program.ID, nil, "bpfman's dispatcher at %s of %s has %d programs, and no slot left", point.Type, place(point), slots)
+				f.add(v1alpha1.BpfNodeDispatcherFull, program.ID, nil, "bpfman's dispatcher at %s of %s has %d programs and no free slot", point.Type, place(point), slots)
 			}
 		}
 	}
@@ -281,7 +281,7 @@ func (f *finder) dispatcherFull() {
 func (f *finder) unowned() {
 	for _, program := range f.programs {
 		if program.Bpfman && program.Owner == nil && !v1alpha1.IsDispatcher(program.Name) {
-			f.add(v1alpha1.BpfNodeUnownedProgram, program.ID, nil, "bpfman loaded %s, and no object owns it: a client of the bpfman daemon's own had it loaded", describe(program))
+			f.add(v1alpha1.BpfNodeUnownedProgram, program.ID, nil, "bpfman loaded %s, but no object owns it: another client of the bpfman daemon loaded it", describe(program))
 		}
 	}
 }
@@ -311,7 +311,7 @@ func Conditions(conflicts []v1alpha1.BpfNodeConflict, unread error) []metav1.Con
 				told = append(told, c.Message)
 			}
 		}
-		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reasonNone, Message: "There is none."}
+		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reasonNone, Message: "No conflict of this type was found."}
 		switch {
 		case len(told) > maxTold:
 			told = append(told[:maxTold:maxTold], fmt.Sprintf("%d more", len(told)-maxTold))

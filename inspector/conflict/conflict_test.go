@@ -119,14 +119,14 @@ func TestFind(t *testing.T) {
 			[]v1alpha1.BpfNodeProgram{foreign(5, "lb", cilium, "xdp eth0", "xdp lo"), ours(6, "xdp_dispatcher", nil, "xdp eth1")},
 			[]Report{report(drop, "xdp", "+eth1", "eth0"), report(app, "application", "eth0 ingress", "lo")},
 			[]string{
-				"ForeignXDP 5 BpfApplication app: BpfApplication app is to be attached to interface lo, where XDP program lb (5) is, held by process cilium-agent of pod kube-system/cilium-x",
-				"ForeignXDP 5 XdpProgram drop: XdpProgram drop is to be attached to interface eth0, where XDP program lb (5) is, held by process cilium-agent of pod kube-system/cilium-x",
+				"ForeignXDP 5 BpfApplication app: BpfApplication app can't be attached to interface lo, because XDP program lb (5) is attached there, held by process cilium-agent of pod kube-system/cilium-x",
+				"ForeignXDP 5 XdpProgram drop: XdpProgram drop can't be attached to interface eth0, because XDP program lb (5) is attached there, held by process cilium-agent of pod kube-system/cilium-x",
 			},
 		},
 		"XDP in a pod": {
 			[]v1alpha1.BpfNodeProgram{foreign(5, "lb", nil, "xdp eth0 0 acme/web")},
 			[]Report{report(drop, "xdp", "eth0", "eth0 in pod acme/web")},
-			[]string{"ForeignXDP 5 XdpProgram drop: XdpProgram drop is to be attached to interface eth0 in pod acme/web, where XDP program lb (5) is, held by nobody who is known"},
+			[]string{"ForeignXDP 5 XdpProgram drop: XdpProgram drop can't be attached to interface eth0 in pod acme/web, because XDP program lb (5) is attached there, held by an unknown process"},
 		},
 		"TCX before ours": {
 			[]v1alpha1.BpfNodeProgram{
@@ -136,7 +136,7 @@ func TestFind(t *testing.T) {
 				foreign(8, "elsewhere", nil, "tcx/ingress eth0 1 acme/web"),
 			},
 			nil,
-			[]string{"EarlierInChain 5 TcxNsProgram acme/flows: program from_netdev (5) runs before TcxNsProgram acme/flows at tcx/ingress of interface eth0, and may end the chain there: it is held by process cilium-agent of pod kube-system/cilium-x"},
+			[]string{"EarlierInChain 5 TcxNsProgram acme/flows: program from_netdev (5) runs before TcxNsProgram acme/flows at tcx/ingress of interface eth0, and can end the chain; it is held by process cilium-agent of pod kube-system/cilium-x"},
 		},
 		"TCX before ours of TC": {
 			[]v1alpha1.BpfNodeProgram{
@@ -144,7 +144,7 @@ func TestFind(t *testing.T) {
 				ours(7, "tc_dispatcher", nil, "tc/ingress eth0 1"), ours(8, "count", &app, "freplace 7"),
 			},
 			nil,
-			[]string{"EarlierInChain 5 BpfApplication app: program first (5) runs before BpfApplication app at tc/ingress of interface eth0, and may end the chain there: it is held by nobody who is known"},
+			[]string{"EarlierInChain 5 BpfApplication app: program first (5) runs before BpfApplication app at tc/ingress of interface eth0, and can end the chain; it is held by an unknown process"},
 		},
 		"a chain of ours alone": {
 			[]v1alpha1.BpfNodeProgram{ours(5, "a", &flows, "tcx/ingress eth0 1"), ours(6, "b", &app, "tcx/ingress eth0 2")}, nil, nil,
@@ -153,42 +153,42 @@ func TestFind(t *testing.T) {
 		"a tracepoint of others": {
 			times(near(eventPrograms), foreign(1, "f", cilium, "tracepoint sched/sched_switch")),
 			[]Report{report(app, "tracepoint", "sched/sched_wakeup")},
-			[]string{"EventNearLimit 0: tracepoint sched/sched_switch has at least 56 of the 64 programs that the kernel runs there, most of them held by process cilium-agent of pod kube-system/cilium-x"},
+			[]string{"EventNearLimit 0: tracepoint sched/sched_switch has at least 56 of the 64 programs that the kernel allows, most of them held by process cilium-agent of pod kube-system/cilium-x"},
 		},
 		"a tracepoint that ours wants": {
 			append(times(eventPrograms-1, foreign(1, "f", cilium, "tracepoint sched/sched_switch")), ours(99, "g", &drop, "tracepoint sched/sched_switch")),
 			[]Report{report(app, "tracepoint", "sched/sched_switch")},
 			[]string{
-				"EventNearLimit 0 BpfApplication app: tracepoint sched/sched_switch has all of the 64 programs that the kernel runs there, most of them held by process cilium-agent of pod kube-system/cilium-x; BpfApplication app is one that is to be there",
-				"EventNearLimit 0 XdpProgram drop: tracepoint sched/sched_switch has all of the 64 programs that the kernel runs there, most of them held by process cilium-agent of pod kube-system/cilium-x; XdpProgram drop is one that is to be there",
+				"EventNearLimit 0 BpfApplication app: tracepoint sched/sched_switch has all of the 64 programs that the kernel allows, most of them held by process cilium-agent of pod kube-system/cilium-x; BpfApplication app uses it",
+				"EventNearLimit 0 XdpProgram drop: tracepoint sched/sched_switch has all of the 64 programs that the kernel allows, most of them held by process cilium-agent of pod kube-system/cilium-x; XdpProgram drop uses it",
 			},
 		},
 		"a tracepoint of which the group isn't known": {
 			times(near(eventPrograms), foreign(1, "f", nil, "tracepoint sched_switch")),
 			[]Report{report(app, "tracepoint", "sched/sched_switch"), report(drop, "tracepoint", "x_sched_switch")},
-			[]string{"EventNearLimit 0 BpfApplication app: tracepoint sched_switch has at least 56 of the 64 programs that the kernel runs there, most of them held by nobody who is known; BpfApplication app is one that is to be there"},
+			[]string{"EventNearLimit 0 BpfApplication app: tracepoint sched_switch has at least 56 of the 64 programs that the kernel allows, most of them held by an unknown process; BpfApplication app uses it"},
 		},
 		"a function": {
 			append(times(near(functionPrograms)-1, foreign(1, "f", nil, "fentry vfs_read")), foreign(2, "g", nil, "fexit vfs_read")), nil,
-			[]string{"EventNearLimit 0: function vfs_read has at least 34 of the 38 programs that the kernel runs there, most of them held by nobody who is known"},
+			[]string{"EventNearLimit 0: function vfs_read has at least 34 of the 38 programs that the kernel allows, most of them held by an unknown process"},
 		},
 		"kprobes have no limit": {times(100, foreign(1, "f", nil, "kprobe vfs_read")), nil, nil},
 		"a full dispatcher that all are in": {
 			dispatcher("xdp"),
 			[]Report{report(drop, "xdp", "+eth0", "eth1")},
-			[]string{"DispatcherFull 1: bpfman's dispatcher at xdp of interface eth0 has 10 programs, and no slot left"},
+			[]string{"DispatcherFull 1: bpfman's dispatcher at xdp of interface eth0 has 10 programs and no free slot"},
 		},
 		"a full dispatcher that others want to be in": {
 			dispatcher("tc/ingress"),
 			[]Report{report(app, "tc", "eth0 ingress", "eth0 egress", "eth1 ingress")},
-			[]string{"DispatcherFull 1 BpfApplication app: BpfApplication app isn't attached to tc/ingress of interface eth0: bpfman's dispatcher there has 10 programs, and no slot left"},
+			[]string{"DispatcherFull 1 BpfApplication app: BpfApplication app isn't attached to tc/ingress of interface eth0, because bpfman's dispatcher there has 10 programs and no free slot"},
 		},
 		"loaded by another client of the daemon": {
 			[]v1alpha1.BpfNodeProgram{ours(5, "", nil), ours(6, "stray", nil, "tracepoint sched/sched_switch"), ours(7, "tc_dispatcher", nil)},
 			nil,
 			[]string{
-				"UnownedProgram 5: bpfman loaded program 5, which has no name, and no object owns it: a client of the bpfman daemon's own had it loaded",
-				"UnownedProgram 6: bpfman loaded program stray (6), and no object owns it: a client of the bpfman daemon's own had it loaded",
+				"UnownedProgram 5: bpfman loaded program 5 without a name, but no object owns it: another client of the bpfman daemon loaded it",
+				"UnownedProgram 6: bpfman loaded program stray (6), but no object owns it: another client of the bpfman daemon loaded it",
 			},
 		},
 	} {
@@ -240,9 +240,9 @@ func TestConditions(t *testing.T) {
 	}
 	for kind, want := range map[string]metav1.Condition{
 		v1alpha1.BpfNodeForeignXDP:     {Status: metav1.ConditionUnknown, Reason: "ReportsNotRead", Message: "no answer"},
-		v1alpha1.BpfNodeEarlierInChain: {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "There is none."},
-		v1alpha1.BpfNodeEventNearLimit: {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "There is none."},
-		v1alpha1.BpfNodeDispatcherFull: {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "There is none."},
+		v1alpha1.BpfNodeEarlierInChain: {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "No conflict of this type was found."},
+		v1alpha1.BpfNodeEventNearLimit: {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "No conflict of this type was found."},
+		v1alpha1.BpfNodeDispatcherFull: {Status: metav1.ConditionFalse, Reason: "NoneFound", Message: "No conflict of this type was found."},
 		v1alpha1.BpfNodeUnownedProgram: {Status: metav1.ConditionTrue, Reason: "Found", Message: "message 0; message 1; message 2; 2 more"},
 	} {
 		if want.Type = kind; got[kind] != want {

@@ -134,7 +134,7 @@ func (d *Detector) warn(ctx context.Context, conflicts []v1alpha1.BpfNodeConflic
 	if !d.recalled {
 		told, err := d.Cluster.Told(ctx)
 		if err != nil {
-			d.Log.Error("which conflicts were told of isn't known", "error", err)
+			d.Log.Error("Failed to read the conflicts that were reported before", "error", err)
 			return
 		}
 		d.recalled, d.told = true, map[string]bool{}
@@ -160,7 +160,7 @@ func (d *Detector) warn(ctx context.Context, conflicts []v1alpha1.BpfNodeConflic
 // tell tells whether that is done.
 func (d *Detector) tell(ctx context.Context, c v1alpha1.BpfNodeConflict) bool {
 	if c.Owner == nil {
-		d.Log.Warn("conflict", "type", c.Type, "message", c.Message)
+		d.Log.Warn("Found a conflict", "type", c.Type, "message", c.Message)
 		return true
 	}
 	uid := types.UID("")
@@ -168,9 +168,9 @@ func (d *Detector) tell(ctx context.Context, c v1alpha1.BpfNodeConflict) bool {
 		uid = d.reports[i].UID
 	}
 	if err := d.Cluster.Warn(ctx, *c.Owner, uid, c); err != nil {
-		d.Log.Error("the object's owner isn't told of a conflict, it is tried again", "error", err)
+		d.Log.Error("Failed to emit an Event about a conflict; retrying", "error", err)
 		return false
 	}
-	d.Log.Warn("conflict", "type", c.Type, "message", c.Message)
+	d.Log.Warn("Found a conflict", "type", c.Type, "message", c.Message)
 	return true
 }

@@ -41,7 +41,7 @@ const maxName = 128
 func describe(program *v1alpha1.BpfNodeProgram) string {
 	name := program.Name
 	if name == "" {
-		return fmt.Sprintf("program %d, which has no name", program.ID)
+		return fmt.Sprintf("program %d without a name", program.ID)
 	}
 	return fmt.Sprintf("program %s (%d)", short(name), program.ID)
 }
@@ -59,7 +59,7 @@ func heldBy(program *v1alpha1.BpfNodeProgram) string {
 	if who := Holder(program); who != "" {
 		return "held by " + who
 	}
-	return "held by nobody who is known"
+	return "held by an unknown process"
 }
 
 // Holder names who keeps a program in the kernel, and "" where that isn't known: a

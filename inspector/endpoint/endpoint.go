@@ -60,7 +60,7 @@ func New(component string, config *rest.Config, gatherer prometheus.Gatherer, re
 func (s *Server) Serve(ctx context.Context, address string) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("listen for scrapes of metrics: %w", err)
+		return fmt.Errorf("listen for scrapes: %w", err)
 	}
 	server := &http.Server{
 		Handler: s.handler, TLSConfig: s.certified, ReadHeaderTimeout: headerTimeout,

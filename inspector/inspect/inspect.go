@@ -106,7 +106,7 @@ func (i *Inspector) Ready() error {
 	if i.looked.Load() {
 		return nil
 	}
-	return errors.New("the node hasn't been looked at yet")
+	return errors.New("the node hasn't been inspected yet")
 }
 
 // Run inspects the node until the context ends.
@@ -116,7 +116,7 @@ func (i *Inspector) Run(ctx context.Context) error {
 	tasks.Go(func() error { return i.publisher.Run(ctx) })
 	tasks.Go(func() error {
 		if err := network.Watch(ctx, func() { i.networkChanged.Store(true) }); err != nil {
-			i.options.Log.Error("changes of the network are noticed late", "error", err)
+			i.options.Log.Error("Failed to watch the network; changes are noticed late", "error", err)
 		}
 		return nil
 	})
@@ -134,7 +134,7 @@ func (i *Inspector) recall(ctx context.Context) {
 	defer cancel()
 	before, err := i.publisher.Read(ctx)
 	if err != nil {
-		i.options.Log.Error("who held programs before isn't known", "error", err)
+		i.options.Log.Error("Failed to read who held programs before", "error", err)
 		return
 	}
 	if before != nil && before.BootID == i.inventory.Facts().BootID {
@@ -222,7 +222,7 @@ func inspected(failures map[string]error) metav1.Condition {
 		}
 	}
 	if len(told) == 0 {
-		return metav1.Condition{Type: v1alpha1.BpfNodeInspected, Status: metav1.ConditionTrue, Reason: reasonComplete, Message: "All programs, maps and links were read."}
+		return metav1.Condition{Type: v1alpha1.BpfNodeInspected, Status: metav1.ConditionTrue, Reason: reasonComplete, Message: "All programs, maps, and links were read."}
 	}
 	slices.Sort(told)
 	message := report.Text(strings.ReplaceAll(strings.Join(told, "; "), "\n", "; "))

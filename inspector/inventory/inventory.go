@@ -181,7 +181,7 @@ func read[E any](ids []uint32, known map[uint32]E, readOne func(uint32) (E, erro
 func (i *Inventory) readHolders() {
 	table, err := process.Scan(i.proc)
 	if err == nil && table.Unreadable > 0 {
-		err = fmt.Errorf("the descriptors of %d processes can't be seen", table.Unreadable)
+		err = fmt.Errorf("the file descriptors of %d processes aren't visible", table.Unreadable)
 	}
 	i.tried("processes", err)
 	i.facts.Processes = table.Processes

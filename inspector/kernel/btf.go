@@ -96,7 +96,7 @@ func typeName(id uint32, parts ...io.ReaderAt) (string, error) {
 			return "", fmt.Errorf("read BTF: %w", err)
 		}
 		if header.Magic != btfMagic {
-			return "", errors.New("read BTF: it is none")
+			return "", errors.New("read BTF: the data isn't BTF")
 		}
 		strings = append(strings, io.NewSectionReader(part, int64(header.HeaderLength)+int64(header.StringOffset), int64(header.StringLength)))
 		types := io.NewSectionReader(part, int64(header.HeaderLength)+int64(header.TypeOffset), int64(header.TypeLength))
@@ -137,7 +137,7 @@ func walkTypes(types io.Reader, index uint32) (count, name uint32, err error) {
 			return count, binary.NativeEndian.Uint32(fixed[:]), nil
 		}
 		if _, err := reader.Discard(extraBytes(binary.NativeEndian.Uint32(fixed[4:]))); err != nil {
-			return count, 0, fmt.Errorf("type %d is cut off: %w", count, io.ErrUnexpectedEOF)
+			return count, 0, fmt.Errorf("type %d is truncated: %w", count, io.ErrUnexpectedEOF)
 		}
 	}
 }

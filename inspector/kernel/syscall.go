@@ -80,7 +80,7 @@ func PerfProgram(pid, fd uint32) (program uint32, attached Attachment, err error
 	_, err = bpf(unix.BPF_TASK_FD_QUERY, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // likewise
 	runtime.KeepAlive(target)
 	if err != nil {
-		return 0, Attachment{}, fmt.Errorf("ask for the program of perf event %d of process %d: %w", fd, pid, err)
+		return 0, Attachment{}, fmt.Errorf("query the program of perf event %d of process %d: %w", fd, pid, err)
 	}
 	name := unix.ByteSliceToString(target)
 	switch attributes.kind {

@@ -29,7 +29,7 @@ func Top(ctx context.Context, interval time.Duration, in io.Reader, out io.Write
 	cpus := runtime.NumCPU()
 	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
-		return fmt.Errorf("switch the kernel's statistics on: %w", err)
+		return fmt.Errorf("turn on the kernel's statistics: %w", err)
 	}
 	defer counting.Close()
 

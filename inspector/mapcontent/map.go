@@ -29,7 +29,7 @@ type Map struct {
 func Open(id uint32) (*Map, error) {
 	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("there is no map %d: %w", id, err)
+		return nil, fmt.Errorf("map %d doesn't exist: %w", id, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open map %d: %w", id, err)
@@ -63,22 +63,22 @@ func (m *Map) Info() live.Map { return m.info }
 // unreadable are types of maps whose entries can't be read with nothing but looking
 // them up, and why.
 var unreadable = map[ebpf.MapType]string{
-	ebpf.RingBuf:            "its events are for its reader: reading takes them away",
+	ebpf.RingBuf:            "reading it removes the events, which its reader needs",
 	ebpf.PerfEventArray:     "its events are for its reader",
-	ebpf.Queue:              "reading takes its entries away",
-	ebpf.Stack:              "reading takes its entries away",
+	ebpf.Queue:              "reading it removes its entries",
+	ebpf.Stack:              "reading it removes its entries",
 	ebpf.BloomFilter:        "a bloom filter has no entries to list",
-	ebpf.StructOpsMap:       "it holds functions of the kernel",
+	ebpf.StructOpsMap:       "it contains kernel functions",
 	ebpf.Arena:              "an arena has no entries",
 	ebpf.UserRingbuf:        "its events are for its program",
-	ebpf.SockMap:            "it holds sockets",
-	ebpf.SockHash:           "it holds sockets",
-	ebpf.XSKMap:             "it holds sockets",
+	ebpf.SockMap:            "it contains sockets",
+	ebpf.SockHash:           "it contains sockets",
+	ebpf.XSKMap:             "it contains sockets",
 	ebpf.SkStorage:          "its entries belong to sockets",
 	ebpf.InodeStorage:       "its entries belong to files",
 	ebpf.TaskStorage:        "its entries belong to tasks",
 	ebpf.CgroupStorage:      "its entries belong to cgroups",
-	ebpf.ReusePortSockArray: "it holds sockets",
+	ebpf.ReusePortSockArray: "it contains sockets",
 }
 
 func describe(m *ebpf.Map) (*Map, error) {

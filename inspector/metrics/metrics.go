@@ -34,15 +34,15 @@ var (
 	programLabels = append(slices.Clip(ownerLabels), "program")
 
 	runSeconds = prometheus.NewDesc("bpf_program_run_seconds_total",
-		"Time that programs ran, while the kernel measures it.", programLabels, nil)
+		"Run time of programs in seconds, while the kernel measures it.", programLabels, nil)
 	runs = prometheus.NewDesc("bpf_program_runs_total",
-		"How often programs ran, while the kernel counts it.", programLabels, nil)
+		"Number of runs of programs, while the kernel counts them.", programLabels, nil)
 	programs = prometheus.NewDesc("bpf_programs",
-		"Programs in the kernel, by type and by the object that they were loaded for, or who holds them.", append([]string{"type"}, ownerLabels...), nil)
+		"Number of programs in the kernel, by type, and by the object that they were loaded for or their holder.", append([]string{"type"}, ownerLabels...), nil)
 	mapMemory = prometheus.NewDesc("bpf_map_memory_bytes",
-		"Memory of maps, by the object that their program was loaded for, or who holds it.", ownerLabels, nil)
+		"Memory of maps in bytes, by the object that their program was loaded for or the program's holder.", ownerLabels, nil)
 	conflicts = prometheus.NewDesc("bpf_conflicts",
-		"What keeps programs of bpfman from working, or may, by type.", []string{"type"}, nil)
+		"Number of conflicts that prevent, or could prevent, programs of bpfman from working, by type.", []string{"type"}, nil)
 )
 
 // Collector serves the metrics of the node that it was last told of.

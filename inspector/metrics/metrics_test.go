@@ -68,19 +68,19 @@ func TestGauges(t *testing.T) {
 	compare(t, c, "") // before the node was looked at
 	c.See(node())
 	compare(t, c, `
-# HELP bpf_conflicts What keeps programs of bpfman from working, or may, by type.
+# HELP bpf_conflicts Number of conflicts that prevent, or could prevent, programs of bpfman from working, by type.
 # TYPE bpf_conflicts gauge
 bpf_conflicts{type="DispatcherFull"} 0
 bpf_conflicts{type="EarlierInChain"} 0
 bpf_conflicts{type="EventNearLimit"} 0
 bpf_conflicts{type="ForeignXDP"} 0
 bpf_conflicts{type="UnownedProgram"} 1
-# HELP bpf_map_memory_bytes Memory of maps, by the object that their program was loaded for, or who holds it.
+# HELP bpf_map_memory_bytes Memory of maps in bytes, by the object that their program was loaded for or the program's holder.
 # TYPE bpf_map_memory_bytes gauge
 bpf_map_memory_bytes{holder="",owner_kind="",owner_name="",owner_namespace=""} 14000
 bpf_map_memory_bytes{holder="",owner_kind="TcxProgram",owner_name="flows",owner_namespace="acme"} 21000
 bpf_map_memory_bytes{holder="pod kube-system/cilium-x",owner_kind="",owner_name="",owner_namespace=""} 12000
-# HELP bpf_programs Programs in the kernel, by type and by the object that they were loaded for, or who holds them.
+# HELP bpf_programs Number of programs in the kernel, by type, and by the object that they were loaded for or their holder.
 # TYPE bpf_programs gauge
 bpf_programs{holder="",owner_kind="TcxProgram",owner_name="flows",owner_namespace="acme",type="sched_cls"} 1
 bpf_programs{holder="bpfman",owner_kind="",owner_name="",owner_namespace="",type="ext"} 1
@@ -106,9 +106,9 @@ func TestRunsNeverFall(t *testing.T) {
 		t.Helper()
 		labels := `{holder="process p",owner_kind="",owner_name="",owner_namespace="",program="f"} `
 		rest := `{holder="other",owner_kind="",owner_name="",owner_namespace="",program=""} 0` + "\n"
-		compare(t, c, "# HELP bpf_program_run_seconds_total Time that programs ran, while the kernel measures it.\n# TYPE bpf_program_run_seconds_total counter\n"+
+		compare(t, c, "# HELP bpf_program_run_seconds_total Run time of programs in seconds, while the kernel measures it.\n# TYPE bpf_program_run_seconds_total counter\n"+
 			"bpf_program_run_seconds_total"+rest+"bpf_program_run_seconds_total"+labels+seconds+
-			"\n# HELP bpf_program_runs_total How often programs ran, while the kernel counts it.\n# TYPE bpf_program_runs_total counter\n"+
+			"\n# HELP bpf_program_runs_total Number of runs of programs, while the kernel counts them.\n# TYPE bpf_program_runs_total counter\n"+
 			"bpf_program_runs_total"+rest+"bpf_program_runs_total"+labels+runs+"\n", "bpf_program_run_seconds_total", "bpf_program_runs_total")
 	}
 	c.See(two(1, 2))

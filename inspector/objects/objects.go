@@ -113,7 +113,7 @@ func (c *Cluster) Warn(ctx context.Context, owner v1alpha1.BpfNodeOwner, uid typ
 		Regarding: corev1.ObjectReference{
 			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name, UID: uid,
 		},
-		Note: shorten.Middle("node "+c.node+": "+found.Message, maxNote),
+		Note: shorten.Middle("On node "+c.node+": "+found.Message, maxNote),
 	}
 	body, err := json.Marshal(event)
 	if err != nil {

@@ -125,7 +125,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		default:
 			if said != err.Error() {
 				said = err.Error()
-				p.log.Error("the BpfNode couldn't be written, it is tried again", "error", err)
+				p.log.Error("Failed to write the BpfNode; retrying", "error", err)
 			}
 			next = time.After(retry)
 			retry = min(2*retry, p.pace.Check)

@@ -52,7 +52,7 @@ func New() (_ *Instance, err error) {
 	}()
 	removeUnused(root)
 	if err := root.Mkdir(i.name, 0o700); err != nil {
-		return nil, fmt.Errorf("make a trace instance: %w", err)
+		return nil, fmt.Errorf("create a trace instance: %w", err)
 	}
 	if i.pipe, err = root.OpenFile(i.name+"/trace_pipe", os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 		return nil, fmt.Errorf("open the trace: %w", err)

@@ -97,9 +97,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	}
 	uid := found.GetUID()
 	if err := r.Client.Delete(ctx, found, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("delete BpfNode %s, which no inspector writes: %w", q.Name, err)
+		return reconcile.Result{}, fmt.Errorf("delete BpfNode %s of a node without an inspector: %w", q.Name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("deleted a BpfNode that no inspector writes", "node", q.Name)
+	ctrl.LoggerFrom(ctx).Info("Deleted the BpfNode of a node without an inspector", "node", q.Name)
 	return reconcile.Result{}, nil
 }
 

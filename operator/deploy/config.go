@@ -229,7 +229,7 @@ func ParseConfig(data map[string]string) (config Config, unknown []string, err e
 			value = s.fallback
 		}
 		if value == "" && s.required {
-			errs = append(errs, &KeyError{s.key, "is required"})
+			errs = append(errs, &KeyError{s.key, "a value is required"})
 			continue
 		}
 		if value == "" {
@@ -256,7 +256,7 @@ func (c Config) checkPorts() error {
 	} {
 		_, port, _ := net.SplitHostPort(server.addr)
 		if other, ok := taken[port]; ok {
-			return &KeyError{server.key, fmt.Sprintf("port %s is the port of %s", port, other)}
+			return &KeyError{server.key, fmt.Sprintf("port %s is already used by %s", port, other)}
 		}
 		taken[port] = server.key
 	}
@@ -284,7 +284,7 @@ func checkOneOf(v string, allowed ...string) error {
 // daemon would log nothing at all.
 func checkLogFilter(v string) error {
 	if i := strings.IndexFunc(v, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
-		return fmt.Errorf("%q holds a control character", v)
+		return fmt.Errorf("%q contains a control character", v)
 	}
 	directives, _, _ := strings.Cut(v, "/")
 	for directive := range strings.SplitSeq(directives, ",") {
@@ -340,20 +340,20 @@ const (
 // checkCertificates takes certificates in PEM and nothing else: a private key that slipped in would be in an annotation.
 func checkCertificates(v string) error {
 	if len(v) > maxCertificates {
-		return fmt.Errorf("is %d bytes long, the limit is %d", len(v), maxCertificates)
+		return fmt.Errorf("the value has %d bytes, but the limit is %d", len(v), maxCertificates)
 	}
 	for rest := []byte(v); len(bytes.TrimSpace(rest)) > 0; {
 		var block *pem.Block
 		before := rest
 		block, rest = pem.Decode(rest)
 		if block == nil {
-			return errors.New("is not a list of certificates in PEM")
+			return errors.New("the value is not a list of certificates in PEM format")
 		}
 		if block.Type != "CERTIFICATE" || !bytes.HasPrefix(bytes.TrimSpace(before), []byte("-----BEGIN CERTIFICATE-----")) {
-			return errors.New("has something else than certificates in PEM")
+			return errors.New("the value contains something other than certificates in PEM format")
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return fmt.Errorf("is not a list of certificates: %w", err)
+			return fmt.Errorf("the value contains an invalid certificate: %w", err)
 		}
 	}
 	return nil
@@ -377,11 +377,11 @@ type daemonFile struct {
 
 func checkTOML(v string) error {
 	if _, err := toml.Decode(v, new(map[string]any)); err != nil {
-		return fmt.Errorf("is not TOML: %w", err)
+		return fmt.Errorf("the value is not valid TOML: %w", err)
 	}
 	var file daemonFile
 	if _, err := toml.Decode(v, &file); err != nil {
-		return fmt.Errorf("is nothing that the daemon can use: %w", err)
+		return fmt.Errorf("the daemon can't use the value: %w", err)
 	}
 	for name, i := range file.Interfaces {
 		if err := checkOneOf(i.XDPMode, "skb", "drv", "hw"); err != nil {
@@ -389,7 +389,7 @@ func checkTOML(v string) error {
 		}
 	}
 	if len(v) > maxTOML {
-		return fmt.Errorf("is %d bytes long, the limit is %d", len(v), maxTOML)
+		return fmt.Errorf("the value has %d bytes, but the limit is %d", len(v), maxTOML)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	if apierrors.IsNotFound(err) || !configMap.DeletionTimestamp.IsZero() {
 		r.pass = pass{}
-		errs := []error{r.withdraw(ctx, "the ConfigMap is gone"), r.withdrawUpstreams(ctx)}
+		errs := []error{r.withdraw(ctx, "the ConfigMap is deleted"), r.withdrawUpstreams(ctx)}
 		if err == nil {
 			errs = append(errs, r.release(ctx, configMap))
 		}
@@ -134,7 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	repeated := r.pass.deployed == r.pass.wanted && len(r.pass.repairs) > 0
 	r.pass.deployed = r.pass.wanted
 	if repeated && r.Contests.Repeated(r.pass.wanted) {
-		r.Announcer.AnotherOperator(ctx, "changed again after it was deployed: "+strings.Join(r.pass.repairs, ", "))
+		r.Announcer.AnotherOperator(ctx, "Objects changed again after they were deployed: "+strings.Join(r.pass.repairs, ", "))
 	}
 	return reconcile.Result{}, nil
 }
@@ -151,10 +151,10 @@ func fingerprint(configMap *corev1.ConfigMap) string {
 func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) error {
 	config, unknown, err := ParseConfig(configMap.Data)
 	if len(unknown) > 0 {
-		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonUnknownKey, action, "not a key of this ConfigMap, ignored: "+strings.Join(unknown, ", "))
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonUnknownKey, action, "Ignored unknown keys: "+strings.Join(unknown, ", "))
 	}
 	if err != nil {
-		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonInvalidConfig, action, "the node components stay as they are: "+err.Error())
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonInvalidConfig, action, "Invalid configuration, the node components are unchanged: "+err.Error())
 		return nil //nolint:nilerr // nothing to retry: the ConfigMap's next change starts the next pass
 	}
 	daemonSet, err := DaemonSet(config, r.Namespace)
@@ -217,15 +217,15 @@ func (r *Reconciler) apply(ctx context.Context, configMap *corev1.ConfigMap, obj
 		err = r.replace(ctx, configMap, wanted, err)
 	}
 	if err != nil {
-		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonApplyFailed, action, name+": "+err.Error())
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonApplyFailed, action, "Failed to apply "+name+": "+err.Error())
 		return fmt.Errorf("apply %s: %w", name, err)
 	}
 	switch {
 	case created:
-		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, ReasonApplied, action, "created "+name)
+		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, ReasonApplied, action, "Created "+name)
 	case generation != object.GetGeneration():
 		r.pass.wrote(name, writer)
-		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, ReasonApplied, action, "updated "+name)
+		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, ReasonApplied, action, "Updated "+name)
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructur
 	if err := r.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %s: %w", name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("deleted", "object", name, "reason", reason)
+	ctrl.LoggerFrom(ctx).Info("Deleted an object", "object", name, "reason", reason)
 	return nil
 }
 

@@ -21,7 +21,7 @@ func parseNames(v string) ([]string, error) {
 	for name := range strings.SplitSeq(v, ",") {
 		name = strings.TrimSpace(name)
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			return nil, fmt.Errorf("%q is not a name: %s", name, strings.Join(problems, ", "))
+			return nil, fmt.Errorf("%q is not a valid name: %s", name, strings.Join(problems, ", "))
 		}
 		names = append(names, name)
 	}
@@ -32,7 +32,7 @@ func parseNames(v string) ([]string, error) {
 func parseLabels(v string) (map[string]string, error) {
 	set, err := labels.ConvertSelectorToLabelsMap(v)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not key=value, separated by commas: %w", v, err)
+		return nil, fmt.Errorf("%q is not a list of key=value, separated by commas: %w", v, err)
 	}
 	return set, nil
 }
@@ -41,7 +41,7 @@ func parseLabels(v string) (map[string]string, error) {
 func parseTolerations(v string) ([]corev1.Toleration, error) {
 	var tolerations []corev1.Toleration
 	if err := yaml.UnmarshalStrict([]byte(v), &tolerations); err != nil {
-		return nil, fmt.Errorf("is not a list of tolerations: %w", err)
+		return nil, fmt.Errorf("the value is not a list of tolerations: %w", err)
 	}
 	var errs []error
 	for i, t := range tolerations {
@@ -49,10 +49,10 @@ func parseTolerations(v string) ([]corev1.Toleration, error) {
 			checkOneOf(string(t.Operator), "", string(corev1.TolerationOpExists), string(corev1.TolerationOpEqual)),
 			checkOneOf(string(t.Effect), "", string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)))
 		if t.Key == "" && t.Operator != corev1.TolerationOpExists {
-			errs = append(errs, fmt.Errorf("toleration %d: without a key the operator has to be %s", i, corev1.TolerationOpExists))
+			errs = append(errs, fmt.Errorf("toleration %d: the operator must be %s if the key is empty", i, corev1.TolerationOpExists))
 		}
 		if t.Operator == corev1.TolerationOpExists && t.Value != "" {
-			errs = append(errs, fmt.Errorf("toleration %d: operator %s takes no value", i, corev1.TolerationOpExists))
+			errs = append(errs, fmt.Errorf("toleration %d: the value must be empty if the operator is %s", i, corev1.TolerationOpExists))
 		}
 	}
 	return tolerations, errors.Join(errs...)
@@ -62,7 +62,7 @@ func parseTolerations(v string) ([]corev1.Toleration, error) {
 func parseResources(v string) (map[string]corev1.ResourceRequirements, error) {
 	var resources map[string]corev1.ResourceRequirements
 	if err := yaml.UnmarshalStrict([]byte(v), &resources); err != nil {
-		return nil, fmt.Errorf("is not a map of containers to requests and limits: %w", err)
+		return nil, fmt.Errorf("the value is not a map of containers to requests and limits: %w", err)
 	}
 	var errs []error
 	for container, r := range resources {

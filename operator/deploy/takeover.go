@@ -33,7 +33,7 @@ func (r *Reconciler) takeOver(ctx context.Context, configMap *corev1.ConfigMap, 
 	}
 	if len(removed) > 0 {
 		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action,
-			"removed the finalizer "+strings.Join(removed, ", ")+" of upstream's operator from "+name)
+			"Removed the finalizer "+strings.Join(removed, ", ")+" of upstream's operator from "+name)
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			// Gone, if it was being deleted: it is created next.
 			return client.IgnoreNotFound(err)
@@ -41,7 +41,7 @@ func (r *Reconciler) takeOver(ctx context.Context, configMap *corev1.ConfigMap, 
 	}
 	taken, err := r.takeFields(ctx, object, sets.New(takeover.FieldManager))
 	if taken {
-		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action, "took over "+name+" from upstream's operator")
+		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action, "Took over "+name+" from upstream's operator")
 	}
 	return err
 }
@@ -50,7 +50,7 @@ func (r *Reconciler) takeOver(ctx context.Context, configMap *corev1.ConfigMap, 
 func (r *Reconciler) takeFields(ctx context.Context, object *metav1.PartialObjectMetadata, managers sets.Set[string]) (bool, error) {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, managers, FieldManager)
 	if err != nil {
-		return false, fmt.Errorf("read who manages the fields of %s: %w", object.Name, err)
+		return false, fmt.Errorf("read the managed fields of %s: %w", object.Name, err)
 	}
 	if patch == nil {
 		return false, nil
@@ -81,9 +81,9 @@ func (r *Reconciler) replace(ctx context.Context, configMap *corev1.ConfigMap, w
 		return err
 	}
 	if err := r.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete %s, which can't be changed to what it has to be: %w", name, err)
+		return fmt.Errorf("delete %s, which can't be updated: %w", name, err)
 	}
-	event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action, "deleted "+name+" to create another, as it can't be changed: "+refused.Error())
+	event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action, "Deleted "+name+" to create it again, because it can't be updated: "+refused.Error())
 	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted.DeepCopy()), client.FieldOwner(FieldManager), client.ForceOwnership)
 }
 
@@ -104,7 +104,7 @@ func lastWriter(object *metav1.PartialObjectMetadata) string {
 		return e.Subresource != "" || e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply
 	})
 	if len(entries) == 0 {
-		return "somebody"
+		return "an unknown client"
 	}
 	last := slices.MaxFunc(entries, func(a, b metav1.ManagedFieldsEntry) int { return a.Time.Compare(b.Time.Time) })
 	return fmt.Sprintf("field manager %s (%s)", last.Manager, last.Operation)
@@ -115,8 +115,8 @@ func (r *Reconciler) release(ctx context.Context, configMap *corev1.ConfigMap) e
 	removed, err := takeover.RemoveFinalizers(ctx, r.Client, configMap)
 	if len(removed) > 0 {
 		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action,
-			"removed the finalizer "+strings.Join(removed, ", ")+" of upstream's operator")
-		r.pass.wrote("ConfigMap "+ConfigMapName, "upstream's operator, which puts its finalizer back")
+			"Removed the finalizer "+strings.Join(removed, ", ")+" of upstream's operator")
+		r.pass.wrote("ConfigMap "+ConfigMapName, "upstream's operator, which adds its finalizer again")
 	}
 	return err
 }

@@ -83,7 +83,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		DefaultTransform: cache.TransformStripManagedFields(),
 	})
 	if err != nil {
-		return fmt.Errorf("make a cache of ConfigMap %s: %w", hints.ConfigMapName, err)
+		return fmt.Errorf("create a cache of ConfigMap %s: %w", hints.ConfigMapName, err)
 	}
 	if err := mgr.Add(own); err != nil {
 		return fmt.Errorf("run a cache of ConfigMap %s: %w", hints.ConfigMapName, err)
@@ -178,7 +178,7 @@ func (r *Reconciler) used(ctx context.Context) (map[string]bool, error) {
 	for _, kind := range v1alpha1.UserKinds {
 		list, ok := kind.NewList().(client.ObjectList)
 		if !ok {
-			return nil, fmt.Errorf("%T is no list of objects", list)
+			return nil, fmt.Errorf("%T is not a list of objects", list)
 		}
 		err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.Limit(1))
 		if kinds.Unread(err) {

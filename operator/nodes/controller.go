@@ -77,7 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	learned, err := r.plugins.learn(ctx, pods.Items, r.Logs)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Info("the version of a CSI plugin isn't known", "reason", err.Error())
+		ctrl.LoggerFrom(ctx).Info("Failed to find the version of a CSI plugin", "reason", err.Error())
 		r.nextLog = time.Now().Add(logRetry)
 		return reconcile.Result{RequeueAfter: logRetry}, nil
 	}
@@ -103,10 +103,10 @@ func (r *Reconciler) write(ctx context.Context, configMap *corev1.ConfigMap, fou
 	}
 	target := configMap.DeepCopy()
 	if err := r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write what is wrong with the node components: %w", err)
+		return fmt.Errorf("write the problems of the node components: %w", err)
 	}
 	if problems != "" {
-		ctrl.LoggerFrom(ctx).Info("node components fail", "problems", problems)
+		ctrl.LoggerFrom(ctx).Info("Node components have problems", "problems", problems)
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonProblem, "Watch", problems)
 	}
 	return nil

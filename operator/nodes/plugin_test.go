@@ -15,8 +15,8 @@ import (
 )
 
 // What the plugin writes at its start.
-const began = `{"time":"2026-01-01T00:00:00Z","level":"WARN","msg":"unknown GO_LOG"}
-{"time":"2026-01-01T00:00:00Z","level":"INFO","msg":"serving CSI","driver":"csi.bpfman.io","version":"v0","node":"a"}
+const began = `{"time":"2026-01-01T00:00:00Z","level":"WARN","msg":"Unknown log level in GO_LOG"}
+{"time":"2026-01-01T00:00:00Z","level":"INFO","msg":"Serving CSI","driver":"csi.bpfman.io","version":"v0","node":"a"}
 {"time":"2026-01-01T00:00:01Z","level":"INFO","msg":"else","driver":"csi.bpfman.io","version":"v9"}
 `
 

@@ -50,19 +50,19 @@ func Problems(pods []corev1.Pod, version string, plugins Versions) []string {
 func problemsOf(pod *corev1.Pod, version string, plugins Versions) []string {
 	var problems []string
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		what := fmt.Sprintf("container %s of image %s", status.Name, status.Image)
+		what := fmt.Sprintf("container %s with image %s", status.Name, status.Image)
 		if cause := failure(status); cause != "" {
 			problems = append(problems, what+" fails: "+cause)
 		}
 		if ended := status.State.Terminated; status.Name == agentInit && ended != nil && ended.ExitCode == 0 {
 			if its, _ := strings.CutPrefix(ended.Message, agentComponent+" "); its != version {
-				problems = append(problems, fmt.Sprintf("image %s is an agent of version %s, the operator is of version %s", status.Image, cmp.Or(its, "unknown"), version))
+				problems = append(problems, fmt.Sprintf("image %s contains an agent of version %s, but the operator has version %s", status.Image, cmp.Or(its, "unknown"), version))
 			}
 		}
 	}
 	if plugin := pluginOf(pod); plugin != nil {
 		if its := cmp.Or(plugins[plugin.ImageID], version); its != version {
-			problems = append(problems, fmt.Sprintf("image %s is a CSI plugin of version %s, the operator is of version %s", plugin.Image, its, version))
+			problems = append(problems, fmt.Sprintf("image %s contains a CSI plugin of version %s, but the operator has version %s", plugin.Image, its, version))
 		}
 	}
 	return problems

@@ -66,21 +66,21 @@ func TestProblems(t *testing.T) {
 		"recovered": {[]corev1.Pod{pod("a", ours, recovered)}, nil},
 		"goes":      {[]corev1.Pod{deleted}, nil},
 		"crashes": {[]corev1.Pod{pod("b", ours, crashes), pod("a", ours, runsAgain)}, []string{
-			"container bpfman-csi of image csi:1 fails: exit code 2: flag provided but not defined: -daemon-socket Usage of /bpfman-csi: -x (a, b)",
+			"container bpfman-csi with image csi:1 fails: exit code 2: flag provided but not defined: -daemon-socket Usage of /bpfman-csi: -x (a, b)",
 		}},
 		"another image": {[]corev1.Pod{pod("a", corev1.ContainerStatus{
 			Name: "mount-bpffs", Image: "quay.io/bpfman/bpfman-agent:latest", RestartCount: 2, State: waiting("CrashLoopBackOff", ""),
 			LastTerminationState: ended(2, "flag provided but not defined: -mount-bpffs"),
-		})}, []string{"container mount-bpffs of image quay.io/bpfman/bpfman-agent:latest fails: exit code 2: flag provided but not defined: -mount-bpffs (a)"}},
+		})}, []string{"container mount-bpffs with image quay.io/bpfman/bpfman-agent:latest fails: exit code 2: flag provided but not defined: -mount-bpffs (a)"}},
 		"no image": {[]corev1.Pod{pod("a", corev1.ContainerStatus{Name: "mount-bpffs", Image: "agent:2", State: waiting("ImagePullBackOff", "not found")})}, []string{
-			"container mount-bpffs of image agent:2 fails: ImagePullBackOff: not found (a)",
+			"container mount-bpffs with image agent:2 fails: ImagePullBackOff: not found (a)",
 		}},
 		"another plugin": {[]corev1.Pod{pod("a", ours, serves("sha256:0")), pod("b", ours, serves("sha256:1")), pod("c", ours, serves("sha256:2")), pod("d", ours, serves("sha256:3"))}, []string{
-			"image csi:1 is a CSI plugin of version v0, the operator is of version v1 (a)",
+			"image csi:1 contains a CSI plugin of version v0, but the operator has version v1 (a)",
 		}},
 		"another version": {[]corev1.Pod{pod("a", mounted("bpfman-agent v0")), pod("b", ours), pod("c", mounted(""))}, []string{
-			"image agent:1 is an agent of version unknown, the operator is of version v1 (c)",
-			"image agent:1 is an agent of version v0, the operator is of version v1 (a)",
+			"image agent:1 contains an agent of version unknown, but the operator has version v1 (c)",
+			"image agent:1 contains an agent of version v0, but the operator has version v1 (a)",
 		}},
 	} {
 		if got := Problems(c.pods, "v1", Versions{"sha256:0": "v0", "sha256:1": "v1", "sha256:2": ""}); !slices.Equal(got, c.want) {

@@ -46,7 +46,7 @@ const (
 	maxMessage    = 4096
 
 	fieldManager = "bpfman-operator"
-	readyMessage = "Its rules, keys and trusted roots can be used"
+	readyMessage = "The rules, keys, and trusted roots are valid"
 )
 
 // Reconciler writes the status of BytecodePolicies.

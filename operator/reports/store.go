@@ -146,7 +146,7 @@ func (p *part) Add(of any) error { return p.Update(of) }
 func (p *part) Update(of any) error {
 	o, ok := of.(*object)
 	if !ok {
-		return fmt.Errorf("%T is no report", of)
+		return fmt.Errorf("%T is not a report", of)
 	}
 	p.store.changing.Lock()
 	defer p.store.changing.Unlock()
@@ -158,7 +158,7 @@ func (p *part) Update(of any) error {
 func (p *part) Delete(of any) error {
 	o, ok := of.(*object)
 	if !ok {
-		return fmt.Errorf("%T is no report", of)
+		return fmt.Errorf("%T is not a report", of)
 	}
 	p.store.changing.Lock()
 	defer p.store.changing.Unlock()
@@ -180,7 +180,7 @@ func (p *part) Replace(items []any, _ string) error {
 		case *object: // of a watch's first events
 			r = item.report
 		default:
-			return fmt.Errorf("%T is no report", item)
+			return fmt.Errorf("%T is not a report", item)
 		}
 		reports = append(reports, r)
 		stay[r.UID] = struct{}{}

@@ -176,7 +176,7 @@ func sameApartFromTime(a, b *v1alpha1.BpfProgramStatusCommon) bool {
 
 // contested says that somebody else writes the object's status.
 func (r *Reconciler) contested(ctx context.Context, ref Ref, object v1alpha1.UserObject) {
-	note := "somebody else writes the status, which this operator writes"
+	note := "Another client writes the status, which this operator manages"
 	event.Emit(r.Recorder, object, corev1.EventTypeWarning, takeover.ReasonAnotherOperator, "Reconcile", note)
 	r.Announcer.AnotherOperator(ctx, fmt.Sprintf("%s %s: %s", ref.Kind, ref.NamespacedName, note))
 }
@@ -227,7 +227,7 @@ func (r *Reconciler) write(ctx context.Context, kind string, object v1alpha1.Use
 	if apierrors.IsInvalid(err) && len(want.Conditions) > 0 {
 		// It was stored under another schema, whose rules this one's refuse whatever the status is.
 		event.Emit(r.Recorder, object, corev1.EventTypeWarning, want.Conditions[0].Reason, "Reconcile",
-			want.Conditions[0].Message+"; the API server takes no status of this object: "+err.Error())
+			want.Conditions[0].Message+"; the API server rejects the status of this object: "+err.Error())
 	}
 	if err != nil {
 		return fmt.Errorf("write status of %s: %w", object.GetName(), err)

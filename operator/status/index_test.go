@@ -164,14 +164,14 @@ func TestNodesComeAndGo(t *testing.T) {
 	x.DeleteNode("b")
 	check(t, x, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for c")
 	x.SetNode("c", map[string]string{"name": "c"}, false)
-	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node; 1 node that the node selector matches too can't be reached: c")
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node; 1 node that the node selector also matches can't be reached: c")
 	x.SetNode("d", nil, true)
-	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node; no agent runs on 1 node that the node selector matches too: d; "+
-		"1 node that the node selector matches too can't be reached: c")
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node; no agent runs on 1 node that the node selector also matches: d; "+
+		"1 node that the node selector also matches can't be reached: c")
 	if refs := x.SetNode("d", nil, false); len(refs) == 0 {
 		t.Error("that a node without agent can't be reached is no news")
 	}
-	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node; 2 nodes that the node selector matches too can't be reached: c, d")
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node; 2 nodes that the node selector also matches can't be reached: c, d")
 	x.SetNode("c", map[string]string{"name": "c"}, true)
 	check(t, x, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for c")
 	x.SetNode("d", nil, true)
@@ -236,7 +236,7 @@ func TestDeletion(t *testing.T) {
 	x.SetOwner(ref, uid, deleting)
 	check(t, x, "2/0/0 : ")
 	x.SetReport(program("b", "p-b", 2, v1alpha1.BpfProgCondNotUnloaded, "unload 7: busy"))
-	check(t, x, "2/0/1 DeleteError: Not unloaded on 1 node: b: unload 7: busy")
+	check(t, x, "2/0/1 DeleteError: Failed to unload on 1 node: b: unload 7: busy")
 	x.DeleteNode("b")
 	check(t, x, "1/0/0 : ")
 }

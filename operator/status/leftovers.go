@@ -92,7 +92,7 @@ func (l *Leftovers) remove(ctx context.Context, report *reports.Report, node str
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: report.Namespace(), Name: report.Name}}
 	object.SetGroupVersionKind(kind.GroupVersionKind())
 	if err := l.Client.Delete(ctx, object, client.Preconditions{UID: &report.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete %s %s of node %s, which is gone: %w", kind.Name, report.Name, node, err)
+		return fmt.Errorf("delete %s %s of deleted node %s: %w", kind.Name, report.Name, node, err)
 	}
 	return nil
 }

@@ -79,9 +79,9 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 	case s.Deleting && s.Failed == 0:
 		return "", "", false
 	case s.Deleting:
-		condition, message = v1alpha1.ProgramDeleteError, fmt.Sprintf("Not unloaded on %s: %s", count(s.Failed, "node"), s.failures())
+		condition, message = v1alpha1.ProgramDeleteError, fmt.Sprintf("Failed to unload on %s: %s", count(s.Failed, "node"), s.failures())
 	case s.Undecodable != "":
-		condition, message = v1alpha1.ProgramReconcileError, "The object can't be read, and what is loaded for it stays as it is: "+s.Undecodable
+		condition, message = v1alpha1.ProgramReconcileError, "The object can't be read, and its programs stay loaded: "+s.Undecodable
 	case s.Invalid != "":
 		condition, message = v1alpha1.ProgramReconcileError, "The node selector is invalid: "+s.Invalid
 	case s.Waiting > 0:
@@ -117,10 +117,10 @@ func (s Summary) remarks() string {
 		text += fmt.Sprintf("; no container to attach to on %d of them", s.Idle)
 	}
 	if without := s.Matching - s.Selected - s.Unreachable; without > 0 {
-		text += fmt.Sprintf("; no agent runs on %s that the node selector matches too: %s", count(without, "node"), list(s.WithoutAgent, without))
+		text += fmt.Sprintf("; no agent runs on %s that the node selector also matches: %s", count(without, "node"), list(s.WithoutAgent, without))
 	}
 	if s.Unreachable > 0 {
-		text += fmt.Sprintf("; %s that the node selector matches too can't be reached: %s", count(s.Unreachable, "node"), list(s.OutOfReach, s.Unreachable))
+		text += fmt.Sprintf("; %s that the node selector also matches can't be reached: %s", count(s.Unreachable, "node"), list(s.OutOfReach, s.Unreachable))
 	}
 	return text
 }

@@ -38,14 +38,14 @@ func TestCondition(t *testing.T) {
 		{
 			"nodes without agent don't block",
 			Summary{Agents: 2, Matching: 3, Selected: 2, Attached: 2, WithoutAgent: []string{"node-c"}},
-			v1alpha1.ProgramReconcileSuccess, "Attached on 2 of 2 selected nodes; no agent runs on 1 node that the node selector matches too: node-c",
+			v1alpha1.ProgramReconcileSuccess, "Attached on 2 of 2 selected nodes; no agent runs on 1 node that the node selector also matches: node-c",
 		},
 		{
 			"nor do nodes that can't be reached",
 			Summary{Agents: 1, Matching: 9, Selected: 1, Attached: 1, Unreachable: 7, OutOfReach: []string{"a", "b", "c", "d", "e"}, WithoutAgent: []string{"f"}},
 			v1alpha1.ProgramReconcileSuccess,
-			"Attached on 1 of 1 selected node; no agent runs on 1 node that the node selector matches too: f; " +
-				"7 nodes that the node selector matches too can't be reached: a, b, c, d, e and 2 more",
+			"Attached on 1 of 1 selected node; no agent runs on 1 node that the node selector also matches: f; " +
+				"7 nodes that the node selector also matches can't be reached: a, b, c, d, e and 2 more",
 		},
 		{
 			"no node matches",
@@ -96,7 +96,7 @@ func TestCondition(t *testing.T) {
 		{
 			"deletion that fails",
 			Summary{Deleting: true, Agents: 3, Failed: 1, Failures: []NodeFailure{{"node-x", "unload 12: timed out"}}},
-			v1alpha1.ProgramDeleteError, "Not unloaded on 1 node: node-x: unload 12: timed out",
+			v1alpha1.ProgramDeleteError, "Failed to unload on 1 node: node-x: unload 12: timed out",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

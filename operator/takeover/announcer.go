@@ -27,14 +27,14 @@ type Announcer struct {
 
 // TakenOver announces a completed takeover of something that has no Events of its own.
 func (a *Announcer) TakenOver(ctx context.Context, note string) {
-	ctrl.LoggerFrom(ctx).Info("took over from upstream", "what", note)
+	ctrl.LoggerFrom(ctx).Info("Took over from upstream's operator", "what", note)
 	a.emit(ctx, corev1.EventTypeNormal, ReasonTakenOver, note)
 }
 
 // AnotherOperator announces that somebody undoes what the operator writes.
 func (a *Announcer) AnotherOperator(ctx context.Context, note string) {
-	note += ". Another operator seems to run: `kubectl get deployments -A` finds it; until it is gone this operator writes less often"
-	ctrl.LoggerFrom(ctx).Info("another operator seems to run", "what", note)
+	note += ". Another operator seems to be running: to find it, run `kubectl get deployments -A`. Until it is removed, this operator writes less often"
+	ctrl.LoggerFrom(ctx).Info("Another operator seems to be running", "what", note)
 	a.emit(ctx, corev1.EventTypeWarning, ReasonAnotherOperator, note)
 }
 

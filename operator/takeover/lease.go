@@ -58,7 +58,7 @@ func (l *Lease) Start(ctx context.Context) error {
 		note, err := l.rival(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			ctrl.LoggerFrom(ctx).Error(err, "look who leads")
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to find the current leader")
 		case note != "":
 			l.Announcer.AnotherOperator(ctx, note)
 		}
@@ -90,5 +90,5 @@ func (l *Lease) rival(ctx context.Context) (string, error) {
 	if len(pods.Items) == 0 || pods.Items[0].DeletionTimestamp != nil || pods.Items[0].Labels[partOfLabel] == partOf {
 		return "", nil
 	}
-	return fmt.Sprintf("this operator waits: pod %s, which isn't its own, holds the Lease %s", name, l.Lease.Name), nil
+	return fmt.Sprintf("This operator is waiting, because pod %s of another operator holds the Lease %s", name, l.Lease.Name), nil
 }

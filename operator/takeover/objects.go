@@ -64,9 +64,9 @@ func (r *Objects) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		return reconcile.Result{}, err
 	}
 	event.Emit(r.Recorder, object, corev1.EventTypeNormal, ReasonTakenOver, action,
-		"removed the finalizer "+strings.Join(removed, ", ")+" of upstream's operator")
+		"Removed the finalizer "+strings.Join(removed, ", ")+" of upstream's operator")
 	if r.Contests.Repeated(object.GetUID()) {
-		r.Announcer.AnotherOperator(ctx, fmt.Sprintf("the finalizer %s comes back on %s %s each time that it is removed",
+		r.Announcer.AnotherOperator(ctx, fmt.Sprintf("The finalizer %s reappears on %s %s each time it is removed",
 			strings.Join(removed, ", "), r.Kind.Name, request))
 	}
 	return reconcile.Result{}, nil

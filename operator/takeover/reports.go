@@ -77,7 +77,7 @@ func (r *Reports) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		errs = append(errs, err)
 	}
 	if collected > 0 {
-		r.Announcer.TakenOver(ctx, fmt.Sprintf("deleted %d reports of upstream's agent on node %s", collected, node))
+		r.Announcer.TakenOver(ctx, fmt.Sprintf("Deleted %d reports of upstream's agent on node %s", collected, node))
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }

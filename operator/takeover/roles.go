@@ -61,7 +61,7 @@ func (r *Roles) Start(ctx context.Context) error {
 	var last error
 	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		if last = r.remove(ctx); last != nil {
-			ctrl.LoggerFrom(ctx).Error(last, "remove upstream's roles")
+			ctrl.LoggerFrom(ctx).Error(last, "Failed to remove upstream's roles")
 		}
 		return last == nil, nil
 	})
@@ -89,7 +89,7 @@ func (r *Roles) remove(ctx context.Context) error {
 		}
 	}
 	if len(removed) > 0 {
-		r.Announcer.TakenOver(ctx, "deleted what upstream's installation alone uses: "+strings.Join(removed, ", "))
+		r.Announcer.TakenOver(ctx, "Deleted objects that only upstream's installation uses: "+strings.Join(removed, ", "))
 	}
 	return errors.Join(errs...)
 }

@@ -98,7 +98,7 @@ func measure(ctx context.Context, o options) (f *results, err error) {
 	}
 	restConfig, err := config.GetConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
+		return nil, fmt.Errorf("load the API client's configuration: %w", err)
 	}
 	c, err := client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
 	if err != nil {

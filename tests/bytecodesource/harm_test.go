@@ -108,13 +108,13 @@ func TestHarmfulImages(t *testing.T) {
 	}{
 		"bomb": {func() io.Reader {
 			return io.MultiReader(bytes.NewReader(archive(t, "bomb.o", huge)), zeros(huge+1024))
-		}, "more than the 32 MiB that bytecode may have"},
-		"sparse-bomb": {func() io.Reader { return bytes.NewReader(sparse(t, "10000000000")) }, "more than the 32 MiB that bytecode may have"},
+		}, "the image exceeds the limit of 32 MiB"},
+		"sparse-bomb": {func() io.Reader { return bytes.NewReader(sparse(t, "10000000000")) }, "the image exceeds the limit of 32 MiB"},
 		"fifty-megabytes": {func() io.Reader {
 			return io.MultiReader(bytes.NewReader(archive(t, "large.o", 50*mebi)), bytes.NewReader(object), zeros(50*mebi-int64(len(object))+1024))
-		}, "more than the 32 MiB that bytecode may have"},
-		"no-archive": {func() io.Reader { return bytes.NewReader(object) }, "its layer is no gzipped tar archive"},
-		"no-file":    {func() io.Reader { return zeros(1024) }, "its layer holds no file"},
+		}, "the image exceeds the limit of 32 MiB"},
+		"no-archive": {func() io.Reader { return bytes.NewReader(object) }, "the image's layer isn't a gzipped tar archive"},
+		"no-file":    {func() io.Reader { return zeros(1024) }, "the image's layer contains no files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n.Push(name+":latest", packed(t, c.layer))

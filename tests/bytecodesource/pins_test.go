@@ -45,11 +45,11 @@ func TestPinnedMapOfAnotherShape(t *testing.T) {
 
 	n.change(upgraded, func() { upgraded.Spec.ByteCode = n.image("test/pinned:v2", v1alpha1.PullIfNotPresent) })
 	n.fails(upgraded, v1alpha1.BpfProgCondNotLoaded,
-		"the pinned map /sys/fs/bpf/pinned_flows is Hash, key 4 and value 96 bytes, the bytecode declares Hash, key 4 and value 104 bytes",
-		"bpfman.io/replace-pinned-maps", fmt.Sprintf("(program %d, loaded before, keeps running)", old))
+		"the pinned map /sys/fs/bpf/pinned_flows has type Hash, 4-byte keys, and 96-byte values, but the bytecode declares type Hash, 4-byte keys, and 104-byte values",
+		"bpfman.io/replace-pinned-maps", fmt.Sprintf("(the previously loaded program %d keeps running)", old))
 
 	n.change(upgraded, func() { upgraded.Annotations = map[string]string{v1alpha1.AnnotationReplacePinnedMaps: "true"} })
-	n.fails(upgraded, v1alpha1.BpfProgCondNotLoaded, "the pin stays, as other programs use the map", "keeps running")
+	n.fails(upgraded, v1alpha1.BpfProgCondNotLoaded, "the pin is kept because other programs use the map", "keeps running")
 
 	n.delete(other)
 	n.loaded(upgraded)

@@ -64,7 +64,7 @@ func TestReferences(t *testing.T) {
 		{"tag-for-digest", n.image("digest:latest", ""), failed, "tcx_next"},
 		{"digest-and-tag", n.image("digest:latest@"+digest(t, right), ""), "", ""},
 		{"index", n.image("index:latest", ""), "", ""},
-		{"index-of-others", n.image("other:latest", ""), notHad, "other:latest: it has no manifest for this machine"},
+		{"index-of-others", n.image("other:latest", ""), notHad, "other:latest: the image has no manifest for this node"},
 		{"path", v1alpha1.BytecodeSelector{Path: &path}, "", ""},
 		{"absent-path", v1alpha1.BytecodeSelector{Path: new("/absent.o")}, failed, "load tcx_next from file /absent.o"},
 	} {
@@ -87,7 +87,7 @@ func TestEndlessFiles(t *testing.T) {
 	for name, path := range map[string]string{"zero": "/dev/zero", "above": "/run/../dev/zero", "kernel": "/proc/kmsg"} {
 		o := n.program("endless-"+name, v1alpha1.BytecodeSelector{Path: &path})
 		n.create(o)
-		n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, "bytecode path "+path+" is no file")
+		n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, "bytecode path "+path+" is not a regular file")
 	}
 }
 
@@ -208,7 +208,7 @@ func TestSecretsLife(t *testing.T) {
 
 	n.SetCredentials("user", "second")
 	n.change(o, func() { o.Spec.GlobalData = v1alpha1.GlobalData{"GLOBAL_u8": {1}} })
-	failed := n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, fmt.Sprintf("(program %d, loaded before, keeps running)", id))
+	failed := n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, fmt.Sprintf("(the previously loaded program %d keeps running)", id))
 	if failed.Status.ProgramID != id || len(failed.Status.Links) != 1 {
 		t.Errorf("status %+v", failed.Status)
 	}
@@ -226,7 +226,7 @@ func TestSecretsLife(t *testing.T) {
 		t.Errorf("program %d became %d", rotated, got)
 	}
 	n.change(o, func() { o.Spec.GlobalData = v1alpha1.GlobalData{"GLOBAL_u8": {2}} })
-	n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, "not found", fmt.Sprintf("(program %d, loaded before, keeps running)", rotated))
+	n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, "not found", fmt.Sprintf("(the previously loaded program %d keeps running)", rotated))
 }
 
 // A registry that is down keeps nothing down that the node has, and what waits for it loads once

@@ -72,7 +72,7 @@ func TestClusterAccessByRBAC(t *testing.T) {
 			awaitReady(ctx, s, other)
 			awaitGrowth(ctx, s, other, mapName, callKill)
 			create(ctx, t, writer)
-			awaitEvent(ctx, s, writer, corev1.EventTypeWarning, append(right, "to write: not allowed: ServiceAccount "+elsewhere+"/default")...)
+			awaitEvent(ctx, s, writer, corev1.EventTypeWarning, append(right, "write access: not allowed: ServiceAccount "+elsewhere+"/default")...)
 		}},
 		step{"without the choice every pod starts", func(ctx context.Context, s *testing.T) {
 			configure(ctx, t, s, map[string]string{keyClusterAccess: "all"}, hasFlag("cluster-access=all"), hasFlag("cluster-access=read"))

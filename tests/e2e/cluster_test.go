@@ -75,7 +75,7 @@ func connect(ctx context.Context, cfg *envconf.Config) (context.Context, error) 
 	}
 	c, err := client.New(r.GetConfig(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
-		return ctx, fmt.Errorf("make a client: %w", err)
+		return ctx, fmt.Errorf("create client: %w", err)
 	}
 	clientset, err := kubernetes.NewForConfig(r.GetConfig())
 	if err != nil {

@@ -88,9 +88,9 @@ func TestConflicts(t *testing.T) {
 			create(ctx, t, o)
 			awaitSuccess(ctx, s, o) // the daemon attaches before what is there
 			end := hold(ctx, s, name, "tcx", "tcx", iface, 1)
-			const words = "and may end the chain there: it is held by process node-probe of pod "
+			const words = "and can end the chain; it is held by process node-probe of pod "
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEarlierInChain, iface, words)
-			awaitEvent(ctx, s, o, corev1.EventTypeWarning, v1alpha1.BpfNodeEarlierInChain+": node "+name+": program held_tcx ", "runs before TcxProgram "+o.Name, words)
+			awaitEvent(ctx, s, o, corev1.EventTypeWarning, v1alpha1.BpfNodeEarlierInChain+": On node "+name+": program held_tcx ", "runs before TcxProgram "+o.Name, words)
 			end()
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEarlierInChain, iface, "")
 		}},
@@ -133,8 +133,8 @@ func TestConflicts(t *testing.T) {
 			end := hold(ctx, s, name, "xdp", "xdp", iface, 1)
 			o := xdpObject("e2e-conflict-xdp", iface)
 			create(ctx, t, o)
-			awaitConflict(ctx, s, name, v1alpha1.BpfNodeForeignXDP, iface, "is to be attached to interface "+iface+", where XDP program held_xdp ")
-			awaitEvent(ctx, s, o, corev1.EventTypeWarning, v1alpha1.BpfNodeForeignXDP, "where XDP program held_xdp ", "held by process node-probe")
+			awaitConflict(ctx, s, name, v1alpha1.BpfNodeForeignXDP, iface, "can't be attached to interface "+iface+", because XDP program held_xdp ")
+			awaitEvent(ctx, s, o, corev1.EventTypeWarning, v1alpha1.BpfNodeForeignXDP, "because XDP program held_xdp ", "held by process node-probe")
 			end()
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeForeignXDP, iface, "")
 		}},

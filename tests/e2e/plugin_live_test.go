@@ -71,7 +71,7 @@ func TestPluginDump(t *testing.T) {
 			if _, said := failingPlugin(ctx, s, "dump", "tracepointprogram/"+o.Name, "absent"); !strings.Contains(said, "it has tracepoint_stats_map") {
 				s.Errorf("of an absent map: %s", said)
 			}
-			if _, said := failingPlugin(ctx, s, "dump", "--node", under.nodes()[0], "--map-id", "4294967295"); !strings.Contains(said, "there is no map 4294967295") {
+			if _, said := failingPlugin(ctx, s, "dump", "--node", under.nodes()[0], "--map-id", "4294967295"); !strings.Contains(said, "map 4294967295 doesn't exist") {
 				s.Errorf("of an absent id: %s", said)
 			}
 		}},

@@ -159,7 +159,7 @@ func TestPluginWhy(t *testing.T) {
 			}
 			create(ctx, t, role)
 			create(ctx, t, binding)
-			saysWhy(ctx, s, fine, reader, ": attached\n", "Not seen:", "which nodes there are: ", `User "e2e-reader" cannot list resource "nodes"`)
+			saysWhy(ctx, s, fine, reader, ": attached\n", "Not readable:", "nodes: ", `User "e2e-reader" cannot list resource "nodes"`)
 		}},
 		step{"maps", func(ctx context.Context, s *testing.T) {
 			o := tracepoint("e2e-why-maps")

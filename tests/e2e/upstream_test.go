@@ -78,7 +78,7 @@ func fromUpstream(t *testing.T, method string) {
 			w.awaitAttached(ctx, s)
 			awaitTakenOver(ctx, s, w.programs(), reports)
 			config := get(ctx, s, configMap())
-			for _, words := range []string{"removed the finalizer", "took over DaemonSet bpfman-daemon", "reports of upstream's agent", "ClusterRole bpfman-proxy-role"} {
+			for _, words := range []string{"Removed the finalizer", "Took over DaemonSet bpfman-daemon", "reports of upstream's agent", "ClusterRole bpfman-proxy-role"} {
 				await(ctx, s, "an Event says: "+words, func(ctx context.Context) (bool, string) {
 					events, err := eventsAbout(ctx, config)
 					return slices.ContainsFunc(events, func(e corev1.Event) bool {

@@ -64,7 +64,7 @@ func TestConflictsOfXDP(t *testing.T) {
 		t.Error("the daemon attached a program where another is")
 	}
 	n.awaitConflict(asked, v1alpha1.BpfNodeForeignXDP, holder.Programs[0],
-		"XdpProgram drop is to be attached to interface lo in network namespace ", "where XDP program xdp_on_lo (", "held by process inspector.test")
+		"XdpProgram drop can't be attached to interface lo in network namespace ", "because XDP program xdp_on_lo (", "held by process inspector.test")
 	holder.end()
 	n.await(holder.Programs[0], gone)
 
@@ -81,7 +81,7 @@ func TestConflictsOfXDP(t *testing.T) {
 		t.Error("the daemon attached an eleventh program")
 	}
 	n.awaitConflict(asked, v1alpha1.BpfNodeDispatcherFull, 0,
-		"XdpProgram drop isn't attached to xdp of interface lo in network namespace ", "bpfman's dispatcher there has 10 programs, and no slot left")
+		"XdpProgram drop isn't attached to xdp of interface lo in network namespace ", "bpfman's dispatcher there has 10 programs and no free slot")
 }
 
 func attach(t *testing.T, d *daemon.Daemon, id uint32) error {

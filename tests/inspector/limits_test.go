@@ -91,7 +91,7 @@ func TestLimits(t *testing.T) {
 				}
 			}
 			// Who holds them is this process, which doesn't name itself.
-			want := fmt.Sprintf("%s has all of the %d programs that the kernel runs there", c.target, c.limit)
+			want := fmt.Sprintf("%s has all of the %d programs that the kernel allows", c.target, c.limit)
 			if c.limit != 0 && (len(found) != 1 || !strings.Contains(found[0].Message, want)) {
 				t.Errorf("conflicts %+v, want %q", found, want)
 			}

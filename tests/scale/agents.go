@@ -112,7 +112,7 @@ func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config
 		Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),
 	})
 	if err != nil {
-		return fmt.Errorf("make manager: %w", err)
+		return fmt.Errorf("create manager: %w", err)
 	}
 	measured, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {

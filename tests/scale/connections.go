@@ -231,7 +231,7 @@ func versionOf(list []byte) (string, error) {
 func (c *connections) hold(ctx context.Context, transport *http.Client, w watchRequest) error {
 	at, _, err := rest.DefaultServerUrlFor(c.control.admin)
 	if err != nil {
-		return fmt.Errorf("find the API server: %w", err)
+		return fmt.Errorf("load the API client's configuration: %w", err)
 	}
 	at.Path, at.RawQuery = w.path, w.query.Encode()
 	request, err := http.NewRequestWithContext(c.ctx, http.MethodGet, at.String(), http.NoBody) //nolint:contextcheck // it outlives the call

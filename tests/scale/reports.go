@@ -186,7 +186,7 @@ func (r *reporter) sameAsAgents(ctx context.Context, node string) error {
 		for _, made := range reportsOf(owner, n, node) {
 			theirs, ok := made.DeepCopyObject().(v1alpha1.ProgramObject)
 			if !ok {
-				return fmt.Errorf("%T is no report", made)
+				return fmt.Errorf("%T is not a report", made)
 			}
 			if err := r.live.Get(ctx, client.ObjectKeyFromObject(made), theirs); err != nil {
 				return fmt.Errorf("get report %s: %w", made.GetName(), err)

@@ -87,7 +87,7 @@ func bytecode(ctx context.Context, from Registry, digest v1.Hash) (instructions.
 	case err != nil:
 		return instructions.Used{}, fmt.Errorf("read the image's manifest: %w", err)
 	case len(m.Layers) == 0:
-		return instructions.Used{}, &instructions.UnfitError{Text: "the image has no layer"}
+		return instructions.Used{}, &instructions.UnfitError{Text: "the image has no layers"}
 	// From elsewhere the daemon reads what was never looked at.
 	case len(m.Layers[0].URLs) > 0:
 		return instructions.Used{}, &instructions.UnfitError{Text: "the image's layer isn't in its registry"}
@@ -149,7 +149,7 @@ func newSearch(from Registry, digests []v1.Hash, request *verification.Request) 
 		case err != nil:
 			w.authority, w.finding.Reason = nil, fmt.Sprintf("authority %s: %v", name, err)
 		case w.authority == nil:
-			w.finding.Reason = fmt.Sprintf("authority %s isn't known", name)
+			w.finding.Reason = fmt.Sprintf("authority %s is unknown", name)
 		default:
 			s.open++
 		}
@@ -200,7 +200,7 @@ func (s *search) run(ctx context.Context) error {
 	case s.open == 0:
 		return nil
 	case s.failure == nil && ctx.Err() != nil:
-		return errors.New("there was no time to look at all that is beside the image")
+		return errors.New("there was not enough time to check all signatures and attestations of the image")
 	}
 	return s.failure
 }

@@ -93,9 +93,9 @@ func TestFindingsOfEachAuthority(t *testing.T) {
 		},
 		Attestations: []verification.Finding{
 			{Authority: "p/a", PredicateType: "https://slsa.dev/provenance/v1", Reason: "no attestation of type https://slsa.dev/provenance/v1 was found"},
-			{Authority: "p/unknown", PredicateType: "https://slsa.dev/provenance/v1", Reason: "authority p/unknown isn't known"},
+			{Authority: "p/unknown", PredicateType: "https://slsa.dev/provenance/v1", Reason: "authority p/unknown is unknown"},
 		},
-		BytecodeError: "the image has no layer",
+		BytecodeError: "the image has no layers",
 	}
 	if !slices.Equal(got.Signatures, want.Signatures) || !slices.Equal(got.Attestations, want.Attestations) ||
 		got.BytecodeError != want.BytecodeError || got.Error != "" {
@@ -110,7 +110,7 @@ func TestNoTime(t *testing.T) {
 	asked := request(t)
 	asked.Bytecode = false
 	got := Find(ctx, &served{[]byte(`{}`), []byte(`{"manifests": [{"digest": "` + zeros + `"}]}`), nil}, []v1.Hash{image(t)}, asked)
-	if got.Error != "there was no time to look at all that is beside the image" || got.Signatures != nil {
+	if got.Error != "there was not enough time to check all signatures and attestations of the image" || got.Signatures != nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -118,9 +118,9 @@ func TestNoTime(t *testing.T) {
 func TestReasons(t *testing.T) {
 	const attestation = "https://slsa.dev/provenance/v1"
 	for want, c := range map[string]wanted{
-		"no attestation of type " + attestation + " was found":          {predicate: attestation},
-		"the only attestation that was found is not made with its keys": {predicate: attestation, refused: map[string]int{"not made with its keys": 1}},
-		"none of the 10 attestations that were found counts: 5 b, 2 a, 2 c, and 1 other reasons": {
+		"no attestation of type " + attestation + " was found":                      {predicate: attestation},
+		"the only attestation that was found is not made with the authority's keys": {predicate: attestation, refused: map[string]int{"not made with the authority's keys": 1}},
+		"none of the 10 attestations that were found is valid: 5 b, 2 a, 2 c, and 1 other reasons": {
 			predicate: attestation, refused: map[string]int{"c": 2, "b": 5, "a": 2, "d": 1},
 		},
 		"the only attestation that was found is " + strings.Repeat("x", maxReason) + "…": {

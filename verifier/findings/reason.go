@@ -41,11 +41,11 @@ func (w *wanted) reason(cut bool) string {
 		fmt.Fprintf(&b, "the only %s that was found is ", what)
 		b.WriteString(shown(slices.Collect(maps.Keys(w.refused))[0]))
 	default:
-		fmt.Fprintf(&b, "none of the %d %ss that were found counts: ", found, what)
+		fmt.Fprintf(&b, "none of the %d %ss that were found is valid: ", found, what)
 		b.WriteString(w.listed())
 	}
 	if cut {
-		fmt.Fprintf(&b, "; there are more than are looked at (%d)", maxListed)
+		fmt.Fprintf(&b, "; only the first %d are checked", maxListed)
 	}
 	return b.String()
 }

@@ -48,15 +48,15 @@ func (e *UnfitError) Error() string { return e.Text }
 func OfLayer(layer []byte) (Used, error) {
 	unzipped, err := gzip.NewReader(bytes.NewReader(layer))
 	if err != nil {
-		return Used{}, &UnfitError{"the image's layer is no gzipped tar archive"}
+		return Used{}, &UnfitError{"the image's layer isn't a gzipped tar archive"}
 	}
 	archive := tar.NewReader(io.LimitReader(unzipped, maxObject+4096))
 	header, err := archive.Next()
 	switch {
 	case errors.Is(err, io.EOF):
-		return Used{}, &UnfitError{"the image's layer holds no file"}
+		return Used{}, &UnfitError{"the image's layer contains no files"}
 	case err != nil:
-		return Used{}, &UnfitError{"the image's layer is no gzipped tar archive"}
+		return Used{}, &UnfitError{"the image's layer isn't a gzipped tar archive"}
 	case header.Size > maxObject:
 		return Used{}, &UnfitError{fmt.Sprintf("the image's first file has more than %d MiB", maxObject>>20)}
 	}
@@ -72,7 +72,7 @@ func Of(object []byte) (used Used, err error) {
 	defer func() {
 		// The parser is a library's, and may not cope with what is made to harm it.
 		if r := recover(); r != nil {
-			used, err = Used{}, &UnfitError{"the bytecode can't be read: it isn't a well-formed object file"}
+			used, err = Used{}, &UnfitError{"the bytecode can't be read: it isn't a valid object file"}
 		}
 	}()
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))

@@ -149,9 +149,9 @@ func TestUnfit(t *testing.T) {
 		layer []byte
 		want  string
 	}{
-		"empty":         {nil, "the image's layer is no gzipped tar archive"},
-		"no gzip":       {[]byte("neither gzip nor tar"), "the image's layer is no gzipped tar archive"},
-		"no file":       {layer(t), "the image's layer holds no file"},
+		"empty":         {nil, "the image's layer isn't a gzipped tar archive"},
+		"no gzip":       {[]byte("neither gzip nor tar"), "the image's layer isn't a gzipped tar archive"},
+		"no file":       {layer(t), "the image's layer contains no files"},
 		"no object":     {layer(t, []byte("no object")), "the bytecode can't be read: "},
 		"cut object":    {layer(t, compiledOr(t, 300)), "the bytecode can't be read: "},
 		"too large":     {long, "the image's first file has more than 8 MiB"},

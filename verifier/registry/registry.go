@@ -45,8 +45,8 @@ var ErrAbsent = errors.New("the registry doesn't have it")
 // ErrTooLarge says that it has more than is read, ErrMalformed that it isn't what
 // was asked for.
 var (
-	ErrTooLarge  = errors.New("it is larger than is read")
-	ErrMalformed = errors.New("it isn't what it should be")
+	ErrTooLarge  = errors.New("it exceeds the size limit")
+	ErrMalformed = errors.New("it has unexpected content")
 )
 
 // Repository is one repository of a registry.
@@ -97,7 +97,7 @@ func parse(image string) (*Repository, error) {
 	}
 	digested, ok := named.(reference.Digested)
 	if !ok {
-		return nil, fmt.Errorf("image %q isn't named by its digest", image)
+		return nil, fmt.Errorf("image %q isn't referenced by digest", image)
 	}
 	digest, err := Digest(digested.Digest().String())
 	if err != nil {
@@ -122,7 +122,7 @@ func parse(image string) (*Repository, error) {
 func Digest(digest string) (v1.Hash, error) {
 	h, err := v1.NewHash(digest)
 	if err != nil {
-		return v1.Hash{}, errors.New("its digest is no sha256 or sha512")
+		return v1.Hash{}, errors.New("its digest is neither sha256 nor sha512")
 	}
 	return h, nil
 }
@@ -147,7 +147,7 @@ func (r *Repository) manifest(ctx context.Context, version name.Reference) (*v1.
 	}
 	var m v1.Manifest
 	if err := json.Unmarshal(got.Manifest, &m); err != nil {
-		return nil, fmt.Errorf("%w: %s is no manifest", ErrMalformed, version.Identifier())
+		return nil, fmt.Errorf("%w: %s isn't a manifest", ErrMalformed, version.Identifier())
 	}
 	return &m, nil
 }
@@ -203,7 +203,7 @@ func (r *Repository) tagOf(ctx context.Context, digest v1.Hash) ([]v1.Descriptor
 	}
 	var index v1.IndexManifest
 	if err := json.Unmarshal(got.Manifest, &index); err != nil {
-		return nil, false, fmt.Errorf("%w: the tag of referrers has no index", ErrMalformed)
+		return nil, false, fmt.Errorf("%w: the referrers tag has no index", ErrMalformed)
 	}
 	return index.Manifests, false, nil
 }
@@ -240,7 +240,7 @@ func (r *Repository) page(ctx context.Context, at *url.URL) (*v1.IndexManifest, 
 	}
 	var index v1.IndexManifest
 	if err := json.Unmarshal(b, &index); err != nil {
-		return nil, nil, fmt.Errorf("%w: the list of referrers is no index", ErrMalformed)
+		return nil, nil, fmt.Errorf("%w: the list of referrers isn't an index", ErrMalformed)
 	}
 	return &index, following(at, response.Header), nil
 }
@@ -304,7 +304,7 @@ type wire struct{ client http.Client }
 
 func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme != "https" {
-		return nil, errors.New("no TLS")
+		return nil, errors.New("the connection doesn't use TLS")
 	}
 	response, err := w.client.Do(request) //nolint:gosec // an image is wherever its reference says
 	if err != nil {

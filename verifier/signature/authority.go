@@ -214,7 +214,7 @@ func (a *Authority) Verify(c *Candidate, digests []v1.Hash) (string, error) {
 var (
 	errNotByKey         = errors.New("made with a certificate, not with a key")
 	errNotByCertificate = errors.New("made with a key, not with a certificate")
-	errAnother          = errors.New("not made with its keys")
+	errAnother          = errors.New("not made with the authority's keys")
 	errNotOfImage       = errors.New("of another image")
 )
 
@@ -264,7 +264,7 @@ func (w *way) signer(result *verify.VerificationResult) (string, error) {
 		return w.key, nil
 	}
 	if result.Signature == nil || result.Signature.Certificate == nil {
-		return "", errors.New("made by nobody")
+		return "", errors.New("made by an unknown signer")
 	}
 	certificate := result.Signature.Certificate
 	return fmt.Sprintf("%s (%s)", certificate.SubjectAlternativeName, certificate.Issuer), nil
@@ -275,7 +275,7 @@ func (w *way) signer(result *verify.VerificationResult) (string, error) {
 var explanations = []struct{ begins, means string }{
 	{"failed to verify log inclusion", "not in a transparency log of the trusted root"},
 	{"failed to verify timestamps", "without proof of when it was made"},
-	{"failed to verify leaf certificate", "with a certificate that isn't of the trusted root's authorities, or wasn't valid when it was used"},
+	{"failed to verify leaf certificate", "with a certificate that no authority of the trusted root issued, or that wasn't valid when it was used"},
 	{"failed to verify signed certificate timestamp", "with a certificate that isn't in a certificate transparency log of the trusted root"},
 }
 
@@ -289,7 +289,7 @@ func (w *way) explain(err error) error {
 	}
 	switch {
 	case errors.As(err, &stranger):
-		return fmt.Errorf("by somebody else: %w", stranger)
+		return fmt.Errorf("made by another signer: %w", stranger)
 	case strings.Contains(text, "does not match any digest in statement"), strings.Contains(text, "does not match digests in statement"),
 		strings.Contains(text, "artifact does not match digest"):
 		return errNotOfImage

@@ -36,8 +36,8 @@ func TestKeyless(t *testing.T) {
 	const (
 		noLog     = "not in a transparency log of the trusted root"
 		noTime    = "without proof of when it was made"
-		notIssued = "with a certificate that isn't of the trusted root's authorities, or wasn't valid when it was used"
-		stranger  = "by somebody else: "
+		notIssued = "with a certificate that no authority of the trusted root issued, or that wasn't valid when it was used"
+		stranger  = "made by another signer: "
 	)
 	for name, c := range map[string]struct {
 		by       *sigstore
@@ -156,8 +156,8 @@ func TestKeys(t *testing.T) {
 		"simple signing":                       {old, []string{publicPEM(t, key)}, "", ""},
 		"rotated: the old key":                 {by, []string{publicPEM(t, another), publicPEM(t, key)}, "", ""},
 		"rotated: the new key":                 {by, []string{publicPEM(t, key), publicPEM(t, another)}, "", ""},
-		"another key":                          {by, []string{publicPEM(t, another)}, "", "not made with its keys"},
-		"another key, simple signing":          {old, []string{publicPEM(t, another)}, "", "not made with its keys"},
+		"another key":                          {by, []string{publicPEM(t, another)}, "", "not made with the authority's keys"},
+		"another key, simple signing":          {old, []string{publicPEM(t, another)}, "", "not made with the authority's keys"},
 		"a certificate":                        {certified, []string{publicPEM(t, key)}, "", "made with a certificate, not with a key"},
 		"root, timestamp":                      {stamped, []string{publicPEM(t, key)}, s.root("tsa"), ""},
 		"root with a log, timestamp":           {stamped, []string{publicPEM(t, key)}, s.root("log", "tsa"), ""},
@@ -166,7 +166,7 @@ func TestKeys(t *testing.T) {
 		"root, no timestamp, simple signing":   {old, []string{publicPEM(t, key)}, s.root("tsa"), "without proof of when it was made"},
 		"root, no log's entry":                 {by, []string{publicPEM(t, key)}, s.root("log"), "not in a transparency log of the trusted root"},
 		"another root's timestamp":             {stamped, []string{publicPEM(t, key)}, newSigstore(t).root("tsa"), "without proof of when it was made"},
-		"timestamp doesn't mend another's key": {stamped, []string{publicPEM(t, another)}, s.root("tsa"), "not made with its keys"},
+		"timestamp doesn't mend another's key": {stamped, []string{publicPEM(t, another)}, s.root("tsa"), "not made with the authority's keys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			authority, err := NewAuthority(verification.Authority{Name: "policy/key", Keys: c.keys, TrustedRoot: c.root})

@@ -26,17 +26,19 @@ const (
 func guard(mgr manager.Manager, known *kinds.Kinds, open func() error) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("make discovery client: %w", err)
+		return fmt.Errorf("create discovery client: %w", err)
 	}
 	g := &definitions.Guard{
-		Look:   func(ctx context.Context) error { return definitions.Look(ctx, api) },
-		Open:   open,
-		Report: func(_ context.Context, refusal error) { mgr.GetLogger().Error(refusal, "The agent does nothing") },
-		Retry:  lookAgain, Interval: lookLater,
+		Look: func(ctx context.Context) error { return definitions.Look(ctx, api) },
+		Open: open,
+		Report: func(_ context.Context, refusal error) {
+			mgr.GetLogger().Error(refusal, "Not starting the controllers yet")
+		},
+		Retry: lookAgain, Interval: lookLater,
 	}
 	known.Held = g.Held
 	if err := mgr.Add(g); err != nil {
-		return fmt.Errorf("guard against other definitions: %w", err)
+		return fmt.Errorf("add the check for incompatible definitions: %w", err)
 	}
 	return nil
 }

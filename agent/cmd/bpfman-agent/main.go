@@ -68,15 +68,15 @@ type options struct {
 func main() {
 	o := options{nodeName: os.Getenv("KUBE_NODE_NAME")}
 	flag.StringVar(&o.daemonSocket, "daemon-socket", "/run/bpfman-sock/bpfman.sock", "Unix socket of the bpfman daemon.")
-	flag.StringVar(&o.daemonRoot, "daemon-root", "", "Path of the daemon's root file system, if it isn't the agent's own.")
+	flag.StringVar(&o.daemonRoot, "daemon-root", "", "Path of the daemon's root file system, if it differs from the agent's.")
 	flag.StringVar(&o.runtimeDir, "runtime-dir", "/run/bpfman/cri", "Path of the container runtime's directory from the host's /run. With --mount-bpffs, the path to mount it at.")
 	flag.StringVar(&o.hostRun, "host-run", "/host/run", "Path of the host's /run, for --mount-bpffs.")
 	flag.StringVar(&o.hostProc, "host-proc", "/host/proc", "Path of the host's /proc, for the names of interfaces in pods' network namespaces, and for --mount-bpffs.")
 	flag.StringVar(&o.healthAddr, "health-probe-bind-address", ":8175", "Address to serve /healthz and /readyz at.")
 	flag.StringVar(&o.metricsAddr, "metrics-bind-address", "127.0.0.1:8174", "Address to serve /metrics at, over TLS; 0 turns it off.")
 	flag.StringVar(&o.profilingAddr, "profiling-bind-address", "", "Address to serve pprof at, without authentication; empty turns it off.")
-	flag.StringVar(&o.namespace, "namespace", "", "Namespace of the Secrets and ConfigMaps that policies refer to, and of the operator's hints, if it isn't the agent's own.")
-	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and move aside what a daemon of v0.5 left.")
+	flag.StringVar(&o.namespace, "namespace", "", "Namespace of the Secrets and ConfigMaps that policies refer to, and of the operator's hints (default: the agent's own).")
+	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and set aside the pins that a daemon of v0.5 left.")
 	version.Flag(component)
 	flag.Parse()
 	log := logger(os.Getenv("GO_LOG"))
@@ -97,7 +97,7 @@ func leaveWords(words string) error {
 		return nil // not in a container
 	}
 	if err != nil {
-		return fmt.Errorf("leave words: %w", err)
+		return fmt.Errorf("write the termination message: %w", err)
 	}
 	_, err = file.WriteString(words)
 	return errors.Join(err, file.Close())
@@ -166,7 +166,7 @@ func run(o options, log logr.Logger) error {
 	undefined := known.Held
 	known.Held = func() error { return cmp.Or(undefined(), reconciler.Inventory.Ready()) }
 	if err := mgr.Start(signals.SetupSignalHandler()); err != nil {
-		return fmt.Errorf("run: %w", err)
+		return fmt.Errorf("run manager: %w", err)
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func ownNamespace() string {
 func newManager(o options, known *kinds.Kinds) (manager.Manager, error) {
 	restConfig, err := config.GetConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
+		return nil, fmt.Errorf("load the API client's configuration: %w", err)
 	}
 	// The API server's own priority and fairness does this better.
 	restConfig.QPS = -1
@@ -216,7 +216,7 @@ func newManager(o options, known *kinds.Kinds) (manager.Manager, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make manager: %w", err)
+		return nil, fmt.Errorf("create manager: %w", err)
 	}
 	if err := mgr.Add(known.Probes(o.healthAddr)); err != nil {
 		return nil, fmt.Errorf("add probes: %w", err)
@@ -237,7 +237,7 @@ func serveProfiles(addr string) {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	ctrllog.Log.Error(s.ListenAndServe(), "Profiles are not served", "address", addr)
+	ctrllog.Log.Error(s.ListenAndServe(), "Failed to serve profiles", "address", addr)
 }
 
 // authorized lets those scrape whom the cluster's RBAC allows to.

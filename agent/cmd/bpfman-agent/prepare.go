@@ -32,35 +32,35 @@ func prepare(o options, log logr.Logger) error {
 		return err
 	}
 	if socket, err := node.ShareRuntime(o.hostRun, o.runtimeDir); err != nil {
-		log.Error(err, "Programs for pods won't find them")
+		log.Error(err, "Failed to share the container runtime with the agent; programs can't be attached in pods")
 	} else {
-		log.Info("Showed the container runtime's directory to the agent", "socket", socket, "dir", o.runtimeDir)
+		log.Info("Shared the container runtime's directory with the agent", "socket", socket, "dir", o.runtimeDir)
 	}
 	root := filepath.Join(hostProc, "1/root")
 	found, err := v05.Found(bpffsDir, root)
 	if err != nil {
-		log.Error(err, "What bpfman v0.5 may have left stays")
+		log.Error(err, "Failed to look for files of bpfman v0.5; they are kept")
 	}
 	if !found || !alone(hostProc, log) {
 		return nil
 	}
 	filters, err := v05.RemoveFilters(bpffsDir)
 	if err != nil {
-		log.Error(err, "Dispatchers of bpfman v0.5 stay, without programs")
+		log.Error(err, "Failed to remove dispatchers of bpfman v0.5 that have no programs")
 	}
 	if filters > 0 {
-		log.Info("Removed dispatchers of bpfman v0.5, whose programs are gone", "filters", filters)
+		log.Info("Removed dispatchers of bpfman v0.5 that have no programs", "filters", filters)
 	}
 	moved, err := v05.SetAside(bpffsDir)
 	if err != nil {
-		log.Error(err, "Not all that bpfman v0.5 left can be removed")
+		log.Error(err, "Failed to set aside pins of bpfman v0.5")
 	}
 	if len(moved) > 0 {
-		log.Info("Set aside what bpfman v0.5 pinned: it stays attached until the agent has replaced it", "dir", bpffsDir, "pins", moved)
+		log.Info("Set aside pins of bpfman v0.5; its programs stay attached until the agent replaces them", "dir", bpffsDir, "pins", moved)
 	}
 	removed, err := v05.RemoveDatabase(root)
 	if err != nil {
-		log.Error(err, "The database of bpfman v0.5 stays")
+		log.Error(err, "Failed to remove the database of bpfman v0.5")
 	}
 	if removed {
 		log.Info("Removed the database of bpfman v0.5")
@@ -79,9 +79,9 @@ func alone(hostProc string, log logr.Logger) bool {
 	})
 	switch {
 	case failed != nil:
-		log.Error(failed, "What bpfman v0.5 left stays")
+		log.Error(failed, "Failed to look for a running bpfman daemon; the files of bpfman v0.5 are kept")
 	case err != nil:
-		log.Info("Another bpfman daemon runs on this node and uses the same file system: its programs and its database stay", "dir", bpffsDir)
+		log.Info("Another bpfman daemon on this node uses the same BPF file system; its programs and its database are kept", "dir", bpffsDir)
 	}
 	return err == nil
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/output"
 )
 
-const chainLong = `Show which programs run at each hook of a node, in their order, whoever loaded them.
+const chainLong = `Show which programs run at each hook of a node, in order, no matter what loaded them.
 
-CONTINUES ON has the verdicts with which the next program of the hook runs; whatever else a program returns ends the chain. Where the kernel runs all programs whatever they return, it is "anything". The programs of one of bpfman's dispatchers follow it, numbered within its position.
+CONTINUES ON lists the verdicts after which the next program of the hook runs; any other verdict ends the chain. It is "anything" if the kernel runs all programs, regardless of their verdicts. The programs of one of bpfman's dispatchers follow the dispatcher, numbered within its position.
 
-It takes the right to get bpfnodes; with the right to get the objects of bpfman it shows what these ask for, their priority and verdicts.`
+The command requires permission to get bpfnodes. With permission to get bpfman's objects, it also shows their priorities and verdicts.`
 
-const chainExample = `  # What sees the packets of eth0, and in which order
+const chainExample = `  # List the programs that see the packets of eth0, in order
   kubectl bpfman chain --node worker-1 --interface eth0`
 
 type chainOptions struct {
@@ -43,8 +43,8 @@ func chainCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
 	}
-	command.Flags().StringVar(&o.node, "node", "", "Node whose hooks are shown.")
-	command.Flags().StringVar(&o.networkInterface, "interface", "", "Show the hooks of this network interface only.")
+	command.Flags().StringVar(&o.node, "node", "", "Node whose hooks to show.")
+	command.Flags().StringVar(&o.networkInterface, "interface", "", "Only show the hooks of this network interface.")
 	_ = command.MarkFlagRequired("node")                                  // fails for unknown flags alone
 	_ = command.RegisterFlagCompletionFunc("node", completeNode(connect)) // likewise
 	o.format.AddTo(command)

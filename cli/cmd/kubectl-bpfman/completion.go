@@ -23,7 +23,7 @@ const (
 	maxCompletions    = 500
 )
 
-var errEnough = errors.New("there are more names than anybody reads")
+var errEnough = errors.New("there are too many names to list")
 
 // completeUserObject completes KIND/NAME.
 func completeUserObject(connect cluster.Connect) cobra.CompletionFunc {

@@ -19,16 +19,16 @@ import (
 )
 
 // errLoss tells that --strict refuses a conversion.
-var errLoss = errors.New("something would be lost, and --strict is set: nothing is printed")
+var errLoss = errors.New("the conversion would lose something, and --strict is set: nothing is printed")
 
-const convertLong = `Convert objects of upstream bpfman-operator v0.6 to this project's kinds: a ClusterBpfApplication becomes a BpfApplication, a BpfApplication, which is namespaced there, a BpfNsApplication. Objects of other kinds are printed as they are.
+const convertLong = `Convert objects of upstream's bpfman-operator v0.6 to the kinds of this project: a ClusterBpfApplication becomes a BpfApplication, and a BpfApplication, which is namespaced in upstream's API, becomes a BpfNsApplication. Objects of other kinds are printed unchanged.
 
-The objects go to standard output. What isn't as it was goes to standard error, a line for each field: "lost" where the output doesn't say what the input did, "note" where it says it in another way. If an object can't be converted, nothing is printed.`
+The objects are written to standard output. Differences are written to standard error, with one line for each field: "lost" if the output lacks something that the input has, or "note" if the output expresses it in another way. If an object can't be converted, no object is printed.`
 
-const convertExample = `  # What a cluster has
+const convertExample = `  # Convert the objects of a cluster
   kubectl get clusterbpfapplications,bpfapplications -A -o yaml | kubectl bpfman convert -f - >ours.yaml
 
-  # Manifests of a directory, refusing any loss
+  # Convert the manifests in a directory, and fail if anything is lost
   kubectl bpfman convert -f manifests/ --strict`
 
 type convertOptions struct {
@@ -50,9 +50,9 @@ func convertCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVarP(&o.files, "filename", "f", nil, "File, or directory of .yaml, .yml and .json files, with the objects; - is standard input.")
-	flags.StringVarP(&o.output, "output", "o", "yaml", "Format of the output: yaml or json.")
-	flags.BoolVar(&o.strict, "strict", false, "Print nothing and exit with 2 if anything is lost.")
+	flags.StringSliceVarP(&o.files, "filename", "f", nil, "File with the objects, or directory of .yaml, .yml, and .json files; - is standard input.")
+	flags.StringVarP(&o.output, "output", "o", "yaml", "Output format: yaml or json.")
+	flags.BoolVar(&o.strict, "strict", false, "If anything is lost, print no object, and exit with 2.")
 	_ = command.MarkFlagRequired("filename") // fails for unknown flags alone
 	return command
 }

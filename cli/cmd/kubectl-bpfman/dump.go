@@ -25,19 +25,19 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/output"
 )
 
-const dumpLong = `Show what a map holds: that of an object of bpfman, on each node that the object selects, or any map of a node by the kernel's id.
+const dumpLong = `Show the content of a map: a map of one of bpfman's objects, on each node that the object selects, or any map of a node, by its kernel ID.
 
-Keys and values are decoded by the map's types (BTF) and are hexadecimal digits where it has none. Of a map that has a value for each CPU, VALUE is the sum; -o wide shows each CPU's.
+Keys and values are decoded with the map's types (BTF). Without BTF, they are printed as hexadecimal digits. If a map has a value for each CPU, VALUE is the sum, and -o wide also shows the value of each CPU.
 
-` + liveRights + ` For the maps of an object it takes the right to list its bpfprograms or bpfnsprograms, too.`
+` + liveRights + ` For the maps of an object, it also requires permission to list the object's bpfprograms or bpfnsprograms.`
 
-const dumpExample = `  # The counters of an object, on all nodes
+const dumpExample = `  # Show the counters of an object, on all nodes
   kubectl bpfman dump xdpprogram/go-xdp-counter xdp_stats_map
 
-  # The same again each second, on one node
+  # Show them every second, on one node
   kubectl bpfman dump xdpprogram/go-xdp-counter xdp_stats_map --node worker-1 --watch --interval 1s
 
-  # A map that isn't bpfman's; kubectl bpfman programs -o json has the ids
+  # Show a map that isn't bpfman's; kubectl bpfman programs -o json prints the IDs
   kubectl bpfman dump --node worker-1 --map-id 42`
 
 type dumpOptions struct {
@@ -53,19 +53,19 @@ func dumpCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *c
 	o := dumpOptions{format: output.NewFlags()}
 	command := &cobra.Command{
 		Use:               "dump (KIND/NAME MAP | --node NODE --map-id ID)",
-		Short:             "Show what a map holds",
+		Short:             "Show the content of a map",
 		Long:              dumpLong,
 		Example:           dumpExample,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeUserObject(connect),
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
 	}
-	o.live.addTo(command, connect, "Nodes whose maps are shown; all that the object selects without it.")
+	o.live.addTo(command, connect, "Nodes whose maps to show. By default, all that the object selects.")
 	flags := command.Flags()
-	flags.Uint32Var(&o.id, "map-id", 0, "The kernel's id of the map, on the node of --node.")
-	flags.IntVar(&o.limit, "limit", 1000, "Entries that are shown of each map; 0 for all.")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "Show it again and again.")
-	flags.DurationVar(&o.interval, "interval", 2*time.Second, "With --watch, how often.")
+	flags.Uint32Var(&o.id, "map-id", 0, "Kernel ID of the map, on the node that --node specifies.")
+	flags.IntVar(&o.limit, "limit", 1000, "Maximum number of entries to show of each map; 0 for all.")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "Repeat the dump.")
+	flags.DurationVar(&o.interval, "interval", 2*time.Second, "Interval of --watch.")
 	o.format.AddTo(command)
 	return command
 }
@@ -150,7 +150,7 @@ func (o dumpOptions) pins(ctx context.Context, c *cluster.Cluster, object, name 
 		return nil, err
 	}
 	if len(reports) == 0 {
-		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: kubectl bpfman why %s says why", object, object)
+		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: to find out why, run kubectl bpfman why %s", object, object)
 	}
 	known := map[string]bool{}
 	paths := map[string]string{}

@@ -34,22 +34,22 @@ import (
 func imageCommand(connect cluster.Connect) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "image",
-		Short: "Build, push and inspect bytecode images",
+		Short: "Build, push, and inspect bytecode images",
 		Args:  cobra.NoArgs,
 	}
 	command.AddCommand(imageBuildCommand(), imagePushCommand(), imageInspectCommand(connect))
 	return command
 }
 
-const filesHelp = `Object file, compiled for BPF. It is for all architectures of its byte order, unless it is given as PLATFORM=FILE: bpfel and bpfeb are all of one byte order, amd64, arm64, ppc64le, riscv64 and s390x one architecture, which rules over its byte order.`
+const filesHelp = `Object file, compiled for BPF. It is used for all architectures with its byte order, unless you specify it as PLATFORM=FILE. The platforms bpfel and bpfeb are all architectures with one byte order. The platforms amd64, arm64, ppc64le, riscv64, and s390x are one architecture, and take precedence over its byte order.`
 
-const imageBuildExample = `  # One object for all architectures of its byte order, as an archive
+const imageBuildExample = `  # Build an archive from one object, for all architectures with its byte order
   kubectl bpfman image build -f counter.o -o counter.tar
 
-  # The objects that bpf2go makes
+  # Build it from the objects that bpf2go generates
   kubectl bpfman image build -f bpfel=counter_bpfel.o -f bpfeb=counter_bpfeb.o -o counter.tar
 
-  # Probes that read registers are of one architecture each
+  # Build it with a file for each architecture, as probes that read registers need it
   kubectl bpfman image build -f amd64=counter_x86_bpfel.o -f arm64=counter_arm64_bpfel.o -o counter.tar`
 
 func imageBuildCommand() *cobra.Command {
@@ -58,9 +58,9 @@ func imageBuildCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "build -f [PLATFORM=]FILE -o PATH",
 		Short: "Build a bytecode image as an OCI layout",
-		Long: `Build an image that bpfman takes eBPF programs from, and write it as an OCI layout: to a tar archive, or to a directory if the path is one or ends with a slash.
+		Long: `Build an image from which bpfman loads eBPF programs, and write it as an OCI layout: to a tar archive, or to a directory if the path is a directory or ends with a slash.
 
-The same files give the same digest. The image has no time of creation, unless SOURCE_DATE_EPOCH says one. The digest goes to standard output.`,
+The same files result in the same digest. The image has no creation time, unless SOURCE_DATE_EPOCH is set. The digest is written to standard output.`,
 		Example: imageBuildExample,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -82,7 +82,7 @@ The same files give the same digest. The image has no time of creation, unless S
 		},
 	}
 	command.Flags().StringArrayVarP(&files, "filename", "f", nil, filesHelp)
-	command.Flags().StringVarP(&out, "output", "o", "", "Archive or directory to write.")
+	command.Flags().StringVarP(&out, "output", "o", "", "Archive or directory to write to.")
 	_ = command.MarkFlagRequired("filename") // these fail for unknown flags alone
 	_ = command.MarkFlagRequired("output")
 	return command
@@ -143,8 +143,8 @@ type registryFlags struct {
 
 func (f *registryFlags) addTo(command *cobra.Command) {
 	const timeout = 2 * time.Minute
-	command.Flags().StringVar(&f.ca, "registry-ca", "", "File of the certificate authority of the registry, the system's if empty.")
-	command.Flags().DurationVar(&f.timeout, "timeout", timeout, "Time to give the registry.")
+	command.Flags().StringVar(&f.ca, "registry-ca", "", "File with the certificate authority of the registry. By default, the system's.")
+	command.Flags().DurationVar(&f.timeout, "timeout", timeout, "Time limit for the registry.")
 }
 
 // connect is for calls within the context's time.
@@ -161,9 +161,9 @@ func imagePushCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "push IMAGE (-f [PLATFORM=]FILE | --from PATH)",
 		Short: "Push a bytecode image to a registry",
-		Long: `Push an image to a registry: one that is built of object files, or one that "image build" wrote. Credentials are those of docker login or podman login.
+		Long: `Push an image to a registry: an image that is built from object files, or one that "image build" wrote. The credentials are those of docker login or podman login.
 
-The reference by digest goes to standard output, as an object's bytecode.image.url takes it.`,
+The reference by digest, which you can use as an object's bytecode.image.url, is written to standard output.`,
 		Example: `  kubectl bpfman image push registry.example.com/team/counter:v1 -f counter.o
   kubectl bpfman image push registry.example.com/team/counter:v1 --from counter.tar`,
 		Args: cobra.ExactArgs(1),
@@ -190,7 +190,7 @@ The reference by digest goes to standard output, as an object's bytecode.image.u
 		},
 	}
 	command.Flags().StringArrayVarP(&files, "filename", "f", nil, filesHelp)
-	command.Flags().StringVar(&from, "from", "", "OCI layout to push, a directory or an archive.")
+	command.Flags().StringVar(&from, "from", "", "OCI layout to push: a directory or an archive.")
 	command.MarkFlagsOneRequired("filename", "from")
 	command.MarkFlagsMutuallyExclusive("filename", "from")
 	registry.addTo(command)
@@ -234,13 +234,13 @@ type BytecodeImage struct {
 	Objects []bytecodeimage.Content `json:"objects"`
 }
 
-const imageInspectExample = `  # Programs, maps and global variables
+const imageInspectExample = `  # Show programs, maps, and global variables
   kubectl bpfman image inspect quay.io/bpfman-bytecode/go-tcx-counter:latest
 
-  # An object that loads it, to apply
+  # Print an object that loads the image, and apply it
   kubectl bpfman image inspect quay.io/bpfman-bytecode/go-tcx-counter:latest --as tcx | kubectl apply -f -
 
-  # All programs of a file as an application; uprobes want a program or library
+  # Print an application with all programs of a file; uprobes need a program or library
   kubectl bpfman image inspect counter.o --as application --image registry.example.com/team/counter:v1 --target libc --attach-to my_uprobe=malloc`
 
 func imageInspectCommand(connect cluster.Connect) *cobra.Command {
@@ -251,9 +251,9 @@ func imageInspectCommand(connect cluster.Connect) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "inspect IMAGE|FILE|DIRECTORY",
 		Short: "Show what is in a bytecode image or object file",
-		Long: `Show the programs, maps and global variables of a bytecode image of a registry, of an OCI layout or of an object file; or, with --as, an object that loads it. A name that is a file or directory is taken for one.
+		Long: `Show the programs, maps, and global variables of a bytecode image in a registry, of an OCI layout, or of an object file. With --as, print an object that loads it. If a file or directory with the name exists, it is used.
 
-Images that the daemon would refuse are told, and why.`,
+If the daemon would refuse an image, the command says why.`,
 		Example: imageInspectExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -285,14 +285,14 @@ Images that the daemon would refuse are told, and why.`,
 	}
 	flags.AddFormatTo(command)
 	registry.addTo(command)
-	command.Flags().StringVar(&o.Kind, "as", "", "Print an object of this kind that loads the bytecode: xdp, tc, tcx, tracepoint, kprobe, uprobe, fentry, fexit, application, or a kind by its name.")
+	command.Flags().StringVar(&o.Kind, "as", "", "Print an object of this kind that loads the bytecode: xdp, tc, tcx, tracepoint, kprobe, uprobe, fentry, fexit, application, or the name of a kind.")
 	kinds := []string{"xdp", "tc", "tcx", "tracepoint", "kprobe", "uprobe", "fentry", "fexit", "application"}
 	_ = command.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp)) // fails for unknown flags alone
-	command.Flags().StringVar(&o.Image, "image", "", "With --as: where nodes pull the bytecode from, if not from what is inspected.")
-	command.Flags().StringVar(&o.Name, "name", "", "With --as: the object's name.")
-	command.Flags().StringSliceVar(&o.Functions, "function", nil, "With --as: the functions to load, of several that are possible.")
-	command.Flags().StringArrayVar(&attachTo, "attach-to", nil, "With --as: interface, tracepoint or function to attach to, if not what the section says or the primary interface; in applications as FUNCTION=TARGET.")
-	command.Flags().StringVar(&o.Target, "target", "", "With --as: program or library that uprobes are attached to.")
+	command.Flags().StringVar(&o.Image, "image", "", "With --as: image that the nodes pull. By default, the inspected image.")
+	command.Flags().StringVar(&o.Name, "name", "", "With --as: name of the object.")
+	command.Flags().StringSliceVar(&o.Functions, "function", nil, "With --as: functions to load, if there are several.")
+	command.Flags().StringArrayVar(&attachTo, "attach-to", nil, "With --as: interface, tracepoint, or function to attach to, instead of the one that the section names or the primary interface. In applications, FUNCTION=TARGET.")
+	command.Flags().StringVar(&o.Target, "target", "", "With --as: program or library to attach uprobes to.")
 	return command
 }
 

@@ -110,7 +110,7 @@ func TestImageRefuses(t *testing.T) {
 		"text.o is neither an object file nor an image":  {"inspect", text},
 		"there is no file absent.tar here":               {"inspect", "absent.tar"},
 		"--as needs --image too":                         {"inspect", objects + "globals.o", "--as", "tracepoint"},
-		`"pod" is none of the kinds`:                     {"inspect", objects + "globals.o", "--as", "pod", "--image", "a"},
+		`"pod" is not one of the kinds`:                  {"inspect", objects + "globals.o", "--as", "pod", "--image", "a"},
 		"NAME_UNKNOWN":                                   {"inspect", address + "/absent:v1", ca},
 	} {
 		if out, _, err := execute(t, clusterOf(), append([]string{"image"}, args...)...); err == nil || !strings.Contains(err.Error(), want) || out != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
 )
 
-// liveRights is what commands say that ask inspectors.
-const liveRights = `It asks the inspectors of the nodes by exec: it takes the right to list pods, and to create pods/exec, in the namespace that bpfman is installed in. Who has it can do all that bpfman can on the nodes.`
+// liveRights describes the permissions of commands that query inspectors.
+const liveRights = `The command queries the inspectors of the nodes through exec. It requires permission to list pods, and to create pods/exec, in the namespace in which bpfman is installed. Whoever has this permission can do on the nodes everything that bpfman can do.`
 
 // liveFlags are those of commands that ask inspectors.
 type liveFlags struct {
@@ -28,7 +28,7 @@ func (f *liveFlags) addTo(command *cobra.Command, connect cluster.Connect, nodes
 
 // addNamespace adds the flag for the namespace of the operator and the node components.
 func addNamespace(command *cobra.Command, namespace *string) {
-	command.Flags().StringVar(namespace, "bpfman-namespace", "bpfman", "Namespace that bpfman is installed in.")
+	command.Flags().StringVar(namespace, "bpfman-namespace", "bpfman", "Namespace in which bpfman is installed.")
 }
 
 // inspectors are those of the nodes, or, if none is given, of the nodes that --node names, or of all.

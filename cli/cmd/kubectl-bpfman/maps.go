@@ -21,14 +21,14 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
-const mapsLong = `List the maps of an object on each node that has it: the kernel's id, type and size of each, and where it is pinned.
+const mapsLong = `List the maps of an object on each node where it is loaded: the kernel ID, type, and size of each map, and where it is pinned.
 
-It takes the right to list the object's reports (bpfprograms, or bpfnsprograms). Id, type and sizes take the right to get bpfnodes, and an inspector on the node.`
+The command requires permission to list the object's reports (bpfprograms or bpfnsprograms). To show IDs, types, and sizes, it also requires permission to get bpfnodes, and an inspector on the node.`
 
-const mapsExample = `  # Which maps does my program have, and where?
+const mapsExample = `  # List the maps of a program, with their paths
   kubectl bpfman maps tcxprogram/counter -o wide
 
-  # What is in one of them
+  # Show the content of one of them
   kubectl bpfman dump tcxprogram/counter tcx_stats_map`
 
 type mapsOptions struct {
@@ -47,7 +47,7 @@ func mapsCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *c
 		ValidArgsFunction: completeUserObject(connect),
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
 	}
-	addNodes(command, &o.nodes, connect, "Nodes whose maps are listed; all without it.")
+	addNodes(command, &o.nodes, connect, "Nodes whose maps to list. By default, all.")
 	o.format.AddTo(command)
 	return command
 }
@@ -105,7 +105,7 @@ func (o mapsOptions) run(ctx context.Context, connect cluster.Connect, streams g
 		return err //nolint:wrapcheck // it says what it prints
 	}
 	if len(reports) == 0 {
-		unseen = append(unseen, fmt.Errorf("%s isn't loaded on any node: kubectl bpfman why %s says why", args[0], strings.Join(args, " ")))
+		unseen = append(unseen, fmt.Errorf("%s isn't loaded on any node: to find out why, run kubectl bpfman why %s", args[0], strings.Join(args, " ")))
 	}
 	for _, err := range unseen {
 		if _, err := fmt.Fprintln(streams.ErrOut, terminal.Line(err.Error())); err != nil {
@@ -127,14 +127,14 @@ func nodesOf(ctx context.Context, from client.Reader, reports []v1alpha1.Program
 		nodes[name] = nil
 		var node v1alpha1.BpfNode
 		if err := from.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-			unseen = append(unseen, fmt.Errorf("types and sizes on node %s aren't known: %w", name, err))
+			unseen = append(unseen, fmt.Errorf("failed to get types and sizes on node %s: %w", name, err))
 			continue
 		}
 		nodes[name] = &node
 	}
 	const told = 3
 	if more := len(unseen) - told; more > 0 {
-		unseen = append(unseen[:told], errors.New("and on "+strconv.Itoa(more)+" nodes more"))
+		unseen = append(unseen[:told], errors.New("and on "+strconv.Itoa(more)+" more nodes"))
 	}
 	return nodes, unseen
 }

@@ -30,7 +30,7 @@ func TestMaps(t *testing.T) {
 			golden.Check(t, "maps/"+file, out+"---\n"+messages)
 		})
 	}
-	if _, _, err := execute(t, connect, "maps", "counter"); err == nil || !strings.Contains(err.Error(), "name one as KIND/NAME") {
+	if _, _, err := execute(t, connect, "maps", "counter"); err == nil || !strings.Contains(err.Error(), "specify one as KIND/NAME") {
 		t.Errorf("error %v", err)
 	}
 }

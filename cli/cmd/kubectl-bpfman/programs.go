@@ -20,16 +20,16 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/output"
 )
 
-const programsLong = `List the eBPF programs of all nodes, whoever loaded them: where they are attached, and whose they are: the object of bpfman that asked for them, or the pod, systemd unit, process or file that holds them.
+const programsLong = `List the eBPF programs of all nodes, no matter what loaded them: where they are attached, and who owns them. The owner is bpfman's object, or else the pod, systemd unit, process, or file that holds the program.
 
-The cgroup_device programs that container runtimes and systemd attach to each container and unit are left out unless --all is given.
+The cgroup_device programs that container runtimes and systemd attach to each container and unit are only listed with --all.
 
-It takes the right to list bpfnodes, and no other.`
+The command only requires permission to list bpfnodes.`
 
-const programsExample = `  # All programs of the cluster, the newest last
+const programsExample = `  # List all programs of the cluster, the newest last
   kubectl bpfman programs --sort-by age
 
-  # What others than bpfman have on the network of a node
+  # List the network programs of a node that bpfman didn't load
   kubectl bpfman programs --node worker-1 --by others --type xdp,sched_cls`
 
 type programsOptions struct {
@@ -44,17 +44,17 @@ func programsCommand(streams genericiooptions.IOStreams, connect cluster.Connect
 	command := &cobra.Command{
 		Use:     "programs",
 		Aliases: []string{"program", "progs", "ps"},
-		Short:   "List the eBPF programs of all nodes, whoever loaded them",
+		Short:   "List the eBPF programs of all nodes, no matter what loaded them",
 		Long:    programsLong,
 		Example: programsExample,
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
 	}
 	flags := command.Flags()
-	addNodes(command, &o.nodes, connect, "Nodes whose programs are listed; all without it.")
-	flags.StringSliceVar(&o.types, "type", nil, "Types of programs, such as xdp or sched_cls; all without it.")
-	flags.StringVar(&o.by, "by", "", "Whose programs: bpfman, for those that bpfman loaded, or others.")
-	flags.BoolVar(&o.all, "all", false, "List also the cgroup_device programs of containers and systemd units.")
+	addNodes(command, &o.nodes, connect, "Nodes whose programs to list. By default, all.")
+	flags.StringSliceVar(&o.types, "type", nil, "Types of programs, such as xdp or sched_cls. By default, all.")
+	flags.StringVar(&o.by, "by", "", "Who loaded the programs: bpfman or others. By default, all.")
+	flags.BoolVar(&o.all, "all", false, "Also list the cgroup_device programs of containers and systemd units.")
 	_ = command.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{byBpfman, byOthers}, cobra.ShellCompDirectiveNoFileComp)) // fails for unknown flags alone
 	o.format.AddTo(command)
 	return command
@@ -156,15 +156,15 @@ func (f foundPrograms) remark(w io.Writer) error {
 	var remarks []string
 	switch {
 	case f.nodes == 0:
-		remarks = append(remarks, "No BpfNodes found: the inspector is switched off, or hasn't reported yet.")
+		remarks = append(remarks, "No BpfNodes found: the inspector is turned off, or hasn't reported yet.")
 	case len(f.programs) == 0:
 		remarks = append(remarks, "No programs found.")
 	}
 	if f.routine > 0 {
-		remarks = append(remarks, fmt.Sprintf("%d cgroup_device programs of containers and systemd units aren't listed: --all lists them.", f.routine))
+		remarks = append(remarks, fmt.Sprintf("%d cgroup_device programs of containers and systemd units aren't listed: to list them, use --all.", f.routine))
 	}
 	if f.omitted > 0 {
-		remarks = append(remarks, fmt.Sprintf("%d programs aren't listed: their nodes have more than a BpfNode has room for.", f.omitted))
+		remarks = append(remarks, fmt.Sprintf("%d programs aren't listed: their nodes have more programs than fit in a BpfNode.", f.omitted))
 	}
 	for _, remark := range remarks {
 		if _, err := fmt.Fprintln(w, remark); err != nil {

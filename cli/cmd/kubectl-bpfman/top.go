@@ -24,16 +24,16 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/output"
 )
 
-const topLong = `Show which eBPF programs take CPU time, whoever loaded them, over all nodes and again at each interval. CPU is that of one CPU: a program that keeps two busy has 200%.
+const topLong = `Show which eBPF programs take CPU time, no matter what loaded them, on all nodes, and repeat this at each interval. CPU is relative to one CPU: a program that keeps two CPUs busy has 200%.
 
-The kernels of the nodes count runs and their time meanwhile, which costs a little at each run. They stop when the command ends, however it ends.
+Meanwhile, the kernels of the nodes count each program's runs and time, which makes each run slightly slower. They stop when the command ends, however it ends.
 
-` + liveRights + ` With the right to list bpfnodes it shows whose the programs are.`
+` + liveRights + ` With permission to list bpfnodes, it also shows the owners of the programs.`
 
-const topExample = `  # What takes time in the cluster
+const topExample = `  # Show what takes CPU time in the cluster
   kubectl bpfman top
 
-  # Once, over ten seconds, on two nodes
+  # Show it once, for ten seconds, on two nodes
   kubectl bpfman top --once --interval 10s --node worker-1,worker-2`
 
 type topOptions struct {
@@ -54,10 +54,10 @@ func topCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *co
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
 	}
-	o.live.addTo(command, connect, "Nodes whose programs are shown; all without it.")
-	command.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "Time over which runs are counted.")
+	o.live.addTo(command, connect, "Nodes whose programs to show. By default, all.")
+	command.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "Period over which runs are counted.")
 	command.Flags().BoolVar(&o.once, "once", false, "End after one interval.")
-	command.Flags().IntVar(&o.rows, "rows", 0, "Programs that are shown at most; 0 for what fits the terminal, or for all where there is none.")
+	command.Flags().IntVar(&o.rows, "rows", 0, "Maximum number of programs to show. If 0, as many as fit on the terminal, or all if there is no terminal.")
 	o.format.AddFormatTo(command)
 	return command
 }

@@ -22,16 +22,16 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
-const traceLong = `Show what eBPF programs print with bpf_printk, from now on: those of an object of bpfman, or all of the nodes. Each line has the node, the program with the kernel's id, and the process that it ran in; for a program that runs on packets that is whichever was interrupted.
+const traceLong = `Show what eBPF programs print with bpf_printk, from now on: the programs of one of bpfman's objects, or all programs of the nodes. Each line shows the node, the program with its kernel ID, and the process in which it ran. For a program that runs on packets, that is the process that was interrupted.
 
-It takes nothing away from others who read the kernel's trace, and ends with an interrupt (Ctrl-C). A program that is reloaded meanwhile is another one, and not followed.
+Other readers of the kernel's trace still get everything. To end the command, press Ctrl-C. The command doesn't follow a program that is reloaded meanwhile.
 
-` + liveRights + ` For the programs of an object it takes the right to list its bpfprograms or bpfnsprograms, too.`
+` + liveRights + ` For the programs of an object, it also requires permission to list the object's bpfprograms or bpfnsprograms.`
 
-const traceExample = `  # What the programs of an object print
+const traceExample = `  # Show what the programs of an object print
   kubectl bpfman trace tcxprogram/firewall
 
-  # What any program prints on one node
+  # Show what all programs print on one node
   kubectl bpfman trace --node worker-1`
 
 type traceOptions struct {
@@ -51,13 +51,13 @@ func traceCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *
 		ValidArgsFunction: completeUserObject(connect),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.json = format == "json"; format != "" && !o.json {
-				return fmt.Errorf("--output: %q is no format: there is json", format)
+				return fmt.Errorf("--output: %q is not a format: the only format is json", format)
 			}
 			return o.run(c.Context(), connect, streams, args)
 		},
 	}
-	o.live.addTo(command, connect, "Nodes whose programs are shown; all, or all that the object selects, without it.")
-	command.Flags().StringVarP(&format, "output", "o", "", "Output format: json, an object a line.")
+	o.live.addTo(command, connect, "Nodes whose programs to show. By default, all, or all that the object selects.")
+	command.Flags().StringVarP(&format, "output", "o", "", "Output format: json, with one object on each line.")
 	return command
 }
 
@@ -120,7 +120,7 @@ func (o traceOptions) programs(ctx context.Context, c *cluster.Cluster, object s
 		}
 	}
 	if len(programs) == 0 {
-		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: kubectl bpfman why %s says why", object, object)
+		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: to find out why, run kubectl bpfman why %s", object, object)
 	}
 	return programs, nil
 }

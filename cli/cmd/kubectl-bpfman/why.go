@@ -20,14 +20,14 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/why"
 )
 
-const whyLong = `Explain the state of an object of bpfman: for each node what was wanted, what is there, the whole error, and what to do about it; and which nodes aren't concerned, and why.
+const whyLong = `Explain the state of one of bpfman's objects. For each node, the command shows what is loaded and attached, the whole error, and what to do about it. It also shows which nodes aren't selected, and why.
 
-It takes the rights to get the object and to list its reports (bpfprograms, or bpfnsprograms). With the rights to list nodes, to list the pods of the node components and those that the object selects, and to get the ConfigMap bpfman-config it says more; what it couldn't see is named at the end.`
+The command requires permission to get the object, and to list its reports (bpfprograms or bpfnsprograms). It explains more with permission to list nodes, to list the pods of the node components and the pods that the object selects, and to get the ConfigMap bpfman-config. At the end, it names what it couldn't read.`
 
-const whyExample = `  # Why isn't my program attached everywhere?
+const whyExample = `  # Explain why a program isn't attached everywhere
   kubectl bpfman why tcxprogram/counter
 
-  # The same of a namespace's, with the name of each node
+  # Explain a namespaced program, with the name of each node
   kubectl bpfman why -n team tcxnsprogram/counter -o wide`
 
 type whyOptions struct {
@@ -97,15 +97,15 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluste
 		}
 	}
 	facts.Nodes, err = all(ctx, c, &corev1.NodeList{}, func(n *corev1.Node) corev1.Node { return *n })
-	see("which nodes there are", err)
+	see("nodes", err)
 	facts.Agents, err = all(ctx, c, &corev1.PodList{}, podOf, client.InNamespace(o.components), cluster.NodePods)
 	if err == nil && len(facts.Agents) == 0 {
 		facts.Agents = nil
-		err = fmt.Errorf("there is no agent in namespace %s: name the one that bpfman is installed in with --bpfman-namespace", o.components)
+		err = fmt.Errorf("there is no agent in namespace %s: if bpfman is installed in another namespace, specify it with --bpfman-namespace", o.components)
 	}
-	see("where agents run", err)
+	see("agents", err)
 	facts.Pods, err = selectedPods(ctx, c, why.Selectors(facts.Object))
-	see("which pods are selected", err)
+	see("selected pods", err)
 	var config corev1.ConfigMap
 	see("problems of the node components", c.Get(ctx, client.ObjectKey{Namespace: o.components, Name: "bpfman-config"}, &config))
 	facts.Problems = config.Annotations["bpfman.io/problems"]

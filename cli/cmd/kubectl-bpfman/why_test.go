@@ -182,8 +182,8 @@ func TestWhy(t *testing.T) {
 func TestWhyRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		`get TcxProgram absent: tcxprograms.bpfman.io "absent" not found`: {"tcxprog/absent"},
-		`"pod" is none of the kinds`:                                      {"pod/a"},
-		"name one as KIND/NAME":                                           {"tcxprog"},
+		`"pod" is not one of the kinds`:                                   {"pod/a"},
+		"specify one as KIND/NAME":                                        {"tcxprog"},
 	} {
 		if out, _, err := execute(t, clusterOf(), append([]string{"why"}, args...)...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%q: printed %q, error %v, want %q", args, out, err, want)

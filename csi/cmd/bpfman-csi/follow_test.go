@@ -43,7 +43,7 @@ func TestFollowWithoutAWatch(t *testing.T) {
 	servers, running := errgroup.WithContext(ctx)
 	follow(running, servers, daemon, plugin, unwatchable, log)
 	line, err := bufio.NewReader(reader).ReadString('\n')
-	if err != nil || !strings.Contains(line, "programs can't be watched") {
+	if err != nil || !strings.Contains(line, "Failed to watch programs") {
 		t.Fatalf("the log says %q, %v", line, err)
 	}
 	if err := running.Err(); err != nil {

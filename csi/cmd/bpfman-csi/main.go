@@ -84,7 +84,7 @@ func parseFlags() (options, error) {
 		return o, fmt.Errorf("unexpected arguments: %q", flag.Args())
 	}
 	if o.nodeName == "" && !o.probe {
-		return o, errors.New("--node-name or $KUBE_NODE_NAME is needed")
+		return o, errors.New("--node-name or $KUBE_NODE_NAME is required")
 	}
 	path, isUnix := strings.CutPrefix(o.endpoint, "unix://")
 	if !isUnix || !filepath.IsAbs(path) {
@@ -118,15 +118,15 @@ func main() {
 	level, known := logLevel(os.Getenv("GO_LOG"))
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	if !known {
-		log.Warn("unknown GO_LOG, want info, debug or trace", "value", os.Getenv("GO_LOG"))
+		log.Warn("Unknown log level in GO_LOG; use info, debug, or trace", "value", os.Getenv("GO_LOG"))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, o, log); err != nil {
-		log.Error("stopped", "error", err)
+		log.Error("Stopped", "error", err)
 		os.Exit(1)
 	}
-	log.Info("stopped")
+	log.Info("Stopped")
 }
 
 // run serves CSI, and then the registration that leads the kubelet to it, until
@@ -167,7 +167,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	follow(ctx, servers, daemon, plugin, o.mapsRoot, log)
-	log.Info("serving CSI", "driver", v1alpha1.CSIDriverName, "version", version.Version, "socket", o.endpoint, "node", o.nodeName)
+	log.Info("Serving CSI", "driver", v1alpha1.CSIDriverName, "version", version.Version, "socket", o.endpoint, "node", o.nodeName)
 	if registered != nil {
 		servers.Go(func() error { return registered.Run(ctx) })
 	}
@@ -177,7 +177,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 // keeper keeps the plugin registered with the kubelet; nil where the sidecar alone can.
 func keeper(o options, log *slog.Logger) *registration.Keeper {
 	if _, err := os.Stat(o.registrationDir); err != nil && !o.selfRegister {
-		log.Info("a lost registration won't be noticed", "error", err)
+		log.Info("Lost registrations with the kubelet can't be detected", "error", err)
 		return nil
 	}
 	return &registration.Keeper{
@@ -211,7 +211,7 @@ func follow(ctx context.Context, servers *errgroup.Group, daemon *program.Daemon
 			}
 			if said != err.Error() {
 				said = err.Error()
-				log.Error("programs can't be watched: they are looked at from time to time", "pace", unwatchedPace.String(), "error", err)
+				log.Error("Failed to watch programs; checking them periodically instead", "pace", unwatchedPace.String(), "error", err)
 			}
 			select {
 			case <-ctx.Done():
@@ -233,7 +233,7 @@ func newPolicy(clusterAccess string) (access.Policy, error) {
 		return access.All{}, nil
 	case accessRead, accessRBAC:
 	default:
-		return nil, fmt.Errorf("--cluster-access %q is none of %s, %s, %s", clusterAccess, accessAll, accessRead, accessRBAC)
+		return nil, fmt.Errorf("--cluster-access %q is not one of %s, %s, %s", clusterAccess, accessAll, accessRead, accessRBAC)
 	}
 	config, err := clusterConfig()
 	if err != nil {
@@ -269,7 +269,7 @@ func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, 
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("listen for scrapes of metrics: %w", err)
+		return fmt.Errorf("listen for scrapes: %w", err)
 	}
 	certified, err := scrape.TLS("bpfman-csi")
 	if err != nil {
@@ -306,11 +306,11 @@ func protect(handler http.Handler, log *slog.Logger) (http.Handler, error) {
 	config, err := clusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "no cluster says who may read this", http.StatusServiceUnavailable)
+			http.Error(w, "no cluster to authorize the request", http.StatusServiceUnavailable)
 		}), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find the API server, which says who may scrape: %w", err)
+		return nil, fmt.Errorf("load the API client's configuration, to authorize scrapes: %w", err)
 	}
 	filter, err := scrape.NewFilter(config, nil)
 	if err != nil {
@@ -333,7 +333,7 @@ func probe(socket string) error {
 		return fmt.Errorf("probe the plugin at %s: %w", socket, err)
 	}
 	if !response.GetReady().GetValue() {
-		return errors.New("the plugin isn't ready; its log says why")
+		return errors.New("the plugin isn't ready: see its log")
 	}
 	return nil
 }

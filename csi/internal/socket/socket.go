@@ -34,7 +34,7 @@ func Listen(ctx context.Context, path string) (*Listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("look for a stale socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("%s is in the way and not a socket", path)
+		return nil, fmt.Errorf("%s exists and is not a socket", path)
 	default:
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("remove stale socket: %w", err)
@@ -47,7 +47,7 @@ func Listen(ctx context.Context, path string) (*Listener, error) {
 	unixListener, ok := listener.(*net.UnixListener)
 	if !ok {
 		listener.Close()
-		return nil, fmt.Errorf("listen on %s: %T is no Unix socket", path, listener)
+		return nil, fmt.Errorf("listen on %s: %T isn't a Unix socket", path, listener)
 	}
 	own := &Listener{UnixListener: unixListener, path: path}
 	own.SetUnlinkOnClose(false)
@@ -57,7 +57,7 @@ func Listen(ctx context.Context, path string) (*Listener, error) {
 	}
 	if own.file, err = os.Lstat(path); err != nil {
 		own.Close()
-		return nil, fmt.Errorf("look at the new socket: %w", err)
+		return nil, fmt.Errorf("check the new socket: %w", err)
 	}
 	return own, nil
 }

@@ -71,7 +71,7 @@ func trustRegistry(s Settings) error {
 		}
 		text := fmt.Sprintf("server = %q\n\n[host.%[1]q]\n  ca = %q\n", "https://"+host, s.RegistryCA())
 		if err := os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(text), 0o644); err != nil {
-			return fmt.Errorf("telling containerd about the registry %s: %w", host, err)
+			return fmt.Errorf("configuring containerd for the registry %s: %w", host, err)
 		}
 	}
 	return nil

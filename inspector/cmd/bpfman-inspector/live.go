@@ -36,17 +36,17 @@ func dump(ctx context.Context, given []string, in io.Reader, out io.Writer) erro
 	var id uint
 	var pin, hostProc string
 	err := arguments(messages.CommandDump, given, func(flags *flag.FlagSet) {
-		flags.UintVar(&id, "map", 0, "The kernel's id of the map.")
-		flags.StringVar(&pin, "pin", "", "Where the map is pinned on the node, in place of --map.")
-		flags.StringVar(&hostProc, "host-proc", "/host/proc", "Where the host's /proc is seen, for --pin.")
-		flags.IntVar(&o.Limit, "limit", 0, "Entries at most; 0 for all.")
-		flags.DurationVar(&o.Every, "every", 0, "Repeat it so often, while the input is written to.")
+		flags.UintVar(&id, "map", 0, "Kernel ID of the map.")
+		flags.StringVar(&pin, "pin", "", "Path where the map is pinned on the node, instead of --map.")
+		flags.StringVar(&hostProc, "host-proc", "/host/proc", "Path of the host's /proc, for --pin.")
+		flags.IntVar(&o.Limit, "limit", 0, "Maximum number of entries; 0 for all.")
+		flags.DurationVar(&o.Every, "every", 0, "Interval at which the dump is repeated while something writes to standard input.")
 	})
 	if err != nil {
 		return err
 	}
 	if (id == 0) == (pin == "") || id > 1<<32-1 {
-		return errors.New("one of --map and --pin is needed")
+		return errors.New("specify either --map or --pin")
 	}
 	o.Map = uint32(id)
 	if pin != "" {
@@ -58,13 +58,13 @@ func dump(ctx context.Context, given []string, in io.Reader, out io.Writer) erro
 func top(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
 	var interval time.Duration
 	err := arguments(messages.CommandTop, given, func(flags *flag.FlagSet) {
-		flags.DurationVar(&interval, "interval", 2*time.Second, "Time over which runs are counted.")
+		flags.DurationVar(&interval, "interval", 2*time.Second, "Period over which runs are counted.")
 	})
 	if err != nil {
 		return err
 	}
 	if interval <= 0 {
-		return fmt.Errorf("--interval: %v is no time to wait", interval)
+		return fmt.Errorf("--interval must be greater than 0, not %v", interval)
 	}
 	return live.Top(ctx, interval, in, out) //nolint:wrapcheck // it says what was tried
 }
@@ -72,7 +72,7 @@ func top(ctx context.Context, given []string, in io.Reader, out io.Writer) error
 func trace(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
 	var ids []uint32
 	err := arguments(messages.CommandTrace, given, func(flags *flag.FlagSet) {
-		flags.Func("programs", "The kernel's ids of programs, separated by commas; all without it.", func(list string) error {
+		flags.Func("programs", "Kernel IDs of programs, separated by commas. By default, all.", func(list string) error {
 			for text := range strings.SplitSeq(list, ",") {
 				id, err := strconv.ParseUint(text, 10, 32)
 				if err != nil {

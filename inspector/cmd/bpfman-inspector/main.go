@@ -75,15 +75,15 @@ func main() {
 	flag.StringVar(&o.hostProc, "host-proc", "/host/proc", "Path of the host's /proc.")
 	flag.StringVar(&o.hostRun, "host-run", "/host/run", "Path of the host's /run, for the container runtime's socket.")
 	flag.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8172", "Address to serve /metrics at, and /healthz and /readyz without authentication, over TLS; 0 turns it off.")
-	flag.BoolVar(&o.statistics, "statistics", false, "Have the kernel measure the runs of each program and their time, which makes each run slightly slower.")
+	flag.BoolVar(&o.statistics, "statistics", false, "Have the kernel count the runs of each program and measure their time, which makes each run slightly slower.")
 	version.Flag(component)
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: logLevel(os.Getenv("GO_LOG"))}))
 	if err := run(ctx, o, log); err != nil {
-		log.Error("stopped", "error", err)
+		log.Error("Stopped", "error", err)
 		os.Exit(1)
 	}
-	log.Info("stopped")
+	log.Info("Stopped")
 }
 
 // logLevel reads a level as bpfman's other components name it: info unless it is
@@ -109,7 +109,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if o.statistics {
 		counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 		if err != nil {
-			log.Error("programs' runs aren't counted", "error", err)
+			log.Error("Failed to turn on the kernel's statistics; runs of programs aren't counted", "error", err)
 		} else {
 			defer counting.Close()
 			measured.Runs = kernel.Runs
@@ -117,7 +117,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return fmt.Errorf("find the API server: %w", err)
+		return fmt.Errorf("load the API client's configuration: %w", err)
 	}
 	config.UserAgent = component
 

@@ -50,12 +50,12 @@ func main() {
 		return
 	}
 	if err := run(o); err != nil {
-		ctrl.Log.Error(err, "the operator ends")
+		ctrl.Log.Error(err, "Stopped")
 		os.Exit(1)
 	}
 }
 
-var errNoNamespace = errors.New("POD_NAMESPACE is not set: it names the namespace of the node components")
+var errNoNamespace = errors.New("POD_NAMESPACE is not set: it must be the namespace of the node components")
 
 // check waits until all components run.
 func check(namespace string, timeout time.Duration) error {
@@ -64,11 +64,11 @@ func check(namespace string, timeout time.Duration) error {
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("find the cluster: %w", err)
+		return fmt.Errorf("load the API client's configuration: %w", err)
 	}
 	client, err := typedappsv1.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make a client of the cluster: %w", err)
+		return fmt.Errorf("create API client: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctrl.SetupSignalHandler(), timeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func run(o operator.Options) error {
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("find the cluster: %w", err)
+		return fmt.Errorf("load the API client's configuration: %w", err)
 	}
 	mgr, err := operator.New(config, o)
 	if err != nil {

@@ -223,7 +223,7 @@ func TestTheOperatorChangesNoProgram(t *testing.T) {
 		return operator.Patch(t.Context(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text)))
 	}
 	denied := func(err error) bool {
-		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "removes finalizers of users' objects, and changes nothing else in them")
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "can only remove finalizers from users' objects")
 	}
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		return denied(patch(`{"spec":{"bpffunctionname":"other"}}`)), nil

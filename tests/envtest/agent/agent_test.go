@@ -54,7 +54,7 @@ func TestLifeOfAProgram(t *testing.T) {
 		return nil
 	})
 	n.holds("TracepointProgram/life f b/y")
-	n.event("life", "Reloaded", "is loaded anew")
+	n.event("life", "Reloaded", "Reloaded program ")
 
 	n.delete(o)
 	n.holds()
@@ -174,10 +174,10 @@ func TestUpstreamFault08And26AFailureIsToldAndRetriedAndHoldsUpNobody(t *testing
 		return nil
 	})
 	n.says("broken", v1alpha1.BpfProgCondNotLoaded, "load bad from file /object.o: the daemon's own words")
-	n.event("broken", "NotLoaded", "node "+n.name+": bad: load bad from file /object.o: the daemon's own words")
+	n.event("broken", "NotLoaded", "Program bad failed on node "+n.name+": load bad from file /object.o: the daemon's own words")
 	mend()
 	n.holds("TracepointProgram/broken bad a/x", "TracepointProgram/fine f b/y")
-	n.event("broken", "Loaded", "works again")
+	n.event("broken", "Loaded", " recovered on node ")
 }
 
 // Upstream's faults 1 and 2: objects of one name, in two namespaces or of two

@@ -149,7 +149,7 @@ func TestPullPoliciesByDigest(t *testing.T) {
 	// What the daemon has forgotten, as after a reboot, is resolved again.
 	n.daemon.ForgetImages()
 	n.create(n.ofImage("forgotten", url, v1alpha1.PullIfNotPresent))
-	n.says("forgotten", v1alpha1.BpfProgCondBytecodeSelectorError, "and without it: load f from image "+url)
+	n.says("forgotten", v1alpha1.BpfProgCondBytecodeSelectorError, "fall back to the image on the node: load f from image "+url)
 	r.Push("policy:latest", first)
 	r.Start()
 	from("forgotten", first)

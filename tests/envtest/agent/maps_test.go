@@ -151,7 +151,7 @@ func TestMapOwnersThatAreNotOne(t *testing.T) {
 	// Two kinds may have objects of one name: the kind tells them apart.
 	tcx := n.tcx("owner", nil, "eth0")
 	n.create(tcx)
-	n.says("user", v1alpha1.BpfProgCondMapOwnerNotFound, "matches 2 programs on this node, not one")
+	n.says("user", v1alpha1.BpfProgCondMapOwnerNotFound, "matches 2 programs on this node instead of one")
 	n.says("user", v1alpha1.BpfProgCondMapOwnerNotFound, "keeps running")
 	running := n.idOf("g")
 	n.change(user, func() { user.Spec.MapOwnerSelector.MatchLabels[v1alpha1.LabelOwnerKind] = "TracepointProgram" })

@@ -185,7 +185,7 @@ func TestPolicyWarns(t *testing.T) {
 	p.Spec.Mode = v1alpha1.PolicyWarn
 	n.create(p)
 	n.create(n.ofImage("warned", r.Address+"/warned:v1", ""))
-	n.says("warned", v1alpha1.BpfProgCondLoaded, "mode enforce would refuse it: policy warns: rule signed: ")
+	n.says("warned", v1alpha1.BpfProgCondLoaded, "mode enforce would deny it: policy warns: rule signed: ")
 	n.event("warned", "PolicyWarned", "has no signature of team")
 	n.verdict("warned", "warns", v1alpha1.VerdictWarned)
 	n.wantLoads("warned")
@@ -246,7 +246,7 @@ func TestPolicyOfAPredecessor(t *testing.T) {
 	n.holds("TracepointProgram/predecessor f a/predecessor")
 	id := n.daemon.Programs()[0].ID
 	n.change(o, func() { o.Spec.ByteCode.Image.Url = r.Address + "/predecessor:v2" })
-	n.says("predecessor", v1alpha1.BpfProgCondPolicyDenied, fmt.Sprintf("(program %d, loaded before, keeps running)", id))
+	n.says("predecessor", v1alpha1.BpfProgCondPolicyDenied, fmt.Sprintf("(the previously loaded program %d keeps running)", id))
 	n.wantLoads("predecessor")
 
 	n.change(p, func() { p.Spec.Rules[0].SignedBy, p.Spec.Rules[0].Deny = nil, true })
@@ -277,7 +277,7 @@ func TestPolicyThatCannotBeEvaluated(t *testing.T) {
 	p := n.signedBy("unknown", r.Address+"/**")
 	p.Spec.OnViolation = v1alpha1.OnViolationUnload
 	n.create(p)
-	n.says("unknown-running", v1alpha1.BpfProgCondLoaded, "whether policies allow it isn't known: policy unknown: ")
+	n.says("unknown-running", v1alpha1.BpfProgCondLoaded, "policies can't be evaluated: policy unknown: ")
 	n.verdict("unknown-running", "unknown", v1alpha1.VerdictUnknown)
 	n.create(n.ofImage("unknown-waiting", r.Address+"/unknown/waiting:v1", ""))
 	n.says("unknown-waiting", v1alpha1.BpfProgCondPolicyDenied, "the registry is on fire")
@@ -295,7 +295,7 @@ func TestPolicyThatCannotBeEvaluated(t *testing.T) {
 	n.create(n.ofImage("unknown-unreachable", r.Address+"/unknown/unreachable:v1", ""))
 	n.says("unknown-unreachable", v1alpha1.BpfProgCondPolicyDenied, "connection refused")
 	n.create(n.ofImage("unknown-never", r.Address+"/unknown/never:v1", v1alpha1.PullNever))
-	n.says("unknown-never", v1alpha1.BpfProgCondPolicyDenied, "its digest isn't known on this node")
+	n.says("unknown-never", v1alpha1.BpfProgCondPolicyDenied, "the image's digest is unknown on this node")
 	n.wantLoads("unknown-running", "unknown-waiting")
 }
 
@@ -339,7 +339,7 @@ func TestWrongPolicyDenies(t *testing.T) {
 	p.Spec.Authorities[0].Key = &v1alpha1.AuthorityKey{Secret: &v1alpha1.AuthorityReference{Name: "wrong"}}
 	n.create(p)
 	n.create(n.ofImage("wrong", r.Address+"/wrong:v1", ""))
-	n.says("wrong", v1alpha1.BpfProgCondPolicyDenied, `the policy is wrong, and denies all that it matches: authority "team": read Secret wrong: `)
+	n.says("wrong", v1alpha1.BpfProgCondPolicyDenied, `the policy is invalid, and denies everything that it matches: authority "team": read Secret wrong: `)
 	n.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: policyNamespace, Name: "wrong"}, Data: map[string][]byte{"cosign.pub": []byte(publicKey(t))},
 	})
@@ -358,7 +358,7 @@ func TestPoliciesThatCannotBeRead(t *testing.T) {
 	n.mu.Unlock()
 	n.startAgent()
 	n.create(n.tracepoint("unread-new", "f", "a/y"))
-	n.says("unread-new", v1alpha1.BpfProgCondPolicyDenied, "nothing is loaded while it isn't known what policies say: ")
+	n.says("unread-new", v1alpha1.BpfProgCondPolicyDenied, "nothing is loaded until the policies are known: ")
 	n.wantLoads("unread-running")
 	n.mu.Lock()
 	n.unreadable = ""

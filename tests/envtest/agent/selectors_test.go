@@ -263,7 +263,7 @@ func TestPrimaryInterface(t *testing.T) {
 	o := n.tcx("primary", nil)
 	o.Spec.InterfaceSelector = v1alpha1.InterfaceSelector{PrimaryNodeInterface: new(true)}
 	n.create(o)
-	n.says("primary", v1alpha1.BpfProgCondNotLoaded, "no interface of node "+n.name+" carries one of its internal addresses []")
+	n.says("primary", v1alpha1.BpfProgCondNotLoaded, "no interface of node "+n.name+" has one of its internal addresses []")
 	n.address("fd00::7")
 	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth1")
 	n.address("10.0.0.7", "fd00::7")

@@ -355,7 +355,7 @@ func TestUpstreamFault14EditsOfEachField(t *testing.T) {
 						changed = 0
 					}
 					neighbour := old[(changed+1)%len(old)]
-					n.event(o.GetName(), "Reloaded", fmt.Sprintf("took the place of %d", neighbour))
+					n.event(o.GetName(), "Reloaded", fmt.Sprintf(" replaced program %d", neighbour))
 				}
 				if err := n.set(o, begin); err != nil {
 					t.Fatalf("%s, back: %v", field, err)

@@ -23,7 +23,7 @@ import (
 
 // Beside a daemon of v0.5 the agent says on its objects what is wrong, and then ends with these words.
 func TestDaemonOfAnotherAPI(t *testing.T) {
-	const words = "the daemon in container bpfman speaks another API (bpfman v0.5?)"
+	const words = "the daemon in container bpfman has an incompatible API (bpfman v0.5?)"
 	n := start(t)
 	n.crash()
 	n.daemon.NoAttach = true
@@ -79,7 +79,7 @@ func TestProgramsOfV05GoOnceReplaced(t *testing.T) {
 	n.create(elsewhere)
 	n.create(n.tracepoint(n.name, "f", "syscalls/sys_enter_kill"))
 	n.startAgent()
-	n.event(n.name, "UpstreamProgramsFound", "bpfman v0.5 left a program on this node (kernel id 31)")
+	n.event(n.name, "UpstreamProgramsFound", "Found 1 program of bpfman v0.5 (kernel ID 31)")
 	for range 5 { // more than two seconds
 		<-attempts
 	}
@@ -90,5 +90,5 @@ func TestProgramsOfV05GoOnceReplaced(t *testing.T) {
 		}
 		return nil
 	})
-	n.event(n.name, "UpstreamProgramsRemoved", "detached and removed")
+	n.event(n.name, "UpstreamProgramsRemoved", "Detached and removed 1 program of bpfman v0.5 (kernel ID 31): every object is attached on this node")
 }

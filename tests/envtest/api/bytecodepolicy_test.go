@@ -32,7 +32,7 @@ func bytecodePolicy(t *testing.T, name, spec string) *unstructured.Unstructured 
 const (
 	publicKey = `-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n`
 	acmeKey   = `"authorities":[{"name":"acme","key":{"pem":"` + publicKey + `"}}]`
-	anyHost   = "a pattern begins with the registry's host"
+	anyHost   = "a pattern must begin with file:/ or with the registry's host"
 	noSuch    = "no image has such a name"
 )
 
@@ -64,22 +64,22 @@ func TestBytecodePolicyValidation(t *testing.T) {
 		{withMatch(`"namespaces":[]`), `spec.match.namespaces: Invalid value`},
 		{withMatch(`"namespaces":["A"]`), `spec.match.namespaces[0]: Invalid value`},
 		{withMatch(`"nodeSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]},{"key":"a","operator":"Exists"}]}`), ``},
-		{withMatch(`"nodeSelector":{"matchExpressions":[{"key":"a","operator":"in","values":["b"]}]}`), `an operator is In or NotIn, with values`},
-		{withMatch(`"nodeSelector":{"matchExpressions":[{"key":"a","operator":"NotIn"}]}`), `an operator is In or NotIn, with values`},
-		{withMatch(`"nodeSelector":{"matchExpressions":[{"key":"a","operator":"Exists","values":["b"]}]}`), `an operator is In or NotIn, with values`},
+		{withMatch(`"nodeSelector":{"matchExpressions":[{"key":"a","operator":"in","values":["b"]}]}`), `the operator must be In or NotIn with values`},
+		{withMatch(`"nodeSelector":{"matchExpressions":[{"key":"a","operator":"NotIn"}]}`), `the operator must be In or NotIn with values`},
+		{withMatch(`"nodeSelector":{"matchExpressions":[{"key":"a","operator":"Exists","values":["b"]}]}`), `the operator must be In or NotIn with values`},
 
 		{withRule(`"deny":true`), ``},
 		{withRule(`"deny":true,"digestOnly":false`), ``},
-		{withRule(`"deny":true,"digestOnly":true`), `a rule with deny has no other requirement`},
-		{withRule(`"deny":true,"signedBy":["acme"]`), `a rule with deny has no other requirement`},
-		{withRule(`"deny":true,"limits":{"programTypes":["XDP"]}`), `a rule with deny has no other requirement`},
+		{withRule(`"deny":true,"digestOnly":true`), `a rule with deny must not have other requirements`},
+		{withRule(`"deny":true,"signedBy":["acme"]`), `a rule with deny must not have other requirements`},
+		{withRule(`"deny":true,"limits":{"programTypes":["XDP"]}`), `a rule with deny must not have other requirements`},
 		{withRule(`"deny":false,"digestOnly":true,"signedBy":["acme"]`), ``},
 		{withRule(`"signedBy":[]`), `spec.rules[0].signedBy: Invalid value`},
-		{withRule(`"signedBy":["evil"]`), `signedBy of a rule names an authority that isn't among the authorities`},
+		{withRule(`"signedBy":["evil"]`), `signedBy of a rule must name one of the authorities`},
 		{withRule(`"attestations":[{"predicateType":"https://slsa.dev/provenance/v1","signedBy":["acme"]}]`), ``},
-		{withRule(`"attestations":[{"predicateType":"p","signedBy":["acme","evil"]}]`), `signedBy of an attestation names an authority`},
+		{withRule(`"attestations":[{"predicateType":"p","signedBy":["acme","evil"]}]`), `signedBy of an attestation must name one of the authorities`},
 		{withRule(`"attestations":[{"predicateType":"p","signedBy":[]}]`), `signedBy: Invalid value`},
-		{`{"rules":[{"name":"r","images":["**"],"signedBy":["acme"]}]}`, `signedBy of a rule names an authority`},
+		{`{"rules":[{"name":"r","images":["**"],"signedBy":["acme"]}]}`, `signedBy of a rule must name one of the authorities`},
 		{`{"rules":[{"name":"r","images":["**"]},{"name":"r","images":["**"]}]}`, `Duplicate value`},
 		{`{"rules":[{"name":"R","images":["**"]}]}`, `spec.rules[0].name: Invalid value`},
 		{`{"rules":[{"name":"r","images":[]}]}`, `spec.rules[0].images: Invalid value`},
@@ -91,22 +91,22 @@ func TestBytecodePolicyValidation(t *testing.T) {
 		{withRule(`"limits":{"interfaces":["eth\\E"]}`), `limits.interfaces[0]: Invalid value`},
 		{withRule(`"limits":{"targets":["a b"]}`), `limits.targets[0]: Invalid value`},
 		{withRule(`"limits":{"priority":{"min":5,"max":5}}`), ``},
-		{withRule(`"limits":{"priority":{"min":5,"max":4}}`), `min is greater than max`},
+		{withRule(`"limits":{"priority":{"min":5,"max":4}}`), `min must not be greater than max`},
 		{withRule(`"limits":{"priority":{"max":1001}}`), `priority.max: Invalid value`},
 		{withRule(`"limits":{"priority":{}}`), `limits.priority: Invalid value`},
 		{withRule(`"limits":{"helpers":{"deny":["bpf_probe_write_user"]},"mapTypes":{"allow":["*hash"]}}`), ``},
 		{withRule(`"limits":{"helpers":{}}`), `limits.helpers: Invalid value`},
 
 		{`{` + acmeKey + `}`, ``},
-		{`{"authorities":[{"name":"a"}]}`, `an authority has either key or keyless`},
-		{`{"authorities":[{"name":"a","key":{}}]}`, `a key has either pem or secret`},
-		{`{"authorities":[{"name":"a","key":{"pem":"` + publicKey + `","secret":{"name":"s"}}}]}`, `a key has either pem or secret`},
-		{`{"authorities":[{"name":"a","key":{"pem":"MFkw"}}]}`, `pem is a public key in PEM`},
-		{`{"authorities":[{"name":"a","key":{"pem":"` + strings.ReplaceAll(publicKey, "PUBLIC", "EC PRIVATE") + publicKey + `"}}]}`, `and no private one`},
+		{`{"authorities":[{"name":"a"}]}`, `an authority must have either key or keyless`},
+		{`{"authorities":[{"name":"a","key":{}}]}`, `a key must have either pem or secret`},
+		{`{"authorities":[{"name":"a","key":{"pem":"` + publicKey + `","secret":{"name":"s"}}}]}`, `a key must have either pem or secret`},
+		{`{"authorities":[{"name":"a","key":{"pem":"MFkw"}}]}`, `pem must be a public key in PEM format`},
+		{`{"authorities":[{"name":"a","key":{"pem":"` + strings.ReplaceAll(publicKey, "PUBLIC", "EC PRIVATE") + publicKey + `"}}]}`, `and not a private key`},
 		{`{"authorities":[{"name":"a","key":{"secret":{"name":"s","key":"old.pub"},"trustedRoot":{"name":"t"}}}]}`, ``},
 		{withIdentity(`"issuer":"https://i","subjectPattern":"^.*@acme[.]io$"`), ``},
-		{withIdentity(`"issuer":"https://i"`), `an identity has either subject or subjectPattern`},
-		{withIdentity(`"subject":"s"`), `an identity has either issuer or issuerPattern`},
+		{withIdentity(`"issuer":"https://i"`), `an identity must have either subject or subjectPattern`},
+		{withIdentity(`"subject":"s"`), `an identity must have either issuer or issuerPattern`},
 		{withIdentity(`"issuerPattern":"(","subject":"s"`), `issuerPattern: Invalid value`},
 		{withIdentity(`"issuer":"i","subjectPattern":"a)|(b"`), `subjectPattern: Invalid value`},
 		{withIdentity(`"issuer":"i","subjectPattern":"a(?=b)"`), `subjectPattern: Invalid value`},
@@ -121,11 +121,11 @@ func TestBytecodePolicyValidation(t *testing.T) {
 		"*": "write ** for all images", "": "should be at least 1 chars long",
 		"busybox": anyHost, "acme/x": anyHost, "acme/*": anyHost, "**/x": anyHost, "**.acme.io/x": anyHost, "*acme.io/x": anyHost,
 		"quay.io*/x": anyHost, "quay.*/x": anyHost, "QUAY.io/x": anyHost, "https://quay.io/x": anyHost, "quay.io": anyHost, "file:opt/x": anyHost,
-		"quay.io/Acme/x": "in lower case", "quay.io/": "behind the host", "quay.io/x:v1@sha256:12": "a tag beside a digest counts for nothing",
-		"quay.io/x y": "behind the host", "quay.io/x:a:b": "behind the host", "quay.io/x:a/b": "behind the host",
+		"quay.io/Acme/x": "in lower case", "quay.io/": "the host must be followed by", "quay.io/x:v1@sha256:12": "either a tag or a digest",
+		"quay.io/x y": "the host must be followed by", "quay.io/x:a:b": "the host must be followed by", "quay.io/x:a/b": "the host must be followed by",
 		"docker.io/busybox": noSuch, "docker.io/busybox:1": noSuch, "docker.io/*": noSuch, "index.docker.io/library/x": noSuch, "quay.io:443/x": noSuch,
-		"file:/opt/../x": "without //", "file:/opt/./x": "without //", "file:/opt//x": "without //", "file:/opt/..": "without //",
-		"file:/o x": "without //", `file:/o\x`: "without //",
+		"file:/opt/../x": "must not contain //", "file:/opt/./x": "must not contain //", "file:/opt//x": "must not contain //", "file:/opt/..": "must not contain //",
+		"file:/o x": "must not contain //", `file:/o\x`: "must not contain //",
 	} {
 		tests = append(tests, validation{withImage(pattern), refusal})
 	}

@@ -120,7 +120,7 @@ func TestObjects(t *testing.T) {
 		}
 		about := map[string]int{}
 		for _, e := range events.Items {
-			if e.Reason == v1alpha1.BpfNodeForeignXDP && e.Type == "Warning" && e.ReportingController == "bpfman-inspector" && strings.HasPrefix(e.Note, "node "+long+": words") {
+			if e.Reason == v1alpha1.BpfNodeForeignXDP && e.Type == "Warning" && e.ReportingController == "bpfman-inspector" && strings.HasPrefix(e.Note, "On node "+long+": words") {
 				about[e.Regarding.Kind+" "+e.Regarding.Namespace+"/"+e.Regarding.Name+" "+string(e.Regarding.UID)]++
 			}
 		}

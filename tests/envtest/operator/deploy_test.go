@@ -105,7 +105,7 @@ func TestNodeComponentsAreDeployed(t *testing.T) {
 		t.Errorf("owned by %v, not by the namespace: it would outlive it", driver.OwnerReferences)
 	}
 	eventually(t, "an Event says so", hasEvent(c, configMap, deploy.ReasonApplied, func(note string) bool {
-		return note == "created DaemonSet bpfman-daemon"
+		return note == "Created DaemonSet bpfman-daemon"
 	}))
 }
 

@@ -53,7 +53,7 @@ func TestUpstreamFault21NodesOfEachFate(t *testing.T) {
 
 	// Unreachable: nobody waits for it, and it counts again when it is back.
 	changeNode(t, c, "fate-b", tainted(corev1.TaintNodeUnreachable))
-	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node; 1 node that the node selector matches too can't be reached: fate-b")
+	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node; 1 node that the node selector also matches can't be reached: fate-b")
 	changeNode(t, c, "fate-b", tainted())
 	shows(t, c, o, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for fate-b")
 	left := report(t, c, o, "fate-b", v1alpha1.BpfProgCondLoaded.Condition())
@@ -69,7 +69,7 @@ func TestUpstreamFault21NodesOfEachFate(t *testing.T) {
 	// Without agent, and with one.
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fate-bare", Labels: pool}}
 	create(t, c, bare)
-	shows(t, c, o, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes; no agent runs on 1 node that the node selector matches too: fate-bare")
+	shows(t, c, o, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes; no agent runs on 1 node that the node selector also matches: fate-bare")
 	addNode(t, c, "fate-c", pool)
 	shows(t, c, o, "3/2/0 NotYetLoaded: Attached on 2 of 3 selected nodes, waiting for fate-c")
 

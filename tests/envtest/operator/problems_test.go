@@ -51,7 +51,7 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 	c := cluster(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}
 	create(t, c, node)
-	kubelet(t, c, node, map[string]string{"wrong/bpfman-csi": `{"msg":"serving CSI","driver":"csi.bpfman.io","version":"of-yore"}` + "\n"})
+	kubelet(t, c, node, map[string]string{"wrong/bpfman-csi": `{"msg":"Serving CSI","driver":"csi.bpfman.io","version":"of-yore"}` + "\n"})
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "wrong", Namespace: namespace, Labels: deploy.PodLabels()},
 		Spec: corev1.PodSpec{NodeName: node.Name, ServiceAccountName: "bpfman-daemon", Containers: []corev1.Container{
@@ -80,7 +80,7 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const cause = "list programs: the daemon in container bpfman speaks another API (bpfman v0.5?)"
+	const cause = "list programs: the daemon in container bpfman has an incompatible API (bpfman v0.5?)"
 	agent := corev1.ContainerStatus{
 		Name: "bpfman-agent", Image: "agent", ImageID: "sha256:a", RestartCount: 2,
 		State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
@@ -91,8 +91,8 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}
 	become(agent, plugin)
-	agentFails := "container bpfman-agent of image agent fails: exit code 1: run: " + cause + " (wrong)"
-	pluginIsOld := "image csi is a CSI plugin of version of-yore, the operator is of version " + version.Version + " (wrong)"
+	agentFails := "container bpfman-agent with image agent fails: exit code 1: run manager: " + cause + " (wrong)"
+	pluginIsOld := "image csi contains a CSI plugin of version of-yore, but the operator has version " + version.Version + " (wrong)"
 	says(agentFails, pluginIsOld)
 	eventually(t, "an Event says so", hasEvent(c, configMap, nodes.ReasonProblem, func(note string) bool { return strings.Contains(note, pluginIsOld) }))
 

@@ -98,7 +98,7 @@ func TestTwoOperators(t *testing.T) {
 			o.SetFinalizers([]string{upstream.Finalizer})
 			return absent
 		}, update)
-		noticed(t, writes, configMap, "ConfigMap bpfman-config (by upstream's operator, which puts its finalizer back)")
+		noticed(t, writes, configMap, "ConfigMap bpfman-config (by upstream's operator, which adds its finalizer again)")
 	})
 	t.Run("finalizer of an object", func(t *testing.T) {
 		o := tracepoint("rival-finalizer", "rival")
@@ -108,7 +108,7 @@ func TestTwoOperators(t *testing.T) {
 			o.SetFinalizers([]string{upstream.Finalizer})
 			return absent
 		}, update)
-		noticed(t, writes, getConfigMap(t, c), "the finalizer "+upstream.Finalizer+" comes back on TracepointProgram /rival-finalizer")
+		noticed(t, writes, getConfigMap(t, c), "The finalizer "+upstream.Finalizer+" reappears on TracepointProgram /rival-finalizer")
 		// Its deletion waits for nobody.
 		stop()
 		if err := c.Delete(t.Context(), o); err != nil {
@@ -130,8 +130,8 @@ func TestTwoOperators(t *testing.T) {
 		}, func(ctx context.Context, o client.Object) error {
 			return c.Status().Update(ctx, o, upstream.FieldManager)
 		})
-		noticed(t, writes, getConfigMap(t, c), "TracepointProgram /rival-status: somebody else writes the status")
-		noticed(t, writes, o, "somebody else writes the status")
+		noticed(t, writes, getConfigMap(t, c), "TracepointProgram /rival-status: Another client writes the status")
+		noticed(t, writes, o, "Another client writes the status")
 		stop()
 		shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 	})
@@ -181,6 +181,6 @@ func TestAnotherOperatorLeads(t *testing.T) {
 		}
 	})
 	eventually(t, "an Event says who leads", hasEvent(c, config, takeover.ReasonAnotherOperator, func(note string) bool {
-		return strings.Contains(note, "pod bpfman-operator-5d4f-x, which isn't its own, holds the Lease "+upstream.LeaseName)
+		return strings.Contains(note, "pod bpfman-operator-5d4f-x of another operator holds the Lease "+upstream.LeaseName)
 	}))
 }

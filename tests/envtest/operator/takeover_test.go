@@ -112,7 +112,7 @@ func TestUpstreamReports(t *testing.T) {
 		eventually(t, "a report goes with its agent", gone(c, r))
 	}
 	eventually(t, "an Event says so", hasEvent(c, getConfigMap(t, c), takeover.ReasonTakenOver, func(note string) bool {
-		return note == "deleted 2 reports of upstream's agent on node theirs-a"
+		return note == "Deleted 2 reports of upstream's agent on node theirs-a"
 	}))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(ours), ours); err != nil || !ours.DeletionTimestamp.IsZero() {
 		t.Errorf("our report: %v", err)
@@ -198,7 +198,7 @@ func TestUpstreamDaemonSetIsTakenOver(t *testing.T) {
 			t.Errorf("upstream's operator still owns %s", entry.FieldsV1.GetRawString())
 		}
 	}
-	for _, words := range []string{"took over DaemonSet bpfman-daemon", "removed the finalizer " + upstream.Finalizer} {
+	for _, words := range []string{"Took over DaemonSet bpfman-daemon", "Removed the finalizer " + upstream.Finalizer} {
 		eventually(t, "an Event says so", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool { return strings.Contains(note, words) }))
 	}
 }
@@ -268,7 +268,7 @@ func TestDaemonSetThatCannotBeChanged(t *testing.T) {
 		})
 	}
 	eventually(t, "an Event says why", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool {
-		return strings.Contains(note, "deleted DaemonSet bpfman-daemon to create another") && strings.Contains(note, "immutable")
+		return strings.Contains(note, "Deleted DaemonSet bpfman-daemon to create it again") && strings.Contains(note, "immutable")
 	}))
 }
 

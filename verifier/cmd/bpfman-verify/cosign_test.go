@@ -101,7 +101,7 @@ func TestCosignSigns(t *testing.T) {
 			right.in(t).sign(signed, c.flags...)
 			right.in(t).counts(t, verification.Request{Image: signed})
 			right.in(t).refused(t, verification.Request{Image: unsigned}, "no signature was found")
-			wrong.in(t).refused(t, verification.Request{Image: signed}, "the only signature that was found is not made with its keys")
+			wrong.in(t).refused(t, verification.Request{Image: signed}, "the only signature that was found is not made with the authority's keys")
 
 			r.copy(signed, unsigned)
 			right.in(t).refused(t, verification.Request{Image: unsigned}, "the only signature that was found is of another image")
@@ -176,7 +176,7 @@ func TestCosignAttests(t *testing.T) {
 			if got := asked(attested, provenance, right); got.Signer != right.fingerprint(t) || got.Reason != "" {
 				t.Errorf("attested: %+v", got)
 			}
-			if got := asked(attested, provenance, wrong); got.Reason != "the only attestation that was found is not made with its keys" {
+			if got := asked(attested, provenance, wrong); got.Reason != "the only attestation that was found is not made with the authority's keys" {
 				t.Errorf("by another key: %+v", got)
 			}
 			if got := asked(attested, other, right); got.Reason != "no attestation of type "+other+" was found" {

@@ -67,7 +67,7 @@ func run(in io.Reader, out io.Writer, timeout time.Duration) error {
 	var request verification.Request
 	if err := json.Unmarshal(b, &request); err != nil {
 		// Its words may have a piece of a password.
-		return errors.New("read the request: it is not JSON of its kind")
+		return errors.New("read the request: it is not valid JSON")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -97,7 +97,7 @@ func answer(ctx context.Context, request *verification.Request, timeout time.Dur
 		case a := <-found:
 			return a
 		case <-time.After(time.Second):
-			return verification.Answer{Error: fmt.Sprintf("it takes longer than %s", timeout)}
+			return verification.Answer{Error: fmt.Sprintf("verification takes longer than %s", timeout)}
 		}
 	}
 }

@@ -203,7 +203,7 @@ func TestTenThousandSignatures(t *testing.T) {
 			if len(got.Signatures) != 1 || (got.Signatures[0].Signer != "") != c.found {
 				t.Errorf("%+v", got)
 			}
-			const want = "none of the 1000 signatures that were found counts: 1000 not made with its keys; there are more than are looked at (1000)"
+			const want = "none of the 1000 signatures that were found is valid: 1000 not made with the authority's keys; only the first 1000 are checked"
 			if !c.found && got.Signatures[0].Reason != want {
 				t.Errorf("reason %q", got.Signatures[0].Reason)
 			}
@@ -225,7 +225,7 @@ func TestTenThousandSignaturesUnderATag(t *testing.T) {
 	}{
 		"first":                      {0, 0, ""},
 		"last":                       {9999, 0, ""},
-		"in the middle":              {5000, 0, "none of the 1000 signatures that were found counts: 1000 not made with its keys; there are more than are looked at (1000)"},
+		"in the middle":              {5000, 0, "none of the 1000 signatures that were found is valid: 1000 not made with the authority's keys; only the first 1000 are checked"},
 		"more than a registry keeps": {0, 400, "the only signature that was found is too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -438,7 +438,7 @@ func TestBytecode(t *testing.T) {
 		t.Errorf("no object: %+v", got)
 	}
 	index, parts := r.pushIndex("one", "another")
-	if got := ask(t, verification.Request{Image: index, Bytecode: true}); got.BytecodeError != "the image has no layer" {
+	if got := ask(t, verification.Request{Image: index, Bytecode: true}); got.BytecodeError != "the image has no layers" {
 		t.Errorf("an index: %+v", got)
 	}
 	if got := ask(t, verification.Request{Image: index, Manifest: parts[1].String(), Bytecode: true}); !strings.HasPrefix(got.BytecodeError, "the bytecode can't be read: ") {
@@ -458,8 +458,8 @@ func TestBytecode(t *testing.T) {
 func TestRequests(t *testing.T) {
 	for image, want := range map[string]string{
 		"UPPER CASE":              `image "UPPER CASE": invalid reference format`,
-		"quay.io/acme/xdp:latest": `image "quay.io/acme/xdp:latest" isn't named by its digest`,
-		"quay.io/acme/xdp@sha384:" + strings.Repeat("a", 96): "its digest is no sha256 or sha512",
+		"quay.io/acme/xdp:latest": `image "quay.io/acme/xdp:latest" isn't referenced by digest`,
+		"quay.io/acme/xdp@sha384:" + strings.Repeat("a", 96): "its digest is neither sha256 nor sha512",
 	} {
 		if got := ask(t, verification.Request{Image: image}); !strings.Contains(got.Error, want) {
 			t.Errorf("%s: %+v", image, got)

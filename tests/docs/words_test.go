@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// speaking are the directories whose strings users read: messages, logs, and help.
+var speaking = []string{"agent", "apis", "cli", "csi", "inspector", "kinds", "operator", "verifier", "hack/cluster"}
+
+// TestMessagesAvoidWords holds the strings of the commands against the words that vale refuses on
+// pages (make prose), as it doesn't read Go.
+func TestMessagesAvoidWords(t *testing.T) {
+	avoided := avoidedWords(t)
+	for _, bad := range []string{"the program is loaded anew", "nobody is told of it"} {
+		if !avoided.MatchString(bad) {
+			t.Errorf("%q isn't found by %s", bad, avoided)
+		}
+	}
+	read := 0
+	inspect(t, func(path string, n ast.Node) {
+		if text, ok := textOf(t, n); ok {
+			read++
+			if word := avoided.FindString(text); word != "" {
+				t.Errorf("%s: %q has %q, see hack/vale/styles/bpfman", path, text, word)
+			}
+		}
+	})
+	if read < 5000 {
+		t.Errorf("read %d strings only", read)
+	}
+}
+
+// TestLogMessagesBeginWithACapital is a rule of docs/development.md.
+func TestLogMessagesBeginWithACapital(t *testing.T) {
+	capital := regexp.MustCompile(`^[A-Z].*[^.:]$`)
+	read := 0
+	inspect(t, func(path string, n ast.Node) {
+		if text, ok := logMessage(t, n); ok {
+			read++
+			if !capital.MatchString(text) {
+				t.Errorf("%s: %q doesn't begin with a capital, or ends with punctuation", path, text)
+			}
+		}
+	})
+	if read < 60 {
+		t.Errorf("read %d messages only", read)
+	}
+}
+
+// logMessage is the message of a call of log/slog or logr.
+func logMessage(t *testing.T, n ast.Node) (string, bool) {
+	t.Helper()
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return "", false
+	}
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || !slices.Contains([]string{"Debug", "Info", "Warn", "Error", "Log"}, method.Sel.Name) {
+		return "", false
+	}
+	if of, ok := method.X.(*ast.Ident); ok && slices.Contains([]string{"http", "status"}, of.Name) {
+		return "", false
+	}
+	if method.Sel.Name == "Log" && len(call.Args) < 3 { // a context, a level, and the message
+		return "", false
+	}
+	for _, argument := range call.Args[:min(len(call.Args), 3)] {
+		if text, ok := textOf(t, argument); ok {
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// inspect visits the sources in the directories.
+func inspect(t *testing.T, visit func(path string, n ast.Node)) {
+	t.Helper()
+	for _, directory := range speaking {
+		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				visit(path, n)
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func textOf(t *testing.T, n ast.Node) (string, bool) {
+	t.Helper()
+	literal, ok := n.(*ast.BasicLit)
+	if !ok || literal.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(literal.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text, true
+}
+
+// avoidedWords are those of vale's rules that are about words alone.
+func avoidedWords(t *testing.T) *regexp.Regexp {
+	t.Helper()
+	var words []string
+	for _, rule := range []string{"Avoid", "Plain"} {
+		text, err := os.ReadFile(filepath.Join(root, "hack/vale/styles/bpfman", rule+".yml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var style struct {
+			Tokens []string          `json:"tokens"`
+			Swap   map[string]string `json:"swap"`
+		}
+		if err := yaml.Unmarshal(text, &style); err != nil {
+			t.Fatal(err)
+		}
+		words = append(append(words, style.Tokens...), slices.Sorted(maps.Keys(style.Swap))...)
+	}
+	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(words, "|") + `)\b`)
+}
