@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,30 +136,35 @@ func (s eventSource[request]) String() string { return fmt.Sprint(s.of) }
 func (s eventSource[request]) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Mapper maps the API's kinds without asking the API server, which may lack their
-// definitions just now. It asks for all others.
+// definitions just now, and the few of Kubernetes' that every agent reads: what the
+// server says of all kinds of a cluster would stay in the memory of each. It asks for
+// all others.
 func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
-	own := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion})
-	add := func(name, resource string, namespaced bool) {
+	known := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion, corev1.SchemeGroupVersion})
+	add := func(group schema.GroupVersion, name, resource string, namespaced bool) {
 		var scope meta.RESTScope = meta.RESTScopeRoot
 		if namespaced {
 			scope = meta.RESTScopeNamespace
 		}
-		group := v1alpha1.SchemeGroupVersion
-		own.AddSpecific(group.WithKind(name), group.WithResource(resource), group.WithResource(strings.ToLower(name)), scope)
+		known.AddSpecific(group.WithKind(name), group.WithResource(resource), group.WithResource(strings.ToLower(name)), scope)
 	}
 	for _, k := range v1alpha1.UserKinds {
-		add(k.Name, k.Resource(), k.Namespaced)
+		add(v1alpha1.SchemeGroupVersion, k.Name, k.Resource(), k.Namespaced)
 	}
 	for _, k := range v1alpha1.ProgramKinds {
-		add(k.Name, k.Resource(), k.Namespaced)
+		add(v1alpha1.SchemeGroupVersion, k.Name, k.Resource(), k.Namespaced)
 	}
-	add(v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Resource(), v1alpha1.NodeKind.Namespaced)
-	add(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource(), v1alpha1.PolicyKind.Namespaced)
+	add(v1alpha1.SchemeGroupVersion, v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Resource(), v1alpha1.NodeKind.Namespaced)
+	add(v1alpha1.SchemeGroupVersion, v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource(), v1alpha1.PolicyKind.Namespaced)
+	add(corev1.SchemeGroupVersion, "Node", "nodes", false)
+	add(corev1.SchemeGroupVersion, "Pod", "pods", true)
+	add(corev1.SchemeGroupVersion, "ConfigMap", "configmaps", true)
+	add(corev1.SchemeGroupVersion, "Secret", "secrets", true)
 	others, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("create REST mapper: %w", err)
 	}
-	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{own, others}}, nil
+	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, others}}, nil
 }
 
 // NewClient makes a client of the API's kinds, which decodes lists and events
