@@ -1058,10 +1058,12 @@ bench-inspector: envtest build/inspector/cmd/bpfman-inspector ## Measure the ins
 NODES ?= 500
 SCALE_FLAGS ?=
 
-.PHONY: bench-scale
-bench-scale: PROGRAMS ?= 20
+.PHONY: bench-scale bench-agent
+bench-scale bench-agent: PROGRAMS ?= 20
+bench-agent: AGENT_ONLY = --agent-only --out $(LOCALBIN)/bench-agent.json
+bench-agent: bench-scale ## Measure the memory of an agent with 60 programs, in a minute, and nothing else of bench-scale.
 bench-scale: envtest build/operator/cmd/bpfman-operator build/agent/cmd/bpfman-agent $(LOCALBIN)/kwok ## Measure what a cluster of NODES nodes with PROGRAMS programs costs operator, API server and agents, on a kube-apiserver of its own.
 	go -C tests build -trimpath -o $(LOCALBIN)/scale ./scale
 	go -C operator test -c -trimpath -o $(LOCALBIN)/reports.test ./reports
 	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) $(LOCALBIN)/scale $(SCALE_FLAGS) --reports-test $(LOCALBIN)/reports.test --nodes $(NODES) --programs $(PROGRAMS) --operator $(LOCALBIN)/bpfman-operator --agent $(LOCALBIN)/bpfman-agent \
-		--kwok $(LOCALBIN)/kwok --kwok-stages "$$(cd hack/tools/kwok && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage" --out $(LOCALBIN)/bench-scale.json
+		--kwok $(LOCALBIN)/kwok --kwok-stages "$$(cd hack/tools/kwok && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage" --out $(LOCALBIN)/bench-scale.json $(AGENT_ONLY)

@@ -99,7 +99,12 @@ func statusOf(pid int) (map[string]string, error) {
 }
 
 // ProcessMemory is what a process has resident, and the most that it has had, in bytes.
-type ProcessMemory struct{ Resident, Peak int }
+type ProcessMemory struct {
+	Resident, Peak int
+	// Files is the part of Resident that is pages of files, as of the executable. The rest is memory that the process
+	// has written: heap, stacks and variables.
+	Files int
+}
 
 // MemoryOf reads the memory of a process. That of one that has ended is an error.
 func MemoryOf(pid int) (ProcessMemory, error) {
@@ -115,7 +120,11 @@ func MemoryOf(pid int) (ProcessMemory, error) {
 	if err != nil {
 		return ProcessMemory{}, fmt.Errorf("read the most memory of process %d: %w", pid, err)
 	}
-	return ProcessMemory{resident << 10, peak << 10}, nil
+	files, err := strconv.Atoi(status["RssFile"])
+	if err != nil {
+		return ProcessMemory{}, fmt.Errorf("read the memory of process %d that is of files: %w", pid, err)
+	}
+	return ProcessMemory{resident << 10, peak << 10, files << 10}, nil
 }
 
 // programName is the name of a process's executable, or the name that it was called by

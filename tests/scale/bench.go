@@ -89,7 +89,7 @@ func (b *bench) measure(ctx context.Context) (err error) {
 			err = errors.Join(err, b.real.end())
 		}
 	}()
-	for _, step := range []struct {
+	steps := []struct {
 		name string
 		do   func(context.Context) error
 	}{
@@ -103,7 +103,11 @@ func (b *bench) measure(ctx context.Context) (err error) {
 		{"the agent's memory in the large cluster", b.loneAgentLarge},
 		{"writes, and memory of connections", b.connections100},
 		{"what else agents could watch", b.alternatives},
-	} {
+	}
+	if b.agentOnly {
+		steps = steps[:1]
+	}
+	for _, step := range steps {
 		b.say("%s", step.name)
 		if err := step.do(ctx); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", step.name, err), b.operator.running(), kwok.running())
@@ -151,7 +155,9 @@ func (b *bench) lone(ctx context.Context, figure string, own int, right func(*v1
 	}
 	b.put(figure, used.resident)
 	b.put(strings.Replace(figure, "rss", "rss_peak", 1), used.peak)
-	b.say("  agent with %d programs: %.1f MiB, at most %.1f", own+len(b.objects), used.resident, used.peak)
+	b.put(strings.Replace(figure, "rss", "rss_files", 1), used.files)
+	b.say("  agent with %d programs: %.1f MiB, at most %.1f; %.1f of them are pages of its executable",
+		own+len(b.objects), used.resident, used.peak, used.files)
 
 	r, err := newReporter(b.control, objects)
 	if err != nil {

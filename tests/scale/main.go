@@ -38,6 +38,8 @@ type options struct {
 	through int
 	// repeats is how many rounds of writes are measured.
 	repeats int
+	// agentOnly measures the memory of an agent, and nothing else.
+	agentOnly bool
 
 	operator, agent, kwok, stages string
 	// reportsTest is the test binary of operator/reports.
@@ -71,6 +73,7 @@ func run(args []string) (err error) {
 	flags.StringVar(&o.reportsTest, "reports-test", "bin/reports.test", "The executable of operator/reports' tests, which reads all reports in several ways.")
 	flags.StringVar(&o.out, "out", "bench-scale.json", "File for the figures.")
 	flags.BoolVar(&o.keep, "keep", false, "Keep the logs.")
+	flags.BoolVar(&o.agentOnly, "agent-only", false, "Measure only the memory of an agent, in a cluster of one node.")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("parse arguments: %w", err)
 	}

@@ -38,12 +38,12 @@ func (p process) cpu() (time.Duration, error) {
 
 const mebi = 1 << 20
 
-// memory is what a process has resident, and the most that it had, in MiB.
-type memory struct{ resident, peak float64 }
+// memory is what a process has resident, the most that it had, and how much of what is resident is pages of files, in MiB.
+type memory struct{ resident, peak, files float64 }
 
 func (p process) memory() (memory, error) {
 	used, err := node.MemoryOf(p.pid)
-	return memory{float64(used.Resident) / mebi, float64(used.Peak) / mebi}, err //nolint:wrapcheck // it names the process
+	return memory{float64(used.Resident) / mebi, float64(used.Peak) / mebi, float64(used.Files) / mebi}, err //nolint:wrapcheck // it names the process
 }
 
 // child finds a process that this one started by the name of its executable.

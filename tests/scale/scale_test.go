@@ -72,7 +72,7 @@ func TestStoredReportOfAnotherNode(t *testing.T) {
 func TestMeasuredProcess(t *testing.T) {
 	own := process{os.Getpid()}
 	used, err := own.memory()
-	if err != nil || used.resident < 1 || used.peak < used.resident {
+	if err != nil || used.resident < 1 || used.peak < used.resident || used.files <= 0 || used.files >= used.resident {
 		t.Errorf("memory %+v, %v", used, err)
 	}
 	before, err := own.cpu()
