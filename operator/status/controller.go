@@ -147,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 		r.setNote(object.GetUID(), last)
 	}
 	transition := !again && transitioned(current.Conditions, want.Conditions)
-	wait := last.due(condition, transition, summary.pace()).Sub(now)
+	wait := last.due(condition, transition, summary.pace(current.ObservedGeneration)).Sub(now)
 	if again {
 		wait = max(wait, r.Contests.Wait(object.GetUID()))
 	}

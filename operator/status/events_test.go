@@ -133,12 +133,13 @@ func TestPace(t *testing.T) {
 		summary Summary
 		want    time.Duration
 	}{
-		{"few nodes", Summary{Agents: 3, Waiting: 1}, pace},
-		{"a roll-out on many", Summary{Agents: 1000, Waiting: 1}, 20 * time.Second},
-		{"all have reported", Summary{Agents: 1000, Failed: 1}, pace},
+		{"few nodes", Summary{Agents: 3, Waiting: 1, Generation: 1}, pace},
+		{"a roll-out on many", Summary{Agents: 1000, Waiting: 1, Generation: 1}, 20 * time.Second},
+		{"an edit during a roll-out on many", Summary{Agents: 1000, Waiting: 1, Generation: 2}, pace},
+		{"all have reported", Summary{Agents: 1000, Failed: 1, Generation: 1}, pace},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.summary.pace(); got != c.want {
+			if got := c.summary.pace(1); got != c.want {
 				t.Errorf("%v, want %v", got, c.want)
 			}
 		})

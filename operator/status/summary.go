@@ -64,9 +64,9 @@ func (s Summary) Counts() v1alpha1.NodeCounts {
 
 // pace is the least time between two writes that say more of the same. While nodes are waited for, there is news with
 // each of them, and every agent receives every write: the time grows with the agents, so that what a roll-out costs
-// doesn't grow with their square.
-func (s Summary) pace() time.Duration {
-	if s.Waiting == 0 {
+// doesn't grow with their square. Whoever edits an object doesn't wait that long to see its new generation observed.
+func (s Summary) pace(observedGeneration int64) time.Duration {
+	if s.Waiting == 0 || observedGeneration != s.Generation {
 		return pace
 	}
 	return max(pace, time.Duration(s.Agents)*pacePerNode)
