@@ -124,10 +124,10 @@ func secretKeys(ref v1alpha1.AuthorityReference, from Reader) ([]string, error) 
 	if ref.Key == "" {
 		items = slices.DeleteFunc(slices.Sorted(maps.Keys(data)), func(item string) bool { return !strings.HasSuffix(item, publicKeySuffix) })
 	} else if _, found := data[ref.Key]; !found {
-		return nil, fmt.Errorf("Secret %s has no key %s", ref.Name, ref.Key)
+		return nil, fmt.Errorf("no key %s in Secret %s", ref.Key, ref.Name)
 	}
 	if len(items) == 0 {
-		return nil, fmt.Errorf("Secret %s has no key whose name ends in %s", ref.Name, publicKeySuffix)
+		return nil, fmt.Errorf("no key whose name ends in %s in Secret %s", publicKeySuffix, ref.Name)
 	}
 	var keys []string
 	for _, item := range items {
@@ -172,7 +172,7 @@ func readTrustedRoot(ref v1alpha1.AuthorityReference, from Reader) (string, erro
 	item := cmp.Or(ref.Key, trustedRootsItem)
 	root, found := data[item]
 	if !found {
-		return "", fmt.Errorf("ConfigMap %s has no key %s", ref.Name, item)
+		return "", fmt.Errorf("no key %s in ConfigMap %s", item, ref.Name)
 	}
 	var object map[string]any
 	if err := json.Unmarshal([]byte(root), &object); err != nil {

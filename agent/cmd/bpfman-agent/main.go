@@ -111,15 +111,19 @@ const gcPercent = 25
 // memory for each processor: on a node with 64 of them, 4 MB more than with 2.
 const processors = 2
 
+func saveMemory() {
+	debug.SetGCPercent(gcPercent)
+	goruntime.GOMAXPROCS(min(processors, goruntime.GOMAXPROCS(0)))
+}
+
 func run(o options, log logr.Logger) error {
 	if o.mountBpffs {
 		return errors.Join(prepare(o, log), leaveWords(version.Line(component)))
 	}
-	debug.SetGCPercent(gcPercent)
-	goruntime.GOMAXPROCS(min(processors, goruntime.GOMAXPROCS(0)))
 	if o.nodeName == "" {
 		return errors.New("KUBE_NODE_NAME is not set")
 	}
+	saveMemory()
 	if o.profilingAddr == "" {
 		goruntime.MemProfileRate = 0 // samples that nobody can ask for, half a megabyte
 	} else {

@@ -43,7 +43,7 @@ func main() {
 func run(ctx context.Context, out io.Writer, path string, arguments []string) error {
 	switch {
 	case len(arguments) == 2 && (arguments[0] == "block" || arguments[0] == "allow"):
-		address, err := parse(arguments[1])
+		address, err := parse(arguments[1]) //nolint:gosec // there are two
 		if err != nil {
 			return err
 		}
