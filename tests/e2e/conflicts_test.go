@@ -119,7 +119,7 @@ func TestConflicts(t *testing.T) {
 			if err != nil {
 				s.Fatal(err)
 			}
-			message := fmt.Sprintf("bpfman loaded program tcx_next (%d), and no object owns it", stray.ID)
+			message := fmt.Sprintf("bpfman loaded program tcx_next (%d), but no object owns it", stray.ID)
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeUnownedProgram, fmt.Sprintf("(%d)", stray.ID), message)
 			if _, err := ask[any](ctx, name, "unload", fmt.Sprint(stray.ID)); err != nil {
 				s.Fatal(err)
