@@ -219,11 +219,11 @@ func TestProblems(t *testing.T) {
 		architecture string
 	}{
 		"": {labels, "amd64"},
-		"it is for s390x, but the object is little-endian, so the daemon refuses it":  {labels, "s390x"},
-		"it lacks the label io.ebpf.maps, so the daemon refuses it":                   {map[string]string{ProgramsLabel: labels[ProgramsLabel]}, "amd64"},
-		"its label io.ebpf.programs isn't a JSON object of names and types":           {map[string]string{ProgramsLabel: "pass", MapsLabel: "{}"}, "amd64"},
-		"its label io.ebpf.programs lacks tcx_next: the daemon refuses that function": {map[string]string{ProgramsLabel: "{}", MapsLabel: "{}"}, "amd64"},
-		"its label io.ebpf.programs has names that the object lacks: other":           {map[string]string{ProgramsLabel: strings.Replace(labels[ProgramsLabel], "{", `{"other":"tc",`, 1), MapsLabel: "{}"}, "amd64"},
+		"it is for s390x, but the object is little-endian, so the daemon refuses it":     {labels, "s390x"},
+		"it lacks the label io.ebpf.maps, so the daemon refuses it":                      {map[string]string{ProgramsLabel: labels[ProgramsLabel]}, "amd64"},
+		"its label io.ebpf.programs isn't a JSON object of names and types":              {map[string]string{ProgramsLabel: "pass", MapsLabel: "{}"}, "amd64"},
+		"its label io.ebpf.programs lacks tcx_next, so the daemon refuses that function": {map[string]string{ProgramsLabel: "{}", MapsLabel: "{}"}, "amd64"},
+		"its label io.ebpf.programs has names that the object lacks: other":              {map[string]string{ProgramsLabel: strings.Replace(labels[ProgramsLabel], "{", `{"other":"tc",`, 1), MapsLabel: "{}"}, "amd64"},
 	} {
 		img, err := Image(f.Name, f.Content, c.labels, c.architecture, time.Time{})
 		if err != nil {
@@ -303,7 +303,7 @@ func TestHostileArchives(t *testing.T) {
 		"empty":        {nil, "it isn't an OCI layout"},
 		"cut":          {whole[:len(whole)/2], "unexpected EOF"},
 		"escaping":     {append(escaping.Bytes(), make([]byte, 1024)...), "it isn't an OCI layout"},
-		"another blob": {bytes.Replace(whole, []byte(`"linux"`), []byte(`"LINUX"`), 1), "not sha256:"},
+		"another blob": {bytes.Replace(whole, []byte(`"linux"`), []byte(`"LINUX"`), 1), "instead of sha256:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "image.tar")
