@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,11 +120,15 @@ func TestConflicts(t *testing.T) {
 			if err != nil {
 				s.Fatal(err)
 			}
+			unload := sync.OnceFunc(func() {
+				if _, err := ask[any](context.WithoutCancel(ctx), name, "unload", fmt.Sprint(stray.ID)); err != nil {
+					s.Error(err)
+				}
+			})
+			s.Cleanup(unload)
 			message := fmt.Sprintf("bpfman loaded program tcx_next (%d), but no object owns it", stray.ID)
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeUnownedProgram, fmt.Sprintf("(%d)", stray.ID), message)
-			if _, err := ask[any](ctx, name, "unload", fmt.Sprint(stray.ID)); err != nil {
-				s.Fatal(err)
-			}
+			unload()
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeUnownedProgram, fmt.Sprintf("(%d)", stray.ID), "")
 		}},
 		step{"an XDP program where ours is to be", func(ctx context.Context, s *testing.T) {

@@ -84,7 +84,7 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 	agent := corev1.ContainerStatus{
 		Name: "bpfman-agent", Image: "agent", ImageID: "sha256:a", RestartCount: 2,
 		State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
-		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "run: " + cause}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "run manager: " + cause}},
 	}
 	plugin := corev1.ContainerStatus{
 		Name: "bpfman-csi", Image: "csi", ImageID: "sha256:c", Ready: true,
