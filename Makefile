@@ -58,6 +58,12 @@ $(LOCALBIN)/helm $(LOCALBIN)/kind $(LOCALBIN)/cosign $(LOCALBIN)/kwok: $(LOCALBI
 	@echo "building $*"
 	@cd hack/tools/$* && GOWORK=off go build -o $@ $(PACKAGE) && touch $@
 
+# A Prometheus with the one service discovery that the tutorial uses, and without pages for browsers.
+$(LOCALBIN)/prometheus $(LOCALBIN)/promtool: $(LOCALBIN)/%: hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
+	@mkdir -p $(@D)
+	@echo "building $*"
+	@cd hack/tools/prometheus && GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -tags remove_all_sd,enable_kubernetes_sd -o $@ github.com/prometheus/prometheus/cmd/$* && touch $@
+
 # The linker of eBPF programs in Rust uses the LLVM of the compiler that it is built with: both are those of the tutorial.
 RUST_TOOLCHAIN = $(shell sed -n 's/^channel = "\(.*\)"/\1/p' docs/tutorials/program-in-rust.md)
 BPF_LINKER_VERSION := 0.10.4
@@ -82,7 +88,7 @@ $(LOCALBIN)/opm: hack/tools/opm/go.mod hack/tools/opm/go.sum
 	@echo "building opm"
 	@cd hack/tools/opm && GOWORK=off go build -tags json1,containers_image_openpgp -o $@ github.com/operator-framework/operator-registry/cmd/opm && touch $@
 
-.PHONY: $(TOOLS) golangci-lint vale helm kind cosign kwok opm bpf-linker
+.PHONY: $(TOOLS) golangci-lint vale helm kind cosign kwok opm bpf-linker prometheus promtool
 kustomize: $(LOCALBIN)/kustomize ## Build kustomize to bin/, in the version that hack/tools pins.
 controller-gen: $(LOCALBIN)/controller-gen ## Build controller-gen to bin/.
 register-gen: $(LOCALBIN)/register-gen ## Build register-gen to bin/.
@@ -98,6 +104,8 @@ helm: $(LOCALBIN)/helm ## Build helm to bin/.
 kind: $(LOCALBIN)/kind ## Build kind to bin/.
 cosign: $(LOCALBIN)/cosign ## Build cosign to bin/, to sign images.
 kwok: $(LOCALBIN)/kwok ## Build kwok to bin/, to simulate nodes and pods.
+prometheus: $(LOCALBIN)/prometheus ## Build Prometheus to bin/, which a tutorial runs.
+promtool: $(LOCALBIN)/promtool ## Build Prometheus' promtool to bin/.
 bpf-linker: $(LOCALBIN)/bpf-linker ## Build bpf-linker to bin/, to build eBPF programs in Rust.
 opm: $(LOCALBIN)/opm ## Build opm to bin/, if the Go module proxy serves operator-registry; make bundle and make catalog then validate with it.
 
@@ -962,7 +970,7 @@ TUTORIALS_FLAGS ?=
 # Without TUTORIALS_REGISTRY, a registry to push to whose certificate is of TUTORIALS_REGISTRY_CA, the tutorials that push
 # images are skipped on other clusters than the one-node cluster.
 .PHONY: test-tutorials
-test-tutorials: kubectl-bpfman $(if $(shell command -v rustup),$(LOCALBIN)/bpf-linker) $(if $(ONE_NODE),cluster-up) ## Run each tutorial, from its own text, on the cluster of KUBECONFIG where bpfman is deployed, or on the one-node cluster (TUTORIALS_FLAGS="-run /firewall").
+test-tutorials: kubectl-bpfman $(if $(shell command -v rustup),$(LOCALBIN)/bpf-linker) $(if $(ONE_NODE),$(LOCALBIN)/prometheus $(LOCALBIN)/promtool cluster-up) ## Run each tutorial, from its own text, on the cluster of KUBECONFIG where bpfman is deployed, or on the one-node cluster (TUTORIALS_FLAGS="-run /firewall").
 	$(if $(ONE_NODE),@$(MAKE) --no-print-directory deploy-kustomize)
 	@cd tests && $(call requires,cluster) $(if $(ONE_NODE),KUBECONFIG=$(CLUSTER_KUBECONFIG) TUTORIALS_REGISTRY=10.97.$(CLUSTER_INSTANCE).2:5000/tutorials TUTORIALS_REGISTRY_CA=$(CLUSTER_STATE)/pki/registry-ca.crt) \
 		TUTORIALS_COMMANDS=$(LOCALBIN) go test -count=1 -v -timeout 2h $(TUTORIALS_FLAGS) ./tutorials

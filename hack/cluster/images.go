@@ -42,6 +42,9 @@ func (c cluster) loadImagesOn(ctx context.Context, nodes []component.Settings) e
 	for _, description := range image.Catalog() {
 		described, err := description.Describe(ctx, c.sources)
 		if absent := (*image.AbsentError)(nil); errors.As(err, &absent) {
+			if description.Optional {
+				continue
+			}
 			fmt.Printf("         image %s skipped: %s is not built\n", description.Name, absent.File)
 			continue
 		}

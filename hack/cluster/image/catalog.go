@@ -26,6 +26,9 @@ type Sources struct {
 // NextTag is a second tag of every image: what runs the first is rolled out anew when it is told to run that.
 const NextTag = "next"
 
+// prometheusImage is what the tutorial runs, of the version that hack/tools/prometheus pins.
+const prometheusImage = "quay.io/prometheus/prometheus:v3.13.5"
+
 // AbsentError says which file an image can't be built without.
 type AbsentError struct{ Image, File string }
 
@@ -49,12 +52,15 @@ func Catalog() []Description {
 		ownBinary("bpfman-firewall", "firewall", "65534:65534"),
 		ownBinary("bpfman-node-probe", "node-probe", ""),
 		ownBinary("csi-node-driver-registrar", "csi-node-driver-registrar", ""),
+		{Name: prometheusImage, Optional: true, describe: prometheus},
 	}
 }
 
 // Description is an image that may be possible to build.
 type Description struct {
-	Name     string
+	Name string
+	// Optional is for an image that nothing but a tutorial runs.
+	Optional bool
 	describe func(ctx context.Context, name string, s Sources) (Image, error)
 }
 
@@ -138,6 +144,19 @@ func busybox(ctx context.Context, name string, _ Sources) (Image, error) {
 		}
 	}
 	return Image{Name: name, Files: files, Entrypoint: []string{"/bin/sh"}}, nil
+}
+
+// prometheus has what its project's image has of the same names in the same places.
+func prometheus(_ context.Context, name string, s Sources) (Image, error) {
+	server, err := existing(name, "/bin/prometheus", filepath.Join(s.Bin, "prometheus"))
+	if err != nil {
+		return Image{}, err
+	}
+	client, err := existing(name, "/bin/promtool", filepath.Join(s.Bin, "promtool"))
+	if err != nil {
+		return Image{}, err
+	}
+	return Image{Name: name, Files: append(base(), server, client), User: "65534:65534", Entrypoint: []string{"/bin/prometheus"}}, nil
 }
 
 // daemon is bpfman as its project publishes it: the same binary, working

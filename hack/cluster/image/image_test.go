@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +129,24 @@ func TestCatalogNamesWhatIsNotBuilt(t *testing.T) {
 		_, err := description.Describe(t.Context(), empty)
 		if absent := (*AbsentError)(nil); !errors.As(err, &absent) || absent.Image != description.Name {
 			t.Errorf("%s: %v, want that its file is absent", description.Name, err)
+		}
+	}
+}
+
+// TestPrometheusVersion sees that the tutorial, the image, and the pinned module are of one version: v3.13.5 is the module's
+// v0.313.5.
+func TestPrometheusVersion(t *testing.T) {
+	_, version, _ := strings.Cut(prometheusImage, ":v3.")
+	for file, want := range map[string]string{
+		"../../../docs/tutorials/prometheus.md": "image: " + prometheusImage + "\n",
+		"../../tools/prometheus/go.mod":         "github.com/prometheus/prometheus v0.3" + version + " ",
+	} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(content), want) {
+			t.Errorf("%s doesn't have %q", file, want)
 		}
 	}
 }
