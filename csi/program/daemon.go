@@ -26,9 +26,12 @@ import (
 var ErrDaemon = errors.New("bpfman daemon failed")
 
 const (
-	// listTimeout bounds the wait for a daemon that serves one call at a time.
-	// The kubelet retries.
-	listTimeout = 5 * time.Second
+	// listTimeout bounds the wait for a daemon that serves one call at a time. After a
+	// node's start it loads programs for many seconds, and a call that fails then has the
+	// kubelet retry ever more rarely. The kubelet itself waits 2 minutes.
+	listTimeout = 20 * time.Second
+	// connectTimeout is that of one attempt to connect.
+	connectTimeout = 5 * time.Second
 	// maxReconnectDelay is how late a daemon that returns may be noticed.
 	maxReconnectDelay = time.Second
 	maxResponseBytes  = 16 << 20
@@ -49,7 +52,7 @@ func NewDaemon(socket, mapsRoot string) (*Daemon, error) {
 	reconnect.BaseDelay, reconnect.MaxDelay = maxReconnectDelay/10, maxReconnectDelay
 	connection, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: listTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: connectTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)))
 	if err != nil {
 		return nil, fmt.Errorf("bpfman daemon at %s: %w", socket, err)

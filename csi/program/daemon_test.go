@@ -98,7 +98,7 @@ func TestFindFailsFastWhileTheDaemonIsDown(t *testing.T) {
 	if !errors.Is(err, ErrDaemon) || !strings.Contains(err.Error(), socket) {
 		t.Errorf("Find: %v", err)
 	}
-	if took := time.Since(start); took > listTimeout/2 {
+	if took := time.Since(start); took > connectTimeout/2 {
 		t.Errorf("took %v", took)
 	}
 

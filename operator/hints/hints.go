@@ -35,6 +35,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/operator/pace"
 )
 
 const (
@@ -46,10 +47,9 @@ const (
 	unusedAfter = time.Hour
 	// relistFor is how long a node is named: longer than an agent needs to see it.
 	relistFor = 10 * time.Minute
-	// pace and pacePerNode are the least time between two writes, unless a kind is named
-	// that wasn't: every agent gets each of them.
-	pace        = time.Second
-	pacePerNode = 20 * time.Millisecond
+	// writePace is the least time between two writes in a small cluster, unless a kind is
+	// named that wasn't.
+	writePace = time.Second
 )
 
 // Reconciler keeps the ConfigMap up to date, and nobody else does.
@@ -196,9 +196,9 @@ func (r *Reconciler) used(ctx context.Context) (map[string]bool, error) {
 func (r *Reconciler) pace(ctx context.Context) time.Duration {
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return pace
+		return writePace
 	}
-	return max(pace, time.Duration(len(nodes.Items))*pacePerNode)
+	return pace.Between(writePace, len(nodes.Items))
 }
 
 // nodes are those to be named: those that were, perhaps by another replica, and those

@@ -31,15 +31,14 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/operator/pace"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
 const (
 	passTimeout = 30 * time.Second
-	// pace and pacePerNode are the least time between two writes of counts: each agent
-	// watches policies.
-	pace        = time.Second
-	pacePerNode = 20 * time.Millisecond
+	// writePace is the least time between two writes of counts in a small cluster.
+	writePace = time.Second
 	// materialEvery is how often keys and trusted roots are read: a watch would take
 	// the right to list all Secrets of the namespace.
 	materialEvery = 15 * time.Second
@@ -115,8 +114,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	want := status(&object, n.material, r.tally.of(object.Name))
 	switch {
 	case equality.Semantic.DeepEqual(want, &object.Status):
-	case onlyCounts(want, &object.Status) && r.Clock.Since(n.wroteAt) < r.pace():
-		due := r.pace() - r.Clock.Since(n.wroteAt)
+	case onlyCounts(want, &object.Status) && r.Clock.Since(n.wroteAt) < pace.Between(writePace, r.tally.nodes()):
+		due := pace.Between(writePace, r.tally.nodes()) - r.Clock.Since(n.wroteAt)
 		if again == 0 || due < again {
 			again = due
 		}
@@ -128,11 +127,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	}
 	r.keep(object.Name, n)
 	return reconcile.Result{RequeueAfter: again}, nil
-}
-
-// pace is the least time between two writes of counts.
-func (r *Reconciler) pace() time.Duration {
-	return max(pace, time.Duration(r.tally.nodes())*pacePerNode)
 }
 
 // status is what a policy's status has to be.

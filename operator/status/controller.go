@@ -36,11 +36,9 @@ import (
 const (
 	fieldManager = "bpfman-operator"
 
-	// pace is the least time between two writes to one object, unless its condition's type changes; and how long an
-	// object waits for its nodes before that is written at all.
-	pace = 200 * time.Millisecond
-	// pacePerNode is what each agent adds to pace while nodes are waited for: each agent receives each of these writes.
-	pacePerNode = 20 * time.Millisecond
+	// writePace is the least time between two writes to one object, unless its condition's type changes; and how long
+	// an object waits for its nodes before that is written at all.
+	writePace = 200 * time.Millisecond
 
 	// agentGrace is how long a node counts as running an agent without one: a DaemonSet deletes a pod before it creates
 	// the next.
@@ -106,7 +104,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, error) {
 	object := newObject(ref.Kind)
 	if err := r.Client.Get(ctx, ref.NamespacedName, object); kinds.Unread(err) {
-		return reconcile.Result{RequeueAfter: pace}, nil
+		return reconcile.Result{RequeueAfter: writePace}, nil
 	} else if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -187,7 +185,7 @@ func (n note) due(condition v1alpha1.ProgramConditionType, transition bool, obje
 	due := n.wroteAt.Add(objectPace)
 	switch {
 	case condition == v1alpha1.ProgramNotYetLoaded:
-		if settled := n.waitingSince.Add(pace); settled.After(due) {
+		if settled := n.waitingSince.Add(writePace); settled.After(due) {
 			return settled
 		}
 	case transition:

@@ -112,13 +112,13 @@ func TestDue(t *testing.T) {
 		transition bool
 		want       time.Time
 	}{
-		{"waits from now on", note{waitingSince: at}, v1alpha1.ProgramNotYetLoaded, true, at.Add(pace)},
-		{"waits again just after a write", note{waitingSince: at, wroteAt: at.Add(pace / 2)}, v1alpha1.ProgramNotYetLoaded, false, at.Add(pace * 3 / 2)},
+		{"waits from now on", note{waitingSince: at}, v1alpha1.ProgramNotYetLoaded, true, at.Add(writePace)},
+		{"waits again just after a write", note{waitingSince: at, wroteAt: at.Add(writePace / 2)}, v1alpha1.ProgramNotYetLoaded, false, at.Add(writePace * 3 / 2)},
 		{"success", note{waitingSince: at, wroteAt: at}, v1alpha1.ProgramReconcileSuccess, true, time.Time{}},
-		{"another failure", note{wroteAt: at}, v1alpha1.ProgramReconcileError, false, at.Add(pace)},
+		{"another failure", note{wroteAt: at}, v1alpha1.ProgramReconcileError, false, at.Add(writePace)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.note.due(c.condition, c.transition, pace); !got.Equal(c.want) {
+			if got := c.note.due(c.condition, c.transition, writePace); !got.Equal(c.want) {
 				t.Errorf("due %v, want %v", got, c.want)
 			}
 		})
@@ -133,10 +133,10 @@ func TestPace(t *testing.T) {
 		summary Summary
 		want    time.Duration
 	}{
-		{"few nodes", Summary{Agents: 3, Waiting: 1, Generation: 1}, pace},
+		{"few nodes", Summary{Agents: 3, Waiting: 1, Generation: 1}, writePace},
 		{"a roll-out on many", Summary{Agents: 1000, Waiting: 1, Generation: 1}, 20 * time.Second},
-		{"an edit during a roll-out on many", Summary{Agents: 1000, Waiting: 1, Generation: 2}, pace},
-		{"all have reported", Summary{Agents: 1000, Failed: 1, Generation: 1}, pace},
+		{"an edit during a roll-out on many", Summary{Agents: 1000, Waiting: 1, Generation: 2}, writePace},
+		{"all have reported", Summary{Agents: 1000, Failed: 1, Generation: 1}, writePace},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := c.summary.pace(1); got != c.want {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/operator/pace"
 )
 
 // Limits of what a message lists. The verifier's statistics and what the agent adds behind the verdict take some 300
@@ -63,13 +64,12 @@ func (s Summary) Counts() v1alpha1.NodeCounts {
 }
 
 // pace is the least time between two writes that say more of the same. While nodes are waited for, there is news with
-// each of them, and every agent receives every write: the time grows with the agents, so that what a roll-out costs
-// doesn't grow with their square. Whoever edits an object doesn't wait that long to see its new generation observed.
+// each of them, so the time grows with the agents. Whoever edits an object doesn't wait that long to see its new generation observed.
 func (s Summary) pace(observedGeneration int64) time.Duration {
 	if s.Waiting == 0 || observedGeneration != s.Generation {
-		return pace
+		return writePace
 	}
-	return max(pace, time.Duration(s.Agents)*pacePerNode)
+	return pace.Between(writePace, s.Agents)
 }
 
 // Condition says what state the object is in, and in words why. ok is false where there is nothing to say: an object

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -68,11 +67,7 @@ func messagesIn(t *testing.T, path string) []string {
 	}
 	var messages []string
 	add := func(e ast.Expr) {
-		if literal, ok := e.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-			text, err := strconv.Unquote(literal.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+		if text, ok := textOf(t, e); ok {
 			messages = append(messages, text)
 		}
 	}

@@ -112,6 +112,7 @@ func inspect(t *testing.T, visit func(path string, n ast.Node)) {
 	}
 }
 
+// textOf is the value of a string literal.
 func textOf(t *testing.T, n ast.Node) (string, bool) {
 	t.Helper()
 	literal, ok := n.(*ast.BasicLit)

@@ -60,19 +60,14 @@ func hold(ctx context.Context, t *testing.T, name, as, what, where string, many 
 		_, err := ask[any](ctx, name, "hold", as, what, where, fmt.Sprint(many))
 		ended <- err
 	}()
-	stopped := false
-	end = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	end = sync.OnceFunc(func() {
 		if _, err := ask[any](context.WithoutCancel(ctx), name, "end-hold", as); err != nil {
 			t.Errorf("end what %s holds: %v", as, err)
 		}
 		if err := <-ended; err != nil {
 			t.Errorf("%s: %v", as, err)
 		}
-	}
+	})
 	t.Cleanup(end)
 	return end
 }

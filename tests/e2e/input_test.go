@@ -174,19 +174,30 @@ func TestDeletedWithoutEverLoading(t *testing.T) {
 func addInterface(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	for _, n := range under.nodes() {
-		if _, err := ask[any](ctx, n, "add-interface", name); err != nil {
-			t.Fatal(err)
-		}
+		addInterfaceOn(ctx, t, n, name)
 	}
-	t.Cleanup(func() { removeInterface(context.WithoutCancel(ctx), t, name) })
+}
+
+// addInterfaceOn makes a network interface on one node until the test ends.
+func addInterfaceOn(ctx context.Context, t *testing.T, node, name string) {
+	t.Helper()
+	if _, err := ask[any](ctx, node, "add-interface", name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeInterfaceOn(context.WithoutCancel(ctx), t, node, name) })
 }
 
 func removeInterface(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	for _, n := range under.nodes() {
-		if _, err := ask[any](ctx, n, "remove-interface", name); err != nil {
-			t.Error(err)
-		}
+		removeInterfaceOn(ctx, t, n, name)
+	}
+}
+
+func removeInterfaceOn(ctx context.Context, t *testing.T, node, name string) {
+	t.Helper()
+	if _, err := ask[any](ctx, node, "remove-interface", name); err != nil {
+		t.Error(err)
 	}
 }
 

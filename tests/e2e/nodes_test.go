@@ -213,7 +213,7 @@ func TestNodesRollOut(t *testing.T) {
 		}
 		attachedOn(ctx, s, o, under.nodes())
 		if now := exactly(ctx, s, o, 1); !slices.Equal(ids(now), ids(before)) {
-			s.Errorf("programs %v were loaded anew: %v", ids(before), ids(now))
+			s.Errorf("programs %v were reloaded: %v", ids(before), ids(now))
 		}
 	}})
 }
@@ -231,22 +231,11 @@ func TestNodesOneFails(t *testing.T) {
 	const iface = "e2e-some"
 	o := tcx("e2e-nodes-one-fails", iface)
 	lacks := workers()[0]
-	add := func(ctx context.Context, s *testing.T, name string) {
-		s.Helper()
-		if _, err := ask[any](ctx, name, "add-interface", iface); err != nil {
-			s.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if _, err := ask[any](context.WithoutCancel(ctx), name, "remove-interface", iface); err != nil {
-				t.Error(err)
-			}
-		})
-	}
 	const why = "the node has no interface " + iface
 	feature(t,
 		step{"the node that fails is named", func(ctx context.Context, s *testing.T) {
 			for _, name := range without(under.nodes(), lacks) {
-				add(ctx, s, name)
+				addInterfaceOn(ctx, t, name, iface)
 			}
 			create(ctx, t, o)
 			awaitFailure(ctx, s, o, "Failed on 1 node, attached on 2 of 3 selected nodes: "+lacks+": ", why)
@@ -276,7 +265,7 @@ func TestNodesOneFails(t *testing.T) {
 			}
 		}},
 		step{"it heals", func(ctx context.Context, s *testing.T) {
-			add(ctx, s, lacks)
+			addInterfaceOn(ctx, t, lacks, iface)
 			attachedOn(ctx, s, o, under.nodes())
 		}},
 	)
@@ -321,16 +310,7 @@ func TestNodesMaps(t *testing.T) {
 		return seen
 	}
 	feature(t, step{"each its own", func(ctx context.Context, s *testing.T) {
-		for _, name := range under.nodes() {
-			if _, err := ask[any](ctx, name, "add-interface", iface); err != nil {
-				s.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if _, err := ask[any](context.WithoutCancel(ctx), name, "remove-interface", iface); err != nil {
-					t.Error(err)
-				}
-			})
-		}
+		addInterface(ctx, t, iface)
 		namespace(ctx, t, space)
 		create(ctx, t, o)
 		create(ctx, t, readers)
