@@ -62,13 +62,18 @@ func TestLifecycle(t *testing.T) {
 		order  order
 		// use is what the installation is tested by, beside that all is attached.
 		use []use
+		// slow is for what -short leaves out.
+		slow bool
 	}{
-		{"kustomize", order{name: "CRDs_first", begin: definitionsFirst}, nil},
-		{"release", order{name: "operator_first", begin: operatorFirst}, unlessShort(telling)},
-		{"helm", order{name: "programs_first", begin: programsFirst}, telling},
-		{"helm", order{name: "namespace_first", begin: namespaceFirst, stay: true, interrupted: true}, nil},
-		{"kustomize", order{name: "all_at_once", begin: allAtOnce, stay: true, cleaned: true}, nil},
+		{"kustomize", order{name: "CRDs_first", begin: definitionsFirst}, nil, false},
+		{"release", order{name: "operator_first", begin: operatorFirst}, telling, true},
+		{"helm", order{name: "programs_first", begin: programsFirst}, telling, false},
+		{"helm", order{name: "namespace_first", begin: namespaceFirst, stay: true, interrupted: true}, nil, true},
+		{"kustomize", order{name: "all_at_once", begin: allAtOnce, stay: true, cleaned: true}, nil, false},
 	} {
+		if c.slow && testing.Short() {
+			continue
+		}
 		// What a row that fails leaves says nothing about the next.
 		if !t.Run(c.method+"_"+c.order.name, func(t *testing.T) { c.order.run(t, c.method, c.use) }) {
 			break
@@ -83,21 +88,13 @@ type use struct {
 }
 
 // telling are those that depend most on what is installed: rights, policies, the ConfigMap,
-// the CSIDriver. `make test-e2e` runs all on any installation. What a release's files
-// install is what kustomize does, so they are left out there where time is short.
+// the CSIDriver. `make test-e2e` runs all on any installation.
 var telling = []use{
 	{"TestEveryKind", TestEveryKind},
 	{"TestNamespaced", TestNamespaced},
 	{"TestClusterAccessByRBAC", TestClusterAccessByRBAC},
 	{"TestModesOfMaps", TestModesOfMaps},
 	{"TestRunningPodFollowsItsProgram", TestRunningPodFollowsItsProgram},
-}
-
-func unlessShort(uses []use) []use {
-	if testing.Short() {
-		return nil
-	}
-	return uses
 }
 
 func (o order) run(t *testing.T, method string, uses []use) {
