@@ -11,12 +11,13 @@ import (
 	"strings"
 )
 
-// Sockets are where container runtimes listen by default, below /run, in the order in
-// which they are looked for.
+// Sockets are the default paths, relative to /run, of the sockets of container runtimes.
+// Socket tries them in this order.
 var Sockets = []string{"containerd/containerd.sock", "crio/crio.sock", "cri-dockerd.sock"}
 
 // Socket returns the path of the socket where the node's container runtime serves CRI.
-// The host's /run is seen at run. It is an error if there is none.
+// run is the path under which the host's /run is mounted. It returns an error if no
+// socket exists.
 func Socket(run string) (string, error) {
 	for _, s := range Sockets {
 		socket := filepath.Join(run, s)

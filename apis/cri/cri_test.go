@@ -18,7 +18,7 @@ func TestSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What another runtime left there isn't a socket.
+	// A file of another runtime isn't a socket.
 	if err := os.WriteFile(filepath.Join(run, "containerd/containerd.sock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

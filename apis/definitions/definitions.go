@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package definitions keeps operator and agent from objects of other definitions in bpfman.io than this API's, such as
-// those of upstream's v0.6, whose BpfApplication has this group, version and name, and is another kind.
+// Package definitions protects the operator and the agent from CustomResourceDefinitions in bpfman.io that don't
+// belong to this API. For example, the BpfApplication of upstream's v0.6 has the same group, version, and name,
+// but a different scope and schema.
 package definitions
 
 import (
@@ -21,15 +22,15 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// upstreamKinds are those of upstream's v0.6 whose names this API doesn't have.
+// upstreamKinds are the kinds of upstream's v0.6 that this API doesn't have.
 var upstreamKinds = []string{"ClusterBpfApplication", "ClusterBpfApplicationState", "BpfApplicationState", "Config"}
 
-// lookTimeout bounds one question to the API server.
+// lookTimeout bounds one request to the API server.
 const lookTimeout = 10 * time.Second
 
-// ForeignError says which definitions in bpfman.io aren't this API's.
+// ForeignError lists the definitions in bpfman.io that don't belong to this API.
 type ForeignError struct {
-	// Kinds are their kinds with what is wrong with them, such as "BpfApplication (namespaced)".
+	// Kinds are the kinds, each with the difference if there is one, such as "BpfApplication (namespaced)".
 	Kinds []string
 }
 
@@ -38,8 +39,8 @@ func (f *ForeignError) Error() string {
 		strings.Join(f.Kinds, ", ") + "; nothing is deployed and no object is written until they are removed: see docs/install.md, Install over upstream's bpfman"
 }
 
-// Foreign returns a *ForeignError if some of the resources that an API server has in this API's group and version are
-// other kinds than this API's, and nil otherwise. Kinds that aren't served are no fault.
+// Foreign returns a *ForeignError if resources that an API server serves in this API's group and version belong to
+// another API, and nil otherwise. Kinds that aren't served are not an error.
 func Foreign(served []metav1.APIResource) error {
 	namespaced := map[string]bool{
 		v1alpha1.NodeKind.Name:   v1alpha1.NodeKind.Namespaced,
@@ -54,7 +55,7 @@ func Foreign(served []metav1.APIResource) error {
 	var foreign []string
 	for _, resource := range served {
 		if strings.Contains(resource.Name, "/") {
-			continue // a subresource is of its resource's kind
+			continue // a subresource has its resource's kind
 		}
 		scope := "cluster-scoped"
 		if resource.Namespaced {
@@ -72,14 +73,15 @@ func Foreign(served []metav1.APIResource) error {
 	return &ForeignError{foreign}
 }
 
-// Look asks the API server, which tells everybody, and returns a *ForeignError if it has other definitions.
+// Look gets the resources from the API server's discovery API, which every client can read, and returns a
+// *ForeignError if some belong to another API.
 func Look(ctx context.Context, api discovery.ServerResourcesInterfaceWithContext) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	version := v1alpha1.SchemeGroupVersion.String()
 	list, err := api.ServerResourcesForGroupVersionWithContext(ctx, version)
 	if apierrors.IsNotFound(err) {
-		return nil // there are none at all
+		return nil // no kind is defined
 	}
 	if err != nil {
 		return fmt.Errorf("discover the cluster's kinds in %s: %w", version, err)
@@ -87,17 +89,17 @@ func Look(ctx context.Context, api discovery.ServerResourcesInterfaceWithContext
 	return Foreign(list.APIResources)
 }
 
-// Guard is a Runnable of a manager. It has everything that reads or writes objects of this API wait while the cluster has
-// other definitions, and ends the manager, and so the process, where they appear later.
+// Guard is a Runnable of a manager. As long as the cluster has other definitions, it delays everything that reads
+// or writes objects of this API. If such definitions appear later, it stops the manager, and with it the process.
 type Guard struct {
-	// Look is the function Look with an API server.
+	// Look calls the function Look with an API server.
 	Look func(context.Context) error
-	// Open sets up what waits. It is called once.
+	// Open starts what waits. It is called once.
 	Open func() error
-	// Report is told why nothing starts or goes on: a *ForeignError, or that the API server doesn't answer. The same isn't
-	// said twice.
+	// Report is called with the reason why nothing starts or continues: a *ForeignError, or an error of the
+	// request to the API server. It isn't called twice in a row with the same error.
 	Report func(context.Context, error)
-	// Retry is how often to look while nothing starts, Interval how often afterwards.
+	// Retry is the interval between checks until the guard opens. Interval is the interval after that.
 	Retry, Interval time.Duration
 
 	mu     sync.Mutex
@@ -135,10 +137,11 @@ func (g *Guard) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: what waits has an election of its own.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. The guard runs on every replica, because what it
+// delays has its own leader election.
 func (*Guard) NeedLeaderElection() bool { return false }
 
-// Held says why nothing has started, nil once it has.
+// Held returns the reason why nothing has started, or nil after the start.
 func (g *Guard) Held() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -156,7 +159,7 @@ func (g *Guard) set(closed error) {
 	g.looked, g.closed = true, closed
 }
 
-// wait returns false if the context ends first.
+// wait returns false if the context ends before the period.
 func wait(ctx context.Context, period time.Duration) bool {
 	timer := time.NewTimer(period)
 	defer timer.Stop()

@@ -32,7 +32,7 @@ func ours() []metav1.APIResource {
 	return append(served, metav1.APIResource{Name: node.Resource(), Kind: node.Name, Namespaced: node.Namespaced})
 }
 
-// upstreams are the definitions of upstream's v0.6.
+// upstreams returns the definitions of upstream's v0.6.
 func upstreams() []metav1.APIResource {
 	return []metav1.APIResource{
 		{Name: "bpfapplications", Kind: "BpfApplication", Namespaced: true},
@@ -76,7 +76,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// guarded runs a Guard on what its cluster is said to have.
+// guarded runs a Guard on a simulated cluster.
 type guarded struct {
 	Guard
 	mu       sync.Mutex
@@ -102,7 +102,7 @@ func (g *guarded) says() error {
 	return g.answer
 }
 
-// say changes what the cluster has from now on.
+// say changes what the cluster has.
 func (g *guarded) say(answer error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -118,13 +118,13 @@ func TestGuardOpensWhenForeignDefinitionsAreGone(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- g.Start(ctx) }()
-		time.Sleep(time.Minute) //nolint:forbidigo // of the bubble, whose clock is not real
+		time.Sleep(time.Minute) //nolint:forbidigo // in the bubble, the clock isn't real
 		synctest.Wait()
 		if g.opened != 0 || len(g.reported) != 1 || !strings.Contains(g.reported[0], "ClusterBpfApplication (cluster-scoped)") || g.Held() == nil {
 			t.Errorf("opened %d times, said %q, held: %v", g.opened, g.reported, g.Held())
 		}
 		g.say(nil)
-		time.Sleep(time.Hour) //nolint:forbidigo // of the bubble, whose clock is not real
+		time.Sleep(time.Hour) //nolint:forbidigo // in the bubble, the clock isn't real
 		synctest.Wait()
 		if g.opened != 1 || len(g.reported) != 1 || g.Held() != nil {
 			t.Errorf("opened %d times, said %q, held: %v", g.opened, g.reported, g.Held())
@@ -141,10 +141,10 @@ func TestGuardEndsWhenForeignDefinitionsAppear(t *testing.T) {
 		g := newGuarded(nil)
 		ended := make(chan error, 1)
 		go func() { ended <- g.Start(t.Context()) }()
-		time.Sleep(time.Second) //nolint:forbidigo // of the bubble, whose clock is not real
+		time.Sleep(time.Second) //nolint:forbidigo // in the bubble, the clock isn't real
 		synctest.Wait()
-		g.say(errors.New("no answer")) // which is nothing to end for
-		time.Sleep(time.Hour)          //nolint:forbidigo // of the bubble, whose clock is not real
+		g.say(errors.New("no answer")) // this must not stop the manager
+		time.Sleep(time.Hour)          //nolint:forbidigo // in the bubble, the clock isn't real
 		synctest.Wait()
 		if g.opened != 1 || len(ended) != 0 {
 			t.Fatalf("opened %d times, ended %d times", g.opened, len(ended))

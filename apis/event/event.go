@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package event emits Events whose text arrives. The operator and the agent use it.
+// Package event emits Events, and makes sure that their full text reaches the user. The operator and the agent use
+// it.
 package event
 
 import (
@@ -15,15 +16,16 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 )
 
-// maxNote is the API's limit.
+// maxNote is the limit that the API has for an Event's note, in bytes.
 const maxNote = 1024
 
-// Emit emits an Event about an object. eventType is corev1's EventTypeNormal or EventTypeWarning.
+// Emit emits an Event about an object. eventType is corev1.EventTypeNormal or corev1.EventTypeWarning.
 //
-// The recorder counts Events that differ in their note alone as one, and shows the first note for all of them: another
-// node's error would never be seen. A hash of the note in the action, which users don't see, keeps them apart.
+// The recorder aggregates Events that differ only in their note, and keeps the first note. The error of a second
+// node would therefore never be visible. To keep them apart, Emit adds a hash of the note to the action, which
+// kubectl doesn't show.
 func Emit(recorder events.EventRecorder, about runtime.Object, eventType, reason, action, note string) {
-	// Events are of one line.
+	// kubectl shows an Event on one line.
 	note = shorten.Middle(strings.ReplaceAll(note, "\n", "; "), maxNote)
 	hash := fnv.New32a()
 	hash.Write([]byte(note))

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// recorder keeps what an Event is told apart by.
+// recorder records the fields that distinguish Events.
 type recorder struct{ actions, notes []string }
 
 func (r *recorder) Eventf(_, _ runtime.Object, _, _, action, _ string, args ...any) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package hints is what the operator, which watches everything, publishes so that
-// agents needn't: which kinds are used, and on which nodes somebody else than the
-// agent has changed reports. It is one ConfigMap that every agent watches by name.
+// Package hints defines the ConfigMap in which the operator, which watches everything,
+// publishes what agents would otherwise have to watch themselves: which kinds are in
+// use, and on which nodes someone other than the agent changed reports. Every agent
+// watches this one ConfigMap by name.
 //
-// An agent works without hints: it finds both out by itself, later. No hint makes
-// an agent do more than read from the API server.
+// An agent also works without hints: it then discovers both later. Hints only make an
+// agent read from the API server.
 package hints
 
 import (
@@ -18,13 +19,14 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// ConfigMapName is the name of the ConfigMap, in the namespace that bpfman runs in.
+// ConfigMapName is the name of the ConfigMap, in the namespace where bpfman runs.
 const ConfigMapName = "bpfman-hints"
 
-// EveryNode stands for all nodes in [Hints.Relist]; no node has this name.
+// EveryNode stands for all nodes in [Hints.Relist]. It isn't a valid name of a node.
 const EveryNode = "*"
 
-// MaxNodes is how many nodes are named at most. Of more, EveryNode is.
+// MaxNodes is the maximum number of nodes that the ConfigMap names. If there are more,
+// it names EveryNode instead.
 const MaxNodes = 100
 
 // Keys of the ConfigMap's data.
@@ -33,16 +35,19 @@ const (
 	keyRelist = "relist"
 )
 
-// maxYear is beyond the times that can be written, in whichever time zone.
+// maxYear limits times in Relist. A later time might not be representable in RFC 3339,
+// depending on the time zone.
 const maxYear = 9999
 
 // Hints are the content of the ConfigMap.
 type Hints struct {
-	// Kinds are the user kinds that have objects, or had some a while ago.
+	// Kinds are the kinds that users write and that have objects, or had objects
+	// recently.
 	Kinds map[string]bool
-	// Relist has the nodes whose agents are to list their reports again, by the value
-	// of the reports' node label, and when that was found to be necessary. An agent
-	// acts when its node's time changes, so only equality matters to it.
+	// Relist contains the nodes whose agents must list their reports again, by the value
+	// of the reports' node label, with the time when the operator noticed. An agent
+	// lists its reports when the time of its node changes. It compares times only for
+	// equality.
 	Relist map[string]time.Time
 }
 
@@ -69,8 +74,8 @@ func (h Hints) Data() map[string]string {
 	}
 }
 
-// Parse reads the content of the ConfigMap. It ignores what it doesn't understand:
-// a newer operator may say more, and nobody's edit may do harm.
+// Parse reads the content of the ConfigMap. It ignores what it doesn't understand, so
+// that agents accept the ConfigMap of a newer operator and survive edits by users.
 func Parse(data map[string]string) Hints {
 	h := Hints{Kinds: map[string]bool{}, Relist: map[string]time.Time{}}
 	for word := range strings.FieldsSeq(data[keyKinds]) {
@@ -87,9 +92,9 @@ func Parse(data map[string]string) Hints {
 	return h
 }
 
-// For returns when the agent of a node was last asked to list its reports again, by
-// the value of the reports' node label, and whether all agents were. The time is
-// zero if it wasn't asked.
+// For returns the time of the last request to the agent of a node to list its reports
+// again, by the value of the reports' node label, and whether that request was to all
+// agents. The time is zero if there was no request.
 func (h Hints) For(node string) (at time.Time, everyNode bool) {
 	at = h.Relist[node]
 	if all := h.Relist[EveryNode]; all.After(at) {

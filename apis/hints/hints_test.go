@@ -51,7 +51,7 @@ func orEmpty(m map[string]bool) map[string]bool {
 	return m
 }
 
-// Whatever somebody writes there, all that comes of it is kinds that there are, and times.
+// For any content, the result only contains known kinds, and times.
 func FuzzParse(f *testing.F) {
 	f.Add("XdpProgram\nNoKind", "a 2026-11-22T10:00:00Z\nb\n 3\n* never")
 	f.Fuzz(func(t *testing.T, kinds, relist string) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package live holds what a node's inspector answers to questions that are asked while
-// somebody waits: what a map holds (dump), which programs take time (top), and what
-// programs print (trace). The questions are commands of bpfman-inspector, run in its
-// container by `kubectl exec`, so that the API server authenticates, authorizes and
-// audits them; each line of their output is one of these messages in JSON.
+// Package live defines the output of the commands of bpfman-inspector that answer
+// questions about a node interactively: the content of a map (dump), the programs that
+// use CPU time (top), and the output of programs (trace). `kubectl exec` runs these
+// commands in the inspector's container, so the API server authenticates, authorizes,
+// and audits them. Each line of their output is one of these messages in JSON.
 //
-// Who asks keeps the standard input open and writes to it, whatever it likes, at least
-// every [Silence]; the command ends when that input ends, or is silent for longer. So
-// nothing goes on after its reader has died.
+// The client keeps standard input open, and writes any bytes to it at least every
+// [Silence]. The command ends when standard input is closed, or receives nothing for
+// longer than that. This prevents commands from running after their client has died.
 package live
 
 import (
@@ -17,52 +17,53 @@ import (
 	"time"
 )
 
-// Commands of bpfman-inspector.
+// The commands of bpfman-inspector.
 const (
 	CommandDump  = "dump"
 	CommandTop   = "top"
 	CommandTrace = "trace"
 )
 
-// Silence is how long a command waits for its reader to write before it ends, and
-// KeepAlive how often a reader should.
+// Silence is how long a command waits for input before it ends. KeepAlive is the
+// interval at which a client should write.
 const (
 	Silence   = 30 * time.Second
 	KeepAlive = 5 * time.Second
 )
 
-// Program is a program that a message is about.
+// Program identifies a program that a message is about.
 type Program struct {
-	// ID is the kernel's.
+	// ID is the kernel's id of the program.
 	ID uint32 `json:"id"`
-	// Name is the kernel's, of 15 bytes at most.
+	// Name is the kernel's name of the program, with at most 15 bytes.
 	Name string `json:"name,omitempty"`
-	// Type as in a BpfNode, such as sched_cls.
+	// Type is the type, with the name that a BpfNode has, such as sched_cls.
 	Type string `json:"type,omitempty"`
 }
 
-// Usage is a line of top: what ran in an interval.
+// Usage is one line of top: the programs that ran in an interval.
 type Usage struct {
-	// Elapsed is how long the interval was. It is zero in the first line, which tells
-	// that kernel statistics are on.
+	// Elapsed is the length of the interval. It is zero in the first line, which only
+	// confirms that the kernel's statistics are enabled.
 	Elapsed time.Duration `json:"elapsedNanoseconds"`
-	// CPUs that the node has.
+	// CPUs is the number of the node's CPUs.
 	CPUs int `json:"cpus"`
-	// Programs that ran in the interval.
+	// Programs are the programs that ran in the interval.
 	Programs []ProgramUsage `json:"programs,omitempty"`
 }
 
-// ProgramUsage is what one program took in an interval.
+// ProgramUsage is the CPU time that one program used in an interval.
 type ProgramUsage struct {
 	Program
-	// RunTime is time on a CPU, summed over CPUs.
+	// RunTime is the time on a CPU, as the sum over all CPUs.
 	RunTime time.Duration `json:"runTimeNanoseconds"`
-	// Runs is how often it ran.
+	// Runs is the number of times that the program ran.
 	Runs uint64 `json:"runs"`
 }
 
-// DumpLine is a line of dump, with one of its fields: first the map, then its entries,
-// then the end; and again from the first, where the dump is repeated.
+// DumpLine is one line of dump. Exactly one of its fields is set. The lines are the map,
+// then its entries, then the end. If the dump is repeated, the sequence starts again
+// with the map.
 type DumpLine struct {
 	Map   *Map   `json:"map,omitempty"`
 	Entry *Entry `json:"entry,omitempty"`
@@ -71,32 +72,32 @@ type DumpLine struct {
 
 // Map is the map that is dumped.
 type Map struct {
-	// ID is the kernel's.
+	// ID is the kernel's id of the map.
 	ID uint32 `json:"id"`
-	// Name is the kernel's, of 15 bytes at most.
+	// Name is the kernel's name of the map, with at most 15 bytes.
 	Name string `json:"name,omitempty"`
-	// Type as in a BpfNode, such as percpu_hash.
+	// Type is the type, with the name that a BpfNode has, such as percpu_hash.
 	Type string `json:"type"`
 	// KeySize and ValueSize are in bytes.
 	KeySize   uint32 `json:"keySize"`
 	ValueSize uint32 `json:"valueSize"`
-	// MaxEntries is the number of entries that there is room for.
+	// MaxEntries is the maximum number of entries.
 	MaxEntries uint32 `json:"maxEntries"`
-	// PerCPU tells that each entry has a value for each CPU.
+	// PerCPU means that each entry has a value for each CPU.
 	PerCPU bool `json:"perCPU,omitempty"`
-	// HasBTF tells that keys and values are decoded by the map's types. Without, they
-	// are strings of hexadecimal digits after 0x.
+	// HasBTF means that keys and values are decoded with the map's BTF. Without BTF,
+	// they are strings of hexadecimal digits after 0x.
 	HasBTF bool `json:"hasBTF,omitempty"`
 }
 
-// Entry is one entry of a map, in JSON: structures are objects with fields in their
-// order, integers are numbers, char arrays strings, other bytes hexadecimal digits.
+// Entry is one entry of a map, in JSON. Structs are objects with their fields in order,
+// integers are numbers, and char arrays are strings. Other bytes are hexadecimal digits.
 type Entry struct {
 	Key json.RawMessage `json:"key"`
-	// Value is the value, or, of a map with values for each CPU, their sum, where they
-	// are numbers or made of such.
+	// Value is the value. In a per-CPU map, it is the sum of all values, if they consist
+	// of numbers.
 	Value json.RawMessage `json:"value,omitempty"`
-	// PerCPU are the values of the CPUs, in order.
+	// PerCPU are the values of the CPUs, in the order of the CPUs.
 	PerCPU []json.RawMessage `json:"perCPU,omitempty"`
 }
 
@@ -104,28 +105,31 @@ type Entry struct {
 type End struct {
 	// Entries is the number of entries that were printed.
 	Entries int `json:"entries"`
-	// Truncated tells that there are more, beyond the limit that was asked for.
+	// Truncated means that the map has more entries than the requested limit.
 	Truncated bool `json:"truncated,omitempty"`
-	// Changed tells that the map changed so much meanwhile that entries may be missing.
+	// Changed means that the map changed during the dump so much that entries can be
+	// missing.
 	Changed bool `json:"changed,omitempty"`
 }
 
-// Print is a line of trace: what a program printed with bpf_printk.
+// Print is one line of trace: what a program printed with bpf_printk.
 type Print struct {
 	// Elapsed is the time since the node's boot.
 	Elapsed time.Duration `json:"sinceBootNanoseconds,omitempty"`
-	// CPU that the program ran on.
+	// CPU is the CPU that the program ran on.
 	CPU int `json:"cpu"`
-	// Process that the program ran in, and its thread's id. For a program that runs on
-	// packets it is whichever was interrupted.
+	// Process is the name of the process that the program ran in, and PID is the id of
+	// its thread. For a program that runs on packets, this can be any interrupted
+	// process.
 	Process string `json:"process,omitempty"`
 	PID     int    `json:"pid,omitempty"`
-	// Programs is the program that printed. Where several with the same instructions are
-	// loaded and the kernel doesn't tell them apart, all of these; where it can't be
-	// told, none.
+	// Programs is the program that printed. If several loaded programs have the same
+	// instructions and the kernel doesn't distinguish them, it lists all of them. If the
+	// program isn't known, it is empty.
 	Programs []Program `json:"programs,omitempty"`
-	// Text is what it printed.
+	// Text is the printed text.
 	Text string `json:"text"`
-	// Lost is the number of prints before this one that nobody read in time.
+	// Lost is the number of prints before this one that the kernel overwrote before the
+	// command read them.
 	Lost uint64 `json:"lost,omitempty"`
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package maptype names the types of eBPF maps as libbpf and bpftool do: the
-// constants of linux/bpf.h in lower case.
+// Package maptype provides the names that libbpf and bpftool use for the types of eBPF
+// maps: the constants of linux/bpf.h in lower case.
 package maptype
 
-// names are in the kernel's order.
+// names lists the names in the order of the kernel's numbers.
 var names = [...]string{
 	"unspec", "hash", "array", "prog_array", "perf_event_array", "percpu_hash", "percpu_array", "stack_trace",
 	"cgroup_array", "lru_hash", "lru_percpu_hash", "lpm_trie", "array_of_maps", "hash_of_maps", "devmap", "sockmap",
@@ -14,8 +14,8 @@ var names = [...]string{
 	"user_ringbuf", "cgrp_storage", "arena", "insn_array",
 }
 
-// Name returns the name of the type that the kernel gives this number. Known is
-// false where the kernel is newer than this list.
+// Name returns the name of the type with the kernel's number. known is false if the
+// kernel is newer than this list.
 func Name(number uint32) (name string, known bool) {
 	if int64(number) < int64(len(names)) {
 		return names[number], true

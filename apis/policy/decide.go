@@ -14,11 +14,11 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// mostReasons is how many reasons a message has.
+// mostReasons is the maximum number of reasons in a message.
 const mostReasons = 8
 
-// Decide says what each of the policies comes to, in the order of their names.
-// Answer is that to Request; nil where nothing was asked, or nothing yet.
+// Decide returns the verdict of each policy, in the order of the policies' names. answer
+// is the answer to Request. It is nil if there was no request, or no answer yet.
 func (e Evaluation) Decide(answer *verification.Answer) []v1alpha1.BpfProgramPolicy {
 	out := make([]v1alpha1.BpfProgramPolicy, 0, len(e.parts))
 	for _, p := range e.parts {
@@ -55,7 +55,8 @@ func (p part) verdict(violations []string, unknown string) v1alpha1.BpfProgramPo
 	return v
 }
 
-// verified tells what the answer shows to be violated, or why it shows nothing.
+// verified returns the violations that the answer shows. If the answer doesn't show
+// whether there are any, unknown is the reason.
 func (r *rule) verified(p *Policy, image Image, answer *verification.Answer) (violations []string, unknown string) {
 	if len(r.signedBy)+len(r.attestations) == 0 && !r.limits.bytecode() {
 		return nil, ""
@@ -98,10 +99,10 @@ func (r *rule) verified(p *Policy, image Image, answer *verification.Answer) (vi
 	return violations, unknown
 }
 
-// Hook says what policies have against a hook that only the node knows, such as an
-// interface that was discovered: Denied where nothing must be attached to it,
-// Warned where enforce would say so. Hooks that the object names are among what
-// Decide is about.
+// Hook returns the verdicts of policies on a hook that only the node knows, such as an
+// interface that was discovered. They are Denied if nothing must be attached to the
+// hook, and Warned if mode enforce would deny it. Decide already covers the hooks that
+// the object names.
 func (e Evaluation) Hook(h Hook) []v1alpha1.BpfProgramPolicy {
 	var out []v1alpha1.BpfProgramPolicy
 	for _, p := range e.parts {
@@ -118,9 +119,9 @@ func (e Evaluation) Hook(h Hook) []v1alpha1.BpfProgramPolicy {
 	return out
 }
 
-// Unloads tells whether a program that runs is to be unloaded because of verdicts:
-// where a policy with onViolation: unload denies it. A policy that is wrong denies
-// loading alone, as what it asks for isn't known.
+// Unloads reports whether the verdicts require that a running program is unloaded: if a
+// policy with onViolation: unload denies it. An invalid policy only prevents loading,
+// because what it requires isn't known.
 func (e Evaluation) Unloads(verdicts []v1alpha1.BpfProgramPolicy) bool {
 	return slices.ContainsFunc(e.parts, func(p part) bool {
 		return p.unload && len(p.problems) == 0 && slices.ContainsFunc(verdicts, func(v v1alpha1.BpfProgramPolicy) bool {
@@ -129,12 +130,11 @@ func (e Evaluation) Unloads(verdicts []v1alpha1.BpfProgramPolicy) bool {
 	})
 }
 
-// severity orders verdicts, the one that counts of several last.
+// severity orders verdicts, from the mildest to the most severe.
 var severity = []v1alpha1.PolicyVerdict{v1alpha1.VerdictAllowed, v1alpha1.VerdictWarned, v1alpha1.VerdictUnknown, v1alpha1.VerdictDenied}
 
-// Sum is what several policies come to: the worst of their verdicts, and why, with
-// the policies' names. Without any policy all is allowed. Bytecode is loaded where
-// it is Allowed or Warned.
+// Sum combines the verdicts of several policies. It returns the most severe verdict, and
+// the reasons with the policies' names. Without policies, the verdict is Allowed.
 func Sum(verdicts []v1alpha1.BpfProgramPolicy) (v1alpha1.PolicyVerdict, string) {
 	worst := v1alpha1.VerdictAllowed
 	for _, v := range verdicts {
@@ -151,12 +151,12 @@ func Sum(verdicts []v1alpha1.BpfProgramPolicy) (v1alpha1.PolicyVerdict, string) 
 	return worst, list(messages)
 }
 
-// Loads tells whether bytecode of this verdict is loaded.
+// Loads reports whether bytecode with this verdict is loaded.
 func Loads(v v1alpha1.PolicyVerdict) bool {
 	return v == v1alpha1.VerdictAllowed || v == v1alpha1.VerdictWarned
 }
 
-// list joins reasons, of which the first are enough.
+// list joins the first reasons, and counts the others.
 func list(reasons []string) string {
 	if more := len(reasons) - mostReasons; more > 0 {
 		return strings.Join(reasons[:mostReasons], "; ") + fmt.Sprintf("; and %d more", more)

@@ -14,25 +14,26 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// filePrefix is what a file's name begins with. No repository does: where its host
-// is named file, a port is behind the colon.
+// filePrefix is the prefix of a file's name. A repository can't have it: after a host
+// with the name file, the colon precedes a port.
 const filePrefix = "file:/"
 
-// Image is bytecode by the name that rules are about.
+// Image identifies bytecode by the name that rules match.
 type Image struct {
-	// Repository is the full name of the repository, quay.io/acme/xdp-pass or
-	// docker.io/library/busybox, with the host in lower case and without the port
-	// 443; or file: and the path of a file on the node.
+	// Repository is the full name of the repository, such as quay.io/acme/xdp-pass or
+	// docker.io/library/busybox, with the host in lower case and without the port 443.
+	// For a file on the node, it is file: and the path.
 	Repository string
-	// Tag is that of the reference, "latest" where it has neither tag nor digest,
-	// and empty where it has a digest: then a tag counts for nothing.
+	// Tag is the tag of the reference, or "latest" if the reference has neither tag nor
+	// digest. If the reference has a digest, Tag is empty, because the tag has no effect
+	// then.
 	Tag string
-	// Digest is that of the reference, sha256:… .
+	// Digest is the digest of the reference, such as sha256:… .
 	Digest string
 }
 
-// ParseImage tells which image, or which file, a selector means. The error is for
-// what can't be loaded from anywhere.
+// ParseImage returns the image or file that a selector refers to. It returns an error if
+// the bytecode can't be loaded from anywhere.
 func ParseImage(b v1alpha1.BytecodeSelector) (Image, error) {
 	switch {
 	case b.Image != nil && b.Image.Url == "":
@@ -54,8 +55,8 @@ func parseReference(url string) (Image, error) {
 	if err != nil {
 		return Image{}, fmt.Errorf("bytecode.image.url %q: %w", url, err)
 	}
-	// The parser knows the default registry in lower case alone, and takes what can't
-	// be a host for a part of the path.
+	// The parser recognizes the default registry only in lower case, and treats what
+	// can't be a host as a part of the path.
 	host, repository := strings.TrimSuffix(strings.ToLower(reference.Domain(named)), ":443"), reference.Path(named)
 	switch host {
 	case "":
@@ -75,10 +76,11 @@ func parseReference(url string) (Image, error) {
 	return image, nil
 }
 
-// IsFile tells that it is a file on the node, which no registry has and nobody signs.
+// IsFile reports whether the bytecode is a file on the node. A file is in no registry,
+// and has no signatures.
 func (i Image) IsFile() bool { return strings.HasPrefix(i.Repository, filePrefix) }
 
-// String is the image as messages name it.
+// String returns the name for messages.
 func (i Image) String() string {
 	switch {
 	case i.Digest != "":

@@ -37,7 +37,7 @@ func TestParseImage(t *testing.T) {
 		"localhost/xdp":                      "localhost/xdp:latest",
 		"localhost:5000/xdp:v1":              "localhost:5000/xdp:v1",
 		"[fd00::1]:5000/xdp":                 "[fd00::1]:5000/xdp:latest",
-		"file:5000/xdp":                      "file:5000/xdp:latest", // a host of that name
+		"file:5000/xdp":                      "file:5000/xdp:latest", // a host with that name
 		"":                                   "!bytecode.image.url is empty",
 		"quay.io/Acme/xdp":                   "!repository name (Acme/xdp) must be lowercase",
 		"quay.io/../xdp":                     "!invalid reference format",
@@ -90,8 +90,8 @@ func TestParseFile(t *testing.T) {
 	}
 }
 
-// What is parsed is a name that parses to itself, so that who asks the registry by
-// it asks for what the rules were about.
+// The parsed name parses to itself, so that a request to the registry with this name is
+// for the same image that the rules matched.
 func FuzzParseImage(f *testing.F) {
 	for _, url := range []string{
 		"quay.io/acme/xdp-pass:v1", "busybox", "DOCKER.IO:443/busybox@" + digest, "[::1]:5000/x", "a/b/c:d@" + digest, "file:5000/x", "A/b",
@@ -110,7 +110,7 @@ func FuzzParseImage(f *testing.F) {
 		if image.IsFile() || (image.Tag == "") == (image.Digest == "") {
 			t.Errorf("%q is %+v", url, image)
 		}
-		// A host that isn't told from a path by its form is nobody's.
+		// A host without a dot or colon looks like a path.
 		if !strings.ContainsAny(host, ".:") && host != "localhost" {
 			return
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// limits are those of a rule. What is nil isn't limited.
+// limits are the limits of a rule. A nil field limits nothing.
 type limits struct {
 	types    []v1alpha1.EBPFProgType
 	hooks    map[HookType]names
@@ -45,10 +45,10 @@ func compileNameLimits(l *v1alpha1.NameLimits) *nameLimits {
 	return &nameLimits{compileNames(l.Allow), compileNames(l.Deny)}
 }
 
-// bytecode tells that the bytecode's instructions are limited.
+// bytecode reports whether there are limits on the instructions or maps of the bytecode.
 func (l limits) bytecode() bool { return l.helpers != nil || l.mapTypes != nil }
 
-// violations are what a program itself shows.
+// violations returns the limits that the object's own description of a program violates.
 func (l limits) violations(p Program) []string {
 	var out []string
 	if len(l.types) > 0 && !slices.Contains(l.types, p.Type) {
@@ -68,7 +68,7 @@ func (l limits) violations(p Program) []string {
 	return out
 }
 
-// hook tells why a hook isn't allowed, if it isn't.
+// hook returns the reasons why a hook isn't allowed, or nothing if it is allowed.
 func (l limits) hook(h Hook) []string {
 	patterns, limited := l.hooks[h.Type]
 	if !limited {
@@ -81,21 +81,21 @@ func (l limits) hook(h Hook) []string {
 	if h.Type == Function && h.Offset {
 		out = append(out, fmt.Sprintf("an offset from function %q isn't allowed, because it can lead into another function", h.Name))
 	}
-	// What leads elsewhere matches by its beginning alone.
+	// A path with such parts can match a pattern by its beginning, and lead elsewhere.
 	if h.Type == Target && wanders(h.Name) {
 		out = append(out, fmt.Sprintf("target %q isn't allowed, because its path has empty parts, . or ..", h.Name))
 	}
 	return out
 }
 
-// wanders tells that a path has empty parts, "." or "..".
+// wanders reports whether a path has empty parts, "." or "..".
 func wanders(path string) bool {
 	return strings.Contains(path, "/") && slices.ContainsFunc(strings.Split(strings.TrimPrefix(path, "/"), "/"), func(part string) bool {
 		return part == "" || part == "." || part == ".."
 	})
 }
 
-// unallowed are the names that aren't allowed.
+// unallowed returns the names that aren't allowed.
 func (l *nameLimits) unallowed(found []string) []string {
 	if l == nil {
 		return nil
@@ -105,7 +105,7 @@ func (l *nameLimits) unallowed(found []string) []string {
 	})
 }
 
-// uses are what the bytecode violates.
+// uses returns the limits that the helpers and map types of the bytecode violate.
 func (l limits) uses(answer *verification.Answer) []string {
 	if !l.bytecode() {
 		return nil

@@ -20,24 +20,25 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// The items that a reference means which names none.
+// The default items of a reference that doesn't name an item.
 const (
 	publicKeySuffix  = ".pub"
 	trustedRootsItem = "trusted_root.json"
 )
 
-// Material is what an authority verifies with.
+// Material is what is needed to verify signatures of an authority.
 type Material struct {
-	// Keys are public keys, one PEM block each.
+	// Keys are public keys, with one PEM block each.
 	Keys []string
-	// TrustedRoot is Sigstore's JSON; empty where the authority names none.
+	// TrustedRoot is Sigstore's JSON. It is empty if the authority doesn't refer to a
+	// trusted root.
 	TrustedRoot string
-	// Err tells why it can't be used.
+	// Err is the reason why the material can't be used.
 	Err error
 }
 
-// Digest is a hash of the material, for the status of policies: sha256:… . It is
-// empty where it can't be used.
+// Digest returns a hash of the material, sha256:…, for the status of policies. It is
+// empty if the material can't be used.
 func (m Material) Digest() string {
 	if m.Err != nil {
 		return ""
@@ -47,15 +48,15 @@ func (m Material) Digest() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Reader gives what authorities refer to, in the namespace that bpfman runs in:
-// the data of a Secret, or of a ConfigMap. An error's text is shown to users.
+// Reader reads the data of the Secrets and ConfigMaps that authorities refer to, in the
+// namespace where bpfman runs. Users see the text of its errors.
 type Reader struct {
 	Secret    func(name string) (map[string][]byte, error)
 	ConfigMap func(name string) (map[string]string, error)
 }
 
-// ReadMaterial reads the material of all authorities of a policy, by their names.
-// What can't be read or understood is an error in its Material.
+// ReadMaterial reads the material of all authorities of a policy, by the names of the
+// authorities. If something can't be read or parsed, the Material contains the error.
 func ReadMaterial(p *v1alpha1.BytecodePolicy, from Reader) map[string]Material {
 	all := make(map[string]Material, len(p.Spec.Authorities))
 	for i := range p.Spec.Authorities {
@@ -69,8 +70,8 @@ func ReadMaterial(p *v1alpha1.BytecodePolicy, from Reader) map[string]Material {
 	return all
 }
 
-// References are the names of the Secrets and ConfigMaps that a policy refers to,
-// each once, for who watches them.
+// References returns the names of the Secrets and ConfigMaps that a policy refers to,
+// without duplicates. Callers watch them.
 func References(p *v1alpha1.BytecodePolicy) (secrets, configMaps []string) {
 	for _, a := range p.Spec.Authorities {
 		if a.Key != nil && a.Key.Secret != nil {
@@ -140,8 +141,8 @@ func secretKeys(ref v1alpha1.AuthorityReference, from Reader) ([]string, error) 
 	return keys, nil
 }
 
-// parseKeys splits PEM into one block for each public key. Its errors show nothing
-// of the content, which may be somebody's private key.
+// parseKeys splits PEM into one block for each public key. Its errors don't contain any
+// of the content, because that could be a private key.
 func parseKeys(text []byte) ([]string, error) {
 	var keys []string
 	for rest := bytes.TrimSpace(text); len(rest) > 0; {

@@ -15,7 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// publicKey is a key in PEM, another for each seed.
+// publicKey returns a key in PEM, a different one for each seed.
 func publicKey(t *testing.T, seed byte) string {
 	t.Helper()
 	public := ed25519.NewKeyFromSeed(slices.Repeat([]byte{seed}, ed25519.SeedSize)).Public()
@@ -104,7 +104,7 @@ func nilOr(fails bool, err error) error {
 	return nil
 }
 
-// The digest tells all that verification depends on, and nothing else.
+// The digest depends on everything that verification depends on, and on nothing else.
 func TestMaterialDigests(t *testing.T) {
 	seen := map[string]Material{}
 	for _, m := range []Material{

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// glob is a pattern as a regular expression: each of the wildcards stands for what
-// its expression matches, the earlier wildcard first, and all else for itself.
+// glob converts a pattern to a regular expression. Each wildcard becomes its expression;
+// an earlier wildcard takes precedence. All other characters match themselves.
 func glob(pattern string, wildcards ...wildcard) string {
-	pattern = strings.ToValidUTF8(pattern, "\uFFFD") // nothing else compiles
+	pattern = strings.ToValidUTF8(pattern, "\uFFFD") // other text doesn't compile
 	var out strings.Builder
 	for pattern != "" {
 		i := slices.IndexFunc(wildcards, func(w wildcard) bool { return strings.HasPrefix(pattern, w.text) })
@@ -33,11 +33,11 @@ func glob(pattern string, wildcards ...wildcard) string {
 
 type wildcard struct{ text, expression string }
 
-// whole compiles an expression for whole texts. Quoted text and the expressions of
-// wildcards always compile.
+// whole compiles an expression that matches whole texts. Quoted text and the expressions
+// of wildcards always compile.
 func whole(expression string) *regexp.Regexp { return regexp.MustCompile(`(?s)\A` + expression + `\z`) }
 
-// names are patterns of names, in which "*" stands for any characters.
+// names are patterns for names, in which "*" matches any characters.
 type names []*regexp.Regexp
 
 func compileNames(patterns []string) names {
@@ -52,18 +52,18 @@ func (n names) match(name string) bool {
 	return slices.ContainsFunc(n, func(e *regexp.Regexp) bool { return e.MatchString(name) })
 }
 
-// everything is the pattern of all images and all files.
+// everything is the pattern that matches all images and files.
 const everything = "**"
 
-// imagePattern is a pattern of images, or of files.
+// imagePattern is a pattern for images or files.
 type imagePattern struct {
 	everything, file bool
 	reference        *regexp.Regexp
 }
 
-// compileImage reads a pattern. It is for the tag or the digest as well where the
-// last part of its path has one; no wildcard reaches over the "@" of a digest. A
-// file's path is taken as it is.
+// compileImage parses a pattern. If the last part of its path has a tag or a digest, the
+// pattern also applies to these. No wildcard matches the "@" before a digest. A pattern
+// for files matches the path, and has neither tag nor digest.
 func compileImage(pattern string) imagePattern {
 	p := imagePattern{everything: pattern == everything, file: strings.HasPrefix(pattern, filePrefix)}
 	if p.file {

@@ -24,7 +24,7 @@ func TestImagePatterns(t *testing.T) {
 		{"*/x", "localhost/x r.io:5000/x [fd00::1]:5000/x", "evil.com/a/x /x"},
 		{"*/**", "busybox quay.io/a/b/c", "/opt/x.o"},
 		{"localhost:*/x", "localhost:5000/x", "localhost/x localhost.evil.com/x"},
-		{"file:*/x", "file:5000/x", "/opt/x /x"}, // a host of that name
+		{"file:*/x", "file:5000/x", "/opt/x /x"}, // a host with that name
 		{"docker.io/library/*", "busybox docker.io/busybox index.docker.io/library/busybox:1 DOCKER.IO/busybox", "acme/busybox"},
 		{"quay.io/acme/x:v1", "quay.io/acme/x:v1", "quay.io/acme/x quay.io/acme/x:v11 quay.io/acme/x:v1@" + digest + " quay.io/acme/x@" + digest},
 		{"quay.io/acme/*:v*", "quay.io/acme/x:v1 quay.io/acme/y:v", "quay.io/acme/x quay.io/acme/x@" + digest},
@@ -38,7 +38,7 @@ func TestImagePatterns(t *testing.T) {
 		{"file:/opt/**", "/opt/x.o /opt/a/b:c@d.o", "/opt/../etc/x.o"},
 		{"file:/**", "/x /opt/x.o", "file:5000/x busybox"},
 		{"file:/a.o", "/a.o", "/axo"},
-		// The API server refuses these: they match nothing.
+		// The API server refuses these patterns. They match nothing.
 		{"*", "", "busybox quay.io/acme/x"},
 		{"busybox", "", "busybox"},
 		{"docker.io/busybox", "", "busybox"},
@@ -91,7 +91,7 @@ func image(t *testing.T, name string) Image {
 	return i
 }
 
-// naive is what a pattern means, in the fewest words.
+// naive is a simple implementation of matching a pattern.
 func naive(pattern, text string, crosses func(rest string, c byte) bool) bool {
 	if pattern == "" {
 		return text == ""
@@ -106,7 +106,7 @@ func naive(pattern, text string, crosses func(rest string, c byte) bool) bool {
 	return naive(pattern[len(wildcard):], text, crosses) || text != "" && crosses(wildcard, text[0]) && naive(pattern, text[1:], crosses)
 }
 
-// naiveImage looks at repository, tag and digest each by itself.
+// naiveImage matches repository, tag, and digest separately.
 func naiveImage(pattern string, i Image) bool {
 	path := func(wildcard string, c byte) bool { return wildcard == "**" || c != '/' }
 	if pattern == "**" {
@@ -159,7 +159,7 @@ func FuzzPatterns(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What isn't in a reference isn't in its patterns (the API server sees to that).
+		// References don't have this form, and the API server refuses such patterns.
 		if !strings.HasPrefix(pattern, "file:/") && (strings.Count(pattern, "@") > 1 || strings.Contains(pattern[strings.LastIndexByte(pattern, '@')+1:], "/")) {
 			return
 		}

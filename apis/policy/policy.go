@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package policy decides what BytecodePolicies say about a user object. It is
-// pure: who uses it reads the policies, their Secrets and ConfigMaps, and has the
-// image verified (package verification).
+// Package policy evaluates BytecodePolicies for a user object. It has no side effects:
+// the caller reads the policies, their Secrets and ConfigMaps, and verifies the image
+// (see package verification).
 //
 //	compiled := policy.Compile(object, policy.ReadMaterial(object, reader))
 //	evaluation := policy.Evaluate(all, policy.SubjectOf(kind, user).On(nodeLabels))
@@ -26,9 +26,9 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// Policy is a BytecodePolicy that is ready to be evaluated.
+// Policy is a compiled BytecodePolicy.
 type Policy struct {
-	// Name and Generation are those of the object.
+	// Name and Generation are the name and metadata.generation of the object.
 	Name       string
 	Generation int64
 
@@ -36,10 +36,10 @@ type Policy struct {
 	problems     []string
 
 	kinds       []string
-	namespaces  names // nil where all are selected, and cluster-scoped objects
+	namespaces  names // nil selects all namespaces, and cluster-scoped objects
 	node        labels.Selector
 	rules       []rule
-	unmatched   bool // images that no rule matches are denied
+	unmatched   bool // deny images that no rule matches
 	authorities map[string]verification.Authority
 }
 
@@ -52,14 +52,15 @@ type rule struct {
 	limits       limits
 }
 
-// Compile reads a policy. It never fails: one that is wrong denies all that it
-// matches, and what is wrong in its match selects all. Material is what its
-// authorities refer to, by their names.
+// Compile compiles a policy. It never fails: an invalid policy denies everything that it
+// matches, and an invalid part of its match selects everything. material is what its
+// authorities refer to, by the names of the authorities.
 func Compile(object *v1alpha1.BytecodePolicy, material map[string]Material) *Policy {
 	spec := &object.Spec
 	p := &Policy{
 		Name: object.Name, Generation: object.Generation,
-		// Whatever the API server should not have admitted is the stricter.
+		// For values that the API server shouldn't have admitted, the stricter meaning
+		// applies.
 		warn:        spec.Mode == v1alpha1.PolicyWarn,
 		unload:      spec.OnViolation == v1alpha1.OnViolationUnload,
 		unmatched:   spec.UnmatchedImages == v1alpha1.UnmatchedDeny,
@@ -119,8 +120,9 @@ func (p *Policy) addAuthority(a *v1alpha1.BytecodeAuthority, material map[string
 	p.authorities[a.Name] = out
 }
 
-// anchored makes a pattern match whole values. It is compiled by itself first: with
-// a parenthesis too many it could end the group that is put around it.
+// anchored makes a pattern match whole values. It first compiles the pattern alone,
+// because a pattern with an extra closing parenthesis could end the group that anchors
+// it.
 func (p *Policy) anchored(authority string, identity int, field, pattern string) string {
 	if pattern == "" {
 		return ""
@@ -152,41 +154,41 @@ func (p *Policy) addRule(r *v1alpha1.BytecodeRule) {
 	p.rules = append(p.rules, out)
 }
 
-// Problems tell what is wrong with the policy, if anything.
+// Problems returns what is wrong with the policy, if anything.
 func (p *Policy) Problems() []string { return p.problems }
 
-// SelectsNodes tells that the policy is for some nodes alone.
+// SelectsNodes reports whether the policy applies only to some nodes.
 func (p *Policy) SelectsNodes() bool { return !p.node.Empty() }
 
-// Matches tells whether the policy is about a subject. Its rules may have nothing
-// to say about the image.
+// Matches reports whether the policy applies to a subject. Even so, it can have no rule
+// that matches the image.
 func (p *Policy) Matches(s Subject) bool {
 	return (len(p.kinds) == 0 || slices.Contains(p.kinds, s.Kind)) &&
 		(p.namespaces == nil || s.Namespace != "" && p.namespaces.match(s.Namespace)) &&
 		(s.NodeLabels == nil || p.node.Matches(s.NodeLabels))
 }
 
-// On is the subject on a node.
+// On returns the subject on a node with these labels.
 func (s Subject) On(nodeLabels map[string]string) Subject {
 	s.NodeLabels = labels.Set(nodeLabels)
 	return s
 }
 
-// Evaluation is what the policies that match a subject say about it.
+// Evaluation is the result of evaluating the policies that match a subject.
 type Evaluation struct {
 	subject Subject
 	parts   []part
 }
 
-// part is what one policy says.
+// part is the result of one policy.
 type part struct {
 	*Policy
-	rules      []*rule // that match the image
+	rules      []*rule // the rules that match the image
 	violations []string
 }
 
-// Evaluate finds the policies that match a subject, in the order of their names,
-// and what the object itself violates.
+// Evaluate finds the policies that match a subject, in the order of their names, and the
+// violations that are visible in the object itself.
 func Evaluate(policies []*Policy, s Subject) Evaluation {
 	e := Evaluation{subject: s}
 	for _, p := range policies {
@@ -205,7 +207,7 @@ func (p *Policy) evaluate(s Subject) part {
 		return out
 	}
 	if s.ImageError != nil {
-		// Which rules it would match can't be told.
+		// It isn't known which rules match the image.
 		if len(p.rules) > 0 || p.unmatched {
 			out.violations = []string{s.ImageError.Error()}
 		}
@@ -224,7 +226,7 @@ func (p *Policy) evaluate(s Subject) part {
 	return out
 }
 
-// violations are what the object itself shows.
+// violations returns the violations that are visible in the object itself.
 func (r *rule) violations(s Subject) []string {
 	if r.deny {
 		return []string{r.says("image %s is denied", s.Image)}
@@ -253,7 +255,7 @@ func (r *rule) says(format string, args ...any) string {
 	return "rule " + r.name + ": " + fmt.Sprintf(format, args...)
 }
 
-// Policies are the names of the policies that match.
+// Policies returns the names of the policies that match.
 func (e Evaluation) Policies() []string {
 	out := make([]string, 0, len(e.parts))
 	for _, p := range e.parts {
@@ -262,15 +264,15 @@ func (e Evaluation) Policies() []string {
 	return out
 }
 
-// Denied tells that a policy in mode enforce is violated by the object itself:
-// nothing need be found out about the image.
+// Denied reports whether the object itself violates a policy in mode enforce. In this
+// case, nobody needs to verify the image.
 func (e Evaluation) Denied() bool {
 	return slices.ContainsFunc(e.parts, func(p part) bool { return len(p.violations) > 0 && !p.warn })
 }
 
-// Request is what has to be found out about the image; nil where that is nothing.
-// The image itself and the credentials are left to be filled in. It is the same
-// whenever the policies and their material are, so that answers can be kept by it.
+// Request returns what has to be found out about the image, or nil if nothing has to.
+// The caller fills in the image and the credentials. Equal policies and material result
+// in equal requests, so a caller can use a request as the key of a cache.
 func (e Evaluation) Request() *verification.Request {
 	var out verification.Request
 	authorities := map[string]verification.Authority{}

@@ -44,7 +44,7 @@ func authorities(names ...string) []v1alpha1.BytecodeAuthority {
 	return out
 }
 
-// all is a rule about all images and files.
+// all returns a rule for all images and files.
 func all(r v1alpha1.BytecodeRule) []v1alpha1.BytecodeRule {
 	r.Name, r.Images = "all", []string{"**"}
 	return []v1alpha1.BytecodeRule{r}
@@ -98,7 +98,7 @@ func inZoneA(label string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{label: "a"}}
 }
 
-// What the object itself shows, with the message that its user reads.
+// Violations that are visible in the object itself, with the messages for users.
 func TestViolations(t *testing.T) {
 	limited := func(l v1alpha1.BytecodeLimits) []v1alpha1.BytecodeRule { return all(v1alpha1.BytecodeRule{Limits: &l}) }
 	probe := func(offset uint64) Subject {
@@ -119,7 +119,7 @@ func TestViolations(t *testing.T) {
 		rules     []v1alpha1.BytecodeRule
 		unmatched v1alpha1.PolicyUnmatchedImages
 		subject   Subject
-		want      string // "" where it is allowed
+		want      string // "" if it is allowed
 	}{
 		"no rule":                      {nil, "", xdp(acmeImage), ""},
 		"no rule, and all denied":      {nil, "deny", xdp(acmeImage), `no rule matches image quay.io/acme/xdp:v1, and unmatchedImages is deny`},
@@ -387,7 +387,7 @@ func TestWrongPolicies(t *testing.T) {
 	}
 }
 
-// Patterns are for whole values, whatever is in them.
+// Patterns match whole values, even if they contain alternatives or parentheses.
 func TestIdentityPatternsAreAnchored(t *testing.T) {
 	p := Compile(policyOf("p", v1alpha1.BytecodePolicySpec{
 		Authorities: []v1alpha1.BytecodeAuthority{{Name: "acme", Keyless: &v1alpha1.AuthorityKeyless{
@@ -401,7 +401,7 @@ func TestIdentityPatternsAreAnchored(t *testing.T) {
 	}
 }
 
-// A message stays readable, whatever is wrong.
+// The length of a message is limited, no matter how many violations there are.
 func TestMessagesAreBounded(t *testing.T) {
 	s := xdp(acmeImage)
 	for i := range 300 {

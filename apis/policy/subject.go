@@ -9,48 +9,49 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Subject is what policies are about: a user object, on a node.
+// Subject is what policies are evaluated for: a user object on a node.
 type Subject struct {
 	Kind string
 	// Namespace is empty for cluster-scoped kinds.
 	Namespace string
-	// NodeLabels are the labels of the node that loads the object. While they are
-	// nil no node is meant, and any node selector matches: labels.Set(nil) is a node
-	// without labels.
+	// NodeLabels are the labels of the node that loads the object. If they are nil, the
+	// subject has no particular node, and every node selector matches. labels.Set(nil)
+	// stands for a node without labels.
 	NodeLabels labels.Labels
 	Image      Image
-	// ImageError tells why the bytecode's name can't be understood.
+	// ImageError is the reason why the reference of the bytecode can't be parsed.
 	ImageError error
 	Programs   []Program
 }
 
-// Program is one program of an object, as far as policies limit it.
+// Program is one program of an object, with the properties that policies can limit.
 type Program struct {
-	// Name is that of its function.
+	// Name is the name of the program's function.
 	Name string
-	// Type is that of a member of an application. It is Kprobe and Uprobe for return
-	// probes too.
+	// Type is the type, as for a member of an application. For return probes, it is
+	// Kprobe or Uprobe.
 	Type v1alpha1.EBPFProgType
-	// Hooks are those that the object names, each by itself. Interfaces that are
-	// discovered, or the node's primary one, aren't among them.
+	// Hooks are the hooks that the object names. Interfaces that a node discovers, or
+	// its primary interface, aren't included.
 	Hooks []Hook
-	// Priority is nil for types that have none.
+	// Priority is nil for types without a priority.
 	Priority *int32
 }
 
-// Hook is a place where a program is attached.
+// Hook is a place where a program can be attached.
 type Hook struct {
 	Type HookType
-	// Name of the interface, tracepoint (category/event), kernel function or target.
+	// Name is the name of the interface, tracepoint (category/event), kernel function,
+	// or target.
 	Name string
-	// Offset tells that a kernel function has an offset behind its name.
+	// Offset means that the hook is at an offset from the kernel function.
 	Offset bool
 }
 
-// HookType tells which pattern a hook's name is compared with.
+// HookType decides which patterns a hook's name is compared with.
 type HookType string
 
-// The types of hooks, as limits name them.
+// The types of hooks that limits can restrict.
 const (
 	Interface  HookType = "interface"
 	Tracepoint HookType = "tracepoint"
@@ -58,7 +59,7 @@ const (
 	Target     HookType = "target"
 )
 
-// SubjectOf reads a user object of the given kind, for no particular node.
+// SubjectOf returns the subject for a user object of the given kind, without a node.
 func SubjectOf(kind string, o v1alpha1.UserObject) Subject {
 	s := Subject{Kind: kind, Namespace: o.GetNamespace()}
 	s.Image, s.ImageError = ParseImage(o.GetAppCommon().ByteCode)
@@ -66,8 +67,8 @@ func SubjectOf(kind string, o v1alpha1.UserObject) Subject {
 	return s
 }
 
-// programsOf has a row for each kind. An application's members without
-// configuration load nothing, and aren't listed.
+// programsOf returns the programs of an object of any kind. It leaves out the members of
+// an application that have no configuration, because nothing is loaded for them.
 func programsOf(o v1alpha1.UserObject) []Program {
 	switch o := o.(type) {
 	case *v1alpha1.XdpProgram:
@@ -156,7 +157,7 @@ func nsMemberOf(m *v1alpha1.BpfNsApplicationProgram) (Program, bool) {
 
 func network(t v1alpha1.EBPFProgType, name string, s v1alpha1.InterfaceSelector, priority int32) Program {
 	p := Program{Name: name, Type: t, Priority: &priority}
-	// The primary interface comes first where both are stored, as for the agent.
+	// If an object has both, the primary interface takes precedence, as in the agent.
 	if s.Interfaces != nil && s.PrimaryNodeInterface == nil {
 		for _, i := range *s.Interfaces {
 			p.Hooks = append(p.Hooks, Hook{Type: Interface, Name: i})

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package prerequisite is how the tests of all modules skip what this machine can't do: a test that finds a prerequisite
-// missing calls Missing.
+// Package prerequisite lets the tests of all modules skip what this machine doesn't support. A test that lacks a
+// prerequisite calls Missing.
 //
-// A run can say which prerequisites its machine has. A test that lacks one of those fails instead of being skipped, so
-// that a run which tested nothing isn't green:
+// A run can declare the prerequisites that its machine has. A test that lacks one of these then fails instead of
+// being skipped, so a run that tests nothing doesn't pass:
 //
 //	TEST_REQUIRES=root,TCX,Tracepoint,Uprobe make test
 package prerequisite
@@ -21,18 +21,19 @@ import (
 	"testing"
 )
 
-// Variables of the environment.
+// Environment variables.
 const (
-	// RequiresVariable lists the names of the prerequisites that this machine has, with commas.
+	// RequiresVariable lists the names of the prerequisites that this machine has, separated by commas.
 	RequiresVariable = "TEST_REQUIRES"
-	// SkippedVariable names a file to which a line is added for each test that Missing skips.
+	// SkippedVariable names a file. Missing adds a line to it for each test that it skips.
 	SkippedVariable = "TEST_SKIPPED"
 )
 
-// Name is the name of a prerequisite. Upper and lower case are the same.
+// Name is the name of a prerequisite. Names are case-insensitive.
 type Name string
 
-// The types of program that the daemon can load and attach, as members of an application are named.
+// The types of programs that the daemon can load and attach, with the names of the types of an application's
+// members.
 const (
 	XDP        Name = "XDP"
 	TC         Name = "TC"
@@ -44,43 +45,44 @@ const (
 	Uprobe     Name = "Uprobe"
 )
 
-// What else tests take.
+// Other prerequisites of tests.
 const (
 	Root Name = "root"
-	// BPF is to load programs and make maps, pin them, and attach those that no daemon attaches.
+	// BPF is the permission to load programs, to create and pin maps, and to attach programs without a daemon.
 	BPF Name = "bpf"
-	// Tracefs is a tracefs that is mounted or can be, with instances.
+	// Tracefs is a tracefs that is mounted or can be mounted, with support for instances.
 	Tracefs Name = "tracefs"
-	// CgroupV2 is a mounted hierarchy of cgroups of version 2.
+	// CgroupV2 is a mounted hierarchy of cgroup v2.
 	CgroupV2 Name = "cgroup2"
 	// BPFPreload is a kernel with CONFIG_BPF_PRELOAD.
 	BPFPreload Name = "bpf-preload"
-	// DetachedMounts is to mount a directory of a file system that is mounted nowhere, as Linux can since 6.15.
+	// DetachedMounts is the ability to mount a directory of a file system that isn't mounted anywhere (Linux 6.15
+	// or later).
 	DetachedMounts Name = "detached-mounts"
-	// SELinux is one that is enforced.
+	// SELinux is SELinux in enforcing mode.
 	SELinux Name = "selinux"
-	// Bytecode is what `make bytecode` compiles.
+	// Bytecode is the output of `make bytecode`.
 	Bytecode Name = "bytecode"
 	// Headers are the header files of Linux.
 	Headers Name = "headers"
-	// Daemon is the bpfman daemon, UpstreamDaemon the earlier one that it is compared with.
+	// Daemon is the bpfman daemon. UpstreamDaemon is the earlier version that tests compare it with.
 	Daemon         Name = "daemon"
 	UpstreamDaemon Name = "upstream-daemon"
-	// Commands are the project's own, which a test runs as processes.
+	// Commands are the project's own commands, which a test runs as processes.
 	Commands Name = "commands"
-	// Envtest is an API server for tests, Cluster a cluster where bpfman is deployed.
+	// Envtest is an API server for tests. Cluster is a cluster where bpfman is deployed.
 	Envtest Name = "envtest"
 	Cluster Name = "cluster"
-	// Registry is one that tests may push to.
+	// Registry is a registry that tests can push to.
 	Registry Name = "registry"
-	// NextImages are second images of the components, to upgrade to.
+	// NextImages are images of a second version of the components, as the target of an upgrade.
 	NextImages Name = "next-images"
-	// AuditLog is the API server's of a cluster.
+	// AuditLog is the audit log of a cluster's API server.
 	AuditLog Name = "audit-log"
-	// Tutorials is what single tutorials of the documentation take: compilers, a registry, a version of Linux.
+	// Tutorials are the prerequisites of single tutorials: compilers, a registry, or a version of Linux.
 	Tutorials Name = "tutorials"
-	// Tools of others, by the name of their command; Shell is bash and what comes with it, BashCompletion the package of
-	// that name.
+	// Third-party tools, with the names of their commands. Shell is bash with the usual tools. BashCompletion is
+	// the package with that name.
 	BashCompletion Name = "bash-completion"
 	Bpftool        Name = "bpftool"
 	Busybox        Name = "busybox"
@@ -90,7 +92,7 @@ const (
 	Shell          Name = "shell"
 )
 
-// Types are the types of program.
+// Types are the types of programs.
 var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
@@ -98,7 +100,7 @@ var all = append([]Name{
 	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Shell,
 }, Types...)
 
-// Parse reads a list of names, with commas. The error lists the names that don't exist.
+// Parse parses a list of names that are separated by commas. The error lists the unknown names.
 func Parse(list string) ([]Name, error) {
 	var names []Name
 	var errs []error
@@ -113,7 +115,7 @@ func Parse(list string) ([]Name, error) {
 	return names, errors.Join(errs...)
 }
 
-// OfType is the prerequisite of a type of program, whatever the case of its name.
+// OfType returns the prerequisite for a type of program. The name is case-insensitive.
 func OfType(name string) (Name, error) {
 	i := slices.IndexFunc(Types, func(n Name) bool { return strings.EqualFold(string(n), name) })
 	if i < 0 {
@@ -122,12 +124,12 @@ func OfType(name string) (Name, error) {
 	return Types[i], nil
 }
 
-// Skip is a test that was skipped.
+// Skip describes a skipped test.
 type Skip struct {
-	// Test is the test's name, and Names what it lacks.
+	// Test is the name of the test. Names are the prerequisites that it lacks.
 	Test  string
 	Names []Name
-	// Reason is what stands in the way, on one line.
+	// Reason is why the prerequisites are missing, on one line.
 	Reason string
 }
 
@@ -136,15 +138,15 @@ var skipped struct {
 	tests []Skip
 }
 
-// Skipped lists the tests of this process that Missing has skipped.
+// Skipped lists the tests of this process that Missing skipped.
 func Skipped() []Skip {
 	skipped.Lock()
 	defer skipped.Unlock()
 	return slices.Clone(skipped.tests)
 }
 
-// Missing ends the test, which lacks the prerequisites. The reason is what stands in the way: the error, and what can be
-// done. The test is skipped, or fails where TEST_REQUIRES names one of the prerequisites.
+// Missing ends the test, because the prerequisites are missing. reason contains the error, and what the reader can
+// do about it. The test is skipped. If TEST_REQUIRES names one of the prerequisites, it fails instead.
 func Missing(tb testing.TB, reason string, names ...Name) {
 	tb.Helper()
 	required, err := requiredOf(names)
@@ -160,7 +162,8 @@ func Missing(tb testing.TB, reason string, names ...Name) {
 	tb.Skipf("no %v: %s", names, reason)
 }
 
-// Require is nil unless TEST_REQUIRES names the prerequisite, which is missing. It is for what runs before any test does.
+// Require returns an error if TEST_REQUIRES names the prerequisite, which is missing. Code that runs before the
+// tests uses it.
 func Require(name Name, reason string) error {
 	required, err := requiredOf([]Name{name})
 	if err == nil && len(required) > 0 {
@@ -169,7 +172,7 @@ func Require(name Name, reason string) error {
 	return err
 }
 
-// NeedsRoot skips the test where this isn't root.
+// NeedsRoot skips the test unless it runs as root.
 func NeedsRoot(tb testing.TB, why string) {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -177,7 +180,7 @@ func NeedsRoot(tb testing.TB, why string) {
 	}
 }
 
-// requiredOf are those of the names that the environment lists.
+// requiredOf returns those of the names that the environment lists.
 func requiredOf(names []Name) ([]Name, error) {
 	listed, err := Parse(os.Getenv(RequiresVariable))
 	if err != nil {
@@ -205,7 +208,7 @@ func record(s Skip) (err error) {
 	if err != nil {
 		return fmt.Errorf("find the test's directory: %w", err)
 	}
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // Who runs the tests chooses it.
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // whoever runs the tests chooses it
 	if err != nil {
 		return fmt.Errorf("record a skipped test: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// ending is a test of which how it ends is kept.
+// ending is a test that records how it ends.
 type ending struct {
 	testing.TB
 	verdict, message string
@@ -34,7 +34,7 @@ func (e *ending) Skipf(format string, args ...any) { e.end("skipped", fmt.Sprint
 func (e *ending) Fatalf(format string, args ...any) { e.end("failed", fmt.Sprintf(format, args...)) }
 func (e *ending) Fatal(args ...any)                 { e.end("failed", fmt.Sprint(args...)) }
 
-// missing is how a test ends that lacks the prerequisites.
+// missing returns how a test ends that lacks the prerequisites.
 func missing(reason string, names ...prerequisite.Name) *ending {
 	test := &ending{verdict: "went on"}
 	ended := make(chan struct{})
@@ -46,7 +46,8 @@ func missing(reason string, names ...prerequisite.Name) *ending {
 	return test
 }
 
-// A test that lacks what the run says its machine has fails, and any other is skipped; both say what stands in the way.
+// A test fails if it lacks a prerequisite that the machine is supposed to have. Any other test is skipped. In both
+// cases, the message contains the reason.
 func TestMissing(t *testing.T) {
 	const reason = "bpf_link_create failed: 64 of 64 places are taken"
 	for name, c := range map[string]struct {
@@ -70,7 +71,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// A name that doesn't exist would require nothing, silently.
+// An unknown name would otherwise require nothing, silently.
 func TestMissing_OfNoSuchName(t *testing.T) {
 	t.Setenv(prerequisite.RequiresVariable, "Tracepiont")
 	if got := missing("any", prerequisite.Root); got.verdict != "failed" || !strings.Contains(got.message, `"Tracepiont"`) {

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// certificateLife is longer than any process: the certificate is made anew with
-// each.
+// certificateLife is longer than any process runs. Each process creates its own
+// certificate.
 const certificateLife = 10 * 365 * 24 * time.Hour
 
-// TLS is a configuration with a certificate of its own, that nobody vouches for,
-// in the name of the component: it keeps tokens and figures from being read on
-// the way.
+// TLS returns a configuration with a self-signed certificate in the name of the
+// component. It prevents others from reading tokens and metrics on the network. Clients
+// can't verify who serves them.
 func TLS(component string) (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

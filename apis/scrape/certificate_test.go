@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A scraper that trusts the certificate is served, by this process and no other.
+// A scraper that trusts the certificate can connect to this process, and to no other.
 func TestTLS(t *testing.T) {
 	config, err := TLS("bpfman-csi")
 	if err != nil {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package scrape decides who may read the metrics of what runs on every node.
-// It is here because agent and CSI plugin both need it: controller-runtime's
-// filter does the same with the API server's own libraries, which would add a
-// sixth to their memory.
+// Package scrape decides who can read the metrics of the components that run on every
+// node. controller-runtime has a filter that does the same, but it uses the API server's
+// libraries, which increase the memory use of the agent and the CSI plugin by a sixth.
 package scrape
 
 import (
@@ -24,21 +23,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// How long a decision holds, and how long the API server may take for one.
+// validity is how long a decision is cached. deadline bounds the requests to the API
+// server for one decision.
 const (
 	validity = time.Minute
 	deadline = 10 * time.Second
 )
 
-// Filter lets those read who bear a token that the API server knows and that
-// may get the path.
+// Filter admits requests with a token that the API server recognizes, from users who can
+// get the path.
 type Filter struct {
 	tokens, access rest.Interface
 	decisions      decisions
 }
 
-// NewFilter returns a filter that asks the API server that config leads to. A
-// nil httpClient means one made for config.
+// NewFilter returns a filter that uses the API server in config. If httpClient is nil,
+// it creates a client from config.
 func NewFilter(config *rest.Config, httpClient *http.Client) (*Filter, error) {
 	if httpClient == nil {
 		var err error
@@ -57,7 +57,7 @@ func NewFilter(config *rest.Config, httpClient *http.Client) (*Filter, error) {
 	return &Filter{tokens: tokens, access: access, decisions: decisions{until: map[decision]time.Time{}}}, nil
 }
 
-// clientOf is one of an API group alone: a whole clientset would take memory.
+// clientOf returns a client for one API group. A whole clientset would need more memory.
 func clientOf(config *rest.Config, httpClient *http.Client, group schema.GroupVersion, add func(*runtime.Scheme) error) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	if err := add(scheme); err != nil {
@@ -69,7 +69,7 @@ func clientOf(config *rest.Config, httpClient *http.Client, group schema.GroupVe
 	return rest.RESTClientForConfigAndClient(config, httpClient)
 }
 
-// Protect returns next behind the filter.
+// Protect returns a handler that passes requests to next if the filter admits them.
 func (f *Filter) Protect(next http.Handler, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -95,7 +95,8 @@ func (f *Filter) Protect(next http.Handler, log *slog.Logger) http.Handler {
 	})
 }
 
-// ask has the API server decide; anything but OK refuses.
+// ask gets the decision from the API server. It returns an HTTP status; any other status
+// than OK denies access.
 func (f *Filter) ask(ctx context.Context, d decision) (int, error) {
 	identity := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: d.token}}
 	if err := f.tokens.Post().Resource("tokenreviews").Body(identity).Do(ctx).Into(identity); err != nil {
@@ -124,8 +125,8 @@ func (f *Filter) ask(ctx context.Context, d decision) (int, error) {
 
 type decision struct{ token, path, verb string }
 
-// decisions remembers who was let in, so that the API server isn't asked at
-// each scrape.
+// decisions caches who was admitted, so that not every scrape causes requests to the API
+// server.
 type decisions struct {
 	mu    sync.Mutex
 	until map[decision]time.Time

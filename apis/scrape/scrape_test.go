@@ -21,18 +21,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The tokens that the API server of these tests knows.
+// The tokens that the test's API server recognizes.
 const (
-	reader   = "reader-token"   // of one who may get /metrics
-	stranger = "stranger-token" // of one who may not
+	reader   = "reader-token"   // of a user who can get /metrics
+	stranger = "stranger-token" // of a user who can't
 )
 
-// apiServer reviews tokens and access. It fails where it is broken at that path.
+// apiServer reviews tokens and access. It fails for a path that was broken.
 type apiServer struct {
 	t *testing.T
 
 	mu     sync.Mutex
-	asked  map[string]int // by the last word of the path
+	asked  map[string]int // by the last element of the path
 	broken string
 }
 
@@ -74,7 +74,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read reads a request in whichever of the API's encodings it comes.
+// read decodes a request in any of the API's encodings.
 func (s *apiServer) read(r *http.Request, into runtime.Object) {
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
@@ -96,7 +96,7 @@ func (s *apiServer) reviewToken(r *http.Request) *authenticationv1.TokenReview {
 	return &review
 }
 
-// reviewAccess allows just what it should be asked for in full.
+// reviewAccess only allows the expected review.
 func (s *apiServer) reviewAccess(r *http.Request) *authorizationv1.SubjectAccessReview {
 	var review authorizationv1.SubjectAccessReview
 	s.read(r, &review)
@@ -107,7 +107,7 @@ func (s *apiServer) reviewAccess(r *http.Request) *authorizationv1.SubjectAccess
 	return &review
 }
 
-// protect serves "secret figures" behind the filter.
+// protect serves "secret figures" with the filter.
 func protect(t *testing.T, log io.Writer) (*apiServer, http.Handler) {
 	t.Helper()
 	api := &apiServer{t: t, asked: map[string]int{}}
@@ -125,7 +125,7 @@ func protect(t *testing.T, log io.Writer) (*apiServer, http.Handler) {
 	return api, handler
 }
 
-// get asks for a path with an Authorization header.
+// get requests a path with an Authorization header.
 func get(t *testing.T, handler http.Handler, method, path, authorization string) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
@@ -176,8 +176,8 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// Who was let in is let in again without being asked about, for that path alone
-// and for a while; who wasn't is asked about each time.
+// After access was granted, more requests for the same path are admitted for some time
+// without a review. After access was denied, each request causes a review.
 func TestDecisionsAreKept(t *testing.T) {
 	api, handler := protect(t, io.Discard)
 	for range 3 {
@@ -202,14 +202,14 @@ func TestDecisionsAreKept(t *testing.T) {
 			t.Errorf("%d access reviews, want %d", api.reviews("subjectaccessreviews"), want)
 		}
 	}
-	// While the API server is down, who was let in still is.
+	// While the API server is down, cached decisions still admit requests.
 	api.breakDown("tokenreviews")
 	if code := get(t, handler, http.MethodGet, "/metrics", "Bearer "+reader).Code; code != http.StatusOK {
 		t.Errorf("status %d without an API server", code)
 	}
 }
 
-// A decision ends, and then takes no memory.
+// A decision expires, and is then removed from memory.
 func TestDecisionsEnd(t *testing.T) {
 	s := &decisions{until: map[decision]time.Time{}}
 	old, now := decision{token: "old"}, decision{token: "now"}

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// rejection is what an agent says where the daemon's words hold a log of the kernel's verifier, as bpfman v0.6.0 on
-// Linux 6.18 words it.
+// rejection returns an agent's error with a log of the kernel's verifier, in the format of bpfman v0.6.0 on Linux
+// 6.18.
 func rejection(instructions int) string {
 	var log strings.Builder
 	for n := range instructions {
@@ -27,7 +27,8 @@ func rejection(instructions int) string {
 
 func TestMiddleKeepsAttemptAndVerdict(t *testing.T) {
 	text := rejection(5000)
-	// A condition's, an Event's and a failure's in a user object's status, one made from the other.
+	// The limits of a condition, an Event, and a failure in the status of a user object. Each is made from the
+	// previous one.
 	for _, limit := range []int{32768, 1024, 600} {
 		text = Middle(text, limit)
 		if len(text) > limit {
@@ -82,7 +83,7 @@ func FuzzMiddle(f *testing.F) {
 		if len(text) <= limit && got != text {
 			t.Errorf("%q became %q", text, got)
 		}
-		// A text may hold what looks like a mark.
+		// A text can contain what looks like a mark.
 		parts := Parts(got)
 		if len(text) > limit && !strings.Contains(text, "left out") &&
 			(len(parts) != 2 || !strings.HasPrefix(text, parts[0]) || !strings.HasSuffix(text, parts[1])) {

@@ -109,7 +109,7 @@ type BpfNodeProgram struct {
 	// +kubebuilder:validation:Format=int64
 	LoadedByUID *uint32 `json:"loadedbyuid,omitempty"`
 
-	// bpfman says that bpfman loaded the program. For example: `true`.
+	// bpfman is true if bpfman loaded the program. For example: `true`.
 	// +optional
 	Bpfman bool `json:"bpfman,omitempty"`
 
@@ -265,8 +265,8 @@ type BpfNodeHolder struct {
 	// +optional
 	Unit string `json:"unit,omitempty"`
 
-	// gone says that the process has ended, or closed what it had open, and that
-	// it is the last holder that was seen. For example: `true`.
+	// gone is true if the process ended, or closed what it had open. It was the
+	// last process that held the program. For example: `true`.
 	// +optional
 	Gone bool `json:"gone,omitempty"`
 }

@@ -12,60 +12,60 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 )
 
-// ProgramConditionType is the type of the condition of an object that a user
-// writes: the state over all nodes.
+// ProgramConditionType is the type of the condition of an object that a user writes. It
+// summarizes the state on all nodes.
 type ProgramConditionType string
 
 const (
-	// ProgramNotYetLoaded means that some selected node hasn't reported yet.
+	// ProgramNotYetLoaded means that a selected node hasn't reported yet.
 	ProgramNotYetLoaded ProgramConditionType = "NotYetLoaded"
-	// ProgramReconcileError means that some node reports a failure.
+	// ProgramReconcileError means that a node reports a failure.
 	ProgramReconcileError ProgramConditionType = "ReconcileError"
-	// ProgramReconcileSuccess means that each selected node has what was asked.
+	// ProgramReconcileSuccess means that each selected node has what was requested.
 	ProgramReconcileSuccess ProgramConditionType = "ReconcileSuccess"
-	// ProgramDeleteError means that some node fails to unload a program whose
-	// object is deleted.
+	// ProgramDeleteError means that a node fails to unload a program whose object was
+	// deleted.
 	ProgramDeleteError ProgramConditionType = "DeleteError"
 )
 
-// BpfProgramConditionType is the type of the condition of a BpfProgram or
-// BpfNsProgram: the state of one program on one node.
+// BpfProgramConditionType is the type of the condition of a BpfProgram or BpfNsProgram.
+// It is the state of one program on one node.
 type BpfProgramConditionType string
 
 const (
-	// BpfProgCondLoaded means loaded and attached as asked.
+	// BpfProgCondLoaded means that the program is loaded, and attached as requested.
 	BpfProgCondLoaded BpfProgramConditionType = "Loaded"
 	// BpfProgCondNotLoaded means that loading or attaching failed.
 	BpfProgCondNotLoaded BpfProgramConditionType = "NotLoaded"
-	// BpfProgCondNotUnloaded means that unloading failed. The odd capital is
+	// BpfProgCondNotUnloaded means that unloading failed. The unusual capital letter is
 	// upstream's.
 	BpfProgCondNotUnloaded BpfProgramConditionType = "NotUnLoaded"
 	// BpfProgCondNotSelected means that the node isn't selected.
 	BpfProgCondNotSelected BpfProgramConditionType = "NotSelected"
-	// BpfProgCondUnloaded means unloaded as asked.
+	// BpfProgCondUnloaded means that the program is unloaded, as requested.
 	BpfProgCondUnloaded BpfProgramConditionType = "Unloaded"
 	// BpfProgCondMapOwnerNotFound means that no program matches the selector of
 	// the map owner.
 	BpfProgCondMapOwnerNotFound BpfProgramConditionType = "MapOwnerNotFound"
 	// BpfProgCondMapOwnerNotLoaded means that the map owner isn't loaded.
 	BpfProgCondMapOwnerNotLoaded BpfProgramConditionType = "MapOwnerNotLoaded"
-	// BpfProgCondBytecodeSelectorError means that the bytecode can't be had.
+	// BpfProgCondBytecodeSelectorError means that the node can't get the bytecode.
 	BpfProgCondBytecodeSelectorError BpfProgramConditionType = "BytecodeSelectorError"
-	// BpfProgCondPolicyDenied means that a BytecodePolicy refuses the bytecode, or
-	// that it couldn't be told whether one does: it isn't loaded.
+	// BpfProgCondPolicyDenied means that the bytecode isn't loaded, because a
+	// BytecodePolicy denies it, or because it isn't known whether one does.
 	BpfProgCondPolicyDenied BpfProgramConditionType = "PolicyDenied"
-	// BpfProgCondPolicyViolated means loaded and attached as asked, but a
-	// BytecodePolicy would refuse to load it now.
+	// BpfProgCondPolicyViolated means that the program is loaded, and attached as
+	// requested, but a BytecodePolicy would now prevent loading it.
 	BpfProgCondPolicyViolated BpfProgramConditionType = "PolicyViolated"
-	// BpfProgCondNoContainersOnNode means that no container here is selected.
+	// BpfProgCondNoContainersOnNode means that the object selects no container on the
+	// node.
 	BpfProgCondNoContainersOnNode BpfProgramConditionType = "NoContainersOnNode"
-	// BpfProgCondNone means none of these.
+	// BpfProgCondNone is none of these states.
 	BpfProgCondNone BpfProgramConditionType = "None"
 )
 
-// text is what a condition shows: its reason, which is the STATUS column, and
-// its message where there is nothing to add. The words are upstream's, which
-// users and scripts know.
+// text is what a condition shows: the reason, which is the STATUS column, and the
+// default message. The words are upstream's, because users and scripts know them.
 type text struct{ reason, message string }
 
 var programTexts = map[ProgramConditionType]text{
@@ -90,19 +90,19 @@ var bpfProgramTexts = map[BpfProgramConditionType]text{
 	BpfProgCondNone:                  {"None", "None of the conditions apply"},
 }
 
-// Condition returns the condition of this type, with upstream's message where
-// message is empty.
+// Condition returns the condition of this type. If message is empty, it has upstream's
+// message.
 func (t ProgramConditionType) Condition(message string) metav1.Condition {
 	return condition(string(t), programTexts[t], message)
 }
 
-// Condition returns the condition of this type, with upstream's message where
-// none is given.
+// Condition returns the condition of this type. Without a message, it has upstream's
+// message.
 func (t BpfProgramConditionType) Condition(message ...string) metav1.Condition {
 	return condition(string(t), bpfProgramTexts[t], strings.Join(message, "; "))
 }
 
-// Failed tells whether the type means that the node lacks what was asked.
+// Failed reports whether the type means that the node doesn't have what was requested.
 func (t BpfProgramConditionType) Failed() bool {
 	switch t {
 	case BpfProgCondNotLoaded, BpfProgCondNotUnloaded, BpfProgCondMapOwnerNotFound,
@@ -114,8 +114,8 @@ func (t BpfProgramConditionType) Failed() bool {
 	}
 }
 
-// maxMessage is the limit of metav1.Condition, which counts characters: a byte
-// limit is the stricter one.
+// maxMessage is the limit of metav1.Condition's message. The API counts characters, so a
+// limit in bytes is stricter.
 const maxMessage = 32768
 
 func condition(conditionType string, t text, message string) metav1.Condition {
@@ -125,9 +125,9 @@ func condition(conditionType string, t text, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: t.reason, Message: shorten.Middle(message, maxMessage)}
 }
 
-// SetCondition makes c the only condition of the list, as upstream's clients
-// expect, keeps the time of the last transition where the type stays, and tells
-// whether anything changed.
+// SetCondition makes c the only condition in the list, as upstream's clients expect, and
+// reports whether anything changed. It keeps the time of the last transition if the type
+// stays the same.
 func SetCondition(conditions *[]metav1.Condition, c metav1.Condition) bool {
 	changed := len(*conditions) > 1
 	if old := meta.FindStatusCondition(*conditions, c.Type); old != nil {

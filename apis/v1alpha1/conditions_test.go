@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The reasons are what users and scripts of upstream see in the STATUS column.
+// Users and scripts of upstream know these reasons from the STATUS column.
 func TestConditionReasons(t *testing.T) {
 	user := map[ProgramConditionType]string{
 		"NotYetLoaded": "ProgramsNotYetLoaded", "ReconcileError": "ReconcileError",
@@ -50,7 +50,7 @@ func TestConditionMessage(t *testing.T) {
 	if got := BpfProgCondNotLoaded.Condition("node-1: no such function").Message; got != "node-1: no such function" {
 		t.Errorf("message %q", got)
 	}
-	// The end of a long one has the verdict.
+	// The end of a long error contains the verdict.
 	got := ProgramReconcileError.Condition("load f: " + strings.Repeat("é", maxMessage) + " keeps running").Message
 	if len(got) > maxMessage || !strings.HasPrefix(got, "load f: ") || !strings.HasSuffix(got, " keeps running") {
 		t.Errorf("%d bytes: %q", len(got), got)

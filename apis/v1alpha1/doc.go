@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package v1alpha1 holds the bpfman.io/v1alpha1 API: the kinds by which users
-// ask for eBPF programs (XdpProgram … BpfApplication) and those that report
-// what is loaded on a node (BpfProgram, BpfNsProgram).
+// Package v1alpha1 contains the API bpfman.io/v1alpha1: the kinds with which users
+// request eBPF programs (XdpProgram … BpfApplication) and those that report what is
+// loaded on a node (BpfProgram, BpfNsProgram).
 //
-// The schema is that of upstream's bpfman-operator v0.5.5, whose manifests and
-// Go clients keep working. What is stricter refuses only what could never have
-// worked; what is new can be ignored by an old client.
+// The schema is compatible with upstream's bpfman-operator v0.5.5, so its manifests and
+// Go clients keep working. Stricter validation only rejects objects that could never
+// have worked. Old clients can ignore new fields.
 //
-// JSON names are all lower case, as upstream chose, except where a standard of
-// Kubernetes wants another spelling (matchLabels, observedGeneration).
+// JSON names are in lower case, as in upstream's API, except for names that Kubernetes
+// spells otherwise (matchLabels, observedGeneration).
 //
 // +kubebuilder:object:generate=true
 // +k8s:register-gen=package

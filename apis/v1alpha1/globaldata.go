@@ -8,15 +8,14 @@ import (
 	"fmt"
 )
 
-// GlobalData holds the values of global variables by name.
+// GlobalData contains the values of global variables by name.
 //
-// The API server checks the written form of a string, but lets any list pass.
-// One that isn't a list of bytes must not keep anyone from reading the objects
-// beside it, so a value that can't be read is nil here; an empty value
-// isn't nil.
+// The API server validates the format of strings, but accepts any list. A value that
+// isn't a list of bytes must not prevent clients from reading the other objects in a
+// list, so a value that can't be decoded is nil here. An empty value isn't nil.
 type GlobalData map[string][]byte
 
-// UnmarshalJSON reads values in base64 and as lists of integers.
+// UnmarshalJSON decodes values in base64 and lists of integers.
 func (g *GlobalData) UnmarshalJSON(b []byte) error {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(b, &values); err != nil {

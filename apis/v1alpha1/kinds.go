@@ -11,20 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kind describes one kind of this API, whose objects are handled as O.
+// Kind describes one kind of this API. O is the Go type of its objects.
 // +kubebuilder:object:generate=false
 type Kind[O any] struct {
-	// Name is the kind as in a manifest, such as "XdpProgram".
+	// Name is the kind in a manifest, such as "XdpProgram".
 	Name string
-	// Namespaced tells whether objects live in a namespace.
+	// Namespaced reports whether objects are in a namespace.
 	Namespaced bool
 	// New returns a new empty object.
 	New func() O
-	// NewList returns a new empty list; meta.EachListItem visits its objects.
+	// NewList returns a new empty list. meta.EachListItem visits its objects.
 	NewList func() runtime.Object
 }
 
-// Resource is the plural name in URLs and RBAC rules, such as "xdpprograms".
+// Resource returns the plural name in URLs and RBAC rules, such as "xdpprograms".
 func (k Kind[O]) Resource() string {
 	name := strings.ToLower(k.Name)
 	if stem, found := strings.CutSuffix(name, "y"); found {
@@ -33,30 +33,30 @@ func (k Kind[O]) Resource() string {
 	return name + "s"
 }
 
-// GroupVersionKind qualifies the kind.
+// GroupVersionKind returns the kind with this API's group and version.
 func (k Kind[O]) GroupVersionKind() schema.GroupVersionKind {
 	return SchemeGroupVersion.WithKind(k.Name)
 }
 
-// GroupVersionResource qualifies the resource.
+// GroupVersionResource returns the resource with this API's group and version.
 func (k Kind[O]) GroupVersionResource() schema.GroupVersionResource {
 	return SchemeGroupVersion.WithResource(k.Resource())
 }
 
-// UserObject is what an object of each of the UserKinds can tell, so that code
-// which treats all kinds alike needs no switch over them.
+// UserObject is the interface of the objects of all UserKinds. With it, code that treats
+// all kinds alike needs no switch.
 // +kubebuilder:object:generate=false
 type UserObject interface {
 	metav1.Object
 	runtime.Object
 
-	// GetAppCommon returns the bytecode, the globals and the node selector.
+	// GetAppCommon returns the bytecode, the globals, and the node selector.
 	GetAppCommon() *BpfAppCommon
 	// GetStatus returns the status, for reading and for writing.
 	GetStatus() *BpfProgramStatusCommon
 }
 
-// ProgramObject is what a BpfProgram and a BpfNsProgram have in common.
+// ProgramObject is the interface of BpfProgram and BpfNsProgram.
 // +kubebuilder:object:generate=false
 type ProgramObject interface {
 	metav1.Object
@@ -86,14 +86,14 @@ var UserKinds = []Kind[UserObject]{
 	{"XdpProgram", false, func() UserObject { return &XdpProgram{} }, func() runtime.Object { return &XdpProgramList{} }},
 }
 
-// ProgramKinds are the kinds that the agent writes, one object for each program
-// on each node.
+// ProgramKinds are the kinds that the agent writes, with one object for each program on
+// each node.
 var ProgramKinds = []Kind[ProgramObject]{
 	{"BpfNsProgram", true, func() ProgramObject { return &BpfNsProgram{} }, func() runtime.Object { return &BpfNsProgramList{} }},
 	{"BpfProgram", false, func() ProgramObject { return &BpfProgram{} }, func() runtime.Object { return &BpfProgramList{} }},
 }
 
-// NodeKind is the kind that the inspector writes, one object for each node.
+// NodeKind is the kind that the inspector writes, with one object for each node.
 var NodeKind = Kind[*BpfNode]{"BpfNode", false, func() *BpfNode { return &BpfNode{} }, func() runtime.Object { return &BpfNodeList{} }}
 
 // PolicyKind is the kind of policies about bytecode, which administrators write.

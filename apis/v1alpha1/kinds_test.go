@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The tables and the generated registration must know the same kinds.
+// The tables and the generated registration must contain the same kinds.
 func TestKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := Install(scheme); err != nil {
@@ -94,8 +94,8 @@ func TestProgramObjects(t *testing.T) {
 	}
 }
 
-// A Go client that writes an object must not add fields that nobody set: they
-// would change the object's generation and hide what the user meant.
+// A Go client must not write fields that nobody has set. They would change the object's
+// generation, and hide what the user meant.
 func TestNoNoiseOnTheWire(t *testing.T) {
 	path := "/bytecode/pass.o"
 	common := BpfAppCommon{ByteCode: BytecodeSelector{Path: &path}}
@@ -146,8 +146,8 @@ func TestNoNoiseOnTheWire(t *testing.T) {
 	}
 }
 
-// Upstream's manifests write globals as lists of integers; a Go client that
-// reads one before any other has written it finds the list.
+// Upstream's manifests write globals as lists of integers. A Go client can read such a
+// list, if no other Go client has written the object before.
 func TestGlobalDataForms(t *testing.T) {
 	for _, text := range []string{`{"globaldata":{"v":"DQwL"}}`, `{"globaldata":{"v":[13,12,11]}}`} {
 		var common BpfAppCommon
@@ -160,7 +160,8 @@ func TestGlobalDataForms(t *testing.T) {
 	}
 }
 
-// Code written for upstream's Go types builds: the fields that such code sets.
+// Code that was written for upstream's Go types compiles. These are the fields that such
+// code sets.
 var _ = XdpProgram{
 	ObjectMeta: metav1.ObjectMeta{Name: "x"},
 	Spec: XdpProgramSpec{

@@ -11,50 +11,51 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Labels of a BpfProgram or BpfNsProgram. Each value goes through LabelValue.
+// Labels of a BpfProgram or BpfNsProgram. Their values are results of LabelValue.
 const (
-	// LabelOwnedByProgram holds the name of the owner, the user's object.
+	// LabelOwnedByProgram contains the name of the owner, which is the user's object.
 	LabelOwnedByProgram = "bpfman.io/ownedByProgram"
-	// LabelAppProgramID holds the id of the member of an application that this
-	// program is; it is empty, but present, for a program of its own.
+	// LabelAppProgramID contains the id of the program's member in an application. For a
+	// program that isn't in an application, the label is present and empty.
 	LabelAppProgramID = "bpfman.io/appProgramId"
-	// LabelHostname holds the node's name (not its hostname).
+	// LabelHostname contains the node's name, not its hostname.
 	LabelHostname = "kubernetes.io/hostname"
-	// LabelOwnerKind holds the owner's kind.
+	// LabelOwnerKind contains the owner's kind.
 	LabelOwnerKind = "bpfman.io/ownerKind"
 )
 
-// AgentFieldManager is the field manager of what agents write, which the API
-// server takes from their user agent.
+// AgentFieldManager is the field manager of the objects that agents write. The API
+// server derives it from their user agent.
 const AgentFieldManager = "bpfman-agent"
 
-// AnnotationProgramID on a BpfProgram or BpfNsProgram holds the kernel's id of
-// the program, in decimal.
+// AnnotationProgramID contains the kernel's id of the program, in decimal. A BpfProgram
+// or BpfNsProgram has it.
 const AnnotationProgramID = "bpfman.io/ProgramId"
 
-// AnnotationReplacePinnedMaps on a cluster-scoped user object, with the value
-// "true", lets the agent remove pins of maps that the object's bytecode pins by
-// name (LIBBPF_PIN_BY_NAME) and declares in another shape than they have, once
-// no other program uses them. What the maps hold is lost.
+// AnnotationReplacePinnedMaps allows the agent, with the value "true" on a
+// cluster-scoped object of a user, to remove pins of maps. It concerns maps that the
+// object's bytecode pins by name (LIBBPF_PIN_BY_NAME) and declares with another shape
+// than the pinned maps have. The agent removes them when no other program uses them. The
+// content of the maps is lost.
 const AnnotationReplacePinnedMaps = "bpfman.io/replace-pinned-maps"
 
-// Metadata that the daemon keeps with each program that the agent loads. The
-// CSI plugin finds programs by it and the agent recognises its own.
+// Metadata that the daemon stores with each program that the agent loads. The CSI plugin
+// finds programs by it, and the agent recognizes its own programs.
 const (
-	// MetadataUUID is the UID of the owner, the user's object.
+	// MetadataUUID is the UID of the owner, which is the user's object.
 	MetadataUUID = "bpfman.io/uuid"
-	// MetadataProgramName is the owner's name.
+	// MetadataProgramName is the name of the owner.
 	MetadataProgramName = "bpfman.io/ProgramName"
-	// MetadataNamespace is the owner's namespace, absent for a cluster-scoped
-	// owner.
+	// MetadataNamespace is the namespace of the owner. A cluster-scoped owner doesn't
+	// have it.
 	MetadataNamespace = "bpfman.io/namespace"
-	// MetadataKind is the owner's kind.
+	// MetadataKind is the kind of the owner.
 	MetadataKind = "bpfman.io/kind"
-	// MetadataLoad is a hash of what was loaded: another value means that the
-	// program must be loaded anew.
+	// MetadataLoad is a hash of what was loaded. If it differs from the hash of the
+	// current object, the program has to be reloaded.
 	MetadataLoad = "bpfman.io/load"
-	// MetadataImage is the image as the owner names it. It, MetadataDigest and
-	// MetadataManifest are absent where the digest of what is loaded isn't known.
+	// MetadataImage is the reference of the image in the owner. It is absent, like
+	// MetadataDigest and MetadataManifest, if the digest of what is loaded isn't known.
 	MetadataImage = "bpfman.io/image"
 	// MetadataDigest is the digest that the image's reference was resolved to.
 	MetadataDigest = "bpfman.io/digest"
@@ -62,34 +63,35 @@ const (
 	MetadataManifest = "bpfman.io/manifest"
 )
 
-// The CSI driver and the attributes of its volumes.
+// The CSI driver, and the attributes of its volumes.
 const (
 	// CSIDriverName is the name of the CSI driver.
 	CSIDriverName = "csi.bpfman.io"
-	// VolumeAttributeProgram names the program whose maps are wanted.
+	// VolumeAttributeProgram names the program whose maps to mount.
 	VolumeAttributeProgram = "csi.bpfman.io/program"
-	// VolumeAttributeMaps lists the maps that are wanted, separated by commas.
+	// VolumeAttributeMaps lists the maps to mount, separated by commas.
 	VolumeAttributeMaps = "csi.bpfman.io/maps"
-	// VolumeAttributeKind gives the program's kind where names collide.
+	// VolumeAttributeKind is the program's kind. It is only needed if programs of
+	// several kinds have the name.
 	VolumeAttributeKind = "csi.bpfman.io/kind"
-	// VolumeAttributeFollow says whether the volume shows the program's new maps
-	// when the program is loaded anew: "true", the default, or "false" to keep
-	// those that the pod got at its start.
+	// VolumeAttributeFollow says whether the volume shows the program's new maps after a
+	// reload: "true", which is the default, or "false" to keep the maps that the pod had
+	// when it started.
 	VolumeAttributeFollow = "csi.bpfman.io/follow"
 )
 
-// IsDispatcher tells by its function's name that a program may be a dispatcher of
-// bpfman v0.6's, which runs other programs and belongs to no object.
+// IsDispatcher reports whether a program can be a dispatcher of bpfman v0.6, by the name
+// of its function. A dispatcher runs other programs, and belongs to no object.
 func IsDispatcher(function string) bool {
 	return function == "xdp_dispatcher" || function == "tc_dispatcher"
 }
 
 const labelHashLength = 8
 
-// LabelValue returns s where it is a valid label value; else what can be kept of
-// it, cut, and followed by a hash of s. Names of objects (253 characters) and of
-// functions (C++ and Go symbols) become labels this way, and equal names become
-// equal labels.
+// LabelValue returns s if it is a valid label value. Otherwise, it removes invalid
+// characters, truncates the rest, and appends a hash of s. This converts names of
+// objects (253 characters) and of functions (C++ and Go symbols) to labels, and equal
+// names result in equal labels.
 func LabelValue(s string) string {
 	if len(validation.IsValidLabelValue(s)) == 0 {
 		return s

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package version tells the version of a component. The operator, the agent and the CSI plugin use it.
+// Package version provides the version of a component. The operator, the agent, and the CSI plugin
+// use it.
 package version
 
 import (
@@ -11,13 +12,13 @@ import (
 	"runtime"
 )
 
-// Version is that of the release, set by the linker: see the Makefile.
+// Version is the version of the release. The linker sets it; see the Makefile.
 var Version = "dev"
 
-// Line is what a component says of itself, such as "bpfman-agent 0.6.0".
+// Line returns a component's name and version, such as "bpfman-agent 0.6.0".
 func Line(component string) string { return component + " " + Version }
 
-// Flag adds the flag --version to a command, which prints the version and ends.
+// Flag adds the flag --version to a command. It prints the version and exits.
 func Flag(component string) {
 	flag.BoolFunc("version", "Only print the version.", func(string) error {
 		_, err := fmt.Fprintf(os.Stdout, "%s %s %s/%s\n", Line(component), runtime.Version(), runtime.GOOS, runtime.GOARCH)

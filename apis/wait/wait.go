@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package wait lets a Go client wait until the programs that an object declares run on their nodes, or are gone.
+// Package wait lets a Go client wait until the programs that an object declares run on their nodes, or until the
+// object is deleted.
 //
 // It works with the typed client of any kind that users write:
 //
 //	programs := clientset.BpfmanV1alpha1().XdpPrograms()
 //	object, err := wait.ForSuccess(ctx, programs, "packets")
 //
-// The context bounds the wait. A shell script does the same with kubectl wait --for=condition=ReconcileSuccess.
+// The context bounds the wait. In a shell script, use kubectl wait --for=condition=ReconcileSuccess.
 package wait
 
 import (
@@ -26,20 +27,20 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Client is the part of a generated typed client that waiting takes.
+// Client is the part of a generated typed client that this package uses.
 type Client[O v1alpha1.UserObject] interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (O, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// Error says in which state the object was when the wait ended. It unwraps to the cause: the context's error, or that of
-// a request to the API server.
+// Error describes the state of the object when the wait ended. It unwraps to the cause: the context's error, or
+// the error of a request to the API server.
 type Error struct {
-	// Name is the object's.
+	// Name is the name of the object.
 	Name string
-	// Condition is the object's condition as last seen; its type is empty if there was none.
+	// Condition is the last observed condition of the object. Its type is empty if there was none.
 	Condition metav1.Condition
-	// Err is why the wait ended.
+	// Err is the reason why the wait ended.
 	Err error
 }
 
@@ -54,20 +55,20 @@ func (e *Error) Error() string {
 // Unwrap implements errors.Unwrap.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ForSuccess waits until each selected node runs what the object's current generation asks for, and returns the object.
-// It waits through failures, because the nodes retry them: the Error has the last one. An object that is not there is an
-// error at once.
+// ForSuccess waits until each selected node runs what the object's current generation requests, and returns the
+// object. It keeps waiting when nodes fail, because they retry; the Error contains the last failure. If the object
+// doesn't exist, it returns an error immediately.
 func ForSuccess[O v1alpha1.UserObject](ctx context.Context, client Client[O], name string) (O, error) {
 	return until(ctx, client, name, v1alpha1.ProgramReconcileSuccess)
 }
 
-// ForVerdict waits until each selected node has either succeeded or failed in what the object's current generation asks
-// for, and returns the object. Its condition says which.
+// ForVerdict waits until each selected node either runs what the object's current generation requests, or has
+// failed to do so, and returns the object. Its condition says which.
 func ForVerdict[O v1alpha1.UserObject](ctx context.Context, client Client[O], name string) (O, error) {
 	return until(ctx, client, name, v1alpha1.ProgramReconcileSuccess, v1alpha1.ProgramReconcileError)
 }
 
-// until waits for the first condition of one of these types that is about the object's generation.
+// until waits for the first condition that has one of these types and is about the object's current generation.
 func until[O v1alpha1.UserObject](ctx context.Context, client Client[O], name string, types ...v1alpha1.ProgramConditionType) (O, error) {
 	var last metav1.Condition
 	met := func(object O) bool {
@@ -86,8 +87,9 @@ func until[O v1alpha1.UserObject](ctx context.Context, client Client[O], name st
 	return object, nil
 }
 
-// ForDeletion waits until the object is gone. Its programs may be unloaded a moment later: to see that, wait for the
-// BpfPrograms (BpfNsPrograms) with the label [v1alpha1.LabelOwnedByProgram] of its name.
+// ForDeletion waits until the object doesn't exist. Its programs can be unloaded slightly later. To wait for that
+// too, wait for the deletion of the BpfPrograms (BpfNsPrograms) whose label [v1alpha1.LabelOwnedByProgram] has the
+// object's name.
 func ForDeletion[O v1alpha1.UserObject](ctx context.Context, client Client[O], name string) error {
 	var last metav1.Condition
 	_, err := follow(ctx, client, name, func(object O) bool { last = condition(object); return false })
@@ -104,7 +106,8 @@ func condition(object v1alpha1.UserObject) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// follow reads the object, then watches it, until met returns true. It ends with NotFound when the object is deleted.
+// follow reads the object, then watches it, until met returns true. It returns a NotFound error when the object is
+// deleted.
 func follow[O v1alpha1.UserObject](ctx context.Context, client Client[O], name string, met func(O) bool) (O, error) {
 	for {
 		object, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -135,7 +138,7 @@ func follow[O v1alpha1.UserObject](ctx context.Context, client Client[O], name s
 		case ctx.Err() != nil:
 			return object, fmt.Errorf("%w", context.Cause(ctx))
 		case errors.Is(err, errDeleted), errors.Is(err, watchtools.ErrWatchClosed), apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-			// Read it again: it may be there again under its name, and the watch may have missed changes.
+			// Read it again: an object with the same name may exist again, and the watch may have missed changes.
 		default:
 			return object, err
 		}

@@ -21,7 +21,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/wait"
 )
 
-// object is a TcxProgram of the second generation whose condition is about the given one.
+// object returns a TcxProgram of the second generation, whose condition is about the
+// given generation.
 func object(t v1alpha1.ProgramConditionType, generation int64) *v1alpha1.TcxProgram {
 	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "packets", Generation: 2, ResourceVersion: "1"}}
 	if t != "" {
@@ -32,7 +33,7 @@ func object(t v1alpha1.ProgramConditionType, generation int64) *v1alpha1.TcxProg
 	return o
 }
 
-// served is a clientset with an object, whose watches start with the given events.
+// served returns a clientset with an object. Its watches start with the given events.
 func served(o *v1alpha1.TcxProgram, events ...watch.Event) *fake.Clientset {
 	clients := fake.NewClientset(o)
 	clients.PrependWatchReactor("tcxprograms", func(clienttesting.Action) (bool, watch.Interface, error) {
@@ -103,7 +104,7 @@ func TestAnObjectThatIsNotThere(t *testing.T) {
 
 func TestForDeletion(t *testing.T) {
 	clients := served(object("", 0), watch.Event{Type: watch.Deleted, Object: object("", 0)})
-	// It is read again after the watch said so.
+	// After the event of the watch, the object is read again.
 	clients.PrependReactor("get", "tcxprograms", func() clienttesting.ReactionFunc {
 		reads := 0
 		return func(clienttesting.Action) (bool, runtime.Object, error) {

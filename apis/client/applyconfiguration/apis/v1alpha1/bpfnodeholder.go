@@ -30,8 +30,8 @@ type BpfNodeHolderApplyConfiguration struct {
 	// unit is the systemd unit that the process belongs to. For example:
 	// `systemd-networkd.service`.
 	Unit *string `json:"unit,omitempty"`
-	// gone says that the process has ended, or closed what it had open, and that
-	// it is the last holder that was seen. For example: `true`.
+	// gone is true if the process ended, or closed what it had open. It was the
+	// last process that held the program. For example: `true`.
 	Gone *bool `json:"gone,omitempty"`
 }
 

@@ -30,7 +30,7 @@ type BpfNodeProgramApplyConfiguration struct {
 	LoadedAt *v1.Time `json:"loadedat,omitempty"`
 	// loadedbyuid is the id of the user that loaded the program. For example: `0`.
 	LoadedByUID *uint32 `json:"loadedbyuid,omitempty"`
-	// bpfman says that bpfman loaded the program. For example: `true`.
+	// bpfman is true if bpfman loaded the program. For example: `true`.
 	Bpfman *bool `json:"bpfman,omitempty"`
 	// owner is the object of bpfman that the program was loaded for.
 	Owner *BpfNodeOwnerApplyConfiguration `json:"owner,omitempty"`
