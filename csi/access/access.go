@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package access decides which pods may mount the maps of a program. The
-// lookup has by then kept to the pod's namespace and cluster-scoped programs.
+// Package access decides which pods can mount the maps of a program. The lookup has
+// already limited the programs to cluster-scoped ones and those in the pod's namespace.
 package access
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
-// ErrDenied is in the chain when the pod lacks a right.
+// ErrDenied is in the error chain if the pod lacks a permission.
 var ErrDenied = errors.New("not allowed")
 
 // Pod is the pod that a volume is for.
@@ -21,26 +21,27 @@ type Pod struct {
 	Namespace, Name, ServiceAccount string
 }
 
-// Use is what a pod does with the maps of a program.
+// Use describes how a pod uses the maps of a program.
 type Use struct {
 	Pod     Pod
 	Program program.Program
-	// ReadOnly says that the kernel keeps the pod from writing to the maps at any time.
+	// ReadOnly means that the kernel never lets the pod write to the maps.
 	ReadOnly bool
 }
 
-// Policy decides. An error without [ErrDenied] means that it couldn't.
+// Policy decides whether a use is allowed. An error without [ErrDenied] means that it
+// couldn't decide.
 type Policy interface {
 	Check(ctx context.Context, use Use) error
 }
 
-// All lets every pod mount what the lookup found.
+// All allows every pod to mount the maps that the lookup finds.
 type All struct{}
 
 // Check implements [Policy].
 func (All) Check(context.Context, Use) error { return nil }
 
-// Read lets every pod read, and those write that Writers lets.
+// Read allows every pod to read maps. Writers decides which pods can write to them.
 type Read struct{ Writers Policy }
 
 // Check implements [Policy].

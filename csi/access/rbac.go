@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// verb is what a pod's ServiceAccount needs on the user object.
+	// verb is the verb that a pod's ServiceAccount needs on the user object.
 	verb          = "use"
 	reviewTimeout = 5 * time.Second
 )
 
-// RBAC asks the cluster, about programs that are cluster-scoped, whether the
-// pod's ServiceAccount may "use" the user object.
+// RBAC allows a use of a cluster-scoped program if the pod's ServiceAccount has the verb
+// "use" on the user object. The API server decides.
 type RBAC struct {
 	reviews rest.Interface
 }
 
-// NewRBAC returns the policy of the cluster that config leads to.
+// NewRBAC returns the policy for the cluster in config.
 func NewRBAC(config *rest.Config) (*RBAC, error) {
 	scheme := runtime.NewScheme()
 	if err := authorizationv1.AddToScheme(scheme); err != nil {
@@ -79,5 +79,6 @@ func (r *RBAC) Check(ctx context.Context, use Use) error {
 	return nil
 }
 
-// resourceOf names the resource of a kind of the API, all of which are regular.
+// resourceOf returns the resource of a kind of the API. All of these kinds have regular
+// plurals.
 func resourceOf(kind string) string { return strings.ToLower(kind) + "s" }

@@ -94,7 +94,8 @@ func TestRBACWithoutTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestRead lets everyone read, and asks for the right of whom would write.
+// TestRead allows every pod to read, and checks the permission of pods that want to
+// write.
 func TestRead(t *testing.T) {
 	reader, other := Pod{Namespace: "team", ServiceAccount: "reader"}, Pod{Namespace: "other", ServiceAccount: "default"}
 	counter := program.Program{Name: "counter", Kind: "TcxProgram"}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package driver serves CSI's identity and node services: it turns requests
-// into volumes of maps.
+// Package driver implements CSI's identity and node services. It converts requests to
+// volumes of maps.
 package driver
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
-// Programs are the programs loaded on this node, in the daemon.
+// Programs provides the programs that the daemon has loaded on this node.
 type Programs interface {
-	// Find returns the programs that the query means, newest first, as they are
-	// now or were at the time since or later.
+	// Find returns the programs that match the query, newest first. The list is at least
+	// as recent as since.
 	Find(ctx context.Context, query program.Query, since time.Time) ([]program.Program, error)
-	// Maps picks the wanted maps, or all where none are named.
+	// Maps returns the wanted maps, or all maps if wanted is empty.
 	Maps(programs []program.Program, wanted []string) ([]maps.Map, error)
-	// Loaded returns the ids of the maps of all programs.
+	// Loaded returns the ids of the maps of all loaded programs.
 	Loaded() (map[ebpf.MapID]bool, error)
 }
 
@@ -44,21 +44,21 @@ type Volumes interface {
 	Unpublish(target string) error
 }
 
-// Options of a driver. All are needed.
+// Options are the options of a driver. All are required.
 type Options struct {
-	// NodeName is the Kubernetes name of this node.
+	// NodeName is the name of the Node object.
 	NodeName string
-	// Version of the plugin, as GetPluginInfo tells.
+	// Version is the version of the plugin, for GetPluginInfo.
 	Version  string
 	Programs Programs
 	Volumes  Volumes
 	Policy   access.Policy
-	// Denied is told of each publication that the policy refused.
+	// Denied is called for each publication that the policy denies.
 	Denied func()
 	Log    *slog.Logger
 }
 
-// Driver serves CSI.
+// Driver implements the CSI services.
 type Driver struct {
 	identity *identity
 	node     *node
@@ -75,8 +75,8 @@ func (d *Driver) Register(server *grpc.Server) {
 	csi.RegisterNodeServer(server, d.node)
 }
 
-// statusCodes is what errors of the parts mean to the kubelet, which retries
-// them all. The first that is in the chain counts.
+// statusCodes maps errors to gRPC codes. The kubelet retries after all of them. The
+// first error that is in the chain decides.
 var statusCodes = []struct {
 	err  error
 	code codes.Code
@@ -88,7 +88,7 @@ var statusCodes = []struct {
 	{access.ErrDenied, codes.PermissionDenied},
 }
 
-// statusOf gives err its code, if it has none.
+// statusOf converts err to a gRPC status, unless it is one.
 func statusOf(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err

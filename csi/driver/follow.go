@@ -17,16 +17,17 @@ import (
 )
 
 const (
-	// followReuse is how old may be what is known of the daemon's programs when
-	// the kubelet publishes a live volume again, about once a minute for each.
+	// followReuse is the maximum age of the daemon's list of programs when the kubelet
+	// publishes a live volume again, which it does about once a minute for each volume.
 	followReuse = 10 * time.Second
-	// settle is how long after a first change others are waited for.
+	// settle is how long to wait for more changes after the first one.
 	settle = 200 * time.Millisecond
 )
 
-// Follow has the live volumes show the maps of the programs that are loaded now,
-// after each change, until the context ends. The kubelet's own calls do the same,
-// later; and they tell a plugin that has just started of its volumes.
+// Follow updates the live volumes after each change, so that they show the maps of the
+// programs that are loaded now. It returns when the context ends. The kubelet's calls
+// have the same effect, but later. They also inform a plugin that has just started of
+// its volumes.
 func (d *Driver) Follow(ctx context.Context, changes <-chan struct{}) {
 	for {
 		select {
@@ -39,7 +40,7 @@ func (d *Driver) Follow(ctx context.Context, changes <-chan struct{}) {
 			return
 		case <-time.After(settle):
 		}
-		// What comes from now on is for the next round.
+		// Later changes are for the next round.
 		select {
 		case <-changes:
 		default:
@@ -53,7 +54,7 @@ func (n *node) followAll(ctx context.Context) {
 	for _, p := range n.live.all() {
 		release, ok := n.busy.acquireFree(p.target)
 		if !ok {
-			continue // published or unpublished right now
+			continue // a request works on it
 		}
 		complete, err := n.Volumes.Complete(p.target, p.maps, p.access)
 		if err == nil && complete {
@@ -63,9 +64,9 @@ func (n *node) followAll(ctx context.Context) {
 	}
 }
 
-// follow has a complete volume show the maps of the program that is loaded now.
-// Where that can't be, the volume keeps the maps that it has, and its condition
-// says why. The caller has acquired the target.
+// follow updates a complete volume, so that it shows the maps of the program that is
+// loaded now. If this fails, the volume keeps its maps, and its condition contains the
+// reason. The caller has acquired the target.
 func (n *node) follow(ctx context.Context, p publication, since time.Time, log *slog.Logger) {
 	if !p.follow {
 		return
@@ -75,7 +76,7 @@ func (n *node) follow(ctx context.Context, p publication, since time.Time, log *
 	case err == nil:
 		n.remarks.forget(p.target)
 	case errors.Is(err, program.ErrDaemon), ctx.Err() != nil:
-		// Nothing is known to be wrong with the volume.
+		// The volume isn't known to have a problem.
 		log.Debug("Failed to compare the volume with its program", "error", err)
 	default:
 		log.Log(ctx, n.levelOf(p.target, err), "Failed to update the volume; it keeps its maps", "error", err)
@@ -94,9 +95,10 @@ func (n *node) update(ctx context.Context, p publication, since time.Time, log *
 	if current, err := n.Volumes.Shows(p.target, chosen, p.access); err != nil || current {
 		return err
 	}
-	// Only what is new needs the right: what the pod has can't be taken back. A volume
-	// that is read-only isn't while it gets new maps, and root in the pod could open
-	// them for writing at that moment: so it takes the right to write.
+	// Only new maps need the permission, because the existing ones can't be taken back.
+	// A read-only volume is writable while it gets new maps, and root in the pod could
+	// open them for writing at that moment. The update therefore requires the permission
+	// to write.
 	if err := n.check(ctx, access.Use{Pod: p.pod, Program: programs[0]}); err != nil {
 		return err
 	}
@@ -107,7 +109,7 @@ func (n *node) update(ctx context.Context, p publication, since time.Time, log *
 	return nil
 }
 
-// live are the volumes known to be published, by their targets.
+// live contains the volumes that are known to be published, by their targets.
 type live struct {
 	mu      sync.Mutex
 	volumes map[string]publication
@@ -141,18 +143,18 @@ func (l *live) all() []publication {
 	return slices.Collect(maps.Values(l.volumes))
 }
 
-// maxRemarks bounds what is kept about volumes that were never published, which
-// nobody unpublishes. To forget it costs a repeated line in the log.
+// maxRemarks limits the remarks, because nobody unpublishes a volume that was never
+// published. Deleting them only repeats a line in the log.
 const maxRemarks = 4096
 
-// remarks are the last words about each volume that isn't as asked for, by its
+// remarks contains the last problem of each volume that isn't as requested, by its
 // target.
 type remarks struct {
 	mu    sync.Mutex
 	texts map[string]string
 }
 
-// note keeps a remark and reports whether it is new.
+// note stores a remark, and reports whether it is new.
 func (r *remarks) note(target, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

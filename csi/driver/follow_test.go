@@ -24,8 +24,8 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
-// publishAgain publishes as the kubelet does for a running pod, where an error
-// would be an Event on the pod.
+// publishAgain publishes like the kubelet for a running pod. An error would cause an
+// Event on the pod.
 func publishAgain(t *testing.T, n *node) {
 	t.Helper()
 	if _, err := n.NodePublishVolume(t.Context(), publishRequest()); err != nil {
@@ -33,7 +33,7 @@ func publishAgain(t *testing.T, n *node) {
 	}
 }
 
-// shown is the id of the program whose maps the test's volume shows.
+// shown returns the id of the program whose maps are in the test's volume.
 func shown(t *testing.T, volumes *fakeVolumes) ebpf.MapID {
 	t.Helper()
 	shown := volumes.published[publishRequest().GetTargetPath()]
@@ -98,8 +98,9 @@ func TestLiveVolumeKeepsItsMaps(t *testing.T) {
 	}
 }
 
-// TestReadersFollowIfTheyMayWrite has a volume that is read-only, of a pod that may read
-// alone: while the volume took new maps, root in the pod could open them for writing.
+// TestReadersFollowIfTheyMayWrite updates a read-only volume of a pod that has
+// permission to read only. During the update, root in the pod could open the maps for
+// writing.
 func TestReadersFollowIfTheyMayWrite(t *testing.T) {
 	n, programs, volumes, _ := newTestNode()
 	n.Policy = access.Read{Writers: policy{fmt.Errorf("%w: needs use", access.ErrDenied)}}
@@ -131,7 +132,7 @@ func TestReadersFollowIfTheyMayWrite(t *testing.T) {
 	}
 }
 
-// without has lost the wanted map.
+// without lacks the wanted map.
 type without struct{ *fakePrograms }
 
 func (w without) Maps(programs []program.Program, _ []string) (_ []maps.Map, err error) {
@@ -185,7 +186,7 @@ func TestFollowWithoutTheKubelet(t *testing.T) {
 		if programs.since.Before(changed) {
 			t.Error("took what was known before the change")
 		}
-		// A volume that is gone stays gone.
+		// An unpublished volume isn't published again.
 		unpublish := &csi.NodeUnpublishVolumeRequest{VolumeId: "v", TargetPath: publishRequest().GetTargetPath()}
 		if _, err := n.NodeUnpublishVolume(t.Context(), unpublish); err != nil {
 			t.Fatal(err)
@@ -238,7 +239,7 @@ func TestDenialIsLoggedOnceAndCounted(t *testing.T) {
 	publishAgain(t, n)
 }
 
-// conditionOf reads the volume's condition as a kubelet of CSI 1.12 does.
+// conditionOf reads the volume's condition like a kubelet with CSI 1.12.
 func conditionOf(t *testing.T, n *node) (abnormal bool, message string) {
 	t.Helper()
 	request := publishRequest()

@@ -20,12 +20,12 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/maps"
 )
 
-// reasonStale is the machine's word for a volume whose maps aren't those of the
-// program that is loaded.
+// reasonStale is the reason, for programs, of a volume whose maps aren't those of the
+// loaded program.
 const reasonStale = "StaleMaps"
 
-// NodeGetVolumeStats tells how many maps a volume has, as inodes, and how much
-// of the kernel's memory they take; and the volume's condition.
+// NodeGetVolumeStats returns the number of maps in a volume, as inodes, the kernel
+// memory that they use, and the volume's condition.
 func (n *node) NodeGetVolumeStats(_ context.Context, request *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	if err := checkVolume(request.GetVolumeId(), request.GetVolumePath()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -36,7 +36,7 @@ func (n *node) NodeGetVolumeStats(_ context.Context, request *csi.NodeGetVolumeS
 	}
 	memory := int64(0)
 	for _, pin := range pins {
-		memory += int64(pin.Bytes) //nolint:gosec // of this machine's memory
+		memory += int64(pin.Bytes) //nolint:gosec // this machine's memory fits
 	}
 	count := int64(len(pins))
 	response := &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
@@ -47,7 +47,7 @@ func (n *node) NodeGetVolumeStats(_ context.Context, request *csi.NodeGetVolumeS
 	return response, nil
 }
 
-// NodeGetVolumeHealth tells the volume's condition as CSI 1.13 has it.
+// NodeGetVolumeHealth returns the volume's condition in the format of CSI 1.13.
 func (n *node) NodeGetVolumeHealth(_ context.Context, request *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	id, target := request.GetVolumeId(), request.GetVolumePublishPath()
 	if err := checkName(id, maxVolumeID); err != nil {
@@ -77,7 +77,7 @@ func (n *node) NodeGetVolumeHealth(_ context.Context, request *csi.NodeGetVolume
 	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: health}, nil
 }
 
-// inspect reads a volume and says what is wrong with it, if anything.
+// inspect reads a volume, and returns its problem, if there is one.
 func (n *node) inspect(target string) ([]maps.Pin, string, error) {
 	pins, err := n.Volumes.Pins(target)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, maps.ErrPath) {
@@ -93,7 +93,7 @@ func (n *node) inspect(target string) ([]maps.Pin, string, error) {
 	return pins, condition(pins, loaded, n.remarks.about(target)), nil
 }
 
-// condition says what is wrong with a volume, if anything.
+// condition describes the problem of a volume, if there is one.
 func condition(pins []maps.Pin, loaded map[ebpf.MapID]bool, remark string) string {
 	var stale []string
 	for _, pin := range pins {
@@ -115,10 +115,10 @@ func condition(pins []maps.Pin, loaded map[ebpf.MapID]bool, remark string) strin
 	}
 }
 
-// Counts are how many volumes are mounted on this node.
+// Counts contains numbers of volumes on this node.
 type Counts struct {
-	// Live is how many there are; Stale, how many of them don't show the maps of a
-	// program that is loaded, or not of the newest.
+	// Live is the number of mounted volumes. Stale is the number of those that don't
+	// show the maps of a loaded program, or not of the newest.
 	Live, Stale int
 }
 
@@ -139,7 +139,7 @@ func (d *Driver) Count() (Counts, error) {
 	for _, volume := range volumes {
 		pins, err := d.node.Volumes.Pins(volume.Target)
 		if errors.Is(err, os.ErrNotExist) {
-			counts.Live-- // unpublished meanwhile
+			counts.Live-- // unpublished in the meantime
 			continue
 		}
 		if err != nil {
@@ -152,15 +152,15 @@ func (d *Driver) Count() (Counts, error) {
 	return counts, nil
 }
 
-// Field numbers of the condition that CSI had until 1.13, and that kubelets of
-// Kubernetes 1.36 and earlier read.
+// Field numbers of the condition in CSI before 1.13. Kubelets of Kubernetes 1.36 and
+// earlier read it.
 const (
 	fieldCondition = 2
 	fieldAbnormal  = 1
 	fieldMessage   = 2
 )
 
-// setCondition adds the condition to the response in the form of CSI 1.12.
+// setCondition adds the condition to the response in the format of CSI 1.12.
 func setCondition(response *csi.NodeGetVolumeStatsResponse, condition string) {
 	var message []byte
 	if condition != "" {

@@ -23,13 +23,13 @@ func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*c
 	return &csi.GetPluginInfoResponse{Name: v1alpha1.CSIDriverName, VendorVersion: i.Version}, nil
 }
 
-// GetPluginCapabilities returns none: there is no controller service.
+// GetPluginCapabilities returns no capabilities, because there is no controller service.
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	return &csi.GetPluginCapabilitiesResponse{}, nil
 }
 
-// Probe reports whether volumes can be mounted. The daemon doesn't count: to
-// restart the plugin would not bring it back, and volumes must be removable
+// Probe reports whether volumes can be mounted. It ignores the daemon's state:
+// restarting the plugin wouldn't repair the daemon, and volumes must be removable
 // without it.
 func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	err := i.Volumes.Ready()

@@ -24,9 +24,9 @@ type node struct {
 	csi.UnimplementedNodeServer
 	Options
 	busy targets
-	// live are the volumes published, or published again, by this process.
+	// live are the volumes that this process published, or published again.
 	live live
-	// remarks are what each volume lacks, if anything.
+	// remarks contains the problem of each volume that has one.
 	remarks remarks
 }
 
@@ -40,14 +40,15 @@ func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 	return &csi.NodeGetInfoResponse{NodeId: n.NodeName}, nil
 }
 
-// volumeCondition is the capability to tell a volume's condition in its stats.
-// CSI 1.13 has given its name up for NodeGetVolumeHealth, but kubelets ask for it.
+// volumeCondition is the capability to return a volume's condition in its stats. CSI
+// 1.13 removed its name in favor of NodeGetVolumeHealth, but kubelets still require it.
 const volumeCondition csi.NodeServiceCapability_RPC_Type = 4
 
 func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	response := &csi.NodeGetCapabilitiesResponse{}
 	for _, capability := range []csi.NodeServiceCapability_RPC_Type{
-		// The kubelet hands over a pod's fsGroup, instead of changing owners itself.
+		// With this capability, the kubelet passes a pod's fsGroup, instead of changing
+		// owners itself.
 		csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP,
 		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
@@ -60,9 +61,9 @@ func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequ
 	return response, nil
 }
 
-// NodePublishVolume shows a program's maps on the target path. The kubelet calls
-// it for a running pod again and again (requiresRepublish): an error then would
-// tell the pod's user of a failed mount, though the pod keeps what it has.
+// NodePublishVolume makes a program's maps visible on the target path. The kubelet calls
+// it repeatedly for a running pod (requiresRepublish). An error would then result in an
+// Event about a failed mount, although the pod keeps its maps.
 func (n *node) NodePublishVolume(ctx context.Context, request *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	p, err := parsePublication(request)
 	log := n.publicationLog(p)
@@ -72,15 +73,15 @@ func (n *node) NodePublishVolume(ctx context.Context, request *csi.NodePublishVo
 		err = status.Error(codes.InvalidArgument, err.Error())
 	}
 	if err != nil {
-		// Often a pod that waits for its program; the kubelet tries again.
+		// Often, a pod waits for its program. The kubelet retries.
 		log.Log(ctx, n.levelOf(p.target, err), "Failed to publish the volume", "error", err)
 		return nil, statusOf(err)
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// levelOf is the level to log a volume's failure at: at its repetition it is no
-// news.
+// levelOf returns the level at which to log a volume's failure. A repeated failure has a
+// lower level.
 func (n *node) levelOf(target string, err error) slog.Level {
 	if n.remarks.note(target, err.Error()) {
 		return slog.LevelWarn
@@ -107,8 +108,8 @@ func (n *node) publish(ctx context.Context, p publication, log *slog.Logger) err
 	return nil
 }
 
-// createReuse is how old may be what is known of the daemon's programs when a
-// volume is made: many pods start at once.
+// createReuse is the maximum age of the daemon's list of programs when a volume is
+// created. It matters when many pods start at the same time.
 const createReuse = time.Second
 
 func (n *node) create(ctx context.Context, p publication, log *slog.Logger) error {
@@ -130,7 +131,7 @@ func (n *node) create(ctx context.Context, p publication, log *slog.Logger) erro
 	return nil
 }
 
-// found is what a pod may have of what it asked for.
+// found is a program with the maps that a pod can mount.
 type found struct {
 	program program.Program
 	maps    []maps.Map
@@ -141,7 +142,7 @@ func (n *node) find(ctx context.Context, p publication, since time.Time) (found,
 	if err != nil {
 		return found{}, err
 	}
-	// Before the maps: whoever is denied isn't told their names.
+	// Check before the maps, so that a denied pod doesn't learn their names.
 	if err := n.check(ctx, access.Use{Pod: p.pod, Program: programs[0], ReadOnly: p.access.ReadOnly}); err != nil {
 		return found{}, err
 	}
@@ -157,7 +158,7 @@ func (n *node) check(ctx context.Context, use access.Use) error {
 	return err
 }
 
-// NodeUnpublishVolume removes the volume. It doesn't need the daemon.
+// NodeUnpublishVolume removes the volume. It works without the daemon.
 func (n *node) NodeUnpublishVolume(ctx context.Context, request *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	log := n.endLog(request.GetVolumeId(), request.GetTargetPath())
 	if err := n.unpublish(ctx, request.GetVolumeId(), request.GetTargetPath()); err != nil {
@@ -185,8 +186,8 @@ func (n *node) unpublish(ctx context.Context, id, target string) error {
 	return nil
 }
 
-// endLog has what is known of a volume that ends: of one that another process published,
-// the mount alone.
+// endLog returns a logger for a volume that ends. If another process published the
+// volume, only its id and target are known.
 func (n *node) endLog(id, target string) *slog.Logger {
 	if p, ok := n.live.get(target); ok && p.volumeID == id {
 		return n.publicationLog(p)
@@ -202,15 +203,15 @@ func (n *node) publicationLog(p publication) *slog.Logger {
 	return n.volumeLog(p.volumeID, p.target).With("namespace", p.pod.Namespace, "pod", p.pod.Name, "program", p.query.Name)
 }
 
-// targets are the target paths that are worked on.
+// targets contains the target paths that are in use.
 type targets struct {
-	// paths holds, for each, a channel that is closed when the plugin's own work on
-	// it is done, or nil while it is a request's.
+	// paths contains, for each path, a channel that is closed when the plugin's own work
+	// on it is done, or nil if a request uses it.
 	paths sync.Map
 }
 
-// acquire reserves a target for a request, or refuses as CSI asks while another
-// has it. The plugin's own work is short, and waited for.
+// acquire reserves a target for a request. If another request uses it, acquire returns
+// the error that CSI specifies. It waits for the plugin's own work, which is short.
 func (t *targets) acquire(ctx context.Context, path string) (release func(), err error) {
 	for {
 		holder, taken := t.paths.LoadOrStore(path, nil)
@@ -229,8 +230,7 @@ func (t *targets) acquire(ctx context.Context, path string) (release func(), err
 	}
 }
 
-// acquireFree reserves a target for the plugin's own work, unless a request has
-// it.
+// acquireFree reserves a target for the plugin's own work, unless a request uses it.
 func (t *targets) acquireFree(path string) (release func(), ok bool) {
 	done := make(chan struct{})
 	if _, taken := t.paths.LoadOrStore(path, done); taken {

@@ -27,7 +27,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
-// fakePrograms has one program, and counts questions.
+// fakePrograms has one program, and counts calls.
 type fakePrograms struct {
 	asked  int
 	err    error
@@ -50,13 +50,13 @@ func (f *fakePrograms) Maps(programs []program.Program, wanted []string) ([]maps
 	return program.Choose([]program.Pinned{{Program: programs[0], Maps: []string{"config", "counters"}}}, wanted)
 }
 
-// fakeVolumes remembers what was published where.
+// fakeVolumes records the published maps by target.
 type fakeVolumes struct {
 	published map[string][]maps.Map
 	access    maps.Access
 	ready     error
 	err       error
-	// entered and proceed hold a publication up.
+	// entered and proceed delay a publication.
 	entered, proceed chan struct{}
 }
 
@@ -83,7 +83,7 @@ func (f *fakeVolumes) Pins(target string) ([]maps.Pin, error) {
 	return pins, nil
 }
 
-// idOf is a map's id: that of its program.
+// idOf returns a map's id, which is the id of its program.
 func idOf(m maps.Map) ebpf.MapID {
 	var id uint32
 	_, _ = fmt.Sscanf(m.Path, "/pins/%d/", &id)
@@ -281,7 +281,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestLogOfTheEnd checks that the last line about a volume names its pod and program too.
+// TestLogOfTheEnd checks that the last line about a volume contains its pod and program.
 func TestLogOfTheEnd(t *testing.T) {
 	n, _, volumes, log := newTestNode()
 	publishAgain(t, n)

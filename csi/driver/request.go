@@ -20,8 +20,8 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
-// What the kubelet adds to the attributes because CSIDriver has podInfoOnMount.
-// It overrides what the pod's author wrote under these keys.
+// The attributes that the kubelet adds because CSIDriver has podInfoOnMount. They
+// override attributes of the same name in the pod.
 const (
 	attributePod            = "csi.storage.k8s.io/pod.name"
 	attributeNamespace      = "csi.storage.k8s.io/pod.namespace"
@@ -30,23 +30,23 @@ const (
 
 const (
 	allMaps = "*"
-	// maxName bounds names, in bytes, to what Kubernetes and file systems take.
+	// maxName is the maximum length of names in Kubernetes and file systems, in bytes.
 	maxName = 253
-	// maxVolumeID is CSI's.
+	// maxVolumeID is CSI's limit, in bytes.
 	maxVolumeID = 128
 	maxMaps     = 1024
 )
 
-// publication is a NodePublishVolumeRequest that has been checked.
+// publication is a validated NodePublishVolumeRequest.
 type publication struct {
 	volumeID, target string
 	pod              access.Pod
 	query            program.Query
-	// maps are the names that are wanted; all if empty.
+	// maps are the names of the wanted maps. If it is empty, all maps are wanted.
 	maps   []string
 	access maps.Access
-	// follow says whether the volume shows the maps of the program that is loaded
-	// now, or keeps those of its start.
+	// follow means that the volume shows the maps of the currently loaded program,
+	// instead of those that it had at the start.
 	follow bool
 }
 
@@ -96,8 +96,8 @@ func parsePublication(request *csi.NodePublishVolumeRequest) (publication, error
 	return p, nil
 }
 
-// checkVolume checks what every request about a volume has. Where the target
-// may be is for [maps.Volumes] to say.
+// checkVolume validates the parts that all requests about a volume have. [maps.Volumes]
+// decides where the target can be.
 func checkVolume(id, target string) error {
 	if err := checkName(id, maxVolumeID); err != nil {
 		return fmt.Errorf("volume id: %w", err)
@@ -108,7 +108,7 @@ func checkVolume(id, target string) error {
 	return nil
 }
 
-// checkName checks that a name from outside is one component of a path at most.
+// checkName validates that a name from a request is one component of a path.
 func checkName(name string, limit int) error {
 	switch {
 	case name == "":
@@ -122,7 +122,7 @@ func checkName(name string, limit int) error {
 	return nil
 }
 
-// parseMaps splits a list of map names. None stands for all.
+// parseMaps splits a list of map names. It returns no names if all maps are wanted.
 func parseMaps(list string) ([]string, error) {
 	if strings.TrimSpace(list) == "" {
 		return nil, fmt.Errorf("no maps are specified: list them, separated by commas, or use %q", allMaps)
@@ -170,7 +170,7 @@ func parseAccess(capability *csi.VolumeCapability, readOnly bool) (maps.Access, 
 		mode == csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
 	result := maps.Access{ReadOnly: readOnly || readers}
 	if group := capability.GetMount().GetVolumeMountGroup(); group != "" {
-		// Kubernetes has group ids of 31 bits.
+		// Kubernetes limits group ids to 31 bits.
 		gid, err := strconv.ParseUint(group, 10, 31)
 		if err != nil {
 			return maps.Access{}, fmt.Errorf("volume mount group %q is not a group id", group)

@@ -13,7 +13,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// publishRequest is what the kubelet sends for a pod of namespace team.
+// publishRequest returns the kubelet's request for a pod in namespace team.
 func publishRequest() *csi.NodePublishVolumeRequest {
 	return &csi.NodePublishVolumeRequest{
 		VolumeId:   "csi-0123456789abcdef",
@@ -96,7 +96,7 @@ func TestParseMaps(t *testing.T) {
 		" * ":           nil,
 		"a":             {"a"},
 		" a ,b\t, c d ": {"a", "b", "c d"},
-		".rodata":       {".rodata"}, // unknown, which is for the daemon's pins to say
+		".rodata":       {".rodata"}, // unknown, but only the daemon's pins can show that
 	} {
 		if names, err := parseMaps(list); err != nil || !slices.Equal(names, want) {
 			t.Errorf("parseMaps(%q) = %q, %v", list, names, err)

@@ -12,10 +12,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// LevelTrace is the level of lines about every call.
+// LevelTrace is the log level of every call.
 const LevelTrace = slog.LevelDebug - 4
 
-// Trace logs every call with its duration and code at [LevelTrace].
+// Trace logs every call, with its duration and code, at [LevelTrace].
 func Trace(log *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, call *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		start := time.Now()

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is a user and group that no pod can have: Kubernetes takes ids of 31
-// bits. An owner could open a file to itself, even without capabilities.
+// nobody is a user and group id that no pod can have, because Kubernetes limits ids to
+// 31 bits. The owner of a file could make it accessible even without capabilities.
 const nobody = math.MaxUint32 - 1
 
-// source begins what the mount table shows as the device of a volume; a slash
-// and the volume's id follow.
+// source is the prefix of a volume's device in the mount table. A slash and the volume's
+// id follow.
 const source = "csi.bpfman.io"
 
-// isBPFFS reports whether file is on a bpffs, as the file system itself says.
+// isBPFFS reports whether file is on a bpffs, according to statfs.
 func isBPFFS(file *os.File) (bool, error) {
 	var stat unix.Statfs_t
 	if err := unix.Fstatfs(int(file.Fd()), &stat); err != nil {
@@ -30,10 +30,11 @@ func isBPFFS(file *os.File) (bool, error) {
 	return stat.Type == unix.BPF_FS_MAGIC, nil
 }
 
-// newBPFFS returns the root of a new bpffs that is mounted nowhere: it can
-// be filled unseen, and is gone when the file is closed, or the process dies,
-// before attach. It takes no SELinux labels, but one for all at its start: label,
-// unless that is empty.
+// newBPFFS returns the root of a new bpffs that isn't mounted anywhere. It can be filled
+// while nobody sees it. If the file is closed or the process dies before attach, the
+// kernel removes the bpffs. A bpffs doesn't support SELinux labels on files, only one
+// label for the whole file system, which is set when it is created. If label is empty,
+// none is set.
 func newBPFFS(id, label string, access Access) (*os.File, error) {
 	context, err := unix.Fsopen("bpf", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -67,13 +68,13 @@ func newBPFFS(id, label string, access Access) (*os.File, error) {
 	return root, nil
 }
 
-// hideIterators returns a directory of the new bpffs that is empty: its root, if
-// that is. A kernel with CONFIG_BPF_PRELOAD puts maps.debug and progs.debug into the
-// root of each new bpffs. They list the maps and programs of the whole node, and can't
-// be removed; so the volume is a directory below that root. Before Linux 6.15 a
-// directory of a file system that is mounted nowhere can't be mounted: there the files
-// stay visible, closed to all but the node's root. The file given is closed unless it
-// is the one returned.
+// hideIterators returns an empty directory of the new bpffs, which is its root if that
+// is empty. A kernel with CONFIG_BPF_PRELOAD adds maps.debug and progs.debug to the root
+// of each new bpffs. They list the maps and programs of the whole node, and can't be
+// removed. In this case, the volume is a directory below that root. Before Linux 6.15, a
+// directory of a file system that isn't mounted can't be mounted. The files then stay
+// visible, but only the node's root can open them. hideIterators closes root unless it
+// returns it.
 func hideIterators(root *os.File) (*os.File, error) {
 	iterators, err := iteratorsOf(root)
 	if err != nil {
@@ -95,7 +96,8 @@ func hideIterators(root *os.File) (*os.File, error) {
 	return directory, err
 }
 
-// iteratorsOf names the files in the root of a new bpffs, which are the kernel's.
+// iteratorsOf returns the names of the files that the kernel put into the root of a new
+// bpffs.
 func iteratorsOf(root *os.File) ([]string, error) {
 	directory, err := openDirectory(root, ".", unix.O_RDONLY)
 	if err != nil {
@@ -109,9 +111,9 @@ func iteratorsOf(root *os.File) ([]string, error) {
 	return names, nil
 }
 
-// subdirectory makes a directory in root and returns a mount of it that is
-// mounted nowhere, as root is. Where the kernel can't do that, the error has
-// [unix.EINVAL] in its chain, and nothing is left in root.
+// subdirectory creates a directory in root, and returns a detached mount of it. If the
+// kernel doesn't support that, the error has [unix.EINVAL] in its chain, and root is
+// unchanged.
 func subdirectory(root *os.File) (*os.File, error) {
 	const name = "volume"
 	at := int(root.Fd())
@@ -125,7 +127,7 @@ func subdirectory(root *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "detached bpffs"), nil
 }
 
-// seal closes the kernel's iterators to all but the node's root.
+// seal removes access to the kernel's iterators for everyone but the node's root.
 func seal(root *os.File, iterators []string) error {
 	for _, name := range iterators {
 		iterator, err := openPin(root, name)
@@ -141,10 +143,10 @@ func seal(root *os.File, iterators []string) error {
 	return nil
 }
 
-// setReadOnly has the whole file system of which mount is the root of a mount refuse
-// writing, or take it again. On a file system that is read-only the kernel opens no pin
-// for writing (BPF_OBJ_GET) and changes no mode, whatever capabilities a process has;
-// a mount that is read-only, of a file system that isn't, keeps nobody from either.
+// setReadOnly makes the whole file system that mount belongs to read-only, or writable
+// again. On a read-only file system, the kernel opens no pin for writing (BPF_OBJ_GET)
+// and changes no mode, no matter which capabilities a process has. A read-only mount of
+// a writable file system prevents neither.
 func setReadOnly(mount *os.File, readOnly bool) error {
 	option := "rw"
 	if readOnly {
@@ -164,7 +166,7 @@ func setReadOnly(mount *os.File, readOnly bool) error {
 	return nil
 }
 
-// isReadOnly reports whether the file system refuses writing.
+// isReadOnly reports whether the file system is read-only.
 func isReadOnly(mount *os.File) (bool, error) {
 	var stat unix.Statfs_t
 	if err := unix.Fstatfs(int(mount.Fd()), &stat); err != nil {
@@ -183,8 +185,8 @@ func attach(root, directory *os.File) error {
 	return nil
 }
 
-// detach unmounts the topmost mount of directory. It is lazy because the open
-// directory itself keeps the mount busy; containers hold mounts of their own.
+// detach unmounts the topmost mount of directory. The unmount is lazy, because the open
+// directory itself keeps the mount busy. Containers have their own mounts.
 func detach(directory *os.File) error {
 	if err := unix.Unmount(procPath(directory), unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount %s: %w", directory.Name(), err)

@@ -20,8 +20,8 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
 )
 
-// childEvents makes a reader of the buffer pinned at args[0], as an application does that
-// opens the map for reading, or for reading and writing, as args[1] says.
+// childEvents creates a reader of the buffer pinned at args[0], like an application that
+// opens the map for reading, or for reading and writing, depending on args[1].
 func childEvents(args []string) error {
 	m, err := ebpf.LoadPinnedMap(args[0], &ebpf.LoadPinOptions{ReadOnly: args[1] == "ro"})
 	if err != nil {
@@ -42,7 +42,7 @@ func childEvents(args []string) error {
 	return reader.Close()
 }
 
-// withBuffer is a node whose program has a buffer of events.
+// withBuffer returns a node whose program has a buffer for events.
 func withBuffer(t *testing.T, kind ebpf.MapType) (node, *ebpf.Map) {
 	t.Helper()
 	n := newNode(t)
@@ -68,8 +68,8 @@ func withBuffer(t *testing.T, kind ebpf.MapType) (node, *ebpf.Map) {
 	return n, buffer
 }
 
-// TestEventReaders has applications without capabilities read events. docs/volumes.md says
-// what these need, with these words of the kernel's.
+// TestEventReaders reads events in applications without capabilities. docs/volumes.md
+// documents what they need, and quotes these errors.
 func TestEventReaders(t *testing.T) {
 	group := uint32(2000)
 	for name, test := range map[string]struct {
@@ -97,7 +97,8 @@ func TestEventReaders(t *testing.T) {
 	}
 }
 
-// TestRingBufferIsShared: what one reader takes, another doesn't get.
+// TestRingBufferIsShared checks that an event that one reader takes doesn't reach another
+// one.
 func TestRingBufferIsShared(t *testing.T) {
 	n, buffer := withBuffer(t, ebpf.RingBuf)
 	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
@@ -120,7 +121,7 @@ func TestRingBufferIsShared(t *testing.T) {
 	}
 }
 
-// openRing opens the volume's buffer, to read what is there.
+// openRing opens the volume's buffer, to read existing events.
 func openRing(t *testing.T, n node) *ringbuf.Reader {
 	t.Helper()
 	m, err := ebpf.LoadPinnedMap(filepath.Join(n.target, "events"), nil)
@@ -137,7 +138,7 @@ func openRing(t *testing.T, n node) *ringbuf.Reader {
 	return reader
 }
 
-// emit has a program put events into the buffer.
+// emit writes events to the buffer from a program.
 func emit(t *testing.T, buffer *ebpf.Map, events int) {
 	t.Helper()
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, License: "GPL", Instructions: asm.Instructions{

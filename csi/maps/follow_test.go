@@ -20,8 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
 )
 
-// reload pins new maps of the same names, as the daemon does when a program is
-// loaded anew.
+// reload pins new maps with the same names, like the daemon during a reload.
 func (n node) reload(tb testing.TB) []Map {
 	tb.Helper()
 	directory := filepath.Join(filepath.Dir(filepath.Dir(n.maps[0].Path)), "8")
@@ -59,8 +58,8 @@ func TestVolumeFollowsAReload(t *testing.T) {
 	n.check(t, access)
 }
 
-// TestReadersNeverMissAFile opens a map again and again while the volume goes
-// back and forth between two generations.
+// TestReadersNeverMissAFile repeatedly opens a map while the volume alternates between
+// two generations.
 func TestReadersNeverMissAFile(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000))}
 	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {

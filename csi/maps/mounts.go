@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// List returns the volumes that the mount table has.
+// List returns the volumes in the mount table.
 func (v *Volumes) List() ([]Volume, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -31,9 +31,9 @@ func (v *Volumes) List() ([]Volume, error) {
 	return volumes, nil
 }
 
-// parseMount reads a line of mountinfo, if it is about a volume.
+// parseMount parses a line of mountinfo. It returns false if the line isn't a volume.
 func parseMount(line string) (Volume, bool) {
-	const mountPoint, kind, device = 4, 1, 2 // the latter two count from the separator
+	const mountPoint, kind, device = 4, 1, 2 // the latter two are relative to the separator
 	fields := strings.Fields(line)
 	separator := slices.Index(fields, "-")
 	if separator <= mountPoint || separator+device >= len(fields) || fields[separator+kind] != "bpf" {
@@ -43,8 +43,8 @@ func parseMount(line string) (Volume, bool) {
 	return Volume{ID: id, Target: unescape(fields[mountPoint])}, ok
 }
 
-// unescape undoes the kernel's escapes of blanks and backslashes, three octal
-// digits each.
+// unescape decodes the kernel's escapes for blanks and backslashes, which have three
+// octal digits.
 func unescape(field string) string {
 	var out strings.Builder
 	for i := 0; i < len(field); i++ {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package maps puts pinned eBPF maps into volumes: one private bpffs per
-// volume, whose pins carry the mode and group that the kernel enforces on
-// BPF_OBJ_GET. The mount table is the only state.
+// Package maps mounts pinned eBPF maps as volumes. Each volume is a private bpffs. Its
+// pins have the mode and group that the kernel enforces on BPF_OBJ_GET. The mount table
+// is the only state.
 package maps
 
 import (
@@ -17,15 +17,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrPath is in the chain of every error about a path that a caller of the
-// plugin must not use.
+// ErrPath is in the error chain if a caller of the plugin uses a path that isn't
+// allowed.
 var ErrPath = errors.New("path not allowed")
 
-// resolve keeps a lookup below its start: what is below may belong to tenants.
+// resolve prevents a lookup from leaving its start directory, because tenants can
+// control what is below it.
 const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-// Below returns path relative to root. Both are absolute; path must be clean
-// and strictly below root. Nothing is looked up.
+// Below returns path relative to root. Both are absolute. path must be clean and
+// strictly below root. Below doesn't access the file system.
 func Below(root, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("%w: %q is not absolute", ErrPath, path)
@@ -40,8 +41,8 @@ func Below(root, path string) (string, error) {
 	return relative, nil
 }
 
-// openDirectory opens the directory name below parent for use in *at calls,
-// as the top of whatever is mounted there.
+// openDirectory opens the directory name below parent for *at calls, as the root of the
+// topmost mount there.
 func openDirectory(parent *os.File, name string, flags uint64) (*os.File, error) {
 	path := filepath.Join(parent.Name(), name)
 	fd, err := unix.Openat2(int(parent.Fd()), name, &unix.OpenHow{
@@ -59,14 +60,14 @@ func openDirectory(parent *os.File, name string, flags uint64) (*os.File, error)
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// openRoot opens a directory of the configuration, which is trusted, so that
-// the kubelet's root may be a symbolic link.
+// openRoot opens a directory from the configuration. It follows symbolic links, because
+// the configuration is trusted, and the kubelet's root can be a link.
 func openRoot(path string) (*os.File, error) {
 	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
-// procPath names an open file for system calls that only take paths, without
-// looking its path up again.
+// procPath returns a path of an open file for system calls that only accept paths. It
+// doesn't depend on the file's own path.
 func procPath(file *os.File) string {
 	return fmt.Sprintf("/proc/self/fd/%d", file.Fd())
 }

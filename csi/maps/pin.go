@@ -15,20 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Map is a map pinned by the daemon.
+// Map is a map that the daemon pinned.
 type Map struct {
 	Name string
-	// Path is the daemon's pin.
+	// Path is the path of the daemon's pin.
 	Path string
 }
 
-// Access says who may open the pins of a volume, and how.
+// Access describes who can open the pins of a volume, and how.
 type Access struct {
-	// Group owns the volume; nil leaves it to root.
+	// Group is the group that can access the volume. If it is nil, the volume belongs to
+	// root.
 	Group *uint32
-	// ReadOnly keeps everybody in the pod from opening maps for writing: the pin's
-	// mode those who have no capability, the file system, which is read-only, root
-	// as well. A read-only mount alone the kernel ignores on BPF_OBJ_GET.
+	// ReadOnly prevents the pod from opening maps for writing. The mode of the pins
+	// prevents processes without capabilities, and the read-only file system also
+	// prevents root. The kernel ignores a read-only mount on BPF_OBJ_GET.
 	ReadOnly bool
 }
 
@@ -45,8 +46,8 @@ func (a Access) pinMode() os.FileMode {
 	}
 }
 
-// directoryMode lets pins be reached by whom they are for, and changed by root
-// alone.
+// directoryMode lets the processes with access reach the pins. Only root can change
+// them.
 func (a Access) directoryMode() os.FileMode {
 	if a.Group != nil {
 		return 0o750
@@ -61,12 +62,12 @@ func (a Access) gid() uint32 {
 	return 0
 }
 
-// apply gives file, which root keeps, its group and mode.
+// apply sets the group and mode of file. root stays its owner.
 func (a Access) apply(file *os.File, mode os.FileMode) error {
 	return apply(file, 0, int(a.gid()), mode)
 }
 
-// apply gives file, which may be opened with O_PATH, its owners and mode.
+// apply sets the owner, group, and mode of file, which can be opened with O_PATH.
 func apply(file *os.File, uid, gid int, mode os.FileMode) error {
 	if err := unix.Fchownat(int(file.Fd()), "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
 		return fmt.Errorf("change the owner of %s to user %d and group %d: %w", file.Name(), uid, gid, err)
@@ -86,13 +87,13 @@ func (a Access) matches(file *os.File) (bool, error) {
 	return stat.Mode == unix.S_IFREG|uint32(a.pinMode()) && stat.Uid == 0 && stat.Gid == a.gid(), nil
 }
 
-// temporary begins the name under which a map is pinned before it takes the
-// place of another. No map has such a name: it is that of a C variable.
+// temporary is the prefix of the name under which a map is pinned before it replaces
+// another map. The name of a map can't have it, because it is the name of a C variable.
 const temporary = "~"
 
-// pin has directory, a bpffs, show the map under its name and with its access.
-// A pin of that name that shows another map, an earlier one of the program's,
-// is replaced: a reader finds either the old map or the new one.
+// pin pins the map in directory, which is on a bpffs, under its name and with its
+// access. If a pin with that name refers to another map, such as an earlier one of the
+// program, it is replaced atomically: a reader always finds the old or the new map.
 func pin(directory *os.File, m Map, access Access) error {
 	original, err := ebpf.LoadPinnedMap(m.Path, nil)
 	if err != nil {
@@ -109,7 +110,7 @@ func pin(directory *os.File, m Map, access Access) error {
 			return err
 		}
 	}
-	// A map that knows its pin moves it; a clone knows none.
+	// A map that has a pin path moves its pin. A clone has none.
 	clone, err := original.Clone()
 	if err != nil {
 		return fmt.Errorf("clone map %s: %w", m.Path, err)
@@ -150,19 +151,19 @@ func shows(directory *os.File, name string, id ebpf.MapID, access Access) (bool,
 	return err == nil && shown.ID == id, err
 }
 
-// Pin is a map that is pinned.
+// Pin is a pinned map.
 type Pin struct {
 	Name string
-	// ID is the kernel's, of the map.
+	// ID is the kernel's id of the map.
 	ID ebpf.MapID
-	// Bytes is the kernel memory that the map takes.
+	// Bytes is the kernel memory that the map uses.
 	Bytes uint64
 }
 
-// pinOf tells which map an open pin is of.
+// pinOf returns the map that an open pin refers to.
 func pinOf(file *os.File) (Pin, error) { return load(procPath(file), file.Name()) }
 
-// load reads the pin at path, called by name.
+// load reads the pin at path. name is for errors.
 func load(path, name string) (Pin, error) {
 	m, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
@@ -179,7 +180,7 @@ func load(path, name string) (Pin, error) {
 	return result, nil
 }
 
-// removeTemporary removes what a process that was killed left in a volume.
+// removeTemporary removes temporary pins that a killed process left in a volume.
 func removeTemporary(directory *os.File) error {
 	entries, err := openDirectory(directory, ".", unix.O_RDONLY)
 	if err != nil {
@@ -201,11 +202,11 @@ func removeTemporary(directory *os.File) error {
 	return nil
 }
 
-// errNoPin is in the chain when a file isn't a pin.
+// errNoPin is in the error chain if a file isn't a pin.
 var errNoPin = errors.New("not a pin")
 
-// openPin opens a pin as a file. A root user of the pod can have put anything
-// in its place, so no link is followed and nothing but a pin accepted.
+// openPin opens a pin as a file. Root in the pod can have replaced it with anything, so
+// openPin follows no links, and accepts only pins.
 func openPin(directory *os.File, name string) (*os.File, error) {
 	path := filepath.Join(directory.Name(), name)
 	fd, err := unix.Openat(int(directory.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -221,7 +222,8 @@ func openPin(directory *os.File, name string) (*os.File, error) {
 	return file, nil
 }
 
-// Names lists the maps pinned in directory, which must be below root.
+// Names returns the names of the maps that are pinned in directory, which must be below
+// root.
 func Names(root, directory string) ([]string, error) {
 	relative, err := Below(root, directory)
 	if err != nil {
@@ -240,8 +242,8 @@ func Names(root, directory string) ([]string, error) {
 	return pinNames(pins)
 }
 
-// Loaded returns the ids of all maps that the daemon has pinned below root: the
-// maps of the programs that are loaded.
+// Loaded returns the ids of all maps that the daemon has pinned below root, which are
+// the maps of the loaded programs.
 func Loaded(root string) (map[ebpf.MapID]bool, error) {
 	top, err := os.Open(root)
 	if errors.Is(err, os.ErrNotExist) {
@@ -258,7 +260,7 @@ func Loaded(root string) (map[ebpf.MapID]bool, error) {
 	ids := map[ebpf.MapID]bool{}
 	for _, program := range programs {
 		directory, err := openDirectory(top, program, unix.O_RDONLY)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrPath) { // unloaded meanwhile, or no directory
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrPath) { // unloaded in the meantime, or not a directory
 			continue
 		}
 		if err != nil {
@@ -276,7 +278,7 @@ func Loaded(root string) (map[ebpf.MapID]bool, error) {
 	return ids, nil
 }
 
-// pinsIn reads the pins in directory. Those that vanish meanwhile are left out.
+// pinsIn reads the pins in directory. It leaves out pins that disappear in the meantime.
 func pinsIn(directory *os.File) ([]Pin, error) {
 	names, err := pinNames(directory)
 	if err != nil {
@@ -301,8 +303,9 @@ func pinsIn(directory *os.File) ([]Pin, error) {
 	return pins, nil
 }
 
-// pinNames lists the pins in directory in order. A name with a dot is none: the
-// kernel keeps those for files of its own, like maps.debug. Nor is a temporary one.
+// pinNames returns the sorted names of the pins in directory. It leaves out names with a
+// dot, which the kernel reserves for its own files, such as maps.debug, and temporary
+// names.
 func pinNames(directory *os.File) ([]string, error) {
 	entries, err := directory.ReadDir(-1)
 	if err != nil {

@@ -19,18 +19,18 @@ import (
 
 const (
 	volumeLabel = "system_u:object_r:container_file_t:s0"
-	// containerDomain is what containers have, each with categories of its own.
+	// containerDomain is the context of containers, with example categories.
 	containerDomain = "system_u:system_r:container_t:s0:c1,c2"
 )
 
-// enforcing reports whether SELinux is on and forbids.
+// enforcing reports whether SELinux is in enforcing mode.
 func enforcing() bool {
 	mode, err := os.ReadFile("/sys/fs/selinux/enforce")
 	return err == nil && string(mode) == "1"
 }
 
-// TestSELinuxContext publishes with a context. A kernel that has SELinux gives it to all
-// files of the volume; another one takes no notice.
+// TestSELinuxContext publishes with a context. A kernel with SELinux sets it on all
+// files of the volume. Other kernels ignore it.
 func TestSELinuxContext(t *testing.T) {
 	n := newNode(t)
 	n.volumes = NewVolumes(n.root, volumeLabel)
@@ -50,8 +50,8 @@ func TestSELinuxContext(t *testing.T) {
 	}
 }
 
-// TestSELinuxEnforced opens maps in the domain of containers, as hack/selinux has it run:
-// by a privileged container's process, with the policy module or without it.
+// TestSELinuxEnforced opens maps in the domain of containers. hack/selinux runs it as a
+// privileged container, with the policy module and without it.
 func TestSELinuxEnforced(t *testing.T) {
 	if !enforcing() {
 		prerequisite.Missing(t, "it isn't enforced here", prerequisite.SELinux)
@@ -74,7 +74,7 @@ func TestSELinuxEnforced(t *testing.T) {
 			if err := n.volumes.Publish(n.volume(), n.maps, test.access); err != nil {
 				t.Fatal(err)
 			}
-			// The context of the next program is the thread's, and its children's.
+			// The context for the next program belongs to the thread.
 			runtime.LockOSThread()
 			if err := os.WriteFile("/proc/thread-self/attr/exec", []byte(containerDomain), 0); err != nil {
 				t.Fatal(err)

@@ -13,37 +13,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Volume is one of a pod's.
+// Volume is a volume of a pod.
 type Volume struct {
-	// ID is the kubelet's.
+	// ID is the id that the kubelet uses.
 	ID string
-	// Target is the path where the pod's containers get it from.
+	// Target is the path from which the kubelet mounts the volume into the pod's
+	// containers.
 	Target string
 }
 
-// mounting is how many volumes are mounted or unmounted at once. The kernel has
-// one lock for all mounts: more would take a thread each, and turns by chance.
+// mounting is the maximum number of volumes that are mounted or unmounted at the same
+// time. The kernel has one lock for all mounts, so more would only block more threads.
 const mounting = 2
 
-// Volumes publishes volumes below one directory.
+// Volumes publishes volumes below a directory.
 type Volumes struct {
 	root, label string
 	turns       chan struct{}
 }
 
-// NewVolumes returns the volumes below root, the kubelet's directory of pods. New
-// ones get the SELinux context label, unless it is empty.
+// NewVolumes returns the volumes below root, which is the kubelet's directory of pods.
+// New volumes get the SELinux context label, unless it is empty.
 func NewVolumes(root, label string) *Volumes {
 	return &Volumes{root: root, label: label, turns: make(chan struct{}, mounting)}
 }
 
-// turn waits until the caller may mount.
+// turn waits until the caller can mount or unmount.
 func (v *Volumes) turn() (done func()) {
 	v.turns <- struct{}{}
 	return func() { <-v.turns }
 }
 
-// Ready reports whether volumes can be published at all.
+// Ready reports whether volumes can be published.
 func (v *Volumes) Ready() error {
 	root, err := openRoot(v.root)
 	if err != nil {
@@ -52,8 +53,8 @@ func (v *Volumes) Ready() error {
 	return root.Close()
 }
 
-// Complete reports whether the volume on target has these maps, or at least
-// one where none are named, with this access. Which maps they are doesn't count.
+// Complete reports whether the volume on target has maps with these names, or at least
+// one map if names is empty, with this access. It doesn't compare the maps themselves.
 func (v *Volumes) Complete(target string, names []string, access Access) (bool, error) {
 	directory, err := v.open(target)
 	if errors.Is(err, os.ErrNotExist) {
@@ -90,8 +91,8 @@ func (v *Volumes) Complete(target string, names []string, access Access) (bool, 
 	return len(names) > 0, nil
 }
 
-// Shows reports whether the volume on target shows these very maps, with this
-// access and no more.
+// Shows reports whether the volume on target shows exactly these maps, with exactly this
+// access.
 func (v *Volumes) Shows(target string, maps []Map, access Access) (bool, error) {
 	directory, err := v.open(target)
 	if errors.Is(err, os.ErrNotExist) {
@@ -116,8 +117,8 @@ func (v *Volumes) Shows(target string, maps []Map, access Access) (bool, error) 
 	return true, nil
 }
 
-// Pins reads what the volume on target shows. The error of one that isn't there
-// has [os.ErrNotExist] in its chain.
+// Pins returns the pins in the volume on target. If there is no volume, the error has
+// [os.ErrNotExist] in its chain.
 func (v *Volumes) Pins(target string) ([]Pin, error) {
 	directory, err := v.open(target)
 	if err != nil {
@@ -149,9 +150,9 @@ func (v *Volumes) open(target string) (*os.File, error) {
 	return directory, nil
 }
 
-// Publish mounts a bpffs with the maps on the volume's target, or has the one
-// that is there show them. A new file system is filled before it is mounted: at
-// any moment the target shows the whole volume or none.
+// Publish mounts a bpffs with the maps on the volume's target, or updates the one that
+// is already mounted. A new file system is filled before it is mounted, so the target
+// always shows the whole volume or nothing.
 func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) {
 	defer v.turn()()
 	parent, name, err := v.parent(volume.Target)
@@ -199,8 +200,8 @@ func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) 
 	return attach(root, directory)
 }
 
-// refill has a volume that is mounted show the maps. One that is read-only takes
-// writing meanwhile.
+// refill updates the maps in a mounted volume. A read-only volume is writable in the
+// meantime.
 func refill(directory *os.File, maps []Map, access Access) (err error) {
 	if err := setReadOnly(directory, false); err != nil {
 		return err
@@ -214,8 +215,8 @@ func refill(directory *os.File, maps []Map, access Access) (err error) {
 	return fill(directory, maps, access)
 }
 
-// Unpublish unmounts every bpffs on target and removes the directory. A target
-// that is not there is no error.
+// Unpublish unmounts every bpffs on target, and removes the directory. It isn't an error
+// if target doesn't exist.
 func (v *Volumes) Unpublish(target string) error {
 	defer v.turn()()
 	parent, name, err := v.parent(target)
@@ -234,8 +235,8 @@ func (v *Volumes) Unpublish(target string) error {
 	return removeDirectory(parent, name)
 }
 
-// detachTop unmounts the topmost mount of the directory if it is a bpffs, and
-// reports whether it was.
+// detachTop unmounts the topmost mount of the directory if that is a bpffs, and reports
+// whether it was.
 func detachTop(parent *os.File, name string) (bool, error) {
 	directory, err := openDirectory(parent, name, unix.O_PATH)
 	if errors.Is(err, os.ErrNotExist) {
@@ -252,7 +253,7 @@ func detachTop(parent *os.File, name string) (bool, error) {
 	return true, detach(directory)
 }
 
-// parent opens the directory that holds target's last component.
+// parent opens the directory that contains target's last component.
 func (v *Volumes) parent(target string) (*os.File, string, error) {
 	relative, err := Below(v.root, target)
 	if err != nil {

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// childOpen opens a pin as BPF_OBJ_GET does for a program of the pod, if asked without
-// capabilities, or after a change of the pin's mode.
+// childOpen opens a pin with BPF_OBJ_GET, like a program in the pod. Depending on the
+// arguments, it first drops capabilities, or changes the pin's mode.
 func childOpen(args []string) error {
 	for _, first := range args[2:] {
 		switch first {
@@ -76,8 +76,8 @@ func childPublish(args []string) error {
 	return NewVolumes(p.Root, "").Publish(Volume{ID: "csi-0", Target: p.Target}, p.Maps, p.Access)
 }
 
-// node is a kubelet's directory of pods with one volume's parent, and a
-// program's pinned maps.
+// node is a kubelet's directory of pods, with the parent of one volume, and a program's
+// pinned maps.
 type node struct {
 	volumes      *Volumes
 	root, target string
@@ -110,7 +110,7 @@ func newNode(tb testing.TB) node {
 
 func (n node) volume() Volume { return Volume{ID: "csi-0", Target: n.target} }
 
-// check says what is wrong with the volume.
+// check fails the test if the volume isn't complete.
 func (n node) check(tb testing.TB, access Access) {
 	tb.Helper()
 	if complete, err := n.volumes.Complete(n.target, []string{"counters", "config"}, access); err != nil || !complete {
@@ -121,7 +121,7 @@ func (n node) check(tb testing.TB, access Access) {
 	}
 }
 
-// checkGone says what is left of the volume.
+// checkGone fails the test if something is left of the volume.
 func (n node) checkGone(tb testing.TB) {
 	tb.Helper()
 	if mounts := sandbox.Mounts(tb, n.root); mounts != 0 {
@@ -253,8 +253,8 @@ func TestVolumeIsClosedToOthersAndChanges(t *testing.T) {
 	}
 }
 
-// TestVolumeShowsMapsOnly publishes on this kernel, and as on one that can't mount a
-// directory of a file system that is mounted nowhere, as none can before Linux 6.15.
+// TestVolumeShowsMapsOnly publishes on this kernel, and simulates one that can't mount a
+// directory of a detached file system, like all kernels before Linux 6.15.
 func TestVolumeShowsMapsOnly(t *testing.T) {
 	iterators := kernelIterators(t)
 	access := Access{Group: new(uint32(2000))}
@@ -295,7 +295,8 @@ func TestVolumeShowsMapsOnly(t *testing.T) {
 	})
 }
 
-// kernelIterators names the files that this kernel puts into each new bpffs.
+// kernelIterators returns the names of the files that this kernel adds to each new
+// bpffs.
 func kernelIterators(t *testing.T) []string {
 	t.Helper()
 	directory := filepath.Join(sandbox.Root(t), "fs")
@@ -303,8 +304,8 @@ func kernelIterators(t *testing.T) []string {
 	return fileNames(t, directory)
 }
 
-// mountsDetachedDirectories reports whether this kernel mounts a directory of a file
-// system that is mounted nowhere.
+// mountsDetachedDirectories reports whether this kernel can mount a directory of a
+// detached file system.
 func mountsDetachedDirectories(t *testing.T) bool {
 	t.Helper()
 	root, err := newBPFFS("probe", "", Access{})
@@ -333,7 +334,7 @@ func fileNames(t *testing.T, directory string) []string {
 	return names
 }
 
-// checkSealed checks that no user of a pod reads the file, be it root, without
+// checkSealed checks that no user in a pod can read the file, including root without
 // capabilities.
 func checkSealed(t *testing.T, path string) {
 	t.Helper()
@@ -346,7 +347,7 @@ func checkSealed(t *testing.T, path string) {
 	}
 }
 
-// publishCalls are the system calls that separate the steps of Publish.
+// publishCalls are the system calls between the steps of Publish.
 var publishCalls = map[string]int{
 	"openat2": unix.SYS_OPENAT2, "mkdirat": unix.SYS_MKDIRAT, "fstatfs": unix.SYS_FSTATFS,
 	"fsopen": unix.SYS_FSOPEN, "fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT,
@@ -444,7 +445,7 @@ func TestPublishCompletesAVolume(t *testing.T) {
 	}
 }
 
-// setReadOnly does to the volume's file system what nobody in a pod can.
+// setReadOnly changes the volume's file system, which a pod can't do.
 func (n node) setReadOnly(tb testing.TB, readOnly bool) {
 	tb.Helper()
 	directory, err := os.Open(n.target)
@@ -457,8 +458,9 @@ func (n node) setReadOnly(tb testing.TB, readOnly bool) {
 	}
 }
 
-// TestReadOnlyIsMadeGood has a volume whose file system isn't read-only, as one that an
-// earlier version made, or a process that was killed while it filled it.
+// TestReadOnlyIsMadeGood publishes a volume whose file system isn't read-only, because
+// an earlier version created it, or because a process was killed while it filled the
+// volume.
 func TestReadOnlyIsMadeGood(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000)), ReadOnly: true}
 	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
@@ -468,7 +470,7 @@ func TestReadOnlyIsMadeGood(t *testing.T) {
 	if shows, err := n.volumes.Shows(n.target, n.maps, access); err != nil || shows {
 		t.Errorf("Shows = %v, %v of a volume that can be written", shows, err)
 	}
-	n.check(t, access) // the pod needn't be told
+	n.check(t, access) // the pod doesn't have to restart
 	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 		t.Fatal(err)
 	}
@@ -478,8 +480,8 @@ func TestReadOnlyIsMadeGood(t *testing.T) {
 	}
 }
 
-// TestContainersMountReadOnlyVolumes does what container runtimes do with a volume: they
-// bind it, and where the container asks for it make the mount read-only.
+// TestContainersMountReadOnlyVolumes does the same as container runtimes with a volume:
+// it creates a bind mount, and makes it read-only if the container requests that.
 func TestContainersMountReadOnlyVolumes(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000)), ReadOnly: true}
 	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
@@ -627,8 +629,8 @@ func TestSymbolicLinksInTheTarget(t *testing.T) {
 	}
 }
 
-// TestMountsReachTheHost publishes below a mount that is shared with another
-// place, as the kubelet's directory is with the host (Bidirectional).
+// TestMountsReachTheHost publishes below a mount that is shared with another place, like
+// the kubelet's directory with the host (Bidirectional).
 func TestMountsReachTheHost(t *testing.T) {
 	n := newNode(t)
 	host := filepath.Join(filepath.Dir(n.root), "host")

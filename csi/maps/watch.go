@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchRetry is how late the directory of a daemon that runs for the first time
-// may be noticed.
+// watchRetry is the interval at which to look for the daemon's directory until the
+// daemon runs for the first time.
 const watchRetry = time.Second
 
-// Watch calls changed when programs may have come or gone, as the directories
-// with their maps below root do, until the context ends. The kernel tells of
-// them whichever mount of the file system they are made through.
+// Watch calls changed when directories for maps appear or disappear below root, which
+// means that programs can have been loaded or unloaded. It returns when the context
+// ends. The kernel reports these changes no matter through which mount of the file
+// system they are made.
 func Watch(ctx context.Context, root string, changed func()) error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -50,7 +51,7 @@ func Watch(ctx context.Context, root string, changed func()) error {
 	return nil
 }
 
-// readEvents returns when the watch has ended, as its directory is gone.
+// readEvents returns when the watch ends because its directory was removed.
 func readEvents(events *os.File, changed func()) error {
 	buffer := make([]byte, 16<<10)
 	for {

@@ -14,8 +14,8 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
 )
 
-// TestWatch watches a bpffs through another mount than the one that the daemon
-// pins through, as the plugin's container does.
+// TestWatch watches a bpffs through another mount than the one that the daemon uses,
+// like the plugin's container.
 func TestWatch(t *testing.T) {
 	directory := sandbox.Root(t)
 	daemons, ours := filepath.Join(directory, "daemon"), filepath.Join(directory, "plugin")
@@ -38,7 +38,8 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}()
-	// The directory comes while it is looked for, and is replaced while it is watched.
+	// The directory is created while Watch looks for it, and replaced while it is
+	// watched.
 	for range 2 {
 		sandbox.PinMaps(t, filepath.Join(daemons, "maps/7"), "counters")
 		<-changes

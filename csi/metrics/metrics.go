@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package metrics counts what the plugin does, for Prometheus.
+// Package metrics provides the plugin's metrics for Prometheus.
 package metrics
 
 import (
@@ -18,18 +18,18 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/driver"
 )
 
-// subsystem begins the names of the plugin's own metrics, as it does those of
-// csi-lib-utils.
+// subsystem is the prefix of the plugin's own metrics. The metrics of csi-lib-utils have
+// the same prefix.
 const subsystem = "csi_plugin"
 
-// Metrics are the plugin's metrics. Those of calls are the CSI community's:
-// csi_plugin_operations_seconds by method and code.
+// Metrics are the plugin's metrics. The metrics of calls have the name that the CSI
+// community uses: csi_plugin_operations_seconds, by method and code.
 type Metrics struct {
 	operations libmetrics.CSIMetricsManager
 	denials    *metrics.Counter
 }
 
-// New returns metrics that are all 0.
+// New returns metrics with the value 0.
 func New() *Metrics {
 	m := &Metrics{
 		operations: libmetrics.NewCSIMetricsManagerForPlugin(v1alpha1.CSIDriverName),
@@ -42,7 +42,7 @@ func New() *Metrics {
 	return m
 }
 
-// Denied counts a refused publication.
+// Denied counts a denied publication.
 func (m *Metrics) Denied() { m.denials.Inc() }
 
 // Calls measures every call.
@@ -53,7 +53,7 @@ func (m *Metrics) Calls(ctx context.Context, request any, call *grpc.UnaryServer
 	return response, err
 }
 
-// Volumes shows the volumes at each scrape, as count finds them.
+// Volumes calls count at each scrape, and exports the numbers of volumes.
 func (m *Metrics) Volumes(count func() (driver.Counts, error), log *slog.Logger) {
 	m.operations.GetRegistry().CustomMustRegister(&volumes{
 		live: metrics.NewDesc(subsystem+"_volumes", "Number of volumes that are mounted on this node.", nil, nil, metrics.ALPHA, ""),
@@ -63,7 +63,7 @@ func (m *Metrics) Volumes(count func() (driver.Counts, error), log *slog.Logger)
 	})
 }
 
-// Registered shows at each scrape whether the plugin is registered with the kubelet.
+// Registered exports whether the plugin is registered with the kubelet.
 func (m *Metrics) Registered(registered func() bool) {
 	m.operations.GetRegistry().CustomMustRegister(&registration{
 		registered: metrics.NewDesc(subsystem+"_registered",
@@ -79,7 +79,7 @@ func (m *Metrics) Handler() http.Handler {
 	return mux
 }
 
-// volumes counts when it is asked: the mount table is the only state.
+// volumes counts on each scrape, because the mount table is the only state.
 type volumes struct {
 	metrics.BaseStableCollector
 	live, stale *metrics.Desc
@@ -102,7 +102,7 @@ func (v *volumes) CollectWithStability(collected chan<- metrics.Metric) {
 	collected <- metrics.NewLazyConstMetric(v.stale, metrics.GaugeValue, float64(counts.Stale))
 }
 
-// registration is asked when it is collected.
+// registration reads the state on each scrape.
 type registration struct {
 	metrics.BaseStableCollector
 	registered *metrics.Desc

@@ -21,18 +21,19 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// ErrDaemon is in the chain when the daemon doesn't answer, or not with what
-// can be used.
+// ErrDaemon is in the error chain if the daemon doesn't respond, or its response can't
+// be used.
 var ErrDaemon = errors.New("bpfman daemon failed")
 
 const (
-	// listTimeout bounds the wait for a daemon that serves one call at a time. After a
-	// node's start it loads programs for many seconds, and a call that fails then has the
-	// kubelet retry ever more rarely. The kubelet itself waits 2 minutes.
+	// listTimeout bounds the wait for the daemon, which serves one call at a time. After
+	// a node starts, it loads programs for many seconds. If a call fails then, the
+	// kubelet retries with increasing delays. The kubelet itself waits for 2 minutes.
 	listTimeout = 20 * time.Second
-	// connectTimeout is that of one attempt to connect.
+	// connectTimeout bounds one attempt to connect.
 	connectTimeout = 5 * time.Second
-	// maxReconnectDelay is how late a daemon that returns may be noticed.
+	// maxReconnectDelay is the maximum delay before the plugin notices that the daemon
+	// is back.
 	maxReconnectDelay = time.Second
 	maxResponseBytes  = 16 << 20
 )
@@ -45,8 +46,8 @@ type Daemon struct {
 	listing    listing
 }
 
-// NewDaemon returns the daemon that serves socket and pins maps below mapsRoot.
-// It connects when first asked.
+// NewDaemon returns the daemon that serves socket and pins maps below mapsRoot. It
+// connects on the first call.
 func NewDaemon(socket, mapsRoot string) (*Daemon, error) {
 	reconnect := backoff.DefaultConfig
 	reconnect.BaseDelay, reconnect.MaxDelay = maxReconnectDelay/10, maxReconnectDelay
@@ -65,8 +66,8 @@ func NewDaemon(socket, mapsRoot string) (*Daemon, error) {
 // Close ends the connection.
 func (d *Daemon) Close() error { return d.connection.Close() }
 
-// Find returns the programs that the query means, newest first, as the daemon
-// lists them now or did at the time since or later, if nothing changed since.
+// Find returns the programs that match the query, newest first. It uses a list from the
+// daemon that is at least as recent as since and the last change.
 func (d *Daemon) Find(ctx context.Context, query Query, since time.Time) ([]Program, error) {
 	programs, err := d.listing.since(ctx, since)
 	if err != nil {
@@ -75,10 +76,10 @@ func (d *Daemon) Find(ctx context.Context, query Query, since time.Time) ([]Prog
 	return Select(programs, query)
 }
 
-// Changed tells that programs may have come or gone.
+// Changed says that programs can have been loaded or unloaded.
 func (d *Daemon) Changed() { d.listing.outdate() }
 
-// list asks the daemon for the programs that have names.
+// list returns the daemon's programs that have names.
 func (d *Daemon) list(ctx context.Context) ([]Program, error) {
 	onlyBpfman := true
 	response, err := d.client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &onlyBpfman})
@@ -102,12 +103,12 @@ func (d *Daemon) list(ctx context.Context) ([]Program, error) {
 	return programs, nil
 }
 
-// Loaded returns the ids of the maps of all programs that are loaded. It doesn't
-// need the daemon.
+// Loaded returns the ids of the maps of all loaded programs. It works without the
+// daemon.
 func (d *Daemon) Loaded() (map[ebpf.MapID]bool, error) { return maps.Loaded(d.mapsRoot) }
 
-// Maps picks the wanted maps, or all where none are named, of the programs of
-// one user object, newest first.
+// Maps returns the wanted maps, or all maps if wanted is empty, of the programs of one
+// user object. The programs are sorted, newest first.
 func (d *Daemon) Maps(programs []Program, wanted []string) ([]maps.Map, error) {
 	pinned := make([]Pinned, 0, len(programs))
 	for _, program := range programs {
@@ -115,7 +116,7 @@ func (d *Daemon) Maps(programs []Program, wanted []string) ([]maps.Map, error) {
 		if program.Pins != "" {
 			var err error
 			names, err = maps.Names(d.mapsRoot, program.Pins)
-			if err != nil && !errors.Is(err, os.ErrNotExist) { // unloaded meanwhile
+			if err != nil && !errors.Is(err, os.ErrNotExist) { // unloaded in the meantime
 				return nil, fmt.Errorf("%w to show the maps of program %q, kernel id %d: %w", ErrDaemon, program.Name, program.ID, err)
 			}
 		}

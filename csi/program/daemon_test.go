@@ -59,7 +59,7 @@ func listCounter(_ context.Context, request *gobpfman.ListRequest) (*gobpfman.Li
 		return &gobpfman.ListResponse{}, nil
 	}
 	return &gobpfman.ListResponse{Results: []*gobpfman.ListResponse_ListResult{
-		{KernelInfo: &gobpfman.KernelProgramInfo{Id: 8}}, // without info, as a foreign program
+		{KernelInfo: &gobpfman.KernelProgramInfo{Id: 8}}, // without info, like a program of other software
 		{KernelInfo: &gobpfman.KernelProgramInfo{Id: 7}, Info: &gobpfman.ProgramInfo{
 			MapPinPath: "/run/bpfman/fs/maps/7",
 			Metadata:   map[string]string{"bpfman.io/ProgramName": "counter", "bpfman.io/namespace": "team", "bpfman.io/kind": "TcxNsProgram"},

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// listing shares what the daemon lists among all who ask: it serves one call at
-// a time, and many volumes come and go at once.
+// listing shares the daemon's list between callers. The daemon serves one call at a
+// time, and many volumes can be published at the same time.
 type listing struct {
 	ask func(context.Context) ([]Program, error)
 
@@ -22,21 +22,21 @@ type listing struct {
 	changed time.Time
 }
 
-// snapshot is what the daemon listed when it was asked at some time.
+// snapshot is the list that the daemon returned to a call that started at asked.
 type snapshot struct {
 	programs []Program
 	asked    time.Time
 }
 
-// outdate has the daemon asked again whatever is known.
+// outdate makes the next caller get a new list.
 func (l *listing) outdate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changed = time.Now()
 }
 
-// since returns what the daemon listed when it was asked at that time or later,
-// and after all changes. The call is shared: it goes on when ctx ends.
+// since returns a list from a call that started at or after the given time, and after
+// the last change. Callers share the call, so it continues when ctx ends.
 func (l *listing) since(ctx context.Context, since time.Time) ([]Program, error) {
 	for {
 		l.mu.Lock()
@@ -45,7 +45,8 @@ func (l *listing) since(ctx context.Context, since time.Time) ([]Program, error)
 		if !latest.asked.Before(since) && !latest.asked.Before(changed) {
 			return latest.programs, nil
 		}
-		// A call that began too early ends first: the daemon wouldn't serve both.
+		// A call that started too early ends first, because the daemon doesn't serve two
+		// at the same time.
 		call := l.calls.DoChan("", func() (any, error) { return nil, l.refresh(context.WithoutCancel(ctx)) })
 		select {
 		case <-ctx.Done():

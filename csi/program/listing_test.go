@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// slowDaemon answers after a second, and numbers its answers.
+// slowDaemon responds after a second, and numbers its responses.
 func slowDaemon(asked *atomic.Int32) *listing {
 	return &listing{ask: func(ctx context.Context) ([]Program, error) {
 		n := asked.Add(1)

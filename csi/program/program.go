@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package program finds the programs that the daemon has loaded, and their
-// pinned maps.
+// Package program finds the programs that the daemon has loaded, and their pinned maps.
 package program
 
 import (
@@ -18,35 +17,36 @@ import (
 )
 
 var (
-	// ErrNotFound is in the chain when a program or map isn't there, or not yet.
+	// ErrNotFound is in the error chain if a program or map doesn't exist, or doesn't
+	// exist yet.
 	ErrNotFound = errors.New("not found")
-	// ErrAmbiguous is in the chain when a name means several user objects.
+	// ErrAmbiguous is in the error chain if several user objects have the name.
 	ErrAmbiguous = errors.New("ambiguous")
 )
 
-// Query is what a pod asks for.
+// Query describes the program that a pod requests.
 type Query struct {
-	// Name is that of the user object, a program or an application.
+	// Name is the name of the user object, which is a program object or an application.
 	Name string
-	// Namespace is the pod's own.
+	// Namespace is the namespace of the pod.
 	Namespace string
-	// Kind of the user object; empty for any.
+	// Kind is the kind of the user object. If it is empty, any kind matches.
 	Kind string
 }
 
-// Program is one program loaded for a user object.
+// Program is one program that was loaded for a user object.
 type Program struct {
-	// ID is the kernel's. Of two programs the one loaded later has the higher.
+	// ID is the kernel's id. Programs that were loaded later have higher ids.
 	ID uint32
-	// Name, Namespace and Kind are the user object's. Namespace is empty for a
-	// cluster-scoped one, Kind also for programs that the agent didn't load.
+	// Name, Namespace, and Kind identify the user object. Namespace is empty for a
+	// cluster-scoped object. Kind is empty for programs that the agent didn't load.
 	Name, Namespace, Kind string
-	// Pins is the daemon's directory with the program's maps.
+	// Pins is the directory where the daemon pins the program's maps.
 	Pins string
 }
 
-// Select returns the programs of the user object that the query means, newest
-// first: one in the pod's namespace, else a cluster-scoped one.
+// Select returns the programs of the user object that matches the query, newest first.
+// An object in the pod's namespace takes precedence over a cluster-scoped one.
 func Select(programs []Program, query Query) ([]Program, error) {
 	var own, cluster []Program
 	for _, program := range programs {
@@ -90,9 +90,9 @@ type Pinned struct {
 	Maps []string
 }
 
-// Choose picks each wanted map, or all where none are named, from the newest
-// program that has it. The programs are those of one user object, newest first:
-// during a reload, both the old and the new ones.
+// Choose returns each wanted map, or all maps if wanted is empty, from the newest
+// program that has it. The programs belong to one user object, and are sorted, newest
+// first. During a reload, they include both the old and the new programs.
 func Choose(programs []Pinned, wanted []string) ([]maps.Map, error) {
 	paths := map[string]string{}
 	for _, program := range slices.Backward(programs) {

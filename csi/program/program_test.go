@@ -12,8 +12,8 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/maps"
 )
 
-// Which programs a volume of a pod means. Upstream's fault 6: the first of the name, of any
-// namespace.
+// The program that a volume of a pod refers to. Upstream's fault 6: it takes the first one
+// with the name, from any namespace.
 func TestUpstreamFault06Select(t *testing.T) {
 	const team, other = "team", "other"
 	loaded := func(id uint32, namespace, kind string) Program {

@@ -17,53 +17,55 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/internal/socket"
 )
 
-// Pace is how a Keeper looks after the registration.
+// Pace contains the intervals and delays of a Keeper.
 type Pace struct {
-	// Check is the time between two looks at the socket, each a connection to it.
+	// Check is the interval between checks of the socket. Each check connects to it.
 	Check time.Duration
-	// Sidecar is how long node-driver-registrar has to put its socket back.
+	// Sidecar is how long the Keeper waits for node-driver-registrar to recreate its
+	// socket.
 	Sidecar time.Duration
-	// Kubelet is how long a kubelet has to find a new socket, before the log says that
-	// none does.
+	// Kubelet is how long the Keeper waits for a kubelet to find a new socket, before it
+	// logs that none does.
 	Kubelet time.Duration
 }
 
-// DefaultPace leaves the sidecar time to be restarted. A kubelet finds a socket within
-// about a second.
+// DefaultPace gives the sidecar time to restart. A kubelet finds a socket within about a
+// second.
 var DefaultPace = Pace{Check: 5 * time.Second, Sidecar: 20 * time.Second, Kubelet: time.Minute}
 
-// Keeper keeps the plugin registered. A kubelet forgets a plugin whose registration
-// socket is removed from its directory, and finds none after its own restart when the
-// socket is dead: pods then wait for their volumes. Nothing restarts
-// node-driver-registrar for that, whose exec probe always succeeds since v2.9. So the
-// plugin looks at the socket itself, and serves one wherever none is served. It asks no
-// one else: what the API server knows (CSINode) is what a kubelet wrote there once, not
-// what the kubelet knows now.
+// Keeper keeps the plugin registered. A kubelet forgets a plugin when the registration
+// socket is removed from its directory. After its own restart, a kubelet doesn't find a
+// plugin whose socket is dead. Pods then wait for their volumes. Nothing restarts
+// node-driver-registrar in these cases, because its exec probe always succeeds since
+// v2.9. The plugin therefore checks the socket itself, and serves one if nobody does. It
+// doesn't use the API server: a CSINode shows what a kubelet wrote once, not what the
+// kubelet knows now.
 type Keeper struct {
 	*Plugin
 	Pace
-	// Self is set when no sidecar registers the plugin: it does so from the start.
+	// Self means that no sidecar registers the plugin, so the Keeper registers it from
+	// the start.
 	Self bool
 
 	own *service
-	// lost is since when no socket is served, zero while one is.
+	// lost is the time since when no socket is served. It is zero while one is served.
 	lost time.Time
-	// said is the last failure in the log.
+	// said is the last failure that was logged.
 	said string
 }
 
-// service is the plugin's own registration socket being served.
+// service serves the plugin's own registration socket.
 type service struct {
 	listener *socket.Listener
 	since    time.Time
-	silent   bool // no kubelet has found it in time, and the log says so
+	silent   bool // no kubelet found it in time, and this was logged
 	stop     context.CancelFunc
 	ended    chan struct{}
 }
 
-// Run keeps the plugin registered until the context ends. It fails where only a
+// Run keeps the plugin registered until the context ends. It returns an error if only a
 // restart of the container helps: the kubelet's directory was replaced, and the
-// container has the old one mounted.
+// container still has the old one mounted.
 func (k *Keeper) Run(ctx context.Context) error {
 	defer func() {
 		if k.own != nil {
@@ -89,7 +91,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// look looks at the socket once, and replaces one that is lost.
+// look checks the socket once, and replaces a lost one.
 func (k *Keeper) look(ctx context.Context) error {
 	if k.own != nil && !k.own.listener.Current() {
 		k.own.end()
@@ -100,7 +102,7 @@ func (k *Keeper) look(ctx context.Context) error {
 		k.registered.Store(false)
 		return k.restore(ctx, err)
 	case err != nil:
-		return nil //nolint:nilerr // of a node without memory or descriptors: nothing is known of the socket
+		return nil //nolint:nilerr // the node lacks memory or file descriptors, so the socket's state isn't known
 	}
 	k.lost, k.said = time.Time{}, ""
 	k.registered.Store(k.own == nil || k.asked.Load())
@@ -112,29 +114,29 @@ func (k *Keeper) look(ctx context.Context) error {
 	return nil
 }
 
-// dialTimeout is more than a socket of the node itself ever takes.
+// dialTimeout is longer than a local connection ever takes.
 const dialTimeout = 5 * time.Second
 
-// dial connects to the registration socket, whoever serves it.
+// dial connects to the registration socket, no matter which process serves it.
 func (k *Keeper) dial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	connection, err := (&net.Dialer{}).DialContext(ctx, "unix", k.SocketPath())
 	if err != nil {
-		return err //nolint:wrapcheck // names the socket
+		return err //nolint:wrapcheck // it names the socket
 	}
 	return connection.Close()
 }
 
-// restore serves a socket in place of the lost one, when its owner had time to.
+// restore replaces a lost socket, after its owner had time to do so.
 func (k *Keeper) restore(ctx context.Context, lost error) error {
 	if k.lost.IsZero() {
 		k.lost = time.Now()
 	}
 	if ctx.Err() != nil || !k.Self && time.Since(k.lost) < k.Sidecar {
-		return nil //nolint:nilerr // its end is no failure
+		return nil //nolint:nilerr // the end of the context isn't a failure
 	}
-	err := k.serve(ctx) // tried again at the next look
+	err := k.serve(ctx) // the next check retries
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the kubelet's registration directory was replaced, and must be mounted again: %w", err)
 	}
@@ -165,13 +167,13 @@ func (k *Keeper) serve(ctx context.Context) error {
 	own := &service{listener: listener, since: time.Now(), stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(own.ended)
-		_ = socket.Serve(ctx, listener, server) // the next look tells whether it is served
+		_ = socket.Serve(ctx, listener, server) // the next check finds out whether it is served
 	}()
 	k.own = own
 	return nil
 }
 
-// end stops serving; a socket that has taken this one's place stays.
+// end stops serving. It doesn't remove a socket that has replaced this one.
 func (s *service) end() {
 	s.stop()
 	<-s.ended

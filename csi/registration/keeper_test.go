@@ -21,7 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/internal/socket"
 )
 
-// testPace lets happen at once what has to happen, and never what mustn't.
+// testPace makes expected events happen immediately, and others never.
 var testPace = Pace{Check: time.Millisecond, Sidecar: 20 * time.Millisecond, Kubelet: time.Hour}
 
 // lines is a log that can be read while it is written.
@@ -42,7 +42,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// kept is a keeper that runs.
+// kept is a running keeper.
 type kept struct {
 	*Keeper
 	log   *lines
@@ -71,7 +71,7 @@ func (k *kept) start(t *testing.T) {
 	t.Cleanup(stop)
 }
 
-// end ends the keeper, which must leave no error.
+// end stops the keeper, which must not return an error.
 func (k *kept) end(t *testing.T) {
 	t.Helper()
 	k.stop()
@@ -96,7 +96,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// registers plays the kubelet that finds a socket: whether it is told of the plugin.
+// registers simulates a kubelet that finds a socket, and reports whether it gets the
+// plugin.
 func (k *kept) registers(ctx context.Context) bool {
 	connection, err := grpc.NewClient("unix:"+k.SocketPath(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -107,7 +108,7 @@ func (k *kept) registers(ctx context.Context) bool {
 	return err == nil && info.GetEndpoint() == k.Endpoint
 }
 
-// sidecar serves a registration socket as node-driver-registrar does, until stop.
+// sidecar serves a registration socket like node-driver-registrar, until stop is called.
 func (k *kept) sidecar(t *testing.T) (stop func()) {
 	t.Helper()
 	listener, err := socket.Listen(t.Context(), k.SocketPath())
@@ -123,7 +124,7 @@ func (k *kept) sidecar(t *testing.T) (stop func()) {
 
 func TestSelfRegistrationIsRestored(t *testing.T) {
 	k := keep(t, true, testPace)
-	// As a plugin that was killed leaves it.
+	// The state after a plugin was killed.
 	k.sidecar(t)
 	k.start(t)
 	eventually(t, "registered from the start", func() bool { return k.registers(t.Context()) && k.Registered() })
@@ -177,7 +178,7 @@ func TestSidecarsRegistrationIsRestored(t *testing.T) {
 			lose(t, k, stop)
 			eventually(t, "registered by the plugin", func() bool { return k.registers(t.Context()) && k.Registered() })
 
-			// The sidecar is back and takes its place again, for good.
+			// The sidecar takes over again when it is back.
 			k.sidecar(t)
 			eventually(t, "registered by the sidecar again", func() bool { return !k.registers(t.Context()) && k.Registered() })
 			file, err := os.Lstat(k.SocketPath())
@@ -192,7 +193,7 @@ func TestSidecarsRegistrationIsRestored(t *testing.T) {
 	}
 }
 
-// TestSidecarHasTime: a sidecar that is restarted isn't forestalled.
+// TestSidecarHasTime checks that the plugin waits for a sidecar that restarts.
 func TestSidecarHasTime(t *testing.T) {
 	pace := testPace
 	pace.Sidecar = time.Hour
@@ -249,7 +250,7 @@ func TestObstacleIsLoggedOnceAndOvercome(t *testing.T) {
 	k.end(t)
 }
 
-// TestNoKubeletLooks has the kubelet use another directory than the plugin's.
+// TestNoKubeletLooks simulates a kubelet that uses another directory than the plugin.
 func TestNoKubeletLooks(t *testing.T) {
 	pace := testPace
 	pace.Kubelet = 20 * time.Millisecond

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package registration makes the plugin known to the kubelet, by the kubelet's plugin
-// registration v1: instead of node-driver-registrar, or in its place when it is lost.
+// Package registration registers the plugin with the kubelet, with the kubelet's plugin
+// registration API v1. It replaces node-driver-registrar, or takes over when the
+// sidecar's socket is lost.
 package registration
 
 import (
@@ -15,32 +16,32 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// csiVersion is the CSI version that the kubelet is told, as sidecars tell it.
+// csiVersion is the CSI version in the registration. It is the same as the sidecar's.
 const csiVersion = "1.0.0"
 
-// Plugin is the plugin as the kubelet sees it.
+// Plugin is the plugin as the kubelet knows it.
 type Plugin struct {
 	registerapi.UnimplementedRegistrationServer
-	// Name of the CSI driver.
+	// Name is the name of the CSI driver.
 	Name string
 	// Endpoint is the path of the CSI socket in the kubelet's file system.
 	Endpoint string
-	// Directory is the kubelet's, in which it looks for plugins' sockets.
+	// Directory is the directory where the kubelet looks for the sockets of plugins.
 	Directory string
 	Log       *slog.Logger
 
-	// asked is set when a kubelet has found the plugin's own socket, registered while
-	// the plugin is known to be registered.
+	// asked is true if a kubelet has found the plugin's own socket. registered is true
+	// while the plugin is known to be registered.
 	asked, registered atomic.Bool
 }
 
-// SocketPath is where the kubelet looks for the plugin.
+// SocketPath returns the path where the kubelet looks for the plugin.
 func (p *Plugin) SocketPath() string {
 	return filepath.Join(p.Directory, p.Name+"-reg.sock")
 }
 
-// Registered reports whether a registration socket was served when it was last looked
-// at, and the kubelet has found it if it is the plugin's own.
+// Registered reports whether the last check found that a registration socket is served.
+// If it is the plugin's own socket, a kubelet must also have found it.
 func (p *Plugin) Registered() bool { return p.registered.Load() }
 
 // register adds the registration service to server.
@@ -48,7 +49,7 @@ func (p *Plugin) register(server *grpc.Server) {
 	registerapi.RegisterRegistrationServer(server, p)
 }
 
-// GetInfo tells the kubelet about the plugin.
+// GetInfo returns the plugin's registration to the kubelet.
 func (p *Plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
 	p.asked.Store(true)
 	return &registerapi.PluginInfo{
@@ -56,8 +57,8 @@ func (p *Plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerap
 	}, nil
 }
 
-// NotifyRegistrationStatus takes the kubelet's verdict. The kubelet itself tries
-// again after a failure.
+// NotifyRegistrationStatus logs the kubelet's verdict. After a failure, the kubelet
+// retries.
 func (p *Plugin) NotifyRegistrationStatus(_ context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	if status.GetPluginRegistered() {
 		p.Log.Info("Registered with the kubelet", "endpoint", p.Endpoint)

@@ -17,7 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/internal/socket"
 )
 
-// TestRegistration plays the kubelet, which finds the socket in its directory.
+// TestRegistration simulates a kubelet that finds the socket in its directory.
 func TestRegistration(t *testing.T) {
 	var log strings.Builder
 	plugin := &Plugin{Name: "csi.bpfman.io", Endpoint: "/kubelet/csi.sock", Directory: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))}

@@ -21,27 +21,28 @@ import (
 )
 
 const (
-	// envBinary names the plugin's binary; without it this one is measured, which holds
-	// the tests too.
+	// envBinary names the environment variable with the plugin's binary. Without it, the
+	// benchmark measures this binary, which also contains the tests.
 	envBinary = "BPFMAN_CSI"
-	// envFigures names a JSON file that gets the figures besides what it has.
+	// envFigures names the environment variable with a JSON file to which figures are
+	// added.
 	envFigures = "BPFMAN_BENCH_JSON"
 )
 
 const (
 	liveVolumes = 200
-	// loadedPrograms are what the daemon lists.
+	// loadedPrograms is the number of programs in the daemon's list.
 	loadedPrograms = 20
 	perWorker      = 40
 )
 
 var concurrencies = []int{1, 10, 50}
 
-// BenchmarkVolumes measures the plugin as the kubelet meets it, over the real daemon, with
-// many volumes live: publications and unpublications by so many at once, and beside them
-// the daemon's List that is within. One run of it is one measurement (-benchtime 1x).
+// BenchmarkVolumes measures the plugin through the kubelet's API, with the real daemon
+// and many live volumes. It measures concurrent publications and unpublications, and the
+// daemon's List, which they include. One run is one measurement (-benchtime 1x).
 func BenchmarkVolumes(b *testing.B) {
-	b.Setenv("GO_LOG", "warn") // a line for each volume would hide the figures
+	b.Setenv("GO_LOG", "warn") // a log line for each volume would affect the figures
 	socket, daemon, stop := sandbox.StartDaemon(b)
 	defer stop()
 	for i := range loadedPrograms {
@@ -82,7 +83,7 @@ func BenchmarkVolumes(b *testing.B) {
 	keepFigures(b, figures)
 }
 
-// measure has so many workers publish and unpublish volumes.
+// measure publishes and unpublishes volumes with the given number of workers.
 func measure(b *testing.B, p *process, workers int) (publications, unpublications *durations) {
 	b.Helper()
 	publications, unpublications = &durations{}, &durations{}
@@ -113,7 +114,7 @@ func listAll(b *testing.B, daemon gobpfman.BpfmanClient) error {
 	return err
 }
 
-// durations are how long something took, each time.
+// durations are the durations of several calls.
 type durations struct {
 	mu  sync.Mutex
 	all []time.Duration
@@ -141,7 +142,7 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 
 func round(f float64) float64 { return math.Round(f*1000) / 1000 }
 
-// keepFigures adds the figures to those in the file, if one is named.
+// keepFigures adds the figures to the file, if one is named.
 func keepFigures(b *testing.B, figures map[string]any) {
 	b.Helper()
 	path := os.Getenv(envFigures)

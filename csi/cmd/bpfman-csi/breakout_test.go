@@ -18,9 +18,9 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
 )
 
-// TestBreakOut has a pod of namespace team ask the plugin, over the real daemon, for what
-// isn't its own, in every way that a request has. Another tenant has a program "secret";
-// "counter" is cluster-scoped, and another tenant's as well.
+// TestBreakOut tries to access objects of others from a pod in namespace team, with the real
+// daemon, through each field of a request. Another tenant has the programs "secret" and
+// "counter". There is also a cluster-scoped "counter".
 func TestBreakOut(t *testing.T) {
 	socket, daemon, stop := sandbox.StartDaemon(t)
 	defer stop()
@@ -103,8 +103,8 @@ func TestBreakOut(t *testing.T) {
 	}
 }
 
-// TestConstantsStayInside asks for the constants of a program, which are a map to the kernel.
-// The daemon pins none whose name has a dot, and pods get none.
+// TestConstantsStayInside requests the constants of a program, which are a map in the
+// kernel. The daemon doesn't pin maps with a dot in their name, so pods don't get them.
 func TestConstantsStayInside(t *testing.T) {
 	socket, daemon, stop := sandbox.StartDaemon(t)
 	defer stop()
@@ -141,7 +141,8 @@ func TestConstantsStayInside(t *testing.T) {
 	}
 }
 
-// TestBreakOutOfOtherCalls asks to end or to look at what is no volume, or another's.
+// TestBreakOutOfOtherCalls unpublishes and inspects what isn't a volume, or belongs to
+// others.
 func TestBreakOutOfOtherCalls(t *testing.T) {
 	k := startPlugin(t, "/run/no-daemon.sock")
 	outside := filepath.Join(filepath.Dir(k.kubeletRoot), "outside")
@@ -180,8 +181,8 @@ func TestBreakOutOfOtherCalls(t *testing.T) {
 	}
 }
 
-// plant puts a symbolic link where a target's component is looked for, and returns the
-// target behind it.
+// plant creates a symbolic link at a component of a target, and returns the target behind
+// it.
 func plant(t *testing.T, link, destination string) string {
 	t.Helper()
 	if err := os.Symlink(destination, link); err != nil {

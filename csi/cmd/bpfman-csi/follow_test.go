@@ -21,10 +21,10 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
-// Where programs can't be watched the plugin goes on: volumes follow later.
+// If programs can't be watched, the plugin continues, and volumes follow later.
 func TestFollowWithoutAWatch(t *testing.T) {
 	directory := t.TempDir()
-	unwatchable := filepath.Join(directory, "maps") // a file, for one reason or another
+	unwatchable := filepath.Join(directory, "maps") // a file can't be watched as a directory
 	if err := os.WriteFile(unwatchable, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command bpfman-csi is the CSI node plugin csi.bpfman.io: it puts the maps of
-// eBPF programs that bpfman has loaded into pods.
+// Command bpfman-csi is the CSI node plugin csi.bpfman.io. It mounts the maps of eBPF programs that bpfman loaded
+// into pods.
 package main
 
 import (
@@ -96,8 +96,8 @@ func parseFlags() (options, error) {
 	return o, nil
 }
 
-// gcPercent trades a little CPU, of which the plugin needs hardly any, for memory
-// on every node.
+// gcPercent makes the garbage collector run more often. The plugin uses little CPU, and this saves memory on every
+// node.
 const gcPercent = 50
 
 func main() {
@@ -114,7 +114,7 @@ func main() {
 		return
 	}
 	debug.SetGCPercent(gcPercent)
-	runtime.MemProfileRate = 0 // samples that nobody asks for, half a megabyte
+	runtime.MemProfileRate = 0 // nobody reads the samples, and they take half a megabyte
 	level, known := logLevel(os.Getenv("GO_LOG"))
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	if !known {
@@ -129,8 +129,7 @@ func main() {
 	log.Info("Stopped")
 }
 
-// run serves CSI, and then the registration that leads the kubelet to it, until
-// the context ends.
+// run serves CSI, and then the registration through which the kubelet finds it, until the context ends.
 func run(ctx context.Context, o options, log *slog.Logger) error {
 	daemon, err := program.NewDaemon(o.daemonSocket, o.mapsRoot)
 	if err != nil {
@@ -174,7 +173,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	return servers.Wait()
 }
 
-// keeper keeps the plugin registered with the kubelet; nil where the sidecar alone can.
+// keeper returns what keeps the plugin registered with the kubelet, or nil if only the sidecar can register it.
 func keeper(o options, log *slog.Logger) *registration.Keeper {
 	if _, err := os.Stat(o.registrationDir); err != nil && !o.selfRegister {
 		log.Info("Lost registrations with the kubelet can't be detected", "error", err)
@@ -189,18 +188,18 @@ func keeper(o options, log *slog.Logger) *registration.Keeper {
 	}
 }
 
-// unwatchedPace is how often programs are looked at where the node's kernel has no watch
-// left to give: inotify instances are few, and shared by all that runs as root.
+// unwatchedPace is the polling interval for programs if the node has no inotify instance left. Instances are
+// limited, and all processes of root share them.
 const unwatchedPace = 5 * time.Second
 
-// follow has the volumes follow their programs.
+// follow updates the volumes when their programs change.
 func follow(ctx context.Context, servers *errgroup.Group, daemon *program.Daemon, plugin *driver.Driver, mapsRoot string, log *slog.Logger) {
 	changes := make(chan struct{}, 1)
 	changed := func() {
 		daemon.Changed()
 		select {
 		case changes <- struct{}{}:
-		default: // one that waits tells of this change as well
+		default: // the pending notification covers this change too
 		}
 	}
 	servers.Go(func() error {
@@ -290,18 +289,18 @@ func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, 
 	return nil
 }
 
-// clusterConfig leads to the API server under the plugin's name: the agent has the same ServiceAccount, and an audit log
-// is to tell them apart.
+// clusterConfig returns a configuration with the plugin's user agent, so that audit logs distinguish it from the
+// agent, which has the same ServiceAccount.
 func clusterConfig() (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // callers say what for
+		return nil, err //nolint:wrapcheck // callers add the purpose
 	}
 	config.UserAgent = "bpfman-csi"
 	return config, nil
 }
 
-// protect has the API server say who may scrape. Where there is none, nobody may.
+// protect lets the API server decide who can scrape. Without an API server, nobody can.
 func protect(handler http.Handler, log *slog.Logger) (http.Handler, error) {
 	config, err := clusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
@@ -319,7 +318,7 @@ func protect(handler http.Handler, log *slog.Logger) (http.Handler, error) {
 	return filter.Protect(handler, log), nil
 }
 
-// probe asks the plugin that serves socket whether it is ready.
+// probe asks the plugin at socket whether it is ready.
 func probe(socket string) error {
 	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -338,7 +337,7 @@ func probe(socket string) error {
 	return nil
 }
 
-// logLevel reads a level as bpfman's other components name it.
+// logLevel parses a level, with the names that bpfman's other components use.
 func logLevel(name string) (level slog.Level, known bool) {
 	switch name {
 	case "", "info":

@@ -32,7 +32,7 @@ import (
 const (
 	counterMap = "tracepoint_stats_map"
 	group      = 2000
-	// namespace is the pods'.
+	// namespace is the namespace of the pods.
 	namespace = "team"
 )
 
@@ -53,12 +53,12 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// kubelet talks to a running plugin as the kubelet does.
+// kubelet talks to a running plugin like the kubelet.
 type kubelet struct {
 	options
 	node     csi.NodeClient
 	identity csi.IdentityClient
-	// stop ends the plugin as SIGTERM does.
+	// stop stops the plugin, like SIGTERM.
 	stop func() error
 }
 
@@ -96,11 +96,11 @@ func startPlugin(tb testing.TB, daemonSocket string) *kubelet {
 
 func dial(tb testing.TB, socket string) *grpc.ClientConn {
 	tb.Helper()
-	// The socket may not be there yet: try again soon.
+	// If the socket doesn't exist yet, retry soon.
 	soon := backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 10 * time.Millisecond}
 	connection, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		// Left at zero, an attempt has no longer than BaseDelay, and a connection that is made just then is closed
-		// under its first call.
+		// If it is zero, an attempt takes at most BaseDelay, and a connection that was just established is closed
+		// during its first call.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Minute}))
 	if err != nil {
 		tb.Fatal(err)
@@ -109,7 +109,7 @@ func dial(tb testing.TB, socket string) *grpc.ClientConn {
 	return connection
 }
 
-// request is about the volume of a pod, whose directory it makes.
+// request returns a request for the volume of a pod, and creates the pod's directory.
 func (k *kubelet) request(tb testing.TB, pod string) *csi.NodePublishVolumeRequest {
 	tb.Helper()
 	parent := filepath.Join(k.kubeletRoot, "pods", pod, "volumes/kubernetes.io~csi/maps")
@@ -170,7 +170,7 @@ func TestWithoutDaemon(t *testing.T) {
 	}
 }
 
-// load has the daemon load a program for a user object.
+// load makes the daemon load a program for a user object.
 func load(tb testing.TB, daemon gobpfman.BpfmanClient, kind, namespace string) uint32 {
 	tb.Helper()
 	return loadNamed(tb, daemon, "counter", kind, namespace)
@@ -181,7 +181,7 @@ func loadNamed(tb testing.TB, daemon gobpfman.BpfmanClient, name, kind, namespac
 	return loadFrom(tb, daemon, "go-tracepoint-counter", "tracepoint_kill_recorder", name, kind, namespace)
 }
 
-// loadFrom has the daemon load a tracepoint program of one of the examples.
+// loadFrom makes the daemon load a tracepoint program from one of the examples.
 func loadFrom(tb testing.TB, daemon gobpfman.BpfmanClient, example, function, name, kind, namespace string) uint32 {
 	tb.Helper()
 	object, err := filepath.Abs("../../../bin/bytecode/" + example + ".o")
@@ -205,7 +205,7 @@ func loadFrom(tb testing.TB, daemon gobpfman.BpfmanClient, example, function, na
 	return response.GetPrograms()[0].GetKernelInfo().GetId()
 }
 
-// mapID is the kernel's id of the map that a pin shows.
+// mapID returns the kernel's id of a pinned map.
 func mapID(tb testing.TB, pin string) ebpf.MapID {
 	tb.Helper()
 	m, err := ebpf.LoadPinnedMap(pin, &ebpf.LoadPinOptions{ReadOnly: true})
@@ -298,8 +298,8 @@ func TestWithTheRealDaemon(t *testing.T) {
 	}
 }
 
-// TestVolumesFollowTheRealDaemon loads a program anew, as the agent does: the new
-// one before the old one goes.
+// TestVolumesFollowTheRealDaemon reloads a program like the agent, which loads the new program before it unloads
+// the old one.
 func TestVolumesFollowTheRealDaemon(t *testing.T) {
 	socket, daemon, _ := sandbox.StartDaemon(t)
 	k := startPlugin(t, socket)
@@ -356,7 +356,7 @@ func TestVolumesFollowTheRealDaemon(t *testing.T) {
 	}
 }
 
-// awaitMap waits until the pin shows the map. It is there all the time.
+// awaitMap waits until the pin refers to the map. The pin must exist all the time.
 func awaitMap(t *testing.T, pin string, want ebpf.MapID) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -368,7 +368,7 @@ func awaitMap(t *testing.T, pin string, want ebpf.MapID) {
 	}
 }
 
-// condition is what is wrong with a volume.
+// condition returns the problem of a volume.
 func (k *kubelet) condition(t *testing.T, request *csi.NodePublishVolumeRequest) string {
 	t.Helper()
 	health, err := k.node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: request.GetVolumeId()})

@@ -44,7 +44,7 @@ func (f fakeDaemon) List(context.Context, *gobpfman.ListRequest) (*gobpfman.List
 	}}}, nil
 }
 
-// process is the plugin as a process of its own, over a fake daemon.
+// process is the plugin as a separate process, with a fake daemon.
 type process struct {
 	kubelet
 	arguments []string
@@ -69,7 +69,7 @@ func newProcess(tb testing.TB) *process {
 	return startProcess(tb, listener.Addr().String(), filepath.Join(directory, "fs/maps"))
 }
 
-// startProcess starts the plugin over a daemon.
+// startProcess starts the plugin with a daemon.
 func startProcess(tb testing.TB, daemonSocket, mapsRoot string) *process {
 	tb.Helper()
 	directory := sandbox.Root(tb)
@@ -88,7 +88,7 @@ func startProcess(tb testing.TB, daemonSocket, mapsRoot string) *process {
 	return p
 }
 
-// start starts the process and returns when it answers.
+// start starts the process, and waits until it responds.
 func (p *process) start(tb testing.TB) {
 	tb.Helper()
 	if binary := os.Getenv(envBinary); binary != "" {
@@ -111,7 +111,7 @@ func (p *process) kill(tb testing.TB) {
 	_ = p.command.Wait()
 }
 
-// publish publishes the volumes at once and returns how many succeeded.
+// publish publishes the volumes concurrently, and returns the number of successes.
 func (p *process) publish(tb testing.TB, requests []*csi.NodePublishVolumeRequest, done func()) int {
 	tb.Helper()
 	var published atomic.Int32
@@ -136,7 +136,7 @@ func TestKilledPlugin(t *testing.T) {
 		for i := range requests {
 			requests[i] = p.request(t, fmt.Sprintf("pod-%d-%d", round, i))
 		}
-		// The kill meets the others wherever they are.
+		// The kill interrupts the other publications at any step.
 		var first sync.Once
 		p.publish(t, requests, func() { first.Do(func() { p.kill(t) }) })
 		p.start(t)
@@ -183,7 +183,7 @@ func TestRestartWithLiveVolumes(t *testing.T) {
 	if published := p.publish(t, requests, func() {}); published != volumes {
 		t.Fatalf("%d of %d volumes", published, volumes)
 	}
-	// The goal for the plugin's own binary is 25 MB.
+	// The target for the plugin's own binary is 25 MB.
 	t.Logf("RSS after %d volumes at once: %d kB", volumes, residentKB(t, p.command.Process.Pid))
 	before := mountTable(t)
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
@@ -222,7 +222,7 @@ func mountTable(tb testing.TB) string {
 	return string(table)
 }
 
-// residentKB is the VmRSS of a process.
+// residentKB returns the VmRSS of a process.
 func residentKB(tb testing.TB, pid int) int {
 	tb.Helper()
 	file, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
@@ -244,8 +244,9 @@ func residentKB(tb testing.TB, pid int) int {
 	return 0
 }
 
-// TestReboot has a node come up again: its mounts are gone, the directories are left, and
-// the kubelet publishes the volumes of pods that start again and ends those of others.
+// TestReboot simulates a reboot of the node. The mounts don't exist any more, but the
+// directories do. The kubelet publishes the volumes of pods that start again, and
+// unpublishes the others.
 func TestReboot(t *testing.T) {
 	const volumes = 20
 	p := newProcess(t)

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// DaemonMaps is where the daemon pins maps.
+	// DaemonMaps is the directory where the daemon pins maps.
 	DaemonMaps = "/run/bpfman/fs/maps"
 
-	// envDaemon names the daemon's binary, envLauncher a command that starts it
-	// on machines where RLIMIT_MEMLOCK can't be raised.
+	// envDaemon contains the path of the daemon's binary. envLauncher contains a command
+	// that starts it on machines where RLIMIT_MEMLOCK can't be raised.
 	envDaemon   = "BPFMAN_RPC"
 	envLauncher = "BPFMAN_LAUNCHER"
 
@@ -33,9 +33,9 @@ const (
 	startTimeout  = 20 * time.Second
 )
 
-// StartDaemon runs the real bpfman daemon inside the sandbox, on an empty /run,
-// and returns its socket, a client, and a function that ends it early. The test
-// is skipped where there is no daemon.
+// StartDaemon runs the real bpfman daemon in the sandbox, on an empty /run. It returns
+// the daemon's socket, a client, and a function that stops it early. It skips the test
+// if there is no daemon.
 func StartDaemon(tb testing.TB) (socket string, client gobpfman.BpfmanClient, stop func()) {
 	tb.Helper()
 	directory := Root(tb)
@@ -49,7 +49,7 @@ func StartDaemon(tb testing.TB) (socket string, client gobpfman.BpfmanClient, st
 	if launcher := os.Getenv(envLauncher); launcher != "" {
 		arguments = append([]string{launcher, "--"}, arguments...)
 	}
-	command := exec.CommandContext(tb.Context(), arguments[0], arguments[1:]...) //nolint:gosec // named by who runs the tests
+	command := exec.CommandContext(tb.Context(), arguments[0], arguments[1:]...) //nolint:gosec // whoever runs the tests names it
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	output, err := os.Create(filepath.Join(directory, "log"))
 	if err != nil {
@@ -84,8 +84,8 @@ func StartDaemon(tb testing.TB) (socket string, client gobpfman.BpfmanClient, st
 	return socket, client, stop
 }
 
-// mountConfig gives the daemon an empty /run, and an /etc with its
-// configuration, whose path is fixed, in this mount namespace.
+// mountConfig mounts an empty /run for the daemon in this mount namespace, and an /etc
+// with its configuration, which has a fixed path.
 func mountConfig(tb testing.TB, directory string) {
 	tb.Helper()
 	upper, work := filepath.Join(directory, "upper"), filepath.Join(directory, "work")

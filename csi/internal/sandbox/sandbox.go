@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package sandbox runs tests that mount in a mount namespace of their own, and
-// parts of them in child processes: as another user, or killed at a chosen
-// system call.
+// Package sandbox runs tests that mount file systems in a separate mount namespace.
+// Parts of a test can run in child processes, as another user, or until they are killed
+// at a given system call.
 package sandbox
 
 import (
@@ -26,19 +26,20 @@ import (
 )
 
 const (
-	// envScratch holds, inside the sandbox, a directory for a tmpfs that every
-	// user can search, unlike the directories of the testing package.
+	// envScratch contains, inside the sandbox, a directory for a tmpfs that every user
+	// can search. Users can't search the directories of the testing package.
 	envScratch = "BPFMAN_TEST_SCRATCH"
 	envChild   = "BPFMAN_TEST_CHILD"
 	envFault   = "BPFMAN_TEST_FAULT"
 )
 
-// Child is what a child process does with the arguments given to Start. Its
-// error becomes the child's standard error.
+// Child runs in a child process, with the arguments of Start. The child prints its error
+// to standard error.
 type Child func(args []string) error
 
-// Main is a package's TestMain: it runs the tests in a mount namespace of their
-// own if the user is root, else here, where Root skips what needs that.
+// Main is the TestMain of a package. If the user is root, it runs the tests in a
+// separate mount namespace. Otherwise, it runs them directly, and Root skips those that
+// need the namespace.
 func Main(m *testing.M, children map[string]Child) {
 	if name := os.Getenv(envChild); name != "" {
 		runChild(children[name])
@@ -54,15 +55,15 @@ func Main(m *testing.M, children map[string]Child) {
 	os.Exit(code)
 }
 
-// runInside runs this program again in a mount namespace of its own, and
-// returns its exit code.
+// runInside runs this program again in a separate mount namespace, and returns its exit
+// code.
 func runInside() (int, error) {
 	scratch, err := os.MkdirTemp("", "bpfman-csi-test")
 	if err != nil {
 		return 0, err
 	}
 	defer os.Remove(scratch)
-	command := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:gosec,noctx // the same command line, to its end
+	command := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:gosec,noctx // it has the same command line and runs until it ends
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	command.Env = append(os.Environ(), envScratch+"="+scratch)
 	command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
@@ -72,7 +73,8 @@ func runInside() (int, error) {
 	return command.ProcessState.ExitCode(), nil
 }
 
-// mountScratch covers the scratch directory, which outside stays empty.
+// mountScratch mounts a tmpfs on the scratch directory, which stays empty outside of the
+// sandbox.
 var mountScratch = sync.OnceValue(func() error {
 	return unix.Mount("tmpfs", os.Getenv(envScratch), "tmpfs", 0, "mode=0755")
 })
@@ -91,22 +93,23 @@ func Root(tb testing.TB) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := os.Chmod(directory, 0o755); err != nil { //nolint:gosec // reached by the test's other users
+	if err := os.Chmod(directory, 0o755); err != nil { //nolint:gosec // the test's other users read it
 		tb.Fatal(err)
 	}
 	return directory
 }
 
-// Fault makes a child meet a fault at a system call.
+// Fault causes a fault at a system call in a child.
 type Fault struct {
-	// Syscall is the number of the call; nothing happens at 0.
+	// Syscall is the number of the system call. With 0, there is no fault.
 	Syscall int
-	// Errno is what the call returns. With 0 the child is killed instead.
+	// Errno is the error that the system call returns. With 0, the child is killed
+	// instead.
 	Errno syscall.Errno
 }
 
-// Run runs a child to its end. With a credential it runs as that user, without
-// capabilities.
+// Run runs a child, and waits until it ends. With a credential, the child runs as that
+// user, without capabilities.
 func Run(tb testing.TB, name string, user *syscall.Credential, fault Fault, args ...string) error {
 	tb.Helper()
 	command := exec.CommandContext(tb.Context(), "/proc/self/exe", args...)
@@ -121,7 +124,8 @@ func Run(tb testing.TB, name string, user *syscall.Credential, fault Fault, args
 	return nil
 }
 
-// Start starts a child that is killed at the end of the test, if it still runs.
+// Start starts a child. At the end of the test, the child is killed if it is still
+// running.
 func Start(tb testing.TB, name string, args ...string) *exec.Cmd {
 	tb.Helper()
 	command := exec.CommandContext(tb.Context(), "/proc/self/exe", args...)
@@ -129,7 +133,8 @@ func Start(tb testing.TB, name string, args ...string) *exec.Cmd {
 	return start(tb, command)
 }
 
-// StartBinary starts a program that is killed at the end of the test, if it still runs.
+// StartBinary starts a program. At the end of the test, the program is killed if it is
+// still running.
 func StartBinary(tb testing.TB, path string, args ...string) *exec.Cmd {
 	tb.Helper()
 	return start(tb, exec.CommandContext(tb.Context(), path, args...))
@@ -168,8 +173,8 @@ func runChild(child Child) {
 	os.Exit(0)
 }
 
-// installFault has the kernel answer a system call by itself, before it does
-// anything: the process dies between two steps, wherever it makes the call.
+// installFault makes the kernel fail a system call without executing it. The process
+// thus dies between two steps, no matter where it makes the call.
 func installFault(nr, errno uint32) error {
 	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
 	if errno != 0 {
@@ -183,7 +188,7 @@ func installFault(nr, errno uint32) error {
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]} //nolint:gosec // 4
 	_, _, err := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))) //nolint:gosec // no wrapper for seccomp(2)
+		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))) //nolint:gosec // there is no wrapper for seccomp(2)
 	if err != 0 {
 		return fmt.Errorf("install seccomp filter: %w", err)
 	}
@@ -212,7 +217,7 @@ func Mounts(tb testing.TB, directory string) int {
 // MountBPFFS mounts a bpffs on a new directory.
 func MountBPFFS(tb testing.TB, directory string) {
 	tb.Helper()
-	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // reached by the test's other users
+	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // the test's other users read it
 		tb.Fatal(err)
 	}
 	if err := unix.Mount("bpffs", directory, "bpf", 0, ""); err != nil {
@@ -224,7 +229,7 @@ func MountBPFFS(tb testing.TB, directory string) {
 // PinMaps pins new maps in directory, on a bpffs, as the daemon does.
 func PinMaps(tb testing.TB, directory string, names ...string) {
 	tb.Helper()
-	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // reached by the test's other users
+	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // the test's other users read it
 		tb.Fatal(err)
 	}
 	for _, name := range names {

@@ -16,17 +16,17 @@ import (
 	"google.golang.org/grpc"
 )
 
-// drainTimeout bounds the wait for running calls at the end.
+// drainTimeout bounds the time that running calls have to finish during a shutdown.
 const drainTimeout = 5 * time.Second
 
-// Listener listens on a Unix socket whose path others may take over.
+// Listener listens on a Unix socket. Another process can replace the socket at its path.
 type Listener struct {
 	*net.UnixListener
 	path string
 	file fs.FileInfo
 }
 
-// Listen listens on path, in place of a socket that is there.
+// Listen listens on path, and replaces a socket that exists there.
 func Listen(ctx context.Context, path string) (*Listener, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -62,13 +62,13 @@ func Listen(ctx context.Context, path string) (*Listener, error) {
 	return own, nil
 }
 
-// Current reports whether the path still leads to this socket.
+// Current reports whether the path still refers to this socket.
 func (l *Listener) Current() bool {
 	info, err := os.Lstat(l.path)
 	return err == nil && os.SameFile(info, l.file)
 }
 
-// Close stops listening and removes the socket, unless another has its place.
+// Close stops listening, and removes the socket unless another one has replaced it.
 func (l *Listener) Close() error {
 	if l.file == nil || l.Current() {
 		_ = os.Remove(l.path)
@@ -76,7 +76,7 @@ func (l *Listener) Close() error {
 	return l.UnixListener.Close()
 }
 
-// Serve serves until the context ends, lets running calls finish for a while,
+// Serve serves until the context ends. It then gives running calls some time to finish,
 // and removes the socket.
 func Serve(ctx context.Context, listener *Listener, server *grpc.Server) error {
 	stop := context.AfterFunc(ctx, func() {
