@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package bytecode says what is in an eBPF object file: programs, maps and global variables. A file may be anybody's.
+// Package bytecode reads the programs, maps, and global variables of an eBPF object file. The file can come from
+// an untrusted source.
 package bytecode
 
 import (
@@ -19,64 +20,66 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// MaxSize is the most that an object file may have, in bytes: an agent refuses images that hold more.
+// MaxSize is the maximum size of an object file, in bytes. Agents refuse images with larger content.
 const MaxSize = 32 << 20
 
-// Limits of what is read of a file that says more of itself than it has.
+// Limits on what Read accepts from a file, no matter which sizes its headers claim.
 const (
 	maxSections = 4096
-	// maxUnpacked is for all sections together, in bytes, zeros and what is compressed included.
+	// maxUnpacked is the limit for the size of all sections together, in bytes. It includes sections that aren't
+	// stored (.bss), and the uncompressed size of compressed sections.
 	maxUnpacked = 2 * MaxSize
 )
 
-// Object is what an object file holds.
+// Object describes the content of an object file.
 type Object struct {
-	// ByteOrder is little or big.
+	// ByteOrder is "little" or "big".
 	ByteOrder string     `json:"byteOrder"`
 	Programs  []Program  `json:"programs"`
 	Maps      []Map      `json:"maps"`
 	Globals   []Variable `json:"globals"`
 }
 
-// Program is a function that can be loaded.
+// Program is a function that can be loaded as a program.
 type Program struct {
 	Name string `json:"name"`
-	// Type is that of the section as bpfman spells it, such as tc for both TC and TCX. Of sections that bpfman has no
-	// kind for it is what the section begins with.
+	// Type is the type that results from the section, with bpfman's name, such as tc for both TC and TCX. For a
+	// section that no kind of bpfman corresponds to, it is the prefix of the section's name.
 	Type    string `json:"type"`
 	Section string `json:"section"`
 }
 
-// Map is a map that the programs declare.
+// Map is a map that the programs define.
 type Map struct {
 	Name string `json:"name"`
-	// Type is that of the label of a bytecode image, such as hash or per_cpu_array.
+	// Type is the type, as in the label of a bytecode image, such as hash or per_cpu_array.
 	Type string `json:"type"`
-	// KeySize and ValueSize are in bytes, MaxEntries may be a size in bytes too, as for ring buffers. Zero means that
-	// the loader chooses.
+	// KeySize and ValueSize are in bytes. MaxEntries can also be a size in bytes, for example for ring buffers.
+	// Zero means that the loader decides.
 	KeySize    uint32 `json:"keySize"`
 	ValueSize  uint32 `json:"valueSize"`
 	MaxEntries uint32 `json:"maxEntries"`
-	// PinnedByName tells that the map is pinned at /sys/fs/bpf/<name>, one for the whole node.
+	// PinnedByName means that the map is pinned at /sys/fs/bpf/<name>, once for the whole node.
 	PinnedByName bool `json:"pinnedByName,omitempty"`
 }
 
-// Variable is a global variable. Those of read-only sections can be set by an object's globaldata.
+// Variable is a global variable. The globaldata of an object can set variables in read-only sections.
 type Variable struct {
 	Name string `json:"name"`
-	// Type is that of the source, such as u32 or u8[8], where the file has BTF.
+	// Type is the type in the source, such as u32 or u8[8]. It is empty if the file has no BTF.
 	Type    string `json:"type,omitempty"`
 	Section string `json:"section"`
-	// Size is in bytes.
+	// Size is the size in bytes.
 	Size uint32 `json:"size"`
-	// Default is the value that the file has, as globaldata takes it.
+	// Default is the value in the file, in the format of globaldata.
 	Default []byte `json:"default"`
 }
 
-// Constant tells whether a variable never changes while its program runs: it is there to be set before.
+// Constant reports whether a variable can't change while its program runs, and is therefore meant to be set in
+// globaldata.
 func (v Variable) Constant() bool { return strings.HasPrefix(v.Section, ".rodata") }
 
-// Value is the default as a number, or in hexadecimal.
+// Value returns the default as a number, or in hexadecimal.
 func (v Variable) Value(byteOrder string) string {
 	var order binary.ByteOrder = binary.LittleEndian
 	if byteOrder == bigEndian {
@@ -106,7 +109,7 @@ func (v Variable) Value(byteOrder string) string {
 
 var integerType = regexp.MustCompile(`^[su](8|16|32|64)$`)
 
-// Byte orders of objects.
+// Values of Object.ByteOrder.
 const (
 	littleEndian = "little"
 	bigEndian    = "big"
@@ -117,7 +120,7 @@ func Read(file []byte) (object Object, err error) {
 	if err := check(file); err != nil {
 		return Object{}, fmt.Errorf("read eBPF object: %w", err)
 	}
-	// The parser is made for objects that one has compiled.
+	// The parser trusts its input, and can panic.
 	defer func() {
 		if r := recover(); r != nil {
 			object, err = Object{}, fmt.Errorf("read eBPF object: it is malformed: %v", r)
@@ -133,7 +136,7 @@ func Read(file []byte) (object Object, err error) {
 	return describe(spec), nil
 }
 
-// check refuses files that would take more memory than they are worth.
+// check refuses files that would need too much memory.
 func check(file []byte) (err error) {
 	if len(file) > MaxSize {
 		return fmt.Errorf("it has more than %d MiB", MaxSize>>20)
@@ -172,7 +175,7 @@ func describe(spec *ebpf.CollectionSpec) Object {
 		o.Programs = append(o.Programs, Program{Name: name, Type: programType(p.SectionName), Section: p.SectionName})
 	}
 	for name, m := range spec.Maps {
-		// The compiler's data sections are maps too.
+		// The compiler's data sections are also maps.
 		if !strings.HasPrefix(name, ".") {
 			o.Maps = append(o.Maps, Map{name, snakeCase(m.Type.String()), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName})
 		}
@@ -186,8 +189,8 @@ func describe(spec *ebpf.CollectionSpec) Object {
 	return o
 }
 
-// sections are the kinds of section that bpfman loads programs of, as the daemon of v0.6.0 knows them, and the types
-// that it makes of them.
+// sections maps the prefixes of sections for which bpfman has program types to these types, as in the daemon of
+// v0.6.0.
 var sections = map[string]string{
 	"xdp": "xdp", "xdp.frags": "xdp",
 	"classifier": "tc",
@@ -198,20 +201,20 @@ var sections = map[string]string{
 	"fexit": "fexit", "fexit.s": "fexit",
 }
 
-// refused tells whether the daemon's loader (aya-obj 0.2.1, of bpfman v0.6.0) knows no such section, and so refuses the
-// object as a whole.
+// refused reports whether the daemon's loader (aya-obj 0.2.1 in bpfman v0.6.0) doesn't recognize the section. It
+// then refuses the whole object.
 func (p Program) refused() bool {
 	kind, _, _ := strings.Cut(p.Section, "/")
 	return sections[kind] == "" && !slices.Contains(otherSections, kind)
 }
 
-// otherSections are what the loader knows and bpfman has no kind for.
+// otherSections are the sections that the loader recognizes, but for which bpfman has no kind.
 var otherSections = []string{
 	"cgroup", "cgroup_skb", "freplace", "lirc_mode2", "lsm", "lsm.s", "perf_event", "raw_tp", "raw_tracepoint", "sk_lookup", "sk_msg", "sk_skb",
 	"socket", "sockops", "tp_btf",
 }
 
-// Problems are what keeps the daemon from loading the object.
+// Problems returns the reasons why the daemon can't load the object.
 func (o Object) Problems() []string {
 	var found []string
 	for _, p := range o.Programs {
@@ -233,7 +236,8 @@ func snakeCase(name string) string {
 	return strings.ToLower(wordStart.ReplaceAllString(name, "${1}${3}_${2}${4}"))
 }
 
-// typeName names a variable's type: integers by sign and width, arrays of them, and others by their names.
+// typeName returns the name of a variable's type. Integers are named by sign and width, and arrays by their
+// elements and length.
 func typeName(v *btf.Var) string {
 	if v == nil {
 		return ""
@@ -254,7 +258,7 @@ func nameOf(t btf.Type) string {
 			return fmt.Sprintf("u%d", t.Size*bits)
 		}
 	case *btf.Array:
-		// An element of an array would be described as often as arrays are within arrays.
+		// Without this limit, nested arrays would result in a long description.
 		if element := btf.UnderlyingType(t.Type); !isArray(element) {
 			return fmt.Sprintf("%s[%d]", nameOf(element), t.Nelems)
 		}

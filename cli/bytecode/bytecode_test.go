@@ -16,7 +16,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/golden"
 )
 
-// objects are what `make bytecode` compiles.
+// objects is the directory with the output of `make bytecode`.
 const objects = "../../bin/bytecode"
 
 func compiled(tb testing.TB, name string) []byte {
@@ -65,7 +65,7 @@ func TestProgramType(t *testing.T) {
 	}
 }
 
-// What the daemon's loader knows, and what other loaders know and it doesn't.
+// Sections that the daemon's loader recognizes, and sections that only other loaders recognize.
 func TestProblems(t *testing.T) {
 	for section, fine := range map[string]bool{
 		"xdp": true, "classifier/ingress": true, "tracepoint/syscalls/sys_enter_kill": true, "uprobe.s": true, "sockops": true, "cgroup_skb/ingress": true,
@@ -108,7 +108,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// A section of zeros takes no room in a file, however long it says it is.
+// A section of zeros takes no space in the file, no matter how large it claims to be.
 func TestReadOfAnObjectThatWouldTakeTheMemory(t *testing.T) {
 	content := append([]byte{}, compiled(t, "globals.o")...)
 	sections := binary.LittleEndian.Uint64(content[0x28:])
@@ -125,7 +125,8 @@ func TestReadOfAnObjectThatWouldTakeTheMemory(t *testing.T) {
 	}
 }
 
-// FuzzRead proves that no file makes Read panic, and that what it says of variables agrees with itself.
+// FuzzRead checks that no file makes Read panic, and that the descriptions of variables are
+// consistent.
 func FuzzRead(f *testing.F) {
 	paths, _ := filepath.Glob(filepath.Join(objects, "*.o"))
 	for _, path := range paths {

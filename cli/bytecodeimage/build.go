@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package bytecodeimage builds and reads the OCI images in which the bpfman daemon takes eBPF objects: a single gzipped
-// layer whose first file is the object, and two labels that say which programs and maps it holds. An index has such an
-// image for each platform.
+// Package bytecodeimage builds and reads OCI images of eBPF objects in the format of the bpfman daemon. An image
+// has a single gzipped layer, whose first file is the object, and two labels with its programs and maps. An index
+// contains such an image for each platform.
 package bytecodeimage
 
 import (
@@ -29,34 +29,35 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/bytecode"
 )
 
-// Labels by which the daemon recognises a bytecode image. Each holds a JSON object from names to types.
+// The labels of a bytecode image. Each contains a JSON object that maps names to types.
 const (
 	ProgramsLabel = "io.ebpf.programs"
 	MapsLabel     = "io.ebpf.maps"
 )
 
-// operatingSystem is that of all platforms.
+// operatingSystem is the operating system of all platforms.
 const operatingSystem = "linux"
 
-// byteOrders are the architectures and the byte order of each. An object works on all of one order, unless its source
-// knows them apart.
+// byteOrders maps architectures to their byte orders. An object works on all architectures with the same byte
+// order, unless its source distinguishes them.
 var byteOrders = map[string]string{"amd64": "little", "arm64": "little", "ppc64le": "little", "riscv64": "little", "s390x": "big"}
 
-// generic are the names of byte orders, as bpf2go has them in its files' names.
+// generic maps the names that bpf2go uses in file names to byte orders.
 var generic = map[string]string{"bpfel": "little", "bpfeb": "big"}
 
-// File is an object file and what it is for.
+// File is an object file with its platform.
 type File struct {
-	// Name is what the file is called in the image.
+	// Name is the name of the file in the image.
 	Name    string
 	Content []byte
-	// Platform is an architecture as Go names it, such as arm64, with linux/ before it or without; or bpfel or bpfeb, as
-	// bpf2go names its files, for all architectures of that byte order. Empty means that of the file.
+	// Platform is an architecture with Go's name, such as arm64 or linux/arm64. With bpfel or bpfeb, as in the
+	// file names of bpf2go, it is all architectures with that byte order. If it is empty, the object's byte order
+	// decides.
 	Platform string
 }
 
-// Build returns the image of files for different platforms: an index, or an image alone where there is one platform.
-// The same files give the same digest; created is part of it, and may be zero.
+// Build returns the image for files of different platforms: an index, or a single image if there is only one
+// platform. The digest depends only on the files and on created, which can be zero.
 func Build(files []File, created time.Time) (partial.WithRawManifest, error) {
 	chosen := map[string]File{}
 	for _, file := range files {
@@ -95,12 +96,13 @@ func Build(files []File, created time.Time) (partial.WithRawManifest, error) {
 	return index, nil
 }
 
-// specific tells whether the file is for one architecture, so that it rules over one for a byte order.
+// specific reports whether the file is for one architecture. Such a file takes precedence over a file for a byte
+// order.
 func (f File) specific() bool {
 	return byteOrders[strings.TrimPrefix(f.Platform, operatingSystem+"/")] != ""
 }
 
-// architectures are those of the file's platform, which must have the object's byte order.
+// architectures returns the architectures of the file's platform. The object must have their byte order.
 func (f File) architectures(byteOrder string) ([]string, error) {
 	name := strings.TrimPrefix(f.Platform, operatingSystem+"/")
 	all := slices.Sorted(maps.Keys(byteOrders))
@@ -115,7 +117,7 @@ func (f File) architectures(byteOrder string) ([]string, error) {
 	return slices.DeleteFunc(all, func(architecture string) bool { return byteOrders[architecture] != byteOrder }), nil
 }
 
-// ForArchitecture returns the image of one object, labelled with what is in it.
+// ForArchitecture returns the image of one object, with labels for its content.
 func ForArchitecture(fileName string, object []byte, architecture string, created time.Time) (v1.Image, error) {
 	labels, err := Labels(object)
 	if err != nil {
@@ -124,8 +126,7 @@ func ForArchitecture(fileName string, object []byte, architecture string, create
 	return Image(fileName, object, labels, architecture, created)
 }
 
-// Image returns an image of one file with the given labels, whether or not they and the content are what the daemon
-// expects.
+// Image returns an image of one file with the given labels. It doesn't validate the labels or the content.
 func Image(fileName string, content []byte, labels map[string]string, architecture string, created time.Time) (v1.Image, error) {
 	archive, err := tarOf(fileName, content, created)
 	if err != nil {
@@ -138,30 +139,31 @@ func Image(fileName string, content []byte, labels map[string]string, architectu
 	return img, nil
 }
 
-// FromArchive returns an image of a single layer with the given content, whatever that is.
+// FromArchive returns an image with a single layer from archive, which it doesn't validate.
 func FromArchive(archive []byte, labels map[string]string, architecture string, created time.Time) (v1.Image, error) {
 	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil }
 	layer, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the callers say of what
+		return nil, err //nolint:wrapcheck // the callers add context
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err := mutate.AppendLayers(base, layer)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the callers say of what
+		return nil, err //nolint:wrapcheck // the callers add context
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the callers say of what
+		return nil, err //nolint:wrapcheck // the callers add context
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = operatingSystem, architecture
 	config.Created = v1.Time{Time: created}
 	config.Config.Labels = labels
-	return mutate.ConfigFile(img, config) //nolint:wrapcheck // the callers say of what
+	return mutate.ConfigFile(img, config) //nolint:wrapcheck // the callers add context
 }
 
-// Labels describes an object: its programs by function name, its maps without the compiler's data sections.
+// Labels returns the labels for an object: its programs by function, and its maps without the compiler's data
+// sections.
 func Labels(object []byte) (map[string]string, error) {
 	content, err := bytecode.Read(object)
 	if err != nil {
@@ -185,19 +187,20 @@ func Labels(object []byte) (map[string]string, error) {
 	return labels, nil
 }
 
-// tarOf archives the file alone: the daemon takes the first entry for the object, even if it is a directory.
+// tarOf returns an archive that contains only the file. The daemon uses the first entry as the object, even if it
+// is a directory.
 func tarOf(fileName string, content []byte, modified time.Time) ([]byte, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	header := &tar.Header{Name: fileName, Mode: 0o644, Size: int64(len(content)), ModTime: modified}
 	if err := w.WriteHeader(header); err != nil {
-		return nil, err //nolint:wrapcheck // the caller says of what
+		return nil, err //nolint:wrapcheck // the caller adds context
 	}
 	if _, err := w.Write(content); err != nil {
-		return nil, err //nolint:wrapcheck // the caller says of what
+		return nil, err //nolint:wrapcheck // the caller adds context
 	}
 	if err := w.Close(); err != nil {
-		return nil, err //nolint:wrapcheck // the caller says of what
+		return nil, err //nolint:wrapcheck // the caller adds context
 	}
 	return archive.Bytes(), nil
 }

@@ -134,7 +134,7 @@ func TestImageHoldsTheFileAlone(t *testing.T) {
 	}
 }
 
-// The same files give the same image and the same archive, in whatever order they are given; another time gives another.
+// The same files result in the same image and archive, in any order. Another time results in another image.
 func TestReproducible(t *testing.T) {
 	files := []File{file(t, object, "amd64"), file(t, another, "arm64")}
 	write := func(files []File, created time.Time) (string, string) {
@@ -162,7 +162,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// What is written is read again: from a directory, from an archive, and from a registry.
+// What was written can be read, from a directory, from an archive, and from a registry.
 func TestThereAndBack(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
@@ -272,7 +272,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// An archive is anybody's: what isn't of a layout isn't written, and what doesn't have its digest isn't read.
+// An archive isn't trusted. Files that aren't part of a layout aren't extracted, and content that doesn't match
+// its digest isn't read.
 func TestHostileArchives(t *testing.T) {
 	image, err := Build([]File{file(t, object, "amd64")}, time.Time{})
 	if err != nil {
@@ -325,7 +326,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// FuzzLayout proves that no archive makes the reading of it panic.
+// FuzzLayout checks that no archive makes reading panic.
 func FuzzLayout(f *testing.F) {
 	image, err := Build([]File{file(f, object, "amd64")}, time.Time{})
 	if err != nil {

@@ -23,15 +23,15 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/bytecode"
 )
 
-// Of an archive of a layout.
+// Limits and modes for the archive of a layout.
 const (
 	maxArchive = 8 * bytecode.MaxSize
 	dirMode    = 0o755
 	fileMode   = 0o644
 )
 
-// WriteLayout writes an image, or an index, as an OCI layout: to a directory, or to one file, the tar archive that
-// other tools call an oci-archive. The same image gives the same archive.
+// WriteLayout writes an image or an index in the OCI layout, either to a directory, or to a tar file, which other
+// tools call oci-archive. The same image results in the same archive.
 func WriteLayout(path string, content partial.WithRawManifest, created time.Time) error {
 	if info, err := os.Stat(path); os.IsPathSeparator(path[len(path)-1]) || err == nil && info.IsDir() {
 		return writeDirectory(path, content)
@@ -69,7 +69,8 @@ func writeDirectory(path string, content partial.WithRawManifest) error {
 	return nil
 }
 
-// archive archives the files of a directory, all alike but for their content.
+// archive writes the files of a directory to a tar archive. All entries have the same metadata, so the archive is
+// reproducible.
 func archive(w io.Writer, dir fs.FS, modified time.Time) error {
 	out := tar.NewWriter(w)
 	err := fs.WalkDir(dir, ".", func(path string, entry fs.DirEntry, err error) error {
@@ -89,7 +90,8 @@ func archive(w io.Writer, dir fs.FS, modified time.Time) error {
 	return errors.Join(err, out.Close())
 }
 
-// OpenLayout reads the one image, or index, of an OCI layout: a directory, or an archive of it. Close frees it.
+// OpenLayout reads the only image or index of an OCI layout, which is a directory or an archive of one. The
+// caller must call closeIt.
 func OpenLayout(path string) (content partial.WithRawManifest, digest v1.Hash, closeIt func(), err error) {
 	closeIt = func() {}
 	dir := path
@@ -113,7 +115,7 @@ func OpenLayout(path string) (content partial.WithRawManifest, digest v1.Hash, c
 	return content, digest, closeIt, nil
 }
 
-// inLayout are the files of a layout: no name of any other kind is taken from an archive.
+// inLayout matches the names of a layout's files. Other entries of an archive are refused.
 var inLayout = regexp.MustCompile(`^(\./)?(oci-layout|index\.json|blobs/sha256/[0-9a-f]{64})$`)
 
 func extract(from, dir string) error {
@@ -147,7 +149,7 @@ func extract(from, dir string) error {
 	}
 }
 
-// only returns the image or index that is alone in a layout.
+// only returns the only image or index of a layout.
 func only(dir string) (partial.WithRawManifest, v1.Hash, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {

@@ -22,25 +22,25 @@ import (
 )
 
 const (
-	// maxPlatforms is how many images of an index are read.
+	// maxPlatforms is the maximum number of images that are read from an index.
 	maxPlatforms = 32
-	// maxHeaders is for an archive's headers, in bytes.
+	// maxHeaders limits the size of an archive's headers, in bytes.
 	maxHeaders = 1 << 20
 )
 
-// Content is what an image has for some platforms.
+// Content describes the content of an image for one or more platforms.
 type Content struct {
-	// Platforms are such as linux/amd64.
+	// Platforms are the platforms, such as linux/amd64.
 	Platforms []string `json:"platforms,omitempty"`
-	// File is the object's name in the image.
+	// File is the name of the object in the image.
 	File string `json:"file"`
-	// Object is what is in it.
+	// Object describes the object.
 	bytecode.Object `json:",inline"`
-	// Problems are for what the daemon refuses the image, or a program of it.
+	// Problems are the reasons why the daemon refuses the image or one of its programs.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Read reads an image, or each image of an index. Platforms with the same object are described once.
+// Read reads an image, or each image of an index. Platforms with the same object share one Content.
 func Read(content partial.WithRawManifest) ([]Content, error) {
 	images := []v1.Image{}
 	switch content := content.(type) {
@@ -78,7 +78,7 @@ func imagesOf(index v1.ImageIndex) ([]v1.Image, error) {
 	}
 	var images []v1.Image
 	for _, d := range manifest.Manifests {
-		// What BuildKit tells of a build is of no platform.
+		// BuildKit adds attestations, which have no real platform.
 		if !d.MediaType.IsImage() || d.Platform != nil && d.Platform.OS != operatingSystem {
 			continue
 		}
@@ -99,7 +99,7 @@ func imagesOf(index v1.ImageIndex) ([]v1.Image, error) {
 	return images, nil
 }
 
-// read reads one image, and names its layer.
+// read reads one image, and returns the digest of its layer.
 func read(image v1.Image) (Content, v1.Hash, error) {
 	var none v1.Hash
 	manifest, err := verifiedManifest(image)
@@ -131,8 +131,8 @@ func read(image v1.Image) (Content, v1.Hash, error) {
 	return c, manifest.Layers[0].Digest, nil
 }
 
-// verifiedManifest checks what a layout on disk isn't checked for: that its manifest and its configuration are those
-// that are named.
+// verifiedManifest checks the digests of the manifest and the configuration. A layout on disk isn't checked
+// otherwise.
 func verifiedManifest(image v1.Image) (*v1.Manifest, error) {
 	manifest, err := image.Manifest()
 	if err != nil {
@@ -148,7 +148,7 @@ func verifiedManifest(image v1.Image) (*v1.Manifest, error) {
 	return manifest, nil
 }
 
-// fileOf returns the first file of a layer, as the daemon takes it.
+// fileOf returns the first file of a layer, as the daemon does.
 func fileOf(layer v1.Layer, digest v1.Hash) (name string, content []byte, err error) {
 	compressed, err := layer.Compressed()
 	if err != nil {
@@ -181,16 +181,16 @@ func fileOf(layer v1.Layer, digest v1.Hash) (name string, content []byte, err er
 	return header.Name, content, nil
 }
 
-// atMost reads all, if it isn't too much.
+// atMost reads everything from r, and fails if it exceeds limit.
 func atMost(r io.Reader, limit int64) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(content)) > limit {
 		return nil, fmt.Errorf("it has more than %d MiB", limit>>20)
 	}
-	return content, err //nolint:wrapcheck // the callers say of what
+	return content, err //nolint:wrapcheck // the callers add context
 }
 
-// problems compares the labels, which the daemon goes by, with the object.
+// problems compares the labels, which the daemon uses, with the object.
 func problems(object bytecode.Object, config *v1.ConfigFile) []string {
 	found := object.Problems()
 	for _, label := range []string{ProgramsLabel, MapsLabel} {

@@ -21,10 +21,11 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/bytecode"
 )
 
-// Registries is how registries are reached: with the credentials that docker login and podman login keep.
+// Registries accesses registries, with the credentials from docker login and podman login.
 type Registries struct{ transport http.RoundTripper }
 
-// NewRegistries trusts the certificate authorities of a file, in PEM, instead of the system's; "" is the system's.
+// NewRegistries trusts the certificate authorities in caFile, in PEM. If it is empty, it trusts the system's
+// authorities.
 func NewRegistries(caFile string) (*Registries, error) {
 	base, ok := remote.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -49,7 +50,7 @@ func (r *Registries) options(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithTransport(r.transport), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 }
 
-// Push pushes an image, or an index, and returns its reference by digest.
+// Push pushes an image or an index, and returns its reference by digest.
 func (r *Registries) Push(ctx context.Context, to string, content partial.WithRawManifest) (string, error) {
 	ref, err := name.ParseReference(to)
 	if err != nil {
@@ -73,7 +74,7 @@ func (r *Registries) Push(ctx context.Context, to string, content partial.WithRa
 	return ref.Context().Digest(digest.String()).String(), nil
 }
 
-// Get returns an image, or an index. Its parts are read when they are asked for.
+// Get returns an image or an index. Its parts are read on demand.
 func (r *Registries) Get(ctx context.Context, from string) (partial.WithRawManifest, v1.Hash, error) {
 	ref, err := name.ParseReference(from)
 	if err != nil {
@@ -98,7 +99,7 @@ func (r *Registries) Get(ctx context.Context, from string) (partial.WithRawManif
 	return content, found.Digest, nil
 }
 
-// bounded cuts answers that are longer than any part of a bytecode image.
+// bounded truncates responses that are larger than any part of a bytecode image.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -106,5 +107,5 @@ func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err == nil {
 		response.Body = http.MaxBytesReader(nil, response.Body, bytecode.MaxSize)
 	}
-	return response, err //nolint:wrapcheck // a transport passes errors on
+	return response, err //nolint:wrapcheck // a transport returns errors unchanged
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// BpfNodes hands the BpfNodes of some nodes to visit, or, if none is named, of all, without the maps. A BpfNode has up to
-// a megabyte: visit shouldn't keep all of many.
+// BpfNodes calls visit with the BpfNodes of the named nodes. If names is empty, it visits all BpfNodes, without
+// their maps. A BpfNode can have a size of a megabyte, so visit shouldn't keep them.
 func (c *Cluster) BpfNodes(ctx context.Context, names []string, visit func(*v1alpha1.BpfNode) error) error {
 	for _, name := range names {
 		var node v1alpha1.BpfNode
@@ -38,13 +38,13 @@ func (c *Cluster) BpfNodes(ctx context.Context, names []string, visit func(*v1al
 	return nil
 }
 
-// allBpfNodes decodes each BpfNode as it arrives, while the API server encodes the next. It doesn't ask for pages: the
-// API server has a list in its cache, but reads the pages after the first from etcd, at several times the cost, if the
-// state that the first page was of has been compacted.
+// allBpfNodes decodes each BpfNode as it arrives, while the API server encodes the next. It doesn't use pages: the
+// API server has the whole list in its cache, but reads the pages after the first from etcd if the resource
+// version of the first page was compacted. That costs several times as much.
 func (c *Cluster) allBpfNodes(ctx context.Context, visit func(*v1alpha1.BpfNode) error) (err error) {
 	body, err := c.API.Get().Resource(v1alpha1.NodeKind.Resource()).Stream(ctx)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller says what was listed
+		return err //nolint:wrapcheck // the caller adds what was listed
 	}
 	defer func() { err = errors.Join(err, body.Close()) }()
 	return decodeItems(body, func(n bpfNodeWithoutMaps) error {
@@ -52,7 +52,7 @@ func (c *Cluster) allBpfNodes(ctx context.Context, visit func(*v1alpha1.BpfNode)
 	})
 }
 
-// bpfNodeWithoutMaps is a BpfNode as JSON. The decoder skips what an array has no room for.
+// bpfNodeWithoutMaps decodes a BpfNode without its maps. The decoder skips elements that exceed an array's length.
 type bpfNodeWithoutMaps struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Status            struct {
@@ -61,7 +61,7 @@ type bpfNodeWithoutMaps struct {
 	} `json:"status"`
 }
 
-// decodeItems hands the items of a list in JSON to visit, one at a time.
+// decodeItems calls visit with each item of a list in JSON, one at a time.
 func decodeItems[T any](list io.Reader, visit func(T) error) error {
 	decoder := json.NewDecoder(list)
 	if err := expect(decoder, json.Delim('{')); err != nil {

@@ -23,7 +23,7 @@ const listOfBpfNodes = `{"apiVersion":"bpfman.io/v1alpha1","items":[
 {"metadata":{"name":"b"},"status":{"maps":null,"programs":[{"id":3,"type":"xdp"}]}}
 ],"kind":"BpfNodeList","metadata":{"resourceVersion":"12"}}`
 
-// answering is a cluster that answers each request so.
+// answering returns a cluster that gives the same response to each request.
 func answering(t *testing.T, code int, body string, asked *[]string) *Cluster {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

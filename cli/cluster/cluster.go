@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package cluster reads bpfman's objects, and those that say something about them, from the cluster that kubectl's
-// flags and its kubeconfig name.
+// Package cluster reads bpfman's objects, and related objects, from the cluster that kubectl's flags and the
+// kubeconfig select.
 package cluster
 
 import (
@@ -22,31 +22,31 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// NodePods are the labels of the pods of the node components.
+// NodePods are the labels of node pods.
 var NodePods = client.MatchingLabels{"name": "bpfman-daemon"}
 
 const (
-	// requestTimeout is for each request where --request-timeout gives none.
+	// requestTimeout is the timeout of each request without --request-timeout.
 	requestTimeout = 30 * time.Second
-	// page is how many objects a request asks for.
+	// page is the number of objects in a page of a list.
 	page = 500
 )
 
-// Cluster is a connection.
+// Cluster is a connection to a cluster.
 type Cluster struct {
 	client.Reader
-	// API is bpfman's API, for lists that are too large to be read as a whole.
+	// API is a client for bpfman's API, for lists that are too large for memory.
 	API rest.Interface
-	// Config is for what a Reader can't do, such as exec.
+	// Config is for requests that a Reader doesn't support, such as exec.
 	Config *rest.Config
-	// Namespace is that of --namespace, or of the context.
+	// Namespace is the namespace from --namespace or from the context.
 	Namespace string
 }
 
-// Connect is how commands get at their cluster, once they need it. It sends no request.
+// Connect returns the cluster when a command needs it. It sends no request.
 type Connect func() (*Cluster, error)
 
-// With returns the Connect of kubectl's flags.
+// With returns a Connect for kubectl's flags.
 func With(flags *genericclioptions.ConfigFlags) Connect {
 	return func() (*Cluster, error) {
 		config, err := flags.ToRESTConfig()
@@ -57,13 +57,13 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		if err != nil {
 			return nil, fmt.Errorf("read namespace of kubeconfig: %w", err)
 		}
-		// Warnings of the API server are for those who write.
+		// Warnings of the API server are for users who write objects.
 		config.WarningHandler = rest.NoWarnings{}
 		requests := rest.CopyConfig(config)
 		if requests.Timeout == 0 {
 			requests.Timeout = requestTimeout
 		}
-		// The API server knows best how much it can take.
+		// Leave rate limiting to the API server.
 		requests.QPS = -1
 		scheme := Scheme()
 		reader, err := client.New(requests, client.Options{Scheme: scheme, Mapper: mapper()})
@@ -80,18 +80,19 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 	}
 }
 
-// Scheme knows the kinds that commands read.
+// Scheme returns a scheme with the kinds that commands read.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.Install} {
 		if err := add(scheme); err != nil {
-			panic(err) // two kinds of the same name are compiled in
+			panic(err) // two compiled kinds have the same name
 		}
 	}
 	return scheme
 }
 
-// mapper knows the kinds that commands read without asking the API server, which would be asked for all of its kinds.
+// mapper returns a RESTMapper for the kinds that commands read. It saves the discovery of all the kinds of the API
+// server.
 func mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion, corev1.SchemeGroupVersion})
 	for _, k := range kinds() {
@@ -110,8 +111,8 @@ func mapper() meta.RESTMapper {
 	return mapper
 }
 
-// Each lists objects page by page, so that neither side has all of them at once, and hands them to visit. A limit among
-// the options is the number of objects of a page.
+// Each lists objects in pages, which limits the memory on both sides, and calls visit with each object. To set the
+// page size, pass a limit in options.
 func Each[O client.Object](ctx context.Context, from client.Reader, list client.ObjectList, visit func(O) error, options ...client.ListOption) error {
 	options = append([]client.ListOption{client.Limit(page)}, options...)
 	for next := ""; ; {
@@ -126,12 +127,12 @@ func Each[O client.Object](ctx context.Context, from client.Reader, list client.
 			return visit(o)
 		})
 		if err != nil {
-			return err //nolint:wrapcheck // the visitor's own
+			return err //nolint:wrapcheck // it is the visitor's error
 		}
 		if next = list.GetContinue(); next == "" {
 			return nil
 		}
-		// A list keeps what a page doesn't have.
+		// List leaves fields unchanged that a page doesn't have.
 		if err := meta.SetList(list, nil); err != nil {
 			return fmt.Errorf("empty a list: %w", err)
 		}

@@ -21,7 +21,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// The flags' cluster is asked, for the namespace of its context, page by page, and for nothing else.
+// Requests go to the cluster in the flags, with the namespace of its context, in pages. There are
+// no other requests.
 func TestReading(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +76,7 @@ func TestNoKubeconfig(t *testing.T) {
 	}
 }
 
-// The names by which kinds are found are those of their definitions.
+// The names of kinds are the same as in the definitions.
 func TestNamesOfKinds(t *testing.T) {
 	paths, err := filepath.Glob("../../config/crd/bases/*.yaml")
 	if err != nil || len(paths) < len(v1alpha1.UserKinds) {

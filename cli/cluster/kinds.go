@@ -11,13 +11,13 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// kind is what all kinds of the API have, whatever their objects are.
+// kind has the properties of a kind of the API that don't depend on the type of its objects.
 type kind struct {
 	name       string
 	namespaced bool
 }
 
-// kinds are those of the API.
+// kinds returns the kinds of the API.
 func kinds() []kind {
 	var all []kind
 	for _, k := range v1alpha1.UserKinds {
@@ -29,8 +29,8 @@ func kinds() []kind {
 	return append(all, kind{v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Namespaced})
 }
 
-// KindOf finds a kind by one of the names that kubectl takes: tcxprogram, tcxprograms, tcxprog, in any case, and with
-// the group behind it.
+// KindOf finds a kind by any name that kubectl accepts, such as tcxprogram, tcxprograms, or tcxprog. The name is
+// case-insensitive, and can include the group.
 func KindOf[O any](among []v1alpha1.Kind[O], name string) (v1alpha1.Kind[O], error) {
 	lower := strings.ToLower(name)
 	resource, group, qualified := strings.Cut(lower, ".")
@@ -49,18 +49,18 @@ func KindOf[O any](among []v1alpha1.Kind[O], name string) (v1alpha1.Kind[O], err
 	return v1alpha1.Kind[O]{}, fmt.Errorf("%q is not one of the kinds %s", name, strings.Join(names, ", "))
 }
 
-// ShortName is a kind's short name, such as tcxprog.
+// ShortName returns the short name of a kind, such as tcxprog.
 func ShortName(kind string) string {
 	return strings.NewReplacer("program", "prog", "application", "app").Replace(strings.ToLower(kind))
 }
 
-// Named is an object by its kind and name.
+// Named identifies an object by its kind and name.
 type Named[O any] struct {
 	Kind v1alpha1.Kind[O]
 	Name string
 }
 
-// ParseNamed reads KIND/NAME, or KIND and NAME as two arguments.
+// ParseNamed parses KIND/NAME, or KIND and NAME in two arguments.
 func ParseNamed[O any](among []v1alpha1.Kind[O], args []string) (Named[O], error) {
 	kind, name, ok := strings.Cut(args[0], "/")
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Reports returns the BpfPrograms, or BpfNsPrograms, of a user object: one for each of its programs on each node that
-// it selects, by node and name. The namespace is of no account for a cluster-scoped kind.
+// Reports returns the BpfPrograms or BpfNsPrograms of a user object, sorted by node and name. There is one for
+// each of its programs on each selected node. For a cluster-scoped kind, namespace is ignored.
 func Reports(ctx context.Context, from client.Reader, owner Named[v1alpha1.UserObject], namespace string) ([]v1alpha1.ProgramObject, error) {
 	options := []client.ListOption{client.MatchingLabels{
 		v1alpha1.LabelOwnedByProgram: v1alpha1.LabelValue(owner.Name),

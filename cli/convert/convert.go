@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package convert turns objects of upstream bpfman-operator's API at v0.6.0 into
-// those of this project: a ClusterBpfApplication into a BpfApplication, a
-// BpfApplication, which is namespaced there, into a BpfNsApplication. What can't
-// be carried over is named, field by field.
+// Package convert converts objects of upstream bpfman-operator's API at v0.6.0 to
+// objects of this project's API. A ClusterBpfApplication becomes a BpfApplication. A
+// BpfApplication, which is namespaced in upstream's API, becomes a BpfNsApplication. For
+// each field that can't be converted, there is a finding.
 package convert
 
 import (
@@ -21,18 +21,19 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Finding says of a field that it isn't as it was.
+// Finding describes a field that the conversion changes.
 type Finding struct {
-	// Object is the object's kind and name.
+	// Object is the kind and name of the object.
 	Object string
-	// Path is the field's in the object; empty where it is about all of it.
+	// Path is the path of the field in the object. It is empty if the finding is about
+	// the whole object.
 	Path string
-	// Lost tells that the user wrote something which the output doesn't say.
+	// Lost means that the output lacks something that the user wrote.
 	Lost    bool
 	Message string
 }
 
-// String is the finding as a line of text.
+// String returns the finding as a line of text.
 func (f Finding) String() string {
 	severity := "note"
 	if f.Lost {
@@ -45,20 +46,20 @@ func (f Finding) String() string {
 	return severity + ": " + f.Object + ": " + path + f.Message
 }
 
-// Result is what came of a conversion.
+// Result is the result of a conversion.
 type Result struct {
-	// Objects are to be applied, in the order in which they were read: the
-	// converted ones, and those of other kinds as they were.
+	// Objects are the objects to apply, in the order of the input. Objects of other
+	// kinds are unchanged.
 	Objects  []any
 	Findings []Finding
 }
 
-// Lost tells whether something is lost.
+// Lost reports whether the conversion loses something.
 func (r Result) Lost() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Lost })
 }
 
-// Convert converts objects. The error names each object that can't be.
+// Convert converts objects. The error names each object that can't be converted.
 func Convert(objects []Object) (Result, error) {
 	var out Result
 	var errs []error
@@ -108,7 +109,7 @@ func (r *Result) add(o Object) error {
 	return nil
 }
 
-// application converts an application of either scope.
+// application converts an application, cluster-scoped or namespaced.
 func (r *Result) application(name string, raw []byte) error {
 	var in upstreamApplication
 	unknown, err := kjson.UnmarshalStrict(raw, &in)
@@ -145,7 +146,7 @@ func (r *Result) application(name string, raw []byte) error {
 	return nil
 }
 
-// conversion is of one object.
+// conversion is the conversion of one object.
 type conversion struct {
 	object     string
 	namespaced bool
@@ -165,11 +166,11 @@ func (c *conversion) fail(path, message string) {
 	c.errs = append(c.errs, fmt.Errorf("%s: %s", path, message))
 }
 
-// lastApplied is kubectl apply's copy of the object, which is of the old kind.
+// lastApplied is kubectl apply's copy of the object. It contains the old kind.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// metadata keeps what users set. What the API server sets, such as the UID, is
-// another object's.
+// metadata keeps what users set. It drops what the API server sets, such as the UID,
+// because that belongs to the old object.
 func (c *conversion) metadata(in metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Name: in.Name, GenerateName: in.GenerateName, Labels: in.Labels}
 	if c.namespaced {

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// text is a result as people see it: the objects, then what is said of them.
+// text returns a result as users see it: the objects, then the findings.
 func text(t *testing.T, r Result, err error) string {
 	t.Helper()
 	var out strings.Builder
@@ -79,8 +79,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Each field of upstream's v0.6.0 counts: another value of it makes another output,
-// or what is lost is named.
+// Each field of upstream's v0.6.0 matters: if its value changes, the output changes, or
+// there is a finding.
 func TestEveryFieldIsConvertedOrNamed(t *testing.T) {
 	data, err := os.ReadFile("testdata/every-field.yaml")
 	if err != nil {
@@ -130,7 +130,7 @@ func TestEveryFieldIsConvertedOrNamed(t *testing.T) {
 	}
 }
 
-// fields are the lines of fields.txt, for each scope that has them.
+// fields returns the lines of fields.txt, for each scope that has them.
 func fields(t *testing.T) []string {
 	t.Helper()
 	data, err := os.ReadFile("testdata/fields.txt")
@@ -150,8 +150,8 @@ func fields(t *testing.T) []string {
 	return out
 }
 
-// walk visits the values of an object that aren't lists or maps: with their path,
-// and the field that they are of, where [] is any item and {} any key.
+// walk visits the scalar values of an object, with the path, and the field with [] for
+// any item and {} for any key.
 func walk(value any, path, field string, visit func(path, field string, value any, set func(any))) {
 	child := func(value any, path, field string, set func(any)) {
 		switch value.(type) {
@@ -177,7 +177,7 @@ func walk(value any, path, field string, visit func(path, field string, value an
 	}
 }
 
-// another is another value of the same type, base64 staying base64.
+// another returns a different value of the same type. A value in base64 stays valid.
 func another(value any) any {
 	switch v := value.(type) {
 	case string:
@@ -193,7 +193,7 @@ func another(value any) any {
 	return value
 }
 
-// What can't be converted says so, by field, and nothing is made up for it.
+// If something can't be converted, the error names the field.
 func TestUnconvertible(t *testing.T) {
 	const head = `{"apiVersion":"bpfman.io/v1alpha1","metadata":{"name":"x"},`
 	program := func(kind, programs string) string {
@@ -250,7 +250,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Whatever is read, what comes out is an object that can be read again.
+// For any input, the output is an object that can be read again.
 func FuzzConvert(f *testing.F) {
 	inputs, err := filepath.Glob("testdata/*.*")
 	if err != nil {

@@ -9,16 +9,17 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// attachment is where one member of ours is attached to the network.
+// attachment describes where a converted member is attached to the network.
 type attachment struct {
 	interfaces v1alpha1.InterfaceSelector
 	containers *v1alpha1.ContainerSelector
 	priority   int32
 }
 
-// network converts what XDP, TC and TCX have in common. It is one member, but for
-// upstream's discovery without network namespaces: that finds interfaces of the
-// host and of the network namespaces below /run/netns, where pods' are.
+// network converts the common fields of XDP, TC, and TCX links. The result is one
+// attachment, except for upstream's discovery without network namespaces: that finds
+// interfaces of the host, and of the network namespaces below /run/netns, which belong
+// to pods.
 func (c *conversion) network(path string, in upstreamNetwork) []attachment {
 	out := attachment{interfaces: c.interfaces(path+".interfaceSelector", in.InterfaceSelector), priority: defaultPriority}
 	if in.Priority != nil {
@@ -67,7 +68,7 @@ func (c *conversion) interfaces(path string, in upstreamInterfaces) v1alpha1.Int
 	return out
 }
 
-// nowhere is the attachment of a member without links.
+// nowhere returns the attachment of a member without links.
 func (c *conversion) nowhere() attachment {
 	out := attachment{interfaces: v1alpha1.InterfaceSelector{Interfaces: &[]string{}}, priority: defaultPriority}
 	if c.namespaced {

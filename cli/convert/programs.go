@@ -12,12 +12,12 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// defaultPriority is what upstream's v0.6 takes where none is given.
+// defaultPriority is the default in upstream's v0.6.
 const defaultPriority = 1000
 
-// programs converts members. A member of upstream's has one function and several
-// links; here each link is a member, of which those with the same function are
-// loaded once.
+// programs converts members. A member in upstream's API has one function and several
+// links. Here, each link becomes a member. Members with the same function share one
+// loaded program.
 func (c *conversion) programs(in []upstreamProgram) []v1alpha1.BpfApplicationProgram {
 	if len(in) == 0 {
 		c.fail("spec.programs", "at least one is required")
@@ -51,8 +51,8 @@ func (c *conversion) programs(in []upstreamProgram) []v1alpha1.BpfApplicationPro
 	return out
 }
 
-// memberType is one type of member: its field in upstream's API, whether that is
-// set, what the type is called here, and how its links are converted.
+// memberType describes one type of member: its field in upstream's API, whether the
+// field is set, the type in this API, and the conversion of its links.
 type memberType struct {
 	field   string
 	set     bool
@@ -85,8 +85,8 @@ func attached(function string) v1alpha1.BpfProgramCommon {
 	return v1alpha1.BpfProgramCommon{BpfFunctionName: function}
 }
 
-// loaded is a member without links. What it would be attached to has to be given
-// here all the same, and means nothing until attach is removed.
+// loaded returns a member without links. The API requires an attach point anyway. It has
+// no effect until the user removes attach.
 func (c *conversion) loaded(path, function, standIn string) v1alpha1.BpfProgramCommon {
 	if standIn != "" {
 		c.note(path, "there are none, so the program is only loaded (attach: false); "+standIn+" is a placeholder for the attach point")
@@ -180,7 +180,7 @@ func (c *conversion) pods(path string, in upstreamPods) *v1alpha1.ContainerSelec
 	return &v1alpha1.ContainerSelector{Namespace: in.Namespace, Pods: in.Pods}
 }
 
-// namespaced is a member in a namespaced application.
+// namespaced converts a member for a namespaced application.
 func namespaced(in v1alpha1.BpfApplicationProgram) v1alpha1.BpfNsApplicationProgram {
 	out := v1alpha1.BpfNsApplicationProgram{Type: in.Type}
 	containers := func(s *v1alpha1.ContainerSelector) *v1alpha1.ContainerNsSelector {
@@ -214,8 +214,8 @@ func namespaced(in v1alpha1.BpfApplicationProgram) v1alpha1.BpfNsApplicationProg
 	return out
 }
 
-// results translates results of programs, each once: upstream's words are ours
-// in capitals, without what parts them.
+// results converts the results of programs, without duplicates. Upstream spells them in
+// capitals, and without separators.
 func results[T ~string](c *conversion, path string, words []string, of map[string]T) []T {
 	if words == nil {
 		return nil // the default, which is the same in both

@@ -17,15 +17,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Object is one Kubernetes object as it was read, in JSON.
+// Object is one Kubernetes object of the input, in JSON.
 type Object struct {
-	// Source says where it was read, for messages.
+	// Source names the input, for messages.
 	Source string
 	JSON   json.RawMessage
 }
 
-// Read reads the objects of a file or stream: YAML documents or JSON values, one
-// or several, each an object or a list of objects. Source names it in errors.
+// Read reads the objects of a file or stream. It accepts one or more YAML documents or
+// JSON values, each with an object or a list of objects. source names the input in
+// errors.
 func Read(source string, r io.Reader) ([]Object, error) {
 	buffered := bufio.NewReader(r)
 	documents := yamlDocuments(buffered)
@@ -43,7 +44,7 @@ func Read(source string, r io.Reader) ([]Object, error) {
 			return nil, fmt.Errorf("read %s: %w", where, err)
 		}
 		if bytes.Equal(bytes.TrimSpace(document), []byte("null")) {
-			continue // nothing but comments
+			continue // the document contains only comments
 		}
 		objects, err := flatten(Object{Source: where, JSON: document})
 		if err != nil {
@@ -53,8 +54,8 @@ func Read(source string, r io.Reader) ([]Object, error) {
 	}
 }
 
-// isJSON tells whether the first thing in a stream is a JSON object. YAML can begin
-// with a brace as well, but what prints that as well writes JSON.
+// isJSON reports whether a stream starts with a JSON object. YAML can also start with a
+// brace, but tools that print such YAML print JSON.
 func isJSON(r *bufio.Reader) bool {
 	for n := 1; ; n++ {
 		head, err := r.Peek(n)
@@ -76,21 +77,20 @@ func jsonDocuments(r io.Reader) func() (json.RawMessage, error) {
 	}
 }
 
-// yamlDocuments refuses documents that give a key twice: one of the two would be
-// dropped without a word.
+// yamlDocuments refuses documents with duplicate keys, because decoding would silently
+// drop one of the values.
 func yamlDocuments(r *bufio.Reader) func() (json.RawMessage, error) {
 	reader := utilyaml.NewYAMLReader(r)
 	return func() (json.RawMessage, error) {
 		document, err := reader.Read()
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the caller does
+			return nil, err //nolint:wrapcheck // the caller adds context
 		}
 		return yaml.YAMLToJSONStrict(document)
 	}
 }
 
-// flatten replaces a list by what is in it. Items of a typed list needn't say
-// their kind.
+// flatten replaces a list with its items. The items of a typed list don't need a kind.
 func flatten(o Object) ([]Object, error) {
 	var list struct {
 		metav1.TypeMeta `json:",inline"`
@@ -121,7 +121,7 @@ func flatten(o Object) ([]Object, error) {
 	return out, nil
 }
 
-// withKind gives the item of a typed list its version and kind, if it lacks them.
+// withKind adds the version and kind to an item of a typed list, if it lacks them.
 func withKind(raw json.RawMessage, apiVersion, kind string) (json.RawMessage, error) {
 	var item map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &item); err != nil {

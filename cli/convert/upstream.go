@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The kinds of upstream's API at v0.6.0 (group bpfman.io, version v1alpha1). The
-// two applications have the same fields, except that a BpfApplication is
-// namespaced, so that its selectors have no namespace, and that it has no programs
-// of the kernel's functions and tracepoints.
+// The kinds of upstream's API at v0.6.0 (group bpfman.io, version v1alpha1). The two
+// kinds of applications have the same fields, with two exceptions. A BpfApplication is
+// namespaced, so its selectors have no namespace. It also has no programs for kernel
+// functions and tracepoints.
 const (
 	kindClusterApplication = "ClusterBpfApplication"
 	kindApplication        = "BpfApplication"
@@ -46,7 +46,7 @@ type upstreamByteCode struct {
 	Path *string `json:"path"`
 }
 
-// upstreamProgram is a member. Exactly the field that its type names is set.
+// upstreamProgram is a member. Only the field for its type is set.
 type upstreamProgram struct {
 	Name       string                          `json:"name"`
 	Type       string                          `json:"type"`
@@ -62,13 +62,12 @@ type upstreamProgram struct {
 	TracePoint *upstreamLinks[upstreamTracept] `json:"tracepoint"`
 }
 
-// upstreamLinks are the places where a member is attached; none means that it is
-// only loaded.
+// upstreamLinks are the links of a member. Without links, the program is only loaded.
 type upstreamLinks[L any] struct {
 	Links []L `json:"links"`
 }
 
-// upstreamNetwork is what the links of XDP, TC and TCX programs have in common.
+// upstreamNetwork contains the common fields of the links of XDP, TC, and TCX programs.
 type upstreamNetwork struct {
 	InterfaceSelector upstreamInterfaces `json:"interfaceSelector"`
 	NetworkNamespaces *upstreamPods      `json:"networkNamespaces"`
@@ -111,7 +110,7 @@ type upstreamContainers struct {
 	ContainerNames *[]string `json:"containerNames"`
 }
 
-// upstreamTrampoline is a fentry or fexit member, whose function is fixed.
+// upstreamTrampoline is a fentry or fexit member. All its links have the same function.
 type upstreamTrampoline struct {
 	Function string `json:"function"`
 	Links    []struct {

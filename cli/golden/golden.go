@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package golden compares what commands print with what is kept in testdata, for tests.
+// Package golden compares the output of commands with files in testdata. Tests use it.
 package golden
 
 import (
@@ -13,15 +13,15 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// Check compares got with testdata/name, which `go test -update` writes.
+// Check compares got with testdata/name. `go test -update` writes the file.
 func Check(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // part of the sources
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // it is part of the sources
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // part of the sources
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // it is part of the sources
 			t.Fatal(err)
 		}
 		return

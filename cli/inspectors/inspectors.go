@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package inspectors asks the inspectors of nodes, by exec into their containers: what is asked is seen, allowed and
-// audited by the API server. The questions and answers are those of apis/live.
+// Package inspectors queries the inspectors of nodes, through exec in their containers. The API server
+// authenticates, authorizes, and audits the queries. Package apis/live defines the commands and their output.
 package inspectors
 
 import (
@@ -34,21 +34,21 @@ const (
 	command   = "/bpfman-inspector"
 )
 
-// Inspector is that of one node.
+// Inspector is the inspector of one node.
 type Inspector struct {
 	Node string
 	pod  string
 	from *Found
 }
 
-// Found are the inspectors of a cluster.
+// Found contains the inspectors of a cluster.
 type Found struct {
 	config    *rest.Config
 	namespace string
 	byNode    map[string]string
 }
 
-// Find finds the inspectors that run. The namespace is the one that bpfman is installed in.
+// Find finds the running inspectors. namespace is the namespace in which bpfman is installed.
 func Find(ctx context.Context, c *cluster.Cluster, namespace string) (*Found, error) {
 	found := &Found{config: c.Config, namespace: namespace, byNode: map[string]string{}}
 	pods, disabled := 0, 0
@@ -80,8 +80,8 @@ func runs(pod *corev1.Pod) bool {
 	})
 }
 
-// On returns the inspectors of the nodes, or of all nodes that have one if none is named. It fails for nodes that have
-// none, and for more nodes than can be asked at a time.
+// On returns the inspectors of the named nodes, or of all nodes that have one. It fails if a named node has none,
+// or if there are more than maxAsked.
 func (i *Found) On(nodes ...string) ([]Inspector, error) {
 	if len(nodes) == 0 {
 		for node := range i.byNode {
@@ -106,14 +106,14 @@ func (i *Found) On(nodes ...string) ([]Inspector, error) {
 	return out, nil
 }
 
-// Ask runs a command and hands its answers to take, one after the other. It returns when the command has ended, or,
-// without an error, once the context has: the inspector sees the input end.
+// Ask runs a command, and calls take with each of its answers. It returns when the command ends. If the context
+// ends, it closes the command's standard input, and returns without an error.
 func Ask[Answer any](ctx context.Context, i Inspector, take func(Answer) error, arguments ...string) error {
 	executor, err := i.executor(arguments)
 	if err != nil {
 		return err
 	}
-	// The connection outlives the context a little, so that the command ends first.
+	// The connection outlives the context briefly, so that the command can end first.
 	connected, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	asking, hangUp := context.WithCancel(ctx)
@@ -134,7 +134,7 @@ func Ask[Answer any](ctx context.Context, i Inspector, take func(Answer) error, 
 
 	err = answers(hear, take)
 	hangUp()
-	_, _ = io.Copy(io.Discard, hear) // what was underway
+	_, _ = io.Copy(io.Discard, hear) // discard the rest
 	executed := <-ended
 	switch {
 	case err != nil:
@@ -147,7 +147,7 @@ func Ask[Answer any](ctx context.Context, i Inspector, take func(Answer) error, 
 	return nil
 }
 
-// farewell is how long a command has to end once its input has.
+// farewell is how long a command has to end after its standard input is closed.
 const farewell = 3 * time.Second
 
 func (i Inspector) executor(arguments []string) (remotecommand.Executor, error) {
@@ -162,7 +162,7 @@ func (i Inspector) executor(arguments []string) (remotecommand.Executor, error) 
 		VersionedParams(&corev1.PodExecOptions{
 			Container: container, Command: append([]string{command}, arguments...), Stdin: true, Stdout: true, Stderr: true,
 		}, scheme.ParameterCodec).URL()
-	// As kubectl does: websockets, and SPDY where the API server or a proxy has none.
+	// Like kubectl, use websockets, and fall back to SPDY if the API server or a proxy doesn't support them.
 	websocket, err := remotecommand.NewWebSocketExecutor(config, "GET", url.String())
 	if err != nil {
 		return nil, fmt.Errorf("prepare exec: %w", err)
@@ -180,7 +180,7 @@ func (i Inspector) executor(arguments []string) (remotecommand.Executor, error) 
 	return executor, nil
 }
 
-// explain prefers what the command said to the code that it exited with.
+// explain returns the command's standard error as the error if there is any, instead of the exit code.
 func explain(err error, said string) error {
 	if said = strings.TrimSpace(said); said != "" {
 		return errors.New(said)
@@ -188,7 +188,7 @@ func explain(err error, said string) error {
 	return err
 }
 
-// keepAlive tells the command that it is read, until the context ends.
+// keepAlive writes to the command's standard input until the context ends, so that the command continues.
 func keepAlive(ctx context.Context, speak *io.PipeWriter) {
 	defer speak.Close()
 	ticker := time.NewTicker(live.KeepAlive)
@@ -205,7 +205,8 @@ func keepAlive(ctx context.Context, speak *io.PipeWriter) {
 	}
 }
 
-// maxAnswer bounds a line: one of thousands of programs is some hundred kilobytes.
+// maxAnswer is the maximum length of a line, in bytes. A line about thousands of programs has some hundred
+// kilobytes.
 const maxAnswer = 16 << 20
 
 func answers[Answer any](from io.Reader, take func(Answer) error) error {
@@ -220,13 +221,14 @@ func answers[Answer any](from io.Reader, take func(Answer) error) error {
 			return err
 		}
 	}
-	return lines.Err() //nolint:wrapcheck // the caller says of what
+	return lines.Err() //nolint:wrapcheck // the caller adds context
 }
 
-// maxAsked bounds how many nodes are asked at a time: each is a connection through the API server.
+// maxAsked is the maximum number of nodes to query at the same time. Each needs a connection through the API
+// server.
 const maxAsked = 256
 
-// Each runs ask for all inspectors at a time, and joins the errors. One that fails doesn't end the others.
+// Each calls ask for all inspectors concurrently, and joins the errors. After a failure, the others continue.
 func Each(inspectors []Inspector, ask func(Inspector) error) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(inspectors))

@@ -13,41 +13,43 @@ import (
 
 // Link is a program at a hook.
 type Link struct {
-	// Hook is where: the type of attachment and the interface, function, tracepoint or cgroup.
+	// Hook describes the hook: the type of the attachment, and the interface, function, tracepoint, or cgroup.
 	Hook string `json:"hook"`
-	// Type and Interface are those of the hook.
+	// Type and Interface are the type and interface of the hook.
 	Type      string `json:"type"`
 	Interface string `json:"interface,omitempty"`
-	// Position is the order in which programs run, from 1. It is 0 where the kernel runs all, in no order that it tells.
+	// Position is the position in the order in which programs run, starting at 1. It is 0 if the kernel runs all
+	// programs in an unknown order.
 	Position int32 `json:"position,omitempty"`
-	// Slot of a dispatcher of bpfman, from 1, for a program that the dispatcher runs.
+	// Slot is the slot in a dispatcher of bpfman, starting at 1, if a dispatcher runs the program.
 	Slot int32 `json:"slot,omitempty"`
-	// Priority is what the object of bpfman asks for, or of a TC filter without one, the filter's.
+	// Priority is the priority in the object of bpfman. For a TC filter without an object, it is the filter's
+	// priority.
 	Priority *int64 `json:"priority,omitempty"`
-	// ProceedOn are the verdicts with which the next program runs. All means whatever it returns.
+	// ProceedOn are the results after which the next program runs. All means that it always runs.
 	ProceedOn []string `json:"proceedon,omitempty"`
 	All       bool     `json:"all,omitempty"`
 	ID        uint32   `json:"id"`
 	Name      string   `json:"name,omitempty"`
-	// Whose is whose the program is, in words.
+	// Whose describes the owner or holder of the program.
 	Whose string `json:"whose,omitempty"`
 }
 
-// Settings are what an object of bpfman asks for one of its programs.
+// Settings are the settings of a program in its object.
 type Settings struct {
 	Priority  *int64
 	ProceedOn []string
 }
 
-// Chains are the programs at the hooks of a node, by hook and in the order in which they run. The programs of a
-// dispatcher follow it, at its position. Asked looks up what an object asks for the program of that function; it
-// returns nothing where that isn't known.
+// Chains returns the programs at the hooks of a node, by hook, in the order in which they run. The programs of a
+// dispatcher follow the dispatcher, with the same position. asked returns the settings in an object for the
+// program with a function, or nothing if they aren't known.
 func Chains(node v1alpha1.BpfNodeStatus, asked func(owner v1alpha1.BpfNodeOwner, function string) Settings) []Link {
 	var out []Link
 	for _, p := range node.Programs {
 		for _, a := range p.AttachPoints {
 			if a.Type == replaces {
-				continue // with its dispatcher
+				continue // listed with its dispatcher
 			}
 			out = append(out, link(p, a, asked))
 			out = append(out, dispatched(node, p, a, asked)...)
@@ -59,7 +61,8 @@ func Chains(node v1alpha1.BpfNodeStatus, asked func(owner v1alpha1.BpfNodeOwner,
 	return out
 }
 
-// replaces is the attachment of a program that stands in for a function of another: so bpfman's dispatchers run theirs.
+// replaces is the attachment type of a program that replaces a function of another program. bpfman's dispatchers
+// run programs this way.
 const replaces = "freplace"
 
 func link(p v1alpha1.BpfNodeProgram, a v1alpha1.BpfNodeAttachPoint, asked func(v1alpha1.BpfNodeOwner, string) Settings) Link {
@@ -74,17 +77,17 @@ func link(p v1alpha1.BpfNodeProgram, a v1alpha1.BpfNodeAttachPoint, asked func(v
 	}
 	switch kind, _, _ := strings.Cut(a.Type, "/"); kind {
 	case "tcx", "netkit":
-		out.ProceedOn = []string{"next"} // TCX_NEXT, NETKIT_NEXT: any other verdict ends the chain
+		out.ProceedOn = []string{"next"} // TCX_NEXT, NETKIT_NEXT: any other result ends the chain
 	case "tc":
-		out.ProceedOn = []string{"unspec"} // TC_ACT_UNSPEC of a filter in direct action
-	case "xdp": // the only one, whose verdict counts
+		out.ProceedOn = []string{"unspec"} // TC_ACT_UNSPEC of a filter in direct-action mode
+	case "xdp": // it is the only program
 	default:
 		out.All = true
 	}
 	return out
 }
 
-// dispatched are the programs that a dispatcher runs at one of its attach points.
+// dispatched returns the programs that a dispatcher runs at one of its attach points.
 func dispatched(node v1alpha1.BpfNodeStatus, dispatcher v1alpha1.BpfNodeProgram, at v1alpha1.BpfNodeAttachPoint, asked func(v1alpha1.BpfNodeOwner, string) Settings) []Link {
 	if !dispatcher.Bpfman {
 		return nil

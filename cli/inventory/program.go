@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package inventory says of each eBPF program of a cluster whose it is, where it is attached, and what runs before and
-// after it, from the BpfNodes that inspectors write. It decides; it reads and prints nothing.
+// Package inventory describes each eBPF program of a cluster: its owner, where it is attached, and which programs
+// run before and after it. It only evaluates the BpfNodes that inspectors write. It doesn't read or print anything
+// itself.
 package inventory
 
 import (
@@ -15,15 +16,15 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Program is a program of a node.
+// Program is a program on a node.
 type Program struct {
 	Node                    string `json:"node"`
 	v1alpha1.BpfNodeProgram `json:",inline"`
-	// dispatchers are those of bpfman on the node, by id.
+	// dispatchers are bpfman's dispatchers on the node, by id.
 	dispatchers map[uint32]v1alpha1.BpfNodeProgram `json:"-"`
 }
 
-// Programs are those of a node.
+// Programs returns the programs of a node.
 func Programs(node *v1alpha1.BpfNode) []Program {
 	dispatchers := map[uint32]v1alpha1.BpfNodeProgram{}
 	out := make([]Program, 0, len(node.Status.Programs))
@@ -36,12 +37,13 @@ func Programs(node *v1alpha1.BpfNode) []Program {
 	return out
 }
 
-// Compare orders programs by node and id.
+// Compare compares programs by node and id.
 func Compare(a, b Program) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
 }
 
-// Attached says where a program is attached: of one that a dispatcher of bpfman runs, where the dispatcher is.
+// Attached describes where a program is attached. If a dispatcher of bpfman runs the program, this is where the
+// dispatcher is attached.
 func (p Program) Attached() []string {
 	var out []string
 	for _, a := range p.AttachPoints {
@@ -57,12 +59,12 @@ func (p Program) Attached() []string {
 	return out
 }
 
-// Routine tells whether a program is one of those that container runtimes and systemd attach to each container and
-// unit, to allow devices: there are as many as containers, and nobody looks for them.
+// Routine reports whether a program is one of those that container runtimes and systemd attach to each container
+// and unit to control access to devices. There are as many as containers, and users rarely look for them.
 func Routine(p v1alpha1.BpfNodeProgram) bool { return p.Type == "cgroup_device" && !p.Bpfman }
 
-// Whose says whose a program is: the object of bpfman that it was loaded for, bpfman where there is none, or else who
-// holds it.
+// Whose returns the object of bpfman that a program was loaded for. Without an object, it returns bpfman if bpfman
+// loaded the program, or else its holder.
 func Whose(p v1alpha1.BpfNodeProgram) string {
 	switch {
 	case p.Owner != nil:
@@ -75,7 +77,7 @@ func Whose(p v1alpha1.BpfNodeProgram) string {
 	return Holder(slices.MinFunc(p.Holders, func(a, b v1alpha1.BpfNodeHolder) int { return cmp.Compare(obscurity(a), obscurity(b)) }))
 }
 
-// obscurity orders holders: a process says more than a file, one that runs more than one that has ended.
+// obscurity ranks holders. Processes rank before files, and running processes before those that have ended.
 func obscurity(h v1alpha1.BpfNodeHolder) int {
 	switch {
 	case h.Process != "" && !h.Gone:
@@ -89,7 +91,7 @@ func obscurity(h v1alpha1.BpfNodeHolder) int {
 	}
 }
 
-// Holder says who a holder is: a container of a pod, a systemd unit, a process, or a file.
+// Holder describes a holder: a container of a pod, a systemd unit, a process, or a file.
 func Holder(h v1alpha1.BpfNodeHolder) string {
 	var who string
 	switch {
@@ -111,7 +113,7 @@ func Holder(h v1alpha1.BpfNodeHolder) string {
 	return who
 }
 
-// Where says where a program is attached, such as tcx/ingress eth0 2nd.
+// Where describes an attach point, such as tcx/ingress eth0 2nd.
 func Where(a v1alpha1.BpfNodeAttachPoint) string {
 	words := []string{a.Type}
 	if a.Mode != "" && a.Mode != "native" {

@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// SettingsOf returns what an object of bpfman asks for its program of a function: that of its spec, or, of an
-// application, of the member with that function. An object that is nil asks for nothing.
+// SettingsOf returns the settings in an object of bpfman for its program with a function. For an
+// application, these are the settings of the member with that function. If object is nil, the settings are
+// empty.
 func SettingsOf(object runtime.Object, function string) Settings {
 	if object == nil {
 		return Settings{}
@@ -18,7 +19,7 @@ func SettingsOf(object runtime.Object, function string) Settings {
 	if err != nil {
 		return Settings{}
 	}
-	spec, _, _ := unstructured.NestedMap(content, "spec") // absent where it isn't a map
+	spec, _, _ := unstructured.NestedMap(content, "spec") // absent if it isn't a map
 	members, isApplication, _ := unstructured.NestedSlice(spec, "programs")
 	if !isApplication {
 		return settingsIn(spec)
@@ -28,7 +29,7 @@ func SettingsOf(object runtime.Object, function string) Settings {
 		if !ok {
 			continue
 		}
-		// What a member asks for is in the field of its type.
+		// The settings of a member are in the field for its type.
 		for _, value := range member {
 			asked, ok := value.(map[string]any)
 			if ok && asked["bpffunctionname"] == function {
@@ -44,6 +45,6 @@ func settingsIn(asked map[string]any) Settings {
 	if priority, found, err := unstructured.NestedInt64(asked, "priority"); found && err == nil {
 		out.Priority = &priority
 	}
-	out.ProceedOn, _, _ = unstructured.NestedStringSlice(asked, "proceedon") // absent where it isn't a list
+	out.ProceedOn, _, _ = unstructured.NestedStringSlice(asked, "proceedon") // absent if it isn't a list
 	return out
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package manifest writes the object that loads bytecode, from what is in the bytecode and the little that isn't.
+// Package manifest creates an object that loads bytecode, from the content of the bytecode and a few options.
 package manifest
 
 import (
@@ -19,20 +19,22 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 )
 
-// Options are what bytecode doesn't say.
+// Options are what the bytecode doesn't contain.
 type Options struct {
-	// Kind is the kind of the object as kubectl takes it, or what comes before "program": tcx, application.
+	// Kind is the kind of the object, with a name that kubectl accepts, or the part before "program", such as tcx
+	// or application.
 	Kind string
-	// Name and Namespace are the object's. Without a name it is that of the function, or of the image.
+	// Name and Namespace are the name and namespace of the object. By default, Name is derived from the function,
+	// or from the image.
 	Name, Namespace string
-	// Image is where the nodes pull the bytecode from.
+	// Image is the reference from which nodes pull the bytecode.
 	Image string
-	// Functions are those that are wanted, empty for all that the kind can have.
+	// Functions are the functions to include. If it is empty, all functions that the kind supports are included.
 	Functions []string
-	// AttachTo has by function what it is attached to, and for "" what the only function is: an interface, a tracepoint
-	// or a function. Else it is what the section says, and for network programs the primary interface.
+	// AttachTo maps functions to attach points: an interface, a tracepoint, or a function. The key "" stands for
+	// the only function. The default comes from the section. For network programs, it is the primary interface.
 	AttachTo map[string]string
-	// Target is the program or library of uprobes.
+	// Target is the executable or library for uprobes.
 	Target string
 }
 
@@ -40,17 +42,17 @@ func (o Options) attachTo(p bytecode.Program) string {
 	return cmp.Or(o.AttachTo[p.Name], o.AttachTo[""])
 }
 
-// member is how a program of one type is written, alone or in an application.
+// member describes how to write a program of one type, as a separate object or in an application.
 type member struct {
-	// kind is what the kind's name begins with, and memberType the type of an application's member.
+	// kind is the prefix of the kind's name. memberType is the type of a member in an application.
 	kind, memberType string
-	// section is the type of section that such programs come from.
+	// section is the type of the section that contains such programs.
 	section string
-	// fields are those of the program but for its function.
+	// fields returns the fields of the program, without its function.
 	fields func(bytecode.Program, Options) (map[string]any, error)
 }
 
-// members are all types, of which an application takes the first that a section fits.
+// members contains all types. An application uses the first type that matches a section.
 var members = []member{
 	{"Xdp", "XDP", "xdp", network(nil)},
 	{"Tcx", "TCX", "tc", network(map[string]any{"direction": "ingress"})},
@@ -64,7 +66,7 @@ var members = []member{
 	{"Fexit", "Fexit", "fexit", function(false)},
 }
 
-// Object returns an object that the API server accepts. It has what must be given, and nothing that has a default.
+// Object returns an object that the API server accepts. It sets only required fields that have no default.
 func Object(content bytecode.Object, o Options) (map[string]any, error) {
 	kind, err := kindOf(o.Kind)
 	if err != nil {
@@ -88,7 +90,7 @@ func Object(content bytecode.Object, o Options) (map[string]any, error) {
 			if err != nil {
 				return nil, err
 			}
-			// In an application the type says it.
+			// In an application, the type implies it.
 			delete(fields, "retprobe")
 			all = append(all, map[string]any{"type": m.memberType, strings.ToLower(m.memberType): fields})
 		}
@@ -123,7 +125,7 @@ func kindOf(name string) (v1alpha1.Kind[v1alpha1.UserObject], error) {
 	return cluster.KindOf(v1alpha1.UserKinds, name) //nolint:wrapcheck // it says which kinds there are
 }
 
-// find returns how the program is written in the kind; nil where it can't be.
+// find returns how to write the program with the kind, or nil if the kind doesn't support it.
 func find(p bytecode.Program, kind v1alpha1.Kind[v1alpha1.UserObject]) *member {
 	i := slices.IndexFunc(members, func(m member) bool {
 		if m.section != p.Type {
@@ -142,7 +144,7 @@ func find(p bytecode.Program, kind v1alpha1.Kind[v1alpha1.UserObject]) *member {
 	return &members[i]
 }
 
-// choose returns the wanted programs, of those that fit.
+// choose returns the requested programs that fit the kind.
 func choose(all []bytecode.Program, functions []string, fits func(bytecode.Program) bool) ([]bytecode.Program, error) {
 	for _, name := range functions {
 		switch i := slices.IndexFunc(all, func(p bytecode.Program) bool { return p.Name == name }); {
@@ -219,7 +221,7 @@ func function(returns bool) func(bytecode.Program, Options) (map[string]any, err
 
 func userFunction(returns bool) func(bytecode.Program, Options) (map[string]any, error) {
 	return func(p bytecode.Program, o Options) (map[string]any, error) {
-		// As in uprobe//usr/bin/bash:readline or uprobe/libc:malloc.
+		// The section is uprobe//usr/bin/bash:readline or uprobe/libc:malloc, for example.
 		file, symbol, _ := strings.Cut(target(p), ":")
 		fields := map[string]any{}
 		if symbol = cmp.Or(o.attachTo(p), symbol); symbol != "" {
@@ -238,7 +240,7 @@ func userFunction(returns bool) func(bytecode.Program, Options) (map[string]any,
 	}
 }
 
-// target is what the section says behind its type.
+// target returns the part of the section after its type.
 func target(p bytecode.Program) string {
 	_, name, _ := strings.Cut(p.Section, "/")
 	return name
@@ -246,7 +248,7 @@ func target(p bytecode.Program) string {
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// nameFor makes an object's name of the one function, or of the image's repository.
+// nameFor derives the name of an object from its only function, or from the repository of the image.
 func nameFor(programs []bytecode.Program, image string) string {
 	name := programs[0].Name
 	if len(programs) > 1 {

@@ -13,7 +13,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/golden"
 )
 
-// content has a program of each type, with a section that says what it is attached to, and without.
+// content contains a program of each type, with sections that name an attach point, and without.
 var content = bytecode.Object{Programs: []bytecode.Program{
 	{Name: "filter", Type: "tc", Section: "classifier"},
 	{Name: "bare_tracepoint", Type: "tracepoint", Section: "tracepoint"},

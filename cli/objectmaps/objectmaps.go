@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package objectmaps lists the maps of an object of bpfman on each node: what its agents report of them, and what
-// inspectors see of the same maps.
+// Package objectmaps lists the maps of an object of bpfman on each node. It combines what agents report with
+// what inspectors see.
 package objectmaps
 
 import (
@@ -16,17 +16,18 @@ import (
 type Map struct {
 	Node string `json:"node"`
 	Name string `json:"name"`
-	// Path is where it is pinned on the node.
+	// Path is the path of its pin on the node.
 	Path string `json:"path"`
-	// Functions are those of the object's programs that have it.
+	// Functions are the functions of the object's programs that use the map.
 	Functions []string `json:"functions"`
-	// OwnerID is the kernel's id of the program that the map is shared from, absent if it is the object's own.
+	// OwnerID is the kernel's id of the program that the map is shared from. It is absent if the map belongs to
+	// the object.
 	OwnerID *uint32 `json:"ownerID,omitempty"`
-	// Kernel is what an inspector sees of it, nil where none has.
+	// Kernel is the map as an inspector sees it, or nil if no inspector does.
 	Kernel *v1alpha1.BpfNodeMap `json:"kernel,omitempty"`
 }
 
-// List lists the maps of reports, by node and name. Nodes are those whose BpfNode could be read.
+// List lists the maps in reports, by node and name. nodes contains the BpfNodes that could be read.
 func List(reports []v1alpha1.ProgramObject, nodes map[string]*v1alpha1.BpfNode) []Map {
 	type key struct{ node, path string }
 	found := map[key]int{}
@@ -54,7 +55,7 @@ func List(reports []v1alpha1.ProgramObject, nodes map[string]*v1alpha1.BpfNode) 
 	return all
 }
 
-// seen finds the map that is pinned at a path.
+// seen returns the map that is pinned at a path.
 func seen(node *v1alpha1.BpfNode, path string) *v1alpha1.BpfNodeMap {
 	if node == nil {
 		return nil

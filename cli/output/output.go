@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package output prints what commands found: as a table, as JSON or YAML of a versioned type, or by a template, with
-// the printers that kubectl has.
+// Package output prints the results of commands as a table, as JSON or YAML of a versioned type, or with a
+// template. It uses kubectl's printers.
 package output
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
-// APIVersion is that of the lists and objects which commands print as JSON or YAML.
+// APIVersion is the apiVersion of lists and objects in JSON and YAML.
 const APIVersion = "cli.bpfman.io/v1alpha1"
 
 const (
@@ -31,46 +31,46 @@ const (
 	name = "name"
 )
 
-// Flags choose the output of a command.
+// Flags are the output flags of a command.
 type Flags struct {
 	printing  *genericclioptions.PrintFlags
 	noHeaders bool
 	sortBy    string
 }
 
-// NewFlags returns the flags' defaults: a table, with headers, in the command's own order.
+// NewFlags returns the default flags: a table with headers, in the command's own order.
 func NewFlags() *Flags {
 	return &Flags{printing: genericclioptions.NewPrintFlags("")}
 }
 
-// AddTo adds to a command the flags for tables.
+// AddTo adds the flags of a command that prints tables.
 func (f *Flags) AddTo(command *cobra.Command) {
 	f.AddFormatTo(command)
 	command.Flags().BoolVar(&f.noHeaders, "no-headers", false, "Print tables without headers.")
 	command.Flags().StringVar(&f.sortBy, "sort-by", "", "Column to sort by, such as NODE.")
 }
 
-// AddFormatTo adds to a command the flags for what is no table.
+// AddFormatTo adds the flags of a command that doesn't print tables.
 func (f *Flags) AddFormatTo(command *cobra.Command) {
 	f.printing.TemplatePrinterFlags.AddFlags(command)
 	formats := append([]string{wide}, f.printing.AllowedFormats()...)
 	command.Flags().StringVarP(f.printing.OutputFormat, "output", "o", "", "Output format, one of "+strings.Join(formats, ", ")+".")
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{wide, "json", "yaml", name}, cobra.ShellCompDirectiveNoFileComp)) // fails for unknown flags alone
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{wide, "json", "yaml", name}, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 }
 
-// Format is the value of -o.
+// Format returns the value of -o.
 func (f *Flags) Format() string { return *f.printing.OutputFormat }
 
-// Wide tells whether more is wanted than fits a line of a terminal.
+// Wide reports whether the user requested more columns than fit on a terminal.
 func (f *Flags) Wide() bool { return f.Format() == wide }
 
-// Human tells whether people read the output: it has no format, or the wide one.
+// Human reports whether the output is for human readers: in the default format or the wide format.
 func (f *Flags) Human() bool {
 	return (f.Format() == "" || f.Wide()) && *f.printing.TemplatePrinterFlags.TemplateArgument == ""
 }
 
-// Print prints a value that isn't for people to read, by the format. Its type has the field apiVersion, which is
-// filled in, and kind.
+// Print prints a value in a machine-readable format. The type must have the fields kind and apiVersion. Print sets
+// the latter.
 func (f *Flags) Print(w io.Writer, value any) error {
 	printer, err := f.printing.ToPrinter()
 	if err != nil {
@@ -89,20 +89,21 @@ func (f *Flags) Print(w io.Writer, value any) error {
 func encode(printer printers.ResourcePrinter, format string, value any) (string, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
 	if err != nil {
-		return "", err //nolint:wrapcheck // the caller says of what
+		return "", err //nolint:wrapcheck // the caller adds context
 	}
 	if format == "yaml" {
-		// The printer can't: it reads the JSON as YAML, in which some characters mustn't be written as themselves.
+		// The printer doesn't support this: it parses the JSON as YAML, which doesn't allow some unescaped
+		// characters.
 		plain, err := json.Marshal(content)
 		if err != nil {
-			return "", err //nolint:wrapcheck // the caller says of what
+			return "", err //nolint:wrapcheck // the caller adds context
 		}
 		text, err := yaml.JSONToYAML([]byte(terminal.JSON(string(plain))))
-		return string(text), err //nolint:wrapcheck // the caller says of what
+		return string(text), err //nolint:wrapcheck // the caller adds context
 	}
 	var text bytes.Buffer
 	if err := printer.PrintObj(&unstructured.Unstructured{Object: content}, &text); err != nil {
-		return "", err //nolint:wrapcheck // the caller says of what
+		return "", err //nolint:wrapcheck // the caller adds context
 	}
 	if format == "json" {
 		return terminal.JSON(text.String()), nil
@@ -110,7 +111,7 @@ func encode(printer printers.ResourcePrinter, format string, value any) (string,
 	return terminal.Text(text.String()), nil
 }
 
-// List is what is printed of several items as JSON or YAML.
+// List is how several items are printed in JSON or YAML.
 type List[T any] struct {
 	metav1.TypeMeta `json:",inline"`
 	Items           []T `json:"items"`

@@ -21,25 +21,26 @@ import (
 
 // Column is a column of a table.
 type Column[T any] struct {
-	// Name is its header, in capitals.
+	// Name is the header, in capitals.
 	Name string
-	// Wide is set for what only -o wide shows.
+	// Wide means that only -o wide shows the column.
 	Wide bool
-	// Cell is its value of an item: a string, an int64, or a metav1.Time, whose age is shown.
+	// Cell returns the value for an item: a string, an int64, or a metav1.Time, which is printed as an age.
 	Cell func(T) any
 }
 
 // Table prints items of one type.
 type Table[T any] struct {
-	// Kind is the items' kind in JSON and YAML, such as Map; their list's is MapList.
+	// Kind is the kind of the items in JSON and YAML, such as Map. The kind of the list is then MapList.
 	Kind string
-	// Columns are those of the table.
+	// Columns are the columns of the table.
 	Columns []Column[T]
-	// Name is what -o name prints of an item, such as tcxprogram.bpfman.io/counter; without it there is no such format.
+	// Name returns what -o name prints for an item, such as tcxprogram.bpfman.io/counter. If it is nil, -o name
+	// isn't supported.
 	Name func(T) string
 }
 
-// Print prints the items by the flags. It changes their order where a column to sort by is given.
+// Print prints the items in the format of the flags. With a column to sort by, it reorders items.
 func (t Table[T]) Print(w io.Writer, f *Flags, items []T) error {
 	if err := t.sort(items, f.sortBy); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (t Table[T]) sort(items []T, by string) error {
 	return nil
 }
 
-// compare orders cells, whose type is the same down a column, numbers by their size.
+// compare compares cells, which have the same type in a column. It compares numbers by value.
 func compare(a, b any) int {
 	switch a := a.(type) {
 	case int64:
@@ -95,7 +96,7 @@ func compare(a, b any) int {
 	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 }
 
-// none is what kubectl prints where there is nothing.
+// none is what kubectl prints for an empty value.
 const none = "<none>"
 
 func (t Table[T]) table(w io.Writer, f *Flags, items []T) error {
@@ -111,7 +112,7 @@ func (t Table[T]) table(w io.Writer, f *Flags, items []T) error {
 		}
 		table.Rows[i].Cells = cells
 	}
-	// The printer writes each cell, and what is between two, by itself.
+	// The printer writes each cell and each separator in a separate call.
 	lines := bufio.NewWriter(w)
 	if err := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: f.noHeaders}).PrintObj(&table, lines); err != nil {
 		return fmt.Errorf("print: %w", err)
@@ -122,7 +123,7 @@ func (t Table[T]) table(w io.Writer, f *Flags, items []T) error {
 	return nil
 }
 
-// shown is a cell's text.
+// shown returns a cell's text.
 func shown(cell any) string {
 	switch cell := cell.(type) {
 	case metav1.Time:

@@ -11,7 +11,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// What the plugin says is what the page says.
+// The plugin's tables are the same as on the page.
 func TestTablesAreThePage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/programs.md")
 	if err != nil {
@@ -30,7 +30,8 @@ func TestTablesAreThePage(t *testing.T) {
 	}
 }
 
-// Every row for messages has a remedy, and matches no message by a word that many have.
+// Every row for messages has a remedy, and no pattern is so short that it matches
+// unrelated messages.
 func TestRows(t *testing.T) {
 	rows := 0
 	for _, r := range remedies {
@@ -74,7 +75,7 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// Every reason of a condition that asks for something to be done is known.
+// There is a remedy for every reason of a condition that requires an action.
 func TestReasonsAreKnown(t *testing.T) {
 	for _, c := range []v1alpha1.BpfProgramConditionType{
 		v1alpha1.BpfProgCondNotUnloaded, v1alpha1.BpfProgCondMapOwnerNotFound, v1alpha1.BpfProgCondMapOwnerNotLoaded,

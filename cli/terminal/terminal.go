@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package terminal makes text of unknown origin safe to print. Programs, maps and processes have names of any bytes:
-// a terminal obeys the escape sequences among them.
+// Package terminal makes text from untrusted sources safe to print. The names of programs, maps, and processes can
+// contain any bytes, including escape sequences that terminals execute.
 package terminal
 
 import (
@@ -12,15 +12,15 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns s on one line: what isn't printable is written as in Go's string literals, such as \x1b for the escape
-// character, \n for a line break and \xff for a byte that is no UTF-8. Among it are the C1 control characters and
-// those that change the direction of text, which cli-runtime's own escaping lets pass.
+// Line returns s on one line. It escapes characters that aren't printable as in Go's string literals, such as \x1b
+// for the escape character, \n for a line break, and \xff for a byte that isn't valid UTF-8. These include the C1
+// control characters, and characters that change the direction of text, which cli-runtime doesn't escape.
 func Line(s string) string { return escape(s, "", quoted) }
 
-// Text is Line for text of several lines: it keeps line breaks and tabs.
+// Text is like Line, but keeps line breaks and tabs.
 func Text(s string) string { return escape(s, "\n\t", quoted) }
 
-// JSON returns encoded JSON with the same content, in which no character that isn't printable is written as itself.
+// JSON returns JSON with the same content, in which all characters that aren't printable are escaped.
 func JSON(encoded string) string { return escape(encoded, "\n\t", quotedJSON) }
 
 func escape(s, kept string, quote func(r rune, bytes string) string) string {
@@ -47,7 +47,7 @@ func quoted(_ rune, bytes string) string {
 	return q[1 : len(q)-1]
 }
 
-// quotedJSON writes a character as UTF-16, in one part or two.
+// quotedJSON escapes a character as one or two UTF-16 code units.
 func quotedJSON(r rune, _ string) string {
 	const plane, high, low, bits = 0x10000, 0xd800, 0xdc00, 10
 	if r < plane {

@@ -36,8 +36,8 @@ func TestLineAndText(t *testing.T) {
 	}
 }
 
-// FuzzSafe proves that nothing but printable characters and the kept ones come out, that printable text stays as it
-// is, and that JSON means the same.
+// FuzzSafe checks that the output contains only printable characters and the characters to keep, that printable
+// text doesn't change, and that JSON keeps its meaning.
 func FuzzSafe(f *testing.F) {
 	for _, s := range []string{"xdp_pass", "\x1b[2J", "\u009b31m", "\xff", "a\u202eb", "\n\t\r", "\U000e0041", "\u2028"} {
 		f.Add(s)

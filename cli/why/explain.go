@@ -20,29 +20,29 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/remedy"
 )
 
-// Facts are what was read of the cluster. What is nil couldn't be read, and Unseen says why.
+// Facts are the data from the cluster. A nil field couldn't be read. Unseen then contains the reason.
 type Facts struct {
 	Kind    string
 	Object  v1alpha1.UserObject
 	Reports []v1alpha1.ProgramObject
 	Nodes   []corev1.Node
-	// Agents are the pods of the node components.
+	// Agents are the node pods.
 	Agents []corev1.Pod
-	// Pods are those that the object's selectors of containers may mean.
+	// Pods are the pods that the object's selectors of containers can match.
 	Pods []corev1.Pod
-	// Problems is the ConfigMap's annotation, a problem of the node components in each line.
+	// Problems is the ConfigMap's annotation, with one problem of the node components per line.
 	Problems string
 	Unseen   []string
 }
 
-// Selector is what an object, or a member of it, says of containers.
+// Selector is the selector of containers in an object, or in a member of it.
 type Selector struct {
 	Namespace  string
 	Pods       labels.Selector
 	Containers []string
 }
 
-// Explain puts the facts together.
+// Explain combines the facts to a page.
 func Explain(f Facts) (Page, error) {
 	spec, err := specOf(f.Object)
 	if err != nil {
@@ -111,7 +111,7 @@ func specOf(o v1alpha1.UserObject) (map[string]any, error) {
 	return spec, nil
 }
 
-// common are the fields that aren't a program's own.
+// common are the fields that aren't specific to a type of program.
 var common = []string{"nodeselector", "bytecode", "globaldata", "bpffunctionname"}
 
 func wanted(spec map[string]any) []Wanted {
@@ -127,7 +127,7 @@ func wanted(spec map[string]any) []Wanted {
 			if !ok {
 				encoded, err := json.Marshal(fields[name])
 				if err != nil {
-					continue // it came from JSON
+					continue // it was decoded from JSON
 				}
 				text = string(encoded)
 			}
@@ -138,7 +138,7 @@ func wanted(spec map[string]any) []Wanted {
 	return all
 }
 
-// eachProgram visits the one program of a spec, or its members.
+// eachProgram visits the only program of a spec, or its members.
 func eachProgram(spec map[string]any, visit func(memberType string, fields map[string]any)) {
 	members, application := spec["programs"].([]any)
 	if !application {
@@ -153,7 +153,7 @@ func eachProgram(spec map[string]any, visit func(memberType string, fields map[s
 	}
 }
 
-// programs are the nodes that have reports, with these.
+// programs returns the nodes that have reports, with the programs in these reports.
 func programs(f Facts) map[string]*Node {
 	nodes := map[string]*Node{}
 	done, idle := map[string]int{}, map[string]int{}
@@ -194,7 +194,7 @@ func programs(f Facts) map[string]*Node {
 	return nodes
 }
 
-// ownedBy tells whether a report is about this object, and not a former one of its name.
+// ownedBy reports whether a report belongs to this object, and not to a deleted object with the same name.
 func ownedBy(report v1alpha1.ProgramObject, o v1alpha1.UserObject) bool {
 	owner := metav1.GetControllerOfNoCopy(report)
 	return owner != nil && owner.UID == o.GetUID()
@@ -213,8 +213,8 @@ func programOf(report v1alpha1.ProgramObject) Program {
 	return p
 }
 
-// compare adds the selected nodes that have no report, tells of those with reports that aren't selected, and counts the
-// others by why they aren't.
+// compare adds selected nodes that have no report, and remarks on nodes that have reports but aren't selected. It
+// counts the other nodes by the reason why they aren't selected.
 func compare(f Facts, selector labels.Selector, nodes map[string]*Node) []Count {
 	agents := map[string]*corev1.Pod{}
 	for i := range f.Agents {
@@ -260,7 +260,7 @@ func compare(f Facts, selector labels.Selector, nodes map[string]*Node) []Count 
 
 const maxExamples = 3
 
-// lacking says which requirements of a selector a node's labels don't meet.
+// lacking returns the requirements of a selector that a node's labels don't meet.
 func lacking(selector labels.Selector, of map[string]string) string {
 	requirements, _ := selector.Requirements()
 	var texts []string
@@ -277,7 +277,7 @@ func lacking(selector labels.Selector, of map[string]string) string {
 	return strings.Join(texts, "; ")
 }
 
-// noAgent says why a node may have no agent.
+// noAgent returns reasons why a node can lack an agent.
 func noAgent(n *corev1.Node) []string {
 	remarks := []string{"no agent runs on the node: it has no pod of DaemonSet bpfman-daemon"}
 	var taints []string
@@ -293,7 +293,7 @@ func noAgent(n *corev1.Node) []string {
 	return remarks
 }
 
-// ailing says which containers of an agent's pod don't run.
+// ailing returns the containers of a node pod that aren't running, with their states.
 func ailing(pod *corev1.Pod) []string {
 	var remarks []string
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -307,7 +307,7 @@ func ailing(pod *corev1.Pod) []string {
 	return remarks
 }
 
-// selectorsOf are what a spec says of containers.
+// selectorsOf returns the selectors of containers in a spec.
 func selectorsOf(spec map[string]any, namespace string) []Selector {
 	var all []Selector
 	eachProgram(spec, func(_ string, fields map[string]any) {
@@ -317,11 +317,11 @@ func selectorsOf(spec map[string]any, namespace string) []Selector {
 		}
 		var c v1alpha1.ContainerSelector
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(containers, &c); err != nil {
-			return // it came from there
+			return // it was converted from one
 		}
 		pods, err := metav1.LabelSelectorAsSelector(&c.Pods)
 		if err != nil {
-			return // the agent says so
+			return // the agent reports this
 		}
 		s := Selector{Namespace: cmp.Or(namespace, c.Namespace), Pods: pods}
 		if c.ContainerNames != nil {
@@ -332,16 +332,16 @@ func selectorsOf(spec map[string]any, namespace string) []Selector {
 	return all
 }
 
-// Selectors are what an object says of containers; none where it says nothing.
+// Selectors returns the selectors of containers in an object.
 func Selectors(o v1alpha1.UserObject) []Selector {
 	spec, err := specOf(o)
 	if err != nil {
-		return nil // Explain says so
+		return nil // Explain reports this
 	}
 	return selectorsOf(spec, o.GetNamespace())
 }
 
-// containers says why no container of a node is selected.
+// containers returns the reasons why no container on a node is selected.
 func containers(selectors []Selector, pods []corev1.Pod, node string) []string {
 	var remarks []string
 	for _, s := range selectors {
@@ -352,7 +352,7 @@ func containers(selectors []Selector, pods []corev1.Pod, node string) []string {
 	return remarks
 }
 
-// explain says which pods of a node the selector matches, with which containers.
+// explain returns the pods on a node that the selector matches, with their containers.
 func (s Selector) explain(pods []corev1.Pod, node string) string {
 	where := "any namespace"
 	if s.Namespace != "" {

@@ -1,63 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package why explains an object: what was wanted on each node, what is there, what went wrong, and what to do. It
-// decides; reading the cluster and printing are others'.
+// Package why explains the state of an object: what was requested on each node, what exists there, what failed,
+// and what to do. It only evaluates facts. Its caller reads the cluster, and prints the result.
 package why
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Page is all that is known of an object.
+// Page is the explanation of an object.
 type Page struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Object Object `json:"object"`
-	// Wanted are the object's programs.
+	// Wanted are the programs in the object's spec.
 	Wanted []Wanted `json:"wanted"`
-	// Nodes are those with something to say, the failing ones first.
+	// Nodes are the nodes to mention, failing nodes first.
 	Nodes []Node `json:"nodes"`
-	// NotSelected counts the nodes that the selector leaves out, by what they lack.
+	// NotSelected counts the nodes that the selector doesn't match, by the requirements that they don't meet.
 	NotSelected []Count `json:"notSelected,omitempty"`
-	// Remarks are about the object as a whole.
+	// Remarks are about the whole object.
 	Remarks []string `json:"remarks,omitempty"`
-	// Components are problems of the node components, as the operator sees them.
+	// Components are problems of the node components that the operator found.
 	Components []string `json:"components,omitempty"`
 	// Unseen is what couldn't be read, and why.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
-// Object is what is explained.
+// Object describes the explained object.
 type Object struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	Bytecode  string `json:"bytecode"`
-	// NodeSelector is the selector as kubectl takes it, empty for all nodes.
+	// NodeSelector is the selector in kubectl's syntax. It is empty if all nodes are selected.
 	NodeSelector string `json:"nodeSelector"`
 	Deleting     bool   `json:"deleting,omitempty"`
-	// Status is the condition's reason and Since when it became so; Message is the operator's, a summary.
+	// Status is the reason of the condition. Since is the time of its last transition. Message is the operator's
+	// summary.
 	Status  string      `json:"status"`
 	Since   metav1.Time `json:"since,omitzero"`
 	Message string      `json:"message,omitempty"`
-	// Stale tells that the status is about a former generation of the object.
+	// Stale means that the status is about an earlier generation of the object.
 	Stale bool `json:"stale,omitempty"`
 }
 
-// Wanted is a program of an object.
+// Wanted is a program in an object's spec.
 type Wanted struct {
-	// Type is that of the member, empty for a kind of one program.
+	// Type is the type of the member. It is empty for a program object.
 	Type     string `json:"type,omitempty"`
 	Function string `json:"function"`
-	// Fields are the others that are set, by name.
+	// Fields are the other fields that are set, by name.
 	Fields []string `json:"fields,omitempty"`
 }
 
-// State is what is so on a node.
+// State is the state of an object on a node.
 type State string
 
-// The states of a node, the worst first.
+// The states of an object on a node, the most severe first.
 const (
 	Failed       State = "Failed"
 	NotReported  State = "NotReported"
@@ -68,26 +69,27 @@ const (
 	Attached     State = "Attached"
 )
 
-// Node is one node's part.
+// Node describes an object on one node.
 type Node struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`
 	Programs []Program `json:"programs,omitempty"`
-	// Remarks say more of the state.
+	// Remarks are details of the state.
 	Remarks []string `json:"remarks,omitempty"`
-	// Remedies say what to do.
+	// Remedies are suggested solutions.
 	Remedies []string `json:"remedies,omitempty"`
 }
 
 // Program is a program on a node, as its agent reports it.
 type Program struct {
-	// Report is the name of the BpfProgram, or BpfNsProgram.
+	// Report is the name of the BpfProgram or BpfNsProgram.
 	Report   string `json:"report"`
 	Function string `json:"function"`
 	Type     string `json:"type,omitempty"`
-	// ID is the kernel's, 0 where it isn't loaded.
+	// ID is the kernel's id. It is 0 if the program isn't loaded.
 	ID uint32 `json:"id,omitempty"`
-	// Condition is the type of the report's condition, Since when it became so, and Message the whole of it.
+	// Condition is the type of the report's condition. Since is the time of its last transition. Message is the
+	// full message.
 	Condition string      `json:"condition"`
 	Reason    string      `json:"reason"`
 	Since     metav1.Time `json:"since,omitzero"`
@@ -103,7 +105,7 @@ type Link struct {
 	Error       string `json:"error,omitempty"`
 }
 
-// Count counts nodes that are alike.
+// Count counts nodes for which the same is true.
 type Count struct {
 	Nodes    int      `json:"nodes"`
 	Because  string   `json:"because"`

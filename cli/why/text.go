@@ -17,14 +17,14 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
-// words are what people read of a state.
+// words are the descriptions of states for users.
 var words = map[State]string{
 	Failed: "failed", NotReported: "not reported yet", NoAgent: "no agent", Outdated: "not up to date",
 	Left: "no longer selected", NoContainers: "no container to attach to", Attached: "attached",
 }
 
-// Print prints a page for people. Nodes about which the same is to be said share a paragraph, and it names the first of
-// them, or, if all is set, each.
+// Print prints a page for users. Nodes with the same text share a paragraph. Its heading names the first of these
+// nodes, or all of them if all is set.
 func (p *Page) Print(w io.Writer, all bool) error {
 	var out strings.Builder
 	p.head(&out)
@@ -60,7 +60,7 @@ func (p *Page) head(out *strings.Builder) {
 		status += "; the object is being deleted"
 	}
 	fmt.Fprintf(out, "  Status:    %s\n", terminal.Line(status))
-	// Errors are told below, node by node and in full.
+	// The errors follow below, in full and by node.
 	if !slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.State == Failed }) && o.Message != "" {
 		fmt.Fprintf(out, "             %s\n", terminal.Line(o.Message))
 	}
@@ -73,14 +73,14 @@ func (p *Page) head(out *strings.Builder) {
 	}
 }
 
-// paragraph is what is said of some nodes.
+// paragraph is the text for some nodes.
 type paragraph struct {
 	names []string
 	state State
 	text  string
 }
 
-// group puts nodes together of which the same is to be said.
+// group groups nodes that have the same text.
 func group(nodes []Node) []paragraph {
 	var groups []paragraph
 	at := map[string]int{}
@@ -97,7 +97,7 @@ func group(nodes []Node) []paragraph {
 	return groups
 }
 
-// text is all that is said of a node but for its name, and for what differs from node to node anyway.
+// text returns the text for a node, without its name, and without values that differ on every node.
 func (n *Node) text() string {
 	var out strings.Builder
 	for _, r := range n.Remarks {

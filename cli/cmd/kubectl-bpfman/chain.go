@@ -45,8 +45,8 @@ func chainCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *
 	}
 	command.Flags().StringVar(&o.node, "node", "", "Node whose hooks to show.")
 	command.Flags().StringVar(&o.networkInterface, "interface", "", "Only show the hooks of this network interface.")
-	_ = command.MarkFlagRequired("node")                                  // fails for unknown flags alone
-	_ = command.RegisterFlagCompletionFunc("node", completeNode(connect)) // likewise
+	_ = command.MarkFlagRequired("node")                                  // fails only for unknown flags
+	_ = command.RegisterFlagCompletionFunc("node", completeNode(connect)) // fails only for unknown flags
 	o.format.AddTo(command)
 	return command
 }
@@ -103,7 +103,8 @@ func (o chainOptions) run(ctx context.Context, connect cluster.Connect, streams 
 	return chainTable.Print(streams.Out, o.format, links)
 }
 
-// askedBy returns what reads what objects ask for, each object once. What can't be read isn't shown.
+// askedBy returns a function that reads the settings from objects. It reads each object once. If an
+// object can't be read, the settings are empty.
 func askedBy(ctx context.Context, from client.Reader) func(v1alpha1.BpfNodeOwner, string) inventory.Settings {
 	read := map[v1alpha1.BpfNodeOwner]client.Object{}
 	return func(owner v1alpha1.BpfNodeOwner, function string) inventory.Settings {

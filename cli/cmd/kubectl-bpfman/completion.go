@@ -17,7 +17,8 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 )
 
-// completionTimeout is how long a shell waits for names, and maxCompletions how many it gets.
+// completionTimeout is how long a shell waits for completions. maxCompletions is the maximum
+// number of completions.
 const (
 	completionTimeout = 3 * time.Second
 	maxCompletions    = 500
@@ -51,7 +52,7 @@ func completeUserObject(connect cluster.Connect) cobra.CompletionFunc {
 	}
 }
 
-// completeNode completes a node's name.
+// completeNode completes the name of a node.
 func completeNode(connect cluster.Connect) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return complete(c, connect, &corev1.NodeList{}, "", false)

@@ -24,7 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 )
 
-// clusterOf connects to a cluster of some objects, in the namespace "team".
+// clusterOf connects to a cluster with some objects. The namespace is "team".
 func clusterOf(objects ...client.Object) cluster.Connect {
 	reader := fake.NewClientBuilder().WithScheme(cluster.Scheme()).WithObjects(objects...).Build()
 	api := &restfake.RESTClient{

@@ -18,7 +18,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/convert"
 )
 
-// errLoss tells that --strict refuses a conversion.
+// errLoss means that --strict prevents a conversion.
 var errLoss = errors.New("the conversion would lose something, and --strict is set: nothing is printed")
 
 const convertLong = `Convert objects of upstream's bpfman-operator v0.6 to the kinds of this project: a ClusterBpfApplication becomes a BpfApplication, and a BpfApplication, which is namespaced in upstream's API, becomes a BpfNsApplication. Objects of other kinds are printed unchanged.
@@ -53,7 +53,7 @@ func convertCommand() *cobra.Command {
 	flags.StringSliceVarP(&o.files, "filename", "f", nil, "File with the objects, or directory of .yaml, .yml, and .json files; - is standard input.")
 	flags.StringVarP(&o.output, "output", "o", "yaml", "Output format: yaml or json.")
 	flags.BoolVar(&o.strict, "strict", false, "If anything is lost, print no object, and exit with 2.")
-	_ = command.MarkFlagRequired("filename") // fails for unknown flags alone
+	_ = command.MarkFlagRequired("filename") // fails only for unknown flags
 	return command
 }
 
@@ -85,7 +85,8 @@ func (o convertOptions) run(in io.Reader, out, messages io.Writer) error {
 	return write(out, result.Objects)
 }
 
-// readAll reads a file, the files of a directory, or standard input.
+// readAll reads the objects from a file, from the files of a directory, or from standard
+// input.
 func readAll(name string, in io.Reader) ([]convert.Object, error) {
 	if name == "-" {
 		return convert.Read("standard input", in)
@@ -120,7 +121,7 @@ func readFile(name string) ([]convert.Object, error) {
 	return convert.Read(name, f)
 }
 
-// manifests lists what kubectl takes of a directory.
+// manifests returns the files of a directory that kubectl would read.
 func manifests(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -151,7 +152,8 @@ func writeYAML(w io.Writer, objects []any) error {
 	return nil
 }
 
-// writeJSON writes one value, as kubectl get does: several objects are a list.
+// writeJSON writes the objects like kubectl get: one object as it is, and several as a
+// List.
 func writeJSON(w io.Writer, objects []any) error {
 	var value any = map[string]any{"apiVersion": "v1", "kind": "List", "items": append([]any{}, objects...)}
 	if len(objects) == 1 {

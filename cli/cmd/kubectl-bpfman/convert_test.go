@@ -44,7 +44,7 @@ spec:
 	lostSelector = "lost: ClusterBpfApplication packets: spec.mapOwnerSelector: "
 )
 
-// run runs the command in a directory of files.
+// run runs the command in a directory with files.
 func run(t *testing.T, files map[string]string, stdin string, args ...string) (out, messages string, err error) {
 	t.Helper()
 	dir := t.TempDir()

@@ -70,7 +70,7 @@ func dumpCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *c
 	return command
 }
 
-// dumped is an entry of a map of a node.
+// dumped is an entry of a map on a node.
 type dumped struct {
 	Node   string            `json:"node"`
 	Map    string            `json:"map"`
@@ -131,7 +131,7 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	return errors.Join(err, show.flush())
 }
 
-// question is the command of an inspector, about the map of --map-id or the one that is pinned at a path.
+// question returns the command for an inspector, about the map of --map-id or the map that is pinned at path.
 func (o dumpOptions) question(path string) []string {
 	question := []string{live.CommandDump, "--limit", strconv.Itoa(o.limit)}
 	if o.watch {
@@ -143,7 +143,7 @@ func (o dumpOptions) question(path string) []string {
 	return append(question, "--pin", path)
 }
 
-// pins are the paths of a map of an object, by node.
+// pins returns the paths of the pins of an object's map, by node.
 func (o dumpOptions) pins(ctx context.Context, c *cluster.Cluster, object, name string) (map[string]string, error) {
 	reports, err := reportsOf(ctx, c, []string{object}, o.live.nodes)
 	if err != nil {
@@ -168,7 +168,8 @@ func (o dumpOptions) pins(ctx context.Context, c *cluster.Cluster, object, name 
 	return paths, nil
 }
 
-// dumps collects what inspectors answer, and prints it: at the end, or, if it is repeated, whenever each has answered.
+// dumps collects the answers of inspectors, and prints them: once at the end, or, with --watch, each time that all
+// inspectors have answered.
 type dumps struct {
 	options dumpOptions
 	streams genericiooptions.IOStreams
@@ -184,7 +185,7 @@ func newDumps(o dumpOptions, streams genericiooptions.IOStreams, nodes int) *dum
 	return &dumps{options: o, streams: streams, screen: newScreen(streams.Out), nodes: nodes, entries: map[string][]dumped{}, partial: map[string]live.End{}}
 }
 
-// taker takes the answers of a node.
+// taker returns a function that handles the answers of a node.
 func (d *dumps) taker(node string) func(live.DumpLine) error {
 	var of live.Map
 	var entries []dumped
@@ -216,12 +217,12 @@ func (d *dumps) took(node string, entries []dumped, end live.End) error {
 	return err
 }
 
-// flush prints what is there.
+// flush prints the collected entries.
 func (d *dumps) flush() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.entries) == 0 {
-		return nil // each failed
+		return nil // all of them failed
 	}
 	return d.print()
 }

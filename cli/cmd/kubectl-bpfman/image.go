@@ -83,12 +83,12 @@ The same files result in the same digest. The image has no creation time, unless
 	}
 	command.Flags().StringArrayVarP(&files, "filename", "f", nil, filesHelp)
 	command.Flags().StringVarP(&out, "output", "o", "", "Archive or directory to write to.")
-	_ = command.MarkFlagRequired("filename") // these fail for unknown flags alone
+	_ = command.MarkFlagRequired("filename") // these fail only for unknown flags
 	_ = command.MarkFlagRequired("output")
 	return command
 }
 
-// build builds the image of the files of flags.
+// build builds an image from the files in flags.
 func build(flags []string) (partial.WithRawManifest, time.Time, error) {
 	created, err := sourceDate(os.Getenv("SOURCE_DATE_EPOCH"))
 	if err != nil {
@@ -110,7 +110,7 @@ func build(flags []string) (partial.WithRawManifest, time.Time, error) {
 	return image, created, err //nolint:wrapcheck // it names the file
 }
 
-// sourceDate reads SOURCE_DATE_EPOCH, by which builds are dated that should be the same whenever they are made.
+// sourceDate parses SOURCE_DATE_EPOCH, which sets the date of reproducible builds.
 func sourceDate(epoch string) (time.Time, error) {
 	if epoch == "" {
 		return time.Time{}, nil
@@ -135,7 +135,7 @@ func readObject(path string) ([]byte, error) {
 	return content, nil
 }
 
-// registryFlags are how registries are reached.
+// registryFlags are the flags for access to registries.
 type registryFlags struct {
 	ca      string
 	timeout time.Duration
@@ -147,7 +147,7 @@ func (f *registryFlags) addTo(command *cobra.Command) {
 	command.Flags().DurationVar(&f.timeout, "timeout", timeout, "Time limit for the registry.")
 }
 
-// connect is for calls within the context's time.
+// connect returns the registries, and a context with the timeout for calls.
 func (f *registryFlags) connect(ctx context.Context) (context.Context, context.CancelFunc, *bytecodeimage.Registries, error) {
 	registries, err := bytecodeimage.NewRegistries(f.ca)
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
@@ -173,7 +173,7 @@ The reference by digest, which you can use as an object's bytecode.image.url, is
 				return err
 			}
 			defer closeIt()
-			// Nothing is pushed that isn't bytecode.
+			// Push only bytecode.
 			if err := warn(c.ErrOrStderr(), image); err != nil {
 				return err
 			}
@@ -197,7 +197,7 @@ The reference by digest, which you can use as an object's bytecode.image.url, is
 	return command
 }
 
-// warn tells of objects that the daemon won't load.
+// warn prints warnings about objects that the daemon can't load.
 func warn(w io.Writer, image partial.WithRawManifest) error {
 	contents, err := bytecodeimage.Read(image)
 	if err != nil {
@@ -225,10 +225,10 @@ func buildOrOpen(files []string, from string) (partial.WithRawManifest, func(), 
 	return image, closeIt, nil
 }
 
-// BytecodeImage is what "image inspect" prints.
+// BytecodeImage is the output of "image inspect".
 type BytecodeImage struct {
 	metav1.TypeMeta `json:",inline"`
-	// Image is what was inspected, and Digest the digest of its manifest or index, if it is an image.
+	// Image is what was inspected. If it is an image, Digest is the digest of its manifest or index.
 	Image   string                  `json:"image"`
 	Digest  string                  `json:"digest,omitempty"`
 	Objects []bytecodeimage.Content `json:"objects"`
@@ -287,7 +287,7 @@ If the daemon would refuse an image, the command says why.`,
 	registry.addTo(command)
 	command.Flags().StringVar(&o.Kind, "as", "", "Print an object of this kind that loads the bytecode: xdp, tc, tcx, tracepoint, kprobe, uprobe, fentry, fexit, application, or the name of a kind.")
 	kinds := []string{"xdp", "tc", "tcx", "tracepoint", "kprobe", "uprobe", "fentry", "fexit", "application"}
-	_ = command.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp)) // fails for unknown flags alone
+	_ = command.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 	command.Flags().StringVar(&o.Image, "image", "", "With --as: image that the nodes pull. By default, the inspected image.")
 	command.Flags().StringVar(&o.Name, "name", "", "With --as: name of the object.")
 	command.Flags().StringSliceVar(&o.Functions, "function", nil, "With --as: functions to load, if there are several.")
@@ -296,7 +296,7 @@ If the daemon would refuse an image, the command says why.`,
 	return command
 }
 
-// inspect reads an image or a file, and tells whether a registry has it.
+// inspect reads an image or a file, and reports whether it comes from a registry.
 func inspect(ctx context.Context, registries *bytecodeimage.Registries, source string) (*BytecodeImage, bool, error) {
 	image := &BytecodeImage{TypeMeta: metav1.TypeMeta{APIVersion: output.APIVersion, Kind: "BytecodeImage"}, Image: source}
 	_, err := os.Stat(source)
@@ -334,7 +334,7 @@ func inspect(ctx context.Context, registries *bytecodeimage.Registries, source s
 	return image, !local, nil
 }
 
-// looksLikeFile tells whether what was asked for was probably meant as a file.
+// looksLikeFile reports whether the argument is probably meant to be a file.
 func looksLikeFile(source string) bool {
 	return filepath.IsAbs(source) || strings.HasPrefix(source, ".") || slices.Contains([]string{".o", ".tar"}, filepath.Ext(source))
 }
@@ -414,7 +414,7 @@ var mapColumns = []output.Column[bytecode.Map]{
 }
 
 func variableColumns(byteOrder string) []output.Column[bytecode.Variable] {
-	const shown = 48 // characters of a value
+	const shown = 48 // in characters of a value
 	return []output.Column[bytecode.Variable]{
 		{Name: "NAME", Cell: func(v bytecode.Variable) any { return v.Name }},
 		{Name: "TYPE", Cell: func(v bytecode.Variable) any { return v.Type }},

@@ -23,7 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/golden"
 )
 
-// objects are what `make bytecode` compiles.
+// objects is the directory with the output of `make bytecode`.
 const objects = "../../../bin/bytecode/"
 
 // execute runs a command line on a cluster.
@@ -43,7 +43,8 @@ func requireObjects(t *testing.T) {
 	}
 }
 
-// serve serves a registry over TLS, and returns its address and the flag by which it is trusted.
+// serve serves a registry over TLS. It returns its address, and the flag to trust its
+// certificate.
 func serve(t *testing.T) (address, flag string) {
 	t.Helper()
 	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))

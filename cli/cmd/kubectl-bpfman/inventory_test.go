@@ -17,7 +17,8 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/golden"
 )
 
-// executed is what a command prints, to both, on a cluster with some objects.
+// executed returns the output of a command, including standard error, on a cluster with
+// some objects.
 func executed(t *testing.T, objects []client.Object, arguments ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -29,7 +30,8 @@ func executed(t *testing.T, objects []client.Object, arguments ...string) string
 	return out.String()
 }
 
-// inspected are two nodes. On the first somebody chose names that do things to a terminal.
+// inspected returns two nodes. On the first one, some names contain escape sequences for
+// terminals.
 func inspected() []client.Object {
 	loaded := metav1.NewTime(time.Now().Add(-90 * time.Minute))
 	firewall := &v1alpha1.BpfNodeOwner{Kind: "TcxNsProgram", Namespace: "acme", Name: "firewall"}
@@ -76,7 +78,7 @@ func TestPrograms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := executed(t, inspected(), arguments...)
-			if strings.HasSuffix(name, ".json") { // it has the time
+			if strings.HasSuffix(name, ".json") { // it contains the time
 				got = strings.ReplaceAll(got, inspectedAt(t, got), "LOADED")
 			}
 			golden.Check(t, name, got)
@@ -84,7 +86,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// inspectedAt is the time of loading in some JSON.
+// inspectedAt returns the time of loading in JSON.
 func inspectedAt(t *testing.T, text string) string {
 	t.Helper()
 	_, after, _ := strings.Cut(text, `"loadedat": "`)

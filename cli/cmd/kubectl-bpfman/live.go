@@ -15,7 +15,7 @@ import (
 // liveRights describes the permissions of commands that query inspectors.
 const liveRights = `The command queries the inspectors of the nodes through exec. It requires permission to list pods, and to create pods/exec, in the namespace in which bpfman is installed. Whoever has this permission can do on the nodes everything that bpfman can do.`
 
-// liveFlags are those of commands that ask inspectors.
+// liveFlags are the flags of commands that query inspectors.
 type liveFlags struct {
 	nodes     []string
 	namespace string
@@ -31,7 +31,8 @@ func addNamespace(command *cobra.Command, namespace *string) {
 	command.Flags().StringVar(namespace, "bpfman-namespace", "bpfman", "Namespace in which bpfman is installed.")
 }
 
-// inspectors are those of the nodes, or, if none is given, of the nodes that --node names, or of all.
+// inspectors returns the inspectors of the given nodes. If there are none, it uses the nodes of
+// --node, or else all nodes.
 func (f *liveFlags) inspectors(ctx context.Context, c *cluster.Cluster, nodes ...string) ([]inspectors.Inspector, error) {
 	found, err := inspectors.Find(ctx, c, f.namespace)
 	if err != nil {

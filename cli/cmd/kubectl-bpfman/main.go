@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command kubectl-bpfman is kubectl's plugin `kubectl bpfman`.
+// Command kubectl-bpfman is the kubectl plugin `kubectl bpfman`.
 package main
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
-// exitLoss is the exit code of a conversion that --strict refuses.
+// exitLoss is the exit code if --strict prevents a conversion.
 const exitLoss = 2
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Of what client-go doesn't return, nothing is for users.
-	utilruntime.ErrorHandlers = nil //nolint:reassign // as the library has it
+	// The errors that client-go only logs aren't meant for users.
+	utilruntime.ErrorHandlers = nil //nolint:reassign // the library provides no other way
 	flags := genericclioptions.NewConfigFlags(true)
 	command := root(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, cluster.With(flags))
 	flags.AddFlags(command.PersistentFlags())
@@ -44,7 +44,8 @@ func main() {
 	}
 }
 
-// root is the command with all others. Each is in the file of its name.
+// root returns the command with all its subcommands. Each subcommand is in the file with
+// its name.
 func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	command := &cobra.Command{
 		Use:           "kubectl-bpfman",
@@ -52,7 +53,7 @@ func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Co
 		Short:         "Work with bpfman's eBPF programs",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		// Shells ask through kubectl, by kubectl_complete-bpfman.
+		// Shells call kubectl_complete-bpfman through kubectl.
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	command.SetIn(streams.In)

@@ -52,7 +52,7 @@ func mapsCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *c
 	return command
 }
 
-// kernel is a cell of what an inspector has seen.
+// kernel returns a cell with data from an inspector.
 func kernel(of func(*v1alpha1.BpfNodeMap) string) func(objectmaps.Map) any {
 	return func(m objectmaps.Map) any {
 		if m.Kernel == nil {
@@ -115,7 +115,8 @@ func (o mapsOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	return nil
 }
 
-// nodesOf reads the BpfNodes of the nodes that have reports. What can't be read is told, the first of it.
+// nodesOf reads the BpfNodes of the nodes that have reports. It returns the first error, if some can't
+// be read.
 func nodesOf(ctx context.Context, from client.Reader, reports []v1alpha1.ProgramObject) (map[string]*v1alpha1.BpfNode, []error) {
 	nodes := map[string]*v1alpha1.BpfNode{}
 	var unseen []error

@@ -35,7 +35,8 @@ func TestMaps(t *testing.T) {
 	}
 }
 
-// The members of an application share maps: each is listed once, with all functions that have it.
+// The members of an application share maps. Each map is listed once, with all functions that use
+// it.
 func TestMapsOfApplications(t *testing.T) {
 	objects := namespaced()
 	for _, o := range objects {

@@ -55,7 +55,7 @@ func programsCommand(streams genericiooptions.IOStreams, connect cluster.Connect
 	flags.StringSliceVar(&o.types, "type", nil, "Types of programs, such as xdp or sched_cls. By default, all.")
 	flags.StringVar(&o.by, "by", "", "Who loaded the programs: bpfman or others. By default, all.")
 	flags.BoolVar(&o.all, "all", false, "Also list the cgroup_device programs of containers and systemd units.")
-	_ = command.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{byBpfman, byOthers}, cobra.ShellCompDirectiveNoFileComp)) // fails for unknown flags alone
+	_ = command.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{byBpfman, byOthers}, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 	o.format.AddTo(command)
 	return command
 }
@@ -93,7 +93,7 @@ var programsTable = output.Table[inventory.Program]{
 	},
 }
 
-// listed joins a few words, and counts the others.
+// listed joins the first words, and counts the others.
 func listed(words []string) string {
 	const shown = 3
 	if more := len(words) - shown; more > 0 {
@@ -128,13 +128,14 @@ func (o programsOptions) run(ctx context.Context, connect cluster.Connect, strea
 	return nil
 }
 
-// foundPrograms are those to list, and how many there are that aren't listed.
+// foundPrograms contains the programs to list, and the number of programs that aren't
+// listed.
 type foundPrograms struct {
 	programs                []inventory.Program
 	nodes, routine, omitted int
 }
 
-// find keeps what is wanted of a node, and counts what isn't listed.
+// find adds the matching programs of a node, and counts the others.
 func (o programsOptions) find(node *v1alpha1.BpfNode, found *foundPrograms) {
 	found.nodes++
 	if omitted := node.Status.Omitted; omitted != nil {
@@ -151,7 +152,7 @@ func (o programsOptions) find(node *v1alpha1.BpfNode, found *foundPrograms) {
 	}
 }
 
-// remark says what the table doesn't show.
+// remark prints what the table doesn't show.
 func (f foundPrograms) remark(w io.Writer) error {
 	var remarks []string
 	switch {
@@ -174,8 +175,8 @@ func (f foundPrograms) remark(w io.Writer) error {
 	return nil
 }
 
-// addNodes adds the flag --node, which can be given several times.
+// addNodes adds the flag --node, which can be repeated.
 func addNodes(command *cobra.Command, nodes *[]string, connect cluster.Connect, usage string) {
 	command.Flags().StringSliceVar(nodes, "node", nil, usage)
-	_ = command.RegisterFlagCompletionFunc("node", completeNode(connect)) // fails for unknown flags alone
+	_ = command.RegisterFlagCompletionFunc("node", completeNode(connect)) // fails only for unknown flags
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 )
 
-// reportsOf returns the reports of the object that arguments name, from some nodes, or from all if there is none.
+// reportsOf returns the reports about the object in the arguments, from the given nodes. If nodes is empty, it
+// returns the reports from all nodes.
 func reportsOf(ctx context.Context, c *cluster.Cluster, object, nodes []string) ([]v1alpha1.ProgramObject, error) {
 	named, err := cluster.ParseNamed(v1alpha1.UserKinds, object)
 	if err != nil {

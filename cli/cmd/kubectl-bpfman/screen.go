@@ -11,7 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is what is printed again and again: in place on a terminal, and anywhere else with an empty line between.
+// screen prints output repeatedly. On a terminal, it overwrites the previous output. Elsewhere, it prints an
+// empty line between outputs.
 type screen struct {
 	out   io.Writer
 	begun *bool
@@ -19,7 +20,7 @@ type screen struct {
 
 func newScreen(out io.Writer) screen { return screen{out, new(bool)} }
 
-// onTerminal tells whether a person watches, and how many lines there are.
+// onTerminal reports whether the output is a terminal, and its number of lines.
 func (s screen) onTerminal() (lines int, ok bool) {
 	file, isFile := s.out.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
@@ -29,11 +30,11 @@ func (s screen) onTerminal() (lines int, ok bool) {
 	return lines, err == nil
 }
 
-// next begins again.
+// next starts the next output.
 func (s screen) next() error {
 	between := "\n"
 	if _, ok := s.onTerminal(); ok {
-		between = "\x1b[H\x1b[J" // to the first column of the first line, and clear
+		between = "\x1b[H\x1b[J" // move the cursor to the top left, and clear
 	} else if !*s.begun {
 		between = ""
 	}

@@ -62,18 +62,18 @@ func topCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *co
 	return command
 }
 
-// usage is what a program took on a node.
+// usage is the CPU time that a program used on a node.
 type usage struct {
 	Node  string `json:"node"`
 	ID    uint32 `json:"id"`
 	Name  string `json:"name,omitempty"`
 	Type  string `json:"type,omitempty"`
 	Owner string `json:"owner,omitempty"`
-	// CPU is in percent of one CPU.
+	// CPU is the percentage of one CPU.
 	CPU float64 `json:"cpuPercent"`
-	// Runs are per second.
+	// Runs is the number of runs per second.
 	Runs float64 `json:"runsPerSecond"`
-	// PerRun is in nanoseconds.
+	// PerRun is the duration of a run in nanoseconds.
 	PerRun int64 `json:"nanosecondsPerRun"`
 }
 
@@ -91,7 +91,7 @@ var topTable = output.Table[usage]{
 	},
 }
 
-// rate keeps what is rare from looking like nothing.
+// rate formats small rates with a decimal, so that they don't appear as zero.
 func rate(perSecond float64) string {
 	if perSecond < 10 {
 		return strconv.FormatFloat(perSecond, 'f', 1, 64)
@@ -124,16 +124,16 @@ func (o topOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	})
 }
 
-// program is one of a node.
+// program identifies a program on a node.
 type program struct {
 	node string
 	id   uint32
 }
 
-// owners says whose programs are, as far as BpfNodes can be read.
+// owners returns the owners of programs, as far as BpfNodes can be read.
 func owners(ctx context.Context, c *cluster.Cluster, nodes []string) map[program]string {
 	out := map[program]string{}
-	_ = c.BpfNodes(ctx, nodes, func(node *v1alpha1.BpfNode) error { // it isn't known then
+	_ = c.BpfNodes(ctx, nodes, func(node *v1alpha1.BpfNode) error { // the owner is unknown then
 		for _, p := range inventory.Programs(node) {
 			out[program{p.Node, p.ID}] = inventory.Whose(p.BpfNodeProgram)
 		}
@@ -142,14 +142,14 @@ func owners(ctx context.Context, c *cluster.Cluster, nodes []string) map[program
 	return out
 }
 
-// Whose programs are is read again after so long, and sooner where one isn't known: a new one is in the BpfNode within
-// ten seconds.
+// The owners are read again after ownersPace, or after unknownPace if an owner isn't known. A new program is in
+// the BpfNode after at most ten seconds.
 const (
 	ownersPace  = time.Minute
 	unknownPace = 5 * time.Second
 )
 
-// top has what each node answered last, and prints it whenever each has.
+// top contains the last answer of each node, and prints them when all nodes have answered.
 type top struct {
 	options topOptions
 	screen  screen
@@ -157,25 +157,25 @@ type top struct {
 	end     func()
 
 	mu       sync.Mutex
-	waiting  int // nodes that answer
+	waiting  int // nodes that still answer
 	nodes    map[string][]usage
-	answered map[string]bool // since it was printed last
+	answered map[string]bool // since the last output
 	printed  bool
 	known    map[program]string
-	read     time.Time // when known was
+	read     time.Time // when known was read
 }
 
-// take takes an answer.
+// take handles an answer.
 func (t *top) take(node string, u live.Usage) error {
 	if u.Elapsed <= 0 {
-		return nil // it has begun
+		return nil // the first answer only confirms the start
 	}
 	var all []usage
 	for _, p := range u.Programs {
 		all = append(all, usage{
 			Node: node, ID: p.ID, Name: p.Name, Type: p.Type,
 			CPU:  100 * p.RunTime.Seconds() / u.Elapsed.Seconds(),
-			Runs: float64(p.Runs) / u.Elapsed.Seconds(), PerRun: p.RunTime.Nanoseconds() / max(int64(p.Runs), 1), //nolint:gosec // it has run as often
+			Runs: float64(p.Runs) / u.Elapsed.Seconds(), PerRun: p.RunTime.Nanoseconds() / max(int64(p.Runs), 1), //nolint:gosec // at most one run per nanosecond
 		})
 	}
 	t.mu.Lock()
@@ -184,7 +184,7 @@ func (t *top) take(node string, u live.Usage) error {
 	return t.show()
 }
 
-// left is for a node that answers no more: the others don't wait for it.
+// left handles a node that no longer answers. The other nodes don't wait for it.
 func (t *top) left(node string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,7 +194,7 @@ func (t *top) left(node string) error {
 	return t.show()
 }
 
-// show prints if each node has answered.
+// show prints the answers if all nodes have answered.
 func (t *top) show() error {
 	if len(t.answered) == 0 || len(t.answered) < t.waiting || t.options.once && t.printed {
 		return nil
@@ -238,7 +238,7 @@ func (t *top) print() error {
 	})
 	rows := t.options.rows
 	if lines, ok := t.screen.onTerminal(); ok && rows == 0 {
-		rows = max(lines-2, 1) // the header, and the line of the cursor
+		rows = max(lines-2, 1) // minus the header and the line of the cursor
 	}
 	if rows > 0 {
 		all = all[:min(rows, len(all))]

@@ -61,7 +61,7 @@ func traceCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *
 	return command
 }
 
-// printed is a line of -o json.
+// printed is a line of the output with -o json.
 type printed struct {
 	Node string `json:"node"`
 	live.Print
@@ -101,12 +101,12 @@ func (o traceOptions) run(ctx context.Context, connect cluster.Connect, streams 
 				return nil
 			}
 			_, err := fmt.Fprintf(streams.ErrOut, "Tracing %d nodes. Press Ctrl-C to end.\n", len(asked))
-			return err //nolint:wrapcheck // nobody reads
+			return err //nolint:wrapcheck // the reader has closed the output
 		}, arguments...)
 	})
 }
 
-// programs are the kernel's ids of an object's programs, by node.
+// programs returns the kernel's ids of an object's programs, by node.
 func (o traceOptions) programs(ctx context.Context, c *cluster.Cluster, object string) (map[string][]string, error) {
 	reports, err := reportsOf(ctx, c, []string{object}, o.live.nodes)
 	if err != nil {

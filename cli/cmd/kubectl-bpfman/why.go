@@ -31,7 +31,7 @@ const whyExample = `  # Explain why a program isn't attached everywhere
   kubectl bpfman why -n team tcxnsprogram/counter -o wide`
 
 type whyOptions struct {
-	// components is the namespace of operator and node components.
+	// components is the namespace of the operator and the node components.
 	components string
 	format     *output.Flags
 }
@@ -76,8 +76,7 @@ func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	return o.format.Print(streams.Out, &page) //nolint:wrapcheck // it says what it prints
 }
 
-// gather reads what there is to read. Without the object and its reports there is nothing to say; all else is left out
-// where it can't be read.
+// gather reads the facts. It fails if it can't read the object or its reports. Everything else is optional.
 func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluster.Named[v1alpha1.UserObject]) (why.Facts, error) {
 	facts := why.Facts{Kind: named.Kind.Name, Object: named.Kind.New()}
 	key := client.ObjectKey{Name: named.Name}
@@ -112,7 +111,7 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluste
 	return facts, nil
 }
 
-// selectedPods lists what selectors of containers may mean, each pod once.
+// selectedPods returns the pods that selectors of containers can match, without duplicates.
 func selectedPods(ctx context.Context, from client.Reader, selectors []why.Selector) ([]corev1.Pod, error) {
 	pods, seen := []corev1.Pod{}, map[client.ObjectKey]bool{}
 	for _, s := range selectors {
@@ -132,7 +131,7 @@ func selectedPods(ctx context.Context, from client.Reader, selectors []why.Selec
 
 func podOf(p *corev1.Pod) corev1.Pod { return *p }
 
-// all lists all objects. None is an empty list, and not nil.
+// all lists all objects. It returns an empty slice instead of nil if there are none.
 func all[O client.Object, T any](ctx context.Context, from client.Reader, list client.ObjectList, convert func(O) T, options ...client.ListOption) ([]T, error) {
 	objects := []T{}
 	err := cluster.Each(ctx, from, list, func(o O) error {

@@ -39,7 +39,7 @@ func counter() *v1alpha1.TcxProgram {
 	return o
 }
 
-// report is of the object on a node.
+// report returns a report about the object on a node.
 func report(o v1alpha1.UserObject, kind, node, function string, id uint32, condition metav1.Condition, links ...v1alpha1.BpfProgramLink) client.Object {
 	controller := true
 	meta := metav1.ObjectMeta{
@@ -77,7 +77,7 @@ func attachedTo(points ...string) []v1alpha1.BpfProgramLink {
 	return links
 }
 
-// everything is a cluster in which whatever can go wrong does.
+// everything returns a cluster with every possible problem.
 func everything() []client.Object {
 	o := counter()
 	zone := map[string]string{"zone": "a"}
@@ -85,7 +85,7 @@ func everything() []client.Object {
 	broken := agent("reported-nothing")
 	broken.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "bpfman-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
 	outdated := report(o, "TcxProgram", "outdated", "tcx_stats", 7, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress")...)
-	outdated.(*v1alpha1.BpfProgram).Status.OwnerGeneration = 1 //nolint:errcheck,forcetypeassert // made above
+	outdated.(*v1alpha1.BpfProgram).Status.OwnerGeneration = 1 //nolint:errcheck,forcetypeassert // it was created above
 	former := counter()
 	former.UID = "of another"
 	stranger := report(former, "TcxProgram", "stranger", "tcx_stats", 8, v1alpha1.BpfProgCondNotLoaded.Condition("of a former object"))
@@ -129,7 +129,7 @@ func namespaced() []client.Object {
 	}
 }
 
-// forbidden is a cluster of whose kinds beside bpfman's nothing may be read.
+// forbidden connects to a cluster where only bpfman's kinds can be read.
 func forbidden(objects ...client.Object) cluster.Connect {
 	refuse := func(what string) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: what}, "", errors.New("the user may not"))
