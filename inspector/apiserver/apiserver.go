@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package apiserver makes the inspector's client of the API server: one for bpfman's kinds, without caches, which would
-// be most of the inspector's memory.
+// Package apiserver creates the inspector's client for the API server. The client knows only bpfman's kinds, and
+// has no caches, because these would need most of the inspector's memory.
 package apiserver
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package bpffs finds what is pinned in the BPF file systems of a node, those of
-// containers too.
+// Package bpffs finds what is pinned in the BPF file systems of a node, including those
+// of containers.
 package bpffs
 
 import (
@@ -21,19 +21,21 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/process"
 )
 
-// Pin is a file by which a program, a map or a link stays in the kernel.
+// Pin is a file that keeps a program, a map, or a link in the kernel.
 type Pin struct {
-	// Path is where the processes see it that the file system is mounted for.
+	// Path is the path in the mount namespace of the processes that the file system is
+	// mounted for.
 	Path string
-	// Behind has the id of what is pinned.
+	// Behind contains the id of what is pinned.
 	Behind kernel.Described
-	// Place is that of these processes; nowhere for the host's.
+	// Place is the place of these processes. It is empty for the host's.
 	Place process.Place
 }
 
-// Pins are a node's. They remember what each file is, which doesn't change.
+// Pins are the pins on a node. They cache what each file refers to, because that doesn't
+// change.
 type Pins struct {
-	// All are by path.
+	// All are the pins, sorted by path.
 	All []Pin
 
 	proc        string
@@ -41,22 +43,23 @@ type Pins struct {
 	known       map[file]kernel.Described
 }
 
-// file is a file for as long as it is there.
+// file identifies a file as long as it exists.
 type file struct {
 	device, inode uint64
 	changed       unix.Timespec
 }
 
-// directory is one that changes when a file comes or goes.
+// directory is a directory with its state. The state changes when a file is added or
+// removed.
 type directory struct {
 	path string
 	is   file
 }
 
-// NewPins returns those of no file system.
+// NewPins returns Pins that are empty until the first scan.
 func NewPins(proc string) *Pins { return &Pins{proc: proc} }
 
-// Changed tells that something was pinned or unpinned since the scan, for a
+// Changed reports whether something was pinned or unpinned since the scan. It makes one
 // system call for each directory.
 func (p *Pins) Changed() bool {
 	return slices.ContainsFunc(p.directories, func(d directory) bool {
@@ -69,8 +72,8 @@ func identify(stat *unix.Stat_t) file {
 	return file{uint64(stat.Dev), stat.Ino, stat.Ctim} //nolint:unconvert // 32 bits on some architectures
 }
 
-// Scan reads the BPF file systems of mount namespaces, each once, the host's first.
-// What fails is told, and the rest is read.
+// Scan reads the BPF file systems of mount namespaces, each once, the host's first. It
+// joins errors, and continues after them.
 func (p *Pins) Scan(namespaces []process.Namespace) error {
 	walk := walk{pins: p, known: map[file]kernel.Described{}}
 	p.All, p.directories = nil, nil
@@ -84,7 +87,7 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 			}
 			continue
 		}
-		// The whole file system is seen before a part of it.
+		// Read a whole file system before a part of it.
 		slices.SortStableFunc(mounts, func(a, b process.Mount) int { return len(a.Root) - len(b.Root) })
 		for _, mount := range mounts {
 			if seen[mount.Device+"/"] || seen[mount.Device+mount.Root] {
@@ -104,12 +107,13 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 	return errors.Join(failures...)
 }
 
-// ended tells that the process has, or that its mount has gone.
+// ended reports whether an error means that the process has ended, or that its mount was
+// removed.
 func ended(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// walk is one scan.
+// walk is the state of one scan.
 type walk struct {
 	pins  *Pins
 	known map[file]kernel.Described
@@ -117,14 +121,14 @@ type walk struct {
 	depth int
 }
 
-// What a container could make the inspector read without end.
+// Limits, because a container could otherwise keep the inspector reading forever.
 const (
 	maxDepth = 32
 	maxFiles = 100_000
 )
 
-// mount reads a file system. Its files are those that a container has made: no
-// link is followed, and nothing is read that isn't of a BPF file system.
+// mount reads a file system. A container can have created its files, so mount follows no
+// links, and reads only from a BPF file system.
 func (w *walk) mount(namespace process.Namespace, mount process.Mount) error {
 	root := filepath.Join(w.pins.proc, strconv.Itoa(namespace.PID), "root")
 	in, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -141,13 +145,13 @@ func (w *walk) mount(namespace process.Namespace, mount process.Mount) error {
 	defer unix.Close(dir)
 	var of unix.Statfs_t
 	if err := unix.Fstatfs(dir, &of); err != nil || uint32(of.Type) != unix.BPF_FS_MAGIC { //nolint:gosec // a magic number
-		return nil // another has taken its place
+		return nil // something else was mounted in its place
 	}
 	w.place, w.depth = namespace.Place, 0
 	return w.directory(dir, root, mount.Point)
 }
 
-// directory reads an open directory, which processes below root see at path.
+// directory reads an open directory. path is its path below root.
 func (w *walk) directory(dir int, root, path string) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(dir, &stat); err != nil {
@@ -182,7 +186,7 @@ func (w *walk) entry(dir int, device uint64, root, parent, name string) error {
 		return fmt.Errorf("stat %s: %w", path, err)
 	}
 	if uint64(stat.Dev) != device { //nolint:unconvert // as above
-		return nil // mounted on it; that one is read by itself
+		return nil // another file system is mounted on it, and is read separately
 	}
 	self := "/proc/thread-self/fd/" + strconv.Itoa(fd)
 	switch stat.Mode & unix.S_IFMT {
@@ -204,7 +208,7 @@ func (w *walk) entry(dir int, device uint64, root, parent, name string) error {
 	return nil
 }
 
-// file finds what is pinned in an open file.
+// file finds out what an open file refers to.
 func (w *walk) file(self, path string, is file) error {
 	behind, known := w.pins.known[is]
 	if !known {

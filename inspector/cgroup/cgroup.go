@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package cgroup finds the programs that are attached to cgroups, with links and
-// without.
+// Package cgroup finds the programs that are attached to cgroups, with or without links.
 package cgroup
 
 import (
@@ -24,18 +23,18 @@ import (
 
 // Hook is a program at a hook of a cgroup.
 type Hook struct {
-	// Cgroup is the cgroup's path below its file system's root.
+	// Cgroup is the path of the cgroup, relative to the root of its file system.
 	Cgroup string
-	// ID is the kernel's of the cgroup.
+	// ID is the kernel's id of the cgroup.
 	ID uint64
-	// Type is as in BpfNodeAttachPoint.
+	// Type is the type, as in BpfNodeAttachPoint.
 	Type    string
 	Program uint32
-	// Position is from 1. Programs of cgroups above run too.
+	// Position starts at 1. The programs of parent cgroups aren't counted, but run too.
 	Position int32
 }
 
-// hooks are the types of attachments that a type of programs may have.
+// hooks maps types of programs to their possible attach types.
 var hooks = map[string][]ebpf.AttachType{
 	"cgroup_skb":     {ebpf.AttachCGroupInetIngress, ebpf.AttachCGroupInetEgress},
 	"cgroup_sock":    {ebpf.AttachCGroupInetSockCreate, ebpf.AttachCgroupInetSockRelease, ebpf.AttachCGroupInet4PostBind, ebpf.AttachCGroupInet6PostBind},
@@ -52,18 +51,18 @@ var hooks = map[string][]ebpf.AttachType{
 	"lsm": {ebpf.AttachLSMCgroup},
 }
 
-// Attaches tells that programs of a type are attached to cgroups, and to little else.
+// Attaches reports whether programs of a type are mainly attached to cgroups.
 func Attaches(programType string) bool { return programType != "lsm" && hooks[programType] != nil }
 
-// Look visits all cgroups of the host, of version 2, as only these have programs,
-// and asks for those of some types. The host is seen as one of its processes sees it.
-// Paths are by id.
+// Look visits all cgroups of the host, and queries the programs of some types. It visits
+// only cgroup v2, because no other cgroups have programs. host is a process that sees
+// the host's cgroups. paths maps ids to paths.
 func Look(proc string, host int, programTypes []string) (paths map[uint64]string, found []Hook, err error) {
 	mounts, err := process.Mounts(proc, host, "cgroup2")
 	if err != nil {
 		return nil, nil, err
 	}
-	// One that shows all, if there is.
+	// Prefer a mount that shows the whole hierarchy.
 	slices.SortStableFunc(mounts, func(a, b process.Mount) int { return len(a.Root) - len(b.Root) })
 	if len(mounts) == 0 {
 		return nil, nil, nil
@@ -85,7 +84,8 @@ type walk struct {
 	found   []Hook
 }
 
-// visit reads a cgroup and those below it. What goes meanwhile is left out.
+// visit reads a cgroup and its children. It leaves out cgroups that disappear in the
+// meantime.
 func (w *walk) visit(dir, path string) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -105,7 +105,7 @@ func (w *walk) visit(dir, path string) error {
 	}
 	below, err := directories(fd)
 	if err != nil {
-		return nil // it has gone
+		return nil // it was removed
 	}
 	for _, name := range below {
 		if err := w.visit(filepath.Join(dir, name), filepath.Join(path, name)); err != nil {
@@ -115,7 +115,7 @@ func (w *walk) visit(dir, path string) error {
 	return nil
 }
 
-// query asks for the programs of a cgroup's own, in their order.
+// query gets the programs that are attached to the cgroup itself, in order.
 func (w *walk) query(fd int, path string, id uint64) error {
 	for _, attach := range w.types {
 		if w.unknown[attach] {
@@ -124,10 +124,10 @@ func (w *walk) query(fd int, path string, id uint64) error {
 		result, err := link.QueryPrograms(link.QueryOptions{Target: fd, Attach: attach})
 		switch {
 		case errors.Is(err, unix.EINVAL), errors.Is(err, link.ErrNotSupported):
-			w.unknown[attach] = true // to this kernel
+			w.unknown[attach] = true // this kernel doesn't know the type
 			continue
 		case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENOENT):
-			return nil // the cgroup has gone
+			return nil // the cgroup was removed
 		case err != nil:
 			return fmt.Errorf("query %s of %s: %w", attach, path, err)
 		}
@@ -140,20 +140,20 @@ func (w *walk) query(fd int, path string, id uint64) error {
 	return nil
 }
 
-// directories lists those in a directory.
+// directories returns the directories in a directory.
 func directories(fd int) ([]string, error) {
 	var found []string
 	err := dirents.Each(fd, func(name string) {
-		// A cgroup has dozens of files, which have names such as memory.max: a cgroup
-		// named like that is rarely met, and asked about.
+		// A cgroup has dozens of files, with names such as memory.max. If a name looks
+		// like that, directories checks whether it is a cgroup.
 		if !isFile(fd, name) {
 			found = append(found, name)
 		}
 	})
-	return found, err //nolint:wrapcheck // the caller does
+	return found, err //nolint:wrapcheck // the caller wraps it
 }
 
-// interfaceFiles begin the names of a cgroup's files.
+// interfaceFiles are the prefixes of the names of a cgroup's files.
 var interfaceFiles = []string{"cgroup.", "memory.", "cpu.", "cpuset.", "io.", "pids.", "hugetlb.", "rdma.", "misc.", "dmem.", "irq."}
 
 func isFile(fd int, name string) bool {

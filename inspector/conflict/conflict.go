@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package conflict decides what on a node keeps programs of bpfman from working, or
-// may: other programs at the same hooks, and limits of the kernel's and bpfman's. What
-// it says is for those who own the objects; docs/conflicts.md says what they can do.
+// Package conflict finds what prevents, or could prevent, programs of bpfman from working
+// on a node: other programs at the same hooks, and limits of the kernel and of bpfman. Its
+// messages are for the owners of the objects. docs/conflicts.md explains what they can do.
 package conflict
 
 import (
@@ -19,37 +19,39 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Types are the types of conflicts, which are types of conditions of a BpfNode too.
+// Types are the types of conflicts. They are also types of conditions of a BpfNode.
 var Types = []string{
 	v1alpha1.BpfNodeForeignXDP, v1alpha1.BpfNodeEarlierInChain, v1alpha1.BpfNodeEventNearLimit,
 	v1alpha1.BpfNodeDispatcherFull, v1alpha1.BpfNodeUnownedProgram,
 }
 
 const (
-	// slots is how many programs one dispatcher of bpfman's takes.
+	// slots is the number of programs that one dispatcher of bpfman can run.
 	slots = 10
-	// eventPrograms is how many programs the kernel runs at a tracepoint:
-	// BPF_TRACE_MAX_PROGS. Each kprobe is an event of its own, and has no such limit.
+	// eventPrograms is the number of programs that the kernel runs at a tracepoint:
+	// BPF_TRACE_MAX_PROGS. Each kprobe is a separate event, and doesn't reach this limit.
 	eventPrograms = 64
-	// functionPrograms is how many fentry, fexit and fmod_ret programs the kernel runs
-	// at a function: BPF_MAX_TRAMP_LINKS.
+	// functionPrograms is the number of fentry, fexit, and fmod_ret programs that the
+	// kernel runs at a function: BPF_MAX_TRAMP_LINKS.
 	functionPrograms = 38
 )
 
-// near is how many of a limit are near it: seven eighths.
+// near returns the number of programs from which on a limit is considered near: seven
+// eighths.
 func near(limit int) int { return limit - limit/8 }
 
-// Report is what a BpfProgram or BpfNsProgram of this node tells of where an object
-// wants to be attached.
+// Report contains what a BpfProgram or BpfNsProgram of this node says about where an
+// object is to be attached.
 type Report struct {
 	Owner v1alpha1.BpfNodeOwner
 	UID   types.UID
-	// Type is the program's, or "application".
+	// Type is the type of the program, or "application".
 	Type  string
 	Links []v1alpha1.BpfProgramLink
 }
 
-// wants tells whether the object wants a hook: the link is named as the agent names it.
+// wants reports whether the object is to be attached to a hook. hook is the agent's name
+// for the hook.
 func (r Report) wants(hook string, ofType ...string) (v1alpha1.BpfProgramLink, bool) {
 	if !slices.Contains(append(ofType, "application"), r.Type) {
 		return v1alpha1.BpfProgramLink{}, false
@@ -61,8 +63,8 @@ func (r Report) wants(hook string, ofType ...string) (v1alpha1.BpfProgramLink, b
 	return r.Links[i], true
 }
 
-// Find returns the conflicts of a node: all that its status has, without bounds, and
-// what the reports of its objects tell, in an order that stays the same.
+// Find returns the conflicts of a node in a stable order. It needs the whole status,
+// without limits on its size, and the reports of the node's objects.
 func Find(status *v1alpha1.BpfNodeStatus, reports []Report) []v1alpha1.BpfNodeConflict {
 	f := finder{reports: reports, members: map[uint32][]*v1alpha1.BpfNodeProgram{}}
 	for i := range status.Programs {
@@ -87,8 +89,8 @@ func Find(status *v1alpha1.BpfNodeStatus, reports []Report) []v1alpha1.BpfNodeCo
 	})
 }
 
-// NeedsReports tells whether the reports of a node's objects would tell more: whose
-// object is concerned, or whether one is at all.
+// NeedsReports reports whether Find needs the reports of the node's objects to find out
+// which objects are affected, or whether there is a conflict.
 func NeedsReports(status *v1alpha1.BpfNodeStatus) bool {
 	for i := range status.Programs {
 		program := &status.Programs[i]
@@ -101,7 +103,8 @@ func NeedsReports(status *v1alpha1.BpfNodeStatus) bool {
 
 type finder struct {
 	programs []*v1alpha1.BpfNodeProgram
-	// members are the programs that replace functions of a dispatcher.
+	// members are the programs that replace functions of a dispatcher, by the id of the
+	// dispatcher.
 	members map[uint32][]*v1alpha1.BpfNodeProgram
 	reports []Report
 	found   []v1alpha1.BpfNodeConflict
@@ -133,8 +136,8 @@ type at struct {
 	point   v1alpha1.BpfNodeAttachPoint
 }
 
-// chains are the programs at each interface and direction in the order in which they
-// run: those of TCX, then filters of TC.
+// chains returns the programs at each interface and direction, in the order in which they
+// run: first TCX programs, then TC filters.
 func (f *finder) chains() map[string][]at {
 	chains := map[string][]at{}
 	for _, program := range f.programs {
@@ -173,7 +176,8 @@ func (f *finder) before(other, ours at) {
 	}
 }
 
-// ownersOf are the objects that a program, or the members of a dispatcher, were loaded for.
+// ownersOf returns the objects that a program, or the members of a dispatcher, were loaded
+// for.
 func (f *finder) ownersOf(program *v1alpha1.BpfNodeProgram) []*v1alpha1.BpfNodeOwner {
 	var owners []*v1alpha1.BpfNodeOwner
 	for _, p := range append([]*v1alpha1.BpfNodeProgram{program}, f.members[program.ID]...) {
@@ -184,7 +188,7 @@ func (f *finder) ownersOf(program *v1alpha1.BpfNodeProgram) []*v1alpha1.BpfNodeO
 	return owners
 }
 
-// event is what runs programs up to a limit.
+// event is a tracepoint or function with a limit on the number of its programs.
 type event struct{ kind, target string }
 
 func (e event) limit() int {
@@ -194,8 +198,8 @@ func (e event) limit() int {
 	return functionPrograms
 }
 
-// wantsEvent tells whether the object wants to be there. The group of a tracepoint isn't
-// always known.
+// wantsEvent reports whether the object is to be attached to the event. The group of a
+// tracepoint isn't always known.
 func (r Report) wantsEvent(e event) bool {
 	if e.kind != "tracepoint" {
 		_, wants := r.wants(e.target, "fentry", "fexit")
@@ -215,7 +219,7 @@ func (f *finder) eventNearLimit() {
 			case "tracepoint":
 				events[event{point.Type, point.Target}] = append(events[event{point.Type, point.Target}], program)
 			case "fentry", "fexit", "fmod_ret":
-				if point.TargetProgramID == 0 { // functions of programs have the limit too, but nobody attaches bpfman's there
+				if point.TargetProgramID == 0 { // functions of programs also have the limit, but no object of bpfman attaches to them
 					events[event{"function", point.Target}] = append(events[event{"function", point.Target}], program)
 				}
 			}
@@ -242,7 +246,7 @@ func (f *finder) nearLimit(e event, programs []*v1alpha1.BpfNodeProgram) {
 			owners[report.Owner] = true
 		}
 	}
-	// The number itself would change with each program.
+	// The exact number would change the message with each program.
 	has := fmt.Sprintf("%s %s has at least %d of the %d programs that the kernel allows", e.kind, e.target, near(e.limit()), e.limit())
 	if len(programs) >= e.limit() {
 		has = fmt.Sprintf("%s %s has all of the %d programs that the kernel allows", e.kind, e.target, e.limit())
@@ -297,11 +301,11 @@ const (
 	reasonUnknown = "ReportsNotRead"
 )
 
-// maxTold is how many conflicts a condition's message names.
+// maxTold is the maximum number of conflicts in a condition's message.
 const maxTold = 3
 
-// Conditions tell of each type of conflict whether there is one. If the reports
-// couldn't be read, unread says why, and nobody knows of the types that take them.
+// Conditions returns a condition for each type of conflict. If the reports couldn't be
+// read, unread is the reason, and the types that need reports have the status Unknown.
 func Conditions(conflicts []v1alpha1.BpfNodeConflict, unread error) []metav1.Condition {
 	var conditions []metav1.Condition
 	for _, kind := range Types {

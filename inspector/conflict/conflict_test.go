@@ -26,7 +26,8 @@ var (
 	}
 )
 
-// points are short for attach points: "tcx/ingress eth0 2" is at interface eth0 in position 2.
+// points parses short forms of attach points: "tcx/ingress eth0 2" is at interface eth0, in
+// position 2.
 func points(texts ...string) []v1alpha1.BpfNodeAttachPoint {
 	var all []v1alpha1.BpfNodeAttachPoint
 	for _, text := range texts {
@@ -82,7 +83,7 @@ func report(owner v1alpha1.BpfNodeOwner, programType string, links ...string) Re
 	return r
 }
 
-// dispatcher has a full dispatcher, and that of another interface with room.
+// dispatcher returns a full dispatcher, and one at another interface that isn't full.
 func dispatcher(kind string) []v1alpha1.BpfNodeProgram {
 	programs := []v1alpha1.BpfNodeProgram{ours(1, "xdp_dispatcher", nil, kind+" eth0 1"), ours(2, "xdp_dispatcher", nil, kind+" eth1 1")}
 	for i := range uint32(slots) {
@@ -251,8 +252,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestDocs finds a section for each type of conflict, and nothing of another type, in the page that
-// says what to do.
+// TestDocs checks that the page about solutions has a section for each type of conflict, and no
+// others.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/conflicts.md")
 	if err != nil {

@@ -18,49 +18,52 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Cluster is what a Detector asks of the API server, and tells.
+// Cluster is the API server, as a Detector uses it.
 type Cluster interface {
-	// Reports are those of this node's objects.
+	// Reports returns the reports about this node's objects.
 	Reports(ctx context.Context) ([]Report, error)
-	// Told are the conflicts that this node's BpfNode has, of which Events told.
+	// Told returns the conflicts in this node's BpfNode, for which Events already exist.
 	Told(ctx context.Context) ([]v1alpha1.BpfNodeConflict, error)
-	// Warn tells of a conflict in an Event on the object concerned.
+	// Warn emits an Event about a conflict on the affected object.
 	Warn(ctx context.Context, owner v1alpha1.BpfNodeOwner, uid types.UID, conflict v1alpha1.BpfNodeConflict) error
 }
 
 const (
-	// patience is for all that one look asks of the API server.
+	// patience bounds all requests to the API server in one round.
 	patience = 10 * time.Second
-	// reporting is how long after a change the agent's reports may tell of it.
+	// reporting is the time after a change within which the agent updates its reports.
 	reporting = 10 * time.Second
-	// stale is how long reports are taken for what they are while nothing has changed;
-	// half of it more or less. The API server looks at all nodes' reports to find one's.
+	// stale is how long reports are used while nothing changes, with a random deviation
+	// of up to a half. The API server has to filter the reports of all nodes to find
+	// those of one.
 	stale = time.Hour
-	// maxTroubles bounds the Events of one look.
+	// maxTroubles limits the number of Events in one round.
 	maxTroubles = 10
 )
 
-// Detector finds conflicts look by look, and warns once of each. It is for one
-// goroutine.
+// Detector finds conflicts in each round, and emits one Event for each. It isn't safe
+// for concurrent use.
 type Detector struct {
 	Cluster Cluster
 	Log     *slog.Logger
-	// Now is time.Now.
+	// Now returns the current time, as time.Now does.
 	Now func() time.Time
 
 	reports []Report
 	unread  error
-	// hooks is what the reports were asked for; again is when to ask again.
+	// hooks is the state for which the reports were read. again is when to read them
+	// again.
 	hooks string
 	again time.Time
-	// late tells that the reports were asked for as soon as something had changed.
+	// late means that the reports were read immediately after a change, before the agent
+	// could update them.
 	late bool
 
 	recalled bool
 	told     map[string]bool
 }
 
-// Conflicts is what an inspector asks at each look.
+// Conflicts is the function that an inspector calls in each round.
 func (d *Detector) Conflicts(ctx context.Context, status *v1alpha1.BpfNodeStatus) ([]v1alpha1.BpfNodeConflict, []metav1.Condition) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -74,8 +77,9 @@ func (d *Detector) Conflicts(ctx context.Context, status *v1alpha1.BpfNodeStatus
 	return conflicts, Conditions(conflicts, d.unread)
 }
 
-// hooks tells apart what makes other reports: which programs bpfman has, and which
-// others have what bpfman's may want.
+// hooks returns a text that changes when other reports can matter: it contains bpfman's
+// programs, and the hooks of other programs at which bpfman's programs could be
+// attached.
 func hooks(status *v1alpha1.BpfNodeStatus) string {
 	var all strings.Builder
 	for i := range status.Programs {
@@ -92,8 +96,8 @@ func hooks(status *v1alpha1.BpfNodeStatus) string {
 	return all.String()
 }
 
-// read brings the reports up to date: when something has changed, once more when the
-// agent has told of that, and rarely otherwise.
+// read updates the reports: immediately after a change, again after the agent has had
+// time to report, and rarely otherwise.
 func (d *Detector) read(ctx context.Context, hooks string) {
 	now := d.Now()
 	switch {
@@ -111,13 +115,13 @@ func (d *Detector) read(ctx context.Context, hooks string) {
 		return
 	}
 	d.reports, d.hooks = reports, hooks
-	d.again = now.Add(stale/2 + rand.N(stale)) //nolint:gosec // scattered, not secret
+	d.again = now.Add(stale/2 + rand.N(stale)) //nolint:gosec // the jitter needs no security
 	if d.late {
 		d.again = now.Add(reporting)
 	}
 }
 
-// key tells conflicts apart. Messages name what changes rarely.
+// key identifies a conflict. Messages contain only what changes rarely.
 func key(c v1alpha1.BpfNodeConflict) string {
 	about := fmt.Sprintf("%s %d", c.Type, c.ProgramID)
 	if c.Owner != nil {
@@ -129,7 +133,7 @@ func key(c v1alpha1.BpfNodeConflict) string {
 	return about
 }
 
-// warn tells of conflicts that are new.
+// warn emits Events about new conflicts.
 func (d *Detector) warn(ctx context.Context, conflicts []v1alpha1.BpfNodeConflict) {
 	if !d.recalled {
 		told, err := d.Cluster.Told(ctx)
@@ -157,7 +161,7 @@ func (d *Detector) warn(ctx context.Context, conflicts []v1alpha1.BpfNodeConflic
 	d.told = told
 }
 
-// tell tells whether that is done.
+// tell emits an Event, and reports whether it succeeded.
 func (d *Detector) tell(ctx context.Context, c v1alpha1.BpfNodeConflict) bool {
 	if c.Owner == nil {
 		d.Log.Warn("Found a conflict", "type", c.Type, "message", c.Message)

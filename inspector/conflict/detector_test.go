@@ -16,7 +16,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// cluster is a Cluster that notes what is asked.
+// cluster is a Cluster that records calls.
 type cluster struct {
 	reports []Report
 	told    []v1alpha1.BpfNodeConflict
@@ -40,7 +40,7 @@ func (c *cluster) Warn(_ context.Context, owner v1alpha1.BpfNodeOwner, uid types
 	return c.err
 }
 
-// detector is one whose clock the test moves.
+// detector is a detector whose clock the test controls.
 type detector struct {
 	Detector
 
@@ -79,7 +79,7 @@ func TestReportsAreAskedForRarely(t *testing.T) {
 	asked(1)
 	d.look(t, time.Second, lb)
 	asked(1)
-	// The agent may have told of the change by now.
+	// By now, the agent can have reported the change.
 	d.cluster.reports = []Report{report(drop, "xdp", "eth0")}
 	if found := d.look(t, reporting, lb); len(found) != 1 {
 		t.Errorf("conflicts %+v", found)
@@ -93,7 +93,8 @@ func TestReportsAreAskedForRarely(t *testing.T) {
 	asked(3)
 	d.look(t, time.Second, lb, ours(6, "new", &drop))
 	asked(4)
-	// An API server that doesn't answer isn't asked at each look, and what is known stays.
+	// An API server that doesn't respond isn't called in each round, and the known
+	// reports stay.
 	d.cluster.err = errors.New("no answer")
 	if found := d.look(t, reporting, lb, ours(6, "new", &drop)); len(found) != 1 {
 		t.Errorf("conflicts %+v", found)
@@ -118,7 +119,7 @@ func TestEachConflictIsToldOfOnce(t *testing.T) {
 	d.cluster.err = nil
 	d.look(t, reporting, lb, stray)
 	told("XdpProgram drop 1 ForeignXDP")
-	lb.Holders = nil // another message
+	lb.Holders = nil // the message changes
 	d.look(t, time.Minute, lb, stray)
 	told()
 	d.look(t, time.Minute)

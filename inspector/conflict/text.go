@@ -11,8 +11,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// hookOf names where a network program is attached as the agent names it in
-// BpfPrograms: "eth0", "eth0 ingress", "eth0 ingress in pod acme/web-0".
+// hookOf returns the name of a network hook in BpfPrograms, such as "eth0", "eth0
+// ingress", or "eth0 ingress in pod acme/web-0".
 func hookOf(point v1alpha1.BpfNodeAttachPoint) string {
 	hook := point.Interface
 	if _, direction, directed := strings.Cut(point.Type, "/"); directed {
@@ -24,7 +24,7 @@ func hookOf(point v1alpha1.BpfNodeAttachPoint) string {
 	return hook
 }
 
-// place names the interface.
+// place describes the interface.
 func place(point v1alpha1.BpfNodeAttachPoint) string {
 	switch {
 	case point.Pod != "":
@@ -35,7 +35,8 @@ func place(point v1alpha1.BpfNodeAttachPoint) string {
 	return "interface " + point.Interface
 }
 
-// maxName is what a message has of a program's name, whose BTF may be of any length.
+// maxName is the maximum length of a program's name in a message. Names from BTF can be
+// longer.
 const maxName = 128
 
 func describe(program *v1alpha1.BpfNodeProgram) string {
@@ -53,8 +54,8 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:maxName], "") + "…"
 }
 
-// heldBy says who keeps a program in the kernel: the processes, which change less
-// often than their ids, or else the pins.
+// heldBy describes who holds a program: the processes by name, because their ids change
+// more often, or else the pins.
 func heldBy(program *v1alpha1.BpfNodeProgram) string {
 	if who := Holder(program); who != "" {
 		return "held by " + who
@@ -62,8 +63,8 @@ func heldBy(program *v1alpha1.BpfNodeProgram) string {
 	return "held by an unknown process"
 }
 
-// Holder names who keeps a program in the kernel, and "" where that isn't known: a
-// process that is there, or else a pin, or else the last process that was seen.
+// Holder returns who holds a program, or "" if it isn't known: a running process, or
+// else a pin, or else the last known process.
 func Holder(program *v1alpha1.BpfNodeProgram) string {
 	for _, find := range []func(v1alpha1.BpfNodeHolder) bool{
 		func(h v1alpha1.BpfNodeHolder) bool { return h.PID != 0 && !h.Gone },
@@ -94,7 +95,7 @@ func holder(h v1alpha1.BpfNodeHolder) string {
 	return who
 }
 
-// mostHeldBy says who holds the most of several programs.
+// mostHeldBy returns who holds the most of several programs.
 func mostHeldBy(programs []*v1alpha1.BpfNodeProgram) string {
 	counts, most := map[string]int{}, ""
 	for _, program := range programs {

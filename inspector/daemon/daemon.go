@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package daemon asks the node's bpfman daemon which programs it loaded, and for
-// which objects.
+// Package daemon asks the node's bpfman daemon which programs it loaded, and for which
+// objects.
 package daemon
 
 import (
@@ -19,17 +19,17 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// maxAnswer is the longest answer that is taken. Each program is listed with its
-// global data, which a user's object may have a megabyte of.
+// maxAnswer is the maximum size of a response, in bytes. For each program, it contains
+// the global data, which can have a megabyte in a user's object.
 const maxAnswer = 64 << 20
 
-// Daemon is this node's.
+// Daemon is the daemon on this node.
 type Daemon struct {
 	conn   *grpc.ClientConn
 	client gobpfman.BpfmanClient
 }
 
-// New returns the daemon that serves socket. It connects when first asked.
+// New returns the daemon that serves socket. It connects on the first call.
 func New(socket string) (*Daemon, error) {
 	conn, err := grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -45,11 +45,11 @@ func New(socket string) (*Daemon, error) {
 }
 
 // Close ends the connection.
-func (d *Daemon) Close() error { return d.conn.Close() } //nolint:wrapcheck // it says all
+func (d *Daemon) Close() error { return d.conn.Close() } //nolint:wrapcheck // the error is complete
 
-// Owners lists the programs that the daemon loaded, with the objects that they were
-// loaded for; nil where there is none. The daemon serves one call at a time, and
-// loading may take minutes.
+// Owners returns the programs that the daemon loaded, with the objects that they were
+// loaded for, or nil if there is no object. The daemon serves one call at a time, and
+// loading can take minutes.
 func (d *Daemon) Owners(ctx context.Context) (map[uint32]*v1alpha1.BpfNodeOwner, error) {
 	onlyBpfman := true
 	response, err := d.client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &onlyBpfman})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package endpoint serves metrics to whom RBAC allows, and probes to everybody,
+// Package endpoint serves metrics to the users that RBAC allows, and probes to everyone,
 // over TLS on one address.
 package endpoint
 
@@ -22,18 +22,18 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 )
 
-// headerTimeout is how long a client may take to say what it wants.
+// headerTimeout bounds the time in which a client must send the headers of its request.
 const headerTimeout = 10 * time.Second
 
-// Server answers /metrics, /healthz and /readyz.
+// Server serves /metrics, /healthz, and /readyz.
 type Server struct {
 	handler   http.Handler
 	certified *tls.Config
 	log       *slog.Logger
 }
 
-// New returns a server of what is gathered, which asks the API server of config
-// who may scrape. The error of ready is why /readyz fails.
+// New returns a server for the metrics of gatherer. It asks the API server in config who
+// can scrape them. /readyz fails with the error of ready.
 func New(component string, config *rest.Config, gatherer prometheus.Gatherer, ready func() error, log *slog.Logger) (*Server, error) {
 	filter, err := scrape.NewFilter(config, nil)
 	if err != nil {
@@ -56,7 +56,7 @@ func New(component string, config *rest.Config, gatherer prometheus.Gatherer, re
 	return &Server{mux, certified, log}, nil
 }
 
-// Serve listens at the address until the context ends.
+// Serve listens on the address until the context ends.
 func (s *Server) Serve(ctx context.Context, address string) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package inspect keeps the BpfNode of this node true: it compares the kernel's eBPF
-// with what is known every few seconds, resolves what is new, and has what has changed
-// written.
+// Package inspect keeps the BpfNode of this node up to date. Every few seconds, it
+// compares the eBPF in the kernel with the known state, reads what is new, and publishes
+// changes.
 package inspect
 
 import (
@@ -31,39 +31,40 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/report"
 )
 
-// Options are what an Inspector needs.
+// Options are the options of an Inspector.
 type Options struct {
 	// NodeName is the name of this node, and of its BpfNode.
 	NodeName string
-	// DaemonSocket is the bpfman daemon's.
+	// DaemonSocket is the path of the bpfman daemon's socket.
 	DaemonSocket string
-	// HostProc and HostRun are where the host's /proc and /run are seen.
+	// HostProc and HostRun are the paths where the host's /proc and /run are mounted.
 	HostProc, HostRun string
-	// API leads to the API server.
+	// API is the configuration of the API server.
 	API *rest.Config
-	// Conflicts, unless nil, finds the conflicts of a node, and a condition for
-	// each type of conflict. It is called in turn, before OnSnapshot, with the
-	// whole status, which it must not change. Messages and names in the status are
-	// escaped already. Conditions need no times: they get them when they are written.
+	// Conflicts, unless nil, finds the conflicts of a node, and returns a condition for
+	// each type of conflict. Calls are sequential, and precede OnSnapshot. Conflicts
+	// must not change the status. Messages and names in the status are already escaped.
+	// Conditions need no times, because publishing sets them.
 	Conflicts func(context.Context, *v1alpha1.BpfNodeStatus) ([]v1alpha1.BpfNodeConflict, []metav1.Condition)
-	// OnSnapshot, unless nil, is called in turn with the whole status, conflicts
-	// included, after each look that found something changed. The status is not
-	// changed any more, and must not be: what is written is a bounded copy of it.
+	// OnSnapshot, unless nil, is called with the whole status, including conflicts,
+	// after each round that found a change. Calls are sequential. Nothing changes the
+	// status afterwards, and OnSnapshot must not change it. The BpfNode gets a copy with
+	// a limited size.
 	OnSnapshot func(*v1alpha1.BpfNodeStatus)
 	Log        *slog.Logger
 }
 
-// How often the node is looked at.
+// How often to inspect the node.
 const (
-	// pace is between two comparisons of ids: what comes or goes is written within
-	// ten seconds if nothing was written just before.
+	// pace is the interval between comparisons of ids. Together with the publisher's
+	// pace, changes are written within ten seconds if there was no write just before.
 	pace = 3 * time.Second
-	// everything is between two times that all is read again: some changes of what is
-	// attached and held are told by nothing.
+	// everything is the interval at which to read everything again, because some changes
+	// of attachments and holders have no other sign.
 	everything = time.Minute
 )
 
-// Inspector is this node's.
+// Inspector inspects this node.
 type Inspector struct {
 	options   Options
 	inventory *inventory.Inventory
@@ -78,7 +79,7 @@ type Inspector struct {
 	looked         atomic.Bool
 }
 
-// New returns an inspector that hasn't looked yet.
+// New returns an inspector that hasn't inspected the node yet.
 func New(options Options) (*Inspector, error) {
 	found, err := inventory.New(options.HostProc)
 	if err != nil {
@@ -98,10 +99,10 @@ func New(options Options) (*Inspector, error) {
 	}, nil
 }
 
-// Close ends the connections.
+// Close closes the connection to the daemon.
 func (i *Inspector) Close() error { return i.daemon.Close() }
 
-// Ready is nil once the node has been looked at.
+// Ready returns nil after the first inspection of the node.
 func (i *Inspector) Ready() error {
 	if i.looked.Load() {
 		return nil
@@ -124,11 +125,11 @@ func (i *Inspector) Run(ctx context.Context) error {
 	return tasks.Wait() //nolint:wrapcheck // of the tasks above
 }
 
-// recallTimeout is how long the start may wait for the API server.
+// recallTimeout bounds how long the start waits for the API server.
 const recallTimeout = 10 * time.Second
 
-// recall takes up who held programs last from what was written before a restart, if
-// the node hasn't booted since: the kernel doesn't know it.
+// recall restores the last holders of programs from the BpfNode that was written before
+// a restart, unless the node has booted since. The kernel doesn't have this information.
 func (i *Inspector) recall(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recallTimeout)
 	defer cancel()
@@ -161,7 +162,7 @@ func (i *Inspector) look(ctx context.Context) error {
 	}
 }
 
-// once looks at the node, and publishes what has changed.
+// once inspects the node, and publishes changes.
 func (i *Inspector) once(ctx context.Context, look inventory.Look, now time.Time) {
 	failures := map[string]error{}
 	updated, err := i.inventory.Update(look, now)
@@ -190,7 +191,7 @@ func (i *Inspector) once(ctx context.Context, look inventory.Look, now time.Time
 	status.Conditions = []metav1.Condition{inspected(failures)}
 	if i.options.Conflicts != nil {
 		conflicts, conditions := i.options.Conflicts(ctx, status)
-		status.Conflicts, status.ConflictCount = conflicts, int32(len(conflicts)) //nolint:gosec // few
+		status.Conflicts, status.ConflictCount = conflicts, int32(len(conflicts)) //nolint:gosec // there are few
 		status.Conditions = append(status.Conditions, conditions...)
 	}
 	i.looked.Store(true)
@@ -210,10 +211,10 @@ const (
 	reasonPartial  = "Partial"
 )
 
-// maxMessage bounds what one condition says.
+// maxMessage is the maximum length of a condition's message.
 const maxMessage = 2048
 
-// inspected says what couldn't be seen.
+// inspected returns the condition Inspected, which says what couldn't be read.
 func inspected(failures map[string]error) metav1.Condition {
 	var told []string
 	for what, err := range failures {

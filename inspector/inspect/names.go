@@ -10,19 +10,19 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/report"
 )
 
-// names are those of the node's pods, asked for when a container is met that isn't
-// among them.
+// names contains the names of the node's pods. It asks for them when it finds a
+// container that it doesn't know.
 type names struct {
 	runtime pods.Runtime
 
 	answer pods.Names
 	err    error
-	// strangers are containers that aren't the kubelet's.
+	// strangers are containers that don't belong to the kubelet.
 	strangers map[string]bool
 }
 
-// want asks for the names of the facts' containers that aren't known, and again
-// for all that weren't.
+// want asks for the names if the facts contain unknown containers. With again, it also
+// asks for containers that were unknown before.
 func (n *names) want(ctx context.Context, facts *report.Facts, again bool) {
 	if again {
 		n.strangers = nil
@@ -43,7 +43,7 @@ func (n *names) want(ctx context.Context, facts *report.Facts, again bool) {
 		meet(namespace.Container)
 	}
 	if len(unknown) == 0 {
-		n.err = nil // nobody is missed
+		n.err = nil // no container is unknown
 		return
 	}
 	answer, err := n.runtime.List(ctx)
@@ -58,5 +58,5 @@ func (n *names) want(ctx context.Context, facts *report.Facts, again bool) {
 	}
 }
 
-// known returns the names, and why there aren't more.
+// known returns the names, and the reason if some couldn't be read.
 func (n *names) known() (pods.Names, error) { return n.answer, n.err }

@@ -15,18 +15,19 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 )
 
-// ownersDeadline is how long the daemon, which serves one call at a time, may take:
-// loading may take minutes.
+// ownersDeadline bounds a call to the daemon, which serves one call at a time. Loading
+// can take minutes.
 const ownersDeadline = 3 * time.Minute
 
-// patience is how long a look waits for the daemon's answer. A later look has it.
+// patience is how long a round waits for the daemon's response. A later round uses a
+// response that takes longer.
 const patience = time.Second
 
-// errNoAnswer is why owners aren't known at the start.
+// errNoAnswer is the reason why owners aren't known at the start.
 var errNoAnswer = errors.New("it hasn't answered yet")
 
-// owners are the objects that bpfman's programs were loaded for, as the daemon last
-// said.
+// owners contains the objects that bpfman's programs were loaded for, according to the
+// daemon's last response.
 type owners struct {
 	ask func(context.Context) (map[uint32]*v1alpha1.BpfNodeOwner, error)
 
@@ -35,13 +36,13 @@ type owners struct {
 	err      error
 	answered bool // at least once
 	news     bool
-	asked    map[uint32]bool // the programs that there were
+	asked    map[uint32]bool // the programs at that time
 	outdated bool
-	asking   chan struct{} // closed when the daemon has answered; nil if it isn't asked
+	asking   chan struct{} // closed when the daemon has responded; nil if there is no call
 }
 
-// want has the daemon asked if there are other programs than there were, or it
-// hasn't answered then.
+// want calls the daemon if the programs have changed, or if it didn't respond to the
+// previous call.
 func (o *owners) want(ctx context.Context, programs []kernel.Program) {
 	there := make(map[uint32]bool, len(programs))
 	for _, program := range programs {
@@ -83,7 +84,7 @@ func (o *owners) run(ctx context.Context, done chan struct{}) {
 	}
 }
 
-// changed tells once that there is another answer.
+// changed reports whether there is a new response since the last call of changed.
 func (o *owners) changed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -92,7 +93,7 @@ func (o *owners) changed() bool {
 	return news
 }
 
-// known returns the last answer, and why there is no later one.
+// known returns the last response, and the reason if there is no newer one.
 func (o *owners) known() (map[uint32]*v1alpha1.BpfNodeOwner, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

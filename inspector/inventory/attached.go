@@ -17,7 +17,8 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/process"
 )
 
-// readNetwork looks at interfaces, if there are programs that can be there.
+// readNetwork reads the hooks of interfaces, if there are programs that can be attached
+// to them.
 func (i *Inventory) readNetwork() {
 	wanted := i.wanted()
 	if wanted == (network.Wanted{}) {
@@ -33,7 +34,7 @@ func (i *Inventory) readNetwork() {
 		})
 		seen[namespace.Inode] = true
 	}
-	// Namespaces without a process are kept by a mount.
+	// A mount keeps a namespace without a process.
 	mounts, err := process.Mounts(i.proc, i.host, "nsfs")
 	for _, mount := range mounts {
 		inode, ok := process.NamespaceInode(mount.Root, "net")
@@ -47,7 +48,7 @@ func (i *Inventory) readNetwork() {
 	i.tried("network", errors.Join(err, lookErr))
 }
 
-// wanted are the hooks for which there are programs.
+// wanted returns the hooks for which there are programs.
 func (i *Inventory) wanted() (wanted network.Wanted) {
 	for _, program := range i.facts.Programs {
 		switch program.Type {
@@ -65,8 +66,8 @@ func (i *Inventory) wanted() (wanted network.Wanted) {
 	return wanted
 }
 
-// readCgroups visits the cgroups if there is a program that may be attached to one
-// and hasn't been looked for, or a link to one whose path isn't known.
+// readCgroups visits the cgroups if a program that can be attached to one hasn't been
+// looked for, or if the path of a link's cgroup isn't known.
 func (i *Inventory) readCgroups(all, settling bool) {
 	types, queried := map[string]bool{}, map[uint32]bool{}
 	look := false
@@ -116,8 +117,8 @@ func (i *Inventory) attachedToCgroup(program uint32) bool {
 	return slices.ContainsFunc(i.facts.CgroupHooks, func(h cgroup.Hook) bool { return h.Program == program })
 }
 
-// linkedPaths keeps of all cgroups those that links are attached to, and those that
-// aren't there any more with their ids alone, so that they aren't looked for again.
+// linkedPaths returns the paths of the cgroups that links are attached to. A cgroup that
+// doesn't exist any more gets its id as the path, so that it isn't looked for again.
 func (i *Inventory) linkedPaths(all map[uint64]string) map[uint64]string {
 	linked := map[uint64]string{}
 	for _, l := range i.facts.Links {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package inventory gathers the facts of a node's eBPF: it compares cheaply, and reads
-// only what is new or has changed.
+// Package inventory gathers facts about the eBPF on a node. It compares the kernel's
+// state with few system calls, and reads only what is new or has changed.
 package inventory
 
 import (
@@ -23,16 +23,17 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/report"
 )
 
-// settling is how long it takes until programs that are loaded are attached and
-// held as they will be. The kernel's ids don't tell of that.
+// settling is how long it takes until newly loaded programs are attached and held in
+// their final state. The kernel's ids don't show that.
 const settling = 15 * time.Second
 
-// Inventory is a node's. It is for one goroutine.
+// Inventory is the inventory of a node. It isn't safe for concurrent use.
 type Inventory struct {
 	proc string
-	// host is a process that sees what the host sees: the first, if it may be asked.
+	// host is a process that has the host's view: process 1 if it can be read.
 	host int
-	// samePIDs tells that the kernel takes the host's process ids from the inspector.
+	// samePIDs means that the inspector is in the host's PID namespace, so that the
+	// kernel accepts the host's process ids from it.
 	samePIDs bool
 
 	facts      report.Facts
@@ -43,12 +44,11 @@ type Inventory struct {
 	pins       *bpffs.Pins
 	changed    time.Time
 	unresolved map[string]error
-	// queried are the cgroups' programs for which all cgroups have been asked.
+	// queried are the programs for cgroups that were looked for in all cgroups.
 	queried map[uint32]bool
 }
 
-// New returns the inventory of a node that is seen in its /proc, of which nothing has
-// been read.
+// New returns an empty inventory of the node with the given /proc.
 func New(proc string) (*Inventory, error) {
 	inventory := &Inventory{
 		proc: proc, host: 1, programs: map[uint32]kernel.Program{}, maps: map[uint32]kernel.Map{},
@@ -70,7 +70,7 @@ func New(proc string) (*Inventory, error) {
 	return inventory, nil
 }
 
-// bootTime is to the nearest second, as the clock is set again and again.
+// bootTime is rounded to seconds, because the clock is adjusted repeatedly.
 func bootTime() (time.Time, error) {
 	var up unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
@@ -79,17 +79,18 @@ func bootTime() (time.Time, error) {
 	return time.Now().Add(-time.Duration(up.Nano())).Round(time.Second), nil
 }
 
-// Look says what to look at besides the kernel's ids.
+// Look says what to read in addition to the kernel's ids.
 type Look struct {
-	// Network is where programs may be attached without that ids change.
+	// Network reads hooks of interfaces, where programs can be attached without a change
+	// of ids.
 	Network bool
 	// All reads everything again.
 	All bool
 }
 
-// Update compares with the kernel, and reads what has changed. It tells whether
-// there was anything. The error is that ids can't be read, without which nothing is
-// known; other failures are those of Failures.
+// Update compares the inventory with the kernel, and reads what has changed. It reports
+// whether anything changed. It returns an error only if it can't read ids. Failures
+// returns the other errors.
 func (i *Inventory) Update(look Look, now time.Time) (bool, error) {
 	ids, err := kernel.List()
 	if err != nil {
@@ -119,10 +120,10 @@ func (i *Inventory) Update(look Look, now time.Time) (bool, error) {
 	return true, nil
 }
 
-// Failures are what couldn't be read at the last attempt, in no order.
+// Failures returns what couldn't be read in the last attempt.
 func (i *Inventory) Failures() map[string]error { return i.unresolved }
 
-// tried notes how reading something went.
+// tried records the result of reading something.
 func (i *Inventory) tried(what string, err error) {
 	if err != nil {
 		i.unresolved[what] = err
@@ -131,16 +132,16 @@ func (i *Inventory) tried(what string, err error) {
 	}
 }
 
-// Facts are those of the last update. Names, owners and last holders are the caller's
-// to add.
+// Facts returns the facts of the last update. The caller adds names, owners, and last
+// holders.
 func (i *Inventory) Facts() *report.Facts { return &i.facts }
 
 func (i *Inventory) holdersChanged() bool {
 	return i.pins.Changed() || slices.ContainsFunc(i.facts.Processes, func(p process.Process) bool { return !process.Unchanged(i.proc, p) })
 }
 
-// readObjects reads programs and maps that are new, and all links: their programs
-// can be replaced.
+// readObjects reads new programs and maps, and all links, because a link's program can
+// be replaced.
 func (i *Inventory) readObjects(ids kernel.IDs) {
 	var failures []error
 	i.facts.Programs = read(ids.Programs, i.programs, kernel.ReadProgram, &failures)
@@ -149,8 +150,8 @@ func (i *Inventory) readObjects(ids kernel.IDs) {
 	i.tried("programs, maps and links", errors.Join(failures...))
 }
 
-// read returns objects by id: those known, and others as they are read. What has gone
-// meanwhile is left out, and forgotten.
+// read returns the objects with the given ids. It reads those that aren't known. It
+// leaves out those that disappear in the meantime, and removes them from known.
 func read[E any](ids []uint32, known map[uint32]E, readOne func(uint32) (E, error), failures *[]error) []E {
 	all := make([]E, 0, len(ids))
 	for _, id := range ids {
@@ -196,8 +197,8 @@ func (i *Inventory) readHolders() {
 	i.facts.Pins = i.pins.All
 }
 
-// readPerfEvents asks for the programs of perf events that have no link. The kernel
-// answers only whose PID namespace is the host's.
+// readPerfEvents reads the programs of perf events that have no link. The kernel only
+// answers in the host's PID namespace.
 func (i *Inventory) readPerfEvents() {
 	i.facts.PerfEvents = nil
 	if !i.samePIDs {
@@ -208,7 +209,7 @@ func (i *Inventory) readPerfEvents() {
 			if !d.PerfEvent {
 				continue
 			}
-			program, attachment, err := kernel.PerfProgram(uint32(p.PID), uint32(d.FD)) //nolint:gosec // positive
+			program, attachment, err := kernel.PerfProgram(uint32(p.PID), uint32(d.FD)) //nolint:gosec // it isn't negative
 			if err == nil && program != 0 {
 				i.facts.PerfEvents = append(i.facts.PerfEvents, report.PerfEvent{Program: program, Attachment: attachment})
 			}
@@ -220,7 +221,8 @@ func (i *Inventory) readPerfEvents() {
 	i.facts.PerfEvents = slices.Compact(i.facts.PerfEvents)
 }
 
-// readContents looks for programs in maps, if there are some that nothing else keeps.
+// readContents looks for programs in maps, if there are programs that nothing else
+// keeps.
 func (i *Inventory) readContents() {
 	i.facts.Contained = nil
 	kept := i.kept()
@@ -243,7 +245,7 @@ func (i *Inventory) readContents() {
 	i.tried("maps of programs", errors.Join(failures...))
 }
 
-// kept are the programs that are held, or attached.
+// kept returns the programs that are held or attached.
 func (i *Inventory) kept() map[uint32]bool {
 	kept := map[uint32]bool{}
 	for _, l := range i.facts.Links {
@@ -266,13 +268,13 @@ func (i *Inventory) kept() map[uint32]bool {
 	return kept
 }
 
-// hostFile is a path of the host's.
+// hostFile returns a path to a file of the host.
 func (i *Inventory) hostFile(path string) string {
 	return filepath.Join(i.proc, strconv.Itoa(i.host), "root", path)
 }
 
-// tracepointGroups finds the groups of links' tracepoints that aren't known: the
-// kernel tells their names alone. Where tracefs isn't mounted there are none.
+// tracepointGroups finds the unknown groups of links' tracepoints, because the kernel
+// returns only the names. Without a mounted tracefs, it finds none.
 func (i *Inventory) tracepointGroups() map[string]string {
 	groups := map[string]string{}
 	var unknown []string

@@ -17,12 +17,13 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// kernelBTF is where the kernel shows its own types, and those of its modules.
+// kernelBTF is the directory where the kernel exposes the BTF of itself and of its
+// modules.
 const kernelBTF = "/sys/kernel/btf"
 
 const vmlinux = "vmlinux"
 
-// programFunction returns the name of a function of a program.
+// programFunction returns the name of a function in a program.
 func programFunction(program, typeID uint32) (string, error) {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(program))
 	if err != nil {
@@ -45,8 +46,8 @@ func programFunction(program, typeID uint32) (string, error) {
 	return of.TypeName(), nil
 }
 
-// kernelFunctionOf returns the name of a function of the kernel or of a module;
-// errNotKernel if the types are a program's.
+// kernelFunctionOf returns the name of a function in the kernel or in a module. It
+// returns errNotKernel if the types belong to a program.
 func kernelFunctionOf(object, typeID uint32) (string, error) {
 	handle, err := btf.NewHandleFromID(btf.ID(object))
 	if errors.Is(err, os.ErrNotExist) {
@@ -83,10 +84,10 @@ var errNotKernel = errors.New("the types aren't the kernel's")
 
 var errNoType = errors.New("no such type")
 
-// typeName returns the name of a type in BTF, of which the second part, if any,
-// goes on where the first ends. It reads one type after the other and keeps none:
-// cilium/ebpf keeps the kernel's types for ever, twice as much as the inspector
-// has memory in all.
+// typeName returns the name of a type in BTF. If there is a second part, it continues
+// the first. typeName reads the types sequentially and doesn't store them. cilium/ebpf
+// would cache the kernel's types permanently, which takes twice as much memory as the
+// inspector has.
 func typeName(id uint32, parts ...io.ReaderAt) (string, error) {
 	first := uint32(1) // 0 is void
 	var strings []*io.SectionReader
@@ -117,15 +118,16 @@ const (
 	btfHeaderSize = 24
 )
 
-// btfHeader is linux/btf.h's, as is what follows.
+// btfHeader is the struct btf_header of linux/btf.h. The numbers below are also from
+// this file.
 type btfHeader struct {
 	Magic                                                            uint16
 	Version, Flags                                                   uint8
 	HeaderLength, TypeOffset, TypeLength, StringOffset, StringLength uint32
 }
 
-// walkTypes passes over types up to the one at index and returns the offset of its
-// name. At the end there is io.EOF, and how many types there were.
+// walkTypes skips types until the one at index, and returns the offset of its name. At
+// the end of the types, it returns io.EOF and the number of types.
 func walkTypes(types io.Reader, index uint32) (count, name uint32, err error) {
 	reader := bufio.NewReaderSize(types, 64<<10)
 	var fixed [12]byte
@@ -142,7 +144,7 @@ func walkTypes(types io.Reader, index uint32) (count, name uint32, err error) {
 	}
 }
 
-// extraBytes is what follows a type's fixed part.
+// extraBytes returns the number of bytes after a type's fixed part.
 func extraBytes(info uint32) int {
 	kind, members := info>>24&0x1f, int(info&0xffff)
 	switch kind {
@@ -158,7 +160,7 @@ func extraBytes(info uint32) int {
 	return 0
 }
 
-// maxName is longer than any name of the kernel's.
+// maxName is longer than any name in the kernel.
 const maxName = 1024
 
 func stringAt(offset uint32, sections []*io.SectionReader) (string, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// HasPrograms tells that maps of a type can have programs in them.
+// HasPrograms reports whether maps of a type can contain programs.
 func HasPrograms(mapType string) bool {
 	switch mapType {
 	case "prog_array", "devmap", "devmap_hash", "cpumap", "sockmap", "sockhash":
@@ -21,10 +21,10 @@ func HasPrograms(mapType string) bool {
 	return false
 }
 
-// maxContents is how many entries of a map are looked at.
+// maxContents is the maximum number of entries of a map to read.
 const maxContents = 4096
 
-// ProgramsIn returns the programs that a map has in it.
+// ProgramsIn returns the ids of the programs in a map.
 func ProgramsIn(of Map) ([]uint32, error) {
 	m, err := ebpf.NewMapFromID(ebpf.MapID(of.ID))
 	if err != nil {
@@ -35,8 +35,9 @@ func ProgramsIn(of Map) ([]uint32, error) {
 	case "sockmap", "sockhash":
 		return programsOfSockets(m)
 	}
-	// A program's id is the last of a value: alone in an array of programs, behind the
-	// interface's or the queue's in the others, unless these have none.
+	// A program's id is the last number of a value. In an array of programs, it is the
+	// only one. In the other maps, it follows the number of the interface or queue, unless
+	// the values have no space for a program.
 	const number = 4
 	if of.Type != "prog_array" && of.ValueSize < 2*number {
 		return nil, nil
@@ -58,13 +59,13 @@ func ProgramsIn(of Map) ([]uint32, error) {
 	return programs, nil
 }
 
-// programsOfSockets asks for the programs that look at what a map's sockets get and send.
+// programsOfSockets returns the programs that process the data of a map's sockets.
 func programsOfSockets(m *ebpf.Map) ([]uint32, error) {
 	var programs []uint32
 	for _, attach := range []ebpf.AttachType{ebpf.AttachSkSKBStreamParser, ebpf.AttachSkSKBStreamVerdict, ebpf.AttachSkSKBVerdict, ebpf.AttachSkMsgVerdict} {
 		result, err := link.QueryPrograms(link.QueryOptions{Target: m.FD(), Attach: attach})
 		if err != nil {
-			continue // the kernel is older than the question
+			continue // the kernel doesn't support the query
 		}
 		for _, attached := range result.Programs {
 			programs = append(programs, uint32(attached.ID))

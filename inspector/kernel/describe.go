@@ -11,44 +11,45 @@ import (
 	"strings"
 )
 
-// Described is what the kernel says in words of an open descriptor, in
-// /proc/<pid>/fdinfo: what is behind it, and its id.
+// Described is the kernel's textual description of an open file descriptor, in
+// /proc/<pid>/fdinfo: what it refers to, and the id.
 type Described struct {
-	// Program, Map and Link are ids; a link has its program's as well.
+	// Program, Map, and Link are ids. A link also has the id of its program.
 	Program, Map, Link uint32
-	// LinkType is the kernel's word for it.
+	// LinkType is the kernel's name for the type of the link.
 	LinkType string
-	// AttachType is the kernel's word for it, a number for some links.
+	// AttachType is the kernel's name for the attach type. For some links, it is a
+	// number.
 	AttachType string
-	// Target is that of an iterator.
+	// Target is the target of an iterator.
 	Target string
-	// Interface, NetNS and Cgroup are as in Attachment.
+	// Interface, NetNS, and Cgroup have the same meaning as in Attachment.
 	Interface uint32
 	NetNS     uint64
 	Cgroup    uint64
 }
 
-// maxDescription is longer than what the kernel writes of a program, map or link;
-// of a link with thousands of addresses the beginning is enough.
+// maxDescription is longer than the kernel's description of a program, map, or link. For
+// a link with thousands of addresses, the beginning is enough.
 const maxDescription = 64 << 10
 
-// Describe reads a file of fdinfo.
+// Describe reads a file in fdinfo.
 func Describe(path string) (Described, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return Described{}, err //nolint:wrapcheck // it says all
+		return Described{}, err //nolint:wrapcheck // the error is complete
 	}
 	defer file.Close()
 	text := make([]byte, 4096)
 	n, err := file.Read(text)
 	if err != nil {
-		return Described{}, err //nolint:wrapcheck // it says all
+		return Described{}, err //nolint:wrapcheck // the error is complete
 	}
 	return ParseDescription(text[:n]), nil
 }
 
-// ParseDescription parses a file of fdinfo. Lines that it doesn't know are left
-// out: each kernel adds some.
+// ParseDescription parses the content of a file in fdinfo. It ignores unknown lines,
+// because new kernels add lines.
 func ParseDescription(text []byte) Described {
 	var d Described
 	if len(text) > maxDescription {
@@ -76,15 +77,15 @@ func ParseDescription(text []byte) Described {
 		case "ifindex":
 			d.Interface = number(word)
 		case "netns_ino":
-			d.NetNS, _ = strconv.ParseUint(word, 10, 64) // 0 is none
+			d.NetNS, _ = strconv.ParseUint(word, 10, 64) // 0 means none
 		case "cgroup_id":
-			d.Cgroup, _ = strconv.ParseUint(word, 10, 64) // 0 is none
+			d.Cgroup, _ = strconv.ParseUint(word, 10, 64) // 0 means none
 		}
 	}
 	return d
 }
 
-// number is 0, which no object has, for what is none.
+// number returns 0 if word isn't a number. No object has the id 0.
 func number(word string) uint32 {
 	n, err := strconv.ParseUint(word, 10, 32)
 	if err != nil {
@@ -93,7 +94,7 @@ func number(word string) uint32 {
 	return uint32(n)
 }
 
-// describeLink reads of a link what the kernel says in words.
+// describeLink reads the kernel's textual description of a link.
 func describeLink(id uint32, fd int) (Link, error) {
 	d, err := Describe(fmt.Sprintf("/proc/thread-self/fdinfo/%d", fd))
 	if err != nil {

@@ -48,7 +48,8 @@ func FuzzParseDescription(f *testing.F) {
 	})
 }
 
-// btfOf is BTF with types of some kinds, each with the members that it says it has.
+// btfOf returns BTF with types of some kinds, each with the number of members that it
+// claims.
 func btfOf(t *testing.T, strings string, types ...[]byte) *bytes.Reader {
 	t.Helper()
 	var body bytes.Buffer
@@ -65,7 +66,7 @@ func btfOf(t *testing.T, strings string, types ...[]byte) *bytes.Reader {
 	return bytes.NewReader(out.Bytes())
 }
 
-// btfType is a type of a kind, with the bytes that follow it.
+// btfType returns a type of a kind, with the bytes that follow it.
 func btfType(name, kind, members uint32, extra int) []byte {
 	out := make([]byte, 12+extra)
 	binary.NativeEndian.PutUint32(out, name)

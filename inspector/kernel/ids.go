@@ -12,19 +12,19 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// IDs are the kernel's ids of all that is there, ascending. The kernel gives
-// each number once, until there are none left.
+// IDs are the ids of everything in the kernel, in ascending order. The kernel doesn't
+// reuse an id until it has used all numbers.
 type IDs struct {
 	Programs, Maps, Links []uint32
 }
 
-// Equal tells that nothing has come or gone.
+// Equal reports whether the ids are the same.
 func (i IDs) Equal(other IDs) bool {
 	return slices.Equal(i.Programs, other.Programs) && slices.Equal(i.Maps, other.Maps) && slices.Equal(i.Links, other.Links)
 }
 
-// List lists the ids of what is in the kernel, which takes CAP_SYS_ADMIN. It
-// costs less than a microsecond for each.
+// List returns the ids of the programs, maps, and links in the kernel. It requires
+// CAP_SYS_ADMIN. It takes less than a microsecond for each id.
 func List() (ids IDs, err error) {
 	for _, each := range []struct {
 		of    string

@@ -13,35 +13,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attachment is where a program is attached. Text in it is any text.
+// Attachment describes where a program is attached. Its texts come from untrusted
+// sources, and aren't escaped.
 type Attachment struct {
-	// Type is as in BpfNodeAttachPoint.
+	// Type is the type, as in BpfNodeAttachPoint.
 	Type string
-	// Interface is the index of an interface, in a network namespace that the
-	// kernel doesn't tell.
+	// Interface is the index of an interface. The kernel doesn't say in which network
+	// namespace it is.
 	Interface uint32
 	// NetNS is the inode number of a network namespace.
 	NetNS uint64
-	// Cgroup is the id of a cgroup, its directory's inode number.
+	// Cgroup is the id of a cgroup, which is the inode number of its directory.
 	Cgroup uint64
-	// Target is what isn't one of these.
+	// Target is any other attach point.
 	Target string
 	// TargetProgram is the program that is replaced or traced.
 	TargetProgram uint32
-	// Map is that whose operations the program implements.
+	// Map is the struct_ops map whose operations the program implements.
 	Map uint32
-	// Priority among others, where it is known.
+	// Priority is the priority among other programs, if it is known.
 	Priority int32
 }
 
-// Link is a link in the kernel. Its program can be replaced by another; the kernel
-// doesn't tell when.
+// Link is a link in the kernel. Its program can be replaced, and the kernel doesn't
+// notify about that.
 type Link struct {
 	ID, Program uint32
 	Attachment
 }
 
-// Types of attachments that the kernel has no word for in one place.
+// Types of attachments without a name in the kernel's table of attach types.
 const (
 	XDP           = "xdp"
 	tracepoint    = "tracepoint"
@@ -54,7 +55,8 @@ const (
 	Freplace      = "freplace"
 )
 
-// AttachType returns the contract's name of a kernel's type of attachment.
+// AttachType returns the name that the API uses for the kernel's number of an attach
+// type.
 func AttachType(number uint32) string {
 	name := nameOf(attachTypes[:], number)
 	switch name {
@@ -80,18 +82,20 @@ func AttachType(number uint32) string {
 	return name
 }
 
-// Links reads links. It remembers the names of functions, which take long to find.
+// Links reads links. It caches the names of functions, because it takes long to find
+// them.
 type Links struct {
 	functions map[function]string
 }
 
-// function is one of the kernel, or of a module, or, where that is set, of a program.
+// function identifies a function in the kernel or in a module, or, with ofProgram, in a
+// program.
 type function struct {
 	ofProgram      bool
 	object, typeID uint32
 }
 
-// Read reads a link. What it is attached to is told as far as it can be read.
+// Read reads a link. It returns as much of the attachment as it can read.
 func (r *Links) Read(id uint32) (Link, error) {
 	l, err := link.NewFromID(link.ID(id))
 	if err != nil {
@@ -104,7 +108,8 @@ func (r *Links) Read(id uint32) (Link, error) {
 			return read, nil
 		}
 	}
-	// cilium/ebpf doesn't know all types, nor all of each; the kernel also tells in words.
+	// cilium/ebpf doesn't support all types of links, nor all their fields. Use the
+	// kernel's textual description for the others.
 	held, ok := l.(interface{ FD() int })
 	if !ok {
 		return Link{}, fmt.Errorf("read link %d: %w", id, errors.Join(err, errors.New("it has no descriptor")))
@@ -112,8 +117,7 @@ func (r *Links) Read(id uint32) (Link, error) {
 	return describeLink(id, held.FD())
 }
 
-// decode takes from cilium/ebpf's answer what an Attachment has; false if that
-// isn't all there is.
+// decode converts cilium/ebpf's description. It returns false if this lacks information.
 func (r *Links) decode(info *link.Info) (Link, bool) {
 	l := Link{ID: uint32(info.ID), Program: uint32(info.Program)}
 	switch {
@@ -153,19 +157,19 @@ func count(n uint32, what string) string {
 	return strconv.FormatUint(uint64(n), 10) + " " + what + "s"
 }
 
-// decodeTracing tells kernel and program apart by whose types they are, as the
-// kernel says in one number which of the two it is.
+// decodeTracing decodes the target, which is a function of the kernel or of a program.
+// The kernel uses the same number for both, and the BTF object distinguishes them.
 func (r *Links) decodeTracing(info *link.TracingInfo) Attachment {
 	a := Attachment{Type: AttachType(uint32(info.AttachType))}
 	object, typeID := info.TargetObjectId, uint32(info.TargetBtfId)
 	if info.AttachType == 0 {
 		a.Type = Freplace
 	} else if name, err := r.name(function{false, object, typeID}); !errors.Is(err, errNotKernel) {
-		a.Target = name // or none where it can't be read
+		a.Target = name // empty if it can't be read
 		return a
 	}
 	a.TargetProgram = object
-	a.Target, _ = r.name(function{true, object, typeID}) // a program without types has no names
+	a.Target, _ = r.name(function{true, object, typeID}) // a program without BTF has no names
 	return a
 }
 
@@ -188,7 +192,7 @@ func (r *Links) name(f function) (string, error) {
 	return name, nil
 }
 
-// maxFunctions bounds what is remembered.
+// maxFunctions limits the cache.
 const maxFunctions = 4096
 
 func decodePerfEvent(info *link.PerfEventInfo) Attachment {
@@ -214,7 +218,8 @@ func decodePerfEvent(info *link.PerfEventInfo) Attachment {
 	return Attachment{Type: perfEvent}
 }
 
-// kernelFunction is a function with offset, or an address where it has no name.
+// kernelFunction returns a function with its offset, or an address if the name isn't
+// known.
 func kernelFunction(name string, offset, address uint64) string {
 	switch {
 	case name == "" && address != 0:

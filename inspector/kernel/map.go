@@ -11,27 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Map is a map in the kernel. Nothing of it changes as long as it is there.
+// Map is a map in the kernel. It doesn't change as long as it exists.
 type Map struct {
 	ID uint32
-	// Name is any text.
+	// Name comes from an untrusted source, and isn't escaped.
 	Name string
-	// Type is bpftool's name of it.
+	// Type is bpftool's name for the type.
 	Type string
 	// KeySize and ValueSize are in bytes.
 	KeySize, ValueSize, MaxEntries uint32
-	// Memory is in bytes; 0 where it changes with the entries, or the kernel doesn't say.
+	// Memory is in bytes. It is 0 if it depends on the entries, or if the kernel doesn't report it.
 	Memory uint64
 }
 
-// growing are types of maps whose entries get memory when they are made. Hashes get all of it when the map is, unless it
-// has the flag BPF_F_NO_PREALLOC.
+// growing are types of maps that allocate memory for each new entry. Hashes allocate all memory when the map is
+// created, unless they have the flag BPF_F_NO_PREALLOC.
 var growing = []ebpf.MapType{
 	ebpf.LPMTrie, ebpf.SkStorage, ebpf.InodeStorage, ebpf.TaskStorage, ebpf.CGroupStorage, ebpf.PerCPUCGroupStorage,
 	ebpf.CgroupStorage, ebpf.SockMap, ebpf.SockHash, ebpf.DevMapHash, ebpf.CPUMap, ebpf.Arena,
 }
 
-// ReadMap reads a map's properties, not its content.
+// ReadMap reads the properties of a map, without its content.
 func ReadMap(id uint32) (Map, error) {
 	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package kernel reads programs, links and maps from the kernel by their ids. What
-// has gone meanwhile is os.ErrNotExist.
+// Package kernel reads programs, links, and maps from the kernel, by their ids. For an
+// object that doesn't exist any more, functions return os.ErrNotExist.
 package kernel
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Runs returns how often a program ran while the kernel counted, and for how long
-// in all.
+// Runs returns how often a program ran while the kernel's statistics were enabled, and
+// the total time.
 func Runs(id uint32) (count uint64, total time.Duration, err error) {
 	program, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {
@@ -27,7 +27,7 @@ func Runs(id uint32) (count uint64, total time.Duration, err error) {
 	return stats.RunCount, stats.Runtime, nil
 }
 
-// MapMemory returns how much memory the kernel accounts to a map, in bytes.
+// MapMemory returns the memory of a map according to the kernel, in bytes.
 func MapMemory(id uint32) (uint64, error) {
 	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
 	if err != nil {
@@ -38,6 +38,6 @@ func MapMemory(id uint32) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the memory of map %d: %w", id, err)
 	}
-	bytes, _ := info.Memlock() // 0 where the kernel doesn't say
+	bytes, _ := info.Memlock() // 0 if the kernel doesn't report it
 	return bytes, nil
 }

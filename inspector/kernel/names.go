@@ -9,8 +9,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/maptype"
 )
 
-// The names that libbpf, and with it bpftool, gives to what the kernel numbers, in
-// the kernel's order. They are the constants of linux/bpf.h in lower case.
+// The names that libbpf, and therefore bpftool, uses for the kernel's numbers, in the
+// kernel's order. They are the constants of linux/bpf.h in lower case.
 
 var programTypes = [...]string{
 	"unspec", "socket_filter", "kprobe", "sched_cls", "sched_act", "tracepoint", "xdp", "perf_event", "cgroup_skb",
@@ -35,10 +35,10 @@ var attachTypes = [...]string{
 	"trace_fsession",
 }
 
-// ProgramType is bpftool's name of a type of program.
+// ProgramType returns bpftool's name for a type of program.
 func ProgramType(number uint32) string { return nameOf(programTypes[:], number) }
 
-// MapType is bpftool's name of a type of map.
+// MapType returns bpftool's name for a type of map.
 func MapType(number uint32) string {
 	if name, known := maptype.Name(number); known {
 		return name
@@ -46,7 +46,7 @@ func MapType(number uint32) string {
 	return strconv.FormatUint(uint64(number), 10)
 }
 
-// nameOf is the number itself where the kernel is newer than the names.
+// nameOf returns the number as the name if the kernel is newer than the names.
 func nameOf(names []string, number uint32) string {
 	if number < uint32(len(names)) { //nolint:gosec // the tables are short
 		return names[number]

@@ -11,19 +11,20 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Program is a program in the kernel. Nothing of it changes as long as it is there.
+// Program is a program in the kernel. It doesn't change as long as it exists.
 type Program struct {
 	ID uint32
-	// Name is any text.
+	// Name comes from an untrusted source, and isn't escaped.
 	Name string
-	// Type is bpftool's name of it.
+	// Type is bpftool's name for the type.
 	Type string
 	Tag  string
-	// Loaded is counted from the boot.
+	// Loaded is the time of loading, since the boot.
 	Loaded time.Duration
-	// UID is who loaded it; nil where the kernel doesn't say.
+	// UID is the id of the user that loaded the program. It is nil if the kernel doesn't
+	// report it.
 	UID *uint32
-	// Maps are ids, ascending.
+	// Maps are the ids of the program's maps, in ascending order.
 	Maps []uint32
 }
 
@@ -43,7 +44,7 @@ func ReadProgram(id uint32) (Program, error) {
 	if uid, ok := info.CreatedByUID(); ok {
 		read.UID = &uid
 	}
-	maps, _ := info.MapIDs() // none where the kernel doesn't say
+	maps, _ := info.MapIDs() // none if the kernel doesn't report them
 	for _, id := range maps {
 		read.Maps = append(read.Maps, uint32(id))
 	}

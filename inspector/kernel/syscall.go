@@ -12,18 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Here is what cilium/ebpf doesn't export of bpf(2).
+// Commands of bpf(2) that cilium/ebpf doesn't export.
 
-// nextLink returns the id that follows. cilium/ebpf's iterator opens each link,
-// which takes much longer.
+// nextLink returns the id of the next link. cilium/ebpf's iterator opens each link, which takes much longer.
 func nextLink(id uint32) (uint32, error) {
 	attributes := struct{ start, next, flags uint32 }{start: id}
-	_, err := bpf(unix.BPF_LINK_GET_NEXT_ID, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // the system call's own interface
+	_, err := bpf(unix.BPF_LINK_GET_NEXT_ID, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // the interface of the system call
 	return attributes.next, err
 }
 
-// OpenPin opens what is pinned at a path, for reading only where the kernel can:
-// links it opens for writing or not at all. The caller closes the descriptor.
+// OpenPin opens the object that is pinned at path. It opens the object read-only if the kernel supports that; the
+// kernel only opens links for writing. The caller closes the descriptor.
 func OpenPin(path string) (int, error) {
 	name, err := unix.BytePtrFromString(path)
 	if err != nil {
@@ -33,9 +32,9 @@ func OpenPin(path string) (int, error) {
 		attributes := struct {
 			path      uint64
 			fd, flags uint32
-		}{path: uint64(uintptr(unsafe.Pointer(name))), flags: flags} //nolint:gosec // the system call's own interface
+		}{path: uint64(uintptr(unsafe.Pointer(name))), flags: flags} //nolint:gosec // the interface of the system call
 		var fd int
-		fd, err = bpf(unix.BPF_OBJ_GET, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // likewise
+		fd, err = bpf(unix.BPF_OBJ_GET, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // the interface of the system call
 		runtime.KeepAlive(name)
 		if err == nil {
 			return fd, nil
@@ -47,7 +46,7 @@ func OpenPin(path string) (int, error) {
 	return -1, fmt.Errorf("open pin %q: %w", path, err)
 }
 
-// MapTypes returns the ids of a map's types of keys and values in its BTF, 0 where it has none. cilium/ebpf doesn't tell
+// MapTypes returns the BTF ids of a map's key and value types, or 0 if it has none. cilium/ebpf doesn't provide
 // them.
 func MapTypes(fd int) (key, value uint32, err error) {
 	var info struct { // struct bpf_map_info
@@ -58,17 +57,16 @@ func MapTypes(fd int) (key, value uint32, err error) {
 	attributes := struct {
 		fd, length uint32
 		info       uint64
-	}{fd: uint32(fd), length: uint32(unsafe.Sizeof(info)), info: uint64(uintptr(unsafe.Pointer(&info)))} //nolint:gosec // the system call's own interface
-	if _, err := bpf(unix.BPF_OBJ_GET_INFO_BY_FD, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)); err != nil { //nolint:gosec // likewise
+	}{fd: uint32(fd), length: uint32(unsafe.Sizeof(info)), info: uint64(uintptr(unsafe.Pointer(&info)))} //nolint:gosec // the interface of the system call
+	if _, err := bpf(unix.BPF_OBJ_GET_INFO_BY_FD, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)); err != nil { //nolint:gosec // the interface of the system call
 		return 0, 0, fmt.Errorf("read the types of a map: %w", err)
 	}
 	runtime.KeepAlive(&info)
 	return info.btfKeyTypeID, info.btfValueTypeID, nil
 }
 
-// PerfProgram returns the program of a process's perf event, and what the event
-// is attached to. The process is of the caller's own PID namespace. An event
-// without program is os.ErrNotExist.
+// PerfProgram returns the program of a process's perf event, and what the event is attached to. The process must
+// be in the caller's PID namespace. If the event has no program, it returns os.ErrNotExist.
 func PerfProgram(pid, fd uint32) (program uint32, attached Attachment, err error) {
 	target := make([]byte, unix.PathMax)
 	attributes := struct {
@@ -76,8 +74,8 @@ func PerfProgram(pid, fd uint32) (program uint32, attached Attachment, err error
 		buffer                    uint64
 		program, kind             uint32
 		probeOffset, probeAddress uint64
-	}{pid: pid, fd: fd, length: uint32(len(target)), buffer: uint64(uintptr(unsafe.Pointer(&target[0])))} //nolint:gosec // the system call's own interface
-	_, err = bpf(unix.BPF_TASK_FD_QUERY, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // likewise
+	}{pid: pid, fd: fd, length: uint32(len(target)), buffer: uint64(uintptr(unsafe.Pointer(&target[0])))} //nolint:gosec // the interface of the system call
+	_, err = bpf(unix.BPF_TASK_FD_QUERY, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes)) //nolint:gosec // the interface of the system call
 	runtime.KeepAlive(target)
 	if err != nil {
 		return 0, Attachment{}, fmt.Errorf("query the program of perf event %d of process %d: %w", fd, pid, err)

@@ -13,20 +13,21 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/mapcontent"
 )
 
-// DumpOptions say what is dumped.
+// DumpOptions are the options of Dump.
 type DumpOptions struct {
-	// Map is the kernel's id, or 0 where Path is given.
+	// Map is the kernel's id of the map. It is 0 if Path is set.
 	Map uint32
-	// Path is where the map is pinned.
+	// Path is the path where the map is pinned.
 	Path string
-	// Limit is the number of entries, 0 for all.
+	// Limit is the maximum number of entries. 0 means no limit.
 	Limit int
-	// Every is how often it is dumped, once if it is 0.
+	// Every is the interval at which to repeat the dump. With 0, there is one dump.
 	Every time.Duration
 }
 
-// Dump writes what a map holds. The map isn't kept open between dumps, so that it goes
-// when its last holder does; that ends the dumps. One dump alone needs no input.
+// Dump writes the content of a map. It closes the map between dumps, so that the kernel
+// can free the map when its last holder closes it. Then Dump returns. A single dump
+// doesn't read from in.
 func Dump(ctx context.Context, o DumpOptions, in io.Reader, out io.Writer) error {
 	if o.Every > 0 {
 		var cancel context.CancelFunc
@@ -37,7 +38,7 @@ func Dump(ctx context.Context, o DumpOptions, in io.Reader, out io.Writer) error
 	once := func() error {
 		m, err := o.open()
 		if err != nil {
-			return err //nolint:wrapcheck // it says what was tried
+			return err //nolint:wrapcheck // the error says what was attempted
 		}
 		err = m.Dump(ctx, o.Limit, func(line live.DumpLine) error { return answers.write(line) })
 		return errors.Join(err, m.Close(), answers.flush())
@@ -61,7 +62,7 @@ func Dump(ctx context.Context, o DumpOptions, in io.Reader, out io.Writer) error
 
 func (o DumpOptions) open() (*mapcontent.Map, error) {
 	if o.Path != "" {
-		return mapcontent.OpenPinned(o.Path) //nolint:wrapcheck // it says what was tried
+		return mapcontent.OpenPinned(o.Path) //nolint:wrapcheck // the error says what was attempted
 	}
-	return mapcontent.Open(o.Map) //nolint:wrapcheck // it says what was tried
+	return mapcontent.Open(o.Map) //nolint:wrapcheck // the error says what was attempted
 }

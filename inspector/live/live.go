@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package live answers, in the inspector's container, what somebody asks by
-// `kubectl exec`: the messages and the rule by which it ends are those of apis/live.
+// Package live implements the commands that clients run through `kubectl exec` in the
+// inspector's container. Package apis/live defines their output, and when they end.
 package live
 
 import (
@@ -16,9 +16,9 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/live"
 )
 
-// whileRead returns a context that ends when in does, or is silent for longer than
-// allowed: then nobody reads any more. A command that is run by exec isn't ended when
-// kubectl or the connection dies.
+// whileRead returns a context that ends when in ends, or sends nothing for longer than
+// allowed. The client has then disconnected. Without this, a command would continue
+// after kubectl or the connection dies.
 func whileRead(ctx context.Context, in io.Reader, allowed time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	heard := make(chan struct{})
@@ -57,12 +57,12 @@ func whileRead(ctx context.Context, in io.Reader, allowed time.Duration) (contex
 	return ctx, cancel
 }
 
-// lines writes messages, a line each, as soon as they are there.
+// lines writes messages, with one line for each.
 type lines struct{ out *bufio.Writer }
 
 func linesTo(w io.Writer) lines { return lines{bufio.NewWriter(w)} }
 
-// write writes a message; flush sends it.
+// write buffers a message. flush sends it.
 func (l lines) write(message any) error {
 	text, err := json.Marshal(message)
 	if err != nil {
@@ -81,5 +81,5 @@ func (l lines) flush() error {
 	return nil
 }
 
-// silence is a variable for tests.
+// silence is a variable so that tests can change it.
 var silence = live.Silence

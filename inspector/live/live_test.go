@@ -27,7 +27,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// asked runs a command and returns its lines and what it returns.
+// asked runs a command, and returns its lines and a function that ends it.
 func asked[L any](t *testing.T, command func(context.Context, io.Reader, io.Writer) error) (lines <-chan L, hangUp func() error) {
 	t.Helper()
 	in, speak := io.Pipe()
@@ -63,7 +63,7 @@ func asked[L any](t *testing.T, command func(context.Context, io.Reader, io.Writ
 	}
 }
 
-// next waits for a line that is wanted.
+// next waits for a line that satisfies a condition.
 func next[L any](t *testing.T, lines <-chan L, wanted func(L) bool) L {
 	t.Helper()
 	timeout := time.After(20 * time.Second)
@@ -124,7 +124,7 @@ func needsKernel(t *testing.T) {
 	prerequisite.NeedsRoot(t, "programs of the kernel are for root alone")
 }
 
-// getcwd has the kernel run a program that is attached to the system call getcwd.
+// getcwd makes the kernel run a program that is attached to the system call getcwd.
 func getcwd(t *testing.T) {
 	t.Helper()
 	if _, err := unix.Getcwd(make([]byte, unix.PathMax)); err != nil {
@@ -132,11 +132,11 @@ func getcwd(t *testing.T) {
 	}
 }
 
-// attached is a program that is run on each system call getcwd.
+// attached returns a program that runs on each system call getcwd.
 func attached(t *testing.T, name string, instructions asm.Instructions) *ebpf.Program {
 	t.Helper()
 	onGetcwd := append(asm.Instructions{
-		asm.LoadMem(asm.R6, asm.R1, 8, asm.DWord), // the system call's number
+		asm.LoadMem(asm.R6, asm.R1, 8, asm.DWord), // the number of the system call
 		asm.JEq.Imm(asm.R6, unix.SYS_GETCWD, "getcwd"),
 		asm.Mov.Imm(asm.R0, 0),
 		asm.Return(),
@@ -202,7 +202,8 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// Who asks for statistics doesn't end those of others, and the last one does.
+// A client of the statistics doesn't disable them for others. The last client disables
+// them.
 func TestTopTwice(t *testing.T) {
 	needsKernel(t)
 	attached(t, "top_twice", nothing())
@@ -231,13 +232,14 @@ func TestTopTwice(t *testing.T) {
 	if err := hangUpSecond(); err != nil {
 		t.Error(err)
 	}
-	// Others on this machine may count: that none of these two does is what can be told.
+	// Other processes on this machine can enable the statistics, so the test only checks
+	// that these two don't.
 	if asked := askedToCount(t); asked {
 		t.Error("the kernel is asked to count still")
 	}
 }
 
-// askedToCount tells whether this process has the kernel count runs.
+// askedToCount reports whether this process enables the kernel's statistics.
 func askedToCount(t *testing.T) bool {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/fd/*")
@@ -250,7 +252,7 @@ func askedToCount(t *testing.T) bool {
 	})
 }
 
-// say prints the process's id, and its format.
+// say prints the process's id with a format.
 func say(format string) asm.Instructions {
 	var out asm.Instructions
 	text := append([]byte(format), make([]byte, 8-len(format)%8)...)

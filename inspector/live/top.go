@@ -19,10 +19,10 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 )
 
-// Top writes, once for each interval, which programs ran in it and for how long. It has
-// the kernel count meanwhile. The kernel counts for as long as somebody asks it to: as
-// the asking is an open file, it ends with this process, however that ends, and doesn't
-// end what others ask for.
+// Top writes, in each interval, which programs ran and for how long. It enables the
+// kernel's statistics in the meantime. An open file descriptor enables them, so they are
+// disabled when this process ends for any reason, unless another process has also
+// enabled them.
 func Top(ctx context.Context, interval time.Duration, in io.Reader, out io.Writer) error {
 	ctx, cancel := whileRead(ctx, in, silence)
 	defer cancel()
@@ -62,7 +62,7 @@ func Top(ctx context.Context, interval time.Duration, in io.Reader, out io.Write
 	}
 }
 
-// meter remembers what the kernel had counted when it was read.
+// meter contains the kernel's counters from the last read.
 type meter struct{ last map[uint32]counted }
 
 type counted struct {
@@ -70,26 +70,26 @@ type counted struct {
 	time time.Duration
 }
 
-// read returns what ran since it was called last. No program stays open.
+// read returns what ran since the last call. It doesn't keep programs open.
 func (m *meter) read() ([]live.ProgramUsage, error) {
 	ids, err := kernel.List()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what was tried
+		return nil, err //nolint:wrapcheck // the error says what was attempted
 	}
 	now := map[uint32]counted{}
 	var used []live.ProgramUsage
 	for _, id := range ids.Programs {
 		runs, time, err := kernel.Runs(id)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // it has gone meanwhile
+			continue // it was unloaded in the meantime
 		}
 		if err != nil {
-			return nil, err //nolint:wrapcheck // it says what was tried
+			return nil, err //nolint:wrapcheck // the error says what was attempted
 		}
 		now[id] = counted{runs, time}
 		before := m.last[id]
 		if runs < before.runs {
-			before = counted{} // another program has this id now
+			before = counted{} // another program has the id now
 		}
 		if runs > before.runs {
 			used = append(used, live.ProgramUsage{Program: describe(id), Runs: runs - before.runs, RunTime: time - before.time})
@@ -99,8 +99,8 @@ func (m *meter) read() ([]live.ProgramUsage, error) {
 	return used, nil
 }
 
-// describe says what program it is, as far as it can still be read.
+// describe describes a program, as far as it can still be read.
 func describe(id uint32) live.Program {
-	read, _ := kernel.ReadProgram(id) // empty where it has gone meanwhile
+	read, _ := kernel.ReadProgram(id) // empty if it was unloaded in the meantime
 	return live.Program{ID: id, Name: read.Name, Type: read.Type}
 }

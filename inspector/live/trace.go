@@ -17,14 +17,13 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/tracefs"
 )
 
-// Trace writes what programs print from now on: of those with the given ids, or of all
-// if there is none.
+// Trace writes what the programs with the given ids print from now on. Without ids, it includes all programs.
 func Trace(ctx context.Context, ids []uint32, in io.Reader, out io.Writer) error {
 	ctx, cancel := whileRead(ctx, in, silence)
 	defer cancel()
 	instance, err := tracefs.New()
 	if err != nil {
-		return err //nolint:wrapcheck // it says what was tried
+		return err //nolint:wrapcheck // the error says what was attempted
 	}
 	t := tracer{wanted: ids, answers: linesTo(out)}
 	err = t.run(ctx, instance)
@@ -42,7 +41,7 @@ type tracer struct {
 }
 
 func (t *tracer) run(ctx context.Context, instance *tracefs.Instance) error {
-	// That it has begun: what is printed from here on isn't missed.
+	// Confirm the start: output of programs from now on isn't missed.
 	if err := errors.Join(t.answers.write(live.Print{}), t.answers.flush()); err != nil {
 		return err
 	}
@@ -50,11 +49,11 @@ func (t *tracer) run(ctx context.Context, instance *tracefs.Instance) error {
 	for {
 		n, err := instance.Read(ctx, buffer)
 		if err != nil {
-			return err //nolint:wrapcheck // it says what was tried
+			return err //nolint:wrapcheck // the error says what was attempted
 		}
 		prints := t.parser.Parse(buffer[:n])
 		if n == 0 {
-			prints = t.parser.Flush() // its stack would have come
+			prints = t.parser.Flush() // their stacks would have arrived by now
 		}
 		if len(prints) > 0 {
 			t.functions.update()
@@ -81,23 +80,23 @@ func (t *tracer) print(p tracefs.Print) error {
 	})
 }
 
-// functions knows the kernel's functions of programs.
+// functions contains the kernel's functions of programs.
 type functions struct {
 	ids   []uint32
 	known []function
 }
 
-// function is one of a program's, as the kernel compiled it.
+// function is a function of a program, as compiled by the kernel.
 type function struct {
 	program live.Program
-	// symbol is how the names of the program's functions begin: its tag is in it.
+	// symbol is the prefix of the symbols of the program's functions. It contains the program's tag.
 	symbol string
-	// start and end are its addresses, 0 where the kernel doesn't tell them.
+	// start and end are the addresses, or 0 if the kernel doesn't report them.
 	start, end uint64
 }
 
-// programs are those that a stack leads to: one by the address of a function, or else
-// all that have a tag that is on the stack.
+// programs returns the programs that a stack belongs to: the one with an address on the stack, or else all
+// programs whose tag is on the stack.
 func (f *functions) programs(stack []tracefs.Frame) []live.Program {
 	ours := slices.DeleteFunc(slices.Clone(stack), func(f tracefs.Frame) bool { return !strings.HasPrefix(f.Symbol, "bpf_prog_") })
 	if len(ours) == 0 {
@@ -106,7 +105,7 @@ func (f *functions) programs(stack []tracefs.Frame) []live.Program {
 	return find(f.known, ours)
 }
 
-// find takes the innermost function that is known.
+// find returns the program of the innermost known function.
 func find(known []function, stack []tracefs.Frame) []live.Program {
 	var found []live.Program
 	for _, frame := range stack {
@@ -122,8 +121,8 @@ func find(known []function, stack []tracefs.Frame) []live.Program {
 	return found
 }
 
-// update reads the functions of all programs again if there are others than there were: the kernel uses addresses
-// again. What can't be read isn't known.
+// update reads the functions of all programs again if the programs have changed, because the kernel reuses
+// addresses. It leaves out programs that it can't read.
 func (f *functions) update() {
 	there, err := kernel.List()
 	if err != nil || slices.Equal(there.Programs, f.ids) {
@@ -135,7 +134,7 @@ func (f *functions) update() {
 	}
 }
 
-// functionsOf reads those of a program.
+// functionsOf returns the functions of a program.
 func functionsOf(id ebpf.ProgramID) []function {
 	program, err := ebpf.NewProgramFromID(id)
 	if err != nil {
@@ -155,7 +154,7 @@ func functionsOf(id ebpf.ProgramID) []function {
 	var out []function
 	for i, address := range addresses {
 		if address == 0 || i >= len(lengths) {
-			continue // the kernel hides addresses from those without CAP_SYSLOG
+			continue // without CAP_SYSLOG, the kernel hides addresses
 		}
 		one.start, one.end = uint64(address), uint64(address)+uint64(lengths[i])
 		out = append(out, one)

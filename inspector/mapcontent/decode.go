@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package mapcontent reads what maps of the kernel hold, and decodes it by the types
-// that they were made with (BTF).
+// Package mapcontent reads the content of maps in the kernel, and decodes it with the
+// types from their BTF.
 package mapcontent
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// object is a structure, whose fields keep their order.
+// object is a struct, with its fields in order.
 type object []field
 
 type field struct {
@@ -37,11 +37,11 @@ func (o object) MarshalJSON() ([]byte, error) {
 		}
 		name, err := json.Marshal(f.name)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // json's own words
+			return nil, err //nolint:wrapcheck // the error of package json
 		}
 		value, err := json.Marshal(f.value)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // json's own words
+			return nil, err //nolint:wrapcheck // the error of package json
 		}
 		out.Write(name)
 		out.WriteByte(':')
@@ -51,21 +51,23 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Types come from whoever loaded the map: a small value can be declared as unions within
-// unions that have no end. What is beyond these bounds comes as hexadecimal digits.
+// The types come from the program that loaded the map, which isn't trusted: a small
+// value can consist of endlessly nested unions. Data beyond these limits becomes
+// hexadecimal digits.
 const (
 	maxDepth  = 32
 	maxValues = 1 << 14
 )
 
-// decode returns what data says by its type, as a value that marshals to JSON. Data
-// that doesn't fit the type, and types that aren't data, come as hexadecimal digits.
+// decode decodes data according to its type, and returns a value that can be marshaled
+// to JSON. Data that doesn't fit the type, and types without data, become hexadecimal
+// digits.
 func decode(typ btf.Type, data []byte) any {
 	d := decoder{left: maxValues}
 	return d.decode(typ, data, 0)
 }
 
-// decoder counts the values that it may still make.
+// decoder counts the values that it can still create.
 type decoder struct{ left int }
 
 func (d *decoder) decode(typ btf.Type, data []byte, depth int) any {
@@ -100,8 +102,8 @@ func (d *decoder) decode(typ btf.Type, data []byte, depth int) any {
 
 func hexadecimal(data []byte) string { return "0x" + hex.EncodeToString(data) }
 
-// bigEndian tells whether a type is one of the kernel's typedefs of integers in the
-// network's order.
+// bigEndian reports whether a type is one of the kernel's typedefs for integers in
+// network byte order.
 func bigEndian(typ btf.Type) bool {
 	t, ok := btf.As[*btf.Typedef](typ)
 	for ok {
@@ -137,12 +139,12 @@ func integer(t *btf.Int, data []byte, network bool) any {
 	return number(n, len(data)*8, t.Encoding&btf.Signed != 0)
 }
 
-// number is an integer of so many bits.
+// number returns an integer with the given number of bits.
 func number(n uint64, bits int, signed bool) any {
 	if !signed {
 		return n
 	}
-	return int64(n<<(64-bits)) >> (64 - bits) //nolint:gosec // the bits are what counts
+	return int64(n<<(64-bits)) >> (64 - bits) //nolint:gosec // only the bits matter
 }
 
 func enumerator(t *btf.Enum, data []byte) any {
@@ -177,7 +179,7 @@ func float(data []byte) any {
 		return hexadecimal(data)
 	}
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return strconv.FormatFloat(f, 'g', -1, 64) // JSON has no number for it
+		return strconv.FormatFloat(f, 'g', -1, 64) // JSON has no such number
 	}
 	return f
 }
@@ -201,7 +203,7 @@ func (d *decoder) array(t *btf.Array, data []byte, depth int) any {
 	return out
 }
 
-// text is a string as C has it, if it is one.
+// text returns data as a C string, and whether it is one.
 func text(data []byte) (string, bool) {
 	before, after, _ := bytes.Cut(data, []byte{0})
 	return string(before), utf8.Valid(before) && len(bytes.Trim(after, "\x00")) == 0
@@ -225,8 +227,8 @@ func (d *decoder) members(ms []btf.Member, data []byte, depth int) any {
 	return out
 }
 
-// bitfield reads bits from the least significant one on little-endian machines, and
-// from the most significant on others, as C compilers lay them out.
+// bitfield reads bits, starting with the least significant bit on little-endian
+// machines, and with the most significant bit on others. C compilers use this layout.
 func bitfield(m btf.Member, data []byte) any {
 	offset, bits := int(m.Offset), int(m.BitfieldSize)
 	if bits > 64 || (offset+bits+7)/8 > len(data) {
@@ -260,8 +262,8 @@ func (d *decoder) section(t *btf.Datasec, data []byte, depth int) any {
 	return out
 }
 
-// sum adds what several CPUs have, number by number. What isn't a number is kept where
-// all have the same, and is nil otherwise.
+// sum adds the values of several CPUs, number by number. Other values are kept if they
+// are the same on all CPUs, and are nil otherwise.
 func sum(values []any) any {
 	if len(values) == 0 {
 		return nil
@@ -297,7 +299,7 @@ func plus(a, b any) any {
 			}
 			return out
 		}
-	default: // text and truth
+	default: // strings and booleans
 		if a == b {
 			return a
 		}
@@ -305,7 +307,7 @@ func plus(a, b any) any {
 	return nil
 }
 
-// added is nil where b isn't a number of the same type.
+// added returns nil if b isn't a number of the same type.
 func added[N uint64 | int64 | float64](a N, b any) any {
 	if b, ok := b.(N); ok {
 		return a + b

@@ -27,7 +27,7 @@ var (
 
 func arrayOf(n uint32, t btf.Type) *btf.Array { return &btf.Array{Type: t, Nelems: n, Index: u32} }
 
-// laidOut are values one after the other, as the machine stores them.
+// laidOut returns values one after the other, in the machine's byte order.
 func laidOut(t *testing.T, values ...any) []byte {
 	t.Helper()
 	var out []byte
@@ -117,7 +117,7 @@ func TestBitfields(t *testing.T) {
 	}
 }
 
-// A small value can be declared as having no end.
+// The type of a small value can be endlessly nested.
 func TestDecodeIsBounded(t *testing.T) {
 	var inner btf.Type = u32
 	for range maxDepth - 1 {

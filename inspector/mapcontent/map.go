@@ -17,15 +17,15 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 )
 
-// Map is a map of the kernel that is open for reading.
+// Map is a map in the kernel, open for reading.
 type Map struct {
 	m          *ebpf.Map
 	info       live.Map
 	key, value btf.Type // nil without BTF
 }
 
-// Open opens a map by the kernel's id. It fails with [os.ErrNotExist] where there is
-// none.
+// Open opens a map by the kernel's id. It returns an [os.ErrNotExist] error if the map
+// doesn't exist.
 func Open(id uint32) (*Map, error) {
 	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
 	if errors.Is(err, os.ErrNotExist) {
@@ -37,7 +37,7 @@ func Open(id uint32) (*Map, error) {
 	return described(m)
 }
 
-// OpenPinned opens a map by the path where it is pinned.
+// OpenPinned opens a map by the path of its pin.
 func OpenPinned(path string) (*Map, error) {
 	m, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
@@ -57,11 +57,11 @@ func described(m *ebpf.Map) (*Map, error) {
 // Close closes the map.
 func (m *Map) Close() error { return m.m.Close() } //nolint:wrapcheck // nothing to add
 
-// Info says what map it is.
+// Info describes the map.
 func (m *Map) Info() live.Map { return m.info }
 
-// unreadable are types of maps whose entries can't be read with nothing but looking
-// them up, and why.
+// unreadable are types of maps whose entries can't be read with lookups alone, with the
+// reasons.
 var unreadable = map[ebpf.MapType]string{
 	ebpf.RingBuf:            "reading it removes the events, which its reader needs",
 	ebpf.PerfEventArray:     "its events are for its reader",
@@ -103,8 +103,9 @@ func perCPU(t ebpf.MapType) bool {
 	return t == ebpf.PerCPUHash || t == ebpf.PerCPUArray || t == ebpf.LRUCPUHash || t == ebpf.PerCPUCGroupStorage
 }
 
-// types returns the types of key and value, nil where the map has none. That it can't be
-// read isn't worth failing for: the content comes as digits.
+// types returns the types of the key and the value, or nil if the map has no BTF. If the
+// BTF can't be read, it also returns nil, and the content is shown as hexadecimal
+// digits.
 func types(m *ebpf.Map, info *ebpf.MapInfo) (key, value btf.Type) {
 	id, ok := info.BTFID()
 	if !ok {
@@ -132,7 +133,7 @@ func types(m *ebpf.Map, info *ebpf.MapInfo) (key, value btf.Type) {
 	return typeOf(keyID), typeOf(valueID)
 }
 
-// Dump emits the map, its entries and the end. A limit of 0 means all entries.
+// Dump calls emit with the map, its entries, and the end. A limit of 0 means no limit.
 func (m *Map) Dump(ctx context.Context, limit int, emit func(live.DumpLine) error) error {
 	if err := emit(live.DumpLine{Map: &m.info}); err != nil {
 		return err
@@ -154,7 +155,7 @@ func (m *Map) Dump(ctx context.Context, limit int, emit func(live.DumpLine) erro
 			break
 		}
 		if err := ctx.Err(); err != nil {
-			return err //nolint:wrapcheck // whoever cancelled knows
+			return err //nolint:wrapcheck // the cause explains it
 		}
 		entry, err := m.entry(key, value, values)
 		if err != nil {
@@ -192,7 +193,7 @@ func (m *Map) entry(key, value []byte, perCPU [][]byte) (*live.Entry, error) {
 		decoded = append(decoded, decode(m.value, v))
 		out.PerCPU = append(out.PerCPU, marshal(decoded[len(decoded)-1]))
 	}
-	if m.value != nil { // sums of digits mean nothing
+	if m.value != nil { // sums of hexadecimal digits make no sense
 		out.Value = marshal(sum(decoded))
 	}
 	return &out, errors.Join(errs...)

@@ -15,7 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// made is a map of the kernel.
+// made creates a map in the kernel.
 func made(t *testing.T, spec *ebpf.MapSpec) (*ebpf.Map, uint32) {
 	t.Helper()
 	prerequisite.NeedsRoot(t, "maps of the kernel are for root alone")
@@ -32,7 +32,7 @@ func made(t *testing.T, spec *ebpf.MapSpec) (*ebpf.Map, uint32) {
 	return m, uint32(id)
 }
 
-// dumped are the lines of a dump, in JSON.
+// dumped returns the lines of a dump, in JSON.
 func dumped(t *testing.T, id uint32, limit int) []string {
 	t.Helper()
 	m, err := Open(id)
@@ -42,7 +42,7 @@ func dumped(t *testing.T, id uint32, limit int) []string {
 	defer m.Close()
 	var lines []string
 	err = m.Dump(t.Context(), limit, func(line live.DumpLine) error {
-		line.Map = nil // its id is another each time
+		line.Map = nil // its id is different each time
 		text, err := json.Marshal(line)
 		lines = append(lines, string(text))
 		return err

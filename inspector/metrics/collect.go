@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// count adds what has run since the last scrape, and returns it. Programs that share a series come and
-// go, so what they ran is kept apart from what the kernel tells of each: a sum of that
-// would fall with each that goes, which would look like a counter that began anew.
+// count adds what ran since the last scrape to the series, and returns it. Several programs can share
+// a series, and programs are unloaded. A sum of the kernel's counters would decrease then, which
+// looks like a reset of the counter, so count adds up the differences.
 func (c *Collector) count() map[programKey]ran {
 	for _, s := range c.series {
 		s.programs = 0
@@ -23,7 +23,7 @@ func (c *Collector) count() map[programKey]ran {
 		program := &c.status.Programs[i]
 		count, total, err := c.kernel.Runs(program.ID)
 		if err != nil {
-			continue // it has gone
+			continue // it was unloaded
 		}
 		now, before := ran{count, total}, c.counted[program.ID]
 		counted[program.ID] = now
@@ -48,9 +48,9 @@ func (c *Collector) count() map[programKey]ran {
 	return since
 }
 
-// choose shows the series of the programs that ran longest, and adds what others have
-// run since to the rest. That keeps what it has, as a counter must, where one of these
-// is shown later.
+// choose selects the series of the programs that ran longest, and adds what other programs ran since
+// the last scrape to the rest. If one of those gets a series later, the rest keeps its value, because
+// a counter must not decrease.
 func (c *Collector) choose(since map[programKey]ran) {
 	keys := make([]programKey, 0, len(c.series))
 	for key := range c.series {
@@ -104,7 +104,7 @@ func (c *Collector) collectPrograms(out chan<- prometheus.Metric) {
 }
 
 func (c *Collector) collectMaps(out chan<- prometheus.Metric) {
-	// A map that several have is that of the program that was loaded first.
+	// If several owners use a map, it belongs to the program that was loaded first.
 	owners := map[uint32]ownerKey{}
 	for i := range c.status.Programs {
 		program := &c.status.Programs[i]
@@ -133,7 +133,7 @@ func (c *Collector) collectMaps(out chan<- prometheus.Metric) {
 	}
 }
 
-// largest are the keys from the largest value to the least.
+// largest returns the keys, sorted by descending values.
 func largest[K comparable](values map[K]float64, labels func(K) []string) []K {
 	keys := make([]K, 0, len(values))
 	for key := range values {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package metrics tells what a node's eBPF costs: how often and how long programs run,
-// how many there are, and the memory of their maps. Each has a bounded number of
-// series: what is least is summed under the holder "other".
+// Package metrics provides metrics of a node's eBPF: how often and how long programs
+// run, the number of programs, and the memory of their maps. The number of series of
+// each metric is limited. The smallest values are added up under the holder "other".
 package metrics
 
 import (
@@ -17,15 +17,17 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/conflict"
 )
 
-// maxSeries is how many series each metric has, besides those of the rest.
+// maxSeries is the maximum number of series of each metric, without the series for the
+// rest.
 const maxSeries = 100
 
-// Kernel is asked at each scrape. What has gone meanwhile is an error.
+// Kernel is queried on each scrape. Its functions return an error for an object that
+// doesn't exist any more.
 type Kernel struct {
-	// Runs returns how often a program ran, and for how long in all; nil where the
-	// kernel doesn't count.
+	// Runs returns how often a program ran, and the total time. Runs is nil if the
+	// kernel's statistics are disabled.
 	Runs func(program uint32) (count uint64, total time.Duration, err error)
-	// MapMemory returns the bytes that the kernel accounts to a map.
+	// MapMemory returns the memory of a map according to the kernel, in bytes.
 	MapMemory func(id uint32) (uint64, error)
 }
 
@@ -45,14 +47,14 @@ var (
 		"Number of conflicts that prevent, or could prevent, programs of bpfman from working, by type.", []string{"type"}, nil)
 )
 
-// Collector serves the metrics of the node that it was last told of.
+// Collector serves the metrics for the last status that it received.
 type Collector struct {
 	kernel Kernel
 
 	mu      sync.Mutex
 	status  *v1alpha1.BpfNodeStatus
 	counted map[uint32]ran         // by program, at the last scrape
-	series  map[programKey]*series // by what programs are told apart by
+	series  map[programKey]*series // by the key that distinguishes programs
 	rest    ran
 }
 
@@ -71,11 +73,11 @@ type series struct {
 	ran
 
 	programs int
-	// shown tells that it isn't part of the rest.
+	// shown means that it has a series, and isn't part of the rest.
 	shown bool
 }
 
-// ownerKey names an object of bpfman, or else who holds a program.
+// ownerKey identifies an object of bpfman, or else the holder of a program.
 type ownerKey struct{ kind, namespace, name, holder string }
 
 func (o ownerKey) labels() []string { return []string{o.kind, o.namespace, o.name, o.holder} }
@@ -88,15 +90,15 @@ type programKey struct {
 
 func (p programKey) labels() []string { return append(p.ownerKey.labels(), p.program) }
 
-// other are all that have no series of their own.
+// other stands for all owners without a series.
 var other = ownerKey{holder: "other"}
 
-// New returns a collector that knows of no node yet.
+// New returns a collector without a status.
 func New(kernel Kernel) *Collector {
 	return &Collector{kernel: kernel, counted: map[uint32]ran{}, series: map[programKey]*series{}}
 }
 
-// See takes a node's status, with nothing left out, which must not change any more.
+// See sets the node's status. It must be complete, and must not change afterwards.
 func (c *Collector) See(status *v1alpha1.BpfNodeStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +134,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// ownerOf is the object that a program was loaded for, or who holds it.
+// ownerOf returns the object that a program was loaded for, or its holder.
 func ownerOf(program *v1alpha1.BpfNodeProgram) ownerKey {
 	if o := program.Owner; o != nil {
 		return ownerKey{kind: o.Kind, namespace: o.Namespace, name: o.Name}
@@ -143,8 +145,8 @@ func ownerOf(program *v1alpha1.BpfNodeProgram) ownerKey {
 	return ownerKey{holder: holder(program.Holders)}
 }
 
-// holder is the pod or unit of the first process, which restarts less often than the
-// process gets another id; then that of a pin.
+// holder returns the pod or unit of the first process, because that changes less often
+// than the process's id. Without a process, it returns the pod of a pin.
 func holder(holders []v1alpha1.BpfNodeHolder) string {
 	pinned := ""
 	for _, h := range holders {

@@ -17,7 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// kernel is a Kernel whose programs have run as told.
+// kernel is a Kernel with the given run statistics of programs.
 type kernel map[uint32]ran
 
 func (k kernel) runs(id uint32) (uint64, time.Duration, error) {
@@ -65,7 +65,7 @@ func compare(t *testing.T, c prometheus.Collector, want string, names ...string)
 
 func TestGauges(t *testing.T) {
 	c := New(Kernel{MapMemory: memory})
-	compare(t, c, "") // before the node was looked at
+	compare(t, c, "") // before the first status
 	c.See(node())
 	compare(t, c, `
 # HELP bpf_conflicts Number of conflicts that prevent, or could prevent, programs of bpfman from working, by type.
@@ -91,7 +91,7 @@ bpf_programs{holder="unit init.scope",owner_kind="",owner_name="",owner_namespac
 `)
 }
 
-// Programs of one series come and go: it never falls.
+// Programs that share a series are loaded and unloaded. The counter never decreases.
 func TestRunsNeverFall(t *testing.T) {
 	k := kernel{1: {100, time.Second}, 2: {1, time.Millisecond}}
 	two := func(ids ...uint32) *v1alpha1.BpfNodeStatus {
@@ -113,17 +113,17 @@ func TestRunsNeverFall(t *testing.T) {
 	}
 	c.See(two(1, 2))
 	expect("101", "1.001")
-	c.See(two(2)) // the one that ran more has gone
+	c.See(two(2)) // the one that ran more was unloaded
 	k[2] = ran{2, 2 * time.Millisecond}
 	expect("102", "1.002")
-	c.See(two(2, 4)) // another has come
+	c.See(two(2, 4)) // another was loaded
 	k[4] = ran{5, time.Second}
 	expect("107", "2.002")
-	delete(k, 2) // gone since the node was looked at
+	delete(k, 2) // unloaded since the last status
 	expect("107", "2.002")
 }
 
-// However many programs there are, there are as many series, and nothing is lost.
+// The number of series is limited for any number of programs, and the sum is complete.
 func TestSeriesAreBounded(t *testing.T) {
 	const many = 3 * maxSeries
 	k, status := kernel{}, &v1alpha1.BpfNodeStatus{}
@@ -144,7 +144,7 @@ func TestSeriesAreBounded(t *testing.T) {
 			t.Errorf("%s: %v in all, want %v", name, got, sum)
 		}
 	}
-	// One that was among the rest runs more than all others: it gets a series of its own.
+	// A program in the rest runs longer than all others, and gets its own series.
 	k[1] = ran{1000, time.Hour}
 	if got := sumOf(t, c, "bpf_program_run_seconds_total"); got < time.Hour.Seconds() {
 		t.Errorf("%v s in all", got)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package network finds the programs that are attached to network interfaces, in
-// the host's network namespace and in those of pods.
+// Package network finds the programs that are attached to network interfaces, in the
+// network namespaces of the host and of pods.
 package network
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 )
 
-// Namespace is a network namespace, by a file that leads to it.
+// Namespace is a network namespace, with a file that refers to it.
 type Namespace struct {
 	Inode uint64
 	Path  string
@@ -37,31 +37,32 @@ type Interface struct {
 // Hook is a program at a hook of an interface, or of a network namespace.
 type Hook struct {
 	Interface
-	// Type is as in BpfNodeAttachPoint.
+	// Type is the type, as in BpfNodeAttachPoint.
 	Type    string
 	Program uint32
-	// Link is 0 where there is none.
+	// Link is the id of the link. It is 0 if there is none.
 	Link uint32
-	// Mode of an XDP program: native, generic or offloaded.
+	// Mode is the mode of an XDP program: native, generic, or offloaded.
 	Mode string
-	// Position is from 1 where there is an order.
+	// Position starts at 1. It is 0 if there is no order.
 	Position int32
-	// Priority is a TC filter's.
+	// Priority is the priority of a TC filter.
 	Priority int32
 }
 
-// Wanted says what to look for: what there are programs for.
+// Wanted selects the hooks to read: those for which there are programs.
 type Wanted struct {
 	XDP, TC, Netkit, Dissector, Lookup bool
 }
 
-// Look reads the namespaces. It fails on none: what couldn't be read is told with
-// the rest.
+// Look reads the hooks in the namespaces. It continues after errors, and returns them
+// together with the hooks.
 func Look(namespaces []Namespace, wanted Wanted) (hooks []Hook, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The thread is in another network namespace at the end: it ends with the goroutine.
+		// The thread ends in another network namespace. Because it stays locked, it exits
+		// with the goroutine.
 		runtime.LockOSThread()
 		var failures []error
 		for _, namespace := range namespaces {
@@ -81,7 +82,7 @@ func Look(namespaces []Namespace, wanted Wanted) (hooks []Hook, err error) {
 	return hooks, err
 }
 
-// look reads one namespace, which the thread is in.
+// look reads one namespace, which is the current namespace of the thread.
 type look struct {
 	netns      uint64
 	wanted     Wanted
@@ -117,8 +118,8 @@ func (l *look) enter(path string) error {
 	return errors.Join(failures...)
 }
 
-// links reads the interfaces with their XDP programs. Package netlink's list has
-// one program of each, and all else that the kernel knows of it.
+// links reads the interfaces with their XDP programs. The list of package netlink has only
+// one program for each interface, and much other data.
 func (l *look) links() error {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
@@ -134,7 +135,7 @@ func (l *look) links() error {
 		if err != nil {
 			return fmt.Errorf("list interfaces: %w", err)
 		}
-		at := Interface{NetNS: l.netns, Index: uint32(nl.DeserializeIfInfomsg(answer).Index)} //nolint:gosec // positive
+		at := Interface{NetNS: l.netns, Index: uint32(nl.DeserializeIfInfomsg(answer).Index)} //nolint:gosec // it isn't negative
 		var xdp []byte
 		for _, attribute := range attributes {
 			switch attribute.Attr.Type &^ unix.NLA_F_NESTED {
@@ -154,11 +155,11 @@ func (l *look) links() error {
 	return nil
 }
 
-// xdp reads the programs of an interface: one for each mode.
+// xdp reads the programs of an interface, with one for each mode.
 func (l *look) xdp(at Interface, nested []byte) error {
 	attributes, err := nl.ParseRouteAttr(nested)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller does
+		return err //nolint:wrapcheck // the caller wraps it
 	}
 	for _, attribute := range attributes {
 		mode := map[uint16]string{unix.IFLA_XDP_DRV_PROG_ID: "native", unix.IFLA_XDP_SKB_PROG_ID: "generic", unix.IFLA_XDP_HW_PROG_ID: "offloaded"}[attribute.Attr.Type]
@@ -169,7 +170,7 @@ func (l *look) xdp(at Interface, nested []byte) error {
 	return nil
 }
 
-// directions are the parents of filters that clsact and ingress have.
+// directions maps the parents of filters in clsact and ingress to types.
 var directions = map[uint32]string{netlink.HANDLE_MIN_INGRESS: "tc/ingress", netlink.HANDLE_MIN_EGRESS: "tc/egress"}
 
 // filters reads the TC filters of all queueing disciplines.
@@ -204,19 +205,19 @@ func (l *look) filters() error {
 	return errors.Join(failures...)
 }
 
-// filtersOf reads the filters of a parent, in the order in which they are asked.
+// filtersOf reads the filters of a parent, in the order in which they run.
 func (l *look) filtersOf(at Interface, parent uint32) error {
 	link := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: int(at.Index), Name: at.Name}}
 	filters, err := netlink.FilterList(link, parent)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) {
-		return nil // a discipline without filters, or gone
+		return nil // the discipline has no filters, or was removed
 	}
 	if err != nil {
 		return fmt.Errorf("list TC filters of %s: %w", at.Name, err)
 	}
 	direction := directions[parent]
 	if direction == "" {
-		direction = "tc/egress" // filters of a queue see what leaves
+		direction = "tc/egress" // filters of a queue see outgoing packets
 	}
 	position := int32(0)
 	for _, filter := range filters {
@@ -226,15 +227,15 @@ func (l *look) filtersOf(at Interface, parent uint32) error {
 		}
 		position++
 		l.hooks = append(l.hooks, Hook{
-			Interface: at, Type: direction, Program: uint32(program.Id), //nolint:gosec // positive
+			Interface: at, Type: direction, Program: uint32(program.Id), //nolint:gosec // it isn't negative
 			Position: position, Priority: int32(program.Priority),
 		})
 	}
 	return nil
 }
 
-// chains reads what the kernel runs at hooks of each interface, in its order. A
-// kernel that doesn't know such hooks has none.
+// chains reads the programs at hooks of each interface, in the order in which they run. A
+// kernel without such hooks has none.
 func (l *look) chains(types ...ebpf.AttachType) error {
 	for _, at := range l.interfaces {
 		for _, attach := range types {
@@ -243,7 +244,7 @@ func (l *look) chains(types ...ebpf.AttachType) error {
 				return fmt.Errorf("query %s of %s: %w", attach, at.Name, err)
 			}
 			if err != nil {
-				continue // no such hook
+				continue // the hook doesn't exist
 			}
 			l.append(at, attach, result)
 		}
@@ -251,7 +252,7 @@ func (l *look) chains(types ...ebpf.AttachType) error {
 	return nil
 }
 
-// ofNamespace reads what is attached to the namespace itself.
+// ofNamespace reads the programs that are attached to the namespace itself.
 func (l *look) ofNamespace(fd int, attach ebpf.AttachType) error {
 	result, err := link.QueryPrograms(link.QueryOptions{Target: fd, Attach: attach})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch calls changed whenever interfaces, or their queueing disciplines and filters,
-// may have changed in the network namespace of the process, until the context ends.
+// Watch calls changed when interfaces, queueing disciplines, or filters in the network
+// namespace of the process can have changed. It returns when the context ends.
 func Watch(ctx context.Context, changed func()) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_TC)
 	if err != nil {
@@ -27,7 +27,7 @@ func Watch(ctx context.Context, changed func()) error {
 		if ctx.Err() != nil {
 			return nil // it was closed on purpose
 		}
-		changed() // also where the kernel had more to say than there is room for
+		changed() // also after an overflow of the socket's buffer
 		if err != nil && !isOverflow(err) {
 			return fmt.Errorf("receive changes of the network: %w", err)
 		}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package objects reads what is reported of users' objects on this node, and tells
-// them of conflicts in Events.
+// Package objects reads the reports about users' objects on this node, and emits Events
+// about conflicts on these objects.
 package objects
 
 import (
@@ -27,23 +27,24 @@ import (
 )
 
 const (
-	// maxNote is the API's limit of an Event's text.
+	// maxNote is the API's limit for the text of an Event.
 	maxNote = 1024
-	// maxInstance is the API's limit of the instance that emits it.
+	// maxInstance is the API's limit for the instance that emits an Event.
 	maxInstance = 128
-	// maxPrefix leaves room for what the API server adds to the name of an Event.
+	// maxPrefix leaves space for the suffix that the API server adds to the name of an
+	// Event.
 	maxPrefix = 200
-	// controller is who emits Events.
+	// controller is the reporting controller of Events.
 	controller = "bpfman-inspector"
 )
 
-// Cluster is the API server, as far as one node's inspector is concerned.
+// Cluster is the API server, as the inspector of one node uses it.
 type Cluster struct {
 	api  rest.Interface
 	node string
 }
 
-// New returns what an inspector asks the API server about the objects on a node.
+// New returns the Cluster for the inspector of a node.
 func New(config *rest.Config, node string) (*Cluster, error) {
 	client, err := apiserver.New(config)
 	if err != nil {
@@ -52,11 +53,12 @@ func New(config *rest.Config, node string) (*Cluster, error) {
 	return &Cluster{client, node}, nil
 }
 
-// Reports are the BpfPrograms and BpfNsPrograms of the node, from the API server's memory.
+// Reports returns the BpfPrograms and BpfNsPrograms of the node, from the API server's
+// cache.
 func (c *Cluster) Reports(ctx context.Context) ([]conflict.Report, error) {
 	var reports []conflict.Report
 	for _, kind := range v1alpha1.ProgramKinds {
-		list := &v1alpha1.BpfProgramList{} // the other has the same fields
+		list := &v1alpha1.BpfProgramList{} // BpfNsProgramList has the same fields
 		body, err := c.api.Get().Resource(kind.Resource()).
 			Param("labelSelector", v1alpha1.LabelHostname+"="+v1alpha1.LabelValue(c.node)).Param("resourceVersion", "0").
 			DoRaw(ctx)
@@ -73,7 +75,7 @@ func (c *Cluster) Reports(ctx context.Context) ([]conflict.Report, error) {
 	return reports, nil
 }
 
-// reportsOf is one, or none if nobody owns the program.
+// reportsOf returns one report, or none if the program has no owner.
 func reportsOf(program *v1alpha1.BpfProgram) []conflict.Report {
 	owner := metav1.GetControllerOf(program)
 	if owner == nil {
@@ -85,7 +87,7 @@ func reportsOf(program *v1alpha1.BpfProgram) []conflict.Report {
 	}}
 }
 
-// Told are the conflicts that the node's BpfNode has.
+// Told returns the conflicts in the node's BpfNode.
 func (c *Cluster) Told(ctx context.Context) ([]v1alpha1.BpfNodeConflict, error) {
 	node := &v1alpha1.BpfNode{}
 	err := c.api.Get().Resource(v1alpha1.NodeKind.Resource()).Name(c.node).Do(ctx).Into(node)
@@ -98,9 +100,9 @@ func (c *Cluster) Told(ctx context.Context) ([]v1alpha1.BpfNodeConflict, error) 
 	return node.Status.Conflicts, nil
 }
 
-// Warn writes an Event.
+// Warn emits an Event.
 func (c *Cluster) Warn(ctx context.Context, owner v1alpha1.BpfNodeOwner, uid types.UID, found v1alpha1.BpfNodeConflict) error {
-	// Those of objects without a namespace are there.
+	// Events about cluster-scoped objects are in this namespace.
 	namespace := owner.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -126,7 +128,7 @@ func (c *Cluster) Warn(ctx context.Context, owner v1alpha1.BpfNodeOwner, uid typ
 	return nil
 }
 
-// begin is a name's beginning, which is as good a name.
+// begin truncates a name to a valid name.
 func begin(name string, most int) string {
 	if len(name) > most {
 		name = strings.TrimRight(name[:most], "-.")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package pods names the pods and containers of the node, as its container runtime
-// knows them.
+// Package pods gets the names of the node's pods and containers from the container
+// runtime.
 package pods
 
 import (
@@ -18,13 +18,14 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/cri"
 )
 
-// criDeadline is for both calls together.
+// criDeadline bounds both calls together.
 const criDeadline = 5 * time.Second
 
-// maxList is the longest answer that is taken, which is the kubelet's limit.
+// maxList is the maximum size of a response. It is the same as the kubelet's.
 const maxList = 16 << 20
 
-// Labels that the kubelet gives to each container and sandbox (k8s.io/kubelet's types).
+// The labels that the kubelet sets on each container and sandbox (package types of
+// k8s.io/kubelet).
 const (
 	podNamespaceLabel  = "io.kubernetes.pod.namespace"
 	podNameLabel       = "io.kubernetes.pod.name"
@@ -32,25 +33,25 @@ const (
 	containerNameLabel = "io.kubernetes.container.name"
 )
 
-// Name is a container of a pod; of the pod's sandbox it has no Container.
+// Name identifies a container of a pod. Container is empty for the pod's sandbox.
 type Name struct{ Namespace, Pod, Container string }
 
-// Names are those of a node.
+// Names contains the names on a node.
 type Names struct {
-	// ByContainer is by the runtime's ids of containers and sandboxes, ByPod by the
+	// ByContainer is by the runtime's ids of containers and sandboxes. ByPod is by the
 	// UIDs of pods.
 	ByContainer, ByPod map[string]Name
 }
 
-// Runtime is the node's container runtime. It talks the API itself, in two calls,
-// because k8s.io/cri-client brings tracing and its own logging, which would be a good
+// Runtime is the node's container runtime. It makes two calls of the CRI API directly.
+// k8s.io/cri-client would add tracing and its own logging, which need a considerable
 // part of the inspector's memory.
 type Runtime struct {
-	// Run is where the host's /run is seen.
+	// Run is the path where the host's /run is mounted.
 	Run string
 }
 
-// List asks for all containers and sandboxes that the runtime has.
+// List returns the names of all containers and sandboxes of the runtime.
 func (r Runtime) List(ctx context.Context) (Names, error) {
 	socket, err := cri.Socket(r.Run)
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 	"strings"
 )
 
-// Mount is a file system that is mounted in a mount namespace.
+// Mount is a mount in a mount namespace.
 type Mount struct {
-	// Device is major:minor.
+	// Device is the device as major:minor.
 	Device string
-	// Root is what of the file system is mounted, Point where.
+	// Root is the mounted directory within the file system. Point is the mount point.
 	Root, Point string
-	// Type is the file system's, such as bpf.
+	// Type is the type of the file system, such as bpf.
 	Type string
 }
 
-// Mounts lists the mounts of some types that a process sees.
+// Mounts returns the mounts with the given types that a process sees.
 func Mounts(proc string, pid int, types ...string) ([]Mount, error) {
 	file, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "mountinfo"))
 	if err != nil {
@@ -39,7 +39,7 @@ func Mounts(proc string, pid int, types ...string) ([]Mount, error) {
 	return mounts, nil
 }
 
-// parseMounts reads /proc/<pid>/mountinfo; what isn't a mount is left out.
+// parseMounts parses /proc/<pid>/mountinfo. It ignores malformed lines.
 func parseMounts(text io.Reader, types []string) ([]Mount, error) {
 	var mounts []Mount
 	lines := bufio.NewReader(text)
@@ -52,13 +52,13 @@ func parseMounts(text io.Reader, types []string) ([]Mount, error) {
 			return mounts, nil
 		}
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the caller does
+			return nil, err //nolint:wrapcheck // the caller wraps it
 		}
 	}
 }
 
-// parseMount takes a line apart: id, parent, device, root, point and options, any
-// number of tags, a dash, type, source, options.
+// parseMount parses a line. It has the fields id, parent, device, root, point, options,
+// any number of tags, a dash, type, source, and options.
 func parseMount(line string) (Mount, bool) {
 	const device, root, point, tags = 2, 3, 4, 6
 	before, after, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
@@ -70,7 +70,8 @@ func parseMount(line string) (Mount, bool) {
 	return Mount{Device: fields[device], Root: unescape(fields[root]), Point: unescape(fields[point]), Type: kind}, true
 }
 
-// unescape undoes what the kernel does to spaces, tabs, newlines and backslashes: \040.
+// unescape decodes the kernel's escapes for spaces, tabs, newlines, and backslashes,
+// such as \040.
 func unescape(text string) string {
 	const digits = 3
 	var out strings.Builder

@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// Place is where a process belongs: a container or else a systemd unit, or neither.
+// Place describes what a process belongs to: a container, a systemd unit, or neither.
 type Place struct {
-	// Container is the container runtime's id of the container, or of a pod's sandbox.
+	// Container is the container runtime's id of the container or the pod's sandbox.
 	Container string
 	// Unit is the systemd unit.
 	Unit string
 }
 
-// placeOf is nowhere where the process has ended.
+// placeOf returns an empty Place if the process has ended.
 func placeOf(dir string) Place {
 	text, _ := readFile(filepath.Join(dir, "cgroup"))
 	return ParseCgroup(string(text))
 }
 
-// ParseCgroup tells from /proc/<pid>/cgroup where a process belongs, of cgroup v1
-// and v2, with either driver of containerd, CRI-O and Docker. Paths may be relative
-// to the reader's own cgroup.
+// ParseCgroup finds out from /proc/<pid>/cgroup what a process belongs to. It supports
+// cgroup v1 and v2, and both cgroup drivers of containerd, CRI-O, and Docker. Paths can
+// be relative to the reader's cgroup.
 func ParseCgroup(text string) Place {
 	var place Place
 	for line := range strings.Lines(text) {
@@ -44,14 +44,14 @@ func ParseCgroup(text string) Place {
 	return place
 }
 
-// containerIn returns the container of the kubelet's that a cgroup is of, not one
-// that it runs itself, nor one that the node runs in.
+// containerIn returns the kubelet's container that a cgroup belongs to. It ignores
+// nested containers, and a container that contains the whole node.
 func containerIn(parts []string) string {
 	if i := slices.IndexFunc(parts, func(part string) bool { return strings.HasPrefix(part, "kubepods") }); i >= 0 {
 		parts = parts[i:]
 	}
 	for _, part := range parts {
-		// A container is cri-containerd-<id>.scope, crio-<id>.scope or <id>.
+		// The name is cri-containerd-<id>.scope, crio-<id>.scope, or <id>.
 		name := strings.TrimSuffix(part, ".scope")
 		id := name[strings.LastIndexAny(name, "-:")+1:]
 		if isContainerID(id) && !strings.HasPrefix(name, "crio-conmon-") {
@@ -67,7 +67,7 @@ func isContainerID(text string) bool {
 	return len(text) == containerIDLength && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// unitIn returns the innermost unit of systemd that has processes of its own.
+// unitIn returns the innermost systemd unit that can contain processes.
 func unitIn(parts []string) string {
 	for _, part := range slices.Backward(parts) {
 		if strings.HasSuffix(part, ".service") || strings.HasSuffix(part, ".scope") {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package process finds in the host's /proc which processes have programs, maps and
-// links of eBPF open, and what container or systemd unit each belongs to.
+// Package process finds the processes that have eBPF programs, maps, or links open, in the
+// host's /proc, and the container or systemd unit that each belongs to.
 package process
 
 import (
@@ -21,60 +21,61 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 )
 
-// Process is a process that has eBPF open.
+// Process is a process that has eBPF objects open.
 type Process struct {
 	Identity
-	// Name is what the process calls itself: any bytes.
+	// Name is the name that the process has set. It can contain any bytes.
 	Name string
-	// Place is where it belongs.
+	// Place is what the process belongs to.
 	Place
-	// Open is what it has open.
+	// Open are its open eBPF objects.
 	Open []Descriptor
-	// descriptors is how many it has in all; 0 where the kernel, before Linux 6.2,
-	// doesn't say.
+	// descriptors is the number of all its file descriptors. It is 0 if the kernel doesn't
+	// report it (before Linux 6.2).
 	descriptors int64
 }
 
-// Identity tells processes apart: ids are used again.
+// Identity identifies a process. The id alone isn't enough, because the kernel reuses ids.
 type Identity struct {
 	PID int
-	// Start is in clock ticks since the boot.
+	// Start is the start time, in clock ticks since the boot.
 	Start uint64
 }
 
-// Descriptor is an open descriptor with eBPF behind it.
+// Descriptor is an open file descriptor of an eBPF object.
 type Descriptor struct {
 	FD int
-	// Behind is what is behind it, as the kernel describes it; nothing for a perf
-	// event, of which the kernel doesn't say it there.
+	// Behind is the kernel's description of the object. It is empty for a perf event, for
+	// which the kernel has none.
 	Behind    kernel.Described
 	PerfEvent bool
 }
 
-// Namespace is a namespace and a process in it.
+// Namespace is a namespace, with a process in it.
 type Namespace struct {
 	// Inode is the namespace's inode number.
 	Inode uint64
 	PID   int
-	// Place is the process's.
+	// Place is what the process belongs to.
 	Place
 }
 
-// Table is what was found in /proc.
+// Table is the result of a scan of /proc.
 type Table struct {
-	// Processes have eBPF open; by id.
+	// Processes are the processes that have eBPF objects open, sorted by id.
 	Processes []Process
-	// NetNS and MntNS are those that processes are in, each once, the host's first.
+	// NetNS and MntNS are the network and mount namespaces of processes, without duplicates,
+	// the host's first.
 	NetNS, MntNS []Namespace
-	// Unreadable is the number of processes whose descriptors may not be seen.
+	// Unreadable is the number of processes whose file descriptors can't be read.
 	Unreadable int
 }
 
-// workers share the processes of a scan: it is system calls that take the time.
+// workers is the number of goroutines of a scan, which mostly waits for system calls.
 const workers = 2
 
-// Scan reads all processes of the host's /proc. It doesn't fail on those that end
-// meanwhile.
+// Scan reads all processes in the host's /proc. It ignores processes that end in the
+// meantime.
 func Scan(proc string) (Table, error) {
 	pids, err := numbers(proc)
 	if err != nil {
@@ -106,15 +107,15 @@ func Scan(proc string) (Table, error) {
 	return table, nil
 }
 
-// directory is that of a process in /proc.
+// directory returns the directory of a process in /proc.
 func directory(proc string, pid int) string { return filepath.Join(proc, strconv.Itoa(pid)) }
 
-// scanned is what a scan finds of a process.
+// scanned is what a scan found about a process.
 type scanned struct {
-	// netNS and mntNS are inode numbers; 0 where the process has ended, or they aren't
-	// to be seen, which its descriptors tell.
+	// netNS and mntNS are inode numbers. They are 0 if the process has ended, or if they
+	// can't be read. Reading the descriptors then returns the error.
 	netNS, mntNS uint64
-	// process is nil for one that has no eBPF open.
+	// process is nil if the process has no eBPF objects open.
 	process    *Process
 	unreadable bool
 }
@@ -134,9 +135,9 @@ func scan(dir string, pid int) scanned {
 	return found
 }
 
-// isOwn tells of the inspector's own processes, which have programs and maps open while
-// they read them: those of its container, by its PID namespace, or itself where that is
-// the host's.
+// isOwn reports whether a process is the inspector's, which has programs and maps open while
+// it reads them. It identifies all processes of the inspector's container by their PID
+// namespace. In the host's PID namespace, it only identifies the process itself.
 func isOwn(dir string, pid int) bool {
 	own, err := readLink("/proc/self/ns/pid")
 	if err != nil {
@@ -146,16 +147,16 @@ func isOwn(dir string, pid int) bool {
 	if err != nil || other != own {
 		return false
 	}
-	// A process that sees itself in the host's /proc by its own id is of the host's namespace.
+	// If this process has the same id in the host's /proc, it is in the host's PID namespace.
 	if self, err := readLink(filepath.Join(filepath.Dir(dir), "self")); err == nil && self == strconv.Itoa(os.Getpid()) {
 		return pid == os.Getpid()
 	}
 	return true
 }
 
-// Unchanged tells that the process still has open what it had, and not that it
-// has nothing else. As long as it has as many descriptors they aren't looked at one by
-// one: it may have hundreds.
+// Unchanged reports whether the process still has the same eBPF objects open. It doesn't
+// detect additional objects. While the number of descriptors stays the same, it doesn't check
+// each of them, because there can be hundreds.
 func Unchanged(proc string, p Process) bool {
 	dir := directory(proc, p.PID)
 	start, err := startTime(dir)
@@ -180,14 +181,14 @@ func Unchanged(proc string, p Process) bool {
 	return true
 }
 
-// namespaceOf is the inode number of a process's namespace.
+// namespaceOf returns the inode number of a process's namespace.
 func namespaceOf(dir, kind string) uint64 {
 	target, _ := readLink(filepath.Join(dir, "ns", kind))
 	inode, _ := NamespaceInode(target, kind)
 	return inode
 }
 
-// appendNamespace appends the process's namespace unless it has been seen.
+// appendNamespace appends the namespace of a process, unless it is in seen.
 func appendNamespace(namespaces []Namespace, seen map[uint64]bool, inode uint64, proc string, pid int) []Namespace {
 	if seen[inode] {
 		return namespaces
@@ -200,7 +201,7 @@ func appendNamespace(namespaces []Namespace, seen map[uint64]bool, inode uint64,
 	return append(namespaces, namespace)
 }
 
-// NamespaceInode reads the name of a namespace, such as net:[4026531840].
+// NamespaceInode parses the name of a namespace, such as net:[4026531840].
 func NamespaceInode(name, kind string) (uint64, bool) {
 	digits, ok := strings.CutPrefix(name, kind+":[")
 	if !ok {
@@ -210,7 +211,7 @@ func NamespaceInode(name, kind string) (uint64, bool) {
 	return inode, err == nil
 }
 
-// What descriptors of eBPF are links to.
+// The targets of links for the file descriptors of eBPF objects.
 const (
 	anonymous = "anon_inode:"
 	perfEvent = anonymous + "[perf_event]"
@@ -221,7 +222,8 @@ func isEBPF(target string) bool {
 	return ok && (strings.HasPrefix(kind, "bpf") || kind == "[perf_event]")
 }
 
-// descriptors reads what of eBPF a process has open, and how many descriptors it has.
+// descriptors returns the open eBPF objects of a process, and the number of its file
+// descriptors.
 func descriptors(dir string) (open []Descriptor, many int64, err error) {
 	fds, err := openDirectory(filepath.Join(dir, "fd"))
 	if err != nil {
@@ -230,7 +232,7 @@ func descriptors(dir string) (open []Descriptor, many int64, err error) {
 	defer unix.Close(fds)
 	var stat unix.Stat_t
 	if err := unix.Fstat(fds, &stat); err != nil {
-		return nil, 0, err //nolint:wrapcheck // the caller tells errors apart
+		return nil, 0, err //nolint:wrapcheck // the caller distinguishes errors
 	}
 	all, err := numbersIn(fds)
 	if err != nil {
@@ -257,8 +259,8 @@ func descriptors(dir string) (open []Descriptor, many int64, err error) {
 	return open, stat.Size, nil
 }
 
-// count is how many descriptors a process has, of which the kernel makes the size of
-// the directory.
+// count returns the number of a process's file descriptors. The kernel reports it as the size
+// of the directory.
 func count(dir string) int64 {
 	var stat unix.Stat_t
 	if err := unix.Stat(filepath.Join(dir, "fd"), &stat); err != nil {
@@ -267,7 +269,8 @@ func count(dir string) int64 {
 	return stat.Size
 }
 
-// name is empty where the process has ended. The newline at the end is the kernel's.
+// name returns an empty string if the process has ended. It removes the newline that the
+// kernel adds.
 func name(dir string) string {
 	text, _ := readFile(filepath.Join(dir, "comm"))
 	return string(bytes.TrimSuffix(text, []byte("\n")))
@@ -281,8 +284,8 @@ func startTime(dir string) (uint64, error) {
 	return parseStart(text)
 }
 
-// parseStart reads the start time of /proc/<pid>/stat: the 20th field behind the
-// name, which is in parentheses and may have any characters.
+// parseStart parses the start time in /proc/<pid>/stat. It is the 20th field after the name,
+// which is in parentheses and can contain any characters.
 func parseStart(stat []byte) (uint64, error) {
 	const field = 20
 	_, fields, ok := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(" "))

@@ -160,7 +160,7 @@ func TestNamespaceInode(t *testing.T) {
 	}
 }
 
-// TestScan reads the processes of this machine, of which the test is one.
+// TestScan reads the processes of this machine, including the test's.
 func TestScan(t *testing.T) {
 	table, err := Scan("/proc")
 	if err != nil {

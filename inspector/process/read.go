@@ -11,10 +11,10 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/dirents"
 )
 
-// A node has thousands of descriptors: package os would ask the kernel several
-// times for each file whether it can be polled.
+// A node has thousands of descriptors. For each file, package os would make additional
+// system calls to find out whether it can be polled.
 
-// numbers lists the entries of a directory that are numbers.
+// numbers returns the entries of a directory that are numbers.
 func numbers(dir string) ([]int, error) {
 	fd, err := openDirectory(dir)
 	if err != nil {
@@ -35,10 +35,10 @@ func numbersIn(fd int) ([]int, error) {
 			found = append(found, number)
 		}
 	})
-	return found, err //nolint:wrapcheck // callers tell errors apart
+	return found, err //nolint:wrapcheck // callers distinguish errors
 }
 
-// maxLink is longer than what descriptors of eBPF and namespaces are links to.
+// maxLink is longer than any link target for an eBPF object or a namespace.
 const maxLink = 128
 
 func readLink(path string) (string, error) { return readLinkAt(unix.AT_FDCWD, path) }
@@ -47,22 +47,22 @@ func readLinkAt(dir int, path string) (string, error) {
 	var target [maxLink]byte
 	n, err := unix.Readlinkat(dir, path, target[:])
 	if err != nil {
-		return "", err //nolint:wrapcheck // callers tell errors apart
+		return "", err //nolint:wrapcheck // callers distinguish errors
 	}
 	return string(target[:n]), nil
 }
 
-// readFile reads what the kernel gives at once, a page at most.
+// readFile reads a file with one system call, up to a page.
 func readFile(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // callers tell errors apart
+		return nil, err //nolint:wrapcheck // callers distinguish errors
 	}
 	defer unix.Close(fd)
 	text := make([]byte, 4096)
 	n, err := unix.Read(fd, text)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // callers tell errors apart
+		return nil, err //nolint:wrapcheck // callers distinguish errors
 	}
 	return text[:n], nil
 }

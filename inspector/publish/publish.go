@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package publish keeps a node's BpfNode as it should be: one write when something has
-// changed, and none while nothing does.
+// Package publish keeps the BpfNode of a node up to date. It writes only after changes.
 package publish
 
 import (
@@ -24,21 +23,21 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/apiserver"
 )
 
-// Pace is how often the API server is asked.
+// Pace limits the requests to the API server.
 type Pace struct {
-	// Write is the least time between two writes.
+	// Write is the minimum interval between writes.
 	Write time.Duration
-	// Check is the time, half of it more or less, after which the object is read again
-	// though nothing has changed: somebody may have removed it.
+	// Check is the interval, with a random deviation of up to a half, at which to read
+	// the object when nothing has changed, because someone can have deleted it.
 	Check time.Duration
-	// Retry is the time after a failure; it doubles up to Check.
+	// Retry is the delay after a failure. It doubles each time, up to Check.
 	Retry time.Duration
 }
 
-// DefaultPace asks for 17 reads in a second on 5,000 nodes.
+// DefaultPace results in 17 reads per second with 5,000 nodes.
 var DefaultPace = Pace{Write: 10 * time.Second, Check: 5 * time.Minute, Retry: time.Second}
 
-// deadline is for one request.
+// deadline bounds one request.
 const deadline = 30 * time.Second
 
 // Publisher writes one BpfNode.
@@ -52,10 +51,10 @@ type Publisher struct {
 	wanted  *v1alpha1.BpfNodeStatus
 	changed chan struct{}
 
-	written *v1alpha1.BpfNode // as it was last read or written; nil if that must be asked
+	written *v1alpha1.BpfNode // as last read or written; nil if it has to be read
 }
 
-// New returns a publisher of the BpfNode of a node.
+// New returns a publisher for the BpfNode of a node.
 func New(config *rest.Config, node string, pace Pace, log *slog.Logger) (*Publisher, error) {
 	client, err := apiserver.New(config)
 	if err != nil {
@@ -64,19 +63,19 @@ func New(config *rest.Config, node string, pace Pace, log *slog.Logger) (*Publis
 	return &Publisher{api: client, node: node, pace: pace, log: log, changed: make(chan struct{}, 1)}, nil
 }
 
-// Publish has a status written, unless another takes its place before. Conditions need
-// no times.
+// Publish makes Run write the status. If there is a newer status before the write, only
+// that is written. Conditions need no times.
 func (p *Publisher) Publish(status *v1alpha1.BpfNodeStatus) {
 	p.mu.Lock()
 	p.wanted = status
 	p.mu.Unlock()
 	select {
 	case p.changed <- struct{}{}:
-	default: // one that waits tells of this change as well
+	default: // the pending notification covers this change too
 	}
 }
 
-// Read returns the status that is in the cluster; nil if there is none.
+// Read returns the status in the cluster, or nil if there is none.
 func (p *Publisher) Read(ctx context.Context) (*v1alpha1.BpfNodeStatus, error) {
 	node, err := p.get(ctx)
 	if apierrors.IsNotFound(err) {
@@ -88,7 +87,7 @@ func (p *Publisher) Read(ctx context.Context) (*v1alpha1.BpfNodeStatus, error) {
 	return &node.Status, nil
 }
 
-// Run writes what is published until the context ends.
+// Run writes the published status until the context ends.
 func (p *Publisher) Run(ctx context.Context) error {
 	var last time.Time
 	retry := p.pace.Retry
@@ -105,13 +104,13 @@ func (p *Publisher) Run(ctx context.Context) error {
 			}
 		case <-next:
 			if time.Since(last) > p.pace.Check/2 {
-				p.written = nil // it may have been removed
+				p.written = nil // it can have been deleted
 			}
 		}
 		began := time.Now()
 		wrote, err := p.write(ctx)
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			wrote, err = p.write(ctx) // somebody removed or changed it meanwhile
+			wrote, err = p.write(ctx) // someone deleted or changed it in the meantime
 		}
 		if wrote {
 			last = began
@@ -119,9 +118,9 @@ func (p *Publisher) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			retry, said = p.pace.Retry, ""
-			next = time.After(p.pace.Check/2 + rand.N(p.pace.Check)) //nolint:gosec // scattered, not secret
+			next = time.After(p.pace.Check/2 + rand.N(p.pace.Check)) //nolint:gosec // the jitter needs no security
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it ends
+			return nil //nolint:nilerr // the context ended
 		default:
 			if said != err.Error() {
 				said = err.Error()
@@ -133,7 +132,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// write brings the object to what is wanted, and tells whether that took a write.
+// write updates the object to the wanted status, and reports whether a write was
+// necessary.
 func (p *Publisher) write(ctx context.Context) (bool, error) {
 	p.mu.Lock()
 	wanted := p.wanted
@@ -162,14 +162,14 @@ func (p *Publisher) write(ctx context.Context) (bool, error) {
 	update.Status = *status
 	written, err := p.update(ctx, update)
 	if err != nil {
-		p.written = nil // gone, or changed by another
+		p.written = nil // deleted, or changed by someone else
 		return true, err
 	}
 	p.written = written
 	return true, nil
 }
 
-// conditions have the time since when they are as they are.
+// conditions keeps the transition times of conditions whose status doesn't change.
 func conditions(before, wanted []metav1.Condition) []metav1.Condition {
 	merged := make([]metav1.Condition, 0, len(wanted))
 	for _, condition := range wanted {
@@ -193,7 +193,7 @@ func (p *Publisher) get(ctx context.Context) (*v1alpha1.BpfNode, error) {
 	return node, nil
 }
 
-// create creates the object, without status, as the Node's.
+// create creates the object without a status. Its owner is the Node.
 func (p *Publisher) create(ctx context.Context) (*v1alpha1.BpfNode, error) {
 	owner, err := p.owner(ctx)
 	if err != nil {
@@ -222,7 +222,7 @@ func (p *Publisher) update(ctx context.Context, node *v1alpha1.BpfNode) (*v1alph
 	return updated, nil
 }
 
-// owner refers to the Node, of which no more than the metadata is asked for.
+// owner returns a reference to the Node. It requests only the Node's metadata.
 func (p *Publisher) owner(ctx context.Context) (metav1.OwnerReference, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// server is an API server with one Node and its BpfNode, if there is one.
+// server is an API server with one Node, and its BpfNode if it exists.
 type server struct {
 	t testing.TB
 
@@ -31,7 +31,7 @@ type server struct {
 	writes   int
 	reads    int
 	away     bool
-	received []time.Time // of writes of the status
+	received []time.Time // times of writes to the status
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -106,20 +106,20 @@ func (s *server) answer(w http.ResponseWriter, code int, object any) {
 	}
 }
 
-// do changes the server as nobody else does.
+// do changes the server while it holds its lock.
 func (s *server) do(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-// since is the time of the first condition.
+// since returns the transition time of the first condition.
 func (s *server) since() (since metav1.Time) {
 	s.do(func() { since = s.object.Status.Conditions[0].LastTransitionTime })
 	return since
 }
 
-// await waits until the server is as it should be.
+// await waits until the server is in the expected state.
 func (s *server) await(what string, right func() bool) {
 	s.t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -138,7 +138,7 @@ func (s *server) await(what string, right func() bool) {
 	}
 }
 
-// publisher returns one that runs until the test ends.
+// publisher returns a publisher that runs until the test ends.
 func publisher(t *testing.T, s *server, pace Pace) *Publisher {
 	t.Helper()
 	web := httptest.NewServer(s)
@@ -217,7 +217,7 @@ func TestPace(t *testing.T) {
 	var received []time.Time
 	s.do(func() { received = s.received })
 	for i, at := range received[1:] {
-		// What a request takes on its way isn't the publisher's.
+		// The duration of a request isn't part of the publisher's interval.
 		if gap := at.Sub(received[i]); gap < pace*3/4 {
 			t.Errorf("%v between two writes", gap)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/network"
 )
 
-// attachPoints returns where each program is attached.
+// attachPoints returns the attach points of each program.
 func attachPoints(facts *Facts) map[uint32][]v1alpha1.BpfNodeAttachPoint {
 	a := attached{
 		facts: facts, points: map[uint32][]v1alpha1.BpfNodeAttachPoint{},
@@ -36,7 +36,7 @@ func attachPoints(facts *Facts) map[uint32][]v1alpha1.BpfNodeAttachPoint {
 	}
 	for _, event := range facts.PerfEvents {
 		point := a.ofAttachment(event.Attachment)
-		// A link's event is also open where the link is.
+		// The perf event of a link is also open in the process that has the link.
 		if !slices.ContainsFunc(a.points[event.Program], func(p v1alpha1.BpfNodeAttachPoint) bool { return p.Type == point.Type && p.Target == point.Target }) {
 			a.add(event.Program, point)
 		}
@@ -53,7 +53,7 @@ func attachPoints(facts *Facts) map[uint32][]v1alpha1.BpfNodeAttachPoint {
 type attached struct {
 	facts  *Facts
 	points map[uint32][]v1alpha1.BpfNodeAttachPoint
-	// What links explain isn't told again.
+	// hookSeen and cgroupSeen mark what belongs to a link, so that it isn't listed twice.
 	hookSeen, cgroupSeen []bool
 }
 
@@ -61,8 +61,8 @@ func (a *attached) add(program uint32, point v1alpha1.BpfNodeAttachPoint) {
 	a.points[program] = append(a.points[program], point)
 }
 
-// link adds where a link is attached. One whose interface or cgroup has gone is
-// attached nowhere.
+// link adds the attach point of a link. A link whose interface or cgroup was removed has
+// none.
 func (a *attached) link(l kernel.Link) {
 	if l.Program == 0 && l.Map == 0 {
 		return
@@ -103,7 +103,8 @@ func (a *attached) link(l kernel.Link) {
 	}
 }
 
-// programsOf are the programs of a link: those of structs of operations belong to the map.
+// programsOf returns the programs of a link. The programs of a struct_ops link belong to
+// its map.
 func (a *attached) programsOf(l kernel.Link) []uint32 {
 	if l.Program != 0 {
 		return []uint32{l.Program}
@@ -117,8 +118,8 @@ func (a *attached) programsOf(l kernel.Link) []uint32 {
 	return programs
 }
 
-// hookOf finds what the network says of a link; -1 if nothing. The kernel tells
-// links only of some hooks.
+// hookOf returns the index of the network hook that belongs to a link, or -1. The kernel
+// only reports the links of some hooks.
 func (a *attached) hookOf(l kernel.Link) int {
 	return slices.IndexFunc(a.facts.Hooks, func(h network.Hook) bool {
 		if h.Link != 0 || l.Type != h.Type {
@@ -155,7 +156,8 @@ func (a *attached) ofAttachment(of kernel.Attachment) v1alpha1.BpfNodeAttachPoin
 	return point
 }
 
-// netns names a network namespace that isn't the host's, and the pod that has it.
+// netns sets the network namespace, unless it is the host's, and the pod that it belongs
+// to.
 func (a *attached) netns(point *v1alpha1.BpfNodeAttachPoint, inode uint64) {
 	if len(a.facts.NetNS) > 0 && inode == a.facts.NetNS[0].Inode {
 		return
@@ -169,8 +171,8 @@ func (a *attached) netns(point *v1alpha1.BpfNodeAttachPoint, inode uint64) {
 	}
 }
 
-// replaced gives programs that replace a dispatcher's functions its interface, and
-// their place among the others.
+// replaced sets the dispatcher's interface on programs that replace its functions, and
+// their positions.
 func (a *attached) replaced() {
 	dispatchers := map[uint32]bool{}
 	for _, program := range a.facts.Programs {
@@ -183,7 +185,7 @@ func (a *attached) replaced() {
 				continue
 			}
 			if slot, err := strconv.Atoi(strings.TrimPrefix(point.Target, "prog")); err == nil && slot >= 0 {
-				point.Position = int32(slot) + 1 //nolint:gosec // ten at most
+				point.Position = int32(slot) + 1 //nolint:gosec // there are at most ten
 			}
 			for _, of := range a.points[point.TargetProgramID] {
 				if of.Interface != "" {

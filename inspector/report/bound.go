@@ -10,16 +10,16 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Limit is how large a status may be as JSON, in bytes: 4,000 programs fit, and etcd
-// takes requests of one and a half megabytes.
+// Limit is the maximum size of a status in JSON, in bytes. It is enough for 4,000
+// programs. etcd accepts requests of up to one and a half megabytes.
 const Limit = 1_200_000
 
-// Bound returns a copy of a status that is no larger than limit. Until it is, it
-// loses, in this order: conflicts beyond the first 100; holders beyond the first
-// three of each program; maps, from the end; attach points beyond the first four
-// of each program; holders beyond the first, and attach points beyond it; all
-// holders, and the ids of programs' maps; programs that others loaded, from the end;
-// and programs of bpfman. What is lost is counted in omitted, but for ids of maps.
+// Bound returns a copy of a status that isn't larger than limit. Until it fits, Bound
+// removes, in this order: conflicts after the first 100; holders after the first three
+// of each program; maps, from the end; attach points after the first four of each
+// program; holders and attach points after the first one; all holders, and the ids of
+// programs' maps; programs that other software loaded, from the end; and programs of
+// bpfman. The field omitted counts what was removed, except for ids of maps.
 func Bound(whole *v1alpha1.BpfNodeStatus, limit int) *v1alpha1.BpfNodeStatus {
 	status := whole.DeepCopy()
 	for _, step := range []func(*v1alpha1.BpfNodeStatus, *v1alpha1.BpfNodeOmitted, int){
@@ -63,18 +63,18 @@ func Bound(whole *v1alpha1.BpfNodeStatus, limit int) *v1alpha1.BpfNodeStatus {
 
 const maxConflicts = 100
 
-// all is more than there ever are.
+// all is larger than any number of elements.
 const all = 1 << 30
 
 func size(of any) int {
 	encoded, err := json.Marshal(of)
 	if err != nil {
-		return 0 // plain structs of text and numbers are always encoded
+		return 0 // encoding structs of strings and numbers never fails
 	}
 	return len(encoded)
 }
 
-// first keeps the first n, and counts the others.
+// first keeps the first n elements, and counts the others.
 func first[E any](list []E, n int, omitted *int32) []E {
 	if len(list) <= n {
 		return list
@@ -92,10 +92,10 @@ func fewer(status *v1alpha1.BpfNodeStatus, omitted *v1alpha1.BpfNodeOmitted, hol
 	}
 }
 
-// shorter drops from the end of a list, of those that may go, as many as have the
-// bytes that are too many.
+// shorter removes elements for which may returns true from the end of a list, until it
+// has removed over bytes.
 func shorter[E any](list []E, over int, omitted *int32, may func(E) bool) []E {
-	const count = 64 // more than the counts of what is omitted take
+	const count = 64 // more than the counters in omitted need
 	over += count
 	kept := make([]E, 0, len(list))
 	for _, element := range slices.Backward(list) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package report makes a BpfNode's status of what was found on a node. It is pure:
-// it asks nobody, and the same facts give the same status.
+// Package report creates a BpfNode's status from the facts that were found on a node. It
+// has no side effects, and the same facts result in the same status.
 package report
 
 import (
@@ -17,44 +17,45 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/process"
 )
 
-// Facts are what was found on a node.
+// Facts are the facts that were found on a node.
 type Facts struct {
 	KernelVersion, BootID string
-	// Boot is when the node booted.
+	// Boot is the time when the node booted.
 	Boot time.Time
 
-	// Of the kernel, each by id.
+	// Objects in the kernel, each sorted by id.
 	Programs []kernel.Program
 	Maps     []kernel.Map
 	Links    []kernel.Link
-	// Contained are the programs that maps have in them.
+	// Contained are the programs in maps.
 	Contained []Contained
 
-	// What has programs, with links and without.
+	// Hooks with programs, with and without links.
 	Hooks       []network.Hook
 	Cgroups     map[uint64]string
 	CgroupHooks []cgroup.Hook
 	PerfEvents  []PerfEvent
-	// Tracepoints are the groups of tracepoints, by name.
+	// Tracepoints contains the groups of tracepoints, by name.
 	Tracepoints map[string]string
 
-	// Who has eBPF open or pinned.
+	// Holders of eBPF objects: processes that have them open, and pins.
 	Processes []process.Process
 	Pins      []bpffs.Pin
-	// NetNS are the network namespaces; the first is the host's.
+	// NetNS are the network namespaces. The first is the host's.
 	NetNS []process.Namespace
-	// Names are those of pods.
+	// Names are the names of pods and containers.
 	Names pods.Names
-	// Owners are of the programs that bpfman loaded, nil where there is none.
+	// Owners are the owners of the programs that bpfman loaded, or nil if a program has
+	// none.
 	Owners map[uint32]*v1alpha1.BpfNodeOwner
-	// Last are the processes that were last seen to hold a program.
+	// Last are the last known processes that held a program.
 	Last map[uint32][]v1alpha1.BpfNodeHolder
 }
 
 // Contained is a program in a map.
 type Contained struct{ Map, Program uint32 }
 
-// PerfEvent is a perf event with a program that it has without a link.
+// PerfEvent is a perf event with a program that is attached without a link.
 type PerfEvent struct {
 	Program uint32
 	kernel.Attachment

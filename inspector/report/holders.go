@@ -13,23 +13,23 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/process"
 )
 
-// What is held, in the order in which holders are listed.
+// Values of BpfNodeHolder.Holds, in the order of the list of holders.
 const (
 	holdsProgram = "program"
 	holdsLink    = "link"
 	holdsMap     = "map"
 )
 
-// holders returns who keeps each program in the kernel: processes, those that hold
-// the program itself first, then pins. Of a program that no process has any more
-// there are those that had it last.
+// holders returns who holds each program: first the processes, starting with those that
+// hold the program itself, then the pins. If no process holds a program any more, it
+// returns the last ones that did.
 func holders(facts *Facts) map[uint32][]v1alpha1.BpfNodeHolder {
 	all := heldBy{facts: facts, ofLink: programsOfLinks(facts), inMap: map[uint32][]uint32{}, holders: map[uint32][]v1alpha1.BpfNodeHolder{}}
 	for _, c := range facts.Contained {
 		all.inMap[c.Map] = append(all.inMap[c.Map], c.Program)
 	}
 	for _, p := range facts.Processes {
-		holder := v1alpha1.BpfNodeHolder{Process: Text(p.Name), PID: int32(p.PID)} //nolint:gosec // the kernel's limit
+		holder := v1alpha1.BpfNodeHolder{Process: Text(p.Name), PID: int32(p.PID)} //nolint:gosec // the kernel limits it
 		all.place(&holder, p.Place)
 		for _, open := range p.Open {
 			all.add(open.Behind, holder)
@@ -65,7 +65,7 @@ type heldBy struct {
 	holders map[uint32][]v1alpha1.BpfNodeHolder
 }
 
-// add adds a holder to the programs that are kept by what it has.
+// add adds a holder to the programs that the object keeps in the kernel.
 func (h *heldBy) add(behind kernel.Described, holder v1alpha1.BpfNodeHolder) {
 	switch {
 	case behind.Link != 0:
@@ -84,20 +84,20 @@ func (h *heldBy) add(behind kernel.Described, holder v1alpha1.BpfNodeHolder) {
 	}
 }
 
-// place says where a holder belongs.
+// place sets what a holder belongs to.
 func (h *heldBy) place(holder *v1alpha1.BpfNodeHolder, place process.Place) {
 	holder.Unit = Text(place.Unit)
 	if name, ok := h.facts.Names.ByContainer[place.Container]; ok {
 		holder.Namespace, holder.Pod, holder.Container = Text(name.Namespace), Text(name.Pod), Text(name.Container)
 		return
 	}
-	holder.Container = place.Container // one that isn't the kubelet's has nothing but its id
+	holder.Container = place.Container // a container that isn't the kubelet's has only an id
 }
 
-// podDirectory is where the kubelet keeps what belongs to a pod.
+// podDirectory matches the kubelet's directory for a pod.
 var podDirectory = regexp.MustCompile(`/pods/([0-9a-f-]{32,36})/`)
 
-// podOfPath returns the pod that a volume's file is for.
+// podOfPath returns the pod that a volume's file belongs to.
 func (h *heldBy) podOfPath(path string) (namespace, pod string) {
 	if match := podDirectory.FindStringSubmatch(path); match != nil {
 		name := h.facts.Names.ByPod[match[1]]
@@ -106,7 +106,7 @@ func (h *heldBy) podOfPath(path string) (namespace, pod string) {
 	return "", ""
 }
 
-// inOrder sorts holders, processes before pins, and lists each once.
+// inOrder sorts holders, with processes before pins, and removes duplicates.
 func inOrder(list []v1alpha1.BpfNodeHolder) []v1alpha1.BpfNodeHolder {
 	rank := map[string]int{holdsProgram: 0, holdsLink: 1, holdsMap: 2}
 	slices.SortFunc(list, func(a, b v1alpha1.BpfNodeHolder) int {

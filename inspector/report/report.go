@@ -15,7 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 )
 
-// Status returns all that was found, without conflicts and conditions.
+// Status returns everything that was found, without conflicts and conditions.
 func Status(facts *Facts) *v1alpha1.BpfNodeStatus {
 	attached := attachPoints(facts)
 	held := holders(facts)
@@ -46,15 +46,15 @@ func Status(facts *Facts) *v1alpha1.BpfNodeStatus {
 	for _, m := range facts.Maps {
 		status.Maps = append(status.Maps, v1alpha1.BpfNodeMap{
 			ID: m.ID, Name: Text(m.Name), Type: m.Type, KeySize: m.KeySize, ValueSize: m.ValueSize, MaxEntries: m.MaxEntries,
-			MemoryBytes: int64(m.Memory), Pins: pins[m.ID], //nolint:gosec // the kernel's memory
+			MemoryBytes: int64(m.Memory), Pins: pins[m.ID], //nolint:gosec // the kernel's memory fits
 		})
 	}
 	return status
 }
 
-func count[E any](of []E) int32 { return int32(len(of)) } //nolint:gosec // the kernel's ids are fewer
+func count[E any](of []E) int32 { return int32(len(of)) } //nolint:gosec // the kernel has fewer ids
 
-// loadedAt is in full seconds, as the API's times are.
+// loadedAt is rounded to seconds, like all times in the API.
 func loadedAt(boot time.Time, loaded time.Duration) *metav1.Time {
 	if boot.IsZero() || loaded == 0 {
 		return nil
@@ -63,12 +63,13 @@ func loadedAt(boot time.Time, loaded time.Duration) *metav1.Time {
 	return &at
 }
 
-// bpfmanPins is where the bpfman daemon pins what it loads.
+// bpfmanPins is the directory where the bpfman daemon pins objects.
 const bpfmanPins = "/run/bpfman/fs/"
 
-// loadedByBpfman tells which programs bpfman loaded: those that the daemon lists,
-// and its dispatchers, which it doesn't list. These are pinned, themselves or by
-// their links, or have a program of the daemon's in them.
+// loadedByBpfman returns the programs that bpfman loaded. These are the programs that
+// the daemon lists, and its dispatchers, which it doesn't list. Dispatchers are pinned,
+// directly or through their links, or one of the daemon's programs replaces a function
+// of them.
 func loadedByBpfman(facts *Facts) map[uint32]bool {
 	bpfman := map[uint32]bool{}
 	for id := range facts.Owners {
@@ -103,8 +104,8 @@ func programsOfLinks(facts *Facts) map[uint32]uint32 {
 	return programs
 }
 
-// Processes returns the processes that hold a program, or held it last, by
-// program: the Last of the next facts.
+// Processes returns the processes that hold a program, or held it last, by program. They
+// become the Last field of the next facts.
 func Processes(status *v1alpha1.BpfNodeStatus) map[uint32][]v1alpha1.BpfNodeHolder {
 	last := map[uint32][]v1alpha1.BpfNodeHolder{}
 	for _, program := range status.Programs {
@@ -117,7 +118,7 @@ func Processes(status *v1alpha1.BpfNodeStatus) map[uint32][]v1alpha1.BpfNodeHold
 	return last
 }
 
-// sorted sorts by text that tells all apart.
+// sorted sorts by a key that is different for each element.
 func sorted[E any](list []E, key func(E) []string) []E {
 	slices.SortFunc(list, func(a, b E) int { return slices.Compare(key(a), key(b)) })
 	return list

@@ -37,7 +37,7 @@ func isLink(id, program uint32) kernel.Described { return kernel.Described{Link:
 
 func isMap(id uint32) kernel.Described { return kernel.Described{Map: id} }
 
-// facts are of a node with something of everything.
+// facts returns facts of a node with an example of everything.
 func facts() *Facts {
 	root := uint32(0)
 	program := func(id uint32, name, kind string, maps ...uint32) kernel.Program {
@@ -135,7 +135,7 @@ func facts() *Facts {
 	}
 }
 
-// TestStatus compares with what people read: testdata/status.json. UPDATE=yes writes it anew.
+// TestStatus compares the status with testdata/status.json. UPDATE=yes writes the file.
 func TestStatus(t *testing.T) {
 	got, err := json.MarshalIndent(Status(facts()), "", "  ")
 	if err != nil {
@@ -156,7 +156,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestSameFactsSameStatus has the facts in another order, as maps and file systems give them.
+// TestSameFactsSameStatus changes the order of facts, which is random for Go maps and file
+// systems.
 func TestSameFactsSameStatus(t *testing.T) {
 	want := Status(facts())
 	for range 20 {
@@ -176,7 +177,7 @@ func shuffle[E any](list []E) {
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// TestLastHolderStays loses a process, and the status of the next look still has it.
+// TestLastHolderStays ends a process. The next status still contains it.
 func TestLastHolderStays(t *testing.T) {
 	f := facts()
 	f.Last = Processes(Status(f))
@@ -195,7 +196,7 @@ func TestLastHolderStays(t *testing.T) {
 	}
 }
 
-// many are facts of a node with 4,000 programs, each with links, holders and maps.
+// many returns the status of a node with many programs, each with links, holders, and maps.
 func many(programs int) *v1alpha1.BpfNodeStatus {
 	f := &Facts{KernelVersion: "6.12.0", BootID: "d3d6bf44-81aa-4ac2-b7d9-677b53c52778", Boot: time.Unix(0, 0), Owners: map[uint32]*v1alpha1.BpfNodeOwner{}}
 	uid := uint32(0)
@@ -249,7 +250,7 @@ func TestBound(t *testing.T) {
 			if programs == 4000 && omitted.Programs > 0 {
 				t.Errorf("%d of 4,000 programs are omitted", omitted.Programs)
 			}
-			// Others' programs go before bpfman's.
+			// Programs of other software are removed before bpfman's.
 			mine := slices.DeleteFunc(slices.Clone(bounded.Programs), func(p v1alpha1.BpfNodeProgram) bool { return !p.Bpfman })
 			if omitted.Programs > 0 && len(mine) < len(bounded.Programs) && len(mine) != int(whole.BpfmanCount) {
 				t.Errorf("%d of %d programs of bpfman, %d in all", len(mine), whole.BpfmanCount, len(bounded.Programs))
@@ -259,7 +260,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// counted compares what is left with what is said to be omitted.
+// counted compares what is left with the numbers of omitted entries.
 func counted(t *testing.T, whole, bounded *v1alpha1.BpfNodeStatus, omitted v1alpha1.BpfNodeOmitted) {
 	t.Helper()
 	there := map[uint32]bool{}
@@ -320,7 +321,7 @@ func FuzzText(f *testing.F) {
 				t.Errorf("%q has %q, which can't be printed", text, r)
 			}
 		}
-		// What an API object does to text leaves it as it is.
+		// Encoding an API object doesn't change the text.
 		encoded, err := json.Marshal(text)
 		var decoded string
 		if err != nil || json.Unmarshal(encoded, &decoded) != nil || decoded != text {

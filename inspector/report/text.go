@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxText is how long a text may get, in bytes: as long as a path of the kernel's.
-// Nearly all are much shorter.
+// maxText is the maximum length of a text, in bytes. It is the same as that of a path in
+// the kernel. Most texts are much shorter.
 const maxText = 4096
 
-// Text makes any bytes of the kernel's or a process's safe to keep and to print:
-// what isn't printable is escaped as in a Go string, and so is the backslash, so
-// that different texts stay different. Characters that change the direction of
-// writing aren't printable.
+// Text makes bytes from the kernel or a process safe to store and print. It escapes
+// characters that aren't printable as in a Go string. It also escapes backslashes, so
+// that different texts stay different. Characters that change the direction of text
+// aren't printable.
 func Text(raw string) string {
 	plain := true
 	for _, r := range raw {
@@ -50,7 +50,7 @@ func Text(raw string) string {
 	return out.String()
 }
 
-// cut ends a text that is too long.
+// cut marks the end of a truncated text.
 const cut = "…"
 
 func hex(b byte) string {

@@ -14,55 +14,56 @@ import (
 	"time"
 )
 
-// Print is what a program printed.
+// Print is the output of one bpf_printk call.
 type Print struct {
-	// Process that the program interrupted or ran in, and its thread's id.
+	// Process is the name of the process that the program ran in or interrupted, and PID is the id
+	// of its thread.
 	Process string
 	PID     int
 	CPU     int
-	// Elapsed is the time on the trace's clock, which starts with the node.
+	// Elapsed is the time on the trace's clock, which starts when the node boots.
 	Elapsed time.Duration
 	Text    string
-	// Stack are the functions that were being executed, the innermost first.
+	// Stack are the functions on the kernel's stack, the innermost first.
 	Stack []Frame
-	// Lost is the number of events before this one that the buffer had no room for.
+	// Lost is the number of events before this one that didn't fit into the buffer.
 	Lost uint64
 }
 
 // Frame is a function on a stack.
 type Frame struct {
-	// Symbol is the function's name in the kernel; of a program's it has the tag.
+	// Symbol is the kernel's symbol of the function. The symbol of a program contains its tag.
 	Symbol  string
 	Address uint64
 }
 
-// Parser makes Prints of a trace's text, which comes in pieces. The events of several CPUs are mixed.
+// Parser converts the text of a trace to Prints. The text arrives in pieces, with the events of all
+// CPUs.
 type Parser struct {
 	rest []byte
-	// open are the prints whose stack hasn't come, by CPU.
+	// open are the prints whose stack hasn't arrived, by CPU.
 	open map[int]*Print
-	// current is what further lines belong to: the text of an open print, or a stack.
+	// current is the print that the next lines belong to, as part of its text or its stack.
 	current *Print
 	inStack bool
 	lost    uint64
 }
 
 var (
-	// As in "  bash-1234    [001] ...21 13900.217919: bpf_trace_printk: hello".
+	// For example: "  bash-1234    [001] ...21 13900.217919: bpf_trace_printk: hello".
 	event = regexp.MustCompile(`^ *(.*)-(\d+) +(?:\([ \d-]*\) +)?\[(\d+)\] +\S+ +(\d+)\.(\d{6}): (bpf_trace_printk: |<stack trace>)(.*)$`)
-	// As in " => bpf_prog_ff458997a0b52653_say+0x41/0x4f <ffffffffc00324d5>".
+	// For example: " => bpf_prog_ff458997a0b52653_say+0x41/0x4f <ffffffffc00324d5>".
 	frame = regexp.MustCompile(`^ => (\S+?)(?:\+0x[0-9a-f]+(?:/0x[0-9a-f]+)?)?(?: \[\S+\])?(?: <([0-9a-f]+)>)?$`)
-	// As in "CPU:1 [LOST 12 EVENTS]".
+	// For example: "CPU:1 [LOST 12 EVENTS]".
 	loss = regexp.MustCompile(`^CPU:\d+ \[LOST (\d+) EVENTS\]$`)
 )
 
-// maxText bounds what is kept of a text whose end doesn't come. The kernel's bound of
-// one print is 1024 bytes.
+// maxText limits a text whose end doesn't arrive. The kernel limits one print to 1024 bytes.
 const maxText = 64 << 10
 
-// Parse takes more text and returns the prints that are complete: a print is once its
-// stack is, or another of its CPU follows. A program may print lines that look like the
-// trace's own.
+// Parse adds text, and returns the prints that are complete. A print is complete when its stack is,
+// or when another print of the same CPU follows. Programs can print lines that look like those of
+// the trace.
 func (p *Parser) Parse(text []byte) []Print {
 	p.rest = append(p.rest, text...)
 	var done []Print
@@ -82,7 +83,7 @@ func (p *Parser) Parse(text []byte) []Print {
 	return done
 }
 
-// Flush returns the prints that wait for their stacks.
+// Flush returns the prints that are waiting for their stacks.
 func (p *Parser) Flush() []Print {
 	done := p.end()
 	for _, cpu := range slices.Sorted(maps.Keys(p.open)) {
@@ -121,7 +122,7 @@ func (p *Parser) line(line []byte) []Print {
 		return p.event(m)
 	}
 	if m := loss.FindSubmatch(line); m != nil {
-		n, _ := strconv.ParseUint(string(m[1]), 10, 64) // digits
+		n, _ := strconv.ParseUint(string(m[1]), 10, 64) // the expression matches only digits
 		p.lost += n
 		return p.end()
 	}
@@ -133,7 +134,7 @@ func (p *Parser) line(line []byte) []Print {
 		if m == nil {
 			return p.end()
 		}
-		address, _ := strconv.ParseUint(string(m[2]), 16, 64) // 0 where it is absent
+		address, _ := strconv.ParseUint(string(m[2]), 16, 64) // 0 if it is absent
 		p.current.Stack = append(p.current.Stack, Frame{string(m[1]), address})
 		return nil
 	}
@@ -149,7 +150,7 @@ func (p *Parser) event(m [][]byte) []Print {
 	done := p.end()
 	if string(m[6]) == "<stack trace>" {
 		p.current = p.open[cpu]
-		if p.current != nil && p.current.PID != pid { // it belongs to a print that is lost
+		if p.current != nil && p.current.PID != pid { // it belongs to a lost print
 			return append(done, p.close(cpu)...)
 		}
 		p.inStack = p.current != nil

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Of Linux 6.18, some of it shortened, but for the last print.
+// A trace of Linux 6.18, partly shortened. The last print is made up.
 const traced = `             pwd-3739    [001] ...21 13900.217919: bpf_trace_printk: hello 3739
 
              pwd-3739    [001] ...21 13900.219438: <stack trace>

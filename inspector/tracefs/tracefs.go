@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package tracefs reads what programs print with bpf_printk, beside others who do.
+// Package tracefs reads what programs print with bpf_printk, independently of other
+// readers.
 //
-// The kernel's own trace_pipe gives each line to one reader alone. So each reader here
-// has a trace instance, a buffer of its own (Linux 5.10 or later: since then prints are
-// an event, bpf_trace:bpf_trace_printk).
+// The kernel delivers each line in its trace_pipe to only one reader. Therefore, each
+// reader here has its own trace instance, with a separate buffer. This requires Linux
+// 5.10 or later, where a print is an event (bpf_trace:bpf_trace_printk).
 package tracefs
 
 import (
@@ -20,25 +21,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prefix of the names of instances that are ours to remove. Behind it is the time when
-// they were made.
+// prefix is the prefix of the names of the inspector's instances. The time of their
+// creation follows.
 const prefix = "bpfman-inspector-"
 
-// youth is how long an instance may take to be set up: it isn't in use until then.
+// youth is how long the setup of an instance can take. Until then, it isn't in use.
 const youth = time.Minute
 
-// Instance is a trace instance that records what programs print, each with the kernel's
-// stack, by which the program is known.
+// Instance is a trace instance that records what programs print, with the kernel's
+// stack, which identifies the program.
 type Instance struct {
 	root *os.Root // tracefs
 	name string
 	pipe *os.File
-	fd   int // the pipe's; os.File's own reads would wait in the runtime's poller
+	fd   int // the descriptor of pipe; reads through os.File would wait in the runtime's poller
 }
 
-// New makes an instance. It mounts tracefs where nobody else sees it, so the node's need
-// not be mounted, nor shared with the container; this takes CAP_SYS_ADMIN. Instances of
-// processes that were killed go.
+// New creates an instance. It mounts tracefs privately, so the node's tracefs doesn't
+// have to be mounted, or shared with the container. This requires CAP_SYS_ADMIN. New
+// removes the instances of processes that were killed.
 func New() (_ *Instance, err error) {
 	root, err := mount()
 	if err != nil {
@@ -58,7 +59,7 @@ func New() (_ *Instance, err error) {
 		return nil, fmt.Errorf("open the trace: %w", err)
 	}
 	i.fd = int(i.pipe.Fd())
-	if err := unix.SetNonblock(i.fd, true); err != nil { // File.Fd may have ended it
+	if err := unix.SetNonblock(i.fd, true); err != nil { // File.Fd can have disabled it
 		return nil, fmt.Errorf("open the trace: %w", err)
 	}
 	for _, setting := range []struct{ file, value string }{
@@ -97,8 +98,8 @@ func (i *Instance) Close() error {
 	return errors.Join(append(errs, i.root.Close())...)
 }
 
-// removeUnused removes instances that nobody has open: the kernel refuses to remove
-// others.
+// removeUnused removes instances that no process has open. The kernel refuses to remove
+// the others.
 func removeUnused(root *os.Root) {
 	dir, err := root.Open("instances")
 	if err != nil {
@@ -114,7 +115,7 @@ func removeUnused(root *os.Root) {
 	}
 }
 
-// mount returns the root of tracefs, mounted on no path.
+// mount returns the root of a tracefs that isn't mounted on any path.
 func mount() (*os.Root, error) {
 	fs, err := unix.Fsopen("tracefs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -136,10 +137,10 @@ func mount() (*os.Root, error) {
 	return root, nil
 }
 
-// pace is how long Read waits for more.
+// pace is how long Read waits for more text.
 const pace = 100 * time.Millisecond
 
-// Read reads what there is. Where there is nothing it waits a moment, and returns 0.
+// Read reads the available text. If there is none, it waits for a moment, and returns 0.
 func (i *Instance) Read(ctx context.Context, buffer []byte) (int, error) {
 	n, err := unix.Read(i.fd, buffer)
 	switch {
@@ -150,7 +151,7 @@ func (i *Instance) Read(ctx context.Context, buffer []byte) (int, error) {
 	}
 	select {
 	case <-ctx.Done():
-		return 0, ctx.Err() //nolint:wrapcheck // whoever cancelled knows
+		return 0, ctx.Err() //nolint:wrapcheck // the cause explains it
 	case <-time.After(pace):
 		return 0, nil
 	}

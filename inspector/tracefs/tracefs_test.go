@@ -11,7 +11,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// What a killed process left goes, what another one uses or is about to use stays.
+// New removes the instance of a killed process. It keeps an instance that is in use, or
+// is about to be used.
 func TestInstances(t *testing.T) {
 	prerequisite.NeedsRoot(t, "tracefs is for root alone")
 	root, err := mount()

@@ -18,7 +18,7 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/live"
 )
 
-// arguments parses those of a command, which are flags alone.
+// arguments parses the arguments of a command, which are only flags.
 func arguments(name string, given []string, add func(*flag.FlagSet)) error {
 	flags := flag.NewFlagSet(component+" "+name, flag.ContinueOnError)
 	add(flags)
@@ -52,7 +52,7 @@ func dump(ctx context.Context, given []string, in io.Reader, out io.Writer) erro
 	if pin != "" {
 		o.Path = filepath.Join(hostProc, "1/root", pin)
 	}
-	return live.Dump(ctx, o, in, out) //nolint:wrapcheck // it says what was tried
+	return live.Dump(ctx, o, in, out) //nolint:wrapcheck // the error says what was attempted
 }
 
 func top(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
@@ -66,7 +66,7 @@ func top(ctx context.Context, given []string, in io.Reader, out io.Writer) error
 	if interval <= 0 {
 		return fmt.Errorf("--interval must be greater than 0, not %v", interval)
 	}
-	return live.Top(ctx, interval, in, out) //nolint:wrapcheck // it says what was tried
+	return live.Top(ctx, interval, in, out) //nolint:wrapcheck // the error says what was attempted
 }
 
 func trace(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
@@ -86,5 +86,5 @@ func trace(ctx context.Context, given []string, in io.Reader, out io.Writer) err
 	if err != nil {
 		return err
 	}
-	return live.Trace(ctx, ids, in, out) //nolint:wrapcheck // it says what was tried
+	return live.Trace(ctx, ids, in, out) //nolint:wrapcheck // the error says what was attempted
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command bpfman-inspector runs on each node: it finds all eBPF programs of the
-// node's kernel, where they are attached and who holds them, and reports them as
-// the node's BpfNode. It only reads.
+// Command bpfman-inspector runs on each node. It finds all eBPF programs in the node's
+// kernel, where they are attached, and who holds them, and reports them in the node's
+// BpfNode. It doesn't change any of them.
 package main
 
 import (
@@ -38,11 +38,12 @@ import (
 
 const component = "bpfman-inspector"
 
-// command answers a question about what is live, to who runs it by exec in the
-// inspector's container.
+// command answers a question about the current state. A client runs it through exec in
+// the inspector's container.
 type command func(ctx context.Context, arguments []string, in io.Reader, out io.Writer) error
 
-// commands are what the inspector does instead of reporting, by its first argument.
+// commands are the commands, by the inspector's first argument. Without a command, the
+// inspector reports.
 var commands = map[string]command{
 	live.CommandDump:  dump,
 	live.CommandTop:   top,
@@ -65,7 +66,7 @@ func main() {
 		if answer, ok := commands[os.Args[1]]; ok {
 			if err := answer(ctx, os.Args[2:], os.Stdin, os.Stdout); err != nil {
 				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1) //nolint:gocritic // the process ends, and with it what stop would undo
+				os.Exit(1) //nolint:gocritic // the process ends anyway
 			}
 			return
 		}
@@ -86,19 +87,19 @@ func main() {
 	log.Info("Stopped")
 }
 
-// logLevel reads a level as bpfman's other components name it: info unless it is
-// debug or trace.
+// logLevel parses a level, with the names that bpfman's other components use. The
+// default is info.
 func logLevel(name string) slog.Level {
 	return map[string]slog.Level{"debug": slog.LevelDebug, "trace": slog.LevelDebug - 4}[name]
 }
 
-// gcPercent trades a little CPU, of which the inspector needs hardly any, for
-// memory on every node.
+// gcPercent makes the garbage collector run more often. The inspector uses little CPU,
+// and this saves memory on every node.
 const gcPercent = 25
 
 func run(ctx context.Context, o options, log *slog.Logger) error {
 	debug.SetGCPercent(gcPercent)
-	runtime.MemProfileRate = 0 // samples that nobody asks for, half a megabyte
+	runtime.MemProfileRate = 0 // nobody reads the samples, and they take half a megabyte
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected arguments: %q", flag.Args())
 	}
