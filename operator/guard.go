@@ -21,17 +21,18 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
-// ReasonForeignDefinitions is of the Event on the ConfigMap that says why the operator does nothing.
+// ReasonForeignDefinitions is the reason of the Event on the ConfigMap if the operator doesn't start because of
+// other definitions.
 const ReasonForeignDefinitions = "ForeignDefinitions"
 
-// How often the cluster's definitions are looked at, while nothing starts and afterwards: by one request that the API
-// server answers from memory.
+// How often to check the cluster's definitions, before and after the start. Each check is one request, which the
+// API server answers from memory.
 const (
 	lookAgain = 5 * time.Second
 	lookLater = 30 * time.Second
 )
 
-// guard has controllers start only where the cluster's definitions are this API's.
+// guard starts controllers only if the cluster's definitions belong to this API.
 func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, known *kinds.Kinds, open func() error) error {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -55,7 +56,7 @@ func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, kn
 	return nil
 }
 
-// announce emits the Event on the ConfigMap, which the operator may list by its name.
+// announce emits the Event on the ConfigMap. The operator has permission to list the ConfigMap by its name.
 func announce(ctx context.Context, live client.Reader, recorder events.EventRecorder, namespace string, foreign error) {
 	var list corev1.ConfigMapList
 	err := live.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{"metadata.name": deploy.ConfigMapName})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package operator puts the operator's controllers together.
+// Package operator combines the operator's controllers.
 package operator
 
 import (
@@ -47,22 +47,24 @@ const (
 	name             = "bpfman-operator"
 	leaderElectionID = "8730d955.bpfman.io"
 	openShiftGroup   = "route.openshift.io"
-	// A lead that nobody renews passes on sooner.
+	// A Lease that isn't renewed expires in less than this time.
 	leasePoll = 20 * time.Second
 )
 
-// Options are what a user of the command can choose.
+// Options are the options of the command.
 type Options struct {
-	// Namespace is where the ConfigMap and the node components live.
+	// Namespace is the namespace of the ConfigMap and the node components.
 	Namespace string
-	// MetricsAddr serves metrics over TLS, to whom RBAC allows. "0" turns them off, as it does HealthAddr.
+	// MetricsAddr is the address for metrics, which are served over TLS to users that RBAC allows. "0" disables
+	// the server. The same applies to HealthAddr.
 	MetricsAddr string
 	HealthAddr  string
-	// LeaderElection lets one of several replicas work at a time.
+	// LeaderElection makes only one of several replicas work at a time.
 	LeaderElection bool
 }
 
-// New returns a manager with all controllers, ready to start. They start where the cluster's definitions are this API's.
+// New returns a manager with all controllers. After the manager starts, the controllers start as soon as the
+// cluster's definitions belong to this API.
 func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("the namespace of the node components is not set")
@@ -76,7 +78,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A test may start several operators in one process.
+	// A test can start several operators in one process.
 	if err := metrics.Registry.Register(known); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
@@ -142,7 +144,7 @@ func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsG
 	return all
 }
 
-// isOpenShift tells by the group of APIs that OpenShift alone serves.
+// isOpenShift reports whether the API server has an API group that only OpenShift serves.
 func isOpenShift(config *rest.Config) (bool, error) {
 	c, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -162,7 +164,8 @@ func newManager(config *rest.Config, o Options, openShift bool, known *kinds.Kin
 	}
 	byObject := deploy.CacheByObject(o.Namespace, openShift)
 	maps.Copy(byObject, status.CacheByObject(o.Namespace, deploy.PodLabels()))
-	// Whoever reads reports, of which there are most, reads the store: the cache would hold them whole.
+	// Reports are the most numerous objects. They are read from the store, because the cache would contain them
+	// completely.
 	var uncached []client.Object
 	for _, kind := range v1alpha1.ProgramKinds {
 		uncached = append(uncached, kind.New())

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package bpfnodes deletes BpfNodes that no inspector keeps up to date: the inspector is disabled, or doesn't run on
-// that node any more. Those of nodes that are gone go with their owner, the Node.
+// Package bpfnodes deletes BpfNodes that no inspector updates, because the inspector is disabled, or doesn't run
+// on that node any more. The garbage collector deletes the BpfNodes of deleted nodes, because the Node is their
+// owner.
 package bpfnodes
 
 import (
@@ -32,20 +33,20 @@ import (
 
 const passTimeout = 30 * time.Second
 
-// Reconciler deletes the BpfNode of a node where no inspector runs or is to run.
+// Reconciler deletes the BpfNode of a node if no inspector runs there, or is going to.
 type Reconciler struct {
 	Client    client.Client
 	Namespace string
 }
 
-// metadata is what is read of a BpfNode: its status is large, and nothing here needs it.
+// metadata returns an empty object for reading a BpfNode without its status, which is large and not needed here.
 func metadata() *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(v1alpha1.NodeKind.GroupVersionKind())
 	return o
 }
 
-// SetupWithManager watches BpfNodes, and all by which they become unwanted.
+// SetupWithManager watches BpfNodes, and everything that can make one unnecessary.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	named := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request { return request(o.GetName()) })
 	ofPod := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
@@ -67,12 +68,12 @@ func request(name string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// all are the BpfNodes that there are.
+// all returns requests for all BpfNodes.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.NodeKind.Name + "List"))
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // not listed yet: each comes with its own event
+		return nil // the cache isn't synced yet: each BpfNode causes its own event later
 	}
 	var found []reconcile.Request
 	for i := range list.Items {
@@ -81,13 +82,13 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return found
 }
 
-// Reconcile looks at the BpfNode of one node.
+// Reconcile checks the BpfNode of one node.
 func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	found := metadata()
 	if err := r.Client.Get(ctx, q.NamespacedName, found); apierrors.IsNotFound(err) || kinds.Unread(err) {
-		return reconcile.Result{}, nil // where it is read later, that is an event
+		return reconcile.Result{}, nil // if the cache gets it later, that causes an event
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get BpfNode %s: %w", q.Name, err)
 	}
@@ -103,11 +104,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	return reconcile.Result{}, nil
 }
 
-// kept tells whether an inspector writes the BpfNode of a node, or will.
+// kept reports whether an inspector writes the BpfNode of a node, or is going to.
 func (r *Reconciler) kept(ctx context.Context, name types.NamespacedName) (bool, error) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, name, node); apierrors.IsNotFound(err) {
-		return true, nil // it is the garbage collector's
+		return true, nil // the garbage collector deletes it
 	} else if err != nil {
 		return false, fmt.Errorf("get Node %s: %w", name.Name, err)
 	}
@@ -128,7 +129,7 @@ func (r *Reconciler) kept(ctx context.Context, name types.NamespacedName) (bool,
 	return runs(pods.Items, node), nil
 }
 
-// toRun tells whether pods of the DaemonSet, if there is one, have an inspector, and are for that node.
+// toRun reports whether the DaemonSet, which can be nil, runs an inspector on the node.
 func toRun(daemonSet *appsv1.DaemonSet, node *corev1.Node) bool {
 	if daemonSet == nil {
 		return false
@@ -138,7 +139,8 @@ func toRun(daemonSet *appsv1.DaemonSet, node *corev1.Node) bool {
 		slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == deploy.InspectorContainer })
 }
 
-// runs tells whether one of the pods has an inspector on that node which may still write.
+// runs reports whether one of the pods has an inspector on the node that hasn't terminated, and so can still
+// write.
 func runs(pods []corev1.Pod, node *corev1.Node) bool {
 	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return pod.Spec.NodeName == node.Name && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {

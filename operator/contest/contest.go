@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package contest notices that somebody else undoes what the operator writes, such as a second operator, and slows the
-// operator down, so that the two don't overwrite each other as fast as they can.
+// Package contest detects that another client, such as a second operator, reverts what the operator writes. It
+// then delays the operator's writes, so that the two don't overwrite each other in a tight loop.
 package contest
 
 import (
@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// tolerated is how often within the window a write is repeated at once: drift is repaired without delay.
+	// tolerated is the number of writes within the window that are repeated without a delay, so that drift is
+	// repaired immediately.
 	tolerated = 5
 	window    = time.Minute
-	// From then on each repetition waits twice as long as the one before.
+	// After that, each repetition waits twice as long as the previous one.
 	shortest = 2 * time.Second
 	longest  = 5 * time.Minute
 )
@@ -31,19 +32,19 @@ type Ledger[K comparable] struct {
 
 type record struct {
 	count int
-	// quiet is when the last repetition is forgotten, next when another one is due.
+	// quiet is the time when the last repetition expires. next is the time when another one is allowed.
 	quiet, next time.Time
 }
 
-// Wait is how long to wait before the key is written again: 0 unless it is contested.
+// Wait returns how long to wait before the next write for the key. It is 0 unless the key is contested.
 func (l *Ledger[K]) Wait(key K) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(0, l.records[key].next.Sub(l.Clock.Now()))
 }
 
-// Repeated notes that the key was written once more, because somebody had undone the write before. It returns true where
-// that happens so often that somebody means it.
+// Repeated records that the key was written again, because another client had reverted the previous write. It
+// returns true if this happens so often that it seems to be intended.
 func (l *Ledger[K]) Repeated(key K) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

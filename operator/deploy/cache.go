@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// CacheByObject limits the manager's cache, and the rights that it needs, to the objects that are deployed.
+// CacheByObject limits the manager's cache to the objects that the operator deploys, and thus also the permissions
+// that it needs.
 func CacheByObject(namespace string, openShift bool) map[client.Object]cache.ByObject {
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 	own := map[string]cache.Config{namespace: {}}
@@ -28,8 +29,8 @@ func CacheByObject(namespace string, openShift bool) map[client.Object]cache.ByO
 	return byObject
 }
 
-// constraintsMetadata is an empty object to watch OpenShift's constraints by: the operator has no type for them, and
-// needs none, as their generation tells of a change.
+// constraintsMetadata returns an empty object to watch OpenShift's constraints with. The operator doesn't have
+// their Go type, and doesn't need it, because their generation shows changes.
 func constraintsMetadata() *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(ConstraintsKind)

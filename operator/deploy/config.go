@@ -22,7 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the ConfigMap. The daemon's and the agent's are upstream's.
+// The keys of the ConfigMap. Those of the daemon and the agent are upstream's.
 const (
 	KeyDaemonImage       = "bpfman.image"
 	KeyDaemonLogLevel    = "bpfman.log.level"
@@ -40,7 +40,7 @@ const (
 	KeyCSISELinuxContext = "bpfman.csi.selinux.context"
 	KeyKubeletRoot       = "bpfman.kubelet.root"
 	KeyImagePullPolicy   = "bpfman.image.pull.policy"
-	KeyImagePullSecrets  = "bpfman.image.pull.secrets" //nolint:gosec // a key that names Secrets
+	KeyImagePullSecrets  = "bpfman.image.pull.secrets" //nolint:gosec // the key names Secrets
 	KeyCSIEnabled        = "bpfman.csi.enabled"
 	KeyNodeSelector      = "bpfman.node.selector"
 	KeyTolerations       = "bpfman.tolerations"
@@ -54,26 +54,26 @@ const (
 	KeyInspectorStatistics  = "bpfman.inspector.statistics"
 )
 
-// Ways for the CSI plugin to become known to the kubelet.
+// How the CSI plugin registers with the kubelet.
 const (
-	// RegistrationSidecar runs node-driver-registrar beside the plugin.
+	// RegistrationSidecar runs node-driver-registrar as a sidecar.
 	RegistrationSidecar = "sidecar"
-	// RegistrationSelf has the plugin serve the kubelet's registration socket itself.
+	// RegistrationSelf makes the plugin serve the kubelet's registration socket itself.
 	RegistrationSelf = "self"
 )
 
-// Who may mount the maps of cluster-scoped programs.
+// Which pods can mount the maps of cluster-scoped programs.
 const (
-	// ClusterAccessAll lets every pod.
+	// ClusterAccessAll allows all pods.
 	ClusterAccessAll = "all"
-	// ClusterAccessRead lets every pod read, and those write whose ServiceAccount may
-	// `use` the program.
+	// ClusterAccessRead allows all pods to read. To write, a pod's ServiceAccount needs the permission to `use`
+	// the program.
 	ClusterAccessRead = "read"
-	// ClusterAccessRBAC lets the pods whose ServiceAccount may `use` the program.
+	// ClusterAccessRBAC allows pods whose ServiceAccount has the permission to `use` the program.
 	ClusterAccessRBAC = "rbac"
 )
 
-// Config is what the ConfigMap says about the node components, complete and valid.
+// Config is the validated configuration of the node components from the ConfigMap, including defaults.
 type Config struct {
 	Daemon      DaemonConfig
 	Agent       AgentConfig
@@ -81,32 +81,33 @@ type Config struct {
 	Inspector   InspectorConfig
 	KubeletRoot string
 	PullPolicy  corev1.PullPolicy
-	// PullSecrets are names of Secrets in the operator's namespace.
+	// PullSecrets are the names of Secrets in the operator's namespace.
 	PullSecrets []string
-	// RegistryCA are certificates in PEM that daemon and agent trust in registries of bytecode, in place of those in their
-	// images; empty leaves them these.
+	// RegistryCA contains certificates in PEM that the daemon and the agent trust for registries of bytecode,
+	// instead of those in their images. If it is empty, they use those in their images.
 	RegistryCA string
-	// NodeSelector narrows the nodes, which are Linux ones in any case.
+	// NodeSelector restricts the nodes further. Without it, all Linux nodes are selected.
 	NodeSelector map[string]string
-	// Tolerations are beside those for nodes of the control plane.
+	// Tolerations are added to those for control plane nodes.
 	Tolerations []corev1.Toleration
-	// Resources by container replace the default ones.
+	// Resources replace the default resources, by container.
 	Resources map[string]corev1.ResourceRequirements
 }
 
-// Containers of the node components, as in daemonset.yaml.
+// The containers of the node components, as in daemonset.yaml.
 var containerNames = []string{"mount-bpffs", "bpfman", "bpfman-agent", "bpfman-csi", "node-driver-registrar", InspectorContainer}
 
 // DaemonConfig configures the bpfman daemon's container.
 type DaemonConfig struct {
 	Image string
-	// LogLevel is in the syntax of Rust's env_logger, e.g. "info" or "bpfman=debug".
+	// LogLevel has the syntax of Rust's env_logger, such as "info" or "bpfman=debug".
 	LogLevel string
-	// TOML is the text of the daemon's own configuration file.
+	// TOML is the content of the daemon's own configuration file.
 	TOML string
 }
 
-// AgentConfig configures the agent's container. The addresses are the node's, as the pod is in the host's network.
+// AgentConfig configures the agent's container. The addresses are on the node, because the pod uses the host's
+// network.
 type AgentConfig struct {
 	Image       string
 	LogLevel    string
@@ -114,19 +115,19 @@ type AgentConfig struct {
 	MetricsAddr string
 }
 
-// CSIConfig configures the CSI plugin's container and how the kubelet learns of it.
+// CSIConfig configures the CSI plugin's container, and its registration with the kubelet.
 type CSIConfig struct {
 	Image          string
 	LogLevel       string
 	Registration   string
 	RegistrarImage string
 	ClusterAccess  string
-	// MetricsAddr is the node's, as the pod is in the host's network.
+	// MetricsAddr is on the node, because the pod uses the host's network.
 	MetricsAddr string
-	// SELinuxContext labels volumes on nodes that have SELinux; empty leaves them the
-	// label of every bpffs.
+	// SELinuxContext is the label for volumes on nodes with SELinux. If it is empty, volumes have the default
+	// label of a bpffs.
 	SELinuxContext string
-	// Disabled leaves the plugin, its registration and the CSIDriver out.
+	// Disabled removes the plugin, its registration, and the CSIDriver.
 	Disabled bool
 }
 
@@ -134,15 +135,15 @@ type CSIConfig struct {
 type InspectorConfig struct {
 	Image    string
 	LogLevel string
-	// MetricsAddr is the node's, as the pod is in the host's network. The probes are served there too.
+	// MetricsAddr is on the node, because the pod uses the host's network. It also serves the probes.
 	MetricsAddr string
-	// Statistics has the kernel count the runs of programs, and measure them.
+	// Statistics enables the kernel's statistics about the runs of programs.
 	Statistics bool
-	// Disabled leaves the inspector out.
+	// Disabled removes the inspector.
 	Disabled bool
 }
 
-// KeyError says what is wrong with the value of one key of the ConfigMap.
+// KeyError describes an invalid value of one key of the ConfigMap.
 type KeyError struct {
 	Key    string
 	Reason string
@@ -150,8 +151,8 @@ type KeyError struct {
 
 func (e *KeyError) Error() string { return e.Key + ": " + e.Reason }
 
-// setting is one key of the ConfigMap: its default ("": there is none, which is an error with required), and where a
-// value goes.
+// setting describes one key of the ConfigMap: its default, and where its value goes. A key with required and
+// without a default must have a value.
 type setting struct {
 	key      string
 	fallback string
@@ -204,7 +205,7 @@ var settings = []setting{
 	{key: KeyResources, set: func(c *Config, v string) (err error) { c.Resources, err = parseResources(v); return err }},
 }
 
-// Keys are all that the ConfigMap can have.
+// Keys returns all keys that the ConfigMap can have.
 func Keys() []string {
 	keys := make([]string, 0, len(settings))
 	for _, s := range settings {
@@ -213,15 +214,15 @@ func Keys() []string {
 	return keys
 }
 
-// ParseConfig reads the ConfigMap's data. An absent or empty value means the key's default. The error joins one
-// KeyError for each bad value. Keys that mean nothing are returned apart: most likely they are misspelt.
+// ParseConfig parses the data of the ConfigMap. If a value is absent or empty, the key's default applies. The
+// error joins one KeyError for each invalid value. unknown contains unknown keys, which are probably misspelled.
 func ParseConfig(data map[string]string) (config Config, unknown []string, err error) {
 	rest := maps.Clone(data)
 	var errs []error
 	for _, s := range settings {
 		value := data[s.key]
 		delete(rest, s.key)
-		// The file keeps its white space: it is shown to users as they wrote it.
+		// The file keeps its white space, because users see it as they wrote it.
 		if s.key != KeyDaemonTOML {
 			value = strings.TrimSpace(value)
 		}
@@ -245,7 +246,7 @@ func ParseConfig(data map[string]string) (config Config, unknown []string, err e
 	return config, slices.Sorted(maps.Keys(rest)), errors.Join(errs...)
 }
 
-// checkPorts refuses one port for two servers: on the host's network the second would crash-loop.
+// checkPorts rejects the same port for two servers. On the host's network, the second one would fail to start.
 func (c Config) checkPorts() error {
 	taken := map[string]string{}
 	for _, server := range []struct{ key, addr string }{
@@ -279,9 +280,9 @@ func checkOneOf(v string, allowed ...string) error {
 	return nil
 }
 
-// checkLogFilter takes what Rust's env_logger does, as level or module=level, separated by commas, with or without a
-// regular expression after a slash. Only a word that is no level is refused: env_logger takes it for a module, and the
-// daemon would log nothing at all.
+// checkLogFilter accepts the syntax of Rust's env_logger: level or module=level, separated by commas, with an
+// optional regular expression after a slash. It only rejects a word that isn't a level, because env_logger
+// interprets it as a module, and the daemon would log nothing.
 func checkLogFilter(v string) error {
 	if i := strings.IndexFunc(v, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 		return fmt.Errorf("%q contains a control character", v)
@@ -296,7 +297,7 @@ func checkLogFilter(v string) error {
 	return nil
 }
 
-// checkSELinuxContext takes user:role:type, with or without a level; whether there is such a type, the node knows.
+// checkSELinuxContext accepts user:role:type, with an optional level. Only the node knows whether the type exists.
 func checkSELinuxContext(v string) error {
 	if v == "" {
 		return nil
@@ -322,8 +323,8 @@ func checkAddr(v string) error {
 	return nil
 }
 
-// checkRoot takes absolute paths in their shortest form, as mount points are compared as text. The root itself would
-// share every mount of the node.
+// checkRoot accepts absolute paths in their shortest form, because mount points are compared as text. It rejects
+// the root directory, which would share every mount of the node.
 func checkRoot(v string) error {
 	if !path.IsAbs(v) || path.Clean(v) != v || v == "/" || strings.ContainsAny(v, ":\x00") {
 		return fmt.Errorf("%q is not an absolute path such as /var/lib/kubelet", v)
@@ -331,13 +332,13 @@ func checkRoot(v string) error {
 	return nil
 }
 
-// These bound texts that travel in annotations, of which an object may have 256 KiB together.
+// Limits, in bytes, for texts in annotations. All annotations of an object together can have 256 KiB.
 const (
 	maxTOML         = 64 << 10
 	maxCertificates = 128 << 10
 )
 
-// checkCertificates takes certificates in PEM and nothing else: a private key that slipped in would be in an annotation.
+// checkCertificates accepts only certificates in PEM. A private key would otherwise end up in an annotation.
 func checkCertificates(v string) error {
 	if len(v) > maxCertificates {
 		return fmt.Errorf("the value has %d bytes, but the limit is %d", len(v), maxCertificates)
@@ -359,8 +360,8 @@ func checkCertificates(v string) error {
 	return nil
 }
 
-// daemonFile is what the daemon knows of in its file. Where one of these values is of another type it takes its defaults
-// for all of them, and says so in its log alone.
+// daemonFile contains the fields that the daemon reads from its configuration file. If one of them has a wrong
+// type, the daemon uses its defaults for all of them, and only its log says so.
 type daemonFile struct {
 	Interfaces map[string]struct {
 		XDPMode string `toml:"xdp_mode"`
@@ -371,7 +372,7 @@ type daemonFile struct {
 	} `toml:"signing"`
 	Database struct {
 		MaxRetries    uint32 `toml:"max_retries"`
-		MillisecDelay uint32 `toml:"millisec_delay"` // 49 days are enough
+		MillisecDelay uint32 `toml:"millisec_delay"` // the maximum is 49 days
 	} `toml:"database"`
 }
 

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// minimal is what has no default.
+// minimal returns the values that have no default.
 func minimal(changes map[string]string) map[string]string {
 	data := map[string]string{
 		KeyDaemonImage: "quay.io/bpfman/bpfman:v0.6.0",
@@ -49,7 +49,7 @@ func TestParseConfigDefaults(t *testing.T) {
 	}
 }
 
-// The ConfigMap that is deployed says explicitly what an absent key would mean.
+// The deployed ConfigMap explicitly contains the defaults.
 func TestDeployedConfigMapIsTheDefault(t *testing.T) {
 	text, err := os.ReadFile("../../config/bpfman-deployment/config.yaml")
 	if err != nil {
@@ -144,7 +144,7 @@ func TestParseConfigRefuses(t *testing.T) {
 	}
 }
 
-// What another version of the daemon may know is left to it.
+// Fields that only another version of the daemon supports are accepted.
 func TestDaemonFile(t *testing.T) {
 	const text = "[interfaces.eth0]\nxdp_mode = \"drv\"\n[signing]\nallow_unsigned = true\n[new]\na = [1]\n"
 	if got := mustParse(t, map[string]string{KeyDaemonTOML: text}).Daemon.TOML; got != text {

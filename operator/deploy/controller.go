@@ -35,62 +35,65 @@ import (
 )
 
 const (
-	// FieldManager owns what the operator applies.
+	// FieldManager is the field manager of what the operator applies.
 	FieldManager = "bpfman-operator"
 
 	managedByLabel = "app.kubernetes.io/managed-by"
 
-	// passTimeout bounds one pass: a few requests to the API server.
+	// passTimeout bounds one reconciliation, which makes a few requests to the API server.
 	passTimeout = 30 * time.Second
 )
 
-// Reasons of the Events on the ConfigMap.
+// The reasons of Events on the ConfigMap.
 const (
-	// ReasonInvalidConfig: a value is broken, and what runs is kept.
+	// ReasonInvalidConfig means that a value is invalid, so the running configuration is kept.
 	ReasonInvalidConfig = "InvalidConfig"
-	// ReasonUnknownKey: a key means nothing, most likely it is misspelt.
+	// ReasonUnknownKey means that a key isn't known, and is probably misspelled.
 	ReasonUnknownKey = "UnknownKey"
-	// ReasonApplied: an object was created or changed.
+	// ReasonApplied means that an object was created or changed.
 	ReasonApplied = "Applied"
-	// ReasonApplyFailed: the API server refused an object.
+	// ReasonApplyFailed means that the API server refused an object.
 	ReasonApplyFailed = "ApplyFailed"
 
 	action = "Deploy"
 )
 
-// Reconciler makes the node components what the ConfigMap of its own namespace says. There are no finalizers: without
-// the ConfigMap the DaemonSet, which it owns, is garbage, and what has no namespace is deleted here. That is owned by the
-// namespace, so that it goes too where the whole namespace is deleted, operator and all.
+// Reconciler deploys the node components as the ConfigMap in its namespace specifies. It uses no finalizers. The
+// ConfigMap owns the DaemonSet, so the garbage collector deletes the DaemonSet with it. The reconciler itself
+// deletes cluster-scoped objects. The namespace owns these, so that they are also deleted if the whole namespace
+// is deleted, including the operator.
 type Reconciler struct {
 	Client client.Client
-	// Live reads what isn't worth a cache, or must not come from one.
+	// Live reads objects that aren't worth caching, or that must not come from a cache.
 	Live      client.Reader
 	Recorder  events.EventRecorder
 	Namespace string
-	// OpenShift tells that the cluster is one, whose pods need constraints that allow what they mount.
+	// OpenShift means that the cluster is an OpenShift cluster, where pods need constraints that allow the volumes
+	// that they mount.
 	OpenShift bool
 	Announcer *takeover.Announcer
-	// Contests is keyed by what is deployed.
+	// Contests are by deployed object.
 	Contests *contest.Ledger[string]
 
-	// One pass runs at a time.
+	// Reconciliations don't run concurrently.
 	pass pass
 }
 
-// pass is what one pass wrote, and what was deployed before it.
+// pass is the state of one reconciliation, and the result of the last one.
 type pass struct {
-	// deployed is a fingerprint of what the last complete pass deployed, wanted of what this one does.
+	// deployed is a fingerprint of what the last complete reconciliation deployed. wanted is the fingerprint of
+	// the current one.
 	deployed, wanted string
-	// repairs are the objects that were written, and whose writes that undid.
+	// repairs are the objects that were written, and the clients whose changes that reverted.
 	repairs []string
 }
 
 func (p *pass) wrote(name, after string) { p.repairs = append(p.repairs, name+" (by "+after+")") }
 
-// SetupWithManager watches the ConfigMap and what is made from it. The manager's cache holds no other objects of these
-// types: see CacheByObject.
+// SetupWithManager watches the ConfigMap, and the objects that are created from it. The manager's cache contains
+// no other objects of these types: see CacheByObject.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	// The status of a DaemonSet changes with each pod, and is nothing to repair.
+	// The status of a DaemonSet changes with each pod, and needs no repair.
 	intended := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	toConfigMap := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: ConfigMapName}}}
@@ -106,7 +109,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return b.Complete(r)
 }
 
-// Reconcile makes one pass.
+// Reconcile deploys the node components.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -139,7 +142,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{}, nil
 }
 
-// fingerprint is the same as long as the same is deployed.
+// fingerprint returns a hash of everything that affects what is deployed.
 func fingerprint(configMap *corev1.ConfigMap) string {
 	sum := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(configMap.Data)) {
@@ -155,7 +158,7 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 	}
 	if err != nil {
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonInvalidConfig, action, "Invalid configuration, the node components are unchanged: "+err.Error())
-		return nil //nolint:nilerr // nothing to retry: the ConfigMap's next change starts the next pass
+		return nil //nolint:nilerr // there is nothing to retry: the next change of the ConfigMap triggers a reconciliation
 	}
 	daemonSet, err := DaemonSet(config, r.Namespace)
 	if err != nil {
@@ -171,14 +174,14 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 		if err := r.withdraw(ctx, "the CSI plugin is disabled"); err != nil {
 			return err
 		}
-		clusterWide = nil // all that is in no namespace is for those who mount maps
+		clusterWide = nil // all cluster-scoped objects are for pods that mount maps
 	}
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := r.Live.Get(ctx, types.NamespacedName{Name: r.Namespace}, namespace); err != nil {
 		return fmt.Errorf("get Namespace %s: %w", r.Namespace, err)
 	}
-	// All are tried: a refused CSIDriver must not keep the programs from loading.
+	// Try all objects, because a refused CSIDriver must not prevent programs from loading.
 	var errs []error
 	for _, object := range clusterWide {
 		own(object, metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID})
@@ -187,7 +190,7 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 	return errors.Join(append(errs, r.apply(ctx, configMap, daemonSet))...)
 }
 
-// clusterWide are the objects that are deployed in no namespace.
+// clusterWide returns the cluster-scoped objects.
 func (r *Reconciler) clusterWide() ([]*unstructured.Unstructured, error) {
 	driver, err := CSIDriver()
 	if err != nil || !r.OpenShift {
@@ -197,7 +200,8 @@ func (r *Reconciler) clusterWide() ([]*unstructured.Unstructured, error) {
 	return []*unstructured.Unstructured{driver, constraints}, err
 }
 
-// apply sends the object as it should be. The API server finds what differs, and writes nothing where nothing does.
+// apply applies the wanted object. The API server compares it with the existing object, and writes nothing if
+// nothing differs.
 func (r *Reconciler) apply(ctx context.Context, configMap *corev1.ConfigMap, object *unstructured.Unstructured) error {
 	name := object.GetKind() + " " + object.GetName()
 	before := metadataOf(object)
@@ -230,7 +234,7 @@ func (r *Reconciler) apply(ctx context.Context, configMap *corev1.ConfigMap, obj
 	return nil
 }
 
-// withdraw deletes what garbage collection can't: nothing else in the cluster tells that it has gone stale.
+// withdraw deletes cluster-scoped objects, which the garbage collector doesn't delete with the ConfigMap.
 func (r *Reconciler) withdraw(ctx context.Context, reason string) error {
 	clusterWide, err := r.clusterWide()
 	if err != nil {
@@ -243,7 +247,7 @@ func (r *Reconciler) withdraw(ctx context.Context, reason string) error {
 	return errors.Join(errs...)
 }
 
-// remove deletes an object if it is the operator's.
+// remove deletes an object if it belongs to the operator.
 func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructured, reason string) error {
 	name := object.GetKind() + " " + object.GetName()
 	found := metadataOf(object)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package deploy installs and maintains the node components as the ConfigMap says: a DaemonSet with the daemon, the
-// agent, the CSI plugin and the inspector, the CSIDriver object, and on OpenShift SecurityContextConstraints for the pods
-// of users. What they look like is in daemonset.yaml, csidriver.yaml and scc.yaml.
+// Package deploy installs and maintains the node components as the ConfigMap specifies: a DaemonSet with the
+// daemon, the agent, the CSI plugin, and the inspector, the CSIDriver object, and on OpenShift,
+// SecurityContextConstraints for users' pods. The templates are daemonset.yaml, csidriver.yaml, and scc.yaml.
 package deploy
 
 import (
@@ -22,17 +22,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Names of what is deployed.
+// The names of the deployed objects.
 const (
-	// ConfigMapName is the one place of configuration.
+	// ConfigMapName is the name of the ConfigMap with the whole configuration.
 	ConfigMapName = "bpfman-config"
-	// DaemonSetName is also the value of the label "name" of its pods.
+	// DaemonSetName is the name of the DaemonSet. Its pods have it as the value of their label "name".
 	DaemonSetName = "bpfman-daemon"
-	// InspectorContainer is the container of its pods that the inspector is.
+	// InspectorContainer is the name of the inspector's container.
 	InspectorContainer = "bpfman-inspector"
-	// CSIDriverName is what pods put in a volume's csi.driver.
+	// CSIDriverName is the value of csi.driver in pods' volumes.
 	CSIDriverName = "csi.bpfman.io"
-	// ConstraintsName is of the SecurityContextConstraints that let pods of OpenShift mount maps.
+	// ConstraintsName is the name of the SecurityContextConstraints that allow pods on OpenShift to mount maps.
 	ConstraintsName = "bpfman-restricted"
 )
 
@@ -50,19 +50,19 @@ var (
 	daemonSetTemplate = template.Must(template.New("daemonset.yaml").Funcs(template.FuncMap{"q": quote, "inline": inline}).Parse(daemonSetYAML))
 )
 
-// quote writes v as a JSON string, which is a YAML string whatever v holds.
+// quote formats v as a JSON string, which is always a valid YAML string.
 func quote(v any) (string, error) {
 	out, err := json.Marshal(fmt.Sprint(v))
 	return string(out), err
 }
 
-// inline writes v as JSON, which is YAML in one line.
+// inline formats v as JSON, which is YAML on one line.
 func inline(v any) (string, error) {
 	out, err := json.Marshal(v)
 	return string(out), err
 }
 
-// values is what daemonset.yaml can name.
+// values are the values for the template daemonset.yaml.
 type values struct {
 	Config
 	Namespace string
@@ -70,7 +70,7 @@ type values struct {
 
 func (v values) SelfRegistration() bool { return v.CSI.Registration == RegistrationSelf }
 
-// PluginDir is where the kubelet looks for the plugin's socket.
+// PluginDir is the directory where the kubelet looks for the plugin's socket.
 func (v values) PluginDir() string { return path.Join(v.KubeletRoot, "plugins", "csi-bpfman") }
 
 func (v values) PodsDir() string { return path.Join(v.KubeletRoot, "pods") }
@@ -79,13 +79,13 @@ func (v values) HealthHost() string { return hostOf(v.Agent.HealthAddr) }
 
 func (v values) HealthPort() string { return portOf(v.Agent.HealthAddr) }
 
-// MetricsPort is where Prometheus finds the agent's metrics.
+// MetricsPort is the port of the agent's metrics.
 func (v values) MetricsPort() string { return portOf(v.Agent.MetricsAddr) }
 
-// Pods mount maps through the plugin alone.
+// CSIEnabled reports whether the CSI plugin is deployed. Only the plugin can mount maps into pods.
 func (v values) CSIEnabled() bool { return !v.CSI.Disabled }
 
-// Requirements are a container's, as configured, or requests alone.
+// Requirements returns the configured resources of a container. By default, these are only the given requests.
 func (v values) Requirements(container, cpu, memory string) (string, error) {
 	resources, ok := v.Resources[container]
 	if !ok {
@@ -101,18 +101,18 @@ func (v values) Requirements(container, cpu, memory string) (string, error) {
 	return inline(resources)
 }
 
-// CSIMetricsPort is where it finds the CSI plugin's.
+// CSIMetricsPort is the port of the CSI plugin's metrics.
 func (v values) CSIMetricsPort() string { return portOf(v.CSI.MetricsAddr) }
 
 func (v values) InspectorEnabled() bool { return !v.Inspector.Disabled }
 
-// InspectorHost is where the inspector serves its probes.
+// InspectorHost is the host for the inspector's probes.
 func (v values) InspectorHost() string { return hostOf(v.Inspector.MetricsAddr) }
 
 func (v values) InspectorPort() string { return portOf(v.Inspector.MetricsAddr) }
 
-// hostOf is the host that the kubelet finds a server of the pod at: empty, which is the pod's address, for one that
-// listens on every address of the node.
+// hostOf returns the host at which the kubelet reaches a server in the pod. It is empty, which stands for the
+// pod's address, if the server listens on all addresses of the node.
 func hostOf(addr string) string {
 	host, _, _ := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
@@ -126,7 +126,7 @@ func portOf(addr string) string {
 	return port
 }
 
-// DaemonSet is the node components' DaemonSet, with the fields that the operator decides and no others.
+// DaemonSet returns the DaemonSet of the node components, with only the fields that the operator manages.
 func DaemonSet(config Config, namespace string) (*unstructured.Unstructured, error) {
 	var text bytes.Buffer
 	if err := daemonSetTemplate.Execute(&text, values{config, namespace}); err != nil {
@@ -135,12 +135,12 @@ func DaemonSet(config Config, namespace string) (*unstructured.Unstructured, err
 	return parse(text.Bytes())
 }
 
-// CSIDriver is the cluster's object for the CSI plugin.
+// CSIDriver returns the cluster's CSIDriver object.
 func CSIDriver() (*unstructured.Unstructured, error) {
 	return parse([]byte(csiDriverYAML))
 }
 
-// Constraints are OpenShift's for the pods that mount maps.
+// Constraints returns OpenShift's SecurityContextConstraints for pods that mount maps.
 func Constraints() (*unstructured.Unstructured, error) {
 	return parse([]byte(constraintsYAML))
 }
@@ -153,5 +153,5 @@ func parse(text []byte) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// PodLabels select the pods of the DaemonSet.
+// PodLabels returns the labels that select the pods of the DaemonSet.
 func PodLabels() map[string]string { return map[string]string{"name": DaemonSetName} }

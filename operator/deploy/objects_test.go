@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// into refuses fields that the type doesn't have: a misspelt one would be dropped in silence.
+// into decodes strictly, because a misspelled field would otherwise be dropped silently.
 func into[T any](t *testing.T, object *unstructured.Unstructured) T {
 	t.Helper()
 	var typed T
@@ -56,7 +56,7 @@ func TestManifestsAreValid(t *testing.T) {
 	}
 }
 
-// What the plugin relies on: it can't see whether the kubelet does so.
+// The plugin relies on these fields. It can't find out whether the kubelet applies them.
 func TestCSIDriver(t *testing.T) {
 	object, err := CSIDriver()
 	if err != nil {
@@ -88,8 +88,9 @@ func TestPluginIsProbed(t *testing.T) {
 	}
 }
 
-// bpfman-operator#468: mounts that containers propagate to the host pile up there with each restart. Two do, once each:
-// the init container, which looks before it mounts, and the plugin, whose volumes the kubelet unmounts.
+// bpfman-operator#468: mounts that containers propagate to the host accumulate there with each restart. Two
+// containers propagate mounts, once each: the init container, which checks before it mounts, and the plugin, whose
+// volumes the kubelet unmounts.
 func TestOnlyTwoMountsPropagateToTheHost(t *testing.T) {
 	var got []string
 	for _, c := range containers(daemonSet(t, nil)) {
@@ -127,8 +128,8 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
-// Under SELinux a container that isn't privileged reaches neither the daemon's pins nor the container runtime's socket
-// nor the kubelet's directories, whatever its user.
+// With SELinux, a container that isn't privileged can't access the daemon's pins, the container runtime's socket,
+// or the kubelet's directories, as any user.
 func TestSELinuxType(t *testing.T) {
 	ds := daemonSet(t, nil)
 	if options := ds.Spec.Template.Spec.SecurityContext.SELinuxOptions; options == nil || options.Type != "spc_t" {
@@ -175,7 +176,7 @@ func TestRegistration(t *testing.T) {
 	if want := "--kubelet-registration-path=/data/kubelet/plugins/csi-bpfman/csi.sock"; !slices.Contains(registrar.Args, want) {
 		t.Errorf("registrar has %q, not %q", registrar.Args, want)
 	}
-	// The plugin notices a lost registration: the sidecar's own exec probe always succeeds.
+	// The plugin detects a lost registration, because the sidecar's own exec probe always succeeds.
 	if registrar.LivenessProbe != nil {
 		t.Errorf("registrar has a probe: %+v", registrar.LivenessProbe)
 	}
@@ -215,7 +216,7 @@ func TestKubeletRootIsNowhereElse(t *testing.T) {
 	}
 }
 
-// Fault 25 of upstream, and its like: an edit that doesn't reach the pods.
+// Upstream's fault 25 and similar ones: an edit that doesn't reach the pods.
 func TestEachKeyRollsThePods(t *testing.T) {
 	self := map[string]string{}
 	for _, c := range []struct{ key, value string }{
@@ -290,7 +291,7 @@ func TestScheduling(t *testing.T) {
 	}
 }
 
-// Every container is known by its name, and none that isn't there.
+// containerNames contains the names of all containers, and no others.
 func TestContainerNames(t *testing.T) {
 	if got, want := slices.Sorted(maps.Keys(containers(daemonSet(t, nil)))), slices.Sorted(slices.Values(containerNames)); !slices.Equal(got, want) {
 		t.Errorf("containers %q, known are %q", got, want)
@@ -322,7 +323,7 @@ func TestWithoutInspector(t *testing.T) {
 	}
 }
 
-// What only reads can't write by mistake either. The daemon's socket is in a directory of the pod's.
+// A component that only reads can't write by mistake. The daemon's socket is in a directory of the pod.
 func TestInspectorReadsOnly(t *testing.T) {
 	inspector := containers(daemonSet(t, nil))[InspectorContainer]
 	for _, m := range inspector.VolumeMounts {
@@ -362,7 +363,7 @@ func TestProbesFollowTheAgentsAddress(t *testing.T) {
 	}
 }
 
-// The text is the user's: quotes, templates and line breaks in it must arrive as they are.
+// The text comes from the user. Quotes, templates, and line breaks must stay unchanged.
 func TestTOMLArrivesVerbatim(t *testing.T) {
 	text := "# {{ .Nothing }} \"quoted\" 'too' \\ é\n[database]\nmax_retries = 1\n"
 	ds := daemonSet(t, map[string]string{KeyDaemonTOML: text})
@@ -371,7 +372,7 @@ func TestTOMLArrivesVerbatim(t *testing.T) {
 	}
 }
 
-// authority is a certificate as users have it in a file.
+// authority returns a certificate in PEM.
 func authority(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/ca.crt")
@@ -381,7 +382,8 @@ func authority(t *testing.T) string {
 	return string(text)
 }
 
-// TestRegistryCA has the certificates arrive as they are where daemon and agent look for them, and nobody else.
+// TestRegistryCA checks that only the daemon and the agent get the certificates, unchanged and at the expected
+// path.
 func TestRegistryCA(t *testing.T) {
 	template := daemonSet(t, map[string]string{KeyRegistryCA: "\n" + authority(t) + "\n" + authority(t)}).Spec.Template
 	if got, want := template.Annotations["bpfman.io/registry-ca.crt"], authority(t)+"\n"+authority(t); got != want {

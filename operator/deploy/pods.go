@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parseNames reads names of objects, separated by commas.
+// parseNames parses names of objects that are separated by commas.
 func parseNames(v string) ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(v, ",") {
@@ -28,7 +28,7 @@ func parseNames(v string) ([]string, error) {
 	return names, nil
 }
 
-// parseLabels reads labels as key=value, separated by commas.
+// parseLabels parses labels as key=value, separated by commas.
 func parseLabels(v string) (map[string]string, error) {
 	set, err := labels.ConvertSelectorToLabelsMap(v)
 	if err != nil {
@@ -37,7 +37,8 @@ func parseLabels(v string) (map[string]string, error) {
 	return set, nil
 }
 
-// parseTolerations reads a list as in a pod. What is checked here the API server would refuse with the whole DaemonSet.
+// parseTolerations parses a list with the syntax of a pod's tolerations. It validates them, because the API server
+// would otherwise refuse the whole DaemonSet.
 func parseTolerations(v string) ([]corev1.Toleration, error) {
 	var tolerations []corev1.Toleration
 	if err := yaml.UnmarshalStrict([]byte(v), &tolerations); err != nil {
@@ -58,7 +59,7 @@ func parseTolerations(v string) ([]corev1.Toleration, error) {
 	return tolerations, errors.Join(errs...)
 }
 
-// parseResources reads requests and limits by container.
+// parseResources parses requests and limits, by container.
 func parseResources(v string) (map[string]corev1.ResourceRequirements, error) {
 	var resources map[string]corev1.ResourceRequirements
 	if err := yaml.UnmarshalStrict([]byte(v), &resources); err != nil {

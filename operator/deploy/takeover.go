@@ -23,8 +23,9 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
-// takeOver frees an object, as it was read, from what upstream's operator keeps in it: finalizers, and the ownership of
-// fields, which else are merged with those that are applied. Owned by this operator, what isn't applied any more goes.
+// takeOver removes what upstream's operator has set on an object: its finalizers, and its ownership of fields.
+// Fields of another owner would be merged with the applied ones. After the takeover, fields that this operator
+// doesn't apply are removed.
 func (r *Reconciler) takeOver(ctx context.Context, configMap *corev1.ConfigMap, object *metav1.PartialObjectMetadata) error {
 	name := object.Kind + " " + object.Name
 	removed, err := takeover.RemoveFinalizers(ctx, r.Client, object)
@@ -35,7 +36,7 @@ func (r *Reconciler) takeOver(ctx context.Context, configMap *corev1.ConfigMap, 
 		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action,
 			"Removed the finalizer "+strings.Join(removed, ", ")+" of upstream's operator from "+name)
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-			// Gone, if it was being deleted: it is created next.
+			// NotFound means that it was being deleted. It is created next.
 			return client.IgnoreNotFound(err)
 		}
 	}
@@ -46,7 +47,7 @@ func (r *Reconciler) takeOver(ctx context.Context, configMap *corev1.ConfigMap, 
 	return err
 }
 
-// takeFields makes the operator the owner of fields that others have set by updates.
+// takeFields makes the operator the owner of fields that other clients have set with updates.
 func (r *Reconciler) takeFields(ctx context.Context, object *metav1.PartialObjectMetadata, managers sets.Set[string]) (bool, error) {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, managers, FieldManager)
 	if err != nil {
@@ -61,9 +62,10 @@ func (r *Reconciler) takeFields(ctx context.Context, object *metav1.PartialObjec
 	return true, nil
 }
 
-// replace deals with an object that can't be merged with what is applied: first it takes over what anybody has set in
-// it; where even that isn't enough, as of fields that can't be changed, another object takes its place. What would be
-// refused on its own replaces nothing: refused is returned.
+// replace handles an object that can't be merged with the applied one. First, it takes over all fields that any
+// client has set. If that isn't enough, for example because a field is immutable, it deletes and recreates the
+// object. If the API server would refuse the wanted object in any case, replace changes nothing, and returns
+// refused.
 func (r *Reconciler) replace(ctx context.Context, configMap *corev1.ConfigMap, wanted *unstructured.Unstructured, refused error) error {
 	name := wanted.GetKind() + " " + wanted.GetName()
 	if err := r.Client.Create(ctx, wanted.DeepCopy(), client.DryRunAll); !apierrors.IsAlreadyExists(err) {
@@ -87,7 +89,7 @@ func (r *Reconciler) replace(ctx context.Context, configMap *corev1.ConfigMap, w
 	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted.DeepCopy()), client.FieldOwner(FieldManager), client.ForceOwnership)
 }
 
-// updaters are those who set fields of an object without applying it.
+// updaters returns the clients that have set fields of an object without applying it.
 func updaters(object *metav1.PartialObjectMetadata) sets.Set[string] {
 	names := sets.New[string]()
 	for _, entry := range object.ManagedFields {
@@ -98,7 +100,7 @@ func updaters(object *metav1.PartialObjectMetadata) sets.Set[string] {
 	return names
 }
 
-// lastWriter names who, other than by applying as the operator does, wrote an object last.
+// lastWriter returns the client that last wrote an object other than by the operator's apply.
 func lastWriter(object *metav1.PartialObjectMetadata) string {
 	entries := slices.DeleteFunc(slices.Clone(object.ManagedFields), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Subresource != "" || e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply
@@ -110,7 +112,7 @@ func lastWriter(object *metav1.PartialObjectMetadata) string {
 	return fmt.Sprintf("field manager %s (%s)", last.Manager, last.Operation)
 }
 
-// release removes upstream's finalizers from the ConfigMap, which is in use or on its way out.
+// release removes upstream's finalizers from the ConfigMap.
 func (r *Reconciler) release(ctx context.Context, configMap *corev1.ConfigMap) error {
 	removed, err := takeover.RemoveFinalizers(ctx, r.Client, configMap)
 	if len(removed) > 0 {
@@ -121,8 +123,8 @@ func (r *Reconciler) release(ctx context.Context, configMap *corev1.ConfigMap) e
 	return err
 }
 
-// withdrawUpstreams deletes upstream's DaemonSet where there is no ConfigMap, by which upstream's operator would have
-// done so. Nothing owns it; ours the ConfigMap owned.
+// withdrawUpstreams deletes upstream's DaemonSet if there is no ConfigMap. Upstream's operator would have deleted
+// it, and no object owns it. The ConfigMap owns this operator's DaemonSet.
 func (r *Reconciler) withdrawUpstreams(ctx context.Context) error {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))

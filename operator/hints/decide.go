@@ -5,9 +5,10 @@ package hints
 
 import "time"
 
-// named are the kinds to name: those that are used, those that were until a while ago,
-// and, of those that couldn't be read, which used doesn't tell of, the ones that are
-// named already. Gone keeps when the ones in between were first seen without objects.
+// named returns the kinds to publish. These are the kinds that are in use, and those
+// that were in use recently. If a kind couldn't be read, it has no key in used, and is
+// published if it already was. gone contains the time since when a published kind has no
+// objects.
 func named(used, published map[string]bool, gone map[string]time.Time, now time.Time) map[string]bool {
 	named := map[string]bool{}
 	for kind := range published {
@@ -33,7 +34,7 @@ func named(used, published map[string]bool, gone map[string]time.Time, now time.
 	return named
 }
 
-// adds tells whether a kind is named that wasn't.
+// adds reports whether want contains a kind that isn't published.
 func adds(want, published map[string]bool) bool {
 	for kind := range want {
 		if !published[kind] {
@@ -43,7 +44,7 @@ func adds(want, published map[string]bool) bool {
 	return false
 }
 
-// next is when something that is named has been long enough, 0 for never.
+// next returns the time until something published expires, or 0 if nothing does.
 func next(gone, relist map[string]time.Time, now time.Time) time.Duration {
 	first := time.Duration(0)
 	due := func(at time.Time) {

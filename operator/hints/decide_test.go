@@ -32,7 +32,7 @@ func TestKindsAreNamedFromTheFirstObjectToLongAfterTheLast(t *testing.T) {
 		want  map[string]bool
 		next  time.Duration
 	}{
-		// What an operator before this one has named stays for a while.
+		// What a previous operator has published stays for some time.
 		{0, map[string]bool{"A": true, "B": false, "Stale": false}, set("Unread", "Stale", "A"), unusedAfter},
 		{time.Minute, map[string]bool{"A": false, "B": true, "Stale": false}, set("Unread", "Stale", "A", "B"), unusedAfter - time.Minute},
 		{unusedAfter, map[string]bool{"A": false, "B": true, "Stale": false}, set("Unread", "A", "B"), time.Second},
@@ -54,8 +54,8 @@ func TestKindsAreNamedFromTheFirstObjectToLongAfterTheLast(t *testing.T) {
 	}
 }
 
-// Nodes are named for a while, also those that another replica has named, and a great
-// many at once become all.
+// Nodes are published for some time, including those that another replica has published.
+// A large number of nodes becomes all nodes.
 func TestNodesAreNamedForAWhile(t *testing.T) {
 	now := time.Unix(5000, 0)
 	clock := testingclock.NewFakePassiveClock(now)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package hints publishes what the agents would otherwise have to watch, each for
-// itself: which kinds have objects, and on which nodes somebody else has changed or
-// deleted reports. See apis/hints.
+// Package hints publishes what each agent would otherwise have to watch: which kinds
+// have objects, and on which nodes another client changed or deleted reports. See
+// apis/hints.
 package hints
 
 import (
@@ -42,38 +42,39 @@ const (
 	fieldManager = "bpfman-operator"
 	passTimeout  = 30 * time.Second
 
-	// unusedAfter is how long a kind is still named whose last object is gone: agents
-	// needn't hear of objects that come and go.
+	// unusedAfter is how long a kind is published after its last object was deleted.
+	// This avoids notifying agents of kinds whose objects come and go.
 	unusedAfter = time.Hour
-	// relistFor is how long a node is named: longer than an agent needs to see it.
+	// relistFor is how long a node is published. It is longer than an agent needs to
+	// notice.
 	relistFor = 10 * time.Minute
-	// writePace is the least time between two writes in a small cluster, unless a kind is
-	// named that wasn't.
+	// writePace is the minimum interval between writes in a small cluster, unless a new
+	// kind is published.
 	writePace = time.Second
 )
 
-// Reconciler keeps the ConfigMap up to date, and nobody else does.
+// Reconciler keeps the ConfigMap up to date. It is the only writer.
 type Reconciler struct {
 	Client client.Client
-	// Namespace is the one that bpfman runs in.
+	// Namespace is the namespace where bpfman runs.
 	Namespace string
 	Clock     clock.PassiveClock
 
-	// own holds the ConfigMap alone.
+	// own is a cache that contains only the ConfigMap.
 	own   cache.Cache
 	asked chan event.GenericEvent
 
 	mu sync.Mutex
-	// relist has the nodes that are to be named, and from when on.
+	// relist contains the nodes to publish, and since when.
 	relist map[string]time.Time
 
-	// One pass runs at a time.
+	// Reconciliations don't run concurrently.
 	wroteAt time.Time
-	// gone has the kinds that are named, and when they were first seen without objects.
+	// gone contains the published kinds without objects, and since when.
 	gone map[string]time.Time
 }
 
-// SetupWithManager watches which user objects come and go, and the ConfigMap.
+// SetupWithManager watches the creation and deletion of user objects, and the ConfigMap.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	own, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -116,33 +117,33 @@ func (r *Reconciler) comeAndGo() handler.Funcs {
 	}
 }
 
-// Relist has the agent of a node list its reports again, by the value of the reports'
-// node label. It returns at once.
+// Relist asks the agent of a node to list its reports again. node is the value of the
+// reports' node label. Relist doesn't block.
 func (r *Reconciler) Relist(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.relist == nil {
 		r.relist = map[string]time.Time{}
 	}
-	// No more are named one by one than the ConfigMap does.
+	// The ConfigMap has a limit for the number of nodes.
 	if _, known := r.relist[node]; !known && len(r.relist) > hints.MaxNodes {
 		node = hints.EveryNode
 	}
 	r.relist[node] = r.Clock.Now()
 	select {
 	case r.asked <- event.GenericEvent{Object: &corev1.ConfigMap{}}:
-	default: // it has been asked for already, or nobody listens yet: the first pass looks
+	default: // a request is pending, or the controller hasn't started, and reads relist when it does
 	}
 }
 
-// Reconcile makes one pass.
+// Reconcile updates the ConfigMap.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	config := &corev1.ConfigMap{}
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: deploy.ConfigMapName}, config)
 	if apierrors.IsNotFound(err) || err == nil && !config.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nil // nothing is deployed; the hints are garbage with it
+		return reconcile.Result{}, nil // nothing is deployed, and the garbage collector deletes the hints
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get ConfigMap %s: %w", deploy.ConfigMapName, err)
@@ -172,7 +173,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return again, nil
 }
 
-// used tells of each kind that could be read whether it has objects.
+// used returns whether a kind has objects, for each kind that could be read.
 func (r *Reconciler) used(ctx context.Context) (map[string]bool, error) {
 	used := map[string]bool{}
 	for _, kind := range v1alpha1.UserKinds {
@@ -192,7 +193,7 @@ func (r *Reconciler) used(ctx context.Context) (map[string]bool, error) {
 	return used, nil
 }
 
-// pace is the least time between two writes.
+// pace returns the minimum interval between writes.
 func (r *Reconciler) pace(ctx context.Context) time.Duration {
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -201,8 +202,8 @@ func (r *Reconciler) pace(ctx context.Context) time.Duration {
 	return pace.Between(writePace, len(nodes.Items))
 }
 
-// nodes are those to be named: those that were, perhaps by another replica, and those
-// that came since, without those that have been named long enough.
+// nodes returns the nodes to publish: those that are published, possibly by another
+// replica, and new ones, without those that have expired.
 func (r *Reconciler) nodes(published map[string]time.Time, now time.Time) map[string]time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

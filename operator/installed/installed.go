@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package installed checks an installation: it is what `helm test` runs.
+// Package installed checks an installation. `helm test` runs it.
 package installed
 
 import (
@@ -19,18 +19,18 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
-// DeploymentName is of the operator's Deployment.
+// DeploymentName is the name of the operator's Deployment.
 const DeploymentName = "bpfman-operator"
 
 const interval = time.Second
 
-// Await waits until the operator and the node components in the namespace are available in their current version. If ctx
-// ends before that, the error says what isn't.
+// Await waits until the operator and the node components in the namespace are available in their current version.
+// If ctx ends before that, the error lists what isn't available.
 func Await(ctx context.Context, client typedappsv1.AppsV1Interface, namespace string) error {
 	var missing error
 	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		found := check(ctx, client, namespace)
-		// A request that the deadline cut off says less than the one before.
+		// If the deadline ended the request, the previous error is more useful.
 		if missing == nil || ctx.Err() == nil {
 			missing = found
 		}

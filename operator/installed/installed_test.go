@@ -33,7 +33,7 @@ func daemonSet(generation int64, status appsv1.DaemonSetStatus) *appsv1.DaemonSe
 	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bpfman-daemon", Generation: generation}, Status: status}
 }
 
-// cluster answers with objects.
+// cluster returns a client for a cluster with objects.
 func cluster(t *testing.T, objects ...runtime.Object) *fake.FakeAppsV1 {
 	t.Helper()
 	tracker := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
@@ -52,7 +52,7 @@ func TestAwait(t *testing.T) {
 	nodes := daemonSet(3, appsv1.DaemonSetStatus{ObservedGeneration: 3, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberAvailable: 2})
 	for name, c := range map[string]struct {
 		objects []runtime.Object
-		want    string // nothing: it is ready
+		want    string // "" if it is ready
 	}{
 		"ready":                  {[]runtime.Object{operator, nodes}, ""},
 		"nothing":                {nil, "no Deployment bpfman-operator"},
@@ -77,7 +77,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitRefused has an API server that lets nobody in.
+// TestAwaitRefused uses an API server that denies all requests.
 func TestAwaitRefused(t *testing.T) {
 	client := cluster(t)
 	client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {

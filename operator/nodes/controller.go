@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// Annotation of the ConfigMap holds what is wrong with the node components, as long as it is.
+	// Annotation is the ConfigMap's annotation with the current problems of the node components.
 	Annotation = "bpfman.io/problems"
-	// ReasonProblem is of the Event that says so.
+	// ReasonProblem is the reason of the Event about new problems.
 	ReasonProblem = "NodeComponentsFail"
 
 	passTimeout = 10 * time.Second
-	// logRetry is when a log is read again that couldn't be read.
+	// logRetry is the delay before a log that couldn't be read is read again.
 	logRetry = time.Minute
 )
 
@@ -37,17 +37,17 @@ type Reconciler struct {
 	Client    client.Client
 	Recorder  events.EventRecorder
 	ConfigMap types.NamespacedName
-	// Version is the operator's.
+	// Version is the version of the operator.
 	Version string
-	// Logs are those of the node components.
+	// Logs opens the logs of the node components.
 	Logs Logs
 
-	// One pass runs at a time.
+	// Reconciliations don't run concurrently.
 	plugins Versions
 	nextLog time.Time
 }
 
-// SetupWithManager watches the pods of the node components: the manager's cache holds no others.
+// SetupWithManager watches the node pods. The manager's cache contains no other pods.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: r.ConfigMap}}
@@ -56,7 +56,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("nodes").Watches(&corev1.Pod{}, one).Complete(r)
 }
 
-// Reconcile makes one pass over all pods.
+// Reconcile checks all node pods.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -71,7 +71,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.write(ctx, configMap, Problems(pods.Items, r.Version, r.plugins)); err != nil {
 		return reconcile.Result{}, err
 	}
-	// A node that doesn't answer is asked no sooner again, whatever happens to pods: what fails is written without delay.
+	// Problems are written without delay. A log that couldn't be read is only read again after logRetry, even if
+	// pods change.
 	if wait := time.Until(r.nextLog); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
@@ -87,13 +88,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{}, nil
 }
 
-// write puts the problems into the annotation, and where there are new ones into an Event.
+// write writes the problems to the annotation, and emits an Event if there are new ones.
 func (r *Reconciler) write(ctx context.Context, configMap *corev1.ConfigMap, found []string) error {
 	problems := strings.Join(found, "\n")
 	if problems == configMap.Annotations[Annotation] {
 		return nil
 	}
-	var value any // null, which removes it
+	var value any // null removes it
 	if problems != "" {
 		value = problems
 	}

@@ -23,14 +23,15 @@ const (
 	pluginComponent = "bpfman-csi"
 
 	logTimeout = 5 * time.Second
-	// maxLog is how much of a log is read, in bytes: the plugin says its version once it serves.
+	// maxLog is the maximum size of what is read from a log, in bytes. The plugin logs its version when it starts
+	// to serve.
 	maxLog = 64 << 10
 )
 
-// Logs opens the log of a container of the node components at its start.
+// Logs opens the log of a container of the node components, from the start.
 type Logs func(ctx context.Context, pod, container string) (io.ReadCloser, error)
 
-// LogsOf opens logs of the pods of a namespace.
+// LogsOf opens logs of the pods in a namespace.
 func LogsOf(pods typedcorev1.PodInterface) Logs {
 	return func(ctx context.Context, pod, container string) (io.ReadCloser, error) {
 		log, err := pods.GetLogs(pod, &corev1.PodLogOptions{Container: container, LimitBytes: new(int64(maxLog))}).Stream(ctx)
@@ -41,15 +42,15 @@ func LogsOf(pods typedcorev1.PodInterface) Logs {
 	}
 }
 
-// Versions are those that the CSI plugin says in its log to be of, by the id of its image, of which one container is asked:
-// a container that runs has no other words in its status. Where the log doesn't tell any more, as its start is gone, the
-// version is "".
+// Versions contains the versions of the CSI plugin, by the id of its image. They come from the log of one
+// container of each image, because the status of a running container contains no message. If the log's start has
+// been rotated away, the version is "".
 type Versions map[string]string
 
-// learn reads one log, if there is an image of unknown version, and tells whether it did. Versions of images that no pod
-// runs are forgotten.
+// learn reads one log if the version of an image isn't known, and reports whether it did. It removes images that
+// no pod runs.
 func (v Versions) learn(ctx context.Context, pods []corev1.Pod, logs Logs) (bool, error) {
-	running := map[string]string{} // an image's pod
+	running := map[string]string{} // from images to pods
 	for i := range pods {
 		if plugin := pluginOf(&pods[i]); plugin != nil && pods[i].DeletionTimestamp == nil {
 			running[plugin.ImageID] = pods[i].Name
@@ -70,7 +71,7 @@ func (v Versions) learn(ctx context.Context, pods []corev1.Pod, logs Logs) (bool
 	return false, nil
 }
 
-// pluginOf is the state of a pod's CSI plugin, nil where it doesn't serve.
+// pluginOf returns the status of a pod's CSI plugin, or nil if it isn't ready.
 func pluginOf(pod *corev1.Pod) *corev1.ContainerStatus {
 	for i := range pod.Status.ContainerStatuses {
 		if status := &pod.Status.ContainerStatuses[i]; status.Name == pluginComponent && status.Ready {

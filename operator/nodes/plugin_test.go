@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the plugin writes at its start.
+// The plugin's first log lines.
 const began = `{"time":"2026-01-01T00:00:00Z","level":"WARN","msg":"Unknown log level in GO_LOG"}
 {"time":"2026-01-01T00:00:00Z","level":"INFO","msg":"Serving CSI","driver":"csi.bpfman.io","version":"v0","node":"a"}
 {"time":"2026-01-01T00:00:01Z","level":"INFO","msg":"else","driver":"csi.bpfman.io","version":"v9"}
@@ -36,7 +36,8 @@ func TestVersionOfALog(t *testing.T) {
 	}
 }
 
-// One log is read for each image, of a plugin that serves, and read again where it couldn't be.
+// One log is read for each image, from a plugin that is ready. If it can't be read, it is read
+// again.
 func TestOneLogForEachImage(t *testing.T) {
 	named := func(name, node string, containers ...corev1.ContainerStatus) corev1.Pod {
 		p := pod(node, mounted("bpfman-agent v1"), containers...)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package nodes tells which of the node components don't run, or aren't of the operator's version: another image may have
-// come under the name that the ConfigMap gives, and all that is seen of that is a container that ends.
+// Package nodes finds node components that don't run, or that have another version than the operator. The
+// ConfigMap can name an image that contains something else, and the only sign of that is a container that ends.
 package nodes
 
 import (
@@ -20,15 +20,16 @@ const (
 	agentInit      = "mount-bpffs"
 	agentComponent = "bpfman-agent"
 
-	// restarts are more than a component needs that was killed, or began before another was ready.
+	// restarts is the number of restarts that are normal after a component was killed, or started before another
+	// one was ready.
 	restarts = 2
 
 	maxNamed = 3
 	maxCause = 300
 )
 
-// Problems says in a line each what is wrong with the node components, nothing if all is well. version is the operator's,
-// plugins are those of the CSI plugin, as far as they are known.
+// Problems returns the problems of the node components, one per line. version is the operator's version. plugins
+// contains the known versions of the CSI plugin.
 func Problems(pods []corev1.Pod, version string, plugins Versions) []string {
 	nodes := map[string][]string{}
 	for i := range pods {
@@ -68,7 +69,7 @@ func problemsOf(pod *corev1.Pod, version string, plugins Versions) []string {
 	return problems
 }
 
-// failure says why a container doesn't come to run, or "".
+// failure returns the reason why a container doesn't run, or "".
 func failure(status corev1.ContainerStatus) string {
 	ended := status.LastTerminationState.Terminated
 	waiting := status.State.Waiting
@@ -83,7 +84,7 @@ func failure(status corev1.ContainerStatus) string {
 	return ""
 }
 
-// hopeless are the reasons of the kubelet that somebody has to do something about.
+// hopeless are the kubelet's reasons for failures that a user has to solve.
 var hopeless = []string{
 	"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
 	"CreateContainerConfigError", "CreateContainerError", "RunContainerError",

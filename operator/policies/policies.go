@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package policies writes the status of BytecodePolicies: whether they can be
-// enforced, with which keys, and how many programs they allow and deny. Agents read
-// the keys again when their digest changes there.
+// Package policies writes the status of BytecodePolicies: whether they can be enforced, with which keys, and
+// how many programs they allow and deny. When the digest of a key changes there, agents read the keys again.
 package policies
 
 import (
@@ -37,10 +36,10 @@ import (
 
 const (
 	passTimeout = 30 * time.Second
-	// writePace is the least time between two writes of counts in a small cluster.
+	// writePace is the minimum interval between writes of counts in a small cluster.
 	writePace = time.Second
-	// materialEvery is how often keys and trusted roots are read: a watch would take
-	// the right to list all Secrets of the namespace.
+	// materialEvery is the interval at which keys and trusted roots are read. A watch would require the
+	// permission to list all Secrets in the namespace.
 	materialEvery = 15 * time.Second
 	maxMessage    = 4096
 
@@ -54,7 +53,7 @@ type Reconciler struct {
 	Reports *reports.Store
 	// Live reads Secrets and ConfigMaps, which aren't cached.
 	Live client.Reader
-	// Namespace is the one that bpfman runs in.
+	// Namespace is the namespace where bpfman runs.
 	Namespace string
 	Clock     clock.PassiveClock
 
@@ -63,7 +62,7 @@ type Reconciler struct {
 	notes map[string]note // by name
 }
 
-// note is what is remembered of a policy.
+// note is what the reconciler remembers about a policy.
 type note struct {
 	uid        types.UID
 	wroteAt    time.Time
@@ -83,21 +82,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return b.WatchesRawSource(reports.Source(r.Reports, r.onReport, nil)).Complete(r)
 }
 
-// onReport counts what a report says.
+// onReport updates the counts after a change of a report.
 func (r *Reconciler) onReport(c reports.Change, q queue) {
 	for _, name := range r.tally.change(c) {
 		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
 }
 
-// Reconcile brings the status of one policy up to date.
+// Reconcile updates the status of one policy.
 func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	var object v1alpha1.BytecodePolicy
 	if err := r.Client.Get(ctx, q.NamespacedName, &object); apierrors.IsNotFound(err) || kinds.Unread(err) {
 		r.forget(q.Name)
-		return reconcile.Result{}, nil // where it is read later, that is an event
+		return reconcile.Result{}, nil // if the cache gets it later, that causes an event
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get BytecodePolicy %s: %w", q.Name, err)
 	}
@@ -129,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// status is what a policy's status has to be.
+// status returns the wanted status of a policy.
 func status(object *v1alpha1.BytecodePolicy, material map[string]policy.Material, c counts) *v1alpha1.BytecodePolicyStatus {
 	want := &v1alpha1.BytecodePolicyStatus{
 		ObservedGeneration: object.Generation,
@@ -154,7 +153,7 @@ func status(object *v1alpha1.BytecodePolicy, material map[string]policy.Material
 	return want
 }
 
-// onlyCounts tells that nothing but counts differs.
+// onlyCounts reports whether only the counts differ.
 func onlyCounts(a, b *v1alpha1.BytecodePolicyStatus) bool {
 	same := b.DeepCopy()
 	same.Allowed, same.Denied, same.Warned = a.Allowed, a.Denied, a.Warned
@@ -162,7 +161,8 @@ func onlyCounts(a, b *v1alpha1.BytecodePolicyStatus) bool {
 }
 
 func (r *Reconciler) write(ctx context.Context, object *v1alpha1.BytecodePolicy, want *v1alpha1.BytecodePolicyStatus) error {
-	// The uid keeps the status of one policy from another of the same name. A merge patch removes what is null.
+	// With the uid, the API server refuses to write to another policy of the same name. In a merge patch, null
+	// removes a field.
 	status := map[string]any{
 		"observedGeneration": want.ObservedGeneration, "allowed": want.Allowed, "denied": want.Denied, "warned": want.Warned,
 		"authorities": want.Authorities, "conditions": want.Conditions,
@@ -174,7 +174,7 @@ func (r *Reconciler) write(ctx context.Context, object *v1alpha1.BytecodePolicy,
 	written := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
 	err = r.Client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // deleted, perhaps created anew: its events lead here again
+		return nil // deleted, and possibly created again, which causes another event
 	}
 	if err != nil {
 		return fmt.Errorf("write status of BytecodePolicy %s: %w", object.Name, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
-// counts are how many programs a policy allows, denies, and would deny.
+// counts are the numbers of programs that a policy allows, denies, and would deny.
 type counts struct{ allowed, denied, warned int32 }
 
 func (c *counts) add(verdict v1alpha1.PolicyVerdict, n int32) {
@@ -21,12 +21,12 @@ func (c *counts) add(verdict v1alpha1.PolicyVerdict, n int32) {
 		c.denied += n
 	case v1alpha1.VerdictWarned:
 		c.warned += n
-	case v1alpha1.VerdictUnknown: // neither
+	case v1alpha1.VerdictUnknown: // not counted
 	}
 }
 
-// tally counts what reports say of policies, by the policies' names. A report costs
-// what it says, however many there are.
+// tally counts the verdicts in reports, by the names of the policies. The cost of an
+// update depends only on the changed report.
 type tally struct {
 	mu      sync.Mutex
 	byName  map[string]*counts
@@ -37,8 +37,8 @@ func newTally() *tally {
 	return &tally{byName: map[string]*counts{}, reports: map[string]int{}}
 }
 
-// change takes a change of a report, and returns the names of the policies of which
-// the counts changed.
+// change updates the counts after a change of a report. It returns the names of the
+// policies whose counts changed.
 func (t *tally) change(c reports.Change) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *tally) change(c reports.Change) []string {
 	return changed
 }
 
-// count adds n times what a report says; touched gets what was there before.
+// count adds n times the verdicts of a report. touched gets the previous counts.
 func (t *tally) count(report *reports.Report, n int32, touched map[string]counts) {
 	if report == nil {
 		return
@@ -89,7 +89,7 @@ func (t *tally) of(name string) counts {
 	return counts{}
 }
 
-// nodes is on how many nodes there are reports.
+// nodes returns the number of nodes with reports.
 func (t *tally) nodes() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// listWatch lists and watches one kind of reports, and decodes either while it arrives. A reflector lists only where the
-// API server doesn't send all reports as a watch's first events: for hundreds of thousands, the one answer of a list
-// takes it about as long as it lets a request take, and pages take longer.
+// listWatch lists and watches one kind of reports, and decodes the responses as they arrive. A reflector only
+// lists if the API server doesn't send all reports as the first events of a watch. With hundreds of thousands of
+// reports, a single list takes the API server about as long as its request timeout, and pages take longer.
 func listWatch(api rest.Interface, resource string, codec runtime.ParameterCodec) *toolscache.ListWatch {
 	request := func(o metav1.ListOptions) *rest.Request {
 		return api.Get().Resource(resource).VersionedParams(&o, codec).
-			// Uncompressed: hundreds of megabytes would take the API server time to compress.
+			// Without compression: for hundreds of megabytes, it would take the API server a long time.
 			SetHeader("Accept-Encoding", "identity")
 	}
 	return &toolscache.ListWatch{
@@ -29,7 +29,7 @@ func listWatch(api rest.Interface, resource string, codec runtime.ParameterCodec
 			o.Limit = 0
 			body, err := request(o).Stream(ctx)
 			if err != nil {
-				return nil, err //nolint:wrapcheck // the caller asks which error it is
+				return nil, err //nolint:wrapcheck // the caller compares it
 			}
 			defer body.Close()
 			return decodeList(body)

@@ -23,11 +23,11 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// maxMessage is what is kept of a failure. The verifier's statistics and what the agent adds behind the verdict take
-// some 300 bytes of an error.
+// maxMessage is the maximum length of a failure that is kept, in bytes. The verifier's statistics, and what the
+// agent adds after the verdict, take about 300 bytes.
 const maxMessage = 600
 
-// metadata is what is read of an object's metadata.
+// metadata contains the fields of an object's metadata that are needed.
 type metadata struct {
 	Name            string            `json:"name"`
 	Namespace       string            `json:"namespace"`
@@ -51,7 +51,7 @@ type metadata struct {
 	} `json:"managedFields"`
 }
 
-// status is what is read of a report's status.
+// status contains the fields of a report's status that are needed.
 type status struct {
 	Node            string `json:"node"`
 	OwnerGeneration int64  `json:"ownergeneration"`
@@ -64,16 +64,17 @@ type status struct {
 	} `json:"bytecode"`
 }
 
-// The API server has checked what it serves, save against the schema of now.
+// The API server has validated what it serves, but possibly with an earlier schema.
 var lax = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// Decode reads a report as the API server serves it, in JSON.
+// Decode decodes a report in JSON from the API server.
 func Decode(object []byte) (*Report, error) {
 	report, _, err := decode(object)
 	return report, err
 }
 
-// decode reads a report. One whose status can't be decoded, because it was stored under another schema, is Undecodable.
+// decode decodes a report. If the status can't be decoded, because it was stored with another schema, the report
+// is Undecodable.
 func decode(object jsontext.Value) (*Report, metadata, error) {
 	var read struct {
 		Metadata metadata `json:"metadata"`
@@ -120,8 +121,8 @@ func stateOf(m *metadata, s *status) State {
 	return state.WithPolicies(s.Bytecode.Policies)
 }
 
-// foreign tells that somebody else than an agent wrote last. Times are of a second: where several wrote within one, it
-// is true.
+// foreign reports whether another client than an agent wrote last. Times have a precision of a second. If several
+// clients wrote within the same second, foreign returns true.
 func (m *metadata) foreign() bool {
 	var last time.Time
 	for _, by := range m.ManagedFields {
@@ -137,7 +138,7 @@ func (m *metadata) foreign() bool {
 	return false
 }
 
-// list is a list of reports, for a reflector.
+// list is a list of reports for a reflector.
 type list struct {
 	metav1.TypeMeta
 	metav1.ListMeta
@@ -147,7 +148,7 @@ type list struct {
 // DeepCopyObject implements [runtime.Object].
 func (l *list) DeepCopyObject() runtime.Object { return &list{l.TypeMeta, l.ListMeta, l.Items} }
 
-// decodeList reads a list as it arrives, one report at a time: the whole of it may be hundreds of megabytes.
+// decodeList decodes a list as it arrives, one report at a time, because it can have hundreds of megabytes.
 func decodeList(from io.Reader) (*list, error) {
 	d := jsontext.NewDecoder(from, lax)
 	read := &list{}
@@ -182,7 +183,7 @@ func decodeList(from io.Reader) (*list, error) {
 	return read, nil
 }
 
-// eachMember calls visit at the value of each member of the object that comes next.
+// eachMember reads the next object, and calls visit at the value of each member.
 func eachMember(d *jsontext.Decoder, visit func(name string) error) error {
 	if err := expect(d, '{'); err != nil {
 		return err
@@ -190,7 +191,7 @@ func eachMember(d *jsontext.Decoder, visit func(name string) error) error {
 	for d.PeekKind() != '}' {
 		name, err := d.ReadToken()
 		if err != nil {
-			return err //nolint:wrapcheck // the caller says of what
+			return err //nolint:wrapcheck // the caller adds context
 		}
 		if err := visit(name.String()); err != nil {
 			return err
@@ -199,10 +200,10 @@ func eachMember(d *jsontext.Decoder, visit func(name string) error) error {
 	return expect(d, '}')
 }
 
-// eachElement calls visit at each element of the array that comes next, if it isn't null.
+// eachElement reads the next array, which can be null, and calls visit at each element.
 func eachElement(d *jsontext.Decoder, visit func() error) error {
 	if d.PeekKind() == 'n' {
-		return d.SkipValue() //nolint:wrapcheck // the caller says of what
+		return d.SkipValue() //nolint:wrapcheck // the caller adds context
 	}
 	if err := expect(d, '['); err != nil {
 		return err
@@ -218,7 +219,7 @@ func eachElement(d *jsontext.Decoder, visit func() error) error {
 func expect(d *jsontext.Decoder, kind jsontext.Kind) error {
 	token, err := d.ReadToken()
 	if err != nil {
-		return err //nolint:wrapcheck // the caller says of what
+		return err //nolint:wrapcheck // the caller adds context
 	}
 	if token.Kind() != kind {
 		return fmt.Errorf("%s at offset %d, not %s", token.Kind(), d.InputOffset(), kind)
@@ -226,14 +227,14 @@ func expect(d *jsontext.Decoder, kind jsontext.Kind) error {
 	return nil
 }
 
-// object is the object of a watch's event, of which a reflector reads no more than its methods. At the start, the
-// reflector keeps one for each report.
+// object is the object in an event of a watch. A reflector only needs its methods. At the start, the reflector
+// keeps one for each report.
 type object struct {
 	metav1.Object // nil
 
 	report  *Report
 	version string
-	// last tells that what was there at the start of the watch has been sent.
+	// last marks the bookmark after the initial events of the watch.
 	last bool
 }
 
@@ -273,7 +274,7 @@ func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		return "", nil, io.EOF
-	case errors.Is(err, io.ErrUnexpectedEOF): // a connection that ended is no reason to list again
+	case errors.Is(err, io.ErrUnexpectedEOF): // a lost connection must not cause another list
 		return "", nil, io.ErrUnexpectedEOF
 	case err != nil:
 		return "", nil, fmt.Errorf("read an event: %w", err)

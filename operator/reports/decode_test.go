@@ -20,7 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// full is a report as an agent writes it.
+// full returns a report as an agent writes it.
 func full(name string, uid types.UID, change func(*v1alpha1.BpfProgram)) *v1alpha1.BpfProgram {
 	at := metav1.NewTime(time.Unix(1_790_000_000, 0))
 	p := &v1alpha1.BpfProgram{
@@ -152,7 +152,7 @@ func TestLongMessagesAreShortened(t *testing.T) {
 	}
 }
 
-// A report that can't be decoded is one that says so; one without a name is an error.
+// A report that can't be decoded is Undecodable. A report without a name is an error.
 func TestUndecodable(t *testing.T) {
 	with := func(status string) []byte {
 		return []byte(`{"apiVersion":"bpfman.io/v1alpha1","kind":"BpfProgram","metadata":{"name":"p","uid":"u","labels":{"kubernetes.io/hostname":"node-1","bpfman.io/ownerKind":"TcxProgram"},` +
@@ -179,7 +179,7 @@ func TestUndecodable(t *testing.T) {
 	}
 }
 
-// A list of the API server's, whatever the order of its members.
+// A list from the API server, with its members in any order.
 func TestDecodeList(t *testing.T) {
 	items := string(encoded(t, full("a", "u-a", nil))) + "," + string(encoded(t, full("b", "u-b", nil)))
 	for _, text := range []string{
@@ -238,12 +238,12 @@ func TestDecodeEvents(t *testing.T) {
 		t.Errorf("the end: %v", err)
 	}
 	cut := newEvents(io.NopCloser(strings.NewReader(stream[:100])))
-	if _, _, err := cut.Decode(); err != io.ErrUnexpectedEOF { //nolint:errorlint // as a watch.StreamWatcher compares it
+	if _, _, err := cut.Decode(); err != io.ErrUnexpectedEOF { //nolint:errorlint // watch.StreamWatcher compares it like this
 		t.Errorf("a connection that ended: %v", err)
 	}
 }
 
-// Whatever the API server holds, decoding it ends.
+// Decoding ends for any input.
 func FuzzDecode(f *testing.F) {
 	f.Add(encoded(f, full("p", "u-p", nil)))
 	f.Add([]byte(`{"metadata":{"name":"p"},"status":{"conditions":[{"type":7}]}}`))

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package reports keeps what the operator needs of each BpfProgram and BpfNsProgram, and no more: there is one for each
-// program on each node. Its controllers get every change of them from one [Store].
+// Package reports stores what the operator needs to know about each BpfProgram and BpfNsProgram. To save memory,
+// it stores nothing else, because there is one for each program on each node. Controllers get all changes from one
+// [Store].
 package reports
 
 import (
@@ -17,10 +18,10 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Report is what is kept of one BpfProgram or BpfNsProgram. It never changes: another takes its place.
+// Report is the stored part of one BpfProgram or BpfNsProgram. It is immutable, and replaced after a change.
 //
-// What many reports have in common is stored once. Only the name and the UID differ between the reports of one object
-// that is attached everywhere.
+// Values that many reports have in common are stored once. If one object is attached on all nodes, its reports
+// only differ in the name and the UID.
 type Report struct {
 	Name string
 	UID  types.UID
@@ -28,43 +29,44 @@ type Report struct {
 	Owner unique.Handle[Owner]
 	Node  unique.Handle[Node]
 	State unique.Handle[State]
-	// Foreign tells that the last write wasn't by an agent.
+	// Foreign means that another client than an agent wrote last.
 	Foreign bool
 }
 
-// Owner is a user object. Apart from the namespace, all is "" where a report has no controller.
+// Owner identifies a user object. If a report has no controller, only the namespace is set.
 type Owner struct {
 	Kind, Namespace, Name string
 	UID                   types.UID
 }
 
-// Node is the node that a report is from.
+// Node is the node that a report comes from.
 type Node struct {
-	// Label is the value of the report's label, see [v1alpha1.LabelValue].
+	// Label is the value of the report's label: see [v1alpha1.LabelValue].
 	Label string
-	// Name is the name of the node as the agent reports it, "" until it has.
+	// Name is the name of the node in the report's status. It is "" until the agent has reported.
 	Name string
 }
 
-// State is what a report says.
+// State is the content of a report.
 type State struct {
-	// Kind is the owner's as the label has it. Reports of upstream's agents have none.
+	// Kind is the owner's kind in the label. Reports of upstream's agents don't have it.
 	Kind string
-	// Member is an application's member that the report is about, "" otherwise.
+	// Member is the member of an application that the report is about, or "".
 	Member string
-	// Generation is the owner's metadata.generation that the agent has acted on.
+	// Generation is the metadata.generation of the owner that the report is based on.
 	Generation int64
-	// Condition is "" until the agent has reported.
+	// Condition is the type of the condition. It is "" until the agent has reported.
 	Condition v1alpha1.BpfProgramConditionType
-	// Message is the condition's, of at most 600 bytes; "" for conditions that aren't failures.
+	// Message is the message of the condition, with at most 600 bytes. It is "" unless the condition is a failure.
 	Message string
-	// Undecodable says why the report can't be decoded. Then nothing else is known of its status.
+	// Undecodable is the reason why the report's status can't be decoded. Then the other fields of the status are
+	// empty.
 	Undecodable string
-	// policies are lines of a policy's name and its verdict, which no name contains "=" of.
+	// policies contains lines with the name of a policy, "=", and its verdict. Names can't contain "=".
 	policies string
 }
 
-// Policies are what BytecodePolicies say, by name.
+// Policies yields the verdicts of BytecodePolicies, by name.
 func (s State) Policies() iter.Seq2[string, v1alpha1.PolicyVerdict] {
 	return func(yield func(string, v1alpha1.PolicyVerdict) bool) {
 		for line := range strings.Lines(s.policies) {
@@ -76,7 +78,7 @@ func (s State) Policies() iter.Seq2[string, v1alpha1.PolicyVerdict] {
 	}
 }
 
-// WithPolicies is the state with what BytecodePolicies say.
+// WithPolicies returns the state with the verdicts of BytecodePolicies.
 func (s State) WithPolicies(said []v1alpha1.BpfProgramPolicy) State {
 	var lines strings.Builder
 	for _, p := range said {
@@ -86,13 +88,13 @@ func (s State) WithPolicies(said []v1alpha1.BpfProgramPolicy) State {
 	return s
 }
 
-// Kind is the report's own.
+// Kind returns the kind of the report.
 func (r *Report) Kind() v1alpha1.Kind[v1alpha1.ProgramObject] { return kindOf(r.Namespace() != "") }
 
-// Namespace is "" for a BpfProgram.
+// Namespace returns the namespace, or "" for a BpfProgram.
 func (r *Report) Namespace() string { return r.Owner.Value().Namespace }
 
-// kindOf returns the kind of the reports of a scope.
+// kindOf returns the kind of reports that are namespaced or cluster-scoped.
 func kindOf(namespaced bool) v1alpha1.Kind[v1alpha1.ProgramObject] {
 	for _, k := range v1alpha1.ProgramKinds {
 		if k.Namespaced == namespaced {
@@ -102,7 +104,7 @@ func kindOf(namespaced bool) v1alpha1.Kind[v1alpha1.ProgramObject] {
 	panic("reports: a scope has no kind of reports")
 }
 
-// GetObjectKind implements [runtime.Object], so that a reflector takes reports as items of a list.
+// GetObjectKind implements [runtime.Object], so that a reflector accepts reports as items of a list.
 func (r *Report) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject implements [runtime.Object].

@@ -22,43 +22,44 @@ import (
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
-// Store holds the reports of the cluster, and hands each change of them to its subscribers. BenchmarkBytesPerReport
-// measures its memory: some 190 bytes for each report.
+// Store contains the reports of the cluster, and passes each change to its subscribers. It takes about 190 bytes
+// for each report, which BenchmarkBytesPerReport measures.
 type Store struct {
 	known *kinds.Kinds
-	parts []*part // of each kind
+	parts []*part // one for each kind
 
-	// changing is held while the store changes and while subscribers get to know of it, so that they see all changes in
-	// their order.
+	// changing is held while the store changes and notifies subscribers, so that all subscribers get the changes
+	// in the same order.
 	changing    sync.Mutex
 	subscribers []Subscriber
 }
 
-// Change is a change of one report. An object that was deleted and created again is two changes, in this order.
+// Change is a change of one report. If a report was deleted and created again, there are two changes, in this
+// order.
 type Change struct {
-	// Before is nil for a new report, After for a deleted one.
+	// Before is nil for a new report. After is nil for a deleted report.
 	Before, After *Report
 }
 
-// Subscriber gets every change, one at a time, from the first report on. Its functions must not block.
+// Subscriber gets all changes, one at a time, starting with the first report. Its functions must not block.
 type Subscriber struct {
 	Changed func(Change)
-	// Listed, if not nil, is called once all reports of a scope have been handed over.
+	// Listed, if not nil, is called after Changed has been called for all existing reports of a scope.
 	Listed func(namespaced bool)
 }
 
-// part is the reports of one kind. It implements [toolscache.ReflectorStore].
+// part contains the reports of one kind. It implements [toolscache.ReflectorStore].
 type part struct {
 	store *Store
 	kind  v1alpha1.Kind[v1alpha1.ProgramObject]
 
 	mu     sync.RWMutex
 	byUID  map[types.UID]*Report
-	byNode map[string][]*Report // by the nodes' label; as many as a node has programs
+	byNode map[string][]*Report // by the nodes' label, with as many reports as a node has programs
 	listed bool
 }
 
-// NewStore returns an empty store. Known gets to know which of its kinds can't be read.
+// NewStore returns an empty store. It records in known which of its kinds can't be read.
 func NewStore(known *kinds.Kinds) *Store {
 	s := &Store{known: known}
 	for _, kind := range v1alpha1.ProgramKinds {
@@ -67,7 +68,7 @@ func NewStore(known *kinds.Kinds) *Store {
 	return s
 }
 
-// SetupWithManager has the manager fill the store, while it leads.
+// SetupWithManager makes the manager fill the store while it is the leader.
 func (s *Store) SetupWithManager(mgr ctrl.Manager) error {
 	api, err := kinds.NewClient(mgr.GetConfig(), mgr.GetHTTPClient(), mgr.GetScheme())
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *Store) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// reflect keeps the part as the API server has it.
+// reflect keeps the part in sync with the API server.
 func (p *part) reflect(ctx context.Context, from *toolscache.ListWatch) {
 	from = p.store.known.Watch(p.kind.GroupVersionKind(), from, p.hasListed)
 	toolscache.NewReflectorWithOptions(from, nil, p, toolscache.ReflectorOptions{
@@ -96,7 +97,7 @@ func (p *part) reflect(ctx context.Context, from *toolscache.ListWatch) {
 	}).RunWithContext(ctx)
 }
 
-// Source makes the store a source of a controller's work.
+// Source makes the store an event source of a controller.
 func Source[request comparable](s *Store, changed func(Change, workqueue.TypedRateLimitingInterface[request]), listed func(namespaced bool)) source.TypedSource[request] {
 	return source.TypedFunc[request](func(_ context.Context, q workqueue.TypedRateLimitingInterface[request]) error {
 		s.Subscribe(Subscriber{Changed: func(c Change) { changed(c, q) }, Listed: listed})
@@ -104,7 +105,7 @@ func Source[request comparable](s *Store, changed func(Change, workqueue.TypedRa
 	})
 }
 
-// Subscribe hands all reports that there are, and from then on every change, to a subscriber.
+// Subscribe calls the subscriber with all existing reports, and then with every change.
 func (s *Store) Subscribe(to Subscriber) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -119,8 +120,8 @@ func (s *Store) Subscribe(to Subscriber) {
 	}
 }
 
-// Of returns the reports of a node, by the value of its label, and for each kind that hasn't been listed yet a
-// [kinds.UnreadError].
+// Of returns the reports of a node, by the value of its label. The error contains a [kinds.UnreadError] for each
+// kind that hasn't been listed yet.
 func (s *Store) Of(nodeLabel string) ([]*Report, error) {
 	var of []*Report
 	var unread []error
@@ -166,7 +167,8 @@ func (p *part) Delete(of any) error {
 	return nil
 }
 
-// Replace implements [toolscache.ReflectorStore]. What isn't on the list was deleted while nobody watched.
+// Replace implements [toolscache.ReflectorStore]. Reports that aren't in the list were deleted during an
+// interruption of the watch.
 func (p *part) Replace(items []any, _ string) error {
 	p.store.changing.Lock()
 	defer p.store.changing.Unlock()
@@ -175,9 +177,9 @@ func (p *part) Replace(items []any, _ string) error {
 	for _, item := range items {
 		var r *Report
 		switch item := item.(type) {
-		case *Report: // of a list
+		case *Report: // from a list
 			r = item
-		case *object: // of a watch's first events
+		case *object: // from the first events of a watch
 			r = item.report
 		default:
 			return fmt.Errorf("%T is not a report", item)
@@ -205,7 +207,7 @@ func (p *part) Replace(items []any, _ string) error {
 	return nil
 }
 
-// Resync implements [toolscache.ReflectorStore]; nothing is ever handed over again.
+// Resync implements [toolscache.ReflectorStore]. There is no periodic resync.
 func (p *part) Resync() error { return nil }
 
 func (p *part) put(after *Report) {
@@ -238,7 +240,7 @@ func (p *part) drop(uid types.UID) {
 	}
 }
 
-// leave takes a report from its node's.
+// leave removes a report from the reports of its node.
 func (p *part) leave(r *Report) {
 	label := r.Node.Value().Label
 	of := p.byNode[label]

@@ -46,12 +46,12 @@ func items(of ...*Report) []any {
 	return all
 }
 
-// clusterScoped is the store's part of BpfPrograms.
+// clusterScoped returns the store's part with BpfPrograms.
 func clusterScoped(s *Store) *part {
 	return s.parts[slices.IndexFunc(s.parts, func(p *part) bool { return !p.kind.Namespaced })]
 }
 
-// record writes changes as text, and keeps what a subscriber that counts would.
+// record formats changes as text, and counts reports like a subscriber.
 type record struct {
 	changes []string
 	listed  []bool
@@ -122,7 +122,7 @@ func TestStore(t *testing.T) {
 	must(t, p.Delete(event(report("never seen", "b", 1))))
 	first.expect(t, "- 4/b/1", "1/a/1 1/a/2", "2/a/1 2/b/1", "3/b/1 -")
 
-	// Of whatever the API server says, only objects are reports.
+	// Other objects than reports are refused.
 	for _, wrong := range []any{nil, "text", &metav1.Status{}} {
 		if p.Add(wrong) == nil || p.Delete(wrong) == nil || p.Replace([]any{wrong}, "6") == nil {
 			t.Errorf("%v was taken for a report", wrong)
@@ -130,7 +130,7 @@ func TestStore(t *testing.T) {
 	}
 	first.expect(t)
 
-	// Who comes late gets what there is.
+	// A late subscriber gets the existing reports.
 	s.Subscribe(late.subscriber(t))
 	slices.Sort(late.changes)
 	late.expect(t, "- 1/a/2", "- 2/b/1", "- 4/b/1")
@@ -138,7 +138,8 @@ func TestStore(t *testing.T) {
 		t.Errorf("listed: %v", late.listed)
 	}
 
-	// A list after a watch that was lost: 1 was deleted and created again under its name, 4 was deleted, 2 has changed.
+	// A list after a lost watch: 1 was deleted and created again with the same name, 4 was deleted, and 2 has
+	// changed.
 	again := report("1 again", "a", 1)
 	again.Name = "p-1"
 	must(t, p.Replace(items(again, report("2", "b", 3)), "9"))
@@ -182,7 +183,8 @@ func TestOfANode(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order, subscribers know what the store knows, and the store what the API server has.
+// After any sequence of changes, subscribers know what the store contains, and the store contains what the API
+// server has.
 func TestAnyOrder(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -239,7 +241,7 @@ func checkSame(t *testing.T, s *Store, served map[types.UID]*Report) {
 	}
 }
 
-// BenchmarkDecode is the time and the memory of a report as it arrives, bytes is that of its JSON.
+// BenchmarkDecode measures the time and memory for decoding a report. The result bytes is the size of its JSON.
 func BenchmarkDecode(b *testing.B) {
 	data := encoded(b, full("counter-0a1b2c3d", "0b0c1d6e-7f60-4f0e-8a75-1c2d3e4f5a6b", nil))
 	b.SetBytes(int64(len(data)))
@@ -251,7 +253,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkBytesPerReport is what a report takes in the store, on 1,000 nodes with 50 programs each.
+// BenchmarkBytesPerReport measures the store's memory for each report, with 1,000 nodes and 50 programs on each.
 func BenchmarkBytesPerReport(b *testing.B) {
 	const nodes, programs = 1000, 50
 	memory := func() uint64 {
@@ -280,8 +282,8 @@ func BenchmarkBytesPerReport(b *testing.B) {
 	}
 }
 
-// A store is filled by the first events of a watch or, where an API server doesn't have these, by a list. Either way it
-// gets to know of every change after that.
+// The first events of a watch fill a store, or a list if an API server doesn't support these events. In both
+// cases, it receives all later changes.
 func TestReflect(t *testing.T) {
 	for name, streams := range map[string]bool{"events": true, "list": false} {
 		t.Run(name, func(t *testing.T) {

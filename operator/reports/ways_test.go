@@ -23,8 +23,8 @@ import (
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
-// TestWay fills a store from a cluster in one of the ways that the API has, and says what that took. make bench-scale
-// runs it, in a process for each way.
+// TestWay fills a store from a cluster in one of the ways that the API supports, and prints the cost. make
+// bench-scale runs it, in a separate process for each way.
 func TestWay(t *testing.T) {
 	name := os.Getenv("BPFMAN_TEST_WAY")
 	if name == "" {
@@ -91,7 +91,7 @@ func inPages(ctx context.Context, p *part, api rest.Interface, codec runtime.Par
 	}
 }
 
-// asEvents is the store's own way.
+// asEvents is the way that the store uses.
 func asEvents(ctx context.Context, p *part, api rest.Interface, codec runtime.ParameterCodec) error {
 	from, err := listWatch(api, p.kind.Resource(), codec).WatchFuncWithContext(ctx, metav1.ListOptions{
 		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,

@@ -15,8 +15,8 @@ import (
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
-// CacheByObject limits the manager's cache to what the status needs: there is one Pod and one Node for
-// each node. Reports aren't in it: see [reports.Store].
+// CacheByObject limits the manager's cache to what the status needs, because there is a Pod and a
+// Node for each node. Reports aren't in this cache: see [reports.Store].
 func CacheByObject(namespace string, agentLabels map[string]string) map[client.Object]cache.ByObject {
 	objects := map[client.Object]cache.ByObject{
 		&corev1.Node{}: {Transform: trimmed(trimNode)},
@@ -32,10 +32,11 @@ func CacheByObject(namespace string, agentLabels map[string]string) map[client.O
 	return objects
 }
 
-// trimmed makes a transform that drops what no object here needs, and what trim drops besides.
+// trimmed returns a transform that removes the fields that no controller needs, and those that trim
+// removes.
 func trimmed[O any](trim func(O)) toolscache.TransformFunc {
 	return func(object any) (any, error) {
-		// Tombstones pass as they are.
+		// Tombstones stay unchanged.
 		if o, ok := object.(O); ok {
 			trim(o)
 		}
@@ -62,7 +63,7 @@ func trimPod(pod *corev1.Pod) {
 	}
 }
 
-// trimContainers keeps what tells that a container fails, and why, and which image it runs.
+// trimContainers keeps what shows whether a container fails, and why, and which image it runs.
 func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	trimmed := make([]corev1.ContainerStatus, len(statuses))
 	for i, s := range statuses {

@@ -36,55 +36,55 @@ import (
 const (
 	fieldManager = "bpfman-operator"
 
-	// writePace is the least time between two writes to one object, unless its condition's type changes; and how long
-	// an object waits for its nodes before that is written at all.
+	// writePace is the minimum interval between writes to one object, unless its condition's type changes. It is
+	// also the delay before the first status of an object that waits for its nodes is written.
 	writePace = 200 * time.Millisecond
 
-	// agentGrace is how long a node counts as running an agent without one: a DaemonSet deletes a pod before it creates
-	// the next.
+	// agentGrace is how long a node without an agent's pod still counts as running an agent, because a DaemonSet
+	// deletes a pod before it creates the next.
 	agentGrace = time.Minute
 
-	// unlistedRetry is when an object is looked at again whose reports haven't been listed yet.
+	// unlistedRetry is the delay before an object is reconciled again whose reports haven't been listed yet.
 	unlistedRetry = time.Second
 
-	// replacedWithin is how long an agent takes at most to create the report that
-	// replaces one which it has deleted.
+	// replacedWithin is the maximum time that an agent takes to create the replacement of a report that it has
+	// deleted.
 	replacedWithin = 2 * time.Second
 
 	writeTimeout = 10 * time.Second
 	workers      = 4
 )
 
-// Reconciler writes the status of the user objects, and nobody else does.
+// Reconciler writes the status of user objects. It is the only writer.
 type Reconciler struct {
 	Client   client.Client
 	Reports  *reports.Store
 	Recorder events.EventRecorder
 	Clock    clock.WithDelayedExecution
-	// Contests is keyed by object.
+	// Contests are by object.
 	Contests  *contest.Ledger[types.UID]
 	Announcer *takeover.Announcer
-	// Agents are told where somebody else has changed or deleted reports.
+	// Agents is notified if another client has changed or deleted reports of a node.
 	Agents interface{ Relist(node string) }
 
 	index *Index
 	mu    sync.Mutex
 	notes map[types.UID]note
-	// listed tells whether all reports are known, of namespaced objects and of cluster-scoped ones.
+	// listed contains whether all reports of namespaced or cluster-scoped objects are known.
 	listed map[bool]bool
 }
 
-// note is what is remembered of an object between two writes.
+// note is what the reconciler remembers about an object between writes.
 type note struct {
 	waitingSince time.Time
 	wroteAt      time.Time
-	// status at resourceVersion is what was written last; the cache may be behind it.
+	// status is the last written status, with resourceVersion. The cache can be older.
 	status          v1alpha1.BpfProgramStatusCommon
 	resourceVersion string
 }
 
-// SetupWithManager watches the user objects of all kinds, reports, nodes and the agent's pods: the manager's cache
-// holds no other pods, see CacheByObject.
+// SetupWithManager watches the user objects of all kinds, reports, nodes, and the agent's pods. The manager's
+// cache contains no other pods: see CacheByObject.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.index, r.notes, r.listed = NewIndex(), map[types.UID]note{}, map[bool]bool{}
 	b := builder.TypedControllerManagedBy[Ref](mgr)
@@ -100,7 +100,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile brings the status of one object up to date.
+// Reconcile updates the status of one object.
 func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, error) {
 	object := newObject(ref.Kind)
 	if err := r.Client.Get(ctx, ref.NamespacedName, object); kinds.Unread(err) {
@@ -113,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 		return reconcile.Result{}, nil
 	}
 	if summary.Undecodable == "" && !r.areListed(ref.Namespace != "") {
-		// Without the reports each node would seem to be waited for.
+		// Without the reports, the status would say that all nodes are still missing.
 		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	}
 	condition, message, ok := summary.Condition()
@@ -134,7 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 		return reconcile.Result{}, nil
 	}
 
-	// What was written last is to be written once more: somebody else wrote another status.
+	// If another client has changed the status, write the last one again.
 	again := last.resourceVersion != "" && sameApartFromTime(want, &last.status)
 	if again {
 		want = last.status.DeepCopy()
@@ -161,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	return reconcile.Result{}, nil
 }
 
-// sameApartFromTime tells whether two statuses say the same, whenever it became so.
+// sameApartFromTime reports whether two statuses are the same, except for transition times.
 func sameApartFromTime(a, b *v1alpha1.BpfProgramStatusCommon) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	for _, conditions := range [][]metav1.Condition{a.Conditions, b.Conditions} {
@@ -172,15 +172,15 @@ func sameApartFromTime(a, b *v1alpha1.BpfProgramStatusCommon) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// contested says that somebody else writes the object's status.
+// contested reports that another client writes the object's status.
 func (r *Reconciler) contested(ctx context.Context, ref Ref, object v1alpha1.UserObject) {
 	note := "Another client writes the status, which this operator manages"
 	event.Emit(r.Recorder, object, corev1.EventTypeWarning, takeover.ReasonAnotherOperator, "Reconcile", note)
 	r.Announcer.AnotherOperator(ctx, fmt.Sprintf("%s %s: %s", ref.Kind, ref.NamespacedName, note))
 }
 
-// due is when a condition may be written: success and failure at once, waiting when it has lasted a while, more of the
-// same at the object's pace.
+// due returns when a condition can be written: success and failure immediately, waiting after a delay, and the
+// same type of condition at the object's pace.
 func (n note) due(condition v1alpha1.ProgramConditionType, transition bool, objectPace time.Duration) time.Time {
 	due := n.wroteAt.Add(objectPace)
 	switch {
@@ -194,7 +194,7 @@ func (n note) due(condition v1alpha1.ProgramConditionType, transition bool, obje
 	return due
 }
 
-// current is the object's status as last seen or written, whichever is newer.
+// current returns the object's status as last seen or written, depending on which is newer.
 func (n note) current(object v1alpha1.UserObject) v1alpha1.BpfProgramStatusCommon {
 	if n.resourceVersion != "" {
 		if order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), n.resourceVersion); err == nil && order < 0 {
@@ -207,23 +207,23 @@ func (n note) current(object v1alpha1.UserObject) v1alpha1.BpfProgramStatusCommo
 func (r *Reconciler) write(ctx context.Context, kind string, object v1alpha1.UserObject, want *v1alpha1.BpfProgramStatusCommon, transition bool) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	// The uid keeps the status of one object from another of the same name. A merge patch replaces the conditions as a
-	// whole: whoever wrote others before, one is left, at index 0.
+	// With the uid, the API server refuses to write to another object of the same name. A merge patch replaces all
+	// conditions, including those of other writers, so one remains, at index 0.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID()}, "status": want})
 	if err != nil {
 		return fmt.Errorf("encode status of %s: %w", object.GetName(), err)
 	}
 	uid := object.GetUID()
-	// Of the answer only the metadata is wanted, and the object may be one that can't be decoded.
+	// Only the metadata of the response is needed, and decoding the whole object can fail.
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
 	written.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind))
 	err = r.Client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		// Deleted, perhaps created anew: either way its events lead here again.
+		// It was deleted, and possibly created again. In both cases, there is another event.
 		return nil
 	}
 	if apierrors.IsInvalid(err) && len(want.Conditions) > 0 {
-		// It was stored under another schema, whose rules this one's refuse whatever the status is.
+		// It was stored with another schema. The current schema rejects it, no matter what the status is.
 		event.Emit(r.Recorder, object, corev1.EventTypeWarning, want.Conditions[0].Reason, "Reconcile",
 			want.Conditions[0].Message+"; the API server rejects the status of this object: "+err.Error())
 	}
@@ -237,7 +237,7 @@ func (r *Reconciler) write(ctx context.Context, kind string, object v1alpha1.Use
 	return nil
 }
 
-// announce emits the Event of a transition. That an object waits is no news.
+// announce emits the Event about a transition. It emits none if the object is waiting.
 func (r *Reconciler) announce(object v1alpha1.UserObject, c metav1.Condition) {
 	severity := corev1.EventTypeWarning
 	switch v1alpha1.ProgramConditionType(c.Type) {
@@ -250,7 +250,7 @@ func (r *Reconciler) announce(object v1alpha1.UserObject, c metav1.Condition) {
 	event.Emit(r.Recorder, object, severity, c.Reason, "Reconcile", c.Message)
 }
 
-// transitioned tells whether the conditions differ in type, or are about another generation.
+// transitioned reports whether the conditions have different types, or are about different generations.
 func transitioned(before, after []metav1.Condition) bool {
 	return len(before) != len(after) || before[0].Type != after[0].Type || before[0].ObservedGeneration != after[0].ObservedGeneration
 }
@@ -291,6 +291,6 @@ func newObject(kind string) v1alpha1.UserObject {
 			return k.New()
 		}
 	}
-	// A Ref's kind comes from that very table.
+	// The kinds of Refs come from the same table.
 	panic("status: not a user kind: " + kind)
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
-// queue takes the user objects whose status may have to change.
+// queue contains the user objects whose status can have changed.
 type queue = workqueue.TypedRateLimitingInterface[Ref]
 
-// handle makes a handler of two functions that change the index.
+// handle returns a handler with two functions that change the index.
 func handle[O client.Object](set, remove func(O, queue)) handler.TypedEventHandler[client.Object, Ref] {
 	return handler.TypedFuncs[client.Object, Ref]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) {
@@ -35,7 +35,7 @@ func handle[O client.Object](set, remove func(O, queue)) handler.TypedEventHandl
 			if !wasO || !isO {
 				return
 			}
-			// After a lost watch, deleted and created anew arrives as one update.
+			// After an interrupted watch, a deletion and recreation arrives as one update.
 			if before.GetUID() != after.GetUID() {
 				remove(before, q)
 			}
@@ -60,7 +60,7 @@ func (r *Reconciler) ownerEvents(kind string) handler.TypedEventHandler[client.O
 		func(o v1alpha1.UserObject, q queue) {
 			ref := Ref{Kind: kind, NamespacedName: client.ObjectKeyFromObject(o)}
 			r.index.SetOwner(ref, o.GetUID(), ownerOf(o))
-			// Whatever changed: if it was the status, it may not be ours.
+			// Reconcile after any change: if the status changed, another client can have written it.
 			q.Add(ref)
 		},
 		func(o v1alpha1.UserObject, _ queue) {
@@ -103,8 +103,8 @@ func (r *Reconciler) onReport(c reports.Change, q queue) {
 	}
 }
 
-// deleted has the agent of a node told that a report was deleted, if the agent doesn't
-// create another by itself. It doesn't see what others delete.
+// deleted notifies the agent of a node that a report was deleted, unless the agent creates another one.
+// Agents don't notice what other clients delete.
 func (r *Reconciler) deleted(p *reports.Report) {
 	if !r.index.Misses(p) {
 		return
@@ -125,7 +125,7 @@ func (r *Reconciler) nodeEvents() handler.TypedEventHandler[client.Object, Ref] 
 	)
 }
 
-// reachable is false once the cluster has given the node up: nothing that it is asked to do will happen soon.
+// reachable returns false if the cluster considers the node unreachable. It can't do anything soon.
 func reachable(node *corev1.Node) bool {
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == corev1.TaintNodeUnreachable {
@@ -146,7 +146,7 @@ func (r *Reconciler) podEvents() handler.TypedEventHandler[client.Object, Ref] {
 			switch {
 			case pod.Spec.NodeName == "":
 			case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-				// Evicted, say: the object stays for a while.
+				// For example, after an eviction, the Pod still exists for some time.
 				gone(pod, q)
 			default:
 				enqueue(q, r.index.AddAgent(pod.Spec.NodeName, pod.UID))

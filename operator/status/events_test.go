@@ -34,7 +34,7 @@ func newReconciler(x *Index) (*Reconciler, *clocktesting.FakeClock, queue) {
 	return &Reconciler{Clock: clock, index: x, notes: map[types.UID]note{}}, clock, q
 }
 
-// A pod that is bound, evicted, replaced; and at last one that isn't replaced within the grace.
+// A pod is bound, evicted, and replaced. The last one isn't replaced within the grace period.
 func TestAgentPodEvents(t *testing.T) {
 	x := NewIndex()
 	x.SetNode("a", nil, true)
@@ -70,7 +70,7 @@ func TestAgentPodEvents(t *testing.T) {
 	}
 }
 
-// A report whose owner or node somebody edits counts where it belongs now.
+// If someone edits the owner or node of a report, the report counts there.
 func TestReportChangesHands(t *testing.T) {
 	x := cluster(t, "a", "b")
 	r, _, q := newReconciler(x)
@@ -102,7 +102,8 @@ func TestReportChangesHands(t *testing.T) {
 	check("deleted", map[types.UID]int{uid: 0, "other": 0})
 }
 
-// A state that passes by itself is written when it has lasted; a final one at once, more of the same at the pace.
+// A temporary state is written after a delay, a final state immediately, and the same type of condition at the
+// pace.
 func TestDue(t *testing.T) {
 	at := time.Unix(100, 0)
 	for _, c := range []struct {
@@ -125,8 +126,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// What changes with each node of a roll-out is written at a pace that grows with the agents, which all receive it; what
-// changes when all have reported isn't held up.
+// What changes with each node of a rollout is written at a pace that slows down with the number of agents, because
+// all of them receive it. What changes when all nodes have reported isn't delayed.
 func TestPace(t *testing.T) {
 	for _, c := range []struct {
 		name    string

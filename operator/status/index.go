@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package status sums up what the nodes report in BpfPrograms into the status of the users' objects. Each event
-// changes a sum that is kept in memory, so that its cost doesn't grow with the number of nodes.
+// Package status summarizes the nodes' reports in the status of users' objects. Each event updates a summary in
+// memory, so its cost doesn't grow with the number of nodes.
 package status
 
 import (
@@ -22,8 +22,8 @@ type Ref struct {
 	types.NamespacedName
 }
 
-// Index is what is known of nodes, user objects and BpfPrograms, summed up by user object. Each method that changes it
-// returns the user objects whose summary changed.
+// Index contains what is known about nodes, user objects, and BpfPrograms, with a summary for each user object.
+// Each method that changes the index returns the user objects whose summary changed.
 type Index struct {
 	mu     sync.Mutex
 	nodes  map[string]*node
@@ -31,13 +31,14 @@ type Index struct {
 	agents int
 }
 
-// node is known by its key, the label value that BpfPrograms name it by, from the first event that mentions it.
+// node exists from the first event that mentions it. Its key is the label value that identifies it in BpfPrograms.
 type node struct {
 	key, name string
 	exists    bool
 	reachable bool
 	labels    labels.Set
-	// pods are the agent's that are bound to the node; lingering is the last of them if it went a moment ago.
+	// pods are the agent's pods that are bound to the node. lingering is the last of them, if it was deleted
+	// recently.
 	pods      map[types.UID]struct{}
 	lingering types.UID
 }
@@ -51,7 +52,7 @@ func NewIndex() *Index {
 	return &Index{nodes: map[string]*node{}, owners: map[types.UID]*owner{}}
 }
 
-// Summary returns the state of a user object. ok is false as long as the index doesn't know it.
+// Summary returns the state of a user object. ok is false if the index doesn't know the object.
 func (x *Index) Summary(uid types.UID) (summary Summary, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -64,7 +65,7 @@ func (x *Index) Summary(uid types.UID) (summary Summary, ok bool) {
 	return summary, true
 }
 
-// SetOwner adds a user object or takes note of its change.
+// SetOwner adds or updates a user object.
 func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -73,7 +74,7 @@ func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 		return nil
 	}
 	o.Owner, o.known = spec, true
-	// Everything may differ, for every node.
+	// The change can affect every node.
 	for _, n := range x.nodes {
 		o.update(n, func(*report) {})
 	}
@@ -81,11 +82,11 @@ func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 }
 
 func sameOwner(a, b Owner) bool {
-	// The generation stands for the spec.
+	// The generation represents the spec.
 	return a.Generation == b.Generation && a.Deleting == b.Deleting && a.Undecodable == b.Undecodable
 }
 
-// DeleteOwner forgets a user object.
+// DeleteOwner removes a user object.
 func (x *Index) DeleteOwner(uid types.UID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -98,7 +99,7 @@ func (x *Index) DeleteOwner(uid types.UID) {
 	}
 }
 
-// SetReport adds a report or takes note of its change. One without an owner isn't counted.
+// SetReport adds or updates a report. It ignores a report without an owner.
 func (x *Index) SetReport(p *reports.Report) []Ref {
 	of := p.Owner.Value()
 	if of.UID == "" {
@@ -111,7 +112,7 @@ func (x *Index) SetReport(p *reports.Report) []Ref {
 	return changed(o, o.update(x.node(label, label), func(r *report) { r.put(p) }))
 }
 
-// DeleteReport forgets a report.
+// DeleteReport removes a report.
 func (x *Index) DeleteReport(p *reports.Report) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -127,8 +128,8 @@ func (x *Index) DeleteReport(p *reports.Report) []Ref {
 	return refs
 }
 
-// Misses tells whether the node of a report, which runs an agent and is selected by the
-// report's user object, hasn't reported all of its programs.
+// Misses reports whether the node of a report has to report more programs: it runs an agent, the report's user
+// object selects it, and it hasn't reported all programs of the object.
 func (x *Index) Misses(p *reports.Report) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -140,7 +141,7 @@ func (x *Index) Misses(p *reports.Report) bool {
 	return r != nil && r.outcome == waiting
 }
 
-// SetNode adds a node or takes note of its change.
+// SetNode adds or updates a node.
 func (x *Index) SetNode(name string, set map[string]string, reachable bool) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -153,7 +154,7 @@ func (x *Index) SetNode(name string, set map[string]string, reachable bool) []Re
 	})
 }
 
-// DeleteNode forgets a node; what was reported from it doesn't count any more.
+// DeleteNode removes a node. Its reports no longer count.
 func (x *Index) DeleteNode(name string) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -163,7 +164,7 @@ func (x *Index) DeleteNode(name string) []Ref {
 	return refs
 }
 
-// AddAgent takes note of a pod of the agent that is bound to the node.
+// AddAgent adds a pod of the agent that is bound to the node.
 func (x *Index) AddAgent(nodeName string, pod types.UID) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -174,9 +175,9 @@ func (x *Index) AddAgent(nodeName string, pod types.UID) []Ref {
 	return x.changeNode(n, func() { n.pods[pod], n.lingering = struct{}{}, "" })
 }
 
-// RemoveAgent takes note that a pod of the agent is gone. Where it was the node's last, the node still counts as
-// running an agent: the DaemonSet replaces its pods one by one, and that must not show. The caller calls SettleAgent
-// when the replacement has had its time.
+// RemoveAgent removes a pod of the agent. If it was the node's last one, the node still counts as running an
+// agent: the DaemonSet replaces its pods one by one, and this must not change the status. The caller then calls
+// SettleAgent after the time for a replacement has passed.
 func (x *Index) RemoveAgent(nodeName string, pod types.UID) (last bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -192,7 +193,8 @@ func (x *Index) RemoveAgent(nodeName string, pod types.UID) (last bool) {
 	return true
 }
 
-// SettleAgent ends the grace that RemoveAgent gave for that pod. Another's, which went later, goes on.
+// SettleAgent ends the grace period that RemoveAgent started for the pod. It doesn't affect the grace period of
+// another pod.
 func (x *Index) SettleAgent(nodeName string, pod types.UID) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -206,7 +208,7 @@ func (x *Index) SettleAgent(nodeName string, pod types.UID) []Ref {
 	return refs
 }
 
-// changeNode makes a change to a node and carries it to all owners.
+// changeNode changes a node, and updates all owners.
 func (x *Index) changeNode(n *node, change func()) []Ref {
 	ran, agents := n.runsAgent(), x.agents
 	change()
@@ -215,7 +217,7 @@ func (x *Index) changeNode(n *node, change func()) []Ref {
 	} else if ran && !runs {
 		x.agents--
 	}
-	// Objects that no node is selected for say whether there is any agent at all.
+	// The status of objects that select no node depends on whether there is any agent.
 	firstOrLast := (agents == 0) != (x.agents == 0)
 	var refs []Ref
 	for _, o := range x.owners {
@@ -242,14 +244,14 @@ func (x *Index) owner(ref Ref, uid types.UID) *owner {
 	return o
 }
 
-// forgetOwner drops an owner that neither its object nor a BpfProgram mentions any more.
+// forgetOwner removes an owner without an object and BpfPrograms.
 func (x *Index) forgetOwner(uid types.UID) {
 	if o := x.owners[uid]; !o.known && len(o.reports) == 0 {
 		delete(x.owners, uid)
 	}
 }
 
-// forgetNode drops a node that nothing mentions any more.
+// forgetNode removes a node that nothing refers to.
 func (x *Index) forgetNode(n *node) {
 	if n.exists || n.lingering != "" || len(n.pods) > 0 {
 		return

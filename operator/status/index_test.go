@@ -22,7 +22,7 @@ var (
 	uid = types.UID("uid")
 )
 
-// cluster is an index with nodes a, b, … that run an agent.
+// cluster returns an index with nodes a, b, … that run an agent.
 func cluster(tb testing.TB, nodes ...string) *Index {
 	tb.Helper()
 	x := NewIndex()
@@ -46,7 +46,7 @@ func only(t *testing.T, generation int64, selector string) Owner {
 	return Owner{Generation: generation, Selector: parsed, Programs: 1}
 }
 
-// program is a report on the object of ref.
+// program returns a report about the object of ref.
 func program(node, name string, generation int64, condition v1alpha1.BpfProgramConditionType, message string) *reports.Report {
 	return reportOf(node, name, reports.State{Generation: generation, Condition: condition, Message: message})
 }
@@ -60,7 +60,7 @@ func reportOf(node, name string, state reports.State) *reports.Report {
 	}
 }
 
-// check compares what the index says with "selected/attached/failed type: message".
+// check compares the index's summary with "selected/attached/failed type: message".
 func check(t *testing.T, x *Index, want string) {
 	t.Helper()
 	s, ok := x.Summary(uid)
@@ -73,7 +73,7 @@ func check(t *testing.T, x *Index, want string) {
 	}
 }
 
-// Fault 24 of upstream: a normal roll-out never looks like an error.
+// Upstream's fault 24: a normal rollout must never look like an error.
 func TestUpstreamFault24RollOutIsNoError(t *testing.T) {
 	x := cluster(t, "a", "b")
 	x.SetOwner(ref, uid, everywhere(1))
@@ -103,7 +103,8 @@ func TestProgramsBeforeTheirOwner(t *testing.T) {
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 }
 
-// A spec's edit makes all nodes wait until they have acted on it, even where the old state was a failure.
+// After an edit of the spec, all nodes are waiting until they have applied it, even if they failed
+// before.
 func TestNewGeneration(t *testing.T) {
 	x := cluster(t, "a", "b")
 	x.SetOwner(ref, uid, everywhere(1))
@@ -117,7 +118,7 @@ func TestNewGeneration(t *testing.T) {
 	check(t, x, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")
 }
 
-// Fault 23 of upstream: the message follows, while the type stays.
+// Upstream's fault 23: the message must be updated when the type stays the same.
 func TestUpstreamFault23MessageFollows(t *testing.T) {
 	x := cluster(t, "a", "b")
 	x.SetOwner(ref, uid, everywhere(1))
@@ -154,7 +155,8 @@ func TestApplication(t *testing.T) {
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 }
 
-// Faults 20 and 21 of upstream: nodes that are gone, unreachable or without agent block nothing.
+// Upstream's faults 20 and 21: nodes that are deleted, unreachable, or without an agent must not block
+// anything.
 func TestNodesComeAndGo(t *testing.T) {
 	x := cluster(t, "a", "b", "c")
 	x.SetOwner(ref, uid, everywhere(1))
@@ -199,7 +201,7 @@ func TestSelector(t *testing.T) {
 	check(t, x, "0/0/0 ReconcileSuccess: No node matches the node selector")
 }
 
-// A DaemonSet deletes a pod before it creates the next: the node counts meanwhile, for a while.
+// A DaemonSet deletes a pod before it creates the next. In the meantime, the node counts for some time.
 func TestAgentRestart(t *testing.T) {
 	x := cluster(t, "a")
 	x.SetOwner(ref, uid, everywhere(1))
@@ -215,7 +217,7 @@ func TestAgentRestart(t *testing.T) {
 	}
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 
-	// Two roll-outs within the grace
+	// Two rollouts within the grace period.
 	x.RemoveAgent("a", "agent-a2")
 	if got := x.SettleAgent("a", "agent-a"); len(got) > 0 {
 		t.Errorf("the grace of a pod before ended this one's: %v", got)
@@ -250,7 +252,7 @@ func TestLongNodeNames(t *testing.T) {
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 }
 
-// What is forgotten leaves nothing behind, in whatever order it goes.
+// Objects that are removed leave nothing behind, in any order of removal.
 func TestForgets(t *testing.T) {
 	steps := []func(*Index){
 		func(x *Index) { x.DeleteOwner(uid) },
@@ -271,7 +273,7 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// BenchmarkProgramEvent is the cost of one BpfProgram event and of the summary after it.
+// BenchmarkProgramEvent measures one event of a BpfProgram, and the summary after it.
 func BenchmarkProgramEvent(b *testing.B) {
 	for _, nodes := range []int{10, 1000, 5000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {

@@ -24,18 +24,19 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
-// Leftovers deletes the BpfPrograms of nodes that are gone: no agent is left to do it.
+// Leftovers deletes the BpfPrograms of deleted nodes, because these have no agent any more.
 type Leftovers struct {
 	Client  client.Client
 	Reports *reports.Store
-	// Live reads from the API server: the cache may hold the program of a node that it doesn't know yet.
+	// Live reads from the API server, because the cache can contain the program of a node before the node.
 	Live client.Reader
 }
 
-// collectTimeout bounds one pass over the programs of a node.
+// collectTimeout bounds one reconciliation, which deletes the programs of a node.
 const collectTimeout = time.Minute
 
-// SetupWithManager watches nodes that go, and programs in case their node went while nobody watched.
+// SetupWithManager watches the deletion of nodes. It also watches programs, because a node can be deleted during
+// an interruption of the watch.
 func (l *Leftovers) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("leftovers").
 		Watches(&corev1.Node{}, handler.Funcs{
@@ -54,8 +55,8 @@ func nodeRequest(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// nodeOf is the name of the report's node, "" where it can't be told. A label of this length is the name itself: the
-// hash of a longer name leaves more.
+// nodeOf returns the name of the report's node, or "" if it isn't known. A label of this length is the name
+// itself, because the hash of a longer name results in a longer label.
 func nodeOf(report *reports.Report) string {
 	const surelyName = 50
 	node := report.Node.Value()
@@ -65,7 +66,7 @@ func nodeOf(report *reports.Report) string {
 	return node.Name
 }
 
-// Reconcile looks whether a node is there, and deletes its programs where it isn't.
+// Reconcile deletes the programs of a node if the node doesn't exist.
 func (l *Leftovers) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
@@ -86,7 +87,7 @@ func (l *Leftovers) Reconcile(ctx context.Context, request reconcile.Request) (r
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// remove deletes a report of a node that is gone.
+// remove deletes a report of a deleted node.
 func (l *Leftovers) remove(ctx context.Context, report *reports.Report, node string) error {
 	kind := report.Kind()
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: report.Namespace(), Name: report.Name}}

@@ -14,47 +14,48 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
-// Owner is what the index needs to know of a user object.
+// Owner is what the index needs to know about a user object.
 type Owner struct {
 	Generation int64
 	Deleting   bool
-	// Selector selects the nodes; nil, with Invalid saying why, where it can't be understood.
+	// Selector selects the nodes. If it is invalid, it is nil, and Invalid is the reason.
 	Selector labels.Selector
 	Invalid  string
-	// Undecodable says why the object can't be decoded. Then nothing above is known but the metadata's.
+	// Undecodable is the reason why the object can't be decoded. Then only its metadata is known.
 	Undecodable string
-	// Programs is how many programs the object has on each node: one, or an application's members.
+	// Programs is the number of programs that the object has on each node: one, or the number of an application's
+	// members.
 	Programs int
 }
 
-// outcome is what the reports of a node add up to.
+// outcome is the combined result of a node's reports.
 type outcome int
 
 const (
-	// uncounted: the node isn't selected, or doesn't matter any more.
+	// uncounted means that the node isn't selected, or no longer matters.
 	uncounted outcome = iota
 	waiting
 	attached
-	// idle is attached, with no container to attach to.
+	// idle means attached, but there is no container to attach to.
 	idle
 	failed
 )
 
-// report is one node's part in an owner.
+// report contains the reports of one node about an owner.
 type report struct {
 	node     *node
 	matching bool
 	programs []*reports.Report // by name
-	// What is below is derived from all of the above, and counted in the owner.
+	// The fields below are derived from those above, and counted in the owner.
 	selected bool
-	// lost: the node is selected but for being unreachable.
+	// lost means that the node would be selected if it were reachable.
 	lost    bool
 	outcome outcome
 	failure string
 }
 
-// owner holds the reports on one object by node, and their sum. Each change of a report costs the same however many
-// nodes there are: its old part is taken out of the sum, the new part put in.
+// owner contains the reports about one object by node, and their sum. A change of a report has the same cost for
+// any number of nodes: it subtracts the old report from the sum, and adds the new one.
 type owner struct {
 	Owner
 	ref     Ref
@@ -63,7 +64,7 @@ type owner struct {
 	sum     Summary
 	waiting *btree.BTreeG[*report]
 	failing *btree.BTreeG[*report]
-	// without are those of matching nodes without an agent, unreachable those of unreachable ones.
+	// without contains matching nodes without an agent. unreachable contains unreachable nodes.
 	without     *btree.BTreeG[*report]
 	unreachable *btree.BTreeG[*report]
 }
@@ -81,7 +82,7 @@ func newOwner(ref Ref) *owner {
 	}
 }
 
-// update changes the report of a node, and tells whether that shows in the sum.
+// update changes the report of a node, and returns whether the sum changed.
 func (o *owner) update(n *node, change func(*report)) bool {
 	r := o.reports[n.key]
 	if r == nil {
@@ -103,11 +104,11 @@ func (o *owner) update(n *node, change func(*report)) bool {
 	return before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome || before.failure != r.failure
 }
 
-// judge decides what the programs of a node add up to.
+// judge returns the combined result of the programs on a node.
 func (o *owner) judge(r *report) (outcome, string) {
 	if o.Deleting || !r.selected {
-		// The programs are on their way out. That fails only where an agent says so: a node without one, or gone,
-		// doesn't count.
+		// The programs are being unloaded. This has failed only if an agent says so. A node without an agent, or a
+		// deleted node, doesn't count.
 		for _, p := range r.programs {
 			if p := p.State.Value(); p.Condition == v1alpha1.BpfProgCondNotUnloaded && r.node.runsAgent() {
 				return failed, failure(p.Member, p.Message)
@@ -147,7 +148,7 @@ func failure(member, message string) string {
 	return member + ": " + message
 }
 
-// count adds the report to the sum, or takes it out.
+// count adds the report to the sum n times, or subtracts it.
 func (o *owner) count(r *report, n int) {
 	if r.matching {
 		o.sum.Matching += n
@@ -184,7 +185,7 @@ func keep(set *btree.BTreeG[*report], r *report, in bool) {
 	}
 }
 
-// summary is the sum with the first nodes of each sort named.
+// summary returns the sum with the names of the first nodes in each state.
 func (o *owner) summary() Summary {
 	s := o.sum
 	s.Generation, s.Deleting, s.Invalid, s.Undecodable = o.Generation, o.Deleting, o.Invalid, o.Undecodable
@@ -197,7 +198,7 @@ func (o *owner) summary() Summary {
 	return s
 }
 
-// names are those of the first nodes.
+// names returns the names of the first nodes.
 func names(reports *btree.BTreeG[*report]) []string {
 	var first []string
 	reports.Ascend(func(r *report) bool {
@@ -207,7 +208,7 @@ func names(reports *btree.BTreeG[*report]) []string {
 	return first
 }
 
-// put adds or replaces a program, keeping the order of names so that messages are stable.
+// put adds or replaces a program. It keeps programs sorted by name, so that messages are stable.
 func (r *report) put(p *reports.Report) {
 	i, found := r.find(p.Name)
 	if found {

@@ -14,57 +14,59 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/pace"
 )
 
-// Limits of what a message lists. The verifier's statistics and what the agent adds behind the verdict take some 300
-// bytes of an error.
+// Limits of a message. The verifier's statistics, and what the agent adds after the verdict, take about 300 bytes
+// of an error.
 const (
 	maxNamed   = 5
 	maxError   = 600
 	maxMessage = 4096
 )
 
-// Summary is the state of one user object over all nodes.
+// Summary is the state of one user object on all nodes.
 type Summary struct {
-	// Generation is the owner's metadata.generation that all below is about.
+	// Generation is the metadata.generation of the owner that the summary is about.
 	Generation int64
-	// Deleting is true once the owner's deletion was asked for.
+	// Deleting is true if the owner is being deleted.
 	Deleting bool
-	// Invalid says what is wrong with the node selector.
+	// Invalid describes the error in the node selector.
 	Invalid string
-	// Undecodable says why the object can't be decoded.
+	// Undecodable is the reason why the object can't be decoded.
 	Undecodable string
 
-	// Agents is how many nodes run an agent.
+	// Agents is the number of nodes that run an agent.
 	Agents int
-	// Matching is how many nodes the node selector matches; Selected how many of these run an agent; Unreachable how
-	// many of these can't be reached, where nobody knows what runs.
+	// Matching is the number of nodes that the node selector matches. Selected is the number of these that run an
+	// agent. Unreachable is the number of these that can't be reached, so it isn't known what they run.
 	Matching, Selected, Unreachable int
-	// Attached is how many of the selected nodes have what was asked; Idle how many of these have no container to
-	// attach to.
+	// Attached is the number of selected nodes where everything is attached as requested. Idle is the number of
+	// these that have no container to attach to.
 	Attached, Idle int
-	// Failed is how many nodes report a failure, Waiting how many haven't reported yet.
+	// Failed is the number of nodes that report a failure. Waiting is the number of nodes that haven't reported
+	// yet.
 	Failed, Waiting int
 
-	// WaitingFor, Failures, OutOfReach and WithoutAgent name the first of them.
+	// WaitingFor, Failures, OutOfReach, and WithoutAgent contain the first nodes in these states.
 	WaitingFor   []string
 	Failures     []NodeFailure
 	OutOfReach   []string
 	WithoutAgent []string
 }
 
-// NodeFailure is what went wrong on a node.
+// NodeFailure is a failure on a node.
 type NodeFailure struct {
 	Node  string
 	Error string
 }
 
-// Counts is the part of the summary that the object's status shows as numbers.
+// Counts returns the numbers for the object's status.
 func (s Summary) Counts() v1alpha1.NodeCounts {
 	//nolint:gosec // there are fewer than 2^31 nodes
 	return v1alpha1.NodeCounts{Selected: int32(s.Selected), Attached: int32(s.Attached), Failed: int32(s.Failed)}
 }
 
-// pace is the least time between two writes that say more of the same. While nodes are waited for, there is news with
-// each of them, so the time grows with the agents. Whoever edits an object doesn't wait that long to see its new generation observed.
+// pace returns the minimum interval between writes of the same type of condition. While the object waits for
+// nodes, each report changes the status, so the interval grows with the number of agents. After an edit, it is
+// short, so that users soon see the new generation observed.
 func (s Summary) pace(observedGeneration int64) time.Duration {
 	if s.Waiting == 0 || observedGeneration != s.Generation {
 		return writePace
@@ -72,8 +74,8 @@ func (s Summary) pace(observedGeneration int64) time.Duration {
 	return pace.Between(writePace, s.Agents)
 }
 
-// Condition says what state the object is in, and in words why. ok is false where there is nothing to say: an object
-// on its way out without trouble.
+// Condition returns the type of the object's condition, and its message. ok is false if there is nothing to say,
+// because the object is being deleted without a problem.
 func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message string, ok bool) {
 	switch {
 	case s.Deleting && s.Failed == 0:
@@ -110,7 +112,7 @@ func (s Summary) attached() string {
 	return fmt.Sprintf("Attached on %d of %s", s.Attached, count(s.Selected, "selected node"))
 }
 
-// remarks explains a success that isn't all that its user may think.
+// remarks explains a success that isn't complete.
 func (s Summary) remarks() string {
 	var text string
 	if s.Idle > 0 {
@@ -125,7 +127,7 @@ func (s Summary) remarks() string {
 	return text
 }
 
-// list has the names of the first of that many nodes.
+// list returns the names of the first nodes, of the given number of nodes.
 func list(names []string, of int) string {
 	return strings.Join(names, ", ") + more(of-len(names))
 }

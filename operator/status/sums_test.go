@@ -20,7 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
-// world is a small cluster in full: nothing in it is derived from something else.
+// world is a small cluster with complete objects. Nothing in it is derived from other data.
 type world struct {
 	nodes   map[string]*worldNode
 	owners  map[types.UID]*worldOwner
@@ -38,8 +38,8 @@ type worldOwner struct {
 	spec  Owner
 }
 
-// TestSums compares the sums, which are kept from compact reports and changed by each event, with those counted anew from
-// the full objects after every one of thousands of random events.
+// TestSums compares the sums, which come from compact reports and are updated by each event, with sums of the
+// complete objects. It does this after each of thousands of random events.
 func TestSums(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestSums(t *testing.T) {
 					if known != o.known {
 						t.Fatalf("step %d, %s: %s is known: %v", step, said, uid, known)
 					}
-					// Text doesn't tell an empty list from none.
+					// Text doesn't distinguish an empty list from nil.
 					if got, want := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", w.sum(uid)); known && got != want {
 						t.Fatalf("step %d, %s: the sum of %s is\n%s\nand that of the objects\n%s", step, said, uid, got, want)
 					}
@@ -75,7 +75,7 @@ func newWorld() *world {
 	return w
 }
 
-// change makes one random change, to the world and to the index.
+// change makes one random change to the world and to the index.
 func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[types.UID]*reports.Report) string {
 	t.Helper()
 	node := slices.Sorted(maps.Keys(w.nodes))[random.IntN(len(w.nodes))]
@@ -155,7 +155,7 @@ func randomReport(random *rand.Rand, o *worldOwner, owner types.UID, member, nod
 	return p
 }
 
-// sum counts everything of an object anew.
+// sum computes the summary of an object from scratch.
 func (w *world) sum(uid types.UID) Summary {
 	o := w.owners[uid]
 	s := Summary{Generation: o.spec.Generation, Deleting: o.spec.Deleting}
@@ -205,7 +205,7 @@ func (w *world) sum(uid types.UID) Summary {
 	return s
 }
 
-// count goes through the reports of an object from a node.
+// count counts the reports about an object from a node.
 func (w *world) count(uid types.UID, node string, wanted bool) (loaded, idle int, failures []string) {
 	for _, id := range slices.Sorted(maps.Keys(w.reports)) {
 		p := w.reports[id]

@@ -15,13 +15,13 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/event"
 )
 
-// Announcer tells administrators what the operator took over, and whom it found at work beside it: in Events on the
-// ConfigMap, which is where they look for what becomes of their configuration, and in the log.
+// Announcer informs administrators about what the operator took over, and about other operators. It logs, and
+// emits Events on the ConfigMap, where administrators look for the results of their configuration.
 type Announcer struct {
 	// Client reads the ConfigMap.
 	Client   client.Reader
 	Recorder events.EventRecorder
-	// ConfigMap is the name of the operator's own.
+	// ConfigMap is the name of the operator's ConfigMap.
 	ConfigMap types.NamespacedName
 }
 
@@ -31,7 +31,7 @@ func (a *Announcer) TakenOver(ctx context.Context, note string) {
 	a.emit(ctx, corev1.EventTypeNormal, ReasonTakenOver, note)
 }
 
-// AnotherOperator announces that somebody undoes what the operator writes.
+// AnotherOperator announces that another client reverts what the operator writes.
 func (a *Announcer) AnotherOperator(ctx context.Context, note string) {
 	note += ". Another operator seems to be running: to find it, run `kubectl get deployments -A`. Until it is removed, this operator writes less often"
 	ctrl.LoggerFrom(ctx).Info("Another operator seems to be running", "what", note)
@@ -41,7 +41,7 @@ func (a *Announcer) AnotherOperator(ctx context.Context, note string) {
 func (a *Announcer) emit(ctx context.Context, severity, reason, note string) {
 	configMap := &corev1.ConfigMap{}
 	if err := a.Client.Get(ctx, a.ConfigMap, configMap); err != nil {
-		return // Nothing to say it on; the log has it.
+		return // There is no object for an Event. The log contains the message.
 	}
 	event.Emit(a.Recorder, configMap, severity, reason, action, note)
 }

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RemoveFinalizers removes upstream's finalizers from an object as it was read, and returns them; none where the object
-// has none, or has changed or gone meanwhile.
+// RemoveFinalizers removes upstream's finalizers from an object, and returns them. It returns none if the object
+// has none, or if it was changed or deleted in the meantime.
 func RemoveFinalizers(ctx context.Context, c client.Client, o client.Object) ([]string, error) {
 	removed := Finalizers(o)
 	if len(removed) == 0 {
@@ -25,7 +25,8 @@ func RemoveFinalizers(ctx context.Context, c client.Client, o client.Object) ([]
 	if err != nil {
 		return nil, fmt.Errorf("kind of %s: %w", o.GetName(), err)
 	}
-	// The version keeps the list from replacing a newer one, the UID from being another object's.
+	// With the resourceVersion, the patch can't replace a newer list. With the UID, it can't change another object
+	// of the same name.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(), "finalizers": others(o),
 	}})

@@ -18,29 +18,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Lease says for whom this operator waits, where that is none of its own replicas: upstream's operator takes the same
-// Lease, and as long as it holds it, nothing of this operator works.
+// Lease reports which operator this one is waiting for, unless it is one of its own replicas. Upstream's operator
+// uses the same Lease. As long as upstream's operator holds it, this operator does nothing.
 type Lease struct {
 	// Live reads from the API server.
 	Live      client.Reader
 	Announcer *Announcer
 	Lease     types.NamespacedName
-	// Poll is how often it looks.
+	// Poll is the interval between checks.
 	Poll time.Duration
-	// elected is closed once this operator leads.
+	// elected is closed when this operator becomes the leader.
 	elected <-chan struct{}
 }
 
-// SetupWithManager has it look while the operator waits.
+// SetupWithManager makes it check while the operator is waiting.
 func (l *Lease) SetupWithManager(mgr ctrl.Manager) error {
 	l.elected = mgr.Elected()
 	return mgr.Add(l)
 }
 
-// NeedLeaderElection is false: it works for those who aren't elected.
+// NeedLeaderElection returns false, because it has to run on operators that aren't elected.
 func (l *Lease) NeedLeaderElection() bool { return false }
 
-// Start looks until this operator leads.
+// Start checks the Lease until this operator becomes the leader.
 func (l *Lease) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -51,7 +51,7 @@ func (l *Lease) Start(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	// The first look is late: where this operator takes another's place, that one is about to end.
+	// Delay the first check: if this operator replaces another one, that one is about to end.
 	err := wait.PollUntilContextCancel(ctx, l.Poll, false, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
@@ -70,7 +70,7 @@ func (l *Lease) Start(ctx context.Context) error {
 	return nil
 }
 
-// rival says who leads, if it is a pod that isn't of this operator.
+// rival describes the leader, if it is a pod that doesn't belong to this operator.
 func (l *Lease) rival(ctx context.Context) (string, error) {
 	lease := &coordinationv1.Lease{}
 	if err := l.Live.Get(ctx, l.Lease, lease); err != nil {
@@ -79,14 +79,14 @@ func (l *Lease) rival(ctx context.Context) (string, error) {
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
 		return "", nil
 	}
-	// The identity is the pod's name and a random part.
+	// The identity consists of the pod's name and a random part.
 	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	pods := &metav1.PartialObjectMetadataList{}
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 	if err := l.Live.List(ctx, pods, client.InNamespace(l.Lease.Namespace), client.MatchingFields{"metadata.name": name}); err != nil {
 		return "", fmt.Errorf("look for pod %s, which holds Lease %s: %w", name, l.Lease.Name, err)
 	}
-	// A lead whose holder has ended, or is about to, passes on.
+	// If the holder has ended, or is about to, the Lease becomes free soon.
 	if len(pods.Items) == 0 || pods.Items[0].DeletionTimestamp != nil || pods.Items[0].Labels[partOfLabel] == partOf {
 		return "", nil
 	}

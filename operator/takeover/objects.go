@@ -23,16 +23,16 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/contest"
 )
 
-// writeTimeout bounds the writes about one object.
+// writeTimeout bounds the writes for one object.
 const writeTimeout = 10 * time.Second
 
-// Objects removes the finalizers of upstream's operator from user objects, whose deletion would wait for them for ever.
-// There is one for each kind.
+// Objects removes the finalizers of upstream's operator from user objects. Their deletion would otherwise never
+// finish. There is one Objects for each kind.
 type Objects struct {
 	Client    client.Client
 	Recorder  events.EventRecorder
 	Announcer *Announcer
-	// Contests is of all kinds together.
+	// Contests is shared by all kinds.
 	Contests *contest.Ledger[types.UID]
 	Kind     v1alpha1.Kind[v1alpha1.UserObject]
 }
@@ -46,7 +46,7 @@ func (r *Objects) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile frees one object.
+// Reconcile removes the finalizers of one object.
 func (r *Objects) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func (r *Objects) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if err := r.Client.Get(ctx, request.NamespacedName, object); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	// What is being deleted can't get a finalizer again.
+	// No finalizer can be added to an object that is being deleted.
 	deleting := !object.GetDeletionTimestamp().IsZero()
 	if wait := r.Contests.Wait(object.GetUID()); wait > 0 && !deleting {
 		return reconcile.Result{RequeueAfter: wait}, nil

@@ -26,26 +26,29 @@ import (
 )
 
 const (
-	// rollPoll is how often is looked whether upstream's agent has gone from a node. Reports don't hold up anything.
+	// rollPoll is the interval between checks whether upstream's agent still runs on a node. There is no hurry,
+	// because reports block nothing.
 	rollPoll = 2 * time.Second
-	// collectTimeout bounds one pass over the reports of a node.
+	// collectTimeout bounds one reconciliation, which deletes the reports of a node.
 	collectTimeout = time.Minute
 )
 
-// Reports deletes the BpfPrograms and BpfNsPrograms that upstream's agents wrote. It works node by node: a report stays
-// as long as its agent runs, which would take its deletion as the order to unload the program.
+// Reports deletes the BpfPrograms and BpfNsPrograms that upstream's agents wrote, node by node. A report stays as
+// long as upstream's agent runs on its node, because that agent would unload the program when its report is
+// deleted.
 type Reports struct {
 	Client  client.Client
 	Reports *reports.Store
-	// Live reads from the API server what the cache doesn't keep.
+	// Live reads from the API server what the cache doesn't contain.
 	Live      client.Reader
 	Announcer *Announcer
-	// Namespace is where the node components run, AgentLabels select the pods of ours and of upstream's.
+	// Namespace is the namespace of the node components. AgentLabels select this operator's node pods, and
+	// upstream's.
 	Namespace   string
 	AgentLabels map[string]string
 }
 
-// SetupWithManager watches reports that aren't of our agents.
+// SetupWithManager watches reports that this project's agents didn't write.
 func (r *Reports) SetupWithManager(mgr ctrl.Manager) error {
 	foreign := func(c reports.Change, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		if c.After != nil && c.After.State.Value().Kind == "" {
@@ -57,7 +60,7 @@ func (r *Reports) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile collects the reports of one node, once upstream's agent is gone from it.
+// Reconcile deletes the reports of one node, when upstream's agent no longer runs there.
 func (r *Reports) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
@@ -82,7 +85,8 @@ func (r *Reports) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// agentRuns tells whether a pod of upstream's DaemonSet is on a node. It lacks a label that ours has.
+// agentRuns reports whether a pod of upstream's DaemonSet is on a node. Such a pod lacks a label that this
+// operator's pods have.
 func (r *Reports) agentRuns(ctx context.Context, node string) (bool, error) {
 	selector, err := lacking(partOfLabel, r.AgentLabels)
 	if err != nil {
@@ -97,9 +101,9 @@ func (r *Reports) agentRuns(ctx context.Context, node string) (bool, error) {
 	return len(pods.Items) > 0, nil
 }
 
-// collect deletes the reports of a kind that upstream's agent of a node wrote, and returns how many there were.
+// collect deletes the reports of a kind that upstream's agent wrote on a node, and returns their number.
 func (r *Reports) collect(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], node string) (int, error) {
-	// The cache keeps no annotations, by which reports are recognised where finalizers have been removed by hand.
+	// The cache doesn't contain annotations. They identify reports whose finalizers were removed manually.
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind.Name + "List"))
 	selector, err := lacking(v1alpha1.LabelOwnerKind, map[string]string{v1alpha1.LabelHostname: node})
@@ -135,7 +139,7 @@ func (r *Reports) delete(ctx context.Context, report *metav1.PartialObjectMetada
 	return nil
 }
 
-// lacking selects what has no label of that key, and has the others.
+// lacking returns a selector for objects that have no label with the key, and have the other labels.
 func lacking(key string, others labels.Set) (labels.Selector, error) {
 	requirement, err := labels.NewRequirement(key, selection.DoesNotExist, nil)
 	if err != nil {

@@ -21,24 +21,25 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// What is part of this operator's installation has this label.
+// The label of all parts of this operator's installation.
 const (
 	partOfLabel = "app.kubernetes.io/part-of"
 	partOf      = "bpfman"
 )
 
-// Roles deletes, once after each start, the roles and bindings that upstream's installation has and ours hasn't. What
-// both have is replaced by whoever installs ours.
+// Roles deletes the roles and bindings that only upstream's installation has, once after each start. An
+// installation of this operator replaces those that both have.
 type Roles struct {
 	Client client.Client
-	// Live reads from the API server: the operator may get these objects by name, and watch none.
+	// Live reads from the API server, because the operator has permission to get these objects by name, but not to
+	// watch them.
 	Live      client.Reader
 	Announcer *Announcer
 	Namespace string
 }
 
-// only are those objects, by their names in upstream's config/default. An object of the name that says something else is
-// somebody else's.
+// only returns these objects, with their names in upstream's config/default. An object with such a name but other
+// content isn't upstream's.
 func (r *Roles) only() []client.Object {
 	return []client.Object{
 		&rbacv1.ClusterRoleBinding{ObjectMeta: named("", "bpfman-bpfman-operator-rolebinding")},
@@ -52,10 +53,10 @@ func (r *Roles) only() []client.Object {
 	}
 }
 
-// SetupWithManager has them deleted when the operator begins to work.
+// SetupWithManager makes the manager delete them when the operator becomes the leader.
 func (r *Roles) SetupWithManager(mgr ctrl.Manager) error { return mgr.Add(r) }
 
-// Start deletes them, and tries again until it has.
+// Start deletes them, and retries until it succeeds.
 func (r *Roles) Start(ctx context.Context) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Cap: time.Minute, Steps: 30}
 	var last error
@@ -94,7 +95,7 @@ func (r *Roles) remove(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// isUpstreams tells whether an object of such a name says nothing that upstream's doesn't.
+// isUpstreams reports whether an object with such a name contains only what upstream's contains.
 func (r *Roles) isUpstreams(o client.Object) bool {
 	if o.GetLabels()[partOfLabel] == partOf {
 		return false

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package takeover deals with what upstream's operator and agent of v0.5 leave in a cluster, so that this operator can
-// take their place there: finalizers that nobody is left to remove, reports that no agent of ours wrote, and roles that
-// nothing uses any more.
+// Package takeover removes what upstream's operator and agent of v0.5 leave in a cluster, so that this operator
+// can replace them: finalizers that no controller removes, reports that no current agent wrote, and unused roles.
 package takeover
 
 import (
@@ -17,39 +16,41 @@ import (
 
 // Reasons of Events.
 const (
-	// ReasonTakenOver: something that upstream's operator or agent owned isn't theirs any more.
+	// ReasonTakenOver means that this operator now owns something that upstream's operator or agent owned.
 	ReasonTakenOver = "TakenOver"
-	// ReasonAnotherOperator: somebody undoes what the operator writes, most likely another operator.
+	// ReasonAnotherOperator means that another client, probably another operator, reverts what the operator
+	// writes.
 	ReasonAnotherOperator = "AnotherOperator"
 
 	action = "TakeOver"
 )
 
-// FieldManager is what upstream's operator is called in managedFields. It is the name of its command, as ours is, but
-// its operation is Update, where ours is Apply.
+// FieldManager is the name of upstream's operator in managedFields. It comes from the name of the command, so this
+// operator has the same name. Upstream's operation is Update, and this operator's is Apply.
 const FieldManager = "bpfman-operator"
 
-// attachPointAnnotation is on each BpfProgram of upstream's agent, and on none of ours.
+// attachPointAnnotation is an annotation of each BpfProgram that upstream's agent wrote. This project's agent
+// doesn't set it.
 const attachPointAnnotation = "bpfman.io/bpfProgramAttachPoint"
 
-// isFinalizer recognises the finalizers of upstream's controllers, such as bpfman.io.operator/finalizer and
-// bpfman.io.xdpprogramcontroller/finalizer. Ours has none.
+// isFinalizer recognizes the finalizers of upstream's controllers, such as bpfman.io.operator/finalizer and
+// bpfman.io.xdpprogramcontroller/finalizer. This operator has none.
 func isFinalizer(name string) bool {
 	return strings.HasPrefix(name, "bpfman.io.") && strings.HasSuffix(name, "/finalizer")
 }
 
-// Finalizers returns upstream's finalizers of an object.
+// Finalizers returns the object's finalizers that are upstream's.
 func Finalizers(o metav1.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(name string) bool { return !isFinalizer(name) })
 }
 
-// others are the finalizers that aren't upstream's.
+// others returns the object's finalizers that aren't upstream's.
 func others(o metav1.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), isFinalizer)
 }
 
-// IsReport tells whether upstream's agent wrote a BpfProgram or BpfNsProgram. Ours have a label from the start that
-// upstream's lack.
+// IsReport reports whether upstream's agent wrote a BpfProgram or BpfNsProgram. Reports of this project's agent
+// always have a label that upstream's lack.
 func IsReport(o metav1.Object) bool {
 	_, ours := o.GetLabels()[v1alpha1.LabelOwnerKind]
 	_, theirs := o.GetAnnotations()[attachPointAnnotation]

@@ -19,7 +19,7 @@ func TestFinalizers(t *testing.T) {
 		{nil, nil},
 		{[]string{"bpfman.io.operator/finalizer"}, []string{"bpfman.io.operator/finalizer"}},
 		{[]string{"example.com/keep", "bpfman.io.xdpnsprogramcontroller/finalizer"}, []string{"bpfman.io.xdpnsprogramcontroller/finalizer"}},
-		// Of users, and of Kubernetes.
+		// Finalizers of users, and of Kubernetes.
 		{[]string{"bpfman.io/mine", "bpfman.iox.operator/finalizer", "foregroundDeletion"}, nil},
 	} {
 		o := &metav1.ObjectMeta{Finalizers: c.has}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command bpfman-operator installs the node components and sums up their reports into the status of the users' objects.
+// Command bpfman-operator installs the node components, and summarizes their reports in the status of the users'
+// objects.
 package main
 
 import (
@@ -24,8 +25,8 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/installed"
 )
 
-// gcPercent is GOGC, unless that is set: most of the memory is long-lived, one small part for each report, so half as
-// much garbage beside it as Go would let be costs little time.
+// gcPercent is the default of GOGC. Most of the memory consists of long-lived data about reports, so less garbage
+// than Go's default allows costs little CPU time.
 const gcPercent = 50
 
 func main() {
@@ -57,7 +58,7 @@ func main() {
 
 var errNoNamespace = errors.New("POD_NAMESPACE is not set: it must be the namespace of the node components")
 
-// check waits until all components run.
+// check waits until all components are available.
 func check(namespace string, timeout time.Duration) error {
 	if namespace == "" {
 		return errNoNamespace
@@ -90,7 +91,8 @@ func run(o operator.Options) error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// logger follows GO_LOG as upstream does: "debug" and "trace" write for people, anything else JSON.
+// logger follows GO_LOG, like upstream: "debug" and "trace" select a format for human readers, and all other
+// values select JSON.
 func logger(level string) logr.Logger {
 	switch level {
 	case "debug":
