@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package counters reads the counters that eBPF programs keep in pinned per-CPU maps. It
-// needs no capability: only read permission on the pins.
+// needs no capability, only permission to read the pins.
 package counters
 
 import (
@@ -15,21 +15,22 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Sizes of the values that count: packets and bytes, or events alone.
+// Sizes of the values of counters: with packets and bytes, or only with events.
 const (
 	trafficSize = 16
 	eventsSize  = 8
 )
 
-// Count is what a map has counted, over all its keys and CPUs.
+// Count is the sum of a map's counters, over all keys and CPUs.
 type Count struct {
 	Map string
-	// Traffic says which of the others are meant: Packets and Bytes, or Events.
+	// Traffic selects the fields that are valid: Packets and Bytes if it is true, and
+	// Events otherwise.
 	Traffic                bool
 	Packets, Bytes, Events uint64
 }
 
-// String gives the count in one line that stays easy to search for.
+// String formats the count in one line that is easy to search.
 func (c Count) String() string {
 	if c.Traffic {
 		return fmt.Sprintf("%s: packets=%d bytes=%d", c.Map, c.Packets, c.Bytes)
@@ -37,7 +38,7 @@ func (c Count) String() string {
 	return fmt.Sprintf("%s: events=%d", c.Map, c.Events)
 }
 
-// add takes the value of one key on one CPU.
+// add adds the value of one key on one CPU.
 func (c *Count) add(value []byte) {
 	if len(value) == trafficSize {
 		c.Traffic = true
@@ -48,8 +49,8 @@ func (c *Count) add(value []byte) {
 	c.Events += binary.NativeEndian.Uint64(value)
 }
 
-// Names returns the maps pinned in a directory, in order. Names with a dot aren't maps:
-// the kernel keeps them for files of its own, such as maps.debug.
+// Names returns the sorted names of the maps that are pinned in a directory. Names with
+// a dot aren't maps. The kernel uses them for its own files, such as maps.debug.
 func Names(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -64,7 +65,7 @@ func Names(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Read counts the map that the pin shows now.
+// Read counts the map that the pin currently refers to.
 func Read(pin *Pin) (Count, error) {
 	m, err := pin.Map()
 	if err != nil {

@@ -11,24 +11,25 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Pin is a pinned map that stays open between readings. When its program is reloaded, a
-// volume of csi.bpfman.io has the new map in place of the old one, at the same path. A map
-// that is open already stays the old one: it can still be read, but nothing changes in it
-// any more. So Pin looks at the file each time, which is another one then. That takes no
-// privilege and no bpf(2).
+// Pin is a pinned map that stays open between readings. After a reload of its program, a
+// volume of csi.bpfman.io contains the new map at the same path. A map that is already open
+// is still the old one. It stays readable, but it no longer changes. Map therefore checks
+// whether the file is still the same, which needs no privileges and no call of bpf(2).
 type Pin struct {
-	// Path of the file.
+	// Path is the path of the pin.
 	Path string
 
 	opened *ebpf.Map
 	file   fs.FileInfo
 }
 
-// Map returns the map that the path shows now, for reading. It is open until the next call,
-// or Close. Whoever waits for something in the map, as readers of a ring buffer do, calls it
-// now and then meanwhile, and starts again with the new map if it isn't the same one.
+// Map returns the map that the path currently refers to, open for reading. It stays open
+// until the next call, or until Close. A caller that waits for data in the map, such as the
+// reader of a ring buffer, should call Map regularly, and switch to the new map if it has
+// changed.
 func (p *Pin) Map() (*ebpf.Map, error) {
-	// Before the map is opened: if it is replaced in between, the next call notices.
+	// Stat before opening the map. If the map is replaced in between, the next call
+	// notices.
 	file, err := os.Stat(p.Path)
 	if err != nil {
 		return nil, fmt.Errorf("look at map: %w", err)
@@ -40,12 +41,12 @@ func (p *Pin) Map() (*ebpf.Map, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open map %s: %w", p.Path, err)
 	}
-	_ = p.Close() // of a map that was read: nothing can be lost
+	_ = p.Close() // the map was only read, so no data can be lost
 	p.opened, p.file = opened, file
 	return opened, nil
 }
 
-// Close closes the map, if it is open.
+// Close closes the map if it is open.
 func (p *Pin) Close() error {
 	if p.opened == nil {
 		return nil

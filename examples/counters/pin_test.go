@@ -27,7 +27,7 @@ const (
 	nobody    = 65534
 )
 
-// TestMain is the unprivileged reader where TestPinFollows has started it.
+// TestMain runs the unprivileged reader in the process that TestPinFollows starts.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(envReader); path != "" {
 		if err := readPin(path); err != nil {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// readPin prints the id of the map that the pin shows: once, again for each line of its
+// readPin prints the id of the map that the pin refers to: once, again for each line of
 // input, and again when the directory has changed.
 func readPin(path string) error {
 	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
@@ -80,9 +80,9 @@ func readPin(path string) error {
 	return nil
 }
 
-// TestPinFollows replaces a map below a reader without user, group or capability of its
-// own, as the CSI plugin does after a reload. The reader finds it when it looks, and can
-// wait for it, too.
+// TestPinFollows replaces a map while a reader without user, group, or capabilities has
+// it open, like the CSI plugin after a reload. The reader finds the new map when it
+// checks, and can also wait for it.
 func TestPinFollows(t *testing.T) {
 	volume := bpffs(t)
 	path := filepath.Join(volume, "counts")
@@ -102,7 +102,7 @@ func TestPinFollows(t *testing.T) {
 	reader.say(t, "look", "look at map: stat "+path+": no such file or directory")
 }
 
-// bpffs mounts one, as a volume with an fsGroup is.
+// bpffs mounts a bpffs like a volume with an fsGroup.
 func bpffs(t *testing.T) string {
 	t.Helper()
 	prerequisite.NeedsRoot(t, "mounting a bpffs needs CAP_SYS_ADMIN")
@@ -131,7 +131,7 @@ func bpffs(t *testing.T) string {
 	return volume
 }
 
-// pinMap pins a new map at path, in place of what is there, and returns its id.
+// pinMap pins a new map at path, replaces an existing pin, and returns the map's id.
 func pinMap(t *testing.T, path string) string {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 1})
@@ -158,7 +158,7 @@ func pinMap(t *testing.T, path string) string {
 	return fmt.Sprint(id)
 }
 
-// unprivileged is the reader, another process.
+// unprivileged is the reader, in another process.
 type unprivileged struct {
 	input  io.Writer
 	output *bufio.Reader

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package mapmetrics makes Prometheus metrics of maps that the kernel prints, see package maptext.
+// Package mapmetrics converts the kernel's text representation of maps (see package maptext) to Prometheus
+// metrics.
 package mapmetrics
 
 import (
@@ -24,10 +25,12 @@ const (
 	metricElements = "bpf_map_elements"
 )
 
-// maxSeries is how many combinations of labels a map may have: a hash that grows with traffic must not fill Prometheus.
+// maxSeries is the maximum number of combinations of labels for one map. It protects Prometheus from hashes that
+// grow with traffic.
 const maxSeries = 10000
 
-// Collector reads the maps with each scrape. A map that can't be read has no metrics but bpf_map_readable, which is 0.
+// Collector reads the maps on each scrape. For a map that can't be read, it only exports bpf_map_readable, with
+// the value 0.
 type Collector struct {
 	dir                string
 	maps               []exported
@@ -35,13 +38,13 @@ type Collector struct {
 	log                *slog.Logger
 }
 
-// exported is a map with the descriptions of its metrics, in their order.
+// exported is a map with the descriptions of its metrics, in the same order.
 type exported struct {
 	Map
 	descs []*prometheus.Desc
 }
 
-// NewCollector is one for the maps in a directory, which is the mount path of a volume of csi.bpfman.io.
+// NewCollector returns a collector for the maps in dir, which is the mount path of a volume of csi.bpfman.io.
 func NewCollector(dir string, config *Config, log *slog.Logger) *Collector {
 	c := &Collector{
 		dir: dir, log: log,
@@ -96,20 +99,20 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// reading is what a map has at one moment.
+// reading is the content of a map at one time.
 type reading struct {
 	elements int
 	series   map[string]*series
 }
 
-// series is the sum of all elements with the same labels: a number for each metric.
+// series is the sum of all elements with the same labels, with a number for each metric.
 type series struct {
 	labels  []string
 	numbers []float64
 }
 
-// read opens the file each time: after a reload there is another map behind its name. Of a map that can't be read to its
-// end nothing is used: half of it would look like counters that were reset.
+// read opens the file each time, because it refers to another map after a reload. If it can't read the whole map,
+// it returns no data, because partial data would look like counters that were reset.
 func (m *exported) read(path string) (r reading, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -174,7 +177,7 @@ func (m *exported) addTo(s *series, value maptext.Value) error {
 	return nil
 }
 
-// labelsOf are the values of the labels that the key makes.
+// labelsOf returns the values of the labels that come from the key.
 func (m *exported) labelsOf(key maptext.Value) ([]string, error) {
 	members := []maptext.Value{key}
 	if key.Composite {

@@ -14,45 +14,45 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config says which maps are exported, and as which metrics.
+// Config lists the maps to export, and their metrics.
 type Config struct {
 	Maps []Map `json:"maps"`
 }
 
-// Map is one file of the volume.
+// Map describes one file of the volume.
 type Map struct {
-	// Name is the map's, which is the file's.
+	// Name is the name of the map, and of its file.
 	Name string `json:"name"`
-	// Labels are those that the key makes, from the first member of the key on, or the key itself where that is a number.
-	// Elements that don't differ in labels are added up.
+	// Labels are the names of the labels that come from the key: from its members, starting with the first, or
+	// from the key itself if it is a number. Elements with the same labels are added up.
 	Labels []string `json:"labels,omitempty"`
-	// CPUs says what becomes of per-CPU maps: the values are added up (CPUSum, the default), or have the label cpu
+	// CPUs decides how values of per-CPU maps are exported: as a sum (CPUSum, the default), or with the label cpu
 	// (CPULabel).
 	CPUs string `json:"cpus,omitempty"`
-	// Metrics are what is made of each value.
+	// Metrics are the metrics that come from each value.
 	Metrics []Metric `json:"metrics"`
 }
 
-// What Map.CPUs may be.
+// Values of Map.CPUs.
 const (
 	CPUSum   = "sum"
 	CPULabel = "label"
 )
 
-// Metric is made of one number in a map's values.
+// Metric describes a metric that comes from one number in a map's values.
 type Metric struct {
 	Name string `json:"name"`
 	Help string `json:"help,omitempty"`
 	// Type is TypeCounter, the default, or TypeGauge.
 	Type string `json:"type,omitempty"`
-	// Field is where the number is in the value's struct: the field's position, counted from 0, as the kernel doesn't
-	// print names; 1.2 is a field in a struct in it. It is empty where the value is a number.
+	// Field is the position of the number in the value's struct, starting at 0, because the kernel doesn't print
+	// names. For example, 1.2 is a field in a nested struct. It is empty if the value is a number.
 	Field string `json:"field,omitempty"`
 
 	path []int
 }
 
-// What Metric.Type may be.
+// Values of Metric.Type.
 const (
 	TypeCounter = "counter"
 	TypeGauge   = "gauge"
@@ -60,7 +60,7 @@ const (
 
 const labelCPU = "cpu"
 
-// ParseConfig reads a configuration in YAML. The error names all that is wrong with it.
+// ParseConfig parses a configuration in YAML. The error lists everything that is wrong.
 func ParseConfig(text []byte) (*Config, error) {
 	c := &Config{}
 	if err := yaml.UnmarshalStrict(text, c); err != nil {
@@ -79,10 +79,10 @@ func ParseConfig(text []byte) (*Config, error) {
 	return c, errors.Join(wrong...)
 }
 
-// complete checks a map and fills in its defaults. Names are those that metrics have already.
+// complete validates a map, and sets defaults. names contains the names of metrics that are already in use.
 func (m *Map) complete(names map[string]bool) error {
 	var wrong []error
-	// It is a file of the volume, and no other.
+	// Map names must not lead to files outside of the volume.
 	if m.Name == "" || m.Name == "." || m.Name == ".." || filepath.Base(m.Name) != m.Name {
 		wrong = append(wrong, errors.New("not the name of a map"))
 	}

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package maptext parses what the kernel prints when a pinned eBPF map is read like a file. Reading it so takes neither
-// the bpf system call nor a capability, only read permission on the file.
+// Package maptext parses the kernel's text representation of a pinned eBPF map, which a program gets by reading
+// the pin as a file. This needs neither the bpf system call nor a capability, only permission to read the file.
 //
-// The kernel prints maps whose types have it (arrays, hashes and LRU hashes, per CPU or not) and that have BTF, in the
-// form of kernel/bpf/{arraymap,hashtab,btf}.c: a line for each key, for per-CPU maps one more for each CPU. Structs have
-// no names of fields. The first lines say that the form may change; this is that of Linux 6.18.
+// The kernel supports this for maps with BTF, of the types array, hash, and LRU hash, per CPU or not. The format
+// is that of kernel/bpf/{arraymap,hashtab,btf}.c: a line for each key, and in per-CPU maps, another line for each
+// CPU. Structs have no names of fields. According to the first lines of the text, the format can change. This
+// package supports the format of Linux 6.18.
 package maptext
 
 import (
@@ -19,7 +20,7 @@ import (
 	"strings"
 )
 
-// Limits of what is parsed: of a line, which has one value, and of structs within structs.
+// Limits of the parser: the length of a line, which contains one value, and the depth of nested structs.
 const (
 	maxLine  = 1 << 20
 	maxDepth = 32
@@ -28,28 +29,28 @@ const (
 // Entry is one element of a map.
 type Entry struct {
 	Key Value
-	// Values has one value; that of a per-CPU map has one for each CPU, in the order of CPUs.
+	// Values contains one value, or in a per-CPU map, a value for each CPU, in the order of the CPUs.
 	Values []CPUValue
 }
 
-// NoCPU is the CPU of a value that isn't of one CPU.
+// NoCPU is the CPU of a value in a map that isn't per CPU.
 const NoCPU = -1
 
-// CPUValue is a value and the CPU that it is of, NoCPU in maps that aren't per CPU.
+// CPUValue is a value with its CPU, which is NoCPU in maps that aren't per CPU.
 type CPUValue struct {
 	CPU   int
 	Value Value
 }
 
-// Value is a number or another scalar, as the kernel prints it, or the members of a struct, union or array.
+// Value is a number or another scalar, as printed by the kernel, or the members of a struct, union, or array.
 type Value struct {
 	Scalar  string
 	Members []Value
-	// Composite is set for structs, unions and arrays, which may have no members.
+	// Composite is true for structs, unions, and arrays, which can have no members.
 	Composite bool
 }
 
-// At is the member of a member at a path of positions, counted from 0; the value itself for none.
+// At returns the nested member at a path of positions, starting at 0. Without a path, it returns the value itself.
 func (v Value) At(path ...int) (Value, error) {
 	for depth, position := range path {
 		if position < 0 || position >= len(v.Members) {
@@ -60,7 +61,7 @@ func (v Value) At(path ...int) (Value, error) {
 	return v, nil
 }
 
-// Number is a scalar as a number: integers, characters by their code, and booleans as 0 and 1.
+// Number returns a scalar as a number. Characters become their codes, and booleans become 0 and 1.
 func (v Value) Number() (float64, error) {
 	if v.Composite {
 		return 0, fmt.Errorf("%s is a struct or an array, not a number", v)
@@ -81,7 +82,7 @@ func (v Value) Number() (float64, error) {
 	}
 }
 
-// String is the value in the kernel's form, with braces for arrays too.
+// String returns the value in the kernel's format, with braces also for arrays.
 func (v Value) String() string {
 	if !v.Composite {
 		return v.Scalar
@@ -96,8 +97,8 @@ func (v Value) String() string {
 	return text.String()
 }
 
-// Parse reads entries one by one, so that a large map isn't kept in memory. It ends after the first error, which says
-// the line.
+// Parse yields entries one by one, so that a large map doesn't have to fit into memory. It ends after the first
+// error, which contains the number of the line.
 func Parse(r io.Reader) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		lines := bufio.NewScanner(r)
@@ -129,7 +130,7 @@ type parser struct {
 	line int
 }
 
-// entry is the next one; the error is io.EOF where there is none.
+// entry returns the next entry, or io.EOF if there is none.
 func (p *parser) entry() (Entry, error) {
 	text, err := p.content()
 	if err != nil {
@@ -151,7 +152,7 @@ func (p *parser) entry() (Entry, error) {
 	return Entry{Key: key, Values: []CPUValue{{CPU: NoCPU, Value: v}}}, err
 }
 
-// content is the next line that isn't empty nor a comment.
+// content returns the next line that isn't empty or a comment.
 func (p *parser) content() (string, error) {
 	for {
 		text, ok := p.next()
@@ -165,7 +166,7 @@ func (p *parser) content() (string, error) {
 	}
 }
 
-// perCPU is a value for each CPU, up to the closing brace.
+// perCPU parses the values for the CPUs, up to the closing brace.
 func (p *parser) perCPU() ([]CPUValue, error) {
 	var values []CPUValue
 	for {
@@ -194,7 +195,7 @@ func (p *parser) perCPU() ([]CPUValue, error) {
 	}
 }
 
-// whole parses a text that is one value and no more.
+// whole parses a text that consists of exactly one value.
 func whole(text string) (Value, error) {
 	v, rest, err := value(text, 0)
 	if err == nil && rest != "" {
@@ -205,7 +206,7 @@ func whole(text string) (Value, error) {
 
 var closing = map[byte]byte{'{': '}', '[': ']'}
 
-// value parses the value that a text begins with, and returns what is behind it.
+// value parses the value at the start of text, and returns the rest of the text.
 func value(text string, depth int) (Value, string, error) {
 	if text == "" {
 		return Value{}, "", errors.New("a value is missing")
@@ -225,7 +226,7 @@ func value(text string, depth int) (Value, string, error) {
 			return Value{}, "", err
 		}
 		v.Members = append(v.Members, member)
-		// Each member ends with a comma, the last one too. It may be absent.
+		// A comma follows each member, including the last one. After the last one, it is optional.
 		if comma, ok := strings.CutPrefix(rest, ","); ok {
 			rest = comma
 		} else if rest == "" || rest[0] != end {
@@ -238,7 +239,7 @@ func value(text string, depth int) (Value, string, error) {
 	return v, rest[1:], nil
 }
 
-// scalar parses a number, a character in quotes, or the name of an enumerator.
+// scalar parses a number, a quoted character, or the name of an enumerator.
 func scalar(text string) (Value, string, error) {
 	if len(text) >= 3 && text[0] == '\'' && text[2] == '\'' {
 		return Value{Scalar: text[:3]}, text[3:], nil

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// warning is what each map's text begins with.
+// warning is at the start of each map's text.
 const warning = "# WARNING!! The output is for debug purpose only\n# WARNING!! The output format will change\n"
 
 func number(text string) Value { return Value{Scalar: text} }
@@ -125,7 +125,8 @@ func TestValue_At(t *testing.T) {
 	}
 }
 
-// FuzzParse takes whatever a file has: what is parsed is the same once it is written and parsed again.
+// FuzzParse checks, for any input, that what was parsed stays the same after it is formatted and
+// parsed again.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		warning + "0: {\n\tcpu0: {59,13655,}\n\tcpu3: {1,2,}\n}\n", "{1,[2,],}: ['a',0x1,true,]\n", "0: {}\n", "0: {{", "\n#\n: ",

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package findings looks beside an image for signatures and attestations, and
-// into its bytecode, and says what it found.
+// Package findings looks for the signatures and attestations of an image, and for what
+// its bytecode uses, and returns what it finds.
 //
-// What a registry has is bounded, as anybody who may push to a repository can
-// put thousands of signatures beside an image. Of a list that is longer than is
-// looked at, its beginning and its end are: registries list in the order of
-// arrival, one way or the other, so what was there before the others came is
-// among them. Whoever can replace a tag, or delete, can take signatures away in
-// any case: that keeps a program from being loaded, and lets none in.
+// It limits what it reads from a registry, because anyone who can push to a repository
+// can add thousands of signatures to an image. If a list is too long, it reads its
+// beginning and its end. Registries list in the order of arrival, or in the opposite
+// order, so this includes what existed before the others were added. An attacker who can
+// replace a tag or delete content can remove signatures in any case. That prevents
+// programs from being loaded, but never allows one.
 package findings
 
 import (
@@ -30,18 +30,18 @@ import (
 )
 
 const (
-	// maxListed is how much of a list is looked at: of what refers to a manifest,
-	// and of the signatures under a tag.
+	// maxListed is the maximum number of elements to read from a list, either of a
+	// manifest's referrers or of the signatures under a tag.
 	maxListed = 1000
-	// maxPayload is the most that a signature may have, in bytes, maxStatement what
-	// an attestation may have, whose predicate can be a list of all that is in an image.
+	// maxPayload is the maximum size of a signature, in bytes. maxStatement is the
+	// maximum size of an attestation, whose predicate can list everything in an image.
 	maxPayload   = 64 << 10
 	maxStatement = 8 << 20
-	// parallel is how many requests a registry has at once from one process.
+	// parallel is the maximum number of concurrent requests to a registry.
 	parallel = 8
 )
 
-// Registry is what is read of a registry.
+// Registry reads from a registry.
 type Registry interface {
 	Tagged(ctx context.Context, tag string) (*v1.Manifest, error)
 	Manifest(ctx context.Context, digest v1.Hash) (*v1.Manifest, error)
@@ -49,8 +49,8 @@ type Registry interface {
 	Blob(ctx context.Context, digest v1.Hash, limit int64) ([]byte, error)
 }
 
-// Find answers a request. Of image and manifest, digests has those that a
-// signature may name, the one that is loaded last.
+// Find answers a request. digests contains the digests of the image and the manifest. A
+// signature can be for any of them. The last one is the one that is loaded.
 func Find(ctx context.Context, from Registry, digests []v1.Hash, request *verification.Request) verification.Answer {
 	var answer verification.Answer
 	group, ctx := errgroup.WithContext(ctx)
@@ -88,7 +88,7 @@ func bytecode(ctx context.Context, from Registry, digest v1.Hash) (instructions.
 		return instructions.Used{}, fmt.Errorf("read the image's manifest: %w", err)
 	case len(m.Layers) == 0:
 		return instructions.Used{}, &instructions.UnfitError{Text: "the image has no layers"}
-	// From elsewhere the daemon reads what was never looked at.
+	// The daemon would load a layer that Find didn't read.
 	case len(m.Layers[0].URLs) > 0:
 		return instructions.Used{}, &instructions.UnfitError{Text: "the image's layer isn't in its registry"}
 	}
@@ -102,12 +102,12 @@ func bytecode(ctx context.Context, from Registry, digest v1.Hash) (instructions.
 	return instructions.OfLayer(layer)
 }
 
-// wanted is one finding that is looked for.
+// wanted is one finding to look for.
 type wanted struct {
 	finding   *verification.Finding
 	authority *signature.Authority
 	predicate string
-	// refused counts the candidates by why they don't count.
+	// refused counts the invalid candidates by reason.
 	refused map[string]int
 }
 
@@ -119,12 +119,12 @@ type search struct {
 	mu     sync.Mutex
 	wanted []*wanted
 	open   int
-	// failure is why something that is there could not be read; cut says that
-	// there is more than was looked at.
+	// failure is the reason why something couldn't be read. cut means that there is more
+	// than was read.
 	failure error
 	cut     bool
 	done    context.CancelFunc
-	// payloads are shared by the signatures that are of the same.
+	// payloads caches the payloads that several signatures share.
 	payloads map[v1.Hash]func() ([]byte, error)
 }
 
@@ -165,8 +165,8 @@ func newSearch(from Registry, digests []v1.Hash, request *verification.Request) 
 	return s
 }
 
-// run looks until all is found or there is no more. The error is why it can't be
-// said that something isn't there.
+// run searches until everything is found, or everything is read. If it returns an error,
+// it isn't known whether the missing signatures exist.
 func (s *search) run(ctx context.Context) error {
 	if s.open == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (s *search) run(ctx context.Context) error {
 		})
 	}
 	places.Wait()
-	_ = work.Wait() // failures are kept
+	_ = work.Wait() // failures are in s.failure
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -205,7 +205,7 @@ func (s *search) run(ctx context.Context) error {
 	return s.failure
 }
 
-// suffixes are of the tags that cosign's older forms are under.
+// suffixes returns the suffixes of the tags for cosign's older formats.
 func (s *search) suffixes() []string {
 	var suffixes []string
 	if len(s.request.Authorities) > 0 {
@@ -217,8 +217,8 @@ func (s *search) suffixes() []string {
 	return suffixes
 }
 
-// failed keeps a failure that may hide something, and tells that there was one.
-// What nobody can read hides nothing, however often it is asked for.
+// failed records an error that can hide a signature, and reports whether there was an
+// error. Content that is never readable can't hide one.
 func (s *search) failed(ctx context.Context, what string, err error) bool {
 	switch {
 	case err == nil:
@@ -240,7 +240,8 @@ func (s *search) failed(ctx context.Context, what string, err error) bool {
 	return true
 }
 
-// ends are those of a list that are looked at, from both of its ends in turn.
+// ends returns the elements to read, alternating between the beginning and the end of a
+// list.
 func (s *search) ends(listed []v1.Descriptor) []v1.Descriptor {
 	if len(listed) <= maxListed {
 		return listed
@@ -255,8 +256,8 @@ func (s *search) ends(listed []v1.Descriptor) []v1.Descriptor {
 	return ends
 }
 
-// referrers looks at what refers to the image and may be of the wanted kinds: the
-// registry's list says so, but not every registry's.
+// referrers reads the image's referrers that can have the wanted types. Not every
+// registry includes the types in its list.
 func (s *search) referrers(ctx context.Context, work *errgroup.Group, listed []v1.Descriptor, more bool) {
 	if more {
 		s.mu.Lock()
@@ -285,7 +286,7 @@ func (s *search) referrer(ctx context.Context, digest v1.Hash) {
 	}
 }
 
-// The annotation by which cosign says in the list of referrers what a bundle has.
+// The annotation in the list of referrers in which cosign stores the type of a bundle.
 const annotationPredicate = "dev.sigstore.bundle.predicateType"
 
 func (s *search) mayBe(d v1.Descriptor) bool {
@@ -307,7 +308,7 @@ func (s *search) layers(ctx context.Context, work *errgroup.Group, m *v1.Manifes
 	}
 }
 
-// look reads what may be a signature and offers it to all that is wanted.
+// look reads a candidate for a signature, and compares it with all wanted findings.
 func (s *search) look(ctx context.Context, layer v1.Descriptor) {
 	kind := string(layer.MediaType)
 	if ctx.Err() != nil || kind != signature.SimpleSigning && kind != signature.Envelope && !strings.HasPrefix(kind, signature.BundlePrefix) {
@@ -321,7 +322,7 @@ func (s *search) look(ctx context.Context, layer v1.Descriptor) {
 	s.offer(candidate, err)
 }
 
-// parse keeps what a parser of others' can't cope with from ending the process.
+// parse recovers from a panic of a third-party parser.
 func parse(layer v1.Descriptor, content []byte) (c *signature.Candidate, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/verifier/registry"
 )
 
-// served is a registry that has the same manifest, list and blob for everything.
+// served is a registry that returns the same manifest, list, and blob for every request.
 type served struct{ manifest, index, blob []byte }
 
 func (s *served) Tagged(ctx context.Context, _ string) (*v1.Manifest, error) {
@@ -83,7 +83,7 @@ func request(tb testing.TB) *verification.Request {
 	}
 }
 
-// Of each thing that is asked there is an answer, in the order of the question.
+// There is an answer for each part of the request, in the order of the request.
 func TestFindingsOfEachAuthority(t *testing.T) {
 	got := Find(t.Context(), &served{[]byte(`{}`), []byte(`{}`), nil}, []v1.Hash{image(t)}, request(t))
 	want := verification.Answer{
@@ -103,7 +103,7 @@ func TestFindingsOfEachAuthority(t *testing.T) {
 	}
 }
 
-// What there was no time to look at isn't taken for what isn't there.
+// What wasn't read because of a timeout isn't treated as missing.
 func TestNoTime(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
@@ -133,8 +133,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// Whatever a registry has beside an image, in any combination, there is an answer,
-// and nobody has signed it.
+// For any content in a registry, there is an answer without a signer.
 func FuzzFind(f *testing.F) {
 	f.Add([]byte(`{}`), []byte(`{}`), []byte(`{}`))
 	f.Add([]byte(`{"layers": [{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": "`+zeros+`", "annotations": {"dev.cosignproject.cosign/signature": "AAAA"}}]}`),

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxReasons is how many are told; the rest is a number.
+	// maxReasons is the maximum number of reasons in a message. The others are counted.
 	maxReasons = 3
-	// maxReason is how much is told of one, in bytes: it may have words of whoever
-	// made the signature.
+	// maxReason is the maximum length of a reason, in bytes, because it can contain text
+	// from an attacker.
 	maxReason = 300
 )
 
-// reason tells why nothing counts.
+// reason returns why there is no valid signature.
 func (w *wanted) reason(cut bool) string {
 	what := "signature"
 	if w.predicate != signature.PredicateType {
@@ -50,7 +50,7 @@ func (w *wanted) reason(cut bool) string {
 	return b.String()
 }
 
-// listed has the most frequent reasons first.
+// listed returns the reasons, the most frequent first.
 func (w *wanted) listed() string {
 	reasons := slices.SortedFunc(maps.Keys(w.refused), func(a, b string) int {
 		return cmp.Or(cmp.Compare(w.refused[b], w.refused[a]), cmp.Compare(a, b))

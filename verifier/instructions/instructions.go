@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package instructions says which functions of the kernel an eBPF object calls,
-// and which types of maps it declares.
+// Package instructions finds out which kernel functions an eBPF object calls, and which
+// types of maps it declares.
 package instructions
 
 import (
@@ -25,26 +25,25 @@ import (
 )
 
 const (
-	// MaxLayer is the most that an image's layer may have, packed, in bytes, and
-	// maxObject what its first file may have: as much as the agent reads.
+	// MaxLayer is the maximum compressed size of an image's layer, in bytes. maxObject
+	// is the maximum size of its first file. They are the same as the agent's limits.
 	MaxLayer  = 8 << 20
 	maxObject = 8 << 20
 )
 
-// Used is what bytecode uses, in the order of the alphabet: helpers as bpf(7)
-// names them, types of maps as bpftool does.
+// Used contains what bytecode uses, sorted: helpers with their names in bpf(7), and
+// types of maps with bpftool's names.
 type Used struct {
 	Helpers  []string
 	MapTypes []string
 }
 
-// UnfitError says what is wrong with an image's bytecode.
+// UnfitError describes why an image's bytecode is invalid.
 type UnfitError struct{ Text string }
 
 func (e *UnfitError) Error() string { return e.Text }
 
-// OfLayer reads the first file of an image's layer, which is what the daemon of
-// v0.6.0 takes.
+// OfLayer reads the first file of an image's layer, like the daemon of v0.6.0.
 func OfLayer(layer []byte) (Used, error) {
 	unzipped, err := gzip.NewReader(bytes.NewReader(layer))
 	if err != nil {
@@ -67,10 +66,10 @@ func OfLayer(layer []byte) (Used, error) {
 	return Of(object)
 }
 
-// Of reads an object file. It may be anything.
+// Of reads an object file, which isn't trusted.
 func Of(object []byte) (used Used, err error) {
 	defer func() {
-		// The parser is a library's, and may not cope with what is made to harm it.
+		// The parser is a library, and can panic on malicious input.
 		if r := recover(); r != nil {
 			used, err = Used{}, &UnfitError{"the bytecode can't be read: it isn't a valid object file"}
 		}
@@ -103,7 +102,7 @@ func firstLine(err error) string {
 	return strings.ToValidUTF8(line, "?")
 }
 
-// called is the function of the kernel's that an instruction calls, if it does.
+// called returns the kernel function that an instruction calls, or "".
 func called(i *asm.Instruction) string {
 	if i.OpCode.Class() != asm.JumpClass && i.OpCode.Class() != asm.Jump32Class {
 		return ""
@@ -112,12 +111,12 @@ func called(i *asm.Instruction) string {
 	case i.IsKfuncCall():
 		return "kfunc:" + i.Reference()
 	case i.IsBuiltinCall():
-		return helper(asm.BuiltinFunc(i.Constant)) //nolint:gosec // a helper's number has 32 bits
+		return helper(asm.BuiltinFunc(i.Constant)) //nolint:gosec // the number of a helper has 32 bits
 	}
 	return ""
 }
 
-// helper is a helper's name in linux/bpf.h, which the library has in camel case.
+// helper returns the name of a helper in linux/bpf.h. The library has it in camel case.
 func helper(f asm.BuiltinFunc) string {
 	name, known := strings.CutPrefix(f.String(), "Fn")
 	if !known || f == asm.FnUnspec {

@@ -22,7 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// objects are what `make bytecode` compiles.
+// objects is the directory with the output of `make bytecode`.
 const objects = "../../bin/bytecode"
 
 func compiled(tb testing.TB, name string) []byte {
@@ -34,7 +34,7 @@ func compiled(tb testing.TB, name string) []byte {
 	return content
 }
 
-// parsersOwn is an object of the parser's own tests, where modules are kept.
+// parsersOwn returns an object from the parser's own tests, in the module cache.
 func parsersOwn(tb testing.TB, name string) []byte {
 	tb.Helper()
 	directory, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cilium/ebpf").Output()
@@ -77,8 +77,8 @@ func TestKernelFunctions(t *testing.T) {
 	}
 }
 
-// Helpers have the names of this machine's linux/bpf.h, each of them that the
-// library knows.
+// Helpers have the names in this machine's linux/bpf.h, for all helpers that the library
+// knows.
 func TestNamesOfHelpers(t *testing.T) {
 	header, err := os.ReadFile("/usr/include/linux/bpf.h")
 	if err != nil {
@@ -169,7 +169,7 @@ func TestUnfit(t *testing.T) {
 	}
 }
 
-// compiledOr is an object, cut to a length if one is given.
+// compiledOr returns an object, truncated if a length is given.
 func compiledOr(tb testing.TB, length int) []byte {
 	tb.Helper()
 	content := parsersOwn(tb, "kfunc-el.elf")
@@ -179,7 +179,7 @@ func compiledOr(tb testing.TB, length int) []byte {
 	return content
 }
 
-// Whatever a layer or an object is, it is read within bounds, or unfit.
+// For any layer or object, reading is limited, and returns a result or an UnfitError.
 func FuzzOf(f *testing.F) {
 	for _, name := range []string{"kfunc-el.elf", "kconfig-el.elf", "btf_map_init-el.elf", "invalid_map-el.elf", "arena-el.elf"} {
 		f.Add(parsersOwn(f, name))

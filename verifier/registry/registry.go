@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package registry reads what a registry has of an image and beside it:
-// manifests, blobs, and what refers to a manifest. Whatever a registry answers is
-// bounded. Its rules are those that the agent looks at images by: TLS alone, and
-// no digests but sha256 and sha512.
+// Package registry reads an image from a registry, and what belongs to it: manifests,
+// blobs, and referrers of a manifest. All responses are limited in size. As in the
+// agent, TLS is required, and digests must be sha256 or sha512.
 package registry
 
 import (
@@ -30,20 +29,20 @@ import (
 )
 
 const (
-	// MaxManifest is the most that a manifest or a list of referrers may have, in
-	// bytes. Registries have the same limit.
+	// MaxManifest is the maximum size of a manifest or a list of referrers, in bytes.
+	// Registries have the same limit.
 	MaxManifest = 4 << 20
-	// headerDeadline is how long a registry may take to begin an answer.
+	// headerDeadline bounds the time until a registry starts to respond.
 	headerDeadline = 5 * time.Second
-	// maxPages is how many pages of referrers are asked for, if a registry has so many.
+	// maxPages is the maximum number of pages of referrers to read.
 	maxPages = 100
 )
 
-// ErrAbsent says that the registry doesn't have what was asked for.
+// ErrAbsent means that the registry doesn't have the requested content.
 var ErrAbsent = errors.New("the registry doesn't have it")
 
-// ErrTooLarge says that it has more than is read, ErrMalformed that it isn't what
-// was asked for.
+// ErrTooLarge means that the content exceeds a size limit. ErrMalformed means that the
+// content isn't what was requested.
 var (
 	ErrTooLarge  = errors.New("it exceeds the size limit")
 	ErrMalformed = errors.New("it has unexpected content")
@@ -51,7 +50,7 @@ var (
 
 // Repository is one repository of a registry.
 type Repository struct {
-	// Digest is that of the image that it was opened by.
+	// Digest is the digest of the image that it was opened with.
 	Digest v1.Hash
 
 	name   name.Repository
@@ -60,9 +59,9 @@ type Repository struct {
 	puller *remote.Puller
 }
 
-// Open logs in to the registry of an image, which is named by its digest.
-// Transport carries the requests; nil is for one of the package's own. The
-// repository is to be closed.
+// Open logs in to the registry of an image, which must be referenced by digest. through
+// carries the requests. If it is nil, the package uses its own transport. The caller
+// must close the repository.
 func Open(ctx context.Context, image, username, password string, through http.RoundTripper) (*Repository, error) {
 	r, err := parse(image)
 	if err != nil {
@@ -76,7 +75,8 @@ func Open(ctx context.Context, image, username, password string, through http.Ro
 	r.wire = &wire{http.Client{Transport: through}}
 	auth := authn.Anonymous
 	if username != "" || password != "" {
-		// As the library leaves out the user and the password if either is empty.
+		// The library would ignore the credentials if the user name or the password is
+		// empty.
 		auth = authn.FromConfig(authn.AuthConfig{Auth: base64.StdEncoding.EncodeToString([]byte(username + ":" + password))})
 	}
 	authenticated, err := transport.NewWithContext(ctx, r.name.Registry, auth, r.wire, []string{r.name.Scope(transport.PullScope)})
@@ -107,7 +107,7 @@ func parse(image string) (*Repository, error) {
 	if host == "docker.io" {
 		host = "registry-1.docker.io"
 	}
-	// A port keeps the library from taking a name without a dot for a part of the path.
+	// With a port, the library doesn't treat a name without a dot as a part of the path.
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host = net.JoinHostPort(host, "443")
 	}
@@ -118,7 +118,7 @@ func parse(image string) (*Repository, error) {
 	return &Repository{Digest: digest, name: registry.Repo(reference.Path(named))}, nil
 }
 
-// Digest reads a digest of one of the kinds that can be checked.
+// Digest parses a digest with a supported algorithm.
 func Digest(digest string) (v1.Hash, error) {
 	h, err := v1.NewHash(digest)
 	if err != nil {
@@ -127,10 +127,10 @@ func Digest(digest string) (v1.Hash, error) {
 	return h, nil
 }
 
-// Close ends the connections to the registry.
+// Close closes the connections to the registry.
 func (r *Repository) Close() { r.wire.client.CloseIdleConnections() }
 
-// Manifest reads the manifest or index of that digest.
+// Manifest reads the manifest or index with a digest.
 func (r *Repository) Manifest(ctx context.Context, digest v1.Hash) (*v1.Manifest, error) {
 	return r.manifest(ctx, r.name.Digest(digest.String()))
 }
@@ -152,7 +152,7 @@ func (r *Repository) manifest(ctx context.Context, version name.Reference) (*v1.
 	return &m, nil
 }
 
-// Blob reads a blob of at most limit bytes, which is what its digest says.
+// Blob reads a blob of at most limit bytes, and verifies its digest.
 func (r *Repository) Blob(ctx context.Context, digest v1.Hash, limit int64) ([]byte, error) {
 	layer, err := r.puller.Layer(within(ctx, limit), r.name.Digest(digest.String()))
 	if err != nil {
@@ -170,9 +170,9 @@ func (r *Repository) Blob(ctx context.Context, digest v1.Hash, limit int64) ([]b
 	return b, nil
 }
 
-// Referrers lists what refers to the manifest of that digest, by the API for
-// this or, where the registry has none, by the tag that stands in for it. More
-// says that there is more than was read.
+// Referrers lists the referrers of a manifest. It uses the referrers API, or the tag
+// that replaces it if the registry doesn't support the API. more means that there are
+// more than were read.
 func (r *Repository) Referrers(ctx context.Context, digest v1.Hash) (referrers []v1.Descriptor, more bool, err error) {
 	next := &url.URL{Scheme: "https", Host: r.name.RegistryStr(), Path: "/v2/" + r.name.RepositoryStr() + "/referrers/" + digest.String()}
 	for page := range maxPages {
@@ -192,7 +192,7 @@ func (r *Repository) Referrers(ctx context.Context, digest v1.Hash) (referrers [
 	return referrers, true, nil
 }
 
-// tagOf reads the referrers tag: an index that clients keep.
+// tagOf reads the index under the referrers tag, which clients maintain.
 func (r *Repository) tagOf(ctx context.Context, digest v1.Hash) ([]v1.Descriptor, bool, error) {
 	got, err := r.puller.Get(ctx, r.name.Tag(Tag(digest, "")))
 	switch err = r.told(err); {
@@ -208,8 +208,8 @@ func (r *Repository) tagOf(ctx context.Context, digest v1.Hash) ([]v1.Descriptor
 	return index.Manifests, false, nil
 }
 
-// Tag is the tag that stands for something of a manifest: its referrers without
-// a suffix, what cosign signed of old with one, such as .sig.
+// Tag returns the tag for content that belongs to a manifest: its referrers without a
+// suffix, or cosign's older formats with one, such as .sig.
 func Tag(digest v1.Hash, suffix string) string { return digest.Algorithm + "-" + digest.Hex + suffix }
 
 func (r *Repository) page(ctx context.Context, at *url.URL) (*v1.IndexManifest, *url.URL, error) {
@@ -230,7 +230,7 @@ func (r *Repository) page(ctx context.Context, at *url.URL) (*v1.IndexManifest, 
 	default:
 		return nil, nil, r.told(&transport.Error{StatusCode: response.StatusCode})
 	}
-	// Something else answers for paths that the registry doesn't know.
+	// Something other than the registry answers for unknown paths.
 	if kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";"); kind != string(types.OCIImageIndex) {
 		return nil, nil, ErrAbsent
 	}
@@ -245,8 +245,8 @@ func (r *Repository) page(ctx context.Context, at *url.URL) (*v1.IndexManifest, 
 	return &index, following(at, response.Header), nil
 }
 
-// following is the next page's address, on the same registry: RFC 8288, as the
-// distribution specification has it.
+// following returns the address of the next page on the same registry, as the
+// distribution specification requires (RFC 8288).
 func following(at *url.URL, header http.Header) *url.URL {
 	for _, link := range header.Values("Link") {
 		target, parameters, _ := strings.Cut(link, ">")
@@ -261,8 +261,8 @@ func following(at *url.URL, header http.Header) *url.URL {
 	return nil
 }
 
-// told is what a user is told of a failure: neither addresses, which may have
-// secrets in them, nor the registry's own words, which may repeat a password.
+// told converts an error for users. The result contains neither addresses, which can
+// include secrets, nor text from the registry, which can repeat a password.
 func (r *Repository) told(err error) error {
 	var answered *transport.Error
 	var long *http.MaxBytesError
@@ -285,7 +285,7 @@ func (r *Repository) told(err error) error {
 	return fmt.Errorf("registry %s: %w", r.name.RegistryStr(), err)
 }
 
-// innermost is what is left of an error without the requests that it was of.
+// innermost returns the cause of an error, without the requests around it.
 func innermost(err *url.Error) error {
 	for {
 		var inner *url.Error
@@ -296,19 +296,19 @@ func innermost(err *url.Error) error {
 	}
 }
 
-// wire carries the library's requests. It cuts answers, as the library keeps
-// manifests of a hundred megabytes; insists on TLS, as the library does without
-// for addresses that look local to it; and is as lenient as the daemon about
-// where it is redirected and what is at the API's root.
+// wire carries the library's requests. It limits the size of responses, because the
+// library would accept manifests of a hundred megabytes. It requires TLS, which the
+// library doesn't for addresses that seem local. Like the daemon, it accepts any
+// redirect, and any response at the API's root.
 type wire struct{ client http.Client }
 
 func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme != "https" {
 		return nil, errors.New("the connection doesn't use TLS")
 	}
-	response, err := w.client.Do(request) //nolint:gosec // an image is wherever its reference says
+	response, err := w.client.Do(request) //nolint:gosec // an image is where its reference says
 	if err != nil {
-		return nil, err //nolint:wrapcheck // a transport passes errors on
+		return nil, err //nolint:wrapcheck // a transport returns errors unchanged
 	}
 	if request.URL.Path == "/v2/" && response.StatusCode != http.StatusUnauthorized {
 		response.StatusCode = http.StatusOK
@@ -321,7 +321,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// limitKey is of the limit, in bytes, of what a request may be answered with.
+// limitKey is the context key for the maximum size of a response, in bytes.
 type limitKey struct{}
 
 func within(ctx context.Context, limit int64) context.Context {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The next page is on the same registry, which alone may have the credentials.
+// The next page is on the same registry, because no other server must get the
+// credentials.
 func TestFollowing(t *testing.T) {
 	at := &url.URL{Scheme: "https", Host: "quay.io:443", Path: "/v2/acme/xdp/referrers/sha256:00"}
 	for link, want := range map[string]string{
@@ -33,7 +34,7 @@ func TestFollowing(t *testing.T) {
 	}
 }
 
-// Images are where the agent, and the daemon, look for them.
+// Images are parsed like in the agent and the daemon.
 func TestParse(t *testing.T) {
 	const digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 	for image, want := range map[string]string{

@@ -25,21 +25,22 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// Authority is who may sign. A signature counts by any of its ways.
+// Authority verifies signatures of an authority. A signature is valid if it can be
+// verified in any of its ways.
 type Authority struct {
 	keyless bool
 	ways    []way
 }
 
-// way is one to verify a signature in.
+// way is one way to verify a signature.
 type way struct {
 	verifier *verify.Verifier
 	policy   []verify.PolicyOption
-	// key is the fingerprint of the key, if it is by one.
+	// key is the fingerprint of the key, if the way uses one.
 	key string
 }
 
-// NewAuthority reads an authority's material, which a user has written.
+// NewAuthority creates an Authority from material that a user wrote.
 func NewAuthority(a verification.Authority) (*Authority, error) {
 	var material *root.TrustedRoot
 	if a.TrustedRoot != "" {
@@ -54,8 +55,9 @@ func NewAuthority(a verification.Authority) (*Authority, error) {
 	return byKeys(a.Keys, material)
 }
 
-// keyless is by certificates. Of a trusted root all is demanded that it has:
-// whoever doesn't want a log's entry to be needed leaves the log out of it.
+// keyless returns an authority that verifies certificates. It requires everything that
+// the trusted root contains. To make a log optional, the user removes it from the
+// trusted root.
 func keyless(identities []verification.Identity, material *root.TrustedRoot) (*Authority, error) {
 	if material == nil || len(material.FulcioCertificateAuthorities()) == 0 {
 		return nil, errors.New("its trusted root has no certificate authority")
@@ -85,7 +87,7 @@ func keyless(identities []verification.Identity, material *root.TrustedRoot) (*A
 	return &Authority{keyless: true, ways: []way{w}}, nil
 }
 
-// anchored is a pattern that has to match the whole of a value.
+// anchored returns a pattern that matches only whole values.
 func anchored(pattern string) string {
 	if pattern == "" {
 		return ""
@@ -124,8 +126,8 @@ func byKeys(keys []string, material *root.TrustedRoot) (*Authority, error) {
 	return a, nil
 }
 
-// fingerprint is the SHA-256 of the key's PKIX form in DER, as
-// `openssl pkey -pubin -outform DER | sha256sum` tells it.
+// fingerprint returns the SHA-256 hash of the key's PKIX form in DER, which is the
+// output of `openssl pkey -pubin -outform DER | sha256sum`.
 func fingerprint(public crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -135,8 +137,8 @@ func fingerprint(public crypto.PublicKey) (string, error) {
 	return "SHA256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// algorithmsOf are the ways to sign by a key: the one that Sigstore has agreed on
-// for its kind and, for longer ECDSA keys, SHA-256, by which cosign used them before.
+// algorithmsOf returns the algorithms that a key can be used with: Sigstore's default
+// for the type of key, and for longer ECDSA keys also SHA-256, which cosign used before.
 func algorithmsOf(public crypto.PublicKey) ([]signature.Verifier, error) {
 	agreed, err := signature.LoadDefaultVerifier(public)
 	if err != nil {
@@ -153,8 +155,9 @@ func algorithmsOf(public crypto.PublicKey) ([]signature.Verifier, error) {
 	return []signature.Verifier{agreed, former}, nil
 }
 
-// keyVerifiers are for one key. A trusted root demands its log or its timestamp
-// authority: either says when the key was used, and to whom that can be seen.
+// keyVerifiers returns the verifiers for one key. With a trusted root, they require an
+// entry in its log, or a timestamp of its timestamp authority. Both prove when the key
+// was used.
 func keyVerifiers(key signature.Verifier, material *root.TrustedRoot) ([]*verify.Verifier, error) {
 	keyed := &oneKey{TrustedMaterial: &root.BaseTrustedMaterial{}, key: root.NewExpiringKey(key, time.Time{}, time.Time{})}
 	demands := [][]verify.VerifierOption{{verify.WithNoObserverTimestamps()}}
@@ -182,8 +185,8 @@ func keyVerifiers(key signature.Verifier, material *root.TrustedRoot) ([]*verify
 	return verifiers, nil
 }
 
-// oneKey is trusted material with one public key, whatever a bundle calls it:
-// the name in a bundle is a hint of whoever made it.
+// oneKey is trusted material with one public key. It ignores the key's name in a bundle,
+// because an attacker can choose it.
 type oneKey struct {
 	root.TrustedMaterial
 	key *root.ExpiringKey
@@ -191,9 +194,9 @@ type oneKey struct {
 
 func (o *oneKey) PublicKeyVerifier(string) (root.TimeConstrainedVerifier, error) { return o.key, nil }
 
-// Verify says who has signed one of the digests by that candidate: a fingerprint
-// of a key, or subject and issuer of a certificate. The error tells, in a user's
-// words, why it doesn't count.
+// Verify returns who signed one of the digests with the candidate: the fingerprint of a
+// key, or the subject and issuer of a certificate. The error says for users why the
+// signature isn't valid.
 func (a *Authority) Verify(c *Candidate, digests []v1.Hash) (string, error) {
 	if err := a.fits(c); err != nil {
 		return "", err
@@ -218,7 +221,7 @@ var (
 	errNotOfImage       = errors.New("of another image")
 )
 
-// fits tells what can be told without cryptography.
+// fits checks what doesn't need cryptography.
 func (a *Authority) fits(c *Candidate) error {
 	content, err := c.bundle.VerificationContent()
 	if err != nil {
@@ -270,8 +273,8 @@ func (w *way) signer(result *verify.VerificationResult) (string, error) {
 	return fmt.Sprintf("%s (%s)", certificate.SubjectAlternativeName, certificate.Issuer), nil
 }
 
-// explanations are by what sigstore-go's errors begin with, which says how far
-// the verification came.
+// explanations maps the prefixes of sigstore-go's errors to explanations. The prefix
+// shows which step of the verification failed.
 var explanations = []struct{ begins, means string }{
 	{"failed to verify log inclusion", "not in a transparency log of the trusted root"},
 	{"failed to verify timestamps", "without proof of when it was made"},

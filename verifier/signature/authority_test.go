@@ -21,8 +21,8 @@ import (
 
 const provenance = "https://slsa.dev/provenance/v1"
 
-// A certificate counts by who it is of, by whose authority, and where it is
-// proven that it was used while it was valid: none of these is valid now.
+// The validity of a certificate depends on the subject, on the authority, and on a proof
+// that it was used while it was valid. None of these certificates is valid now.
 func TestKeyless(t *testing.T) {
 	ours, others := newSigstore(t), newSigstore(t)
 	image := digest(t, "a")
@@ -44,7 +44,7 @@ func TestKeyless(t *testing.T) {
 		how      signing
 		identity verification.Identity
 		root     []string
-		want     string // "" where it counts
+		want     string // "" if it is valid
 	}{
 		"log and timestamp":                       {ours, right, exact, []string{"ca", "log", "tsa"}, ""},
 		"log alone":                               {ours, with(func(s *signing) { s.stamped = false }), exact, []string{"ca", "log"}, ""},
@@ -97,8 +97,8 @@ func TestKeyless(t *testing.T) {
 	}
 }
 
-// A signature in cosign's form before v3 with the promise of a log, as cosign
-// keeps it in an annotation.
+// A signature in cosign's format before v3, with the promise of a log, which cosign
+// stores in an annotation.
 func TestPromiseOfALog(t *testing.T) {
 	s := newSigstore(t)
 	image := digest(t, "a")
@@ -192,7 +192,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// fingerprintOf is what openssl and sha256sum tell of a key.
+// fingerprintOf returns the fingerprint of a key according to openssl and sha256sum.
 func fingerprintOf(t *testing.T, text string) string {
 	t.Helper()
 	block, _ := pem.Decode([]byte(text))
@@ -207,9 +207,9 @@ func fingerprintOf(t *testing.T, text string) string {
 	return "SHA256:" + hex.EncodeToString(sum[:])
 }
 
-// What Sigstore's public services made for a release of npm's package sigstore:
-// a certificate of Fulcio's with its timestamp of a certificate transparency log,
-// and an entry of Rekor.
+// What Sigstore's public services created for a release of npm's package sigstore: a
+// certificate of Fulcio with a timestamp of a certificate transparency log, and an entry
+// in Rekor.
 func TestPublicGood(t *testing.T) {
 	material, err := data.TrustedRoot(t, "public-good.json").MarshalJSON()
 	if err != nil {
@@ -244,11 +244,11 @@ func TestPublicGood(t *testing.T) {
 	}
 }
 
-// sigstoreJS is the SHA-512 of that release.
+// sigstoreJS is the SHA-512 hash of that release.
 const sigstoreJS = "46d4e2f74c4877316640000a6fdf8a8b59f1e0847667973e9859f774dd31b8f1" +
 	"e0937813b777fb66a2ac67d50540fe34640966eee9fc2ccca387082b4c85cd3c"
 
-// Material that a user got wrong counts for nothing, and is told of.
+// Invalid material of a user verifies nothing, and results in an error.
 func TestMaterial(t *testing.T) {
 	s := newSigstore(t)
 	key := publicPEM(t, s.newKey())

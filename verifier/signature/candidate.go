@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package signature reads signatures and attestations in the forms that cosign
-// has written them in, and says who made them. All cryptography is sigstore-go's:
-// older forms are turned into Sigstore's bundles, and verified as those.
+// Package signature parses signatures and attestations in the formats of all cosign
+// versions, and verifies who created them. sigstore-go does all cryptography. Older
+// formats are converted to Sigstore's bundles first.
 package signature
 
 import (
@@ -26,17 +26,17 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature/payload"
 )
 
-// Media types of the layers that signatures and attestations are in.
+// The media types of layers with signatures and attestations.
 const (
 	SimpleSigning = "application/vnd.dev.cosign.simplesigning.v1+json"
 	Envelope      = "application/vnd.dsse.envelope.v1+json"
 	BundlePrefix  = "application/vnd.dev.sigstore.bundle"
 )
 
-// PredicateType is that of the statements by which cosign signs images since v3.
+// PredicateType is the type of the statements with which cosign signs images since v3.
 const PredicateType = "https://sigstore.dev/cosign/sign/v1"
 
-// The annotations of cosign's older forms:
+// The annotations of cosign's older formats:
 // https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md
 const (
 	annotationSignature   = "dev.cosignproject.cosign/signature"
@@ -45,8 +45,8 @@ const (
 	annotationTimestamp   = "dev.sigstore.cosign/rfc3161timestamp"
 )
 
-// oldBundle is the version of Sigstore's bundles that asks no more of a log's
-// entry than cosign's older forms have: the log's promise to include it.
+// oldBundle is the version of Sigstore's bundles that requires no more of a log entry
+// than cosign's older formats contain: the log's promise to include it.
 const oldBundle = "application/vnd.dev.sigstore.bundle+json;version=0.1"
 
 var (
@@ -55,21 +55,20 @@ var (
 	errNoEntry    = errors.New("with a log entry that can't be read")
 )
 
-// Candidate is what may be a signature or an attestation: nothing of it is
-// verified.
+// Candidate is a potential signature or attestation. Nothing in it is verified.
 type Candidate struct {
-	// Predicate is the type that it claims for its statement: PredicateType where
-	// it is a signature.
+	// Predicate is the claimed type of the statement. For a signature, it is
+	// PredicateType.
 	Predicate string
 
 	bundle *bundle.Bundle
-	// signed is what the signature is of, where the bundle doesn't have it.
+	// signed is the signed content, if the bundle doesn't contain it.
 	signed []byte
 }
 
-// Parse reads a layer by its media type and annotations. It may be anything; the
-// error completes "it is" in a user's words. Libraries' own words are left out
-// where they differ from time to time, as protojson's do.
+// Parse parses a layer, according to its media type and annotations. The layer isn't
+// trusted. For users, the error completes a sentence that starts with "it is". It
+// doesn't contain the errors of libraries that change, such as protojson's.
 func Parse(layer v1.Descriptor, content []byte) (*Candidate, error) {
 	switch kind := string(layer.MediaType); {
 	case kind == SimpleSigning:
@@ -90,7 +89,7 @@ func parseBundle(content []byte) (*Candidate, error) {
 	return claiming(&b)
 }
 
-// claiming finds out what type of statement the bundle has.
+// claiming finds out the type of the statement in the bundle.
 func claiming(b *bundle.Bundle) (*Candidate, error) {
 	c := &Candidate{Predicate: PredicateType, bundle: b}
 	if envelope := b.GetDsseEnvelope(); envelope != nil {
@@ -105,8 +104,8 @@ func claiming(b *bundle.Bundle) (*Candidate, error) {
 	return c, nil
 }
 
-// parseSimple reads a signature whose parts are annotations, and whose content
-// names what is signed.
+// parseSimple parses a signature whose parts are in annotations, and whose content names
+// the signed image.
 func parseSimple(annotations map[string]string, content []byte) (*Candidate, error) {
 	signature, err := base64.StdEncoding.DecodeString(annotations[annotationSignature])
 	if err != nil || len(signature) == 0 {
@@ -125,7 +124,7 @@ func parseSimple(annotations map[string]string, content []byte) (*Candidate, err
 	return &Candidate{Predicate: PredicateType, bundle: b, signed: content}, nil
 }
 
-// parseEnvelope reads an attestation, which is its own content.
+// parseEnvelope parses an attestation, which contains its content.
 func parseEnvelope(annotations map[string]string, content []byte) (*Candidate, error) {
 	var envelope dsse.Envelope
 	if err := json.Unmarshal(content, &envelope); err != nil {
@@ -150,7 +149,7 @@ func parseEnvelope(annotations map[string]string, content []byte) (*Candidate, e
 	return claiming(b)
 }
 
-// fromAnnotations adds to a bundle what cosign's older forms have in annotations.
+// fromAnnotations adds the annotations of cosign's older formats to a bundle.
 func fromAnnotations(annotations map[string]string, b *protobundle.Bundle) (*bundle.Bundle, error) {
 	b.MediaType = oldBundle
 	b.VerificationMaterial = &protobundle.VerificationMaterial{
@@ -190,7 +189,7 @@ func fromAnnotations(annotations map[string]string, b *protobundle.Bundle) (*bun
 	return whole, nil
 }
 
-// parseEntry reads the entry of a log that cosign keeps beside a signature.
+// parseEntry parses the log entry that cosign stores with a signature.
 func parseEntry(annotation string) (*protorekor.TransparencyLogEntry, error) {
 	var logged struct {
 		SignedEntryTimestamp []byte
@@ -225,8 +224,8 @@ func parseEntry(annotation string) (*protorekor.TransparencyLogEntry, error) {
 	}, nil
 }
 
-// names tells whether what is signed, in the form that has that in its content,
-// is one of the digests.
+// names reports whether the signed content in cosign's simple format names one of the
+// digests.
 func names(signed []byte, digests []v1.Hash) bool {
 	var claim payload.SimpleContainerImage
 	if json.Unmarshal(signed, &claim) != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// Whatever isn't a signature says so in words that don't change: they are in
+// For anything that isn't a signature, the error is stable, because it is used in
 // conditions of objects.
 func TestNoCandidates(t *testing.T) {
 	s := newSigstore(t)
@@ -56,8 +56,8 @@ func TestNoCandidates(t *testing.T) {
 	}
 }
 
-// A key's signature of another statement than one of cosign's is no signature of
-// the image: simple signing is told from what else that key may have signed.
+// A key can also sign other statements than cosign's. Such a signature isn't a signature
+// of the image.
 func TestNames(t *testing.T) {
 	image := digest(t, "a")
 	for content, want := range map[string]bool{
@@ -74,8 +74,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Whatever a registry has, it is read, counts for nobody who hasn't signed it,
-// and is refused in words that are fit for a condition.
+// For any content of a registry, parsing ends, the content isn't valid for an authority
+// that hasn't signed it, and the error is suitable for a condition.
 func FuzzParse(f *testing.F) {
 	s := newSigstore(f)
 	image := digest(f, "a")

@@ -42,20 +42,20 @@ const (
 	issuer  = "https://issuer.example"
 )
 
-// sigstore is a whole one on the table: a certificate authority, a log and a
-// timestamp authority.
+// sigstore is a complete Sigstore for tests: a certificate authority, a log, and a timestamp
+// authority.
 type sigstore struct {
 	t   testing.TB
 	log *ca.VirtualSigstore
-	// authority issues certificates of signers and of the timestamp authority.
+	// authority issues the certificates of signers and of the timestamp authority.
 	authority *x509.Certificate
 	key       *ecdsa.PrivateKey
 	stamper   *x509.Certificate
 	stampKey  *ecdsa.PrivateKey
 }
 
-// used is when things are signed: certificates are valid from five minutes before
-// it to five minutes after it, and no more now.
+// used is the time of signing. Certificates are valid from five minutes before it to five
+// minutes after it, and aren't valid now.
 var used = time.Now().Add(-30 * time.Minute)
 
 func newSigstore(tb testing.TB) *sigstore {
@@ -69,7 +69,8 @@ func newSigstore(tb testing.TB) *sigstore {
 		tb.Fatal(err)
 	}
 	s.stampKey = s.newKey()
-	// It signs now whatever time it tells, so that its certificate has to be valid all the time.
+	// It uses the current time, no matter which time is in the timestamp, so its certificate
+	// must always be valid.
 	usage, err := asn1.Marshal([]asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 8}})
 	if err != nil {
 		tb.Fatal(err)
@@ -97,7 +98,7 @@ func (s *sigstore) newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// root is its trusted root, with those parts alone that are named.
+// root returns its trusted root with only the named parts.
 func (s *sigstore) root(parts ...string) string {
 	s.t.Helper()
 	var authorities []root.CertificateAuthority
@@ -126,7 +127,7 @@ func (s *sigstore) root(parts ...string) string {
 	return string(text)
 }
 
-// identified has the logs' IDs as they are, not in hexadecimal.
+// identified replaces the hexadecimal IDs of the logs with raw IDs.
 func identified(tb testing.TB, logs map[string]*root.TransparencyLog) map[string]*root.TransparencyLog {
 	tb.Helper()
 	for id, log := range logs {
@@ -139,17 +140,17 @@ func identified(tb testing.TB, logs map[string]*root.TransparencyLog) map[string
 	return logs
 }
 
-// signing is how something is signed.
+// signing describes how to sign something.
 type signing struct {
-	subject, issuer string            // of a certificate
-	key             *ecdsa.PrivateKey // a key instead of one
+	subject, issuer string            // in the certificate
+	key             *ecdsa.PrivateKey // a key instead of a certificate
 	logged, stamped bool
 	predicate       string
-	old             bool // in cosign's form before v3
+	old             bool // in cosign's format before v3
 	at              time.Time
 }
 
-// sign gives a layer as a registry has it.
+// sign returns a layer for a registry.
 func (s *sigstore) sign(image v1.Hash, how signing) (v1.Descriptor, []byte) {
 	s.t.Helper()
 	key, certificate := how.key, (*x509.Certificate)(nil)
@@ -176,7 +177,7 @@ func (s *sigstore) sign(image v1.Hash, how signing) (v1.Descriptor, []byte) {
 			PayloadType: kind, Payload: base64.StdEncoding.EncodeToString(statement),
 			Signatures: []dsse.Signature{{Sig: base64.StdEncoding.EncodeToString(signature)}},
 		}
-		// The log of the table takes certificates alone.
+		// The log only accepts certificates.
 		entry, err := s.log.GenerateTlogEntry(certificate, envelope, signature, how.at.Unix(), true)
 		if err != nil {
 			s.t.Fatal(err)
@@ -204,7 +205,7 @@ func (s *sigstore) sign(image v1.Hash, how signing) (v1.Descriptor, []byte) {
 	return v1.Descriptor{MediaType: "application/vnd.dev.sigstore.bundle.v0.3+json"}, text
 }
 
-// signSimply signs in cosign's form before v3, whose parts are annotations.
+// signSimply signs in cosign's format before v3, whose parts are in annotations.
 func (s *sigstore) signSimply(image v1.Hash, key *ecdsa.PrivateKey, certificate *x509.Certificate, how signing) (v1.Descriptor, []byte) {
 	s.t.Helper()
 	content := simple(image)
@@ -223,12 +224,12 @@ func (s *sigstore) signSimply(image v1.Hash, key *ecdsa.PrivateKey, certificate 
 	return v1.Descriptor{MediaType: types.MediaType(SimpleSigning), Annotations: annotations}, content
 }
 
-// simple is what cosign signed before v3.
+// simple is the content that cosign signed before v3.
 func simple(image v1.Hash) []byte {
 	return fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":"quay.io/acme/xdp"},"image":{"docker-manifest-digest":%q},"type":"cosign container image signature"},"optional":null}`, image)
 }
 
-// annotated has a certificate's signature as cosign's form before v3 has it.
+// annotated returns a certificate's signature in cosign's format before v3.
 func (s *sigstore) annotated(entity *ca.TestEntity) v1.Descriptor {
 	s.t.Helper()
 	verification, err := entity.VerificationContent()
@@ -261,7 +262,7 @@ func (s *sigstore) annotated(entity *ca.TestEntity) v1.Descriptor {
 	}}
 }
 
-// promise is what the log signs of an entry.
+// promise returns the log's signature of an entry.
 func (s *sigstore) promise(entry *protorekor.TransparencyLogEntry) []byte {
 	s.t.Helper()
 	promise, err := s.log.RekorSignPayload(tlog.RekorPayload{

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command bytecode-images packs each eBPF object of a directory into a bytecode image
-// and pushes it to a registry.
+// Command bytecode-images builds a bytecode image from each eBPF object in a directory,
+// and pushes the images to a registry.
 package main
 
 import (
@@ -84,7 +84,7 @@ func run(ctx context.Context, opts options) error {
 	return nil
 }
 
-// imagesOf builds the image of each object, by the name it is pushed under.
+// imagesOf builds the image of each object. The keys are the names to push.
 func imagesOf(opts options) (map[string]partial.WithRawManifest, error) {
 	paths, err := filepath.Glob(filepath.Join(opts.objects, "*.o"))
 	if err != nil {

@@ -65,7 +65,7 @@ func TestRunSaysWhatIsMissing(t *testing.T) {
 	} {
 		err := run(t.Context(), opts)
 		if want == "absent.crt" && err != nil && strings.Contains(err.Error(), "make bytecode") {
-			continue // The objects aren't built.
+			continue // the objects aren't built
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v doesn't say %q", err, want)

@@ -2,8 +2,8 @@
 // Copyright The bpfman-operator authors
 
 // Command counters prints what eBPF programs have counted, from the maps in a volume of
-// csi.bpfman.io. It says at its start as whom it runs and with which capabilities, as it
-// needs none.
+// csi.bpfman.io. When it starts, it prints its user and capabilities, to show that it
+// needs no privileges.
 package main
 
 import (
@@ -53,7 +53,7 @@ func run(ctx context.Context, dir, only string, interval time.Duration, once boo
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		// What can't be read now may be there at the next reading.
+		// A map that can't be read now can appear later.
 		if err := open.report(dir, only); err != nil {
 			fmt.Fprintln(os.Stderr, "counters:", err)
 		}
@@ -65,11 +65,11 @@ func run(ctx context.Context, dir, only string, interval time.Duration, once boo
 	}
 }
 
-// pins are the maps that were read, by name. They stay open, and follow the program when it
-// is reloaded.
+// pins are the maps that were read, by name. They stay open, and follow the program after
+// a reload.
 type pins map[string]*counters.Pin
 
-// report prints each map's count, and returns what kept it from reading others.
+// report prints the count of each map, and returns the errors of the others.
 func (p pins) report(dir, only string) error {
 	names, err := selected(dir, only)
 	if err != nil {
@@ -101,7 +101,7 @@ func selected(dir, only string) ([]string, error) {
 	return names, err
 }
 
-// effectiveCapabilities is the line of /proc/self/status, as "CapEff 0000000000000000".
+// effectiveCapabilities returns a line of /proc/self/status, as "CapEff 0000000000000000".
 func effectiveCapabilities(status string) string {
 	for line := range strings.Lines(status) {
 		if set, ok := strings.CutPrefix(line, "CapEff:"); ok {

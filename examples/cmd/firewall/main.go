@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command firewall edits the map of bytecode/firewall.bpf.c, in a volume of csi.bpfman.io: which addresses are blocked. It
-// needs no capability, only permission to write to the map's file.
+// Command firewall edits the map of bytecode/firewall.bpf.c with the blocked addresses, in a volume of
+// csi.bpfman.io. It needs no capability, only permission to write to the map's file.
 package main
 
 import (
@@ -58,7 +58,7 @@ func run(ctx context.Context, out io.Writer, path string, arguments []string) er
 	}
 }
 
-// parse reads the address of a key: only IPv4 has four bytes.
+// parse parses an address. The keys of the map have four bytes, so only IPv4 is supported.
 func parse(text string) (netip.Addr, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
@@ -83,7 +83,7 @@ func edit(path string, address netip.Addr, block bool) error {
 		}
 		return nil
 	}
-	// An address that is blocked already keeps its count.
+	// If the address is already blocked, it keeps its count.
 	if err := blocked.Update(key, uint64(0), ebpf.UpdateNoExist); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 		return fmt.Errorf("block %s: %w", address, err)
 	}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command go-target calls main.getCount at an interval: something for a uprobe to be
-// attached to. With --orders it also calls main.stock, main.price and main.charge each time,
-// of which one is slow. Its symbols must not be stripped.
+// Command go-target calls main.getCount at an interval, as a target for a uprobe. With
+// --orders, it also calls main.stock, main.price, and main.charge each time. One of them is
+// slow. Its symbols must not be stripped.
 package main
 
 import (
@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// noPreemption keeps Go's runtime from interrupting functions wherever they are, and from
-// moving their stacks then, with return addresses that a uretprobe has replaced: such
-// programs end with SIGILL.
+// noPreemption prevents Go's runtime from interrupting functions at any point and then moving
+// their stacks. A uretprobe replaces return addresses on the stack, so such programs would
+// end with SIGILL.
 const noPreemption = "asyncpreemptoff=1"
 
 var calls uint64
 
-// getCount must stay a function of its own for the probe to find it.
+// getCount must not be inlined, so that the probe finds it.
 //
 //go:noinline
 func getCount() uint64 {
@@ -32,15 +32,16 @@ func getCount() uint64 {
 	return calls
 }
 
-// What the functions of an order compute: a step takes about a nanosecond.
+// The number of steps in the functions of an order. A step takes about a nanosecond.
 const (
 	stockSteps  = 200_000
 	priceSteps  = 2_000
 	chargeSteps = 5_000_000
 )
 
-// An order's functions compute rather than sleep, call nothing, and take no stack: where one
-// waits, the runtime may look at its stack, and finds the return address of a uretprobe there.
+// The functions of an order compute instead of sleeping, call nothing, and use no stack. When
+// a function waits, the runtime can inspect its stack, and find the return address of a
+// uretprobe there.
 
 //go:noinline
 //go:nosplit
@@ -95,8 +96,8 @@ func main() {
 	}
 }
 
-// withoutPreemption has this program run without preemption: the runtime reads that at its
-// start only.
+// withoutPreemption restarts this program without preemption, because the runtime reads the
+// setting only when it starts.
 func withoutPreemption() error {
 	settings := os.Getenv("GODEBUG")
 	if strings.Contains(settings, noPreemption) {
@@ -109,5 +110,5 @@ func withoutPreemption() error {
 	if err := os.Setenv("GODEBUG", strings.TrimPrefix(settings+","+noPreemption, ",")); err != nil {
 		return fmt.Errorf("set GODEBUG: %w", err)
 	}
-	return fmt.Errorf("start %s again: %w", self, syscall.Exec(self, os.Args, os.Environ())) //nolint:gosec // this very program
+	return fmt.Errorf("start %s again: %w", self, syscall.Exec(self, os.Args, os.Environ())) //nolint:gosec // it is this same program
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command map-exporter serves maps in a volume of csi.bpfman.io as Prometheus metrics. It reads what the kernel prints of
-// them: it needs no capability and no system call that the container runtime's seccomp profile forbids, so it runs under
-// the Pod Security Standard restricted.
+// Command map-exporter serves the content of maps in a volume of csi.bpfman.io as Prometheus metrics. It reads the
+// kernel's text representation of the maps. It needs no capability, and no system call that the container
+// runtime's seccomp profile forbids, so it can run under the Pod Security Standard restricted.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/bpfman/bpfman-operator/examples/mapmetrics"
 )
 
-// Limits of the server. A scrape reads all maps; Prometheus gives up after 10 s unless it is told otherwise.
+// Timeouts of the server. A scrape reads all maps. By default, Prometheus waits for 10 s.
 const (
 	headerTimeout   = 5 * time.Second
 	scrapeTimeout   = 10 * time.Second
@@ -81,7 +81,7 @@ func run(ctx context.Context, dir, configFile, address string, log *slog.Logger)
 		return fmt.Errorf("serve metrics: %w", err)
 	case <-ctx.Done():
 	}
-	// The context that ended is what asked for the shutdown.
+	// ctx has already ended, because its end starts the shutdown.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(ending); err != nil && !errors.Is(err, context.DeadlineExceeded) {
@@ -90,7 +90,7 @@ func run(ctx context.Context, dir, configFile, address string, log *slog.Logger)
 	return nil
 }
 
-// handler serves the collector's metrics, and whether the exporter runs.
+// handler serves the collector's metrics, and a health endpoint.
 func handler(collector prometheus.Collector, log *slog.Logger) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector)

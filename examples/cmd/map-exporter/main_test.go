@@ -53,7 +53,7 @@ func get(t *testing.T, url string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// TestMetrics holds what is scraped of maps in the kernel's form against a golden file.
+// TestMetrics compares the metrics of maps, in the kernel's format, with a golden file.
 func TestMetrics(t *testing.T) {
 	config, err := os.ReadFile("testdata/config.yaml")
 	if err != nil {
@@ -83,7 +83,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetrics_FollowTheMap scrapes a map, another one in its place, and one that became too large.
+// TestMetrics_FollowTheMap scrapes a map, another one at the same path, and one that became too
+// large.
 func TestMetrics_FollowTheMap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ports")
 	server, _ := serve(t, filepath.Dir(path), "maps: [{name: ports, labels: [port], metrics: [{name: packets_total}]}]")
@@ -106,7 +107,7 @@ func TestMetrics_FollowTheMap(t *testing.T) {
 	}
 }
 
-// TestOtherRequests finds nothing but metrics and the probe's answer.
+// TestOtherRequests checks that only metrics and the probe's endpoint are served.
 func TestOtherRequests(t *testing.T) {
 	server, _ := serve(t, t.TempDir(), "maps: [{name: ports, metrics: [{name: packets_total}]}]")
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} {
@@ -128,7 +129,7 @@ func TestOtherRequests(t *testing.T) {
 	}
 }
 
-// TestRun starts and ends the command, and names the file that it can't use.
+// TestRun starts and stops the command, and checks that errors name the file.
 func TestRun(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	ctx, stop := context.WithCancel(t.Context())

@@ -17,7 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// signer is a key pair of cosign's: the private key in a file, the public one in
+// signer is a key pair of cosign, with the private key in a file, and the public key in
 // PEM.
 type signer struct {
 	t   *testing.T
@@ -25,7 +25,7 @@ type signer struct {
 	PEM string
 }
 
-// cosignPath is cosign itself, which `make test-verify` builds.
+// cosignPath returns the path of cosign, which `make test-verify` builds.
 func cosignPath(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("COSIGN")
@@ -56,7 +56,7 @@ func newSigner(t *testing.T) *signer {
 	return &signer{t: t, key: prefix + ".key", PEM: string(public)}
 }
 
-// offline keeps cosign from Sigstore's public services.
+// offline prevents cosign from using Sigstore's public services.
 var offline = []string{"--yes", "--tlog-upload=false", "--use-signing-config=false"}
 
 func (s *signer) sign(image string, flags ...string) {
@@ -77,9 +77,9 @@ func (s *signer) authority() verification.Authority {
 	return verification.Authority{Name: "policy/release", Keys: []string{s.PEM}}
 }
 
-// forms are those in which cosign signs.
+// forms are the formats in which cosign signs.
 var forms = map[string]struct {
-	referrers bool // the registry has the API
+	referrers bool // the registry has the referrers API
 	flags     []string
 }{
 	"bundle as a referrer":          {true, nil},
@@ -122,8 +122,8 @@ func TestCosignSigns(t *testing.T) {
 	}
 }
 
-// The signature of an index counts for what it lists, as does one of what is
-// loaded alone, and that for no other part.
+// The signature of an index is valid for the images in it. A signature of the loaded
+// image alone is also valid, but not for the other images.
 func TestCosignSignsAnIndex(t *testing.T) {
 	cosignPath(t)
 	t.Setenv("COSIGN_EXPERIMENTAL", "1")
@@ -142,7 +142,7 @@ func TestCosignSignsAnIndex(t *testing.T) {
 	}
 }
 
-// An attestation counts by its type, its signer and its image, and is no
+// An attestation is valid according to its type, its signer, and its image. It isn't a
 // signature of the image.
 func TestCosignAttests(t *testing.T) {
 	cosignPath(t)
@@ -193,13 +193,13 @@ func TestCosignAttests(t *testing.T) {
 	}
 }
 
-// in is the signer within another test.
+// in returns the signer for another test.
 func (s *signer) in(t *testing.T) *signer {
 	t.Helper()
 	return &signer{t: t, key: s.key, PEM: s.PEM}
 }
 
-// fingerprint is what openssl and sha256sum tell of the key.
+// fingerprint returns the fingerprint of the key according to openssl and sha256sum.
 func (s *signer) fingerprint(t *testing.T) string {
 	t.Helper()
 	block, _ := pem.Decode([]byte(s.PEM))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command bpfman-verify answers one question of the agent's: who has signed an
-// image, and what its bytecode uses. It reads the question from its standard
-// input, writes the answer to its standard output, and ends, so that nothing of
-// what a verification takes stays in the agent's memory.
+// Command bpfman-verify answers one request of the agent: who signed an image, and what
+// its bytecode uses. It reads the request from standard input, writes the answer to
+// standard output, and exits. This way, the memory that a verification needs isn't part
+// of the agent's.
 package main
 
 import (
@@ -29,9 +29,9 @@ import (
 )
 
 const (
-	// memory is what the garbage collector aims at, in bytes, and hardMemory what
-	// the kernel lets the process have at most: the agent's container has a limit of
-	// its own, at which the kernel would end the agent too.
+	// memory is the target of the garbage collector, in bytes. hardMemory is the
+	// process's limit in the kernel. The agent's container has its own limit, at which
+	// the kernel would also kill the agent.
 	memory     = 96 << 20
 	hardMemory = 512 << 20
 )
@@ -66,7 +66,7 @@ func run(in io.Reader, out io.Writer, timeout time.Duration) error {
 	}
 	var request verification.Request
 	if err := json.Unmarshal(b, &request); err != nil {
-		// Its words may have a piece of a password.
+		// The parser's error can contain parts of a password.
 		return errors.New("read the request: it is not valid JSON")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -84,7 +84,7 @@ func run(in io.Reader, out io.Writer, timeout time.Duration) error {
 	return nil
 }
 
-// answer is there in time: what reads bytecode can't be told to stop.
+// answer returns within the timeout. Reading bytecode can't be canceled.
 func answer(ctx context.Context, request *verification.Request, timeout time.Duration) verification.Answer {
 	found := make(chan verification.Answer, 1)
 	go func() { found <- find(ctx, request) }()
@@ -92,7 +92,7 @@ func answer(ctx context.Context, request *verification.Request, timeout time.Dur
 	case a := <-found:
 		return a
 	case <-ctx.Done():
-		// The search ends too, and knows what it waited for.
+		// The search ends too, and its error says what it was waiting for.
 		select {
 		case a := <-found:
 			return a
@@ -127,7 +127,7 @@ func find(ctx context.Context, request *verification.Request) verification.Answe
 	return a
 }
 
-// failed leaves out what nobody may see, whichever library repeats it.
+// failed removes credentials from the error, because any library can include them.
 func failed(err error, c verification.Credentials) verification.Answer {
 	text := err.Error()
 	if c.Password != "" {

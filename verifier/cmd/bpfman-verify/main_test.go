@@ -32,8 +32,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// certificates is the file of the certificates that are trusted: every server of
-// these tests has the same.
+// certificates is the file with the trusted certificates. All servers in these tests
+// have the same certificate.
 var certificates string
 
 func TestMain(m *testing.M) {
@@ -55,7 +55,7 @@ func within(m *testing.M) int {
 		log.Print(err)
 		return 1
 	}
-	// What the agent's container has for the registries' authorities.
+	// The agent's container has this variable for the registries' authorities.
 	if err := os.Setenv("SSL_CERT_FILE", certificates); err != nil {
 		log.Print(err)
 		return 1
@@ -63,7 +63,7 @@ func within(m *testing.M) int {
 	return m.Run()
 }
 
-// testRegistry is a registry, with the API for referrers or without it.
+// testRegistry is a registry, with or without the referrers API.
 type testRegistry struct {
 	*httptest.Server
 	t *testing.T
@@ -98,7 +98,7 @@ func (f *testRegistry) options() []remote.Option {
 	return []remote.Option{remote.WithTransport(f.Client().Transport), remote.WithContext(f.t.Context())}
 }
 
-// push is an image of bytecode; content tells images apart.
+// push pushes an image of bytecode. Different content results in different images.
 func (f *testRegistry) push(content string) string {
 	f.t.Helper()
 	return f.pushImage(bytecodeImage(f.t, []byte(content)))
@@ -117,7 +117,8 @@ func (f *testRegistry) pushImage(image v1.Image) string {
 	return at.String()
 }
 
-// pushIndex is an image for two architectures, and its parts.
+// pushIndex pushes an index for two architectures, and returns its digest and the
+// digests of its images.
 func (f *testRegistry) pushIndex(contents ...string) (string, []v1.Hash) {
 	f.t.Helper()
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
@@ -167,7 +168,7 @@ func bytecodeImage(t *testing.T, object []byte) v1.Image {
 	return image
 }
 
-// ask runs the command's own code.
+// ask runs the command's code in this process.
 func ask(t *testing.T, request verification.Request) verification.Answer {
 	t.Helper()
 	return askWithin(t, request, 20*time.Second)
@@ -190,10 +191,10 @@ func askWithin(t *testing.T, request verification.Request, timeout time.Duration
 	return answer
 }
 
-// suffixes are of the tags that have something of a manifest.
+// suffixes are the suffixes of tags with content about a manifest.
 var suffixes = []string{".sig", ".att", ""}
 
-// copy puts what is beside one image beside another, as who has no key can.
+// copy copies what belongs to one image to another, which is possible without a key.
 func (f *testRegistry) copy(from, to string) {
 	f.t.Helper()
 	subject, err := remote.Head(f.parse(to), f.options()...)
@@ -214,7 +215,7 @@ func (f *testRegistry) copy(from, to string) {
 	for _, suffix := range suffixes[:2] {
 		image, err := remote.Image(f.reference(":"+tag(from, suffix)), f.options()...)
 		if err != nil {
-			continue // not every form has each
+			continue // not every format has each tag
 		}
 		if err := remote.Write(f.reference(":"+tag(to, suffix)), image, f.options()...); err != nil {
 			f.t.Fatal(err)
@@ -222,7 +223,7 @@ func (f *testRegistry) copy(from, to string) {
 	}
 }
 
-// strip removes what is beside an image.
+// strip removes the signatures and attestations of an image.
 func (f *testRegistry) strip(image string) {
 	f.t.Helper()
 	for _, d := range f.referrers(image) {
@@ -231,7 +232,7 @@ func (f *testRegistry) strip(image string) {
 		}
 	}
 	for _, suffix := range suffixes {
-		// Not every form has each.
+		// Not every format has each tag.
 		_ = remote.Delete(f.reference(":"+tag(image, suffix)), f.options()...)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// built is the command as the agent runs it, which `make test-verify` builds.
+// built returns the path of the command, which `make test-verify` builds.
 func built(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("BPFMAN_VERIFY")
@@ -28,7 +28,7 @@ func built(t *testing.T) string {
 	return path
 }
 
-// process runs it once, and says how long that took and how much memory.
+// process runs the command once, and returns its duration and memory.
 func process(t *testing.T, path string, in []byte, arguments ...string) (verification.Answer, *os.ProcessState, time.Duration, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), path, arguments...)
@@ -56,8 +56,8 @@ func marshalled(t *testing.T, request verification.Request) []byte {
 	return in
 }
 
-// The process answers, with status 0, whatever it found out; it has less memory
-// than a node would notice, and takes no longer than a load may.
+// The process answers with status 0 for any finding. Its memory and time are small
+// compared with those of a load.
 func TestProcess(t *testing.T) {
 	path := built(t)
 	h := newHand(t)

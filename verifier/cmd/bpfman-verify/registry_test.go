@@ -32,7 +32,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// hand signs by a key as cosign does, without cosign: these tests are about the
+// hand signs with a key in cosign's formats, without cosign. These tests are about the
 // registry.
 type hand struct{ key *ecdsa.PrivateKey }
 
@@ -64,7 +64,7 @@ func (h *hand) authority(t *testing.T) verification.Authority {
 	return verification.Authority{Name: "policy/release", Keys: []string{string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}}
 }
 
-// another is the same by another name.
+// another returns the same authority with another name.
 func (h *hand) another(t *testing.T) verification.Authority {
 	t.Helper()
 	a := h.authority(t)
@@ -72,7 +72,7 @@ func (h *hand) another(t *testing.T) verification.Authority {
 	return a
 }
 
-// simple is a signature of an image in cosign's form before v3, as a layer.
+// simple returns a signature of an image in cosign's format before v3, as a layer.
 func (h *hand) simple(t *testing.T, image string) mutate.Addendum {
 	t.Helper()
 	_, digest, _ := strings.Cut(image, "@")
@@ -83,7 +83,7 @@ func (h *hand) simple(t *testing.T, image string) mutate.Addendum {
 	}
 }
 
-// bundle is a signature of an image as cosign v3 makes them, as a layer.
+// bundle returns a signature of an image in the format of cosign v3, as a layer.
 func (h *hand) bundle(t *testing.T, image string) mutate.Addendum {
 	t.Helper()
 	_, digest, _ := strings.Cut(image, "@sha256:")
@@ -103,7 +103,7 @@ func (h *hand) bundle(t *testing.T, image string) mutate.Addendum {
 	return mutate.Addendum{Layer: static.NewLayer(content, "application/vnd.dev.sigstore.bundle.v0.3+json")}
 }
 
-// attach puts layers beside an image, under its tag.
+// attach pushes layers under the tag for an image's signatures.
 func (f *testRegistry) attach(image string, layers ...mutate.Addendum) {
 	f.t.Helper()
 	signatures, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
@@ -115,7 +115,7 @@ func (f *testRegistry) attach(image string, layers ...mutate.Addendum) {
 	}
 }
 
-// refer puts a layer beside an image, as a referrer.
+// refer pushes a layer as a referrer of an image.
 func (f *testRegistry) refer(image string, layer mutate.Addendum) v1.Descriptor {
 	f.t.Helper()
 	subject, err := remote.Head(f.parse(image), f.options()...)
@@ -138,7 +138,7 @@ func (f *testRegistry) refer(image string, layer mutate.Addendum) v1.Descriptor 
 	return v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: digest, ArtifactType: "application/vnd.dev.sigstore.bundle.v0.3+json"}
 }
 
-// behind is a registry that something stands before.
+// behind returns a registry whose requests go through another handler first.
 func behind(t *testing.T, before func(w http.ResponseWriter, r *http.Request, next http.Handler)) *testRegistry {
 	t.Helper()
 	next := images.New(images.Logger(log.New(io.Discard, "", 0)), images.WithReferrersSupport(true))
@@ -163,8 +163,8 @@ func TestHandSigns(t *testing.T) {
 	}
 }
 
-// Somebody adds 10,000 signatures: one that was there before is found, the rest
-// is looked at up to a bound, and the answer says so.
+// If an attacker adds 10,000 signatures, a signature that existed before is still found.
+// The others are read up to a limit, and the answer says so.
 func TestTenThousandSignatures(t *testing.T) {
 	h, mallory := newHand(t), newHand(t)
 	var listed atomic.Pointer[[]v1.Descriptor]
@@ -176,7 +176,7 @@ func TestTenThousandSignatures(t *testing.T) {
 			next.ServeHTTP(w, q)
 			return
 		}
-		// In pages of 500, as some registries have them.
+		// In pages of 500, like in some registries.
 		var from int
 		_, _ = fmt.Sscan(q.URL.Query().Get("from"), &from)
 		if to := from + 500; to < len(*list) {
@@ -220,7 +220,7 @@ func TestTenThousandSignaturesUnderATag(t *testing.T) {
 	image := r.push("signed by many under a tag")
 	for name, c := range map[string]struct {
 		at     int
-		padded int // bytes more of each
+		padded int // additional bytes in each
 		want   string
 	}{
 		"first":                      {0, 0, ""},
@@ -238,7 +238,7 @@ func TestTenThousandSignaturesUnderATag(t *testing.T) {
 	}
 }
 
-// attachMany puts 10,000 layers under an image's tag, of which one is right.
+// attachMany pushes 10,000 layers under an image's tag. One of them is valid.
 func (f *testRegistry) attachMany(image string, right, junk mutate.Addendum, at int, padding string) {
 	f.t.Helper()
 	manifest := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
@@ -271,13 +271,13 @@ func (f *testRegistry) attachMany(image string, right, junk mutate.Addendum, at 
 	}
 }
 
-// raw is a manifest as it is pushed.
+// raw is a manifest to push.
 type raw []byte
 
 func (r raw) RawManifest() ([]byte, error)        { return r, nil }
 func (r raw) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
 
-// A registry that doesn't answer, or fails, isn't one without signatures.
+// A registry that doesn't respond, or fails, isn't treated as one without signatures.
 func TestARegistryThatFails(t *testing.T) {
 	h := newHand(t)
 	var fails atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
@@ -328,7 +328,8 @@ func TestARegistryThatFails(t *testing.T) {
 			}
 			fails.Store(&fail)
 			defer fails.Store(nil)
-			// Another authority's, which isn't there: all that there is has to be looked at.
+			// Because there is no signature of the other authority, everything has to be
+			// read.
 			request := verification.Request{
 				Image: image, Authorities: []verification.Authority{h.authority(t), newHand(t).another(t)},
 				Credentials: &verification.Credentials{Username: "user", Password: "s3cr3t"},
@@ -353,7 +354,7 @@ func TestARegistryThatFails(t *testing.T) {
 	}
 }
 
-// What was found holds whatever fails beside it.
+// What was found stays valid if something else fails.
 func TestAFailureBesideWhatIsFound(t *testing.T) {
 	h := newHand(t)
 	r := behind(t, func(w http.ResponseWriter, q *http.Request, next http.Handler) {
@@ -370,8 +371,8 @@ func TestAFailureBesideWhatIsFound(t *testing.T) {
 	}
 }
 
-// Registries want a password, or a token that they give for one; neither goes
-// anywhere without TLS.
+// Registries require a password, or a token that they issue for one. Neither is sent
+// without TLS.
 func TestCredentials(t *testing.T) {
 	h := newHand(t)
 	var locked atomic.Bool
@@ -423,7 +424,7 @@ func TestNoTLS(t *testing.T) {
 	}
 }
 
-// The layer that is read is what the manifest says, or nothing is told of it.
+// The layer must match the manifest. Otherwise, nothing is reported about it.
 func TestBytecode(t *testing.T) {
 	var tampered atomic.Bool
 	r := behind(t, func(w http.ResponseWriter, q *http.Request, next http.Handler) {
@@ -454,7 +455,7 @@ func TestBytecode(t *testing.T) {
 	}
 }
 
-// A question that makes no sense is told so.
+// An invalid request results in an error.
 func TestRequests(t *testing.T) {
 	for image, want := range map[string]string{
 		"UPPER CASE":              `image "UPPER CASE": invalid reference format`,
