@@ -20,11 +20,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// speaking are the directories whose strings users read: messages, logs, and help.
+// speaking are the directories with strings for users: messages, logs, and help.
 var speaking = []string{"agent", "apis", "cli", "csi", "inspector", "kinds", "operator", "verifier", "hack/cluster"}
 
-// TestMessagesAvoidWords holds the strings of the commands against the words that vale refuses on
-// pages (make prose), as it doesn't read Go.
+// commented are the directories whose comments are checked.
+var commented = []string{"apis", "cli", "csi", "examples", "hack", "inspector", "operator", "tests", "verifier"}
+
+// TestMessagesAvoidWords checks the strings of the commands for the words that Vale refuses on
+// pages (make prose), because Vale doesn't read Go.
 func TestMessagesAvoidWords(t *testing.T) {
 	avoided := avoidedWords(t)
 	for _, bad := range []string{"the program is loaded anew", "nobody is told of it"} {
@@ -46,7 +49,25 @@ func TestMessagesAvoidWords(t *testing.T) {
 	}
 }
 
-// TestLogMessagesBeginWithACapital is a rule of docs/development.md.
+// TestCommentsAvoidWords checks the comments for the same words.
+func TestCommentsAvoidWords(t *testing.T) {
+	avoided := avoidedWords(t)
+	read := 0
+	eachFile(t, commented, func(path string, file *ast.File) {
+		for _, comment := range file.Comments {
+			read++
+			text := strings.Join(strings.Fields(comment.Text()), " ")
+			if word := avoided.FindString(text); word != "" {
+				t.Errorf("%s: a comment has %q, see hack/vale/styles/bpfman: %s", path, word, text)
+			}
+		}
+	})
+	if read < 5000 {
+		t.Errorf("read %d comments only", read)
+	}
+}
+
+// TestLogMessagesBeginWithACapital checks a rule in docs/development.md.
 func TestLogMessagesBeginWithACapital(t *testing.T) {
 	capital := regexp.MustCompile(`^[A-Z].*[^.:]$`)
 	read := 0
@@ -63,7 +84,7 @@ func TestLogMessagesBeginWithACapital(t *testing.T) {
 	}
 }
 
-// logMessage is the message of a call of log/slog or logr.
+// logMessage returns the message of a call of log/slog or logr.
 func logMessage(t *testing.T, n ast.Node) (string, bool) {
 	t.Helper()
 	call, ok := n.(*ast.CallExpr)
@@ -88,22 +109,30 @@ func logMessage(t *testing.T, n ast.Node) (string, bool) {
 	return "", false
 }
 
-// inspect visits the sources in the directories.
+// inspect calls visit with the nodes of the sources in the speaking directories.
 func inspect(t *testing.T, visit func(path string, n ast.Node)) {
 	t.Helper()
-	for _, directory := range speaking {
+	eachFile(t, speaking, func(path string, file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			visit(path, n)
+			return true
+		})
+	})
+}
+
+// eachFile calls visit with the sources in the directories, without tests.
+func eachFile(t *testing.T, directories []string, visit func(path string, file *ast.File)) {
+	t.Helper()
+	for _, directory := range directories {
 		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
 			if err != nil {
 				return err
 			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				visit(path, n)
-				return true
-			})
+			visit(path, file)
 			return nil
 		})
 		if err != nil {
@@ -112,7 +141,7 @@ func inspect(t *testing.T, visit func(path string, n ast.Node)) {
 	}
 }
 
-// textOf is the value of a string literal.
+// textOf returns the value of a string literal.
 func textOf(t *testing.T, n ast.Node) (string, bool) {
 	t.Helper()
 	literal, ok := n.(*ast.BasicLit)
@@ -126,7 +155,7 @@ func textOf(t *testing.T, n ast.Node) (string, bool) {
 	return text, true
 }
 
-// avoidedWords are those of vale's rules that are about words alone.
+// avoidedWords matches the words in Vale's rules that only consist of words.
 func avoidedWords(t *testing.T) *regexp.Regexp {
 	t.Helper()
 	var words []string
