@@ -26,33 +26,35 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// declaredTimes is what our way took, counted from the start of kubectl.
+// declaredTimes are the durations of declaring programs, from the start of kubectl.
 type declaredTimes struct {
-	// Seen is when a watcher learned of the first object: kubectl's start is over.
+	// Seen is the time until a watcher received the first object. It includes kubectl's
+	// startup.
 	Seen time.Duration
-	// Applied is when kubectl ended: the API server has all objects.
+	// Applied is the time until kubectl ended. The API server then has all objects.
 	Applied time.Duration
-	// Loaded is when the last BpfProgram said that it is loaded and attached.
+	// Loaded is the time until the last BpfProgram reported that it is loaded and
+	// attached.
 	Loaded time.Duration
-	// Attached is when the last user object said ReconcileSuccess.
+	// Attached is the time until the last user object reported ReconcileSuccess.
 	Attached time.Duration
-	// Removed is the time from the start of `kubectl delete` to the last
-	// BpfProgram gone: unloaded.
+	// Removed is the time from the start of `kubectl delete` until the last BpfProgram
+	// was deleted, after its program was unloaded.
 	Removed time.Duration
-	// From and To are the begin and the end of the applying, Gone that of the removing.
+	// From and To are the start and the end of applying. Gone is the end of removing.
 	From, To, Gone time.Time
-	// Writes is how often BpfPrograms were written meanwhile.
+	// Writes is the number of writes to BpfPrograms in the meantime.
 	Writes int
 }
 
-// cluster is where programs are declared, all on one node.
+// cluster is a cluster where programs are declared, all on one node.
 type cluster struct {
 	client  client.WithWatch
 	kubectl string
 	node    string
 }
 
-// manifest is one file of n objects.
+// manifest returns one file with n objects.
 func (c cluster) manifest(n int, image, function string) ([]byte, error) {
 	var all bytes.Buffer
 	for i := range n {
@@ -74,8 +76,8 @@ func (c cluster) manifest(n int, image, function string) ([]byte, error) {
 	return all.Bytes(), nil
 }
 
-// declare applies n objects with kubectl, waits until all are attached, calls
-// f, deletes them and waits until all is unloaded.
+// declare applies n objects with kubectl, waits until all are attached, calls f, deletes
+// them, and waits until all are unloaded.
 func (c cluster) declare(ctx context.Context, manifest []byte, n int, f func(context.Context) error) (t declaredTimes, err error) {
 	events, stop, err := c.watch(ctx)
 	if err != nil {
@@ -112,7 +114,7 @@ func (c cluster) declare(ctx context.Context, manifest []byte, n int, f func(con
 	return t, err
 }
 
-// state is what the watched objects say.
+// state is the state of the watched objects.
 type state struct {
 	attached map[string]bool // user objects
 	loaded   map[string]bool // BpfPrograms
@@ -165,7 +167,7 @@ func (c cluster) watch(ctx context.Context) (*watcher, func(), error) {
 	return w, cancel, nil
 }
 
-// until takes note of events, and of their times, until the state is as wanted.
+// until records events and their times until the state is as wanted.
 func (w *watcher) until(ctx context.Context, t *declaredTimes, done func(*state) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, declareTimeout)
 	defer cancel()
@@ -215,7 +217,7 @@ func says(conditions []metav1.Condition, condition string) bool {
 	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == condition })
 }
 
-// nodeUnderTest is the node of a running bpfman pod.
+// nodeUnderTest returns the node of a running node pod.
 func nodeUnderTest(ctx context.Context, c client.Client) (string, error) {
 	nodes := map[string]bool{}
 	var pods corev1.PodList

@@ -17,18 +17,18 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// measuredProcesses are those whose memory is shown.
+// measuredProcesses are the processes whose memory is shown.
 var measuredProcesses = []string{node.Agent, node.CSI, node.Operator, node.Daemon}
 
-// loadAndAttach is what our time is compared with.
+// loadAndAttach is the daemon's time that the declared time is compared with.
 func loadAndAttach(t node.Times) time.Duration { return t.Load + t.Attach }
 
-// results are what was measured.
+// results are the measurements.
 type results struct {
 	own    map[int][]node.Times    // by number of programs
-	ours   map[int][]declaredTimes // the same
+	ours   map[int][]declaredTimes // by number of programs
 	memory map[string][]float64    // MiB, by process
-	// policies are the rounds under policies, none where that isn't measured.
+	// policies are the rounds with policies. There are none if these aren't measured.
 	policies []policyTimes
 
 	attaching, removing map[request]int // nil without an audit log
@@ -67,7 +67,7 @@ func (f *results) readRequests(auditLog string) (err error) {
 	return err
 }
 
-// programs is how many programs were declared in all.
+// programs returns the total number of declared programs.
 func (f *results) programs() float64 {
 	sum := 0
 	for n, all := range f.ours {
@@ -76,8 +76,8 @@ func (f *results) programs() float64 {
 	return float64(sum)
 }
 
-// ratio is our time over the daemon's own: the median of the rounds, in each of
-// which both are measured one after the other.
+// ratio returns the declared time divided by the daemon's own time, as the median of the
+// rounds. Each round measures one after the other.
 func (f *results) ratio(n int, of func(declaredTimes) time.Duration) float64 {
 	ratios := make([]float64, 0, len(f.ours[n]))
 	for round, ours := range f.ours[n] {
@@ -86,13 +86,14 @@ func (f *results) ratio(n int, of func(declaredTimes) time.Duration) float64 {
 	return figures.Median(ratios, func(r float64) float64 { return r })
 }
 
-// attached is our time; served is it without what kubectl does before it sends the first object.
+// attached is the declared time. served is the same without the time that kubectl needs before
+// it sends the first object.
 func attached(t declaredTimes) time.Duration { return t.Attached }
 
 func served(t declaredTimes) time.Duration { return t.Attached - t.Seen }
 
-// writesPerProgram counts the agent's writes; without an audit log, those that
-// the BpfPrograms show.
+// writesPerProgram returns the number of the agent's writes for each program. Without an audit
+// log, it counts only those that the BpfPrograms show.
 func (f *results) writesPerProgram() float64 {
 	writes := 0
 	if f.attaching == nil {
@@ -110,7 +111,7 @@ func (f *results) writesPerProgram() float64 {
 	return float64(writes) / f.programs()
 }
 
-// json has the keys that are compared between runs.
+// json returns the values that are compared between runs.
 func (f *results) json() map[string]any {
 	out := map[string]any{
 		"writes_per_program": figures.Round(f.writesPerProgram()),
@@ -147,8 +148,8 @@ func (f *results) json() map[string]any {
 	return out
 }
 
-// policiesJSON is what a load takes more under a policy, the first time and where the
-// agent knows the image; nothing where that wasn't measured.
+// policiesJSON returns the additional time of a load with a policy, for a new image and for a
+// known one. It returns nothing if this wasn't measured.
 func (f *results) policiesJSON() map[string]any {
 	if len(f.policies) == 0 {
 		return nil
@@ -162,7 +163,7 @@ func (f *results) policiesJSON() map[string]any {
 	}
 }
 
-// resident is the most memory that a component had with all programs attached.
+// resident returns the maximum memory of a component while all programs were attached.
 func (f *results) resident(process string) float64 {
 	if len(f.memory[process]) == 0 {
 		return 0
@@ -170,7 +171,7 @@ func (f *results) resident(process string) float64 {
 	return slices.Max(f.memory[process])
 }
 
-// requests lists the kinds of requests of both phases.
+// requests returns the kinds of requests of both phases.
 func (f *results) requests() []request {
 	all := map[request]int{}
 	for _, counts := range []map[request]int{f.attaching, f.removing} {

@@ -21,10 +21,10 @@ const auditLine = `{"stage":%q,"verb":%q,"user":{"username":"system:serviceaccou
 func TestRequestsOfAnAuditLog(t *testing.T) {
 	lines := []string{
 		fmt.Sprintf(auditLine, "ResponseComplete", "create", "daemon", "agent", "bpfprograms", "bench-00-0a", 1),
-		fmt.Sprintf(auditLine, "ResponseStarted", "create", "daemon", "agent", "bpfprograms", "bench-01-0a", 1),        // counted at its end
-		fmt.Sprintf(auditLine, "ResponseComplete", "create", "daemon", "agent", "bpfprograms", "another", 1),           // not of the benchmark
+		fmt.Sprintf(auditLine, "ResponseStarted", "create", "daemon", "agent", "bpfprograms", "bench-01-0a", 1),        // counted when it ends
+		fmt.Sprintf(auditLine, "ResponseComplete", "create", "daemon", "agent", "bpfprograms", "another", 1),           // not from the benchmark
 		fmt.Sprintf(auditLine, "ResponseComplete", "delete", "daemon", "agent", "bpfprograms", "bench-00-0a", 9),       // later
-		fmt.Sprintf(auditLine, "ResponseComplete", "get", "operator", "operator", "tracepointprograms", "bench-00", 2), // no write
+		fmt.Sprintf(auditLine, "ResponseComplete", "get", "operator", "operator", "tracepointprograms", "bench-00", 2), // not a write
 		`{"stage":"Respo`, // being written
 	}
 	path := filepath.Join(t.TempDir(), "audit.log")
@@ -45,7 +45,8 @@ func TestRequestsOfAnAuditLog(t *testing.T) {
 	}
 }
 
-// What a policy costs is what a load takes more than the one of its round without.
+// The cost of a policy is the additional time of a load, compared with the load without
+// a policy in the same round.
 func TestWhatPoliciesCost(t *testing.T) {
 	f := newResults()
 	if _, there := f.policiesJSON()["policy_first_ms"]; there {
@@ -58,7 +59,7 @@ func TestWhatPoliciesCost(t *testing.T) {
 	}
 }
 
-// One slow moment of the machine mustn't decide.
+// A single slow round must not affect the result.
 func TestRatioIsOfRounds(t *testing.T) {
 	f := newResults()
 	for _, round := range []struct{ own, ours time.Duration }{{time.Second, 2 * time.Second}, {10 * time.Second, 12 * time.Second}, {time.Second, time.Second}} {

@@ -3,9 +3,9 @@
 
 //go:build linux
 
-// Command bench measures, on a running cluster, what declaring programs as
-// Kubernetes objects costs over calling the daemon directly: time, requests of
-// the API server, memory. docs/benchmarks.md says what the figures mean.
+// Command bench compares declaring programs as Kubernetes objects with calling the
+// daemon directly, on a running cluster: the time, the requests to the API server, and
+// the memory. docs/benchmarks.md explains the figures.
 package main
 
 import (
@@ -30,11 +30,11 @@ import (
 
 const (
 	namePrefix = "bench-"
-	// declareTimeout ends a wait for objects that get nowhere.
+	// declareTimeout bounds the wait for objects.
 	declareTimeout = 3 * time.Minute
 )
 
-// sizes are the numbers of programs that are measured.
+// sizes are the numbers of programs to measure with.
 var sizes = []int{1, 20, 60}
 
 func programName(i int) string { return fmt.Sprintf("%s%02d", namePrefix, i) }
@@ -46,8 +46,8 @@ type options struct {
 	probeImage string
 	kubectl    string
 	auditLog   string
-	// cosign signs the image at signedAt, with certificates in signedCA; what policies
-	// cost isn't measured without it.
+	// cosign signs the image at signedAt, whose registry has a certificate of signedCA.
+	// Without cosign, the cost of policies isn't measured.
 	cosign, signedAt, signedCA string
 	out                        string
 }
@@ -89,8 +89,8 @@ func run(args []string) error {
 	return nil
 }
 
-// measure does all rounds. Ours and the daemon's own take turns, so that the
-// machine's moods hit both.
+// measure does all rounds. The two measurements alternate, so that variations of the
+// machine affect both.
 func measure(ctx context.Context, o options) (f *results, err error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
@@ -120,7 +120,7 @@ func measure(ctx context.Context, o options) (f *results, err error) {
 			err = errors.Join(err, b.cleanUp(context.WithoutCancel(ctx)))
 		}
 	}()
-	// The first time pulls the image, fills kubectl's caches.
+	// The first round pulls the image, and fills kubectl's caches.
 	if err := b.pair(ctx, 1, false, newResults()); err != nil {
 		return nil, err
 	}
@@ -150,7 +150,8 @@ type bench struct {
 	results *results
 }
 
-// pair measures the daemon's own time and ours, in this order or the other.
+// pair measures the daemon's own time and the declared time, in this order or the
+// opposite.
 func (b bench) pair(ctx context.Context, n int, oursFirst bool, f *results) error {
 	var own node.Times
 	var ours declaredTimes
@@ -192,7 +193,7 @@ func (b bench) declare(ctx context.Context, n int, f *results) (declaredTimes, e
 	})
 }
 
-// cleanUp removes the objects of a run that failed.
+// cleanUp removes the objects of a failed run.
 func (b bench) cleanUp(ctx context.Context) error {
 	manifest, err := b.cluster.manifest(sizes[len(sizes)-1], b.image, b.function)
 	if err != nil {

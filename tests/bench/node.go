@@ -26,16 +26,16 @@ const (
 	helperPod       = "node-probe"
 )
 
-// helper is a pod of the node probe on the node under test, next to the daemon:
-// no call that is timed there crosses a network.
+// helper is a pod with the node probe on the node under test, next to the daemon, so that
+// no measured call crosses a network.
 type helper struct {
 	kubectl string
 }
 
-// startHelper creates the pod in a namespace of its own.
+// startHelper creates the pod in a separate namespace.
 func startHelper(ctx context.Context, c client.Client, kubectl, nodeName, image string) (helper, error) {
 	h := helper{kubectl: kubectl}
-	if err := h.stop(ctx); err != nil { // of a run that was killed
+	if err := h.stop(ctx); err != nil { // left by a run that was killed
 		return h, err
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -46,7 +46,7 @@ func startHelper(ctx context.Context, c client.Client, kubectl, nodeName, image 
 		ObjectMeta: metav1.ObjectMeta{Name: helperPod, Namespace: helperNamespace},
 		Spec: corev1.PodSpec{
 			NodeName: nodeName,
-			// The daemon's socket and the components' memory are seen in the node's /proc.
+			// The node's /proc leads to the daemon's socket and the components' memory.
 			HostPID:                       true,
 			TerminationGracePeriodSeconds: &grace,
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
@@ -75,14 +75,14 @@ func (h helper) stop(ctx context.Context) error {
 	return err
 }
 
-// direct has the daemon load and attach n programs from within the node.
+// direct makes the daemon load and attach n programs, with calls from the node.
 func (h helper) direct(ctx context.Context, n int, image, function string) (node.Times, error) {
 	var times node.Times
 	err := h.call(ctx, &times, "time", strconv.Itoa(n), image, function)
 	return times, err
 }
 
-// memory is the resident memory, in bytes, of the node's processes of each name.
+// memory returns the resident memory, in bytes, of the node's processes with each name.
 func (h helper) memory(ctx context.Context, names ...string) (map[string]int, error) {
 	var resident map[string]int
 	err := h.call(ctx, &resident, append([]string{"memory"}, names...)...)

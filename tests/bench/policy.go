@@ -21,20 +21,20 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// policyTimes is how long one program took from when it was there to loaded.
+// policyTimes are the times from the creation of one program until it is loaded.
 type policyTimes struct {
-	// Without is without a policy, First under one that the agent has never asked
-	// about, Known under one that it has.
+	// Without is without a policy. First is with a policy that the agent evaluates for
+	// the first time. Known is with one that it has evaluated before.
 	Without, First, Known time.Duration
 }
 
-// signer signs the measured image with a key of its own.
+// signer signs the measured image with its own key.
 type signer struct {
 	cosign, signedAt, ca string
 	dir                  string
 }
 
-// sign makes a key pair, signs the image, and returns the public key.
+// sign creates a key pair, signs the image, and returns the public key.
 func (s signer) sign(ctx context.Context) (string, error) {
 	for _, arguments := range [][]string{
 		{"generate-key-pair", "--output-key-prefix", filepath.Join(s.dir, "bench")},
@@ -57,8 +57,8 @@ func (s signer) sign(ctx context.Context) (string, error) {
 	return string(public), nil
 }
 
-// policies measures, in each round, one program without a policy, and two under one of
-// a new name: its name is part of what the agent asks, so that it knows no answer.
+// policies measures, in each round, one program without a policy, and two with a policy
+// that has a new name. The name is part of the agent's request, so no answer is cached.
 func (b bench) policies(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -93,8 +93,8 @@ func (b bench) policies(ctx context.Context) (err error) {
 	return nil
 }
 
-// loadOne declares one program, and returns how long it took to be loaded from when it
-// was there.
+// loadOne declares one program, and returns the time from its creation until it is
+// loaded.
 func (b bench) loadOne(ctx context.Context) (time.Duration, error) {
 	t, err := b.declare(ctx, 1, newResults())
 	return t.Loaded - t.Seen, err

@@ -18,26 +18,26 @@ import (
 	"time"
 )
 
-// request is one kind of request of the API server.
+// request is one kind of request to the API server.
 type request struct {
 	Component string `json:"component"`
 	Verb      string `json:"verb"`
 	Resource  string `json:"resource"`
 }
 
-// writes tells whether the request changes something.
+// writes reports whether the request changes something.
 func (r request) writes() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb)
 }
 
-// span is a time between two instants, within which n programs were worked on.
+// span is a period in which n programs were added or removed.
 type span struct {
 	from, to time.Time
 	programs int
 }
 
-// requestsIn counts the requests of bpfman's components in an audit log within
-// the spans.
+// requestsIn counts the requests of bpfman's components in an audit log within the
+// spans.
 func requestsIn(path string, spans []span) (counts map[request]int, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -49,7 +49,7 @@ func requestsIn(path string, spans []span) (counts map[request]int, err error) {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return counts, nil // a line that has no end yet is of later
+			return counts, nil // an incomplete line is newer than the spans
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read audit log: %w", err)
@@ -67,7 +67,7 @@ func requestsIn(path string, spans []span) (counts map[request]int, err error) {
 	}
 }
 
-// auditEntry is what is read of an audit.k8s.io/v1 Event.
+// auditEntry contains the fields of an audit.k8s.io/v1 Event that are needed.
 type auditEntry struct {
 	Stage string
 	Verb  string
@@ -81,14 +81,15 @@ type auditEntry struct {
 	RequestReceivedTimestamp time.Time
 }
 
-// request is false for what isn't of our components or isn't about the programs
-// of the benchmark or their Events: others may use the cluster too.
+// request returns false for requests of other clients, and for requests that aren't
+// about the programs of the benchmark or their Events, because others can also use the
+// cluster.
 func (e auditEntry) request() (request, bool) {
 	account, ours := strings.CutPrefix(e.User.Username, "system:serviceaccount:bpfman:")
 	if !ours || e.Stage != "ResponseComplete" || e.ObjectRef == nil || !strings.HasPrefix(e.ObjectRef.Name, namePrefix) {
 		return request{}, false
 	}
-	// The node's components share an account.
+	// The node components share a ServiceAccount.
 	component, _, _ := strings.Cut(e.UserAgent, "/")
 	if !strings.HasPrefix(component, "bpfman-") {
 		component = account
@@ -100,7 +101,7 @@ func (e auditEntry) request() (request, bool) {
 	return request{Component: component, Verb: e.Verb, Resource: resource}, true
 }
 
-// sortedRequests orders by component, then the most frequent first.
+// sortedRequests sorts by component, then by descending count.
 func sortedRequests(counts map[request]int) []request {
 	var all []request
 	for r := range counts {

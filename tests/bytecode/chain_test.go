@@ -21,28 +21,29 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// far is the other end: what is sent there is received at near.
+// far is the other end: packets that are sent there arrive at near.
 var far = node.Peer(near)
 
 const (
-	// near is where programs are attached, an end of a cable.
+	// near is the interface to which programs are attached, one end of a cable.
 	near = "chain"
-	// dispatcherSize is how many programs the daemon chains on an interface.
+	// dispatcherSize is the maximum number of programs in the daemon's chain on an
+	// interface.
 	dispatcherSize = 10
 
 	pollInterval = 5 * time.Millisecond
 )
 
-// hook is where programs are chained, and the verdicts that matter there: that after
-// which the chain goes on, and one that ends it.
+// hook is a hook with chains, with two verdicts: one after which the chain continues, and
+// one that ends it.
 type hook struct {
 	object  string
 	kind    gobpfman.BpfmanProgramType
 	attach  func(priority int32, proceedOn []int32) *gobpfman.AttachInfo
 	from    string // the end at which packets for it are sent
 	on, end int32
-	// returned is what the daemon's dispatcher returns for a slot that isn't used; 0 where
-	// the kernel itself chains programs, and no program says what it proceeds on.
+	// returned is what the daemon's dispatcher returns for an unused slot. It is 0 if the
+	// kernel itself chains programs, which then can't choose verdicts to proceed on.
 	returned int32
 }
 
@@ -81,15 +82,15 @@ func hooks() map[string]hook {
 	}
 }
 
-// link is a program of a chain: it counts, and returns its verdict.
+// link is a program in a chain. It counts packets, and returns its verdict.
 type link struct {
 	priority, verdict int32
 	proceedOn         []int32
 }
 
-// TestChains attaches programs to one interface: they run in the order of priority,
-// whatever the order of attachment, for as long as each one's verdict is among those it
-// proceeds on.
+// TestChains attaches programs to one interface. They run in the order of priority, no
+// matter in which order they were attached, as long as each verdict is among those on
+// which the chain proceeds.
 func TestChains(t *testing.T) {
 	const asked = "proceeds on what it asks"
 	f := setUp(t)
@@ -142,8 +143,8 @@ func (f *fixture) checkChain(t *testing.T, h hook, links []link, runs []bool) {
 	}
 }
 
-// TestEleventh attaches more programs than fit: the daemon says so, and takes one more
-// when one has left.
+// TestEleventh attaches more programs than fit. The daemon returns an error, and accepts
+// another program after one is detached.
 func TestEleventh(t *testing.T) {
 	f := setUp(t)
 	for name, h := range hooks() {
@@ -185,10 +186,11 @@ func TestEleventh(t *testing.T) {
 	}
 }
 
-// TestNamespacesAreNamedByWhatLasts attaches two programs to an interface by the path of
-// its network namespace, and detaches one. If that one's path was a process' that has
-// ended, the daemon takes the namespace for deleted: the other is off too, though the
-// daemon still lists its link. So the agent's paths must last as long as the namespaces.
+// TestNamespacesAreNamedByWhatLasts attaches two programs to an interface with the path
+// of its network namespace, and detaches one. If the path of that program belonged to a
+// process that has ended, the daemon considers the namespace deleted. Then the other
+// program is detached too, although the daemon still lists its link. The agent's paths
+// must therefore exist as long as the namespaces.
 func TestNamespacesAreNamedByWhatLasts(t *testing.T) {
 	f := setUp(t)
 	h := hooks()["XDP"]
@@ -229,7 +231,7 @@ func TestNamespacesAreNamedByWhatLasts(t *testing.T) {
 	}
 }
 
-// process starts one in the daemon's network, which ends with the test.
+// process starts a process in the daemon's network. It ends with the test.
 func (f *fixture) process(t *testing.T) *exec.Cmd {
 	t.Helper()
 	process := exec.CommandContext(t.Context(), "sleep", "infinity")
@@ -241,11 +243,12 @@ func (f *fixture) process(t *testing.T) *exec.Cmd {
 }
 
 func endProcess(process *exec.Cmd) {
-	_ = process.Process.Kill() // fails where it has ended
-	_ = process.Wait()         // likewise; says that it was killed
+	_ = process.Process.Kill() // fails if it has ended
+	_ = process.Wait()         // the error says that it was killed
 }
 
-// loadVerdict loads the hook's program for the test, which skips where the kernel can't.
+// loadVerdict loads the hook's program for the test. It skips the test if the kernel
+// doesn't support the program.
 func (f *fixture) loadVerdict(t *testing.T, h hook, verdict int32) *gobpfman.LoadResponseInfo {
 	t.Helper()
 	globals := map[string][]byte{"VERDICT": binary.NativeEndian.AppendUint32(nil, uint32(verdict))}
@@ -267,7 +270,7 @@ func (f *fixture) attach(ctx context.Context, loaded *gobpfman.LoadResponseInfo,
 	return attached.GetLinkId(), err
 }
 
-// packets are the counts of the programs.
+// packets returns the counts of the programs.
 func (f *fixture) packets(t *testing.T, loaded []*gobpfman.LoadResponseInfo) []uint64 {
 	t.Helper()
 	counts := make([]uint64, len(loaded))
@@ -277,7 +280,7 @@ func (f *fixture) packets(t *testing.T, loaded []*gobpfman.LoadResponseInfo) []u
 	return counts
 }
 
-// await polls until look finds it so.
+// await polls until look returns true.
 func (f *fixture) await(ctx context.Context, t *testing.T, what string, look func() (ok bool, saw string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -297,7 +300,8 @@ func (f *fixture) await(ctx context.Context, t *testing.T, what string, look fun
 	}
 }
 
-// cable makes the pair of interfaces, anew, in the daemon's network.
+// cable creates the pair of interfaces in the daemon's network, and replaces an existing
+// one.
 func (f *fixture) cable(t *testing.T) {
 	t.Helper()
 	err := f.InNetwork(func() error {

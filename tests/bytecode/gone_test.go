@@ -20,11 +20,11 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// featurePins are what the daemon pins once, with the first program for a dispatcher, to
-// find out what the kernel can do.
+// featurePins are the pins that the daemon creates once, with the first program for a
+// dispatcher, to detect features of the kernel.
 const featurePins = "/run/bpfman/fs/dispatcher-test"
 
-// pins lists all that the daemon has pinned for programs.
+// pins returns the daemon's pins for programs.
 func (f *fixture) pins(t *testing.T) []string {
 	t.Helper()
 	root := f.Path("/run/bpfman/fs")
@@ -42,8 +42,8 @@ func (f *fixture) pins(t *testing.T) []string {
 	return pins
 }
 
-// checkGone fails the test unless nothing is left of the unloaded programs: in the
-// daemon, in the kernel, and in its file system, which had the pins before.
+// checkGone fails the test if something of the unloaded programs is left in the daemon,
+// in the kernel, or in the daemon's file system. pins are the pins from before.
 func (f *fixture) checkGone(t *testing.T, unloaded []*gobpfman.LoadResponseInfo, pins []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
@@ -63,7 +63,7 @@ func (f *fixture) checkGone(t *testing.T, unloaded []*gobpfman.LoadResponseInfo,
 	}
 	shared := f.sharedMaps(t)
 	for _, u := range unloaded {
-		// The kernel frees what nobody holds after a moment.
+		// The kernel frees unreferenced objects after a moment.
 		f.await(ctx, t, fmt.Sprintf("the kernel has dropped %s", u.Info.Name), func() (bool, string) {
 			program, err := ebpf.NewProgramFromID(ebpf.ProgramID(u.KernelInfo.Id))
 			if err == nil {
@@ -89,8 +89,8 @@ func (f *fixture) checkGone(t *testing.T, unloaded []*gobpfman.LoadResponseInfo,
 	}
 }
 
-// sharedMaps are the maps that objects have asked to be pinned by their names, which the
-// daemon does in the machine's eBPF file system and never undoes: they outlive programs.
+// sharedMaps returns the maps that bytecode pins by name. The daemon pins them in the
+// machine's bpffs, and never removes the pins, so they outlive programs.
 func (f *fixture) sharedMaps(t *testing.T) []uint32 {
 	t.Helper()
 	dir := f.Path("/sys/fs/bpf")
@@ -102,7 +102,7 @@ func (f *fixture) sharedMaps(t *testing.T) []uint32 {
 	for _, entry := range entries {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, entry.Name()), nil)
 		if err != nil {
-			continue // of the kernel's own, or no map
+			continue // a file of the kernel, or not a map
 		}
 		info, err := m.Info()
 		if err := errors.Join(err, m.Close()); err != nil {

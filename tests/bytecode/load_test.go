@@ -35,11 +35,10 @@ import (
 
 const callTimeout = time.Minute
 
-// objectDir is where `make bytecode` puts the objects.
+// objectDir is the output directory of `make bytecode`.
 const objectDir = "../../bin/bytecode"
 
-// fixture is a daemon, a registry it trusts with the images of all objects, and a program
-// to probe.
+// fixture is a daemon, a trusted registry with the images of all objects, and a program to probe.
 type fixture struct {
 	*daemon.Daemon
 	registry string
@@ -66,7 +65,7 @@ func setUp(t *testing.T) *fixture {
 	return f
 }
 
-// images are one of every object and of each fault.
+// images returns images of all objects, and of each fault.
 func images(t *testing.T) map[string]v1.Image {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(objectDir, "*.o"))
@@ -92,7 +91,7 @@ func images(t *testing.T) map[string]v1.Image {
 	return images
 }
 
-// location is either form in which the daemon takes bytecode.
+// locations returns both forms in which the daemon accepts bytecode.
 func (f *fixture) locations(t *testing.T, object string) map[string]*gobpfman.BytecodeLocation {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(objectDir, object+".o"))
@@ -121,9 +120,8 @@ func (f *fixture) load(ctx context.Context, location *gobpfman.BytecodeLocation,
 	return f.Client.Load(ctx, request)
 }
 
-// TestObjects loads every object in one Load, from a file and from an image, attaches
-// each program and sees it count, and that nothing is left once it is detached and
-// unloaded.
+// TestObjects loads every object with one Load, from a file and from an image. It attaches each program, checks
+// that it counts, and checks that nothing is left after it is detached and unloaded.
 func TestObjects(t *testing.T) {
 	f := setUp(t)
 	pins := f.pins(t)
@@ -138,7 +136,7 @@ func TestObjects(t *testing.T) {
 					t.Fatalf("Load: %v", err)
 				}
 				t.Cleanup(func() { f.checkGone(t, loaded.Programs, pins) })
-				// A kernel that refuses one program skips the rest.
+				// If a kernel refuses one program, the test skips the others.
 				for _, result := range loaded.Programs {
 					t.Cleanup(func() { f.unload(t, result.KernelInfo.Id) })
 				}
@@ -169,7 +167,7 @@ func (f *fixture) detach(t *testing.T, id uint32) {
 	}
 }
 
-// attachAndCount attaches the program, sees it count, and returns its link.
+// attachAndCount attaches the program, checks that it counts, and returns its link.
 func (f *fixture) attachAndCount(t *testing.T, p program, loaded *gobpfman.LoadResponseInfo) uint32 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
@@ -207,7 +205,7 @@ func (f *fixture) count(t *testing.T, loaded *gobpfman.LoadResponseInfo, name st
 	return count
 }
 
-// cause makes what a kind of program counts happen.
+// cause causes the events that a type of program counts.
 func (f *fixture) cause(t *testing.T, kind gobpfman.BpfmanProgramType) {
 	t.Helper()
 	var err error
@@ -226,7 +224,7 @@ func (f *fixture) cause(t *testing.T, kind gobpfman.BpfmanProgramType) {
 	}
 }
 
-// sendPacket sends one over the loopback interface and waits until it is there.
+// sendPacket sends a packet over the loopback interface, and waits until it arrives.
 func sendPacket(ctx context.Context) error {
 	receiver, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", "127.0.0.1:0")
 	if err != nil {
@@ -251,17 +249,16 @@ func unlinkFile(dir string) error {
 	return syscall.Unlink(path)
 }
 
-// verifierLog matches an error that the verifier explains.
+// verifierLog matches an error that contains the verifier's log.
 var verifierLog = regexp.MustCompile(`verifier_log: +[^ }]`)
 
-// kernelRefusal says why this kernel can't run a program, or nothing where the error, if
-// any, has another reason.
+// kernelRefusal returns why this kernel can't run a program, or nothing if the error has another reason.
 func kernelRefusal(err error) string {
 	text := status.Convert(err).Message()
 	if err == nil || verifierLog.MatchString(text) {
 		return ""
 	}
-	// BPF trampolines, and the PMU of kprobes.
+	// BPF trampolines, and the PMU for kprobes.
 	for _, refusal := range []string{"Operation not permitted", "devices/kprobe/type"} {
 		if strings.Contains(text, refusal) {
 			return "refused by this kernel: " + text
@@ -270,8 +267,8 @@ func kernelRefusal(err error) string {
 	return ""
 }
 
-// refused are the types that a kernel refuses to load, if it refuses the programs: without BPF trampolines there are
-// neither dispatchers nor programs at functions.
+// refused returns the types that a kernel refuses to load because it refuses the programs. Without BPF
+// trampolines, it supports neither dispatchers nor fentry and fexit programs.
 func refused(programs []program) []gobpfman.BpfmanProgramType {
 	var trampolines, all []gobpfman.BpfmanProgramType
 	for _, p := range programs {
@@ -288,7 +285,7 @@ func refused(programs []program) []gobpfman.BpfmanProgramType {
 	return all
 }
 
-// lacksTypes skips the test, which this kernel refuses programs of these types.
+// lacksTypes skips the test, because this kernel doesn't support programs of these types.
 func lacksTypes(t *testing.T, reason string, kinds ...gobpfman.BpfmanProgramType) {
 	t.Helper()
 	var names []prerequisite.Name
@@ -302,8 +299,7 @@ func lacksTypes(t *testing.T, reason string, kinds ...gobpfman.BpfmanProgramType
 	prerequisite.Missing(t, reason, names...)
 }
 
-// build builds one of the example commands, or finds it where BPFMAN_BIN says that all
-// are built.
+// build builds one of the example commands. If BPFMAN_BIN is set, all are already built there.
 func build(t *testing.T, command string) string {
 	t.Helper()
 	if dir := os.Getenv("BPFMAN_BIN"); dir != "" {

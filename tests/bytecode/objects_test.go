@@ -15,7 +15,7 @@ const (
 	killTracepoint = "syscalls/sys_enter_kill"
 )
 
-// program is a function of an object and how to attach it.
+// program is a function in an object, and how to attach it.
 type program struct {
 	function string
 	kind     gobpfman.BpfmanProgramType
@@ -69,7 +69,7 @@ func kprobe(function, counter string) program {
 	}}, counter}
 }
 
-// uprobe is attached to the target program's function that it calls all the time.
+// uprobe is attached to the function that the target program calls repeatedly.
 func uprobe(function, counter, target string) program {
 	name := "main.getCount"
 	return program{function, gobpfman.BpfmanProgramType_UPROBE, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{
@@ -89,15 +89,15 @@ func fexit(function, counter string) program {
 	}}, counter}
 }
 
-// object is a file of example programs, and the globals it takes.
+// object is a file of example programs, with its globals.
 type object struct {
 	name     string
 	globals  map[string][]byte
 	programs []program
 }
 
-// objects lists every object that must load where the kernel can run its type. Target is
-// the program to probe.
+// objects returns all objects. Each must load on a kernel that supports its types of
+// programs. target is the program to probe.
 func objects(target string) []object {
 	globals := map[string][]byte{"GLOBAL_u8": {1}, "GLOBAL_u32": {13, 12, 11, 10}}
 	verdict := map[string][]byte{"VERDICT": {0, 0, 0, 0}}
@@ -145,7 +145,8 @@ func objects(target string) []object {
 	}
 }
 
-// application is what most kernels can run of the object that has a program of each type.
+// application is the part of the object with all types of programs that most kernels
+// support.
 func application(target string) object {
 	return object{"go-app-counter", nil, []program{
 		tcx("tcx_stats", "tcx_stats_map"),

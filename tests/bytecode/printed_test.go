@@ -14,7 +14,8 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// TestPrintedMaps reads a map of each type like a file, as an ordinary user: what docs/volumes.md says of each.
+// TestPrintedMaps reads a map of each type as a file, without privileges. docs/volumes.md describes the result
+// for each type.
 func TestPrintedMaps(t *testing.T) {
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
@@ -30,7 +31,7 @@ func TestPrintedMaps(t *testing.T) {
 	f.cause(t, gobpfman.BpfmanProgramType_TRACEPOINT)
 	maps := f.Path(loaded.Programs[0].Info.MapPinPath)
 
-	// A per-CPU map has a value for each CPU, on one of which the program ran.
+	// A per-CPU map has a value for each CPU. The program ran on one of them.
 	const element = "{11,-1,}"
 	for name, want := range map[string][]string{
 		"array_map":        {"\n7: " + element + "\n"},

@@ -12,7 +12,7 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// TestPull has an image pulled ahead, and loaded with a policy that pulls none.
+// TestPull pulls an image in advance, and loads it with a pull policy that never pulls.
 func TestPull(t *testing.T) {
 	f := setUp(t)
 	location := f.image("tcx_test")

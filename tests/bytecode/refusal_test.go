@@ -16,7 +16,7 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// TestRefusals loads what can't be loaded: the daemon says why, and goes on serving.
+// TestRefusals loads invalid bytecode. The daemon returns the reason, and keeps serving.
 func TestRefusals(t *testing.T) {
 	f := setUp(t)
 	file := func(path string) *gobpfman.BytecodeLocation {

@@ -25,8 +25,8 @@ import (
 // The user and group of the example application.
 const nobody = 65534
 
-// TestUnprivilegedReader runs the example application as its pods do, without any
-// capability, on pins of several modes in a bpffs of its own.
+// TestUnprivilegedReader runs the example application without capabilities, as in its pods,
+// with pins of several modes in a separate bpffs.
 func TestUnprivilegedReader(t *testing.T) {
 	f := setUp(t)
 	counters := build(t, "counters")
@@ -64,8 +64,8 @@ func TestUnprivilegedReader(t *testing.T) {
 	}
 }
 
-// readAs pins the maps anew, for the group nobody and with the mode, and returns what the
-// command prints when run by user nobody in the group. It finds them in shownMaps.
+// readAs pins the maps with the group nobody and the mode. It returns what the command prints
+// when user nobody runs it in the group. The command finds the maps in shownMaps.
 func readAs(ctx context.Context, group uint32, mode fs.FileMode, maps, command string, args ...string) (string, error) {
 	type result struct {
 		out string
@@ -73,7 +73,7 @@ func readAs(ctx context.Context, group uint32, mode fs.FileMode, maps, command s
 	}
 	done := make(chan result, 1)
 	go func() {
-		// Never unlocked: the thread ends with its mount namespace.
+		// Never unlocked, so that the thread ends with its mount namespace.
 		runtime.LockOSThread()
 		out, err := readInNamespace(ctx, group, mode, maps, command, args...)
 		done <- result{out, err}
@@ -82,7 +82,8 @@ func readAs(ctx context.Context, group uint32, mode fs.FileMode, maps, command s
 	return r.out, r.err
 }
 
-// A directory that every system has is mounted over; nothing outside of the namespace sees it.
+// The mount point is a directory that every system has. Nothing outside of the namespace sees
+// the mount.
 const (
 	shownDir  = "/mnt"
 	shownMaps = shownDir + "/maps"

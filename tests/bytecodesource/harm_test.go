@@ -24,7 +24,7 @@ import (
 // mebi is a mebibyte.
 const mebi = 1 << 20
 
-// zeros reads as n zeros.
+// zeros returns a reader of n zeros.
 func zeros(n int64) io.Reader { return io.LimitReader(endless{}, n) }
 
 type endless struct{}
@@ -34,8 +34,8 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// packed makes an image whose layer is what layer writes, gzipped, with labels that promise
-// the program that is asked for.
+// packed returns an image whose layer is the output of layer, gzipped, with labels for the
+// requested program.
 func packed(t *testing.T, layer func() io.Reader) v1.Image {
 	t.Helper()
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(layer()), nil })
@@ -58,7 +58,7 @@ func packed(t *testing.T, layer func() io.Reader) v1.Image {
 	return image
 }
 
-// archive is a tar archive of one file, whose content follows.
+// archive returns the start of a tar archive with one file. The file's content follows.
 func archive(t *testing.T, name string, size int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -68,14 +68,14 @@ func archive(t *testing.T, name string, size int64) []byte {
 	return b.Bytes()
 }
 
-// sparse is a tar archive of one file that is a hole: GNU's old format, which the daemon
-// reads and Go doesn't write.
+// sparse returns a tar archive with one file that consists of a hole, in GNU's old format.
+// The daemon reads this format, and Go doesn't write it.
 func sparse(t *testing.T, size string) []byte {
 	t.Helper()
 	b := archive(t, "sparse.o", 0)
 	b[156] = 'S'
 	copy(b[257:], "ustar  \x00")
-	copy(b[386:], size+"\x00"+"00000000000\x00") // one piece, at the end, of nothing
+	copy(b[386:], size+"\x00"+"00000000000\x00") // one empty piece at the end
 	copy(b[483:], size+"\x00")
 	copy(b[148:], "        ")
 	sum := 0
@@ -88,8 +88,8 @@ func sparse(t *testing.T, size string) []byte {
 
 func octal(n int) byte { return byte('0' + n&7) }
 
-// Images that would take the node's memory never reach the daemon, which unpacks them there;
-// the object says why, and the next one is served.
+// Images that would exhaust the node's memory never reach the daemon, which would unpack
+// them in memory. The object contains the reason, and the next object is processed.
 func TestHarmfulImages(t *testing.T) {
 	n := start(t)
 	n.Push("good:latest", build(t, "tcx_test"))
@@ -138,8 +138,8 @@ func TestHarmfulImages(t *testing.T) {
 	}
 }
 
-// The daemon takes a file's content by its place in the archive and writes it nowhere: names
-// that lead out of the archive do nothing.
+// The daemon reads a file by its position in the archive, and doesn't write it to disk, so
+// names that lead out of the archive have no effect.
 func TestNamesThatLeadOut(t *testing.T) {
 	n := start(t)
 	object := bytecode(t, "tcx_test")

@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Package bytecodesource tests where bytecode comes from: the agent, a real API
-// server, the real daemon, and a registry on loopback.
+// Package bytecodesource tests where bytecode comes from, with the agent, a real API
+// server, the real daemon, and a registry on the loopback interface.
 package bytecodesource
 
 import (
@@ -45,12 +45,13 @@ import (
 
 const (
 	patience = time.Minute
-	// objectDir is where `make bytecode` puts the objects.
+	// objectDir is the output directory of `make bytecode`.
 	objectDir = "../../bin/bytecode"
 	namespace = "bytecodesource"
 )
 
-// authority is whom the daemon and the agent, which is this process, trust.
+// authority is the authority that the daemon and the agent trust. The agent runs in this
+// process.
 var (
 	authority     *registry.Authority
 	authorityFile string
@@ -63,7 +64,7 @@ func TestMain(m *testing.M) {
 		authorityFile = filepath.Join(dir, "ca.crt")
 		authority, err = registry.NewAuthority(authorityFile)
 	}
-	// Go reads it once, with the first certificate that it checks.
+	// Go reads it once, for the first certificate that it verifies.
 	if err = errors.Join(err, os.Setenv("SSL_CERT_FILE", authorityFile)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -71,7 +72,7 @@ func TestMain(m *testing.M) {
 	envtest.Main(m)
 }
 
-// node is a node with a daemon and an agent, and a registry beside it.
+// node is a node with a daemon and an agent, and a registry.
 type node struct {
 	*daemon.Daemon
 	*registry.Registry
@@ -119,7 +120,7 @@ func start(t *testing.T) *node {
 		PinsDir:    n.Path("/sys/fs/bpf"),
 		Containers: func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
 		Kinds:      known,
-		FindKinds:  time.Second, // no operator tells of them
+		FindKinds:  time.Second, // no operator publishes hints
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := agent.SetupWithManager(mgr, func(_ context.Context, f func()) { f() }); err != nil {
@@ -128,13 +129,13 @@ func start(t *testing.T) *node {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = mgr.Start(ctx) // ends by its context
+		_ = mgr.Start(ctx) // the end of its context stops it
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	return n
 }
 
-// create makes an object that goes with the test.
+// create creates an object that is deleted when the test ends.
 func (n *node) create(o client.Object) {
 	n.t.Helper()
 	if err := n.client.Create(n.t.Context(), o); err != nil {
@@ -174,7 +175,8 @@ func (n *node) eventually(what string, check func(context.Context) error) {
 	}
 }
 
-// program is a TCX program of the test's node. Its function is only in tcx_test.o.
+// program returns a TCX program on the test's node. Only tcx_test.o contains its
+// function.
 func (n *node) program(name string, bytecode v1alpha1.BytecodeSelector) *v1alpha1.TcxProgram {
 	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	o.Spec.BpfFunctionName, o.Spec.Direction = "tcx_next", "ingress"
@@ -188,7 +190,7 @@ func (n *node) image(reference string, policy v1alpha1.PullPolicy) v1alpha1.Byte
 	return v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: n.Address + "/" + reference, ImagePullPolicy: policy}}
 }
 
-// reports waits until the object of an owner's one program satisfies a check.
+// reports waits until the report about an owner's only program satisfies a check.
 func (n *node) reports(owner client.Object, what string, check func(*v1alpha1.BpfProgram) error) *v1alpha1.BpfProgram {
 	n.t.Helper()
 	var found *v1alpha1.BpfProgram
@@ -224,7 +226,8 @@ func (n *node) loaded(owner client.Object) uint32 {
 	}).Status.ProgramID
 }
 
-// fails waits until an owner's program says why it isn't loaded.
+// fails waits until the report about an owner's program contains a failure with these
+// words.
 func (n *node) fails(owner client.Object, condition v1alpha1.BpfProgramConditionType, words ...string) *v1alpha1.BpfProgram {
 	n.t.Helper()
 	return n.reports(owner, "failing", func(o *v1alpha1.BpfProgram) error {
@@ -238,7 +241,7 @@ func (n *node) fails(owner client.Object, condition v1alpha1.BpfProgramCondition
 	})
 }
 
-// bytecode reads an object.
+// bytecode reads an object file.
 func bytecode(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(objectDir, name+".o"))
@@ -248,7 +251,7 @@ func bytecode(t *testing.T, name string) []byte {
 	return content
 }
 
-// build makes the image of an object.
+// build builds the image of an object file.
 func build(t *testing.T, name string) v1.Image {
 	t.Helper()
 	image, err := bytecodeimage.ForArchitecture(name+".o", bytecode(t, name), goruntime.GOARCH, time.Time{})

@@ -18,8 +18,9 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// TestPinnedMapOfAnotherShape upgrades bytecode whose map, pinned by its name, has larger values than the pinned one.
-// The condition says so; with the annotation the pin is replaced, once no other program uses the map.
+// TestPinnedMapOfAnotherShape updates bytecode. The map in the new bytecode has larger values than the map that is
+// pinned by name. The condition reports that. With the annotation, the pin is replaced when no other program uses
+// the map.
 func TestPinnedMapOfAnotherShape(t *testing.T) {
 	n := start(t)
 	n.Push("test/pinned:v1", build(t, "pinned"))

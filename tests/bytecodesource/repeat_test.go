@@ -17,7 +17,7 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// loadCounter counts the Loads of each object's name.
+// loadCounter counts Loads by object name.
 type loadCounter struct {
 	gobpfman.BpfmanClient
 	node *node
@@ -27,11 +27,11 @@ func (c *loadCounter) Load(ctx context.Context, in *gobpfman.LoadRequest, option
 	c.node.mu.Lock()
 	c.node.loads[in.GetMetadata()[v1alpha1.MetadataProgramName]]++
 	c.node.mu.Unlock()
-	return c.BpfmanClient.Load(ctx, in, options...) //nolint:wrapcheck // a client passes errors on
+	return c.BpfmanClient.Load(ctx, in, options...) //nolint:wrapcheck // a client returns errors unchanged
 }
 
-// TestAFailureThatRepeatsIsToldOnce has failures of which the real daemon's words differ at each try: in addresses and
-// times, in which global it names, in the order of names, and in what of them is left out.
+// TestAFailureThatRepeatsIsToldOnce causes failures whose errors from the real daemon differ at each attempt: in
+// addresses and times, in which global is named, in the order of names, and in which names are left out.
 func TestAFailureThatRepeatsIsToldOnce(t *testing.T) {
 	const loads = 6
 	n := start(t)

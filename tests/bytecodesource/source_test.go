@@ -26,7 +26,8 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
-// The function that is asked for is only in what a reference means; what is beside it lacks it.
+// Only the image that a reference means contains the requested function. The other images lack
+// it.
 func TestReferences(t *testing.T) {
 	n := start(t)
 	right, wrong := build(t, "tcx_test"), build(t, "go-tcx-counter")
@@ -60,7 +61,7 @@ func TestReferences(t *testing.T) {
 		{"another-tag", n.image("tag:v1", ""), failed, "load tcx_next from image " + n.Address + "/tag:v1: "},
 		{"absent-tag", n.image("tag:v2", ""), notHad, "MANIFEST_UNKNOWN"},
 		{"digest", n.image("digest@"+digest(t, right), ""), "", ""},
-		// The daemon has what the tag means; the digest rules all the same.
+		// The daemon has the image of the tag, but the digest takes precedence.
 		{"tag-for-digest", n.image("digest:latest", ""), failed, "tcx_next"},
 		{"digest-and-tag", n.image("digest:latest@"+digest(t, right), ""), "", ""},
 		{"index", n.image("index:latest", ""), "", ""},
@@ -81,7 +82,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// An endless file is refused before the daemon begins to read it.
+// An endless file is refused before the daemon starts to read it.
 func TestEndlessFiles(t *testing.T) {
 	n := start(t)
 	for name, path := range map[string]string{"zero": "/dev/zero", "above": "/run/../dev/zero", "kernel": "/proc/kmsg"} {
@@ -91,7 +92,7 @@ func TestEndlessFiles(t *testing.T) {
 	}
 }
 
-// What is pulled when, for each policy, and what is loaded when the tag moves on.
+// When each pull policy pulls, and what is loaded after the tag has moved.
 func TestPullPolicies(t *testing.T) {
 	n := start(t)
 	right, wrong := build(t, "tcx_test"), build(t, "go-tcx-counter")
@@ -110,9 +111,9 @@ func TestPullPolicies(t *testing.T) {
 	ifNotPresent := object("if-not-present", v1alpha1.PullIfNotPresent)
 	n.create(ifNotPresent)
 	n.loaded(ifNotPresent)
-	n.loaded(never) // what another brought
+	n.loaded(never) // the image that another object pulled
 
-	// From here on the tag means an image without the function.
+	// From here on, the tag refers to an image without the function.
 	n.Push("policy:latest", wrong)
 	pulled := n.Pulls("policy")
 	second := object("if-not-present-again", v1alpha1.PullIfNotPresent)
@@ -128,7 +129,7 @@ func TestPullPolicies(t *testing.T) {
 	n.loaded(always)
 }
 
-// secret is a pull Secret of either type, with an entry for the registry.
+// secret returns a pull Secret of either type, with an entry for the registry.
 func secret(name string, kind corev1.SecretType, entries map[string]any) *corev1.Secret {
 	content, key := any(entries), corev1.DockerConfigKey
 	if kind == corev1.SecretTypeDockerConfigJson {
@@ -136,7 +137,7 @@ func secret(name string, kind corev1.SecretType, entries map[string]any) *corev1
 	}
 	text, err := json.Marshal(content)
 	if err != nil {
-		panic(err) // a test's own words always encode
+		panic(err) // encoding these values never fails
 	}
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Type: kind, Data: map[string][]byte{key: text}}
 }
@@ -157,7 +158,8 @@ func (n *node) privateProgram(name, repository, secret string) *v1alpha1.TcxProg
 	return o
 }
 
-// A private image is pulled with each form of Secret, and with none and a wrong one it isn't.
+// A private image is pulled with each form of Secret. Without a Secret, or with a wrong one, it
+// isn't.
 func TestPullSecrets(t *testing.T) {
 	n := start(t)
 	n.SetCredentials("user", "pass:word")
@@ -193,8 +195,7 @@ func TestPullSecrets(t *testing.T) {
 	}
 }
 
-// A Secret that comes late, is rotated, and goes: nobody touches the program, and what runs keeps
-// running.
+// A Secret is created late, rotated, and deleted. The program isn't changed, and keeps running.
 func TestSecretsLife(t *testing.T) {
 	n := start(t)
 	n.SetCredentials("user", "first")
@@ -221,7 +222,7 @@ func TestSecretsLife(t *testing.T) {
 	}
 
 	n.delete(s)
-	n.change(o, func() { o.Spec.Priority = 7 }) // needs no Secret
+	n.change(o, func() { o.Spec.Priority = 7 }) // this needs no Secret
 	if got := n.loaded(o); got != rotated {
 		t.Errorf("program %d became %d", rotated, got)
 	}
@@ -229,8 +230,8 @@ func TestSecretsLife(t *testing.T) {
 	n.fails(o, v1alpha1.BpfProgCondBytecodeSelectorError, "not found", fmt.Sprintf("(the previously loaded program %d keeps running)", rotated))
 }
 
-// A registry that is down keeps nothing down that the node has, and what waits for it loads once
-// it is back.
+// If a registry is down, programs whose images the node has aren't affected. Programs that need
+// it are loaded when it is back.
 func TestRegistryDown(t *testing.T) {
 	n := start(t)
 	n.Push("down:latest", build(t, "tcx_test"))
@@ -250,8 +251,7 @@ func TestRegistryDown(t *testing.T) {
 	n.loaded(waits)
 }
 
-// Globals of each width arrive as they were written, in base64 or as a list, and the program
-// reads them.
+// Globals of each size have the specified values in the program, from base64 or from a list.
 func TestGlobalData(t *testing.T) {
 	n := start(t)
 	n.Push("globals:latest", build(t, "globals"))

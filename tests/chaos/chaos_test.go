@@ -30,25 +30,25 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/reader"
 )
 
-// patience is how long the cluster may take after a burst to become what it should be.
-// The kubelet alone waits up to two minutes before it tries a mount again.
+// patience is how long the cluster can take after a burst to reach the expected state. The
+// kubelet alone waits up to two minutes before it retries a mount.
 var patience = time.Duration(number("PATIENCE", 300)) * time.Second
 
 const (
-	// long is how long a burst may take to settle without that being explained.
+	// long is how long a burst can take to settle without an explanation in the log.
 	long = 30 * time.Second
-	// The program whose packets are counted all the time, its interface and its reader.
+	// The program whose packets are counted all the time, with its interface and its reader.
 	steadyName      = steady
 	steadyInterface = "chaossteady"
 	steadyMap       = "tcx_stats_map"
 	streamInterval  = "5ms"
 )
 
-// run is how a run goes, from the environment.
+// run contains the settings of a run, from the environment.
 var run = struct {
 	seed    uint64
 	minutes float64
-	// file is where the sequence is recorded, replay one to do again.
+	// file is the name of the recording. replay is the name of a recording to repeat.
 	file, replay string
 	shrink       bool
 	stretch      int
@@ -75,8 +75,8 @@ func number(name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestChaos does what the seed draws until the time is over, and holds the cluster against
-// the model after each burst.
+// TestChaos runs what is drawn from the seed until the time is over, and compares the
+// cluster with the model after each burst.
 func TestChaos(t *testing.T) {
 	ctx := t.Context()
 	w := connect(ctx, t)
@@ -123,7 +123,7 @@ func TestChaos(t *testing.T) {
 	w.leave(ctx, t)
 }
 
-// leave takes everything of the test from the cluster, and waits until it is gone.
+// leave removes everything of the test from the cluster, and waits until it is removed.
 func (w *world) leave(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w.clear(ctx, t)
@@ -144,7 +144,7 @@ func (w *world) leave(ctx context.Context, t *testing.T) {
 	}
 }
 
-// replay does a recorded sequence, and looks for a shorter one that fails.
+// replay repeats a recorded sequence, and looks for a shorter one that fails.
 func (w *world) replay(ctx context.Context, t *testing.T, tally *tally) {
 	t.Helper()
 	recorded, err := LoadRecording(run.replay)
@@ -183,8 +183,8 @@ func (w *world) replay(ctx context.Context, t *testing.T, tally *tally) {
 	t.Logf("%d of %d steps suffice, see %s", len(steps), len(recorded.Steps), file)
 }
 
-// burst does the steps, which the model has seen, waits until the cluster is what the model
-// says, and checks that every packet was counted meanwhile.
+// burst performs the steps, which are already applied to the model, and waits until the
+// cluster matches the model. It checks that every packet was counted in the meantime.
 func (w *world) burst(ctx context.Context, t *testing.T, n int, steps []Step, tally *tally) error {
 	t.Helper()
 	begin := time.Now()
@@ -225,7 +225,7 @@ func (w *world) burst(ctx context.Context, t *testing.T, n int, steps []Step, ta
 	if err := await(ctx, patience, check); err != nil {
 		return errors.Join(err, end())
 	}
-	// What looks right may be on its way to something else.
+	// A state that matches can be temporary.
 	if err := await(ctx, patience, check); err != nil {
 		return errors.Join(err, end())
 	}
@@ -244,7 +244,7 @@ func (w *world) burst(ctx context.Context, t *testing.T, n int, steps []Step, ta
 	return nil
 }
 
-// checkLeft checks that the kernel has nothing of programs that are gone. The nodes share it.
+// checkLeft checks that no unloaded program is left in the kernel, which the nodes share.
 func (w *world) checkLeft(ctx context.Context) error {
 	programs, held := maps.Clone(w.seenPrograms), maps.Clone(w.seenMaps)
 	for _, name := range w.m.Nodes {
@@ -279,7 +279,7 @@ func (w *world) checkLeft(ctx context.Context) error {
 	return nil
 }
 
-// list has ids as the node probe takes them.
+// list formats ids as arguments for the node probe.
 func list(ids map[uint32]bool) string {
 	var words []string
 	for id := range ids {
@@ -288,7 +288,7 @@ func list(ids map[uint32]bool) string {
 	return strings.Join(words, ",")
 }
 
-// clear removes what a run has made, and what one left that was killed.
+// clear removes what a run has created, and what a killed run has left.
 func (w *world) clear(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, kind := range v1alpha1.UserKinds {
@@ -307,7 +307,7 @@ func (w *world) clear(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range w.m.Nodes {
-		// There is only one if a run was killed.
+		// It only exists if a run was killed.
 		_, _ = ask[any](ctx, w, name, "end-stream", steadyInterface)
 		for i := range mostInterfaces {
 			if _, err := ask[any](ctx, w, name, "remove-interface", interfaceName(i)); err != nil {
@@ -332,8 +332,8 @@ func (w *world) clear(ctx context.Context, t *testing.T) {
 	}
 }
 
-// prepare makes what stays during the whole run: a program that counts, on an interface of
-// its own, and a pod that reads it on each node.
+// prepare creates what stays during the whole run: a program that counts on its own
+// interface, and a pod on each node that reads the counts.
 func (w *world) prepare(ctx context.Context, t *testing.T) {
 	t.Helper()
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Space, Labels: map[string]string{Label: "true"}}}
@@ -376,9 +376,9 @@ type streamed struct {
 	err error
 }
 
-// stream sends packets through the program that stays, on each node, until the function that
-// it returns is called, which checks that all were counted, and that a pod without privilege
-// reads the count.
+// stream sends packets through the permanent program on each node. The function that it
+// returns ends the stream, and checks that all packets were counted, and that an
+// unprivileged pod reads the counts.
 func (w *world) stream(ctx context.Context) (func() error, error) {
 	var all []running
 	end := func() error {
@@ -417,7 +417,7 @@ func (w *world) stream(ctx context.Context) (func() error, error) {
 	return end, nil
 }
 
-// endStream ends a stream and checks that each packet was counted.
+// endStream ends a stream, and checks that each packet was counted.
 func (w *world) endStream(ctx context.Context, r running) error {
 	_, err := ask[any](ctx, w, r.node, "end-stream", steadyInterface)
 	s := <-r.result
@@ -443,7 +443,7 @@ func (w *world) endStream(ctx context.Context, r running) error {
 	})
 }
 
-// steadyProgram is the id of the program that stays.
+// steadyProgram returns the id of the permanent program.
 func (w *world) steadyProgram(ctx context.Context, name string) (id string, err error) {
 	err = await(ctx, accepted, func(ctx context.Context) error {
 		programs, err := ask[[]node.Program](ctx, w, name, "programs")
@@ -460,7 +460,7 @@ func (w *world) steadyProgram(ctx context.Context, name string) (id string, err 
 	return id, err
 }
 
-// TestEverythingIsDone checks that there is a way to do each operation and fault.
+// TestEverythingIsDone checks that each operation and fault has an implementation.
 func TestEverythingIsDone(t *testing.T) {
 	for _, o := range Operations {
 		if operationsDone[o.Name] == nil {

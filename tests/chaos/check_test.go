@@ -25,7 +25,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// problems are what differs from the model.
+// problems are differences from the model.
 type problems []string
 
 func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
@@ -37,14 +37,14 @@ func (p problems) err() error {
 	return errors.New(strings.Join(p, "\n"))
 }
 
-// check holds the whole cluster against the model, which is settled.
+// check compares the whole cluster with the model, which is settled.
 func (w *world) check(ctx context.Context) error {
 	var p problems
 	if err := w.checkComponents(ctx, &p); err != nil {
 		return err
 	}
 	if p.err() != nil {
-		return p.err() // the rest can't be told
+		return p.err() // the other checks need it
 	}
 	users, err := w.checkObjects(ctx, &p)
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *world) check(ctx context.Context) error {
 	return p.err()
 }
 
-// checkComponents checks that bpfman is rolled out as it is configured, and ready.
+// checkComponents checks that bpfman is rolled out as configured, and ready.
 func (w *world) checkComponents(ctx context.Context, p *problems) error {
 	var set appsv1.DaemonSet
 	if err := w.Get(ctx, client.ObjectKey{Namespace: bpfmanSpace, Name: "bpfman-daemon"}, &set); err != nil {
@@ -130,8 +130,8 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// checkObjects checks that there are the objects of the model, and that each one's status is
-// true. It returns them by their names in the model.
+// checkObjects checks that the objects of the model exist, and that their status is right.
+// It returns them by their names in the model.
 func (w *world) checkObjects(ctx context.Context, p *problems) (map[string]v1alpha1.UserObject, error) {
 	users := map[string]v1alpha1.UserObject{}
 	for _, kind := range v1alpha1.UserKinds {
@@ -158,7 +158,7 @@ func (w *world) checkObjects(ctx context.Context, p *problems) (map[string]v1alp
 	return users, nil
 }
 
-// objects lists the objects of a kind that the test has made.
+// objects returns the objects of a kind that the test has created.
 func (w *world) objects(ctx context.Context, kind v1alpha1.Kind[v1alpha1.UserObject]) ([]v1alpha1.UserObject, error) {
 	list, _ := kind.NewList().(client.ObjectList)
 	if err := w.List(ctx, list, client.HasLabels{Label}); err != nil {
@@ -173,7 +173,7 @@ func (w *world) objects(ctx context.Context, kind v1alpha1.Kind[v1alpha1.UserObj
 	return objects, err
 }
 
-// checkStatus checks the sum over the nodes.
+// checkStatus checks the summary of all nodes.
 func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) {
 	var counts v1alpha1.NodeCounts
 	failing := []string{}
@@ -211,7 +211,7 @@ func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) 
 	}
 }
 
-// reportKey tells whose report it is, and of which node.
+// reportKey identifies the owner and the node of a report.
 type reportKey struct {
 	owner types.UID
 	node  string
@@ -240,7 +240,7 @@ func (w *world) reports(ctx context.Context) (map[reportKey][]v1alpha1.ProgramOb
 	return reports, nil
 }
 
-// checkStrays checks that no report is of anybody else.
+// checkStrays checks that there are no other reports.
 func (w *world) checkStrays(users map[string]v1alpha1.UserObject, reports map[reportKey][]v1alpha1.ProgramObject, p *problems) {
 	owners := map[types.UID]bool{}
 	for _, o := range users {
@@ -255,8 +255,8 @@ func (w *world) checkStrays(users map[string]v1alpha1.UserObject, reports map[re
 	}
 }
 
-// checkNode checks what a node has loaded and attached for each object, in the daemon, in the
-// kernel, and in the reports.
+// checkNode checks what a node has loaded and attached for each object, according to the
+// daemon, the kernel, and the reports.
 func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.UserObject, reports map[reportKey][]v1alpha1.ProgramObject, p *problems) {
 	byOwner, byID := map[string][]node.Program{}, map[uint32]node.Program{}
 	for _, program := range s.Programs {
@@ -353,7 +353,7 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 	for key, there := range w.m.Interfaces {
 		nodeName, iface, _ := strings.Cut(key, "/")
 		if !there || nodeName != name || slices.ContainsFunc(slices.Collect(maps.Values(w.m.Objects)), func(o *Object) bool {
-			return slices.Contains(o.Interfaces, iface) && !w.m.Expect(o, name).Loaded // a predecessor may be there
+			return slices.Contains(o.Interfaces, iface) && !w.m.Expect(o, name).Loaded // an earlier program can be there
 		}) {
 			continue
 		}
@@ -374,7 +374,7 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 	}
 }
 
-// checkLinks checks the links of a program against the points that it should be attached to.
+// checkLinks compares the links of a program with the points to which it should be attached.
 func (w *world) checkLinks(what string, status *v1alpha1.BpfProgramStatus, program node.Program, kernel node.Attachments, points []Point, failed bool, p *problems) {
 	var want, got []string
 	attached := 0
@@ -410,10 +410,11 @@ func (w *world) checkLinks(what string, status *v1alpha1.BpfProgramStatus, progr
 	}
 }
 
-// ownPins are the daemon's own, which tries at its start what the kernel can do.
+// ownPins is the prefix of the pins that the daemon creates when it starts, to detect
+// features of the kernel.
 const ownPins = "dispatcher-test/"
 
-// checkTables checks that pins, mounts and processes are those of what is there, and no more.
+// checkTables checks that there are no unexpected pins, mounts, or processes.
 func (w *world) checkTables(name string, s node.Survey, pods map[string]types.UID, p *problems) {
 	programs, links := map[string]bool{}, 0
 	for _, program := range s.Programs {
@@ -460,8 +461,8 @@ func (w *world) checkTables(name string, s node.Survey, pods map[string]types.UI
 	w.checkProcesses(name, s.Processes, p)
 }
 
-// checkProcesses checks that each component runs once, and that none has left zombies or
-// processes that it should have ended.
+// checkProcesses checks that each component runs once, and has left no zombies or child
+// processes.
 func (w *world) checkProcesses(name string, processes []node.Usage, p *problems) {
 	count, names := map[string]int{}, map[int]string{}
 	for _, u := range processes {
@@ -487,7 +488,7 @@ func (w *world) checkProcesses(name string, processes []node.Usage, p *problems)
 	}
 }
 
-// checkPods checks that there are the pods of the model, and whether they are ready.
+// checkPods checks that the pods of the model exist, and whether they are ready.
 func (w *world) checkPods(ctx context.Context, p *problems) (map[string]types.UID, error) {
 	var pods corev1.PodList
 	if err := w.List(ctx, &pods, client.InNamespace(Space)); err != nil {
@@ -514,7 +515,7 @@ func (w *world) checkPods(ctx context.Context, p *problems) (map[string]types.UI
 	return there, nil
 }
 
-// checkInspected checks that the inspector tells of the same programs.
+// checkInspected checks that the inspector reports the same programs.
 func (w *world) checkInspected(ctx context.Context, name string, s node.Survey, p *problems) error {
 	var inspected v1alpha1.BpfNode
 	if err := w.Get(ctx, client.ObjectKey{Name: name}, &inspected); err != nil {

@@ -10,26 +10,26 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// Fault is something that happens to a cluster. No fault but a reboot changes what is wanted
-// or loaded.
+// Fault is a fault in a cluster. Only a reboot changes what is wanted or loaded.
 type Fault struct {
 	Name   string
 	Weight int
 	Draw   func(r *rand.Rand, m *Model) Step
-	// Lasts are the least and the most that it lasts, in seconds; 0 is a moment.
+	// Lasts contains the minimum and maximum duration in seconds. 0 means that the fault
+	// has no duration.
 	Lasts [2]int
-	// Apply changes the model, if the fault does.
+	// Apply changes the model, if the fault changes the expected state.
 	Apply func(m *Model, s Step)
 }
 
-// The programs of a cluster that faults strike.
+// The programs that faults can affect.
 var (
 	ours         = []string{node.Agent, node.CSI, node.Inspector, node.Operator, node.Daemon, node.Registrar}
 	controlPlane = []string{"kube-apiserver", "etcd", "kube-controller-manager"}
 	platform     = slices.Concat([]string{"kubelet", "containerd"}, controlPlane)
 )
 
-// victim draws a program that runs on a node: ours twice as often as the others.
+// victim draws a program on a node. Programs of bpfman are twice as likely as others.
 func victim(r *rand.Rand, m *Model) Step {
 	all := slices.Concat(ours, ours, platform)
 	s := Step{Target: all[r.IntN(len(all))], Node: m.Nodes[r.IntN(len(m.Nodes))]}
@@ -41,7 +41,7 @@ func victim(r *rand.Rand, m *Model) Step {
 
 func somewhere(r *rand.Rand, m *Model) Step { return Step{Node: m.Nodes[r.IntN(len(m.Nodes))]} }
 
-// Faults has all of them.
+// Faults contains all faults.
 var Faults = []Fault{
 	{Name: "kill", Weight: 12, Draw: victim},
 	{Name: "freeze", Weight: 6, Draw: victim, Lasts: [2]int{1, 8}},
@@ -53,7 +53,7 @@ var Faults = []Fault{
 	{Name: "reboot", Weight: 1, Draw: somewhere, Apply: func(m *Model, s Step) { m.rebooted[s.Node] = true }},
 }
 
-// Reboot is the name of the fault that programs don't survive.
+// Reboot is the name of the fault that unloads programs.
 const Reboot = "reboot"
 
 func operationOf(name string) *Operation {
@@ -74,8 +74,8 @@ func faultOf(name string) *Fault {
 	return nil
 }
 
-// Apply changes the model as the step changes what is wanted; false tells that the step
-// can't be done.
+// Apply changes the model as the step changes what is wanted. It returns false if the step
+// isn't possible.
 func (m *Model) Apply(s Step) bool {
 	if s.Settled {
 		m.Settle()

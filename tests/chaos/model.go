@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package chaos tests bpfman at random, against a model: operations of users and
-// administrators and faults of all components are drawn from a seed and done on a real
-// cluster in bursts; after each burst, the cluster has to become what the model says, and
-// nothing else may be left.
+// Package chaos tests bpfman randomly, against a model. It draws operations of users and
+// administrators, and faults of all components, from a seed, and applies them to a real
+// cluster in bursts. After each burst, the cluster has to reach the state of the model, and
+// nothing else can be left.
 //
-// What is wanted and expected is decided here without a cluster (model.go, shape.go,
-// operation.go, fault.go, sequence.go); the tests do it and look at what came of it.
+// The non-test files decide what is wanted and expected, without a cluster (model.go,
+// shape.go, operation.go, fault.go, sequence.go). The tests apply it to a cluster, and check
+// the result.
 package chaos
 
 import (
@@ -15,29 +16,29 @@ import (
 	"slices"
 )
 
-// Ability is what the daemon can do with a type of program on the nodes' kernel.
+// Ability says what the daemon can do with a type of program on the nodes' kernel.
 type Ability struct{ Loads, Attaches bool }
 
-// Model is what a cluster should have.
+// Model is the state that a cluster should have.
 type Model struct {
-	// Can has the abilities by the types that tests/node tries.
+	// Can contains the abilities, by the types that tests/node tries.
 	Can map[string]Ability
-	// Nodes are the cluster's, the one of the control plane first.
+	// Nodes are the nodes of the cluster. The first is the one with the control plane.
 	Nodes []string
-	// Zones are the nodes' labels, "" for none.
+	// Zones are the values of the nodes' labels, or "" for none.
 	Zones map[string]string
-	// Interfaces that are there, as node/name.
+	// Interfaces are the existing interfaces, as node/name.
 	Interfaces map[string]bool
 	Objects    map[string]*Object
 	Pods       map[string]*Pod
-	// Config has the values of the ConfigMap that differ from what was installed.
+	// Config contains the values of the ConfigMap that differ from the installation.
 	Config map[string]string
-	// Next are the components that run their other image.
+	// Next contains the components that run their other image.
 	Next map[string]bool
 
-	// Of the present burst: what it has changed, and the nodes that it rebooted.
+	// What the current burst has changed, and the nodes that it has rebooted.
 	changed, rebooted map[string]bool
-	// serial numbers what is loaded.
+	// serial is the number of the last load.
 	serial int
 }
 
@@ -54,29 +55,29 @@ type Object struct {
 	Group       string   `json:"group,omitempty"`
 	Detached    bool     `json:"detached,omitempty"`
 
-	// held is what each node has loaded for it.
+	// held is what each node has loaded for the object.
 	held map[string]Holding
 }
 
 // Holding is what a node has loaded for an object.
 type Holding struct {
-	// Serial is another number for each load: as long as it stays, the programs have to be
-	// the very same.
+	// Serial is different for each load. As long as it doesn't change, the programs have to
+	// stay the same.
 	Serial int
 	// Load is what was loaded.
 	Load loadKey
-	// Functions are its programs, and Maps the maps that they have of their own.
+	// Functions are the functions of its programs. Maps are the maps that belong to them.
 	Functions, Maps []string
 }
 
-// loadKey is what a program can't be given without loading it again.
+// loadKey contains what can't be changed without a reload.
 type loadKey struct {
 	variant int
 	marker  byte
 }
 
-// Pod is a pod that reads the map of an object, or, without one, one that programs are
-// attached in.
+// Pod is a pod that reads the map of an object, or, without an object, a pod in which
+// programs are attached.
 type Pod struct {
 	Name  string `json:"name"`
 	Node  string `json:"node"`
@@ -84,13 +85,13 @@ type Pod struct {
 	Of    string `json:"of,omitempty"`
 	Map   string `json:"map,omitempty"`
 
-	// started tells that it has its volume, which it keeps; the volume follows what is loaded
-	// again, and has the map of the load serial.
+	// started means that the pod has its volume. The volume follows reloads, and contains
+	// the map of the load with the number serial.
 	started bool
 	serial  int
 }
 
-// NewModel is a cluster of these nodes, without any object.
+// NewModel returns the model of a cluster with these nodes, without objects.
 func NewModel(can map[string]Ability, nodes []string) *Model {
 	return &Model{
 		Can: can, Nodes: nodes,
@@ -99,23 +100,24 @@ func NewModel(can map[string]Ability, nodes []string) *Model {
 	}
 }
 
-// Point is a place that a program should be attached to.
+// Point is a place to which a program should be attached.
 type Point struct {
 	Name string
-	// Attached tells whether it can be.
+	// Attached says whether it can be attached there.
 	Attached bool
-	// Interface is that of the host it is at, if any.
+	// Interface is the host's interface, if the point is at one.
 	Interface string
 }
 
 // Expected is what a node should have for an object.
 type Expected struct {
 	Selected bool
-	// Failed tells that the node reports a failure, Idle that there is no container.
+	// Failed means that the node reports a failure. Idle means that there is no container.
 	Failed, Idle bool
-	// Loaded tells whether what is wanted is loaded; else a predecessor may be.
+	// Loaded says whether the wanted program is loaded. Otherwise, an earlier one can be
+	// loaded.
 	Loaded bool
-	// Points are those of each member, while it is loaded.
+	// Points are the points of each member, while it is loaded.
 	Points [][]Point
 }
 
@@ -129,7 +131,7 @@ func (o *Object) key() loadKey {
 	return key
 }
 
-// Expect is what the node should have for the object.
+// Expect returns what the node should have for the object.
 func (m *Model) Expect(o *Object, node string) Expected {
 	e := Expected{Selected: o.Zone == "" || o.Zone == m.Zones[node]}
 	if !e.Selected {
@@ -188,7 +190,8 @@ func (m *Model) points(o *Object, member Member, node string) []Point {
 	}
 }
 
-// podPoints are those of a namespaced object: in each pod of its group that runs.
+// podPoints returns the points of a namespaced object, which are in each running pod of its
+// group.
 func (m *Model) podPoints(o *Object, member Member, node string) []Point {
 	var points []Point
 	for _, name := range slices.Sorted(maps.Keys(m.Pods)) {
@@ -209,10 +212,11 @@ func (m *Model) podPoints(o *Object, member Member, node string) []Point {
 	return points
 }
 
-// Ready tells whether a pod should be.
+// Ready reports whether a pod should be ready.
 func (m *Model) Ready(p *Pod) bool { return p.Of == "" || p.started }
 
-// KeepsMaps tells whether a pod's volume has a map of what isn't loaded any more.
+// KeepsMaps reports whether a pod's volume contains a map of a program that is no longer
+// loaded.
 func (m *Model) KeepsMaps() bool {
 	for _, p := range m.Pods {
 		if o := m.Objects[p.Of]; p.started && (o == nil || o.held[p.Node].Serial != p.serial) {
@@ -222,10 +226,11 @@ func (m *Model) KeepsMaps() bool {
 	return false
 }
 
-// Held is what the node has loaded for the object, which is nothing for an empty Serial.
+// Held returns what the node has loaded for the object. An empty Serial means that nothing
+// is loaded.
 func (o *Object) Held(node string) Holding { return o.held[node] }
 
-// Settle ends a burst: the cluster has become what was wanted.
+// Settle ends a burst: the cluster has reached the wanted state.
 func (m *Model) Settle() {
 	for _, name := range slices.Sorted(maps.Keys(m.Objects)) {
 		o := m.Objects[name]
@@ -255,7 +260,7 @@ func (m *Model) settle(o *Object, node string) {
 	switch held, there := o.held[node]; {
 	case !e.Selected:
 		delete(o.held, node)
-	case !e.Loaded: // what was loaded before goes on
+	case !e.Loaded: // what was loaded before stays
 	case there && held.Load == o.key():
 	default:
 		m.serial++

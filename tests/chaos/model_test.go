@@ -5,7 +5,7 @@ package chaos
 
 import "testing"
 
-// TestModel follows an object through what can become of it.
+// TestModel follows an object through its possible states.
 func TestModel(t *testing.T) {
 	m := NewModel(abilities(), []string{"node"})
 	o := Object{Kind: "TcxProgram", Name: "o", Interfaces: []string{"chaos0"}, Zone: "a"}
@@ -14,7 +14,7 @@ func TestModel(t *testing.T) {
 		name  string
 		steps []Step
 		want  Expected
-		// held tells that something is loaded, and anew that it isn't what was.
+		// held means that something is loaded. anew means that it was loaded again.
 		held, anew bool
 	}{
 		{"not selected", []Step{{Do: "create an object", Object: &o}}, Expected{}, false, false},
@@ -75,7 +75,8 @@ func variantOf(o Object, variant int) *Object {
 	return &o
 }
 
-// TestKeepsMaps follows a pod's volume: it keeps the map of an object that has none any more.
+// TestKeepsMaps follows a pod's volume, which keeps the map of an object that is no longer
+// loaded.
 func TestKeepsMaps(t *testing.T) {
 	m := NewModel(abilities(), []string{"node"})
 	o := Object{Kind: "TcxProgram", Name: "o", Interfaces: []string{"chaos0"}}

@@ -11,36 +11,36 @@ import (
 	"strings"
 )
 
-// Step is one thing that is done to the cluster.
+// Step is one change of the cluster.
 type Step struct {
 	Do string `json:"do"`
-	// Target is what it is done to: an object, a pod, an interface, a component, a key.
+	// Target is what is changed: an object, a pod, an interface, a component, or a key.
 	Target string `json:"target,omitempty"`
 	Node   string `json:"node,omitempty"`
 	Value  string `json:"value,omitempty"`
-	// Object and Pod are as they should be from then on.
+	// Object and Pod are the new state.
 	Object *Object `json:"object,omitempty"`
 	Pod    *Pod    `json:"pod,omitempty"`
-	// After is how long to wait before, and Lasts how long a fault goes on beside the steps
-	// that follow; both in milliseconds.
+	// After is the delay before the step. Lasts is the duration of a fault, which overlaps with the next steps.
+	// Both are in milliseconds.
 	After int `json:"after,omitempty"`
 	Lasts int `json:"lasts,omitempty"`
 	// Settled ends a burst.
 	Settled bool `json:"settled,omitempty"`
 }
 
-// Operation is something that users and administrators do.
+// Operation is an operation of users or administrators.
 type Operation struct {
 	Name   string
 	Weight int
-	// Draw makes a step, unless nothing of the kind can be done.
+	// Draw draws a step. It returns false if no step of this kind is possible.
 	Draw func(r *rand.Rand, m *Model) (Step, bool)
-	// Apply changes the model as the step changes what is wanted, unless it can't be done:
-	// of a sequence that is shortened, steps lose what they need.
+	// Apply changes the model as the step changes what is wanted. It returns false if the step isn't possible,
+	// because steps of a shortened sequence can lack what they need.
 	Apply func(m *Model, s Step) bool
 }
 
-// Bounds of what there is at a time, and the names that things take.
+// Limits of the numbers of things, and the names of things.
 const (
 	mostObjects    = 10
 	mostPods       = 8
@@ -50,13 +50,13 @@ const (
 var (
 	zones  = []string{"", "a", "b"}
 	groups = []string{"one", "two"}
-	// tracepoints hardly ever run, and take 64 programs of the whole machine each. No other test that may run beside this
-	// one uses them.
+	// tracepoints are tracepoints that rarely run. Each can have 64 programs on the whole machine. Other tests
+	// that can run at the same time don't use them.
 	tracepoints = []string{"syscalls/sys_enter_acct", "syscalls/sys_enter_quotactl", "syscalls/sys_enter_ustat", "syscalls/sys_enter_vhangup"}
 	components  = []string{"agent", "csi", "inspector", "daemon", "operator"}
 )
 
-// Operations has all of them.
+// Operations contains all operations.
 var Operations = []Operation{
 	{"create an object", 12, drawCreate, func(m *Model, s Step) bool {
 		if m.Objects[s.Object.Name] != nil || !m.change("object/"+s.Object.Name) {
@@ -99,7 +99,7 @@ var Operations = []Operation{
 		value := zones[r.IntN(len(zones))]
 		return Step{Node: node, Value: value}, value != m.Zones[node] && !m.changed["node/"+node]
 	}, func(m *Model, s Step) bool {
-		// An object that isn't selected in between may be loaded again, or not.
+		// An object that isn't selected for a moment may or may not be reloaded.
 		if m.changed[selectors] || !m.change("node/"+s.Node) {
 			return false
 		}
@@ -157,21 +157,21 @@ var Operations = []Operation{
 	}},
 }
 
-// What stands for any of its kind among what a burst has changed.
+// Keys for everything of a kind that a burst has changed.
 const (
 	labels    = "labels of nodes"
 	selectors = "what the labels of nodes decide about"
 )
 
-// mayRead tells whether it doesn't matter how soon a pod gets its volume: nothing of the
-// object's that is loaded goes in this burst.
+// mayRead reports whether the time at which a pod gets its volume doesn't matter: this burst doesn't unload
+// anything of the object.
 func (m *Model) mayRead(p *Pod) bool {
 	o := m.Objects[p.Of]
 	return p.Of == "" || (o != nil && !m.changed[labels] && (o.held == nil || !m.changed["object/"+p.Of]))
 }
 
-// change tells whether a thing may be changed: once in a burst, so that what comes of it
-// doesn't depend on how far the cluster has come with the change before.
+// change reports whether something can be changed. Each thing is changed at most once in a burst, so that the
+// result doesn't depend on how far the cluster has applied the previous change.
 func (m *Model) change(what string) bool {
 	if m.changed[what] {
 		return false
@@ -180,12 +180,12 @@ func (m *Model) change(what string) bool {
 	return true
 }
 
-// unchanged are those of the names that may be changed; what begins with "steady" stays.
+// unchanged returns the names that can be changed. Names with the prefix "steady" can't.
 func (m *Model) unchanged(prefix string, names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return m.changed[prefix+name] || strings.HasPrefix(name, steady) })
 }
 
-// steady is how the names of things begin that stay during a whole run.
+// steady is the prefix of the names of things that stay during a whole run.
 const steady = "steady"
 
 func pick(r *rand.Rand, names []string) (string, bool) {
@@ -195,7 +195,7 @@ func pick(r *rand.Rand, names []string) (string, bool) {
 	return names[r.IntN(len(names))], true
 }
 
-// unused is a name that isn't taken, and wasn't in this burst.
+// unused returns a name that isn't in use, and wasn't in use in this burst.
 func unused[T any](m *Model, kind, prefix string, taken map[string]T, most int) (string, bool) {
 	for i := range most {
 		name := fmt.Sprintf("%s%d", prefix, i)
@@ -229,10 +229,10 @@ func drawCreate(r *rand.Rand, m *Model) (Step, bool) {
 	return Step{Object: o}, true
 }
 
-// oftenGood is how many of ten bytecodes are drawn among the good ones.
+// oftenGood is the number of good bytecodes among ten that are drawn.
 const oftenGood = 8
 
-// parts draw what an object's fields may be, those that its kind has.
+// parts draw the fields of an object that its kind has.
 var parts = []func(*rand.Rand, *Object){
 	func(r *rand.Rand, o *Object) {
 		variants := shapeOf(o.Kind).Variants

@@ -11,29 +11,30 @@ import (
 	"slices"
 )
 
-// Sequence draws steps from a seed: the same ones for the same seed, nodes and abilities.
+// Sequence draws steps from a seed. The same seed, nodes, and abilities result in the
+// same steps.
 type Sequence struct {
 	r *rand.Rand
 	m *Model
-	// Stretch makes faults last longer, by this factor.
+	// Stretch is a factor for the duration of faults.
 	Stretch int
-	// Without names operations and faults that aren't drawn.
+	// Without contains names of operations and faults that aren't drawn.
 	Without []string
 }
 
-// NewSequence draws for a cluster that is as the model says.
+// NewSequence returns a sequence for a cluster in the state of the model.
 func NewSequence(seed uint64, m *Model, stretch int) *Sequence {
-	return &Sequence{r: rand.New(rand.NewPCG(seed, seed)), m: m, Stretch: max(stretch, 1)} //nolint:gosec // it is to be repeated
+	return &Sequence{r: rand.New(rand.NewPCG(seed, seed)), m: m, Stretch: max(stretch, 1)} //nolint:gosec // it must be reproducible
 }
 
-// Bounds of a burst.
+// Limits of a burst.
 const (
 	mostOperations = 5
-	// longestPause between two steps, in milliseconds.
+	// longestPause is the maximum delay between two steps, in milliseconds.
 	longestPause = 1500
 )
 
-// Burst draws the steps of the next burst, and changes the model as they do.
+// Burst draws the steps of the next burst, and applies them to the model.
 func (q *Sequence) Burst() []Step {
 	var steps []Step
 	for range 1 + q.r.IntN(mostOperations) {
@@ -41,7 +42,7 @@ func (q *Sequence) Burst() []Step {
 			steps = append(steps, step)
 		}
 	}
-	// None in one of ten bursts, two in three of ten.
+	// One in ten bursts has no fault, and three in ten have two.
 	faults := []int{0, 1, 1, 1, 1, 1, 1, 2, 2, 2}[q.r.IntN(10)]
 	var last []Step
 	for range faults {
@@ -49,7 +50,7 @@ func (q *Sequence) Burst() []Step {
 		if slices.Contains(q.Without, step.Do) {
 			continue
 		}
-		if step.Do == Reboot { // whether a change came before or after it would make a difference
+		if step.Do == Reboot { // it would matter whether a change came before or after it
 			last = []Step{step}
 			continue
 		}
@@ -63,7 +64,7 @@ func (q *Sequence) Burst() []Step {
 	return append(steps, Step{Settled: true})
 }
 
-// operation draws one that can be done now, by weight.
+// operation draws an operation that is possible now, by weight.
 func (q *Sequence) operation() (Step, bool) {
 	sum := 0
 	for _, o := range Operations {
@@ -104,7 +105,7 @@ func (q *Sequence) fault() Step {
 	return step
 }
 
-// Bursts cuts a sequence into its bursts.
+// Bursts splits a sequence into its bursts.
 func Bursts(steps []Step) [][]Step {
 	var bursts [][]Step
 	begin := 0
@@ -120,10 +121,10 @@ func Bursts(steps []Step) [][]Step {
 	return bursts
 }
 
-// Recording is a sequence that was done, to be done again.
+// Recording is a sequence that was run, and can be repeated.
 type Recording struct {
 	Seed uint64 `json:"seed"`
-	// Nodes are those of the cluster, whose names are in the steps.
+	// Nodes are the nodes of the cluster. The steps contain their names.
 	Nodes []string `json:"nodes"`
 	Steps []Step   `json:"steps"`
 }
@@ -140,7 +141,7 @@ func (r Recording) Save(file string) error {
 	return nil
 }
 
-// LoadRecording reads one from a file.
+// LoadRecording reads a recording from a file.
 func LoadRecording(file string) (r Recording, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -152,8 +153,8 @@ func LoadRecording(file string) (r Recording, err error) {
 	return r, nil
 }
 
-// Shrink looks for a shorter sequence that still fails: it leaves out bursts, then single
-// steps, for as long as what is left fails.
+// Shrink looks for a shorter sequence that still fails. It leaves out bursts, then
+// single steps, as long as the rest fails.
 func Shrink(steps []Step, fails func([]Step) bool) []Step {
 	bursts := Bursts(steps)
 	for size := len(bursts) / 2; size > 0; size /= 2 {

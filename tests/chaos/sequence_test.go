@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// abilities are those of a kernel without BPF trampolines and kprobes.
+// abilities returns the abilities of a kernel without BPF trampolines and kprobes.
 func abilities() map[string]Ability {
 	can := map[string]Ability{}
 	for _, s := range shapes {
@@ -40,8 +40,8 @@ func drawn(seed uint64, bursts int, nodes ...string) ([]Step, *Model) {
 	return steps, m
 }
 
-// TestSequenceRepeats draws the same steps from the same seed, and others from another; done
-// from a recording they lead to the same model.
+// TestSequenceRepeats checks that the same seed results in the same steps, and another seed
+// in others. Steps from a recording result in the same model.
 func TestSequenceRepeats(t *testing.T) {
 	steps, m := drawn(7, 100)
 	again, _ := drawn(7, 100)
@@ -70,8 +70,8 @@ func TestSequenceRepeats(t *testing.T) {
 	}
 }
 
-// TestSequenceHasEverything draws each operation and fault, and each kind of object, and
-// leaves none of them undone.
+// TestSequenceHasEverything checks that each operation and fault, and each kind of object,
+// is drawn and applied.
 func TestSequenceHasEverything(t *testing.T) {
 	nodes := []string{"first", "second", "third"}
 	steps, _ := drawn(1, 600, nodes...)
@@ -110,7 +110,7 @@ func TestSequenceHasEverything(t *testing.T) {
 	}
 }
 
-// TestShrink finds the two steps that a failure takes.
+// TestShrink finds the two steps that a failure needs.
 func TestShrink(t *testing.T) {
 	steps, _ := drawn(3, 40)
 	var one, other Step

@@ -11,13 +11,14 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/reader"
 )
 
-// Names that objects of the test share.
+// Names that the objects of the test share.
 const (
 	// Space is the namespace of pods and namespaced objects.
 	Space = "chaos"
-	// Label is on every object of the test.
+	// Label is a label of every object of the test.
 	Label = "bpfman.io/chaos"
-	// ZoneLabel is the label of nodes that objects select, and GroupLabel that of pods.
+	// ZoneLabel is the label of nodes that objects select. GroupLabel is the label of
+	// pods.
 	ZoneLabel  = "chaos.bpfman.io/zone"
 	GroupLabel = "chaos.bpfman.io/group"
 
@@ -33,33 +34,33 @@ const (
 
 // Member is one program of an object.
 type Member struct {
-	// Type is the type of program, by the name that tests/node tries it by.
+	// Type is the type of program, with the name that tests/node uses.
 	Type     string
 	Function string
-	// Map is a map that the function has of its own; "" for none.
+	// Map is a map that belongs to the function, or "".
 	Map string
 }
 
-// Variant is bytecode that an object may name.
+// Variant is bytecode for an object.
 type Variant struct {
 	Image   string
 	Members []Member
 	// Global is a global variable of one byte, if the bytecode has one.
 	Global string
-	// Bad tells that it can't be loaded, whatever the kernel can do.
+	// Bad means that it can't be loaded on any kernel.
 	Bad bool
 }
 
-// Shape is a kind of object with the bytecode that it may have. The first variant is good.
+// Shape is a kind of object, with possible bytecode. The first variant is good.
 type Shape struct {
 	Kind       string
 	Namespaced bool
-	// Weight is how often it is drawn.
+	// Weight is how likely it is drawn.
 	Weight   int
 	Variants []Variant
 }
 
-// shapes has every kind that users write.
+// shapes contains all kinds that users write.
 var shapes = []Shape{
 	{
 		Kind: "TcxProgram", Weight: 8, Variants: []Variant{
@@ -150,7 +151,7 @@ var shapes = []Shape{
 	},
 }
 
-// makers make the objects of each kind.
+// makers create the objects of each kind.
 var makers = map[string]func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject{
 	"TcxProgram": func(o *Object, c v1alpha1.BpfAppCommon) v1alpha1.UserObject {
 		return &v1alpha1.TcxProgram{Spec: v1alpha1.TcxProgramSpec{TcxProgramInfo: *o.tcx(0), BpfAppCommon: c}}
@@ -227,7 +228,7 @@ func shapeOf(kind string) *Shape {
 	return nil
 }
 
-// The parts that objects are made of.
+// The parts of objects.
 
 func (o *Object) common(member int) v1alpha1.BpfProgramCommon {
 	common := v1alpha1.BpfProgramCommon{BpfFunctionName: o.variant().Members[member].Function}
@@ -266,7 +267,7 @@ func (o *Object) uprobeNs(member int) *v1alpha1.UprobeNsProgramInfo {
 	return &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: o.common(member), FunctionName: userFunction, Target: userTarget, Containers: o.pods()}
 }
 
-// Make is the object as it is written to the API server. Images are below the prefix.
+// Make returns the object for the API server. prefix is the prefix of images.
 func (o *Object) Make(prefix string) v1alpha1.UserObject {
 	common := v1alpha1.BpfAppCommon{ByteCode: v1alpha1.BytecodeSelector{
 		Image: &v1alpha1.BytecodeImage{Url: prefix + "/" + o.variant().Image + ":latest"},
@@ -286,8 +287,7 @@ func (o *Object) Make(prefix string) v1alpha1.UserObject {
 	return made
 }
 
-// Make is the pod as it is written to the API server: one that reads maps is an ordinary
-// user's, without any privilege.
+// Make returns the pod for the API server. A pod that reads maps is unprivileged.
 func (p *Pod) Make(counters, target string) *corev1.Pod {
 	pod := reader.Pod(counters, Space, p.Name, p.Of, p.Map)
 	pod.Labels = map[string]string{Label: "true", GroupLabel: p.Group}

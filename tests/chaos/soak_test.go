@@ -25,25 +25,25 @@ import (
 )
 
 const (
-	// sampleEvery is how often is looked what the components take.
+	// sampleEvery is the interval of samples.
 	sampleEvery = 10 * time.Second
-	// perInterface are fewer than the 64 programs that the kernel takes on one, and
-	// perTracepoint leave room for others there.
+	// perInterface is less than the 64 programs that the kernel accepts on an interface.
+	// perTracepoint leaves space for other programs at a tracepoint.
 	perInterface  = 50
 	perTracepoint = 32
-	// loadTime is how long a program may take at most, behind all others.
+	// loadTime is the maximum time to load a program, after all others.
 	loadTime = 2 * time.Second
 )
 
-// rarelyCalled are system calls that hardly any process makes, and that no other test uses.
+// rarelyCalled are system calls that processes rarely make, and that no other test uses.
 var rarelyCalled = []string{
 	"sethostname", "setdomainname", "pivot_root", "vhangup", "settimeofday", "clock_settime", "clock_adjtime", "mq_unlink",
 	"add_key", "request_key", "iopl", "ioperm", "quotactl_fd", "mq_open", "personality", "ustat", "modify_ldt",
 }
 
-// TestSoak loads many programs, some of them at a time, unloads these, and so on from the
-// beginning for a long time, and watches what the components take. In the end they must not
-// take more than after the first wave.
+// TestSoak repeatedly loads and unloads many programs in batches for a long time, and
+// measures the resources of the components. At the end, they must not use more than after
+// the first round.
 func TestSoak(t *testing.T) {
 	programs, atOnce := int(number("PROGRAMS", 0)), int(number("AT_ONCE", 100))
 	if programs == 0 {
@@ -86,12 +86,12 @@ func TestSoak(t *testing.T) {
 	w.leave(ctx, t)
 }
 
-// soakInterfaces is how many interfaces half of the programs take.
+// soakInterfaces returns the number of interfaces that half of the programs need.
 func soakInterfaces(programs int) int { return (programs/2 + perInterface - 1) / perInterface }
 
 func soakInterface(i int) string { return fmt.Sprint("soak", i) }
 
-// soakObjects are as many objects, one half at tracepoints and one on interfaces.
+// soakObjects returns n objects, one half at tracepoints, and one half on interfaces.
 func (w *world) soakObjects(ctx context.Context, t *testing.T, n int) []v1alpha1.UserObject {
 	t.Helper()
 	interfaces := soakInterfaces(n)
@@ -186,14 +186,14 @@ func (w *world) unloadAll(ctx context.Context, t *testing.T, objects []v1alpha1.
 	}
 }
 
-// sample is what a process took at a moment.
+// sample contains the resources that a process used at one time.
 type sample struct {
 	seconds  float64
 	programs int
 	node.Usage
 }
 
-// sampler looks what the components of the first node take, as long as it runs.
+// sampler records the resources of the components on the first node while it runs.
 type sampler struct {
 	w       *world
 	samples []sample
@@ -201,7 +201,7 @@ type sampler struct {
 
 func newSampler(w *world) *sampler { return &sampler{w: w} }
 
-// start samples until the function that it returns is called.
+// start samples until the returned function is called.
 func (s *sampler) start(ctx context.Context, t *testing.T) func() {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -241,7 +241,7 @@ func (s *sampler) save(t *testing.T) {
 	}
 	defer file.Close()
 	rows := csv.NewWriter(file)
-	_ = rows.Write([]string{"seconds", "programs", "component", "process", "memory_bytes", "files", "threads"}) // kept for Error
+	_ = rows.Write([]string{"seconds", "programs", "component", "process", "memory_bytes", "files", "threads"}) // the error is returned by Error
 	panels := []plot.Panel{{Title: "Resident memory (MB)"}, {Title: "File descriptors"}, {Title: "Threads"}, {Title: "Programs in the daemon"}}
 	for _, component := range watched {
 		lines := make([]plot.Line, len(panels))

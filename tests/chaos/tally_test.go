@@ -19,7 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// tally is what was done in a run.
+// tally counts what was done in a run.
 type tally struct {
 	done   map[string]int
 	bursts int
@@ -58,7 +58,7 @@ func (c *tally) String() string {
 	return text.String()
 }
 
-// save writes the tally beside the recording, for tables of several runs.
+// save writes the tally next to the recording, for tables of several runs.
 func (c *tally) save(t *testing.T) {
 	t.Helper()
 	if run.file == "" {
@@ -78,13 +78,13 @@ func (c *tally) save(t *testing.T) {
 	}
 }
 
-// usage is what the components of a node take.
+// usage contains the resources that the components on a node use.
 type usage map[string]node.Usage
 
-// components are those that must not grow.
+// watched are the components whose resources must not grow.
 var watched = []string{node.Agent, node.CSI, node.Inspector, node.Operator, node.Daemon}
 
-// baseline is what each node's components take before anything is done.
+// baseline returns the resources of each node's components at the start.
 func (w *world) baseline(ctx context.Context, t *testing.T) map[string]usage {
 	t.Helper()
 	all := map[string]usage{}
@@ -103,14 +103,14 @@ func (w *world) baseline(ctx context.Context, t *testing.T) map[string]usage {
 	return all
 }
 
-// Bounds of what a component may take more than at the beginning, where the same things are
-// there as then: connections come and go, and Go gives memory back when it likes.
+// Limits for the growth of a component's resources between times with the same state.
+// Connections vary, and Go returns memory with a delay.
 const (
 	moreFiles  = 12
 	moreMemory = 40 << 20
 )
 
-// compare checks that the components take what they took, though they have done much since.
+// compare checks that the components use no more resources than at the start.
 func (w *world) compare(ctx context.Context, t *testing.T, before map[string]usage) {
 	t.Helper()
 	now := w.baseline(ctx, t)
@@ -122,7 +122,8 @@ func (w *world) compare(ctx context.Context, t *testing.T, before map[string]usa
 			if was.PID == 0 || is.PID == 0 {
 				continue // the operator runs on one node
 			}
-			// The daemon keeps memory of each image that it has pulled, and starts with little.
+			// The daemon caches data about each pulled image in memory, and starts with little
+			// memory.
 			if is.Files > was.Files+moreFiles || (is.Memory > was.Memory+moreMemory && component != node.Daemon) {
 				t.Errorf("%s on %s takes more than at the beginning", component, name)
 			}

@@ -40,30 +40,30 @@ import (
 
 const (
 	bpfmanSpace = "bpfman"
-	// callTimeout bounds a request to the API server, and attemptTimeout what is done again
-	// until it succeeds: on a busy machine, a look at each of three nodes takes most of a minute.
+	// callTimeout bounds a request to the API server. attemptTimeout bounds an attempt that is repeated until it
+	// succeeds. On a busy machine, checking each of three nodes takes most of a minute.
 	callTimeout    = 20 * time.Second
 	attemptTimeout = 2 * time.Minute
-	// accepted is how long an operation may be refused for, while faults last.
+	// accepted is how long an operation can be refused while faults last.
 	accepted = 4 * time.Minute
 	interval = 300 * time.Millisecond
 )
 
-// settings come from the environment, see `make test-chaos`.
+// settings come from the environment: see `make test-chaos`.
 var settings = struct {
 	kubeconfig string
-	// cluster is the command of hack/cluster with the flags of the cluster under test, and
-	// probe the binary of tests/cmd/node-probe.
+	// cluster is the command of hack/cluster with the flags for the cluster under test. probe is the binary of
+	// tests/cmd/node-probe.
 	cluster []string
 	probe   string
-	// state is the cluster's directory, which the nodes see at the same place.
+	// state is the cluster's directory. Nodes see it at the same path.
 	state string
-	// bytecode is where the daemon finds the sample images, as registry/prefix.
+	// bytecode is the registry and prefix from which the daemon pulls the sample images.
 	bytecode string
-	// push is the command that puts them there, where the registry ends with the node.
+	// push is the command that pushes them there, if the registry ends with the node.
 	push             []string
 	counters, target string
-	// registrar is the image of node-driver-registrar, where that is to register the plugin.
+	// registrar is the image of node-driver-registrar, if that is to register the plugin.
 	registrar string
 }{
 	kubeconfig: os.Getenv("KUBECONFIG"),
@@ -81,17 +81,16 @@ var settings = struct {
 type world struct {
 	client.Client
 	clientset *kubernetes.Clientset
-	// installed is the ConfigMap's data as it was found.
+	// installed is the original data of the ConfigMap.
 	installed map[string]string
 	m         *Model
-	// faults are those that last beside the steps after them.
+	// faults are those that last during the next steps.
 	faults sync.WaitGroup
 	mutex  sync.Mutex
 	failed []error
 	// ids are the programs that were found for each load.
 	ids map[string][]uint32
-	// seenPrograms and seenMaps were found since it was last checked that those of them which
-	// went are gone from the kernel.
+	// seenPrograms and seenMaps are those since the last check that unloaded ones were removed from the kernel.
 	seenPrograms, seenMaps map[uint32]bool
 }
 
@@ -141,7 +140,7 @@ func connect(ctx context.Context, t *testing.T) *world {
 			can[trial.Type] = Ability{Loads: trial.Loaded && (before.Loads || !known), Attaches: trial.Attached && (before.Attaches || !known)}
 		}
 	}
-	// A uprobe is tried in a container; that it works without is what the same call does.
+	// A uprobe is tried in a container. Without a container, the same call does the same.
 	can["Uprobe"] = can[node.ContainerUprobe]
 	for _, must := range []string{"TCX", "Tracepoint", node.ContainerUprobe} {
 		if !can[must].Attaches {
@@ -165,14 +164,14 @@ func connect(ctx context.Context, t *testing.T) *world {
 	return w
 }
 
-// The keys of the ConfigMap for how the CSI plugin is registered, and the value for the sidecar.
+// The keys of the ConfigMap for the registration of the CSI plugin, and the value for the sidecar.
 const (
 	keyRegistration   = "bpfman.csi.registration"
 	keyRegistrarImage = "bpfman.csi.registrar.image"
 	sidecar           = "sidecar"
 )
 
-// register has the CSI plugin registered in this way.
+// register changes how the CSI plugin is registered.
 func (w *world) register(ctx context.Context, t *testing.T, way, image string) {
 	t.Helper()
 	w.installed = maps.Clone(w.installed)
@@ -184,8 +183,8 @@ func (w *world) register(ctx context.Context, t *testing.T, way, image string) {
 	}
 }
 
-// probeOf is the node probe, in the directory of the host's that a node sees: the first sees
-// the cluster's, the others their own below that.
+// probeOf returns the path of the node probe in the host's directory that a node sees. The first node sees the
+// cluster's directory, and the other nodes see subdirectories.
 func probeOf(nodeName string) string {
 	own := filepath.Join(settings.state, nodeName)
 	if _, err := os.Stat(own); err != nil {
@@ -194,7 +193,7 @@ func probeOf(nodeName string) string {
 	return filepath.Join(own, "chaos-probe")
 }
 
-// giveProbe puts the node probe where the node sees it. One that was there may still run.
+// giveProbe copies the node probe to where the node sees it. An existing one can be running.
 func giveProbe(nodeName string) error {
 	binary, err := os.ReadFile(settings.probe)
 	if err != nil {
@@ -210,13 +209,13 @@ func giveProbe(nodeName string) error {
 	return nil
 }
 
-// clusterCommand is one of hack/cluster's for a node.
+// clusterCommand returns a command of hack/cluster for a node.
 func clusterCommand(ctx context.Context, nodeName string, command ...string) *exec.Cmd {
 	args := slices.Concat(settings.cluster[1:], []string{"--node", nodeName}, command)
 	return exec.CommandContext(ctx, settings.cluster[0], args...)
 }
 
-// onNode runs a command in a node.
+// onNode runs a command on a node.
 func (w *world) onNode(ctx context.Context, nodeName string, command ...string) ([]byte, error) {
 	cmd := clusterCommand(ctx, nodeName, append([]string{"exec", "--"}, command...)...)
 	cmd.WaitDelay = time.Second
@@ -228,7 +227,7 @@ func (w *world) onNode(ctx context.Context, nodeName string, command ...string) 
 	return out.Bytes(), nil
 }
 
-// ask runs a command of the node probe on a node and decodes its answer.
+// ask runs a command of the node probe on a node, and decodes its output.
 func ask[T any](ctx context.Context, w *world, nodeName string, command ...string) (answer T, err error) {
 	out, err := w.onNode(ctx, nodeName, append([]string{probeOf(nodeName)}, command...)...)
 	if err != nil || len(out) == 0 {
@@ -240,7 +239,7 @@ func ask[T any](ctx context.Context, w *world, nodeName string, command ...strin
 	return answer, nil
 }
 
-// await polls until do succeeds, and returns its last error where the time is over.
+// await polls until do succeeds. When the time is over, it returns the last error of do.
 func await(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(ctx context.Context) (bool, error) {
@@ -258,11 +257,10 @@ func await(ctx context.Context, timeout time.Duration, do func(context.Context) 
 	return nil
 }
 
-// refused tells that an API server has decided against a request, so that asking again
-// changes nothing.
+// refused reports whether an API server has rejected a request permanently.
 func refused(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
-// insist does a request again until the API server takes it: it may be away.
+// insist repeats a request until the API server accepts it, because the API server can be down.
 func insist(ctx context.Context, do func(context.Context) error) error {
 	var final error
 	err := await(ctx, accepted, func(ctx context.Context) error {
@@ -276,7 +274,7 @@ func insist(ctx context.Context, do func(context.Context) error) error {
 	return errors.Join(final, err)
 }
 
-// create makes an object, or finds that it was made when the answer was lost.
+// create creates an object. If the response was lost, the object can already exist.
 func (w *world) create(ctx context.Context, o client.Object) error {
 	return insist(ctx, func(ctx context.Context) error {
 		o.SetResourceVersion("")
@@ -298,7 +296,7 @@ func (w *world) remove(ctx context.Context, o client.Object) error {
 	return insist(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(w.Delete(ctx, o)) })
 }
 
-// update changes an object as it is on the API server.
+// update changes the current object on the API server.
 func update[O client.Object](ctx context.Context, w *world, o O, change func(O)) error {
 	return insist(ctx, func(ctx context.Context) error {
 		if err := w.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
@@ -309,7 +307,7 @@ func update[O client.Object](ctx context.Context, w *world, o O, change func(O))
 	})
 }
 
-// do does a step, without waiting for what comes of it.
+// do performs a step, without waiting for its effect.
 func (w *world) do(ctx context.Context, s Step) error {
 	select {
 	case <-ctx.Done():
@@ -329,7 +327,7 @@ func (w *world) do(ctx context.Context, s Step) error {
 	return w.during(ctx, s, fault)
 }
 
-// during begins a fault, and has it end after its time, beside the steps that follow.
+// during starts a fault, and ends it after its duration, while the next steps continue.
 func (w *world) during(ctx context.Context, s Step, fault faultDone) error {
 	if err := fault.begin(ctx, w, s); err != nil {
 		return err
@@ -342,7 +340,7 @@ func (w *world) during(ctx context.Context, s Step, fault faultDone) error {
 		if fault.end == nil {
 			return
 		}
-		// Another fault that lasts may be in the way.
+		// Another lasting fault can prevent it.
 		if err := await(context.WithoutCancel(ctx), accepted, func(ctx context.Context) error { return fault.end(ctx, w, s) }); err != nil {
 			w.fail(fmt.Errorf("end of %q: %w", s.Do, err))
 		}
@@ -350,7 +348,8 @@ func (w *world) during(ctx context.Context, s Step, fault faultDone) error {
 	return nil
 }
 
-// byProbe has the node probe do a command to a program for as long as the fault lasts, beside the steps that follow.
+// byProbe runs a command of the node probe on a program for the duration of the fault, while the next steps
+// continue.
 func (w *world) byProbe(ctx context.Context, s Step, command, program string) error {
 	for _, name := range w.placesOf(s) {
 		w.faults.Go(func() {
@@ -364,7 +363,7 @@ func (w *world) byProbe(ctx context.Context, s Step, command, program string) er
 	return nil
 }
 
-// placesOf are the nodes where what a fault strikes may run: the operator is on any.
+// placesOf returns the nodes where the target of a fault can run. The operator can run on any node.
 func (w *world) placesOf(s Step) []string {
 	if s.Target == node.Operator {
 		return w.m.Nodes
@@ -372,7 +371,7 @@ func (w *world) placesOf(s Step) []string {
 	return []string{s.Node}
 }
 
-// fail keeps an error of what goes on beside the steps.
+// fail records an error of a concurrent fault.
 func (w *world) fail(err error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -389,7 +388,7 @@ func (w *world) ended() error {
 	return err
 }
 
-// operationsDone has how each operation is done.
+// operationsDone contains the implementation of each operation.
 var operationsDone = map[string]func(context.Context, *world, Step) error{
 	"create an object": func(ctx context.Context, w *world, s Step) error {
 		return w.create(ctx, s.Object.Make(settings.bytecode))
@@ -461,12 +460,12 @@ var operationsDone = map[string]func(context.Context, *world, Step) error{
 	},
 }
 
-// kindOf is the kind of that name.
+// kindOf returns the kind with a name.
 func kindOf(name string) v1alpha1.Kind[v1alpha1.UserObject] {
 	return v1alpha1.UserKinds[slices.IndexFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == name })]
 }
 
-// named is an object of that kind and name.
+// named returns an empty object with the kind and name.
 func named(o *Object) client.Object {
 	kind := kindOf(o.Kind)
 	object := kind.New()
@@ -477,29 +476,27 @@ func named(o *Object) client.Object {
 	return object
 }
 
-// etcdAlarm sets or clears the alarm by which etcd refuses every write when its disk, or its
-// quota, is full.
+// etcdAlarm sets or clears the alarm with which etcd refuses every write if its disk or quota is full.
 func etcdAlarm(ctx context.Context, w *world, action string) error {
 	_, err := w.onNode(ctx, w.m.Nodes[0], "curl", "--silent", "--show-error", "--fail", "--max-time", "5",
 		"http://127.0.0.1:2379/v3/maintenance/alarm", "--request", http.MethodPost, "--data", `{"action":"`+action+`","alarm":"NOSPACE"}`)
 	return err
 }
 
-// faultDone is how a fault begins, and ends where it lasts.
+// faultDone contains how a fault starts, and, if it lasts, how it ends.
 type faultDone struct {
 	begin, end func(context.Context, *world, Step) error
 }
 
-// partition is a rule by which the packets of a node, and of its pods, to the API server
-// vanish. On the first node, those of the host, where this test runs, and of other nodes come
-// by eth0.
+// partition drops the packets of a node and of its pods to the API server. On the first node, packets from the
+// host, where this test runs, and from other nodes arrive at eth0.
 const partition = `table inet chaos {
 	chain input { type filter hook input priority -10; iifname != "eth0" ip daddr != 127.0.0.1 tcp dport 6443 drop; }
 	chain output { type filter hook output priority -10; oifname != "lo" tcp dport 6443 drop; }
 	chain forward { type filter hook forward priority -10; tcp dport 6443 drop; }
 }`
 
-// faultsDone has how each fault is done.
+// faultsDone contains the implementation of each fault.
 var faultsDone = map[string]faultDone{
 	"kill": {begin: func(ctx context.Context, w *world, s Step) error {
 		return strike(ctx, w, s, "kill")
@@ -541,7 +538,7 @@ var faultsDone = map[string]faultDone{
 		func(ctx context.Context, w *world, _ Step) error { return etcdAlarm(ctx, w, "DEACTIVATE") },
 	},
 	Reboot: {begin: func(ctx context.Context, w *world, s Step) error {
-		w.faults.Wait() // faults that last end with the node, and can't be ended by a command there
+		w.faults.Wait() // lasting faults end with the node, and commands there can't end them
 		if out, err := clusterCommand(ctx, s.Node, "reboot").CombinedOutput(); err != nil {
 			return fmt.Errorf("reboot node %s: %w: %s", s.Node, err, out)
 		}
@@ -549,7 +546,7 @@ var faultsDone = map[string]faultDone{
 		if out, err := exec.CommandContext(ctx, settings.push[0], settings.push[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("push the bytecode after a reboot: %w: %s", err, out)
 		}
-		// Interfaces that were made by hand don't come back by themselves.
+		// Interfaces that the test created aren't restored.
 		for key, there := range w.m.Interfaces {
 			nodeName, name, _ := strings.Cut(key, "/")
 			if there && nodeName == s.Node {
@@ -564,7 +561,7 @@ var faultsDone = map[string]faultDone{
 
 func milliseconds(n int) string { return (time.Duration(n) * time.Millisecond).String() }
 
-// strike does something to the processes of a program on a node, if it runs there just now.
+// strike runs a command on the processes of a program on a node, if it is running there.
 func strike(ctx context.Context, w *world, s Step, what string) error {
 	for _, name := range w.placesOf(s) {
 		_, err := ask[any](ctx, w, name, what, s.Target)
@@ -575,10 +572,10 @@ func strike(ctx context.Context, w *world, s Step, what string) error {
 	return nil
 }
 
-// imageKeys are the keys of the ConfigMap that name images.
+// imageKeys are the keys of the ConfigMap for images.
 var imageKeys = map[string]string{"agent": "bpfman.agent.image", "csi": "bpfman.csi.image", "inspector": "bpfman.inspector.image", "daemon": "bpfman.image"}
 
-// withTag is the image with the tag of what is installed, or with the other.
+// withTag returns the image with the installed tag, or with the other tag.
 func withTag(image, tag string) string {
 	if tag == "latest" {
 		return image
@@ -587,7 +584,7 @@ func withTag(image, tag string) string {
 	return image[:at+1] + tag
 }
 
-// config is a value of the ConfigMap, as the model has it.
+// config returns a value of the ConfigMap according to the model.
 func (w *world) config(key string) string {
 	for component, imageKey := range imageKeys {
 		if imageKey == key && w.m.Next[component] {
@@ -605,7 +602,7 @@ func (w *world) configure(ctx context.Context, key, value string) error {
 	return update(ctx, w, config, func(c *corev1.ConfigMap) { c.Data[key] = value })
 }
 
-// logOf is what a pod has printed.
+// logOf returns the log of a pod.
 func (w *world) logOf(ctx context.Context, name string) (string, error) {
 	lines := int64(20)
 	stream, err := w.clientset.CoreV1().Pods(Space).GetLogs(name, &corev1.PodLogOptions{TailLines: &lines}).Stream(ctx)

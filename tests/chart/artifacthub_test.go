@@ -22,13 +22,13 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// listed is what Artifact Hub reads of Chart.yaml, its annotations being texts in YAML of their own.
+// listed contains what Artifact Hub reads from Chart.yaml. Its annotations are texts in YAML.
 type listed struct {
 	Icon        string            `json:"icon"`
 	Annotations map[string]string `json:"annotations"`
 }
 
-// annotations are those that https://artifacthub.io/docs/topics/annotations/helm has, as far as the chart uses them.
+// annotations are the annotations in https://artifacthub.io/docs/topics/annotations/helm that the chart uses.
 var annotations = []string{"category", "crds", "crdsExamples", "images", "license", "links", "operator", "operatorCapabilities"}
 
 type definition struct {
@@ -57,7 +57,7 @@ func readListed(t *testing.T) listed {
 	return chart
 }
 
-// annotation reads one of them, refusing fields that T doesn't have.
+// annotation decodes an annotation, and refuses fields that T doesn't have.
 func annotation[T any](t *testing.T, name string) T {
 	t.Helper()
 	var value T
@@ -71,7 +71,7 @@ func annotation[T any](t *testing.T, name string) T {
 	return value
 }
 
-// TestListedDefinitions compares the definitions that Artifact Hub shows with those that the chart has.
+// TestListedDefinitions compares the definitions that Artifact Hub shows with those in the chart.
 func TestListedDefinitions(t *testing.T) {
 	want := map[string]definition{}
 	for _, name := range files(t, "config/crd/bases") {
@@ -98,7 +98,7 @@ func TestListedDefinitions(t *testing.T) {
 	}
 }
 
-// TestListedExamples decodes the examples, refusing unknown fields.
+// TestListedExamples decodes the examples, and refuses unknown fields.
 func TestListedExamples(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.Install(scheme); err != nil {
@@ -120,11 +120,11 @@ func TestListedExamples(t *testing.T) {
 	}
 }
 
-// TestListedImages compares the images that Artifact Hub scans with those that the values name.
+// TestListedImages compares the images that Artifact Hub scans with those in the values.
 func TestListedImages(t *testing.T) {
 	var values struct {
 		Images map[string]any `json:"images"`
-		// Its image is beside its other values.
+		// Its image is among its other values.
 		Exporter struct {
 			Image string `json:"image"`
 		} `json:"exporter"`
@@ -154,8 +154,8 @@ func TestListedImages(t *testing.T) {
 	}
 }
 
-// TestListedLinks finds the files of the repository that Chart.yaml and the chart's README lead to. They are read
-// elsewhere, so each link has its host.
+// TestListedLinks checks that the repository's files that Chart.yaml and the chart's README link to exist. They
+// are read in other places, so each link has a host.
 func TestListedLinks(t *testing.T) {
 	chart := readListed(t)
 	readme, err := os.ReadFile(filepath.Join(root, "charts/bpfman-operator/README.md"))

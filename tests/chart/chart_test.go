@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package chart tests that the Helm chart deploys what kustomize does, and what its values change. It takes helm:
-// HELM, or what `make helm` builds.
+// Package chart tests that the Helm chart deploys the same as kustomize, and what its values change. It needs
+// helm: HELM, or the output of `make helm`.
 package chart
 
 import (
@@ -43,7 +43,7 @@ import (
 
 const root = "../.."
 
-// helm runs helm, or skips the test where there is none.
+// helm runs helm. It skips the test if there is none.
 func helm(t *testing.T, arguments ...string) ([]byte, error) {
 	t.Helper()
 	program := cmp.Or(os.Getenv("HELM"), filepath.Join(root, "bin", "helm"))
@@ -51,7 +51,7 @@ func helm(t *testing.T, arguments ...string) ([]byte, error) {
 		prerequisite.Missing(t, "run `make helm` first", prerequisite.Helm)
 	}
 	command := exec.CommandContext(t.Context(), program, arguments...)
-	// Nothing of the user's own settings, and no cluster
+	// Without the user's settings, and without a cluster.
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
@@ -80,7 +80,7 @@ func (o objects) add(t *testing.T, document []byte) {
 	o[key] = object.Object
 }
 
-// get reads an object of the chart's into its type.
+// get decodes an object of the chart.
 func get[T any](t *testing.T, o objects, key string) T {
 	t.Helper()
 	var typed T
@@ -90,7 +90,7 @@ func get[T any](t *testing.T, o objects, key string) T {
 	return typed
 }
 
-// template renders what the chart installs, with settings such as csi.enabled=false.
+// template renders the chart, with settings such as csi.enabled=false.
 func template(t *testing.T, namespace string, settings ...string) objects {
 	t.Helper()
 	return render(t, namespace, []string{"--skip-tests"}, settings...)
@@ -133,10 +133,10 @@ func kustomize(t *testing.T, overlay string) objects {
 	return built
 }
 
-// same compares all objects, values as YAML reads them.
+// same compares all objects, with values as decoded from YAML.
 func same(t *testing.T, chart, built objects) {
 	t.Helper()
-	// Helm needs the namespace before there is a chart's object.
+	// Helm needs the namespace before it creates objects of the chart.
 	delete(built, "Namespace  bpfman")
 	for _, key := range slices.Sorted(maps.Keys(built)) {
 		if there, ok := chart[key]; !ok {
@@ -160,7 +160,7 @@ func TestChartWithMonitoring(t *testing.T) {
 	same(t, template(t, "bpfman", "crds.keep=false", "monitoring.enabled=true"), kustomize(t, "config/monitoring"))
 }
 
-// TestValuesOfOverlays has a cluster get the same from an overlay and from the values beside it.
+// TestValuesOfOverlays checks that an overlay and the corresponding values deploy the same.
 func TestValuesOfOverlays(t *testing.T) {
 	for _, overlay := range []string{"config/one-node", "config/hardened"} {
 		t.Run(overlay, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestDefinitionsAreKept(t *testing.T) {
 	}
 }
 
-// In a namespace of another name nothing may point to the usual one.
+// In another namespace, nothing must refer to the default one.
 func TestOtherNamespace(t *testing.T) {
 	for key, object := range template(t, "elsewhere", "monitoring.enabled=true") {
 		text, err := yaml.Marshal(object)
@@ -214,7 +214,7 @@ func TestOtherNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, usual := range []string{"namespace: bpfman\n", "serviceaccount:bpfman:", "- bpfman\n"} {
-			// Of definitions and dashboards "bpfman" is a category and a tag.
+			// In definitions and dashboards, "bpfman" is a category and a tag.
 			if !strings.HasPrefix(key, "CustomResourceDefinition ") && strings.Contains(string(text), usual) {
 				t.Errorf("%s has %q", key, usual)
 			}
@@ -232,7 +232,7 @@ func TestValuesReachTheNodes(t *testing.T) {
 		`nodes.resources={"bpfman-agent":{"limits":{"memory":"100Mi"}}}`,
 		`csi={"registration":"self","clusterAccess":"rbac"}`,
 		`inspector={"metricsAddress":":9172","statistics":true}`,
-		// Of a key that has a value of its own too
+		// A key that also has its own value.
 		`config={"bpfman.csi.log.level":"debug"}`,
 	)
 	configMap := get[corev1.ConfigMap](t, rendered, "ConfigMap bpfman bpfman-config")
@@ -274,7 +274,8 @@ func TestValuesReachTheOperator(t *testing.T) {
 	}
 }
 
-// TestExporter deploys an exporter only where it is asked for, and as a pod that the standard restricted lets in.
+// TestExporter checks that the exporter is only deployed on request, and that its pod satisfies the Pod Security
+// Standard restricted.
 func TestExporter(t *testing.T) {
 	rendered := template(t, "elsewhere", "monitoring.enabled=true",
 		`exporter={"enabled":true,"program":"packets","kind":"TcxProgram","maps":[
@@ -302,7 +303,7 @@ func TestExporter(t *testing.T) {
 	}
 }
 
-// TestHelmTest sees that `helm test` asks for what the chart installs, with no more rights than that takes, and leaves
+// TestHelmTest checks that `helm test` checks what the chart installs, with minimal permissions, and leaves
 // nothing.
 func TestHelmTest(t *testing.T) {
 	settings := []string{`images={"operator":"example.com/operator:1","pullSecrets":["one"]}`, `operator.nodeSelector={"zone":"1"}`}
@@ -339,7 +340,7 @@ func TestHelmTest(t *testing.T) {
 	restricted(t, &pod.ObjectMeta, &pod.Spec)
 }
 
-// restricted asks the Pod Security Standard of that name.
+// restricted evaluates the Pod Security Standard restricted.
 func restricted(t *testing.T, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -352,7 +353,7 @@ func restricted(t *testing.T, meta *metav1.ObjectMeta, spec *corev1.PodSpec) {
 	}
 }
 
-// A misspelt value is refused, not ignored.
+// A misspelled value is refused, not ignored.
 func TestMisspeltValues(t *testing.T) {
 	for _, setting := range []string{`kubeletroot="/x"`, `csi={"enable":false}`, `logLevels={"agent":"loud"}`, `nodes={"resources":{"agent":{}}}`} {
 		if _, err := helm(t, "template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--set", "images.loaded=true", "--set-json", setting); err == nil {
@@ -361,7 +362,7 @@ func TestMisspeltValues(t *testing.T) {
 	}
 }
 
-// Upstream's images have the names that the values have in a checkout.
+// In a checkout, the default image names in the values are those of upstream's images.
 func TestUpstreamsImagesAreRefused(t *testing.T) {
 	chart := filepath.Join(root, "charts", "bpfman-operator")
 	digest := "@sha256:" + strings.Repeat("a", 64)
@@ -409,8 +410,8 @@ type schema struct {
 	Properties  map[string]schema `json:"properties"`
 }
 
-// TestValuesAreDescribed finds each value in the schema with a description, and refuses values that the schema doesn't
-// have or that have another type.
+// TestValuesAreDescribed checks that the schema describes each value, and that unknown values and wrong types are
+// refused.
 func TestValuesAreDescribed(t *testing.T) {
 	var described schema
 	content, err := os.ReadFile(filepath.Join(root, "charts/bpfman-operator/values.schema.json"))

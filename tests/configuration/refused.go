@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package configuration has, for each key of the ConfigMap bpfman-config, a value that
-// can't be used. Tests try them on an API server alone and on a cluster.
+// Package configuration contains an invalid value for each key of the ConfigMap bpfman-config. Tests
+// try them with only an API server, and on a cluster.
 package configuration
 
 import "github.com/bpfman/bpfman-operator/operator/deploy"
 
-// Bad is a value that the operator refuses, and words of the reason that it gives.
+// Bad is a value that the operator refuses, and a part of the reason.
 type Bad struct{ Value, Reason string }
 
-// Authority is a certificate that the key of registries' certificates takes. Nobody has its private key.
+// Authority is a valid certificate for the key with registries' certificates. Its private key doesn't
+// exist any more.
 const Authority = `-----BEGIN CERTIFICATE-----
 MIIBljCCATugAwIBAgIUaNCubE2lXhFTP9031qnpNZFmaVgwCgYIKoZIzj0EAwIw
 HzEdMBsGA1UEAwwUcmVnaXN0cnkuZXhhbXBsZS5jb20wIBcNMjYxMTIyMDAxNjM5
@@ -24,7 +25,7 @@ i2Zx3t0YB65kAzE9T7vDzTWEncxAHQQvNEk=
 -----END CERTIFICATE-----
 `
 
-// Refused are such values by their keys, of which none is missing.
+// Refused contains invalid values for all keys.
 var Refused = map[string]Bad{
 	deploy.KeyDaemonImage:          {"Not An Image", "is not an image reference"},
 	deploy.KeyDaemonLogLevel:       {"loud", `"loud" is not one of`},

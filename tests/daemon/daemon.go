@@ -3,9 +3,9 @@
 
 //go:build linux
 
-// Package daemon runs the real bpfman daemon for a test: with a mount and a network
-// namespace of its own, so that neither touches the machine's programs, pins or
-// interfaces, and all is gone when it ends.
+// Package daemon runs the real bpfman daemon for a test. The daemon has its own mount and
+// network namespaces, so it doesn't affect the machine's programs, pins, or interfaces,
+// and nothing is left when it ends.
 package daemon
 
 import (
@@ -32,19 +32,21 @@ import (
 )
 
 const (
-	// binaryVariable names the daemon's binary, bpfman-rpc.
+	// binaryVariable names the environment variable with the path of the daemon's binary,
+	// bpfman-rpc.
 	binaryVariable = "BPFMAN_RPC"
-	// launcherVariable names a command to start the daemon with, for machines where
-	// RLIMIT_MEMLOCK can't be raised.
+	// launcherVariable names the environment variable with a command that starts the
+	// daemon on machines where RLIMIT_MEMLOCK can't be raised.
 	launcherVariable = "BPFMAN_LAUNCHER"
 
 	startTimeout = 20 * time.Second
-	// logTail is how much of the daemon's log a failed test shows.
+	// logTail is how much of the daemon's log a failed test shows, in bytes.
 	logTail = 4096
 )
 
-// setUp prepares the namespaces and keeps them. The daemon's directories live on file
-// systems of their own; /etc is an overlay, as the daemon's configuration has a fixed path.
+// setUp prepares the namespaces, and holds them. The daemon's directories are on separate
+// file systems. /etc is an overlay, because the path of the daemon's configuration is
+// fixed.
 const setUp = `set -e
 dir=$1
 mount -t tmpfs run /run
@@ -61,11 +63,11 @@ echo ready
 exec sleep infinity
 `
 
-// Place is what daemons run in: the namespaces, with what they leave there, until the
-// test ends.
+// Place contains the namespaces in which daemons run, with everything that they leave
+// there, until the test ends.
 type Place struct{ pid int }
 
-// NewPlace makes a place. It skips the test where there is no right to.
+// NewPlace creates a place. It skips the test if it lacks the permission.
 func NewPlace(tb testing.TB) *Place {
 	tb.Helper()
 	prerequisite.NeedsRoot(tb, "the daemon needs namespaces of its own")
@@ -83,7 +85,7 @@ func NewPlace(tb testing.TB) *Place {
 	if err := cmd.Start(); err != nil {
 		tb.Fatalf("make namespaces: %v", err)
 	}
-	// Killed at the test's end, so there is always an error.
+	// It is killed at the end of the test, so there is always an error.
 	tb.Cleanup(func() { _ = cmd.Wait() })
 	if line, err := bufio.NewReader(ready).ReadString('\n'); err != nil || line != "ready\n" {
 		tb.Fatalf("make namespaces: %q, %v", line, err)
@@ -91,37 +93,38 @@ func NewPlace(tb testing.TB) *Place {
 	return &Place{pid: cmd.Process.Pid}
 }
 
-// Path is where this process finds a file of the place's.
+// Path returns the path at which this process finds a file in the place.
 func (p *Place) Path(path string) string {
 	return filepath.Join("/proc", strconv.Itoa(p.pid), "root", path)
 }
 
-// Command is a command that runs in the place's namespaces.
+// Command returns a command that runs in the place's namespaces.
 func (p *Place) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", append([]string{"--target=" + strconv.Itoa(p.pid), "--mount", "--net", "--", name}, args...)...)
 }
 
-// InMounts is a command that sees the place's file systems, and this machine's network.
+// InMounts returns a command that sees the place's file systems, and this machine's
+// network.
 func (p *Place) InMounts(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", append([]string{"--target=" + strconv.Itoa(p.pid), "--mount", "--", name}, args...)...)
 }
 
 // Daemon is a running daemon.
 type Daemon struct {
-	// Client calls it.
+	// Client is a client of the daemon.
 	Client gobpfman.BpfmanClient
 	// Conn is the connection to it.
 	Conn *grpc.ClientConn
 	// Socket is the path of its socket.
 	Socket string
-	// Place is what it runs in.
+	// Place is where it runs.
 	Place *Place
 	pid   int
 	ended <-chan struct{}
 }
 
 // Start runs the daemon until the test ends, with additional environment variables. It
-// skips the test where there is no daemon or no right to run it.
+// skips the test if there is no daemon, or no permission to run it.
 func Start(t *testing.T, env ...string) *Daemon {
 	t.Helper()
 	binary := os.Getenv(binaryVariable)
@@ -131,7 +134,7 @@ func Start(t *testing.T, env ...string) *Daemon {
 	return NewPlace(t).Start(t, binary, env...)
 }
 
-// Start runs a daemon in the place until it is killed or the test ends.
+// Start runs a daemon in the place, until it is killed or the test ends.
 func (p *Place) Start(t *testing.T, binary string, env ...string) *Daemon {
 	t.Helper()
 	dir := t.TempDir()
@@ -142,7 +145,7 @@ func (p *Place) Start(t *testing.T, binary string, env ...string) *Daemon {
 	}
 	args = append(args, binary, "--timeout", "0", "--socket-path", socket)
 
-	cmd := exec.CommandContext(t.Context(), "nsenter", args...) //nolint:gosec // Who runs the test chooses the daemon.
+	cmd := exec.CommandContext(t.Context(), "nsenter", args...) //nolint:gosec // whoever runs the tests chooses it
 	cmd.Env = append(os.Environ(), env...)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -155,7 +158,7 @@ func (p *Place) Start(t *testing.T, binary string, env ...string) *Daemon {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		// Killed at the test's end, so there is always an error.
+		// It is killed at the end of the test, so there is always an error.
 		_ = cmd.Wait()
 	}()
 	t.Cleanup(func() {
@@ -176,7 +179,7 @@ func (p *Place) Start(t *testing.T, binary string, env ...string) *Daemon {
 	return d
 }
 
-// Kill ends the daemon at once, as a node that replaces its pod does in the end.
+// Kill kills the daemon, as a node finally does when it replaces the daemon's pod.
 func (d *Daemon) Kill(t *testing.T) {
 	t.Helper()
 	if err := unix.Kill(d.pid, unix.SIGKILL); err != nil {
@@ -204,19 +207,19 @@ func (d *Daemon) awaitReady(t *testing.T) {
 	}
 }
 
-// PeakMemory is the most memory that the daemon has had, in bytes.
+// PeakMemory returns the maximum memory that the daemon has used, in bytes.
 func (d *Daemon) PeakMemory() (int64, error) {
 	memory, err := node.MemoryOf(d.pid)
 	return int64(memory.Peak), err //nolint:wrapcheck // it names the process
 }
 
-// Path is where this process finds a file of the daemon's own file system.
+// Path returns the path at which this process finds a file in the daemon's file system.
 func (d *Daemon) Path(path string) string {
 	return filepath.Join("/proc", strconv.Itoa(d.pid), "root", path)
 }
 
-// Command is a command that sees and changes the daemon's own file systems. What it mounts
-// is gone with the daemon.
+// Command returns a command that sees and changes the daemon's file systems. Its mounts
+// disappear with the daemon.
 func (d *Daemon) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	mounts := filepath.Join("/proc", strconv.Itoa(d.pid), "ns/mnt")
 	return exec.CommandContext(ctx, "nsenter", append([]string{"--mount=" + mounts, "--", name}, args...)...)
@@ -231,8 +234,8 @@ func (p *Place) InNetwork(f func() error) error { return inNetwork(p.pid, f) }
 func inNetwork(pid int, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread ends with the goroutine, as nothing else may run in
-		// that namespace.
+		// Never unlocked, so that the thread ends with the goroutine. Nothing else must
+		// run in that namespace.
 		runtime.LockOSThread()
 		result <- enterNetwork(pid, f)
 	}()

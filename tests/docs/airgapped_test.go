@@ -20,9 +20,9 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/configuration"
 )
 
-// TestAirGappedPage follows the page about clusters without internet up to the manifests: its table has every image of
-// config/default, and with its overlay and the variables of its command all of them are of the registry that it names.
-// What the cluster then does is TestWithoutInternet of tests/e2e.
+// TestAirGappedPage follows the page about clusters without internet access up to the manifests. Its table must
+// contain every image of config/default. With its overlay and the variables of its command, all images must come
+// from its registry. TestWithoutInternet in tests/e2e covers the rest.
 func TestAirGappedPage(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "docs/air-gapped.md"))
 	if err != nil {
@@ -82,8 +82,8 @@ func TestAirGappedPage(t *testing.T) {
 	t.Error("the overlay has no ConfigMap")
 }
 
-// written is the file that a page gives the content of: the block behind its name and a colon, in which an authority is
-// put where the page leaves it out.
+// written returns the content of a file on a page, which is the block after its name and a colon. It inserts an
+// authority where the page leaves it out.
 func written(t *testing.T, page, name string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(page, "`"+name+"`:\n\n")
@@ -119,7 +119,7 @@ func build(t *testing.T, overlay string) string {
 	return string(text)
 }
 
-// withImages puts the images in that make does with these variables.
+// withImages replaces images like make with these variables.
 func withImages(t *testing.T, manifests string, variables []string) string {
 	t.Helper()
 	arguments := append([]string{"--no-print-directory", "-C", root, "--eval", "with-images: ; @$(WITH_IMAGES)", "with-images"}, variables...)
@@ -133,7 +133,7 @@ func withImages(t *testing.T, manifests string, variables []string) string {
 	return string(output)
 }
 
-// imagesOf lists the images that manifests name, in the Deployment and as keys of the ConfigMap.
+// imagesOf returns the images in manifests, in the Deployment and in keys of the ConfigMap.
 func imagesOf(manifests string) []string {
 	var images []string
 	for _, match := range regexp.MustCompile(`(?m)^ *(?:- )?(?:bpfman\.[a-z.]*)?image: "?([^ "\n]+)`).FindAllStringSubmatch(manifests, -1) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package docs tests what the documentation can be held to: links lead somewhere,
-// manifests are valid, and targets and keys that it names are there.
+// Package docs tests the documentation: links have a target, manifests are valid, and the
+// targets and keys that it names exist.
 package docs
 
 import (
@@ -36,7 +36,7 @@ const root = "../.."
 // page is one file of the documentation.
 type page struct {
 	path string
-	text string // without what is in fences
+	text string // without the content of fences
 	yaml []string
 }
 
@@ -91,12 +91,12 @@ func parse(path, content string) page {
 }
 
 var (
-	linkPattern    = regexp.MustCompile(`\]\(([^)\s\[*]+)\)`) // [ and * are of regular expressions, which the API reference has
+	linkPattern    = regexp.MustCompile(`\]\(([^)\s\[*]+)\)`) // [ and * appear in regular expressions in the API reference
 	headingPattern = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	notInAnchor    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors are the fragments that GitHub gives to a page's headings.
+// anchors returns the fragments that GitHub generates for a page's headings.
 func anchors(text string) []string {
 	var out []string
 	for _, heading := range headingPattern.FindAllStringSubmatch(text, -1) {
@@ -106,7 +106,7 @@ func anchors(text string) []string {
 	return out
 }
 
-// TestLinks follows each link within the repository, to the heading if it names one.
+// TestLinks checks each link within the repository, including the heading.
 func TestLinks(t *testing.T) {
 	for _, p := range readPages(t) {
 		for _, link := range linkPattern.FindAllStringSubmatch(p.text, -1) {
@@ -135,8 +135,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestManifests decodes each object in a block of YAML, refusing unknown fields. A block
-// without kind is a part of an object, and only has to be YAML.
+// TestManifests decodes each object in a YAML block, and refuses unknown fields. A block
+// without a kind is a part of an object, and must only be valid YAML.
 func TestManifests(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme), networkingv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
@@ -174,8 +174,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestNamedTests finds each test that a page names, in the file that it links to, and one for
-// each of upstream's faults on the tests' own page.
+// TestNamedTests checks that each test that a page names is in the file that it links to,
+// and that the tests' own page names one for each of upstream's faults.
 func TestNamedTests(t *testing.T) {
 	const own = "tests/README.md"
 	var page []byte
@@ -204,7 +204,7 @@ func TestNamedTests(t *testing.T) {
 	}
 }
 
-// TestTargets finds each target of make that is named.
+// TestTargets checks that each target of make on a page exists.
 func TestTargets(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
@@ -220,7 +220,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestConfigurationKeys finds each key of the ConfigMap that is deployed.
+// TestConfigurationKeys checks that each key of the ConfigMap is documented.
 func TestConfigurationKeys(t *testing.T) {
 	manifest, err := os.ReadFile(filepath.Join(root, "config/bpfman-deployment/config.yaml"))
 	if err != nil {

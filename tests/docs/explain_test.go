@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestExplain finds an example in what `kubectl explain` says about each field that users set, unless it lists the
-// values that the field can have. Labels are Kubernetes' own.
+// TestExplain checks that `kubectl explain` shows an example for each field that users set, unless it lists the
+// possible values of the field. Labels are Kubernetes' own.
 func TestExplain(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "config/crd/bases/*.yaml"))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestInstallAndUninstall finds the commands of the page about installing in the targets that
-// the tests of installations run, in their order.
+// TestInstallAndUninstall checks that the targets that test installations run the commands
+// on the page about installing, in the same order.
 func TestInstallAndUninstall(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "docs/install.md"))
 	if err != nil {
@@ -46,7 +46,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
-// dryRun lists what a target runs on a cluster that the Makefile knows nothing about.
+// dryRun returns the commands of a target, on a cluster that the Makefile doesn't know.
 func dryRun(t *testing.T, target string) []string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, target)
@@ -62,8 +62,8 @@ func dryRun(t *testing.T, target string) []string {
 	return lines
 }
 
-// withoutPaths leaves of each word what follows the last slash: the page and the tests have
-// files and commands in other places.
+// withoutPaths keeps the part of each word after the last slash, because the page and the
+// tests have files and commands in different places.
 func withoutPaths(command string) string {
 	words := strings.Fields(command)
 	for i, word := range words {

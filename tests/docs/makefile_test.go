@@ -17,8 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
-// promised are the targets of the developer guide that the project started from,
-// by group, in its order.
+// promised are the targets in the original developer guide of the project, by group and in its order.
 var promised = []struct {
 	group   string
 	targets []string
@@ -46,11 +45,11 @@ var (
 	targetLine = regexp.MustCompile(`^  ([a-zA-Z_0-9-]+) +\S`)
 )
 
-// help runs `make` and returns its groups in order, and the group of each target.
+// help runs `make`, and returns its groups in order, and the group of each target.
 func help(t *testing.T) (groups []string, groupOf map[string]string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", root)
-	// A target given to the make that runs this test is none of this one's.
+	// The make that runs this test can have other targets and variables.
 	command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
 	output, err := command.Output()
 	if err != nil {
@@ -68,7 +67,7 @@ func help(t *testing.T) (groups []string, groupOf map[string]string) {
 	return groups, groupOf
 }
 
-// TestHelp finds every target that was promised in its group, by plain `make`.
+// TestHelp checks that the output of `make` lists every promised target in its group.
 func TestHelp(t *testing.T) {
 	groups, groupOf := help(t)
 	last := -1
@@ -90,8 +89,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestReleaseNamesImagesByDigest has make read the digests that release-images wrote, for all that is released. An image
-// that is given is taken as it is.
+// TestReleaseNamesImagesByDigest checks that make uses the digests that release-images wrote for everything that
+// is released. An explicitly specified image stays unchanged.
 func TestReleaseNamesImagesByDigest(t *testing.T) {
 	bin := t.TempDir()
 	if err := os.Mkdir(filepath.Join(bin, "images"), 0o755); err != nil {
@@ -99,7 +98,7 @@ func TestReleaseNamesImagesByDigest(t *testing.T) {
 	}
 	digest := "sha256:" + strings.Repeat("0a", 32)
 	for _, image := range []string{"operator", "agent", "csi", "inspector"} {
-		// What docker buildx writes, whose descriptor has digests too
+		// The format of docker buildx. Its descriptor also contains digests.
 		metadata := `{
   "containerimage.descriptor": {
     "digest": "sha256:` + strings.Repeat("ff", 32) + `"
@@ -131,8 +130,8 @@ func TestReleaseNamesImagesByDigest(t *testing.T) {
 	}
 }
 
-// TestKindMounts finds each of the host's /sys file systems that the DaemonSet
-// mounts among the mounts of kind's nodes.
+// TestKindMounts checks that the mounts of kind's nodes include each of the host's /sys file systems that the
+// DaemonSet mounts.
 func TestKindMounts(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "hack/kind/cluster.yaml"))
 	if err != nil {

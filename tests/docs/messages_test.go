@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestMessagesOfVolumesAreExplained holds the page about volumes against all errors that the
-// CSI plugin's sources make: a pod's user may meet each of them.
+// TestMessagesOfVolumesAreExplained checks that the page about volumes explains all errors
+// of the CSI plugin that a user of a pod can see.
 func TestMessagesOfVolumesAreExplained(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs/volumes.md"))
 	if err != nil {
@@ -50,15 +50,15 @@ func TestMessagesOfVolumesAreExplained(t *testing.T) {
 	}
 }
 
-// What users don't meet: sources whose errors are in the plugin's log alone, and messages
-// with which it doesn't start.
+// Errors that users don't see: sources whose errors are only in the plugin's log, and
+// errors that prevent it from starting.
 var (
 	inLog   = []string{"watch.go", "mounts.go"}
 	atStart = []string{"bpfman daemon at", "register access reviews", "client for access reviews"}
 )
 
-// messagesIn finds the texts of errors: of errors.New, fmt.Errorf, os.PathError, and of what
-// becomes an error's text.
+// messagesIn returns the texts of errors: of errors.New, fmt.Errorf, os.PathError, and of
+// other functions that create errors.
 func messagesIn(t *testing.T, path string) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
@@ -100,7 +100,7 @@ func messagesIn(t *testing.T, path string) []string {
 
 var verb = regexp.MustCompile(`%[a-z]`)
 
-// fixedWords are the parts of a message that are the same each time.
+// fixedWords returns the constant parts of a message.
 func fixedWords(message string) []string {
 	var out []string
 	for _, part := range verb.Split(message, -1) {

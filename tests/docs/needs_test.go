@@ -14,7 +14,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// Stand-ins for what the check asks, by name: shell scripts.
+// Scripts that replace the commands that the check uses.
 const (
 	engineRuns    = `[ "$1" = info ] || [ "$1" = version ] && echo 20.10.24`
 	engineIsDown  = `exit 1`
@@ -22,7 +22,7 @@ const (
 	withoutBuildx = `case $1 in info) ;; version) echo 28.0.1 ;; *) exit 1 ;; esac`
 )
 
-// standIns makes a directory of commands.
+// standIns creates a directory of commands.
 func standIns(t *testing.T, commands map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func goIs(version string) string { return "echo go version go" + version + " lin
 
 func kubectlIs(version string) string { return "echo Client Version: v" + version }
 
-// TestNeeds runs the check of what run-on-kind takes on machines that have all, one or none of it.
+// TestNeeds runs the check for run-on-kind on machines that have all, one, or none of the requirements.
 func TestNeeds(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestNeeds(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		commands map[string]string
-		// lacks are the beginnings of what is said to be missing, in order.
+		// lacks are the prefixes of the lines about what is missing, in order.
 		lacks []string
 	}{
 		"all":                    {all, nil},
@@ -98,7 +98,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestRun_NamesEverythingThatIsMissing runs the target where nothing that it takes is there.
+// TestRun_NamesEverythingThatIsMissing runs the target without any of its requirements.
 func TestRun_NamesEverythingThatIsMissing(t *testing.T) {
 	dir := standIns(t, map[string]string{"id": "echo 1000"})
 	for _, tool := range []string{"make", "bash", "sh", "env", "awk", "sed", "grep", "git", "cat", "dirname", "uname", "ls", "mktemp", "rm"} {
@@ -123,7 +123,7 @@ func TestRun_NamesEverythingThatIsMissing(t *testing.T) {
 	}
 }
 
-// TestRunOnKind_ChecksBeforeItCreates runs the target where nothing that it takes is there but kind itself.
+// TestRunOnKind_ChecksBeforeItCreates runs the target with only kind itself.
 func TestRunOnKind_ChecksBeforeItCreates(t *testing.T) {
 	called := filepath.Join(t.TempDir(), "called")
 	dir := standIns(t, map[string]string{"kind": `echo "$@" >>` + called, "docker": engineIsDown})

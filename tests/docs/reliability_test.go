@@ -13,7 +13,7 @@ import (
 
 var testLink = regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)\)`)
 
-// TestPromisesAreTested finds, for each row of the table of promises, the tests that it names.
+// TestPromisesAreTested checks that the tests in each row of the table of promises exist.
 func TestPromisesAreTested(t *testing.T) {
 	const path = "docs/reliability.md"
 	text, err := os.ReadFile(filepath.Join(root, path))

@@ -20,14 +20,14 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// keyClusterAccess is the key of the ConfigMap that says who may mount the maps of
-// cluster-scoped programs.
+// keyClusterAccess is the key of the ConfigMap that decides which pods can mount the maps
+// of cluster-scoped programs.
 const keyClusterAccess = "bpfman.csi.cluster.access"
 
-// TestClusterAccessByRBAC leaves cluster-scoped programs to pods whose ServiceAccount may
-// use them: a pod that may not waits, is told which right it lacks, and starts once it has
-// it. Pods of other namespaces go on waiting; where everyone may read, those of them start
-// that only read.
+// TestClusterAccessByRBAC restricts cluster-scoped programs to pods whose ServiceAccount
+// has the permission to use them. A pod without the permission waits, its Event names the
+// missing permission, and it starts after getting the permission. Pods in other
+// namespaces keep waiting. If all pods can read, those that only read start.
 func TestClusterAccessByRBAC(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space, elsewhere, mapName = "e2e-rbac", "e2e-rbac-elsewhere", "tracepoint_stats_map"
@@ -81,8 +81,9 @@ func TestClusterAccessByRBAC(t *testing.T) {
 	)
 }
 
-// configure sets keys of the ConfigMap and waits until the pods of all node components are
-// as then; when the test ends it sets them back, and waits until they are as before.
+// configure sets keys of the ConfigMap, and waits until the pods of all node components
+// satisfy then. When the test ends, it restores the keys, and waits until the pods
+// satisfy before.
 func configure(ctx context.Context, test, t *testing.T, data map[string]string, then, before func(*corev1.Pod) bool) {
 	t.Helper()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: bpfmanSpace, Name: "bpfman-config"}}
@@ -100,7 +101,7 @@ func configure(ctx context.Context, test, t *testing.T, data map[string]string, 
 	awaitPods(ctx, t, then)
 }
 
-// awaitPods waits until the pods of all node components run and are as wanted.
+// awaitPods waits until the pods of all node components run and satisfy a condition.
 func awaitPods(ctx context.Context, t *testing.T, wanted func(*corev1.Pod) bool) {
 	t.Helper()
 	awaitFor(ctx, t, recovery, "the node components run as configured", func(ctx context.Context) (bool, string) {

@@ -22,9 +22,9 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/configuration"
 )
 
-// TestWithoutInternet follows docs/air-gapped.md on a cluster that has no way out but its own registry: with the page's
-// ConfigMap, and the authority that signed the registry's certificate, the page's program is attached; without either, the
-// object says what the page says that it does.
+// TestWithoutInternet follows docs/air-gapped.md on a cluster that can only reach its own registry. With the
+// page's ConfigMap, and the authority of the registry's certificate, the page's program is attached. Without
+// either, the object shows the error on the page.
 func TestWithoutInternet(t *testing.T) {
 	requireType(t, "TCX")
 	requirePush(t)
@@ -53,7 +53,7 @@ func TestWithoutInternet(t *testing.T) {
 		}},
 		step{"with signatures verified", func(ctx context.Context, s *testing.T) {
 			edit(ctx, s, map[string]string{deploy.KeyDaemonTOML: "[database]\nmax_retries = 30\nmillisec_delay = 100\n"})
-			// Loaded already: another object of the same image is loaded now.
+			// The image is already loaded. Another object with the same image is loaded now.
 			unverified := program.DeepCopy()
 			unverified.ObjectMeta = named("unverified")
 			create(ctx, t, unverified)
@@ -62,7 +62,7 @@ func TestWithoutInternet(t *testing.T) {
 	)
 }
 
-// airGappedPage is what the page says to set in the ConfigMap, and the program to try.
+// airGappedPage returns the page's settings for the ConfigMap, and the page's program.
 func airGappedPage(t *testing.T) (map[string]string, *v1alpha1.TcxProgram) {
 	t.Helper()
 	content, err := os.ReadFile("../../docs/air-gapped.md")

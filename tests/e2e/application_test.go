@@ -78,8 +78,8 @@ func TestApplication(t *testing.T) {
 	)
 }
 
-// TestApplicationIsRead has an unprivileged pod read what the members count: they share
-// their maps, or it would see one of them.
+// TestApplicationIsRead reads what the members count in an unprivileged pod. If they
+// didn't share their maps, the pod would only see the counts of one of them.
 func TestApplicationIsRead(t *testing.T) {
 	requireType(t, "TCX")
 	requireType(t, "Tracepoint")
@@ -106,8 +106,8 @@ func TestApplicationIsRead(t *testing.T) {
 	}})
 }
 
-// TestNamespaced attaches a namespaced program and application to a pod of their own
-// namespace, which another pod of it reads.
+// TestNamespaced attaches a namespaced program and application to a pod in their
+// namespace. Another pod in the namespace reads the counts.
 func TestNamespaced(t *testing.T) {
 	requireType(t, "TCX")
 	const space = "e2e-tenant"
@@ -131,7 +131,8 @@ func TestNamespaced(t *testing.T) {
 			namespace(ctx, t, space)
 			create(ctx, t, program)
 			create(ctx, t, app)
-			// The pod that the packets go to reads the program, another the application.
+			// The pod that receives the packets reads the program, and another one reads
+			// the application.
 			create(ctx, t, target)
 			other := reader(space, "other", app.Name, "tcx_stats_map")
 			create(ctx, t, other)
@@ -160,7 +161,7 @@ func TestNamespaced(t *testing.T) {
 	)
 }
 
-// TestGlobalsAreReloaded changes what can't be changed on a live program.
+// TestGlobalsAreReloaded changes what requires a reload.
 func TestGlobalsAreReloaded(t *testing.T) {
 	requireType(t, "TCX")
 	o := tcx("e2e-globals", "lo")
@@ -184,8 +185,8 @@ func TestGlobalsAreReloaded(t *testing.T) {
 	)
 }
 
-// exactly waits until the daemons hold so many programs for the owner on each node, and
-// the program objects say the very same.
+// exactly waits until the daemons have n programs for the owner on each node, and the
+// reports contain the same programs.
 func exactly(ctx context.Context, t *testing.T, o v1alpha1.UserObject, n int) []node.Program {
 	t.Helper()
 	var loaded []node.Program
@@ -200,7 +201,7 @@ func exactly(ctx context.Context, t *testing.T, o v1alpha1.UserObject, n int) []
 			reported = append(reported, p.GetStatus().ProgramID)
 		}
 		slices.Sort(reported)
-		reported = slices.Compact(reported) // members may use one function
+		reported = slices.Compact(reported) // members can use the same function
 		ok := err == nil && len(loaded) == n*len(under.nodes()) && slices.Equal(ids(loaded), reported)
 		return ok, fmt.Sprintf("loaded %v, reported %v, %v", loaded, reported, err)
 	})

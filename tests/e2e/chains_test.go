@@ -22,22 +22,23 @@ import (
 )
 
 const (
-	// dispatcherSize is how many XDP or TC programs the daemon chains on an interface.
+	// dispatcherSize is the maximum number of XDP or TC programs in the daemon's chain on
+	// an interface.
 	dispatcherSize = 10
 	verdictMap     = "verdict_stats_map"
-	// A verdict after which programs proceed that don't say otherwise, and one that ends
-	// the chain.
+	// xdpPass is a verdict after which programs proceed by default. xdpDrop is a verdict
+	// that ends the chain.
 	xdpPass, xdpDrop = 2, 1
 	tcPipe, tcOK     = 3, 0
 	tcxNext, tcxPass = -1, 0
-	// dispatcherReturns are what the daemon's dispatchers themselves return.
+	// The verdicts of the daemon's dispatchers themselves.
 	xdpDispatcherReturns, tcDispatcherReturns = 31, 30
 )
 
-// chained is a program of a chain: it counts packets, and returns its verdict.
+// chained is a program in a chain. It counts packets, and returns its verdict.
 type chained struct {
 	priority, verdict int32
-	// proceedsOnEnd has the chain go on after the verdict that ends it otherwise.
+	// proceedsOnEnd makes the chain proceed on the verdict that usually ends it.
 	proceedsOnEnd bool
 }
 
@@ -45,20 +46,21 @@ func (c chained) globals() v1alpha1.GlobalData {
 	return v1alpha1.GlobalData{"VERDICT": binary.NativeEndian.AppendUint32(nil, uint32(c.verdict))}
 }
 
-// chainHook is where programs are chained.
+// chainHook is a hook with chains.
 type chainHook struct {
 	program, direction string
 	on, end            int32
-	// proceedOn is what a program that somebody attaches by hand proceeds on.
+	// proceedOn are the verdicts on which a manually attached program proceeds.
 	proceedOn []int32
-	// dispatched programs are chained by the daemon, which can proceed on any verdict;
-	// others by the kernel.
+	// dispatched means that the daemon chains the programs, and can proceed on any
+	// verdict. Otherwise, the kernel chains them.
 	dispatched bool
-	// restarts the agent before its objects are removed: one hook will do of those that
-	// a kernel has, as a container is restarted later each time.
+	// restarts makes the test restart the agent before its objects are removed. One of
+	// the hooks that a kernel supports is enough, because restarts of a container take
+	// longer each time.
 	restarts bool
 	object   func(meta metav1.ObjectMeta, at v1alpha1.InterfaceSelector) v1alpha1.UserObject
-	// set changes an object of it.
+	// set sets the program in an object.
 	set func(o v1alpha1.UserObject, c chained)
 }
 
@@ -125,7 +127,7 @@ func tcxHook(direction string, restarts bool) chainHook {
 	}
 }
 
-// from is the end of a cable at which packets for the hook are sent.
+// from returns the end of a cable at which packets for the hook are sent.
 func (h chainHook) from(iface string) string {
 	if h.direction == "egress" {
 		return iface
@@ -133,20 +135,20 @@ func (h chainHook) from(iface string) string {
 	return node.Peer(iface)
 }
 
-// chain is a chain under test.
+// chain is the chain under test.
 type chain struct {
 	chainHook
-	// name is that of the interface, and of the objects.
+	// name is the name of the interface and of the objects.
 	name    string
 	objects map[string]v1alpha1.UserObject
 	byHand  map[string]node.Program // by node
 }
 
-// TestChains has three objects on one interface: their programs run in the order of
-// priority, whatever the order in which they were made or changed, for as long as each
-// proceeds on the verdict of the one before. A program that was attached among them by
-// hand runs in its place, and stays when they are gone.
-func TestChains(t *testing.T) { //nolint:tparallel // other tests restart what these run on
+// TestChains attaches three objects to one interface. Their programs run in the order of
+// priority, no matter in which order the objects were created or changed, as long as each
+// program proceeds on the verdict of the previous one. A program that was attached
+// manually among them runs in its place, and stays after they are removed.
+func TestChains(t *testing.T) { //nolint:tparallel // other tests restart the components that this test needs
 	for name, h := range chainHooks() {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
@@ -164,7 +166,7 @@ func (c *chain) test(t *testing.T) {
 		{"all run", func(ctx context.Context, s *testing.T) {
 			addInterface(ctx, t, c.name)
 			c.attachByHand(ctx, t, 15)
-			// The last is made first.
+			// The last one is created first.
 			for _, made := range []struct {
 				name     string
 				priority int32
@@ -217,7 +219,7 @@ func (c *chain) test(t *testing.T) {
 	feature(t, steps...)
 }
 
-// change changes an object's program, and waits until it is attached so.
+// change changes an object's program, and waits until the change is applied.
 func (c *chain) change(ctx context.Context, t *testing.T, name string, program chained) {
 	t.Helper()
 	o := c.objects[name]
@@ -251,8 +253,8 @@ func (c *chain) attachByHand(ctx context.Context, t *testing.T, priority int32) 
 	}
 }
 
-// checkRuns sends packets, and fails the test unless those objects' programs see them, and
-// no others'; that which was attached by hand always does.
+// checkRuns sends packets, and fails the test unless exactly the programs of these
+// objects see them. The manually attached program always does.
 func (c *chain) checkRuns(ctx context.Context, t *testing.T, running ...string) {
 	t.Helper()
 	before := c.packets(ctx, t)
@@ -280,7 +282,7 @@ func (c *chain) checkRuns(ctx context.Context, t *testing.T, running ...string) 
 	}
 }
 
-// packets are the counts of all programs of the chain, by object and node.
+// packets returns the counts of all programs in the chain, by object and node.
 func (c *chain) packets(ctx context.Context, t *testing.T) map[string]uint64 {
 	t.Helper()
 	counts := map[string]uint64{}
@@ -309,9 +311,9 @@ func (c *chain) packets(ctx context.Context, t *testing.T) map[string]uint64 {
 	return counts
 }
 
-// TestFullDispatcher declares a program more than fits on an interface: its object says
-// so in the daemon's words, and it is attached as soon as there is room.
-func TestFullDispatcher(t *testing.T) { //nolint:tparallel // likewise
+// TestFullDispatcher declares one program more than fits on an interface. Its object
+// contains the daemon's error, and it is attached as soon as there is space.
+func TestFullDispatcher(t *testing.T) { //nolint:tparallel // for the same reason
 	for _, name := range []string{"XDP", "TC ingress"} {
 		h := chainHooks()[name]
 		iface := "e2efull" + strings.ToLower(h.program)

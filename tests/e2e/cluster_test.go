@@ -36,7 +36,7 @@ import (
 )
 
 const (
-	// label is on all that the tests make, so that what a killed run left is found.
+	// label is on all objects of the tests, so that those of a killed run can be found.
 	label          = "bpfman.io/e2e"
 	probeNamespace = "bpfman-e2e"
 	probeName      = "node-probe"
@@ -44,9 +44,9 @@ const (
 )
 
 var (
-	// patience is how long a test waits for what should be so.
+	// patience is how long a test waits for an expected state.
 	patience = duration("E2E_PATIENCE", time.Minute)
-	// interval is how long it waits between two looks.
+	// interval is the polling interval.
 	interval = duration("E2E_INTERVAL", 150*time.Millisecond)
 )
 
@@ -55,9 +55,9 @@ type cluster struct {
 	client.Client
 	resources *resources.Resources
 	clientset *kubernetes.Clientset
-	// probes are the pods of the node probe by their nodes.
+	// probes are the pods of the node probe, by node.
 	probes map[string]string
-	// trials say what the kernels of all nodes can do, by type.
+	// trials show what the kernels of all nodes support, by type.
 	trials map[string]node.Trial
 }
 
@@ -67,9 +67,9 @@ func connect(ctx context.Context, cfg *envconf.Config) (context.Context, error) 
 		return ctx, fmt.Errorf("connect to the cluster of %s: %w", settings.kubeconfig, err)
 	}
 	r := kube.Resources()
-	// Tests of many objects aren't to be slowed by the client.
+	// The client must not slow down tests with many objects.
 	r.GetConfig().QPS, r.GetConfig().Burst = 200, 400
-	// The framework's decoder knows this scheme.
+	// The framework's decoder uses this scheme.
 	if err := v1alpha1.Install(scheme.Scheme); err != nil {
 		return ctx, fmt.Errorf("add the kinds of bpfman.io: %w", err)
 	}
@@ -85,7 +85,7 @@ func connect(ctx context.Context, cfg *envconf.Config) (context.Context, error) 
 	return ctx, nil
 }
 
-// sweep removes what a run that was killed left.
+// sweep removes what a killed run left.
 func sweep(ctx context.Context, _ *envconf.Config) (context.Context, error) {
 	for _, kind := range v1alpha1.UserKinds {
 		list, ok := kind.NewList().(client.ObjectList)
@@ -96,7 +96,7 @@ func sweep(ctx context.Context, _ *envconf.Config) (context.Context, error) {
 			return ctx, fmt.Errorf("list %ss: %w", kind.Name, err)
 		}
 		err := meta.EachListItem(list, func(o runtime.Object) error {
-			return client.IgnoreNotFound(under.Delete(ctx, o.(client.Object))) //nolint:errcheck // user objects are
+			return client.IgnoreNotFound(under.Delete(ctx, o.(client.Object))) //nolint:errcheck // it is a user object
 		})
 		if err != nil {
 			return ctx, fmt.Errorf("delete %ss left by another run: %w", kind.Name, err)
@@ -119,7 +119,7 @@ func sweep(ctx context.Context, _ *envconf.Config) (context.Context, error) {
 	return ctx, nil
 }
 
-// remove deletes an object at once and waits until it is gone.
+// remove deletes an object immediately, and waits until it is deleted.
 func remove(ctx context.Context, o client.Object) error {
 	what := fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName())
 	if err := under.Delete(ctx, o, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
@@ -206,7 +206,7 @@ func tryKernel(ctx context.Context, _ *envconf.Config) (context.Context, error) 
 		var trials []node.Trial
 		var refused error
 		err := wait.For(func(ctx context.Context) (bool, error) {
-			// The daemon may have been started a moment ago.
+			// The daemon can have just started.
 			trials, refused = ask[[]node.Trial](ctx, name, "try", settings.bytecode)
 			return refused == nil, nil
 		}, wait.WithContext(ctx), wait.WithTimeout(patience), wait.WithInterval(interval), wait.WithImmediate())
@@ -215,7 +215,7 @@ func tryKernel(ctx context.Context, _ *envconf.Config) (context.Context, error) 
 		}
 		for _, t := range trials {
 			seeHolders(&t)
-			// What one node can't do counts.
+			// A type counts as unsupported if one node doesn't support it.
 			if known, ok := under.trials[t.Type]; !ok || known.Attached {
 				under.trials[t.Type] = t
 			}
@@ -224,8 +224,8 @@ func tryKernel(ctx context.Context, _ *envconf.Config) (context.Context, error) 
 	return ctx, nil
 }
 
-// seeHolders looks for who has the places at a full tracepoint from here, if the node is on this machine's kernel: a node
-// sees its own processes alone.
+// seeHolders finds out from here which programs fill a tracepoint, if the node has the same kernel as this
+// machine. A node only sees its own processes.
 func seeHolders(t *node.Trial) {
 	if here, err := node.BootID(); t.Taken == "" || err != nil || here != t.BootID || os.Geteuid() != 0 {
 		return
@@ -235,10 +235,10 @@ func seeHolders(t *node.Trial) {
 	}
 }
 
-// nodes lists the nodes with node components.
+// nodes returns the nodes with node components.
 func (c *cluster) nodes() []string { return slices.Sorted(maps.Keys(c.probes)) }
 
-// ask runs a command of the node probe on a node, and decodes its answer.
+// ask runs a command of the node probe on a node, and decodes its output.
 func ask[T any](ctx context.Context, nodeName string, command ...string) (answer T, err error) {
 	var out, errOut bytes.Buffer
 	err = under.resources.ExecInPod(ctx, probeNamespace, under.probes[nodeName], probeName, append([]string{"/node-probe"}, command...), &out, &errOut)

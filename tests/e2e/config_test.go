@@ -24,13 +24,13 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// effect is what an edit of a key has, on each node.
+// effect is the effect of an edit of a key, on each node.
 type effect struct {
 	value string
 	check func(ctx context.Context, t *testing.T, pod *corev1.Pod)
 }
 
-// elsewhere says by which test a key's effect is proven that isn't here.
+// elsewhere names the tests of keys that aren't tested here.
 var elsewhere = map[string]string{
 	deploy.KeyDaemonImage:       "TestUpgrade",
 	deploy.KeyAgentImage:        "TestUpgrade",
@@ -45,10 +45,10 @@ var elsewhere = map[string]string{
 	deploy.KeyKubeletRoot:       "TestEachKey of tests/envtest/operator: a kubelet has one root",
 }
 
-// daemonTOML is what the test adds to the daemon's file.
+// daemonTOML is appended to the daemon's file.
 const daemonTOML = "\n# from TestConfiguration\n"
 
-// effects are edits of all other keys.
+// effects returns edits of all other keys.
 func effects(toml string) map[string]effect {
 	env := func(executable, variable string) func(context.Context, *testing.T, *corev1.Pod) {
 		return started(executable, variable, func(p node.Process) []string { return p.Env })
@@ -100,7 +100,7 @@ func effects(toml string) map[string]effect {
 	}
 }
 
-// componentsLabel is put on all nodes that have node components.
+// componentsLabel is a label of all nodes with node components.
 const componentsLabel = "e2e.bpfman.io/components"
 
 // started checks how the only process of an executable was started.
@@ -114,7 +114,7 @@ func started(executable, word string, words func(node.Process) []string) func(co
 	}
 }
 
-// serves checks what a server on the node itself answers.
+// serves checks the response of a server on the node.
 func serves(url string, status int) func(context.Context, *testing.T, *corev1.Pod) {
 	return func(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 		t.Helper()
@@ -125,9 +125,9 @@ func serves(url string, status int) func(context.Context, *testing.T, *corev1.Po
 	}
 }
 
-// TestConfiguration edits every key of the ConfigMap: what is good takes effect, all of it
-// with one roll-out of the node components alone; what is bad changes nothing, and an Event
-// says why.
+// TestConfiguration edits every key of the ConfigMap. Valid values take effect with a
+// single rollout of only the node components. Invalid values change nothing, and an Event
+// contains the reason.
 func TestConfiguration(t *testing.T) {
 	var before deployed
 	feature(t,
@@ -186,7 +186,8 @@ func TestConfiguration(t *testing.T) {
 	)
 }
 
-// TestWithoutCSI turns volumes off and on: a pod that has one keeps it, another waits.
+// TestWithoutCSI disables and enables volumes. A pod with a volume keeps it, and another
+// pod waits.
 func TestWithoutCSI(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space, mapName = "e2e-without-csi", "tracepoint_stats_map"
@@ -246,7 +247,8 @@ func TestWithoutCSI(t *testing.T) {
 	)
 }
 
-// TestWithoutInspector turns the inspector off and on: BpfNodes go and come back with it.
+// TestWithoutInspector disables and enables the inspector. BpfNodes are deleted and
+// created with it.
 func TestWithoutInspector(t *testing.T) {
 	set := func(ctx context.Context, t *testing.T, value string) {
 		t.Helper()

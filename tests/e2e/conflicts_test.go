@@ -24,11 +24,11 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// noticed is how long the inspector may take to tell of a conflict: it looks at all that doesn't change the kernel's
-// ids once a minute, and writes every 10 seconds at most.
+// noticed is the maximum time until the inspector reports a conflict. Once a minute, it reads what can change
+// without a change of the kernel's ids, and it writes at most every 10 seconds.
 const noticed = 90 * time.Second
 
-// conflictsOf are the messages of a node's conflicts of a type, without those of other tests.
+// conflictsOf returns the messages of a node's conflicts with a type, without those of other tests.
 func conflictsOf(ctx context.Context, name, kind, word string) (messages []string, told bool, err error) {
 	object := &v1alpha1.BpfNode{}
 	if err := under.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
@@ -42,7 +42,7 @@ func conflictsOf(ctx context.Context, name, kind, word string) (messages []strin
 	return messages, meta.IsStatusConditionTrue(object.Status.Conditions, kind), nil
 }
 
-// awaitConflict waits until a node's BpfNode has a conflict with these words, or has none of them.
+// awaitConflict waits until a node's BpfNode has a conflict with these words, or has none.
 func awaitConflict(ctx context.Context, t *testing.T, name, kind, word, message string) {
 	t.Helper()
 	awaitFor(ctx, t, noticed, fmt.Sprintf("BpfNode %s has %s %q", name, kind, message), func(ctx context.Context) (bool, string) {
@@ -52,7 +52,7 @@ func awaitConflict(ctx context.Context, t *testing.T, name, kind, word, message 
 	})
 }
 
-// hold has software that knows nothing of bpfman attach programs on a node, until end is called.
+// hold attaches programs on a node like software that doesn't know bpfman, until end is called.
 func hold(ctx context.Context, t *testing.T, name, as, what, where string, many int) (end func()) {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -72,8 +72,8 @@ func hold(ctx context.Context, t *testing.T, name, as, what, where string, many 
 	return end
 }
 
-// TestConflicts has other software in the way of objects: the BpfNode names it and who holds it, an Event is on the
-// object, and both tell when it has gone.
+// TestConflicts attaches programs of other software that conflict with objects. The BpfNode describes the conflict
+// and the holder, and the object has an Event. Both are updated when the conflict ends.
 func TestConflicts(t *testing.T) {
 	feature(t,
 		step{"a TCX program before ours", func(ctx context.Context, s *testing.T) {
@@ -82,7 +82,7 @@ func TestConflicts(t *testing.T) {
 			addInterface(ctx, t, iface)
 			o := tcx("e2e-conflict-tcx", iface)
 			create(ctx, t, o)
-			awaitSuccess(ctx, s, o) // the daemon attaches before what is there
+			awaitSuccess(ctx, s, o) // the daemon attaches it before the existing program
 			end := hold(ctx, s, name, "tcx", "tcx", iface, 1)
 			const words = "and can end the chain; it is held by process node-probe of pod "
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEarlierInChain, iface, words)

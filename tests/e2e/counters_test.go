@@ -24,15 +24,15 @@ import (
 	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
 
-// TestExamples is the product's main job: the program and the application of an example
-// are applied as they are written, under names of their own, and the application, which
-// has no capability, sees the counts grow.
+// TestExamples covers the product's main purpose. It applies the program and the
+// application of each example, only with other names. The application, which has no
+// capabilities, sees growing counts.
 func TestExamples(t *testing.T) {
 	for _, c := range []struct {
 		example, trial string
-		// adapt changes the objects for what is tested, if anything.
+		// adapt adapts the objects for the test, if necessary.
 		adapt func(context.Context, *testing.T, []client.Object)
-		// cause makes something to count, where nothing happens by itself.
+		// cause causes the events to count, if they don't occur anyway.
 		cause func(context.Context, *testing.T)
 	}{
 		{example: "go-tcx-counter", trial: "TCX"},
@@ -50,7 +50,8 @@ func TestExamples(t *testing.T) {
 				step{"attached", func(ctx context.Context, s *testing.T) {
 					objects = exampleObjects(ctx, s, c.example)
 					if c.adapt != nil {
-						// go-target is there before the program that names its process.
+						// go-target must exist before the program that names its
+						// process.
 						for _, o := range objects {
 							if _, ok := o.(v1alpha1.UserObject); !ok {
 								create(ctx, t, o)
@@ -86,8 +87,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// exampleObjects reads an example, with what it needs, and gives its objects names that
-// don't meet those of somebody who tries the example on the same cluster.
+// exampleObjects reads an example, with what it needs, and renames its objects, so that
+// they don't conflict with those of a user who tries the example on the same cluster.
 func exampleObjects(ctx context.Context, t *testing.T, example string) []client.Object {
 	t.Helper()
 	dirs := []string{example}
@@ -160,8 +161,8 @@ func rename(o k8s.Object) error {
 	return nil
 }
 
-// withoutContainers aims a uprobe at the executable of a running go-target by a path of
-// the daemon's own, for daemons that can't enter containers.
+// withoutContainers changes a uprobe's target to the executable of a running go-target,
+// with a path for the daemon, for daemons that can't enter containers.
 func withoutContainers(ctx context.Context, t *testing.T, objects []client.Object) {
 	t.Helper()
 	first := under.nodes()[0]
@@ -183,7 +184,7 @@ func withoutContainers(ctx context.Context, t *testing.T, objects []client.Objec
 	}
 }
 
-// callKill makes calls of kill(2) on all nodes.
+// callKill calls kill(2) on all nodes.
 func callKill(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, name := range under.nodes() {
@@ -202,8 +203,8 @@ func readerOf(objects []client.Object) *appsv1.DaemonSet {
 	return nil
 }
 
-// podsOf waits for the pods of a DaemonSet, of which there may be one on each node where
-// the program is, and returns those that run.
+// podsOf waits for the pods of a DaemonSet, which can have one on each node with the
+// program, and returns the running ones.
 func podsOf(ctx context.Context, t *testing.T, ds *appsv1.DaemonSet) []*corev1.Pod {
 	t.Helper()
 	var out []*corev1.Pod
@@ -235,7 +236,7 @@ func podState(pod *corev1.Pod) string {
 	return state
 }
 
-// logOf is what a pod has printed.
+// logOf returns the log of a pod.
 func logOf(ctx context.Context, pod *corev1.Pod) (string, error) {
 	text, err := under.clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 	if err != nil {
@@ -244,8 +245,8 @@ func logOf(ctx context.Context, pod *corev1.Pod) (string, error) {
 	return string(text), nil
 }
 
-// awaitGrowth waits until a reader, which must have no privilege, sees the count of the
-// map grow, or of every map it has for no name. Cause makes something to count.
+// awaitGrowth waits until a reader, which must be unprivileged, sees a growing count of
+// the map, or of all its maps if name is empty. cause causes the events to count.
 func awaitGrowth(ctx context.Context, t *testing.T, pod *corev1.Pod, name string, cause func(context.Context, *testing.T)) {
 	t.Helper()
 	var before map[string]uint64
@@ -276,7 +277,8 @@ func awaitGrowth(ctx context.Context, t *testing.T, pod *corev1.Pod, name string
 	})
 }
 
-// knock sends packets to a pod, from all nodes: nothing listens, but they arrive.
+// knock sends packets to a pod from all nodes. Nothing listens for them, but they
+// arrive.
 func knock(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	for _, name := range under.nodes() {

@@ -25,13 +25,13 @@ import (
 const (
 	// rounds is how often each component is killed.
 	rounds = 3
-	// recovery is how long a killed component may take to be back, with a kubelet that
-	// waits ever longer.
+	// recovery is the maximum time until a killed component is back. The kubelet
+	// increases the delay for each restart.
 	recovery = 5 * time.Minute
 )
 
-// TestKills kills each component, more than once, while objects come, change and go. In
-// the end all is as if nothing had been killed.
+// TestKills kills each component several times, while objects are created, changed, and
+// deleted. The result must be the same as without kills.
 func TestKills(t *testing.T) {
 	requireType(t, "TCX")
 	requireType(t, "Tracepoint")
@@ -60,8 +60,8 @@ func TestKills(t *testing.T) {
 	}
 }
 
-// work makes, changes and removes objects, with a kill at one of the operations, chosen
-// at random.
+// work creates, changes, and removes objects, and kills a component at a random
+// operation.
 func work(ctx context.Context, t *testing.T, victim, name, space string) {
 	t.Helper()
 	stays, changes, goes := tcx(name+"-stays", "lo"), tracepoint(name+"-changes"), tcx(name+"-goes", "lo")
@@ -106,8 +106,8 @@ func work(ctx context.Context, t *testing.T, victim, name, space string) {
 	}
 	awaitReady(ctx, t, pod)
 	awaitGrowth(ctx, t, pod, "tracepoint_stats_map", callKill)
-	// What was deleted is removed a second time when t ends, and waited for: that it
-	// leaves nothing is checked there.
+	// Deleted objects are removed again when t ends, which checks that nothing of them is
+	// left.
 	for _, o := range []client.Object{pod, stays, changes} {
 		if err := remove(ctx, o); err != nil {
 			t.Error(err)
@@ -115,7 +115,7 @@ func work(ctx context.Context, t *testing.T, victim, name, space string) {
 	}
 }
 
-// killAll kills the component wherever it runs.
+// killAll kills the component on all nodes.
 func killAll(ctx context.Context, t *testing.T, victim string) {
 	t.Helper()
 	killed := 0
@@ -152,7 +152,7 @@ func awaitRunning(ctx context.Context, t *testing.T) {
 		ok := true
 		var states []string
 		for i := range pods.Items {
-			// The kubelet may not have seen yet that a container was killed.
+			// The kubelet might not have noticed yet that a container was killed.
 			ok = ok && ready(&pods.Items[i])
 			states = append(states, podState(&pods.Items[i]))
 		}
@@ -166,8 +166,8 @@ func awaitRunning(ctx context.Context, t *testing.T) {
 	})
 }
 
-// TestDaemonDown applies an object while the daemon is away: it says so, and is attached
-// once the daemon is back.
+// TestDaemonDown applies an object while the daemon is down. The status says so, and the
+// program is attached when the daemon is back.
 func TestDaemonDown(t *testing.T) {
 	requireType(t, "TCX")
 	o := tcx("e2e-daemon-down", "lo")
@@ -197,7 +197,7 @@ func TestDaemonDown(t *testing.T) {
 	}})
 }
 
-// TestUnloadedByAnother has a program unloaded behind the agent's back, who loads it anew.
+// TestUnloadedByAnother unloads a program without the agent, which then loads it again.
 func TestUnloadedByAnother(t *testing.T) {
 	requireType(t, "TCX")
 	o := tcx("e2e-unloaded", "lo")
@@ -217,7 +217,8 @@ func TestUnloadedByAnother(t *testing.T) {
 	}})
 }
 
-// state is what must not change for good: the nodes' mounts and the daemons' programs.
+// state is what must not change permanently: the nodes' mounts, and the daemons'
+// programs.
 type state struct{ mounts, programs sets.Set[string] }
 
 func (s state) equal(o state) bool { return s.mounts.Equal(o.mounts) && s.programs.Equal(o.programs) }
@@ -226,8 +227,8 @@ func (s state) String() string {
 	return fmt.Sprintf("mounts %q, programs %q", sets.List(s.mounts), sets.List(s.programs))
 }
 
-// stateOf waits until no node has a volume of a pod that is gone: a pod that is deleted
-// by force leaves the API before the kubelet has unmounted its volumes.
+// stateOf waits until no node has a volume of a deleted pod. A pod that is deleted with
+// force leaves the API before the kubelet has unmounted its volumes.
 func stateOf(ctx context.Context, t *testing.T) state {
 	t.Helper()
 	var s state
@@ -262,7 +263,7 @@ func look(ctx context.Context) (state, error) {
 			return s, err
 		}
 		for i, m := range mounts {
-			// A mount twice is one too many.
+			// A repeated mount is an error.
 			s.mounts.Insert(fmt.Sprintf("%s: %s (%d)", n, m, i-slices.Index(mounts, m)))
 		}
 		programs, err := ask[[]node.Program](ctx, n, "programs")

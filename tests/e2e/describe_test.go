@@ -20,7 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// variable parts of what kubectl describes.
+// The variable parts of kubectl's output.
 var (
 	timestamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\S+`)
 	ages       = regexp.MustCompile(`  \d+[smh]\S* `)
@@ -47,7 +47,7 @@ Events:
  Normal ReconcileSuccess AGE bpfman-operator Attached on 1 of 1 selected node
 `
 
-// TestDescribe reads what a user reads of the first sample.
+// TestDescribe describes the first sample, like a user.
 func TestDescribe(t *testing.T) {
 	requireType(t, "TCX")
 	if len(under.nodes()) != 1 {
@@ -60,7 +60,7 @@ func TestDescribe(t *testing.T) {
 	var objects []client.Object
 	feature(t, step{"a newcomer understands it", func(ctx context.Context, s *testing.T) {
 		objects = sample(ctx, s, "bpfman.io_v1alpha1_tcx_pass_tcxprogram.yaml")
-		o := objects[0].(*v1alpha1.TcxProgram) //nolint:errcheck // the file says so
+		o := objects[0].(*v1alpha1.TcxProgram) //nolint:errcheck // the file contains this kind
 		create(ctx, t, o)
 		awaitSuccess(ctx, s, o)
 		awaitEvent(ctx, s, o, "Normal", "ReconcileSuccess")

@@ -27,8 +27,8 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
-// TestUpstreamV06 has upstream's v0.6.0 in the cluster, its definitions and objects, and
-// tries each way to install. Nothing is applied, and nothing of upstream's is lost.
+// TestUpstreamV06 installs the definitions and objects of upstream's v0.6.0 in the cluster,
+// and tries each way to install bpfman. Nothing is applied, and nothing of upstream is lost.
 func TestUpstreamV06(t *testing.T) {
 	if !settings.uninstall {
 		t.Skip("bpfman isn't to be uninstalled from this cluster, see `make test-lifecycle`")
@@ -63,7 +63,8 @@ func TestUpstreamV06(t *testing.T) {
 		step{"kubectl alone", func(ctx context.Context, s *testing.T) {
 			file := "../../bin/release-tried/bpfman-all-install.yaml"
 			output, err := exec.CommandContext(ctx, variable("KUBECTL", "kubectl"), "--kubeconfig", settings.kubeconfig, "apply", "--server-side", "-f", file).CombinedOutput()
-			// Of the definition that has upstream's name; who applied that is another.
+			// The conflict is about the definition with upstream's name, which another client
+			// applied.
 			if err == nil || !strings.Contains(string(output), "conflicts") || !strings.Contains(string(output), ".spec.scope") {
 				s.Fatalf("kubectl apply: %v\n%s", err, output)
 			}
@@ -91,7 +92,7 @@ func TestUpstreamV06(t *testing.T) {
 	)
 }
 
-// anew is a client that doesn't know kinds from before: BpfApplication's scope isn't the same.
+// anew returns a client that has no cached kinds, because BpfApplication has another scope.
 func anew(t *testing.T) client.Client {
 	t.Helper()
 	c, err := client.New(under.resources.GetConfig(), client.Options{Scheme: scheme.Scheme})
@@ -127,15 +128,15 @@ func createUpstream(ctx context.Context, t *testing.T, objects []*unstructured.U
 	}
 }
 
-// removeUpstream plays upstream's controllers: they take their finalizers from what is
-// deleted.
+// removeUpstream simulates upstream's controllers, which remove their finalizers from deleted
+// objects.
 func removeUpstream(ctx context.Context, t *testing.T, objects []*unstructured.Unstructured, users *corev1.Namespace) {
 	t.Helper()
 	api := anew(t)
 	for _, object := range objects {
 		now := object.DeepCopy()
 		if err := api.Get(ctx, client.ObjectKeyFromObject(object), now); err != nil {
-			continue // gone, or of a kind that is
+			continue // it was deleted, or its kind was
 		}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 		if err := errors.Join(api.Patch(ctx, now, patch), client.IgnoreNotFound(api.Delete(ctx, now))); err != nil {
@@ -143,7 +144,7 @@ func removeUpstream(ctx context.Context, t *testing.T, objects []*unstructured.U
 		}
 	}
 	for _, definition := range upstream.V06Definitions() {
-		// One of this project's has the same name.
+		// A definition of this project has the same name.
 		found := definition.DeepCopy()
 		err := under.Get(ctx, client.ObjectKeyFromObject(definition), found)
 		if apierrors.IsNotFound(err) || found.GetLabels()["bpfman.io/owned-definition"] == "true" {
@@ -158,8 +159,7 @@ func removeUpstream(ctx context.Context, t *testing.T, objects []*unstructured.U
 	}
 }
 
-// checkUnwritten checks that upstream's objects are as they were made, and its definitions
-// there.
+// checkUnwritten checks that upstream's objects are unchanged, and its definitions exist.
 func checkUnwritten(ctx context.Context, t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	api := anew(t)
@@ -176,7 +176,7 @@ func checkUnwritten(ctx context.Context, t *testing.T, objects []*unstructured.U
 	}
 }
 
-// awaitRefusal waits until the operator runs, isn't ready, and says why.
+// awaitRefusal waits until the operator runs, isn't ready, and reports the reason.
 func awaitRefusal(ctx context.Context, t *testing.T) {
 	t.Helper()
 	await(ctx, t, "the operator runs and isn't ready", func(ctx context.Context) (bool, string) {

@@ -27,11 +27,12 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/faultyimages"
 )
 
-// promptly is how soon an object has to be attached whatever becomes of others.
+// promptly is the maximum time to attach an object, no matter what happens to others.
 const promptly = 10 * time.Second
 
-// TestBadInput applies what can't work. The object says on which node what was tried,
-// and what the daemon said; nobody else waits for it; and once it is mended, it works.
+// TestBadInput applies objects that can't work. The status names the node, what was
+// attempted, and the daemon's error. Other objects aren't delayed. When the cause is
+// fixed, the object works.
 func TestBadInput(t *testing.T) {
 	requireType(t, "TCX")
 	const absent = "e2eabsent0"
@@ -48,7 +49,7 @@ func TestBadInput(t *testing.T) {
 		// needs is what must be pushed first, if anything.
 		needs string
 		spoil func(*v1alpha1.TcxProgramSpec)
-		// says are words of the condition, of what was tried and of the daemon's.
+		// says are parts of the condition: what was attempted, and the daemon's error.
 		says []string
 		mend func(context.Context, *testing.T, *v1alpha1.TcxProgram)
 	}{
@@ -131,12 +132,12 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestImageThatComesLater attaches once the image is there, though nobody touches the
-// object.
+// TestImageThatComesLater pushes an image late. The program is then attached without a
+// change of the object.
 func TestImageThatComesLater(t *testing.T) {
 	requireType(t, "TCX")
 	requirePush(t)
-	// A name of its own for each run: a registry can't be made to forget.
+	// A different name for each run, because a registry keeps images.
 	late := "e2e-late-" + strings.ToLower(time.Now().UTC().Format("20060102T150405"))
 	o := tcx("e2e-late", "lo")
 	o.Spec.ByteCode = image(late)
@@ -160,7 +161,7 @@ func TestImageThatComesLater(t *testing.T) {
 	)
 }
 
-// TestDeletedWithoutEverLoading deletes objects that never loaded.
+// TestDeletedWithoutEverLoading deletes objects that were never loaded.
 func TestDeletedWithoutEverLoading(t *testing.T) {
 	feature(t, step{"leaves nothing", func(ctx context.Context, s *testing.T) {
 		o := tcx("e2e-never", "e2eabsent1")
@@ -170,7 +171,7 @@ func TestDeletedWithoutEverLoading(t *testing.T) {
 	}})
 }
 
-// addInterface makes a network interface on all nodes until the test ends.
+// addInterface creates a network interface on all nodes until the test ends.
 func addInterface(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	for _, n := range under.nodes() {
@@ -178,7 +179,7 @@ func addInterface(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// addInterfaceOn makes a network interface on one node until the test ends.
+// addInterfaceOn creates a network interface on one node until the test ends.
 func addInterfaceOn(ctx context.Context, t *testing.T, node, name string) {
 	t.Helper()
 	if _, err := ask[any](ctx, node, "add-interface", name); err != nil {
@@ -201,8 +202,8 @@ func removeInterfaceOn(ctx context.Context, t *testing.T, node, name string) {
 	}
 }
 
-// moveInterface moves an interface of the host, on the node where one process runs the
-// executable, into the network of that.
+// moveInterface moves an interface of the host to the network of the only process that
+// runs the executable, on that process's node.
 func moveInterface(ctx context.Context, t *testing.T, name, executable string) {
 	t.Helper()
 	var errs []error

@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	// inspected is how soon a node's BpfNode has what comes and goes: the inspector writes
-	// ten seconds after the write before, at the latest.
+	// inspected is the maximum time until a node's BpfNode contains a change: the
+	// inspector writes at most every ten seconds.
 	inspected = 10 * time.Second
-	// foreign is a program that bpfman knows nothing of.
+	// foreign is a program that bpfman doesn't know.
 	foreign = "held_inspected"
 )
 
-// bpfNode returns what the inspector reported of a node.
+// bpfNode returns the inspector's report about a node.
 func bpfNode(ctx context.Context, nodeName string) (*v1alpha1.BpfNode, error) {
 	node := &v1alpha1.BpfNode{}
 	err := under.Get(ctx, client.ObjectKey{Name: nodeName}, node)
 	return node, err
 }
 
-// awaitInspected waits until the BpfNode of a node is right. What was written just before
-// must be old enough for the next to be written at once.
+// awaitInspected waits until the BpfNode of a node satisfies a condition. First, it waits
+// until the last write is old enough for an immediate one.
 func awaitInspected(ctx context.Context, t *testing.T, nodeName, what string, right func(*v1alpha1.BpfNode) bool) {
 	t.Helper()
 	began := time.Now()
@@ -46,8 +46,9 @@ func awaitInspected(ctx context.Context, t *testing.T, nodeName, what string, ri
 	t.Logf("%s after %v", what, time.Since(began).Round(100*time.Millisecond))
 }
 
-// TestInspector sees on each node's BpfNode the program of an object with its owner, and
-// that of a pod with the pod; both come and go.
+// TestInspector checks that each node's BpfNode contains the program of an object with
+// its owner, and the program of a pod with the pod, and that both disappear when they are
+// unloaded.
 func TestInspector(t *testing.T) {
 	requireType(t, "Tracepoint")
 	requireType(t, "TCX")

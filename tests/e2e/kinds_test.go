@@ -23,8 +23,8 @@ import (
 
 const (
 	kindsSpace = "e2e-kinds"
-	// kernelFunction is called whenever a file is removed, as the container runtime does
-	// for every command that runs in a container.
+	// kernelFunction is called when a file is removed. The container runtime does so for
+	// every command that runs in a container.
 	kernelFunction = "do_unlinkat"
 	wakeUp         = "try_to_wake_up"
 	killCalls      = "syscalls/sys_enter_kill"
@@ -34,18 +34,18 @@ const (
 	priority       = 500
 )
 
-// kindCase is an object of a user kind and the maps that it counts in.
+// kindCase is an object of a user kind, with the maps in which it counts.
 type kindCase struct {
 	object v1alpha1.UserObject
 	maps   []string
-	// trials are what the daemon must be able to do.
+	// trials are what the daemon must support.
 	trials []string
 }
 
-// TestEveryKind follows an object of each user kind from its making to its end: it is
-// attached, counts real events, is read by a pod without privilege, and leaves nothing in
-// the API, the daemon, the kernel and its file system. They run beside each other, on the
-// same interfaces and functions.
+// TestEveryKind follows an object of each user kind from its creation to its deletion. It
+// is attached, counts real events, is read by an unprivileged pod, and leaves nothing in
+// the API, the daemon, the kernel, and the bpffs. The objects exist at the same time, on
+// the same interfaces and functions.
 func TestEveryKind(t *testing.T) {
 	ctx := t.Context()
 	namespace(ctx, t, kindsSpace)
@@ -100,8 +100,8 @@ func (c kindCase) run(t *testing.T, target *corev1.Pod) {
 	saw(kind, func(r *result) { r.removed = !t.Failed() })
 }
 
-// awaitNothingLeft waits until kernels and their eBPF file systems have nothing of what
-// was loaded.
+// awaitNothingLeft waits until nothing of the programs is left in kernels and their BPF
+// file systems.
 func awaitNothingLeft(ctx context.Context, t *testing.T, loaded []node.Program) {
 	t.Helper()
 	maps := map[string]bool{}
@@ -125,7 +125,8 @@ func join(set map[string]bool) string {
 	return strings.Join(slices.Sorted(maps.Keys(set)), ",")
 }
 
-// uprobeTarget is a pod that calls a function all the time, and to which packets are sent.
+// uprobeTarget returns a pod that calls a function repeatedly, and to which packets are
+// sent.
 func uprobeTarget() *corev1.Pod {
 	pod := reader(kindsSpace, "target", "", "")
 	pod.Labels = map[string]string{"app": "target"}
@@ -138,7 +139,7 @@ func uprobeTarget() *corev1.Pod {
 
 var targetPods = metav1.LabelSelector{MatchLabels: map[string]string{"app": "target"}}
 
-// The parts that single programs and applications are made of.
+// The parts of single programs and applications.
 
 func containers() *v1alpha1.ContainerSelector {
 	return &v1alpha1.ContainerSelector{Namespace: kindsSpace, Pods: targetPods}
@@ -172,7 +173,7 @@ func tcInfo(at v1alpha1.InterfaceSelector) v1alpha1.TcProgramInfo {
 	return v1alpha1.TcProgramInfo{BpfProgramCommon: functionOf("stats"), InterfaceSelector: at, Priority: priority, Direction: "ingress"}
 }
 
-// tcxInfo is a program on what interfaces receive.
+// tcxInfo returns a program for packets that interfaces receive.
 func tcxInfo(function string, at v1alpha1.InterfaceSelector) v1alpha1.TcxProgramInfo {
 	return v1alpha1.TcxProgramInfo{BpfProgramCommon: functionOf(function), InterfaceSelector: at, Priority: priority, Direction: "ingress"}
 }
@@ -259,7 +260,8 @@ func namespacedKinds() []kindCase {
 	}
 }
 
-// applicationKinds have a member of every type that the kind takes.
+// applicationKinds returns applications with a member of each type that the kind
+// supports.
 func applicationKinds() []kindCase {
 	network := []string{"xdp_stats_map", "tc_stats_map", "tcx_stats_map", "uprobe_stats_map", "uretprobe_stats_map"}
 	needs := []string{"XDP", "TC", "TCX", node.ContainerUprobe}

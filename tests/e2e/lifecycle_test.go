@@ -25,32 +25,33 @@ const (
 	kubeletRoot = "/var/lib/kubelet"
 	// installTime bounds a command of docs/install.md.
 	installTime = 5 * time.Minute
-	// unmountRetry is how long the kubelet waits at most before it tries again to unmount a
-	// volume whose plugin was away.
+	// unmountRetry is the maximum delay before the kubelet retries to unmount a volume
+	// whose plugin was down.
 	unmountRetry = 150 * time.Second
 )
 
-// documented is what docs/install.md says that stays on a node until it is cleaned.
+// documented is what stays on a node until it is cleaned, according to docs/install.md.
 var documented = []string{
 	"/run/bpfman/cri", "/run/bpfman/db", "/run/bpfman/fs", "/run/bpfman/tuf", kubeletRoot + "/plugins/csi-bpfman", "mount of bpf /run/bpfman/fs",
 }
 
-// order is one in which bpfman is uninstalled.
+// order is an order of uninstalling bpfman.
 type order struct {
 	name string
-	// begin does what the order is named for, and more until the user's objects are gone.
+	// begin does what the order is named for, and continues until the user's objects are
+	// deleted.
 	begin func(context.Context, *testing.T, *workload)
-	// stay tells that programs are left in the kernel, and pods with volumes.
+	// stay means that programs are left in the kernel, and pods with volumes.
 	stay bool
-	// interrupted tells that no more is removed before bpfman is installed again: it finds
-	// objects as they were.
+	// interrupted means that nothing more is removed before bpfman is installed again. It
+	// then finds existing objects.
 	interrupted bool
-	// cleaned tells that in the end programs are left once more, and the nodes cleaned.
+	// cleaned means that programs are left again at the end, and the nodes are cleaned.
 	cleaned bool
 }
 
-// TestLifecycle installs bpfman in each way that docs/install.md has, uninstalls it in each
-// order, and installs it again. What is left then is what that page says.
+// TestLifecycle installs bpfman in each way in docs/install.md, uninstalls it in each
+// order, and installs it again. What is left must be what that page documents.
 func TestLifecycle(t *testing.T) {
 	if !settings.uninstall {
 		t.Skip("bpfman isn't to be uninstalled from this cluster, see `make test-lifecycle`")
@@ -60,9 +61,10 @@ func TestLifecycle(t *testing.T) {
 	for _, c := range []struct {
 		method string
 		order  order
-		// use is what the installation is tested by, beside that all is attached.
+		// use are the tests to run after installing, in addition to checking that
+		// everything is attached.
 		use []use
-		// slow is for what -short leaves out.
+		// slow means that -short leaves it out.
 		slow bool
 	}{
 		{"kustomize", order{name: "CRDs_first", begin: definitionsFirst}, nil, false},
@@ -74,21 +76,21 @@ func TestLifecycle(t *testing.T) {
 		if c.slow && testing.Short() {
 			continue
 		}
-		// What a row that fails leaves says nothing about the next.
+		// After a failure, what is left would affect the next row.
 		if !t.Run(c.method+"_"+c.order.name, func(t *testing.T) { c.order.run(t, c.method, c.use) }) {
 			break
 		}
 	}
 }
 
-// use is a test of the rest of e2e.
+// use is another e2e test.
 type use struct {
 	name string
 	test func(*testing.T)
 }
 
-// telling are those that depend most on what is installed: rights, policies, the ConfigMap,
-// the CSIDriver. `make test-e2e` runs all on any installation.
+// telling are the tests that depend most on what is installed: permissions, policies, the
+// ConfigMap, and the CSIDriver. `make test-e2e` runs all tests on any installation.
 var telling = []use{
 	{"TestEveryKind", TestEveryKind},
 	{"TestNamespaced", TestNamespaced},
@@ -125,7 +127,7 @@ func (o order) run(t *testing.T, method string, uses []use) {
 		}},
 		{"installed again", func(ctx context.Context, s *testing.T) {
 			if o.stay {
-				// No plugin is there to unmount the pod's volume.
+				// No plugin is running that could unmount the pod's volume.
 				before.leave(ctx, s)
 			}
 			run(ctx, s, "deploy-"+method)
@@ -152,21 +154,21 @@ func (o order) run(t *testing.T, method string, uses []use) {
 			}
 		}},
 	}
-	// Where nothing stays, whatever is installed next is installed again.
+	// If nothing stays, the next row installs bpfman again anyway.
 	if testing.Short() && !o.stay {
 		steps = steps[:2]
 	}
 	feature(t, steps...)
 }
 
-// programsFirst is the order that docs/install.md begins with.
+// programsFirst is the first order in docs/install.md.
 func programsFirst(ctx context.Context, t *testing.T, w *workload) {
 	t.Helper()
 	w.remove(ctx, t)
 	awaitNothingLeft(ctx, t, w.loaded)
 }
 
-// operatorFirst has agents do without the operator.
+// operatorFirst leaves agents without the operator.
 func operatorFirst(ctx context.Context, t *testing.T, w *workload) {
 	t.Helper()
 	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "bpfman-operator", Namespace: bpfmanSpace}}
@@ -177,8 +179,8 @@ func operatorFirst(ctx context.Context, t *testing.T, w *workload) {
 	programsFirst(ctx, t, w)
 }
 
-// definitionsFirst takes the kinds away under components that run, twice: in between they
-// come back and are served again. Pods keep their volumes.
+// definitionsFirst deletes the kinds while components are running, twice. In between, the
+// kinds are installed again. Pods keep their volumes.
 func definitionsFirst(ctx context.Context, t *testing.T, w *workload) {
 	t.Helper()
 	run(ctx, t, "uninstall")
@@ -197,8 +199,8 @@ func definitionsFirst(ctx context.Context, t *testing.T, w *workload) {
 	awaitNothingLeft(ctx, t, another.loaded)
 }
 
-// namespaceFirst takes all of bpfman's pods away. An owner that is deleted while no agent is
-// there takes its reports with it, not its programs.
+// namespaceFirst deletes all of bpfman's pods. If an owner is deleted while no agent runs,
+// its reports are deleted, but its programs aren't.
 func namespaceFirst(ctx context.Context, t *testing.T, w *workload) {
 	t.Helper()
 	if err := remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: bpfmanSpace}}); err != nil {
@@ -219,10 +221,10 @@ func namespaceFirst(ctx context.Context, t *testing.T, w *workload) {
 	})
 }
 
-// allAtOnce removes bpfman with all that users have.
+// allAtOnce removes bpfman with all objects of users.
 func allAtOnce(context.Context, *testing.T, *workload) {}
 
-// cleanNodes does what docs/install.md says for nodes that aren't to be rebooted.
+// cleanNodes cleans nodes without a reboot, as in docs/install.md.
 func cleanNodes(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, name := range under.nodes() {
@@ -235,8 +237,8 @@ func cleanNodes(ctx context.Context, t *testing.T) {
 	}
 }
 
-// run runs a target of the Makefile, where the commands of docs/install.md are, and returns
-// what it says.
+// run runs a target of the Makefile, which contains the commands of docs/install.md, and
+// returns its output.
 func run(ctx context.Context, t *testing.T, target string) string {
 	t.Helper()
 	start := time.Now()
@@ -248,7 +250,7 @@ func run(ctx context.Context, t *testing.T, target string) string {
 	return output
 }
 
-// tryRun is run for a target that may fail.
+// tryRun is run for a target that can fail.
 func tryRun(ctx context.Context, target string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
@@ -256,8 +258,8 @@ func tryRun(ctx context.Context, target string) (string, error) {
 	return string(output), err
 }
 
-// checkUninstalled checks that nothing of bpfman is in the cluster, and on the nodes no more
-// than is documented.
+// checkUninstalled checks that nothing of bpfman is left in the cluster, and that only what
+// is documented is left on the nodes.
 func checkUninstalled(ctx context.Context, t *testing.T, programsStay bool) {
 	t.Helper()
 	await(ctx, t, "nothing in the cluster names bpfman or waits for its end", func(ctx context.Context) (bool, string) {
@@ -267,8 +269,8 @@ func checkUninstalled(ctx context.Context, t *testing.T, programsStay bool) {
 	checkNodes(ctx, t, programsStay)
 }
 
-// checkNodes checks that no component runs, that the kubelets' directories have no socket,
-// and that there are neither pins nor volumes unless programs stay.
+// checkNodes checks that no component is running, that the kubelets' directories contain no
+// socket, and that there are no pins or volumes, unless programs stay.
 func checkNodes(ctx context.Context, t *testing.T, programsStay bool) {
 	t.Helper()
 	for _, name := range under.nodes() {
@@ -287,7 +289,7 @@ func checkNodes(ctx context.Context, t *testing.T, programsStay bool) {
 	}
 }
 
-// awaitEnd waits until a component runs on no node.
+// awaitEnd waits until a component isn't running on any node.
 func awaitEnd(ctx context.Context, t *testing.T, executable string) {
 	t.Helper()
 	for _, name := range under.nodes() {

@@ -20,8 +20,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// requireThreeNodes skips a test where the cluster has fewer, unless it is one of the tests that
-// have been asked for.
+// requireThreeNodes skips a test if the cluster has fewer nodes, unless the test was requested
+// explicitly.
 func requireThreeNodes(t *testing.T) {
 	t.Helper()
 	if got := len(under.nodes()); got < 3 {
@@ -33,7 +33,7 @@ func requireThreeNodes(t *testing.T) {
 	}
 }
 
-// requireMachines skips a test where the machines of the cluster can't be commanded.
+// requireMachines skips a test if the machines of the cluster can't be controlled.
 func requireMachines(t *testing.T) {
 	t.Helper()
 	if settings.machines == "" {
@@ -41,11 +41,11 @@ func requireMachines(t *testing.T) {
 	}
 }
 
-// workers are the nodes without the control plane.
+// workers returns the nodes without the control plane.
 func workers() []string { return under.nodes()[1:] }
 
-// machine runs a command of the cluster's program, hack/cluster, about a node, and returns
-// the last line that it prints.
+// machine runs a command of the cluster's program, hack/cluster, for a node, and returns the
+// last line of its output.
 func machine(ctx context.Context, t *testing.T, nodeName string, command ...string) string {
 	t.Helper()
 	args := slices.Concat(strings.Fields(settings.machines), []string{"--node", nodeName}, command)
@@ -59,8 +59,8 @@ func machine(ctx context.Context, t *testing.T, nodeName string, command ...stri
 	return lines[len(lines)-1]
 }
 
-// restore runs a command about a node when the test of t ends, and waits until the node is
-// as it was.
+// restore runs a command for a node when the test of t ends, and waits until the node is in its
+// original state.
 func restore(ctx context.Context, t *testing.T, nodeName string, command ...string) {
 	t.Helper()
 	ctx = context.WithoutCancel(ctx)
@@ -70,7 +70,7 @@ func restore(ctx context.Context, t *testing.T, nodeName string, command ...stri
 	})
 }
 
-// awaitNode waits until the node is ready, with the node components and the probe on it.
+// awaitNode waits until the node is ready, with the node components and the probe.
 func awaitNode(ctx context.Context, t *testing.T, nodeName string) {
 	t.Helper()
 	awaitFor(ctx, t, recovery, "node "+nodeName+" is back", func(ctx context.Context) (bool, string) {
@@ -105,7 +105,7 @@ func awaitNode(ctx context.Context, t *testing.T, nodeName string) {
 			return false, strings.Join(states, "; ")
 		}
 		under.probes[nodeName] = probe
-		// A container of before the reboot may still be said to run.
+		// The status can still show a container from before the reboot as running.
 		_, err := ask[[]int](ctx, nodeName, "processes", "bpfman-agent")
 		return err == nil, fmt.Sprint(err)
 	})
@@ -117,7 +117,7 @@ func nodeReady(node *corev1.Node) bool {
 	})
 }
 
-// awaitUnreachable waits until the node has been given up.
+// awaitUnreachable waits until the cluster considers the node unreachable.
 func awaitUnreachable(ctx context.Context, t *testing.T, nodeName string) {
 	t.Helper()
 	await(ctx, t, "node "+nodeName+" is unreachable", func(ctx context.Context) (bool, string) {
@@ -128,7 +128,7 @@ func awaitUnreachable(ctx context.Context, t *testing.T, nodeName string) {
 	})
 }
 
-// attachedOn waits until the object is attached on these nodes, and on no other, and says so.
+// attachedOn waits until the object is attached on exactly these nodes, and its status says so.
 func attachedOn(ctx context.Context, t *testing.T, o v1alpha1.UserObject, nodes []string) {
 	t.Helper()
 	want := slices.Sorted(slices.Values(nodes))

@@ -3,10 +3,10 @@
 
 //go:build linux
 
-// Package e2e tests bpfman on a cluster where it is deployed: the one of KUBECONFIG.
-// What that cluster's kernels can't do is found out by trying it on the daemon itself,
-// and skipped, or fails where TEST_REQUIRES names it; the run ends with tables of what
-// was attached for real, and of what was skipped.
+// Package e2e tests bpfman on the cluster in KUBECONFIG, where it must be deployed. The
+// tests find out what the kernels support by trying it directly with the daemon. What
+// isn't supported is skipped, or fails if TEST_REQUIRES names it. At the end, tables show
+// what was really attached, and what was skipped.
 package e2e
 
 import (
@@ -22,24 +22,24 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// settings come from the environment, see `make test-e2e`.
+// settings come from the environment: see `make test-e2e`.
 var settings = struct {
 	kubeconfig string
-	// bytecode is where the daemon finds the sample images, as registry/prefix.
+	// bytecode is the registry and prefix from which the daemon pulls the sample images.
 	bytecode string
-	// push is where this process pushes images so that the daemon finds them there;
-	// tests that need it are skipped where it is empty. pushCA is the certificate
-	// authority of that registry.
+	// push is where this process pushes images so that the daemon finds them there. If it
+	// is empty, tests that need it are skipped. pushCA is the certificate authority of
+	// that registry.
 	push, pushCA string
-	// images of the probe, of the reading applications and of what uprobes are put on;
-	// sampleApp is what the samples' nginx is, nginx itself where it is empty.
+	// The images of the probe, of the reading applications, and of the target of uprobes.
+	// sampleApp replaces the samples' nginx, unless it is empty.
 	probe, counters, exporter, uprobed, sampleApp string
-	// uninstall is whether tests may install and uninstall bpfman.
+	// uninstall is whether tests can install and uninstall bpfman.
 	uninstall bool
-	// nodes is how many nodes the tests are to have, for tests of several; machines is the
-	// command that their machines obey, hack/cluster with its flags.
+	// nodes is the number of nodes for tests that need several. machines is the command
+	// that controls the machines, hack/cluster with its flags.
 	nodes, machines string
-	// registrar is the image of node-driver-registrar, or of what stands in for it.
+	// registrar is the image of node-driver-registrar, or of its replacement.
 	registrar string
 }{
 	kubeconfig: os.Getenv("KUBECONFIG"),
@@ -59,8 +59,8 @@ var settings = struct {
 
 var bytecodePrefix = variable("BYTECODE_PREFIX", "bpfman-bytecode")
 
-// nextImages are of the same components, for upgrades, and absent where the cluster has
-// none.
+// nextImages are images of the same components for upgrades. They are empty if the
+// cluster has none.
 var nextImages = variables(map[string]string{
 	"operator": "BPFMAN_OPERATOR_NEXT_IMG", "agent": "BPFMAN_AGENT_NEXT_IMG", "csi": "BPFMAN_CSI_NEXT_IMG", "inspector": "BPFMAN_INSPECTOR_NEXT_IMG", "daemon": "BPFMAN_NEXT_IMG",
 })

@@ -21,8 +21,8 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// TestMetrics scrapes each component from a node: its metrics are for whom RBAC lets read
-// them, and for nobody else.
+// TestMetrics scrapes each component from a node. Only clients with permission can read
+// its metrics.
 func TestMetrics(t *testing.T) {
 	const space, reading, other = "e2e-metrics", "reader", "other"
 	scrape := func(ctx context.Context, t *testing.T, token string, status int) {
@@ -55,10 +55,10 @@ func TestMetrics(t *testing.T) {
 	)
 }
 
-// metricsServer is where a component serves its metrics, seen from a node, and one of them.
+// metricsServer is the node and URL of a component's metrics, and the name of one of them.
 type metricsServer struct{ node, url, metric string }
 
-// metricsServers are all of them.
+// metricsServers returns the servers of all components.
 func metricsServers(ctx context.Context, t *testing.T) map[string]metricsServer {
 	t.Helper()
 	service := get(ctx, t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: bpfmanSpace, Name: "bpfman-controller-manager-metrics-service"}})
@@ -98,7 +98,7 @@ func metricsServers(ctx context.Context, t *testing.T) map[string]metricsServer 
 	return servers
 }
 
-// tokenOf makes a ServiceAccount, and a token of it that ends with it.
+// tokenOf creates a ServiceAccount, and a token for it.
 func tokenOf(ctx context.Context, t *testing.T, space, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name}}

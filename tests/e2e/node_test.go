@@ -20,7 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// TestNodeSelector selects a node by a label that comes and goes.
+// TestNodeSelector selects a node by a label that is added and removed.
 func TestNodeSelector(t *testing.T) {
 	requireType(t, "TCX")
 	const key = "e2e.bpfman.io/selected"
@@ -59,7 +59,7 @@ func TestNodeSelector(t *testing.T) {
 	)
 }
 
-// TestNodesWithoutAgent has nodes that nothing can be attached on: they don't block.
+// TestNodesWithoutAgent adds nodes on which nothing can be attached. They don't block.
 func TestNodesWithoutAgent(t *testing.T) {
 	requireType(t, "TCX")
 	o := tcx("e2e-nodes", "lo")
@@ -90,7 +90,8 @@ func TestNodesWithoutAgent(t *testing.T) {
 	)
 }
 
-// TestNodeGone removes a node that reported programs: the reports go, their owners stay.
+// TestNodeGone removes a node that reported programs. The reports are deleted, and their
+// owners stay.
 func TestNodeGone(t *testing.T) {
 	const space, name = "e2e-gone", "e2e-gone"
 	gone := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{name: "true"}}}
@@ -135,7 +136,8 @@ func TestNodeGone(t *testing.T) {
 	)
 }
 
-// reportOf makes a report as the agent of a node would, as nobody else may.
+// reportOf creates a report as the agent of a node, because other clients aren't allowed
+// to.
 func reportOf(ctx context.Context, t *testing.T, report v1alpha1.ProgramObject, owner v1alpha1.UserObject, nodeName string) {
 	t.Helper()
 	config := rest.CopyConfig(under.resources.GetConfig())

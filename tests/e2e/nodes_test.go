@@ -28,7 +28,7 @@ func without(nodes []string, gone string) []string {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == gone })
 }
 
-// TestNodesSelected selects nodes by a label, while nodes get it and lose it, join and leave.
+// TestNodesSelected selects nodes by a label. Nodes get and lose it, join and leave.
 func TestNodesSelected(t *testing.T) {
 	requireThreeNodes(t)
 	requireType(t, "TCX")
@@ -80,8 +80,8 @@ func TestNodesSelected(t *testing.T) {
 	)
 }
 
-// TestNodesDrained drains a node, which keeps its programs, and deletes another's object,
-// whose programs don't count until it is there again.
+// TestNodesDrained drains a node, which keeps its programs. It deletes the object of another
+// node, whose programs don't count until it is back.
 func TestNodesDrained(t *testing.T) {
 	requireThreeNodes(t)
 	requireType(t, "TCX")
@@ -110,7 +110,7 @@ func TestNodesDrained(t *testing.T) {
 	)
 }
 
-// TestNodesKubeletDown has a node without its kubelet: nobody waits for it.
+// TestNodesKubeletDown stops the kubelet of a node. Objects don't wait for the node.
 func TestNodesKubeletDown(t *testing.T) {
 	requireThreeNodes(t)
 	requireMachines(t)
@@ -139,7 +139,7 @@ func TestNodesKubeletDown(t *testing.T) {
 	)
 }
 
-// TestNodesAgentDown has a node whose agent doesn't run: the status says which is waited for.
+// TestNodesAgentDown stops the agent of a node. The status names the node that it waits for.
 func TestNodesAgentDown(t *testing.T) {
 	requireThreeNodes(t)
 	requireType(t, "TCX")
@@ -169,8 +169,8 @@ func TestNodesAgentDown(t *testing.T) {
 	}})
 }
 
-// TestNodesRollOut rolls out the node components: one node at a time is without an agent,
-// and the objects stay successful.
+// TestNodesRollOut rolls out the node components. Only one node at a time is without an
+// agent, and the objects stay successful.
 func TestNodesRollOut(t *testing.T) {
 	requireThreeNodes(t)
 	requireType(t, "TCX")
@@ -223,8 +223,8 @@ func rolledOut(d *appsv1.DaemonSet) bool {
 	return s.ObservedGeneration == d.Generation && s.UpdatedNumberScheduled == s.DesiredNumberScheduled && s.NumberAvailable == s.DesiredNumberScheduled
 }
 
-// TestNodesOneFails wants an interface that one node lacks: status, Event and kubectl say
-// which, and why, and that the others are fine.
+// TestNodesOneFails uses an interface that one node lacks. The status, the Event, and
+// kubectl name the node and the reason, and show that the other nodes succeed.
 func TestNodesOneFails(t *testing.T) {
 	requireThreeNodes(t)
 	requireType(t, "TCX")
@@ -271,8 +271,8 @@ func TestNodesOneFails(t *testing.T) {
 	)
 }
 
-// TestNodesMaps has a DaemonSet read the maps of its own nodes: each pod sees what its node
-// counts, and nothing of another's.
+// TestNodesMaps reads maps in a DaemonSet. Each pod sees what its own node counts, and
+// nothing of other nodes.
 func TestNodesMaps(t *testing.T) {
 	requireThreeNodes(t)
 	requireType(t, "TCX")
@@ -336,8 +336,8 @@ func TestNodesMaps(t *testing.T) {
 	}})
 }
 
-// TestNodesOperatorDies has the node die on which the operator leads: another replica, on
-// another node, takes over, and the dead node holds nobody up.
+// TestNodesOperatorDies stops the node of the leading operator. Another replica, on another
+// node, takes over, and the failed node blocks nothing.
 func TestNodesOperatorDies(t *testing.T) {
 	requireThreeNodes(t)
 	requireMachines(t)
@@ -353,7 +353,7 @@ func TestNodesOperatorDies(t *testing.T) {
 				scaleOperator(context.WithoutCancel(ctx), t, 1)
 				kubectl(context.WithoutCancel(ctx), t, nil, "uncordon", first)
 			})
-			// The machine that dies must not be the control plane's.
+			// The machine to stop must not be that of the control plane.
 			kubectl(ctx, s, nil, "drain", first, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=50s")
 			scaleOperator(ctx, s, 2)
 			pods, err := operatorPods(ctx)
@@ -414,7 +414,7 @@ func operatorPods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// leading is the operator's pod that leads, and its node.
+// leading returns the pod of the leading operator, and its node.
 func leading(ctx context.Context) (pod, nodeName string, err error) {
 	lease := &coordinationv1.Lease{}
 	if err := under.Get(ctx, client.ObjectKey{Namespace: bpfmanSpace, Name: "8730d955.bpfman.io"}, lease); err != nil {

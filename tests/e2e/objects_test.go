@@ -13,7 +13,7 @@ import (
 	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
 
-// image names one of the sample bytecode images.
+// image returns one of the sample bytecode images.
 func image(name string) v1alpha1.BytecodeSelector {
 	return v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: settings.bytecode + "/" + name + ":latest"}}
 }
@@ -22,7 +22,7 @@ func functionOf(name string) v1alpha1.BpfProgramCommon {
 	return v1alpha1.BpfProgramCommon{BpfFunctionName: name}
 }
 
-// tcx is an object of such a program, of the image tcx_test.
+// tcx returns a TcxProgram with the image tcx_test.
 func tcx(name, iface string) *v1alpha1.TcxProgram {
 	return &v1alpha1.TcxProgram{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -33,7 +33,8 @@ func tcx(name, iface string) *v1alpha1.TcxProgram {
 	}
 }
 
-// tracepoint counts calls of kill(2), in the map tracepoint_stats_map.
+// tracepoint returns a program that counts calls of kill(2) in the map
+// tracepoint_stats_map.
 func tracepoint(name string) *v1alpha1.TracepointProgram {
 	return &v1alpha1.TracepointProgram{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -48,7 +49,7 @@ func tracepointInfo(names ...string) v1alpha1.TracepointProgramInfo {
 	return v1alpha1.TracepointProgramInfo{BpfProgramCommon: functionOf("tracepoint_kill_recorder"), Names: names}
 }
 
-// reader is an example application that prints what the maps of a program count.
+// reader returns an example application that prints what the maps of a program count.
 func reader(namespace, name, program, maps string) *corev1.Pod {
 	return readers.Pod(settings.counters, namespace, name, program, maps)
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// TestPluginDump shows a map of an object, whose sums grow.
+// TestPluginDump dumps a map of an object, whose sums grow.
 func TestPluginDump(t *testing.T) {
 	requireType(t, "Tracepoint")
 	o := tracepoint("e2e-plugin-dump")
@@ -78,7 +78,8 @@ func TestPluginDump(t *testing.T) {
 	)
 }
 
-// pluginItself is a command of the plugin without kubectl: what it is killed by is the plugin's own, and so are its words.
+// pluginItself returns a command that runs the plugin without kubectl, so that signals and output are the plugin's
+// own.
 func pluginItself(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := filepath.Abs(pluginDir + "/kubectl-bpfman")
@@ -93,17 +94,17 @@ func pluginItself(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	return command
 }
 
-// running is a command of the plugin that goes on.
+// running is a command of the plugin that keeps running.
 type running struct {
 	command *exec.Cmd
 	lines   *bufio.Scanner
 }
 
-// start starts a command, which is killed when the test ends at the latest.
+// start starts a command. It is killed at the end of the test at the latest.
 func start(ctx context.Context, t *testing.T, args ...string) *running {
 	t.Helper()
 	command := pluginItself(ctx, t, args...)
-	out, write := io.Pipe() // of both
+	out, write := io.Pipe() // both outputs
 	var mu sync.Mutex
 	locked := writerFunc(func(p []byte) (int, error) {
 		mu.Lock()
@@ -132,7 +133,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// line reads lines until one is wanted.
+// line reads lines until one satisfies the condition.
 func (r *running) line(t *testing.T, wanted func(string) bool) string {
 	t.Helper()
 	var seen []string
@@ -156,13 +157,14 @@ func failingPlugin(ctx context.Context, t *testing.T, args ...string) (out, said
 	return stdout.String(), stderr.String()
 }
 
-// counting tells whether processes of a node have its kernel count programs' runs.
+// counting reports whether processes on a node enable the kernel's statistics about programs.
 func counting(ctx context.Context, nodeName string) (bool, string) {
 	ids, err := ask[[]int](ctx, nodeName, "statistics")
 	return err == nil && len(ids) > 0, fmt.Sprint(ids, " ", err)
 }
 
-// TestPluginTop has the kernel count while it runs, beside another of its kind, and no longer, even if it is killed.
+// TestPluginTop checks that the kernel's statistics are enabled exactly while it runs, even if another one runs
+// too, or it is killed.
 func TestPluginTop(t *testing.T) {
 	requireType(t, "Tracepoint")
 	o := tracepoint("e2e-plugin-top")
@@ -172,7 +174,7 @@ func TestPluginTop(t *testing.T) {
 		step{"the object is loaded", func(ctx context.Context, s *testing.T) {
 			create(ctx, t, o)
 			awaitSuccess(ctx, s, o)
-			before, _ = counting(ctx, nodeName) // bpfman.inspector.statistics, or somebody else
+			before, _ = counting(ctx, nodeName) // bpfman.inspector.statistics, or another process, can enable them
 		}},
 		step{"it shows what runs, and whose it is", func(ctx context.Context, s *testing.T) {
 			first := start(ctx, s, "top", "--interval", "500ms", "--node", nodeName)
@@ -193,7 +195,7 @@ func TestPluginTop(t *testing.T) {
 			}
 			stop := repeatedly(ctx, s, callKill)
 			defer stop()
-			for range 3 { // the other one goes on
+			for range 3 { // the other one continues
 				second.line(s, func(line string) bool { return strings.Contains(line, "TracepointProgram "+o.Name) })
 			}
 		}},
@@ -216,7 +218,7 @@ func TestPluginTop(t *testing.T) {
 	)
 }
 
-// repeatedly does something in the background until it is stopped.
+// repeatedly calls do in the background until it is stopped.
 func repeatedly(ctx context.Context, t *testing.T, do func(context.Context, *testing.T)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -233,7 +235,7 @@ func repeatedly(ctx context.Context, t *testing.T, do func(context.Context, *tes
 	}
 }
 
-// TestPluginTrace shows what the program of one object prints, and nothing of another's.
+// TestPluginTrace shows what the program of one object prints, and nothing of other programs.
 func TestPluginTrace(t *testing.T) {
 	requireType(t, "Tracepoint")
 	printing := func(name string) *v1alpha1.TracepointProgram {
@@ -268,7 +270,7 @@ func TestPluginTrace(t *testing.T) {
 	)
 }
 
-// TestPluginRights shows that who may only look can't ask inspectors.
+// TestPluginRights checks that users who can only view objects can't query inspectors.
 func TestPluginRights(t *testing.T) {
 	viewer := []string{"--as", "e2e-viewer", "--as-group", "system:authenticated"}
 	feature(t,
@@ -294,7 +296,7 @@ func TestPluginRights(t *testing.T) {
 					s.Errorf("%q is let do it: %s%s", command, out, said)
 				}
 			}
-			// Nor by listing the pods alone
+			// Permission to list the pods isn't enough either.
 			create(ctx, t, &rbacv1.Role{
 				ObjectMeta: metav1.ObjectMeta{Namespace: bpfmanSpace, Name: "e2e-viewer"},
 				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}}},

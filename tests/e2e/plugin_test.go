@@ -25,10 +25,10 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// pluginDir is where `make kubectl-bpfman` builds the plugin to.
+// pluginDir is the output directory of `make kubectl-bpfman`.
 const pluginDir = "../../bin"
 
-// plugin runs `kubectl bpfman`, as kubectl finds it, and returns what it prints.
+// plugin runs `kubectl bpfman`, through kubectl, and returns its output.
 func plugin(ctx context.Context, t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := tryPlugin(ctx, t, args...)
@@ -62,7 +62,7 @@ func tryPlugin(ctx context.Context, t *testing.T, args ...string) (string, error
 	return string(out), err
 }
 
-// pushFlags are those by which the plugin trusts the registry of the tests.
+// pushFlags returns the flags that make the plugin trust the tests' registry.
 func pushFlags() []string {
 	if settings.pushCA == "" {
 		return nil
@@ -70,8 +70,8 @@ func pushFlags() []string {
 	return []string{"--registry-ca", settings.pushCA}
 }
 
-// TestPluginImage packs the objects of several programs, for all platforms, pushes them, reads them back, and applies
-// what it is told to apply: the daemon loads it.
+// TestPluginImage packs the objects of several programs for all platforms, pushes them, reads them back, and
+// applies the suggested object. The daemon loads it.
 func TestPluginImage(t *testing.T) {
 	requirePush(t)
 	requireType(t, "TCX")
@@ -122,8 +122,8 @@ func TestPluginImage(t *testing.T) {
 	)
 }
 
-// TestPluginWhy reads what is said of programs that are attached, that wait for an interface, and that the verifier
-// rejects; with all rights, and with those to read the kinds alone.
+// TestPluginWhy explains programs that are attached, that wait for an interface, and that the verifier rejects,
+// with all permissions, and with those to read only the kinds.
 func TestPluginWhy(t *testing.T) {
 	requireType(t, "TCX")
 	fine, waiting, rejected := tcx("e2e-why-fine", "lo"), tcx("e2e-why-waiting", "e2eabsent2"), tcx("e2e-why-rejected", "lo")
@@ -179,7 +179,7 @@ func TestPluginWhy(t *testing.T) {
 	)
 }
 
-// saysWhy holds what the plugin says of an object against some words.
+// saysWhy checks that the plugin's explanation of an object contains some words.
 func saysWhy(ctx context.Context, t *testing.T, o v1alpha1.UserObject, flags []string, words ...string) {
 	t.Helper()
 	out := plugin(ctx, t, append([]string{"why", strings.ToLower(kindOf(o)) + "/" + o.GetName()}, flags...)...)

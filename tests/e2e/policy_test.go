@@ -27,7 +27,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 )
 
-// cosign runs cosign itself, which trusts the registry that tests push to.
+// cosign runs cosign, which trusts the registry that tests push to.
 func cosign(ctx context.Context, t *testing.T, arguments ...string) {
 	t.Helper()
 	command := exec.CommandContext(ctx, os.Getenv("COSIGN"), arguments...)
@@ -45,7 +45,7 @@ func cosign(ctx context.Context, t *testing.T, arguments ...string) {
 	}
 }
 
-// awaitReason waits until each program of an object has a condition of a type, with words in its message.
+// awaitReason waits until each program of an object has a condition with a type and with words in its message.
 func awaitReason(ctx context.Context, t *testing.T, o v1alpha1.UserObject, condition v1alpha1.BpfProgramConditionType, words ...string) v1alpha1.ProgramObject {
 	t.Helper()
 	var found v1alpha1.ProgramObject
@@ -81,8 +81,8 @@ func awaitPolicy(ctx context.Context, t *testing.T, p *v1alpha1.BytecodePolicy, 
 	})
 }
 
-// TestPolicy has nothing loaded but what is signed, by cosign itself; has a policy that is changed told of, and what
-// violates it unloaded.
+// TestPolicy allows only signed images, signed with cosign itself. It changes a policy, which is reported, and
+// unloads violating programs.
 func TestPolicy(t *testing.T) {
 	requireType(t, "TCX")
 	requirePush(t)
@@ -93,7 +93,7 @@ func TestPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatalf("read the bytecode of `make bytecode`: %v", err)
 	}
-	// Names of their own for each run: a registry can't be made to forget.
+	// Different names for each run, because a registry keeps images.
 	run := strings.ToLower(time.Now().UTC().Format("20060102T150405"))
 	program := func(name string) (*v1alpha1.TcxProgram, string) {
 		o := tcx("e2e-policy-"+name, "lo")

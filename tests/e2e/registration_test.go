@@ -20,14 +20,14 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// Keys of the ConfigMap about how the kubelet learns of the CSI plugin.
+// The keys of the ConfigMap for the CSI plugin's registration.
 const (
 	keyRegistration   = "bpfman.csi.registration"
 	keyRegistrarImage = "bpfman.csi.registrar.image"
 )
 
-// TestRegistration has the kubelet learn of the plugin in both ways, by the sidecar and by
-// the plugin itself, from one to the other and back; and, in either mode, forget it.
+// TestRegistration registers the plugin in both ways, with the sidecar and by the plugin
+// itself, and switches between them. In both modes, it makes the kubelet forget the plugin.
 func TestRegistration(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space, mapName = "e2e-registration", "tracepoint_stats_map"
@@ -93,11 +93,12 @@ func TestRegistration(t *testing.T) {
 	)
 }
 
-// registrationSocket is where the kubelet finds the plugin, as the plugin's container sees it.
+// registrationSocket is the path of the plugin's registration socket in the plugin's
+// container.
 const registrationSocket = "/registration/" + v1alpha1.CSIDriverName + "-reg.sock"
 
-// loseRegistration removes the plugin's registration socket on each node, which has the
-// kubelet forget the plugin. It is registered again, and a new pod gets its volume.
+// loseRegistration removes the plugin's registration socket on each node, so that the kubelet
+// forgets the plugin. The plugin is registered again, and a new pod gets its volume.
 func loseRegistration(ctx context.Context, test, t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	before := map[string]string{}
@@ -127,7 +128,7 @@ func csiNode(ctx context.Context, t *testing.T, name string) *storagev1.CSINode 
 	return n
 }
 
-// sidecarRestarts is how often the sidecars of all nodes have been restarted.
+// sidecarRestarts returns the number of restarts of all sidecars.
 func sidecarRestarts(ctx context.Context, t *testing.T) (restarts int32) {
 	t.Helper()
 	var pods corev1.PodList
@@ -142,8 +143,7 @@ func sidecarRestarts(ctx context.Context, t *testing.T) (restarts int32) {
 	return restarts
 }
 
-// registrarOf is the state of the sidecar in a pod of the node components, nil where there
-// is none.
+// registrarOf returns the status of the sidecar in a node pod, or nil if there is none.
 func registrarOf(pod *corev1.Pod) *corev1.ContainerStatus {
 	at := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == "node-driver-registrar" })
 	if at < 0 {
@@ -152,7 +152,7 @@ func registrarOf(pod *corev1.Pod) *corev1.ContainerStatus {
 	return &pod.Status.ContainerStatuses[at]
 }
 
-// checkRegistered checks that the kubelets have told the cluster of the plugin.
+// checkRegistered checks that the kubelets have added the plugin to their CSINodes.
 func checkRegistered(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, name := range under.nodes() {

@@ -23,8 +23,8 @@ import (
 	readers "github.com/bpfman/bpfman-operator/tests/reader"
 )
 
-// TestRunningPodFollowsItsProgram has a program loaded anew below two pods that run: one
-// sees the new map at the same path, the other has chosen to keep its own.
+// TestRunningPodFollowsItsProgram reloads a program while two pods are running. One sees
+// the new map at the same path. The other is configured to keep its maps.
 func TestRunningPodFollowsItsProgram(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space, mapName = "e2e-reload", "tracepoint_stats_map"
@@ -79,8 +79,8 @@ func TestRunningPodFollowsItsProgram(t *testing.T) {
 	)
 }
 
-// checkUndisturbed checks that the pod's container never failed and that no Event tells
-// its user of a failed mount, unless the plugin was away just then.
+// checkUndisturbed checks that the pod's container never failed, and that no Event reports
+// a failed mount, unless the plugin was down at that time.
 func checkUndisturbed(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	awaitReady(ctx, t, pod)
@@ -99,8 +99,8 @@ func checkUndisturbed(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// pluginAway tells whether an Event only says that there is no plugin at the moment. The
-// kubelet asks it about each volume now and then, also while it is being replaced.
+// pluginAway reports whether an Event only says that there is no plugin at the moment. The
+// kubelet calls the plugin for each volume regularly, also while it is being replaced.
 func pluginAway(e corev1.Event) bool {
 	return e.Reason == "FailedMount" && slices.ContainsFunc([]string{
 		"driver name " + v1alpha1.CSIDriverName + " not found in the list of registered CSI drivers",
@@ -109,7 +109,7 @@ func pluginAway(e corev1.Event) bool {
 	}, func(words string) bool { return strings.Contains(e.Message, words) })
 }
 
-// TestSeveralVolumesInAPod mounts all maps of an application and one of a program.
+// TestSeveralVolumesInAPod mounts all maps of an application, and one map of a program.
 func TestSeveralVolumesInAPod(t *testing.T) {
 	requireType(t, "Tracepoint")
 	requireType(t, "TCX")
@@ -161,7 +161,7 @@ func TestSeveralVolumesInAPod(t *testing.T) {
 					s.Errorf("%s has %q, not %s", path, names, name)
 				}
 			}
-			// Kernels before 6.15 may have maps.debug and progs.debug besides.
+			// Kernels before 6.15 can also have maps.debug and progs.debug.
 			names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, ".debug") })
 			if path != "/run/all" && len(names) > len(want) {
 				s.Errorf("%s has %q", path, names)
@@ -173,8 +173,8 @@ func TestSeveralVolumesInAPod(t *testing.T) {
 // restarts is how often each container of the node components is restarted.
 const restarts = 50
 
-// TestRestartsLeaveTheMountTable kills each container of the node components again and
-// again: the node's mount table is as it was, line for line (bpfman-operator#468).
+// TestRestartsLeaveTheMountTable repeatedly kills each container of the node components.
+// The node's mount table must stay the same, line by line (bpfman-operator#468).
 func TestRestartsLeaveTheMountTable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
@@ -194,8 +194,8 @@ func TestRestartsLeaveTheMountTable(t *testing.T) {
 	}})
 }
 
-// TestNewPodsLeaveTheMountTable has the pods of the node components made anew again and
-// again, and with each their init container, which mounts, run.
+// TestNewPodsLeaveTheMountTable repeatedly recreates the pods of the node components,
+// which also runs their init container, which mounts.
 func TestNewPodsLeaveTheMountTable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
@@ -220,7 +220,7 @@ func TestNewPodsLeaveTheMountTable(t *testing.T) {
 	}})
 }
 
-// renew deletes the pods of the node components and waits until others run in their place.
+// renew deletes the node pods, and waits until others run in their place.
 func renew(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var pods corev1.PodList
@@ -237,7 +237,7 @@ func renew(ctx context.Context, t *testing.T) {
 	awaitPods(ctx, t, func(pod *corev1.Pod) bool { return !old[pod.UID] })
 }
 
-// restart kills components again and again, and waits until the mount tables are as before.
+// restart repeatedly kills components, and waits until the mount tables are as before.
 func restart(ctx context.Context, t *testing.T, victims ...string) {
 	t.Helper()
 	before := tables(ctx, t)
@@ -261,7 +261,7 @@ func checkTables(ctx context.Context, t *testing.T, before []string) {
 	})
 }
 
-// killAndAwait kills a component on all nodes and waits until another process runs it.
+// killAndAwait kills a component on all nodes, and waits until another process runs it.
 func killAndAwait(ctx context.Context, t *testing.T, victim string) {
 	t.Helper()
 	for _, n := range under.nodes() {
@@ -279,7 +279,7 @@ func killAndAwait(ctx context.Context, t *testing.T, victim string) {
 	}
 }
 
-// tables are the lines of all nodes' mount tables that aren't of containers.
+// tables returns the lines of all nodes' mount tables that don't belong to containers.
 func tables(ctx context.Context, t *testing.T) []string {
 	t.Helper()
 	all, err := lookAtTables(ctx)

@@ -23,8 +23,8 @@ import (
 	"github.com/bpfman/bpfman-operator/examples/maptext"
 )
 
-// TestFirstVolumeOfTheDocs applies the program and the pod of docs/get-started.md, in a namespace that enforces the Pod Security
-// Standard restricted, and sees the count grow by `cat`, which is all that the pod has.
+// TestFirstVolumeOfTheDocs applies the program and the pod of docs/get-started.md, in a namespace that enforces
+// the Pod Security Standard restricted. It reads a growing count with `cat`, which is all that the pod contains.
 func TestFirstVolumeOfTheDocs(t *testing.T) {
 	requireType(t, "TCX")
 	const space = "e2e-first"
@@ -73,8 +73,8 @@ func TestFirstVolumeOfTheDocs(t *testing.T) {
 	)
 }
 
-// TestPrintedMapTypes reads a map of each type by cat under restricted, as docs/volumes.md says, and sees that what opens
-// maps by bpf(2) can't under the profile RuntimeDefault.
+// TestPrintedMapTypes reads a map of each type with cat under the standard restricted, as documented in
+// docs/volumes.md. It checks that bpf(2) doesn't work with the profile RuntimeDefault.
 func TestPrintedMapTypes(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space = "e2e-restricted"
@@ -119,7 +119,7 @@ func TestPrintedMapTypes(t *testing.T) {
 	)
 }
 
-// TestMapExporter applies the example of metrics, as it is written but for names, and scrapes it twice.
+// TestMapExporter applies the example for metrics with other names, and scrapes it twice.
 func TestMapExporter(t *testing.T) {
 	requireType(t, "TCX")
 	feature(t, step{"its counter grows", func(ctx context.Context, s *testing.T) {
@@ -153,7 +153,7 @@ func TestMapExporter(t *testing.T) {
 // busybox is the image of the pod in docs/get-started.md.
 const busybox = "busybox:1.37"
 
-// firstObjects are those of docs/get-started.md, in its order.
+// firstObjects returns the objects in docs/get-started.md, in order.
 func firstObjects(t *testing.T) []k8s.Object {
 	t.Helper()
 	content, err := os.ReadFile("../../docs/get-started.md")
@@ -178,13 +178,13 @@ func restrictedNamespace(ctx context.Context, t *testing.T, name string) {
 	}})
 }
 
-// restricted gives a reader what the Pod Security Standard asks for beside what it has.
+// restricted adds to a reader what the Pod Security Standard restricted requires.
 func restricted(pod *corev1.Pod) *corev1.Pod {
 	pod.Spec.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	return pod
 }
 
-// cat prints a file in a pod; the error has its words.
+// cat returns the content of a file in a pod. The error contains the command's error.
 func cat(ctx context.Context, pod *corev1.Pod, file string) (string, error) {
 	var out, errOut bytes.Buffer
 	if err := under.resources.ExecInPod(ctx, pod.Namespace, pod.Name, pod.Spec.Containers[0].Name, []string{"cat", file}, &out, &errOut); err != nil {
@@ -193,7 +193,7 @@ func cat(ctx context.Context, pod *corev1.Pod, file string) (string, error) {
 	return out.String(), nil
 }
 
-// sumOf adds up a field of what cat shows, over elements and CPUs.
+// sumOf adds up a field in the output of cat, over elements and CPUs.
 func sumOf(text string, field int) (float64, error) {
 	sum := 0.0
 	for entry, err := range maptext.Parse(strings.NewReader(text)) {

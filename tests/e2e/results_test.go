@@ -19,7 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// result is what was seen of a kind.
+// result is what was observed for a kind.
 type result struct{ loaded, attached, counted, read, removed bool }
 
 var results = struct {
@@ -27,7 +27,7 @@ var results = struct {
 	kinds map[string]*result
 }{kinds: map[string]*result{}}
 
-// saw notes what was seen of a kind.
+// saw records what was observed for a kind.
 func saw(kind string, note func(*result)) {
 	results.Lock()
 	defer results.Unlock()

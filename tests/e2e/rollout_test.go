@@ -42,8 +42,8 @@ func get[O client.Object](ctx context.Context, t *testing.T, o O) O {
 	return o
 }
 
-// deployed is what bpfman runs as: the generations of its Deployment and its DaemonSet, and
-// the pods of both.
+// deployed is the deployed state of bpfman: the generations of its Deployment and its
+// DaemonSet, and the pods of both.
 type deployed struct {
 	operator, components         int64
 	operatorPods, componentsPods []types.UID
@@ -70,7 +70,7 @@ func whatIsDeployed(ctx context.Context, t *testing.T) deployed {
 	return d
 }
 
-// checkOnly checks that one edit rolled nothing but the operator or the node components.
+// checkOnly checks that one edit rolled out only the operator, or only the node components.
 func (d deployed) checkOnly(ctx context.Context, t *testing.T, rolled string) {
 	t.Helper()
 	now, want := whatIsDeployed(ctx, t), d
@@ -90,7 +90,7 @@ func (d deployed) checkOnly(ctx context.Context, t *testing.T, rolled string) {
 	}
 }
 
-// edit changes keys of the ConfigMap and waits until the node components are rolled out.
+// edit changes keys of the ConfigMap, and waits until the node components are rolled out.
 func edit(ctx context.Context, t *testing.T, data map[string]string) {
 	t.Helper()
 	before := get(ctx, t, nodeComponents())
@@ -98,8 +98,7 @@ func edit(ctx context.Context, t *testing.T, data map[string]string) {
 	awaitNodeComponents(ctx, t, func(d *appsv1.DaemonSet) bool { return d.Generation > before.Generation })
 }
 
-// restoreConfig has the ConfigMap, and the node components, as they are now when the test
-// ends.
+// restoreConfig restores the current ConfigMap and node components when the test ends.
 func restoreConfig(ctx context.Context, t *testing.T) {
 	t.Helper()
 	data, template := get(ctx, t, configMap()).Data, get(ctx, t, nodeComponents()).Spec.Template
@@ -110,8 +109,8 @@ func restoreConfig(ctx context.Context, t *testing.T) {
 	})
 }
 
-// awaitNodeComponents waits until the DaemonSet is as wanted, and no other pods than its own
-// of now are there, and ready.
+// awaitNodeComponents waits until the DaemonSet satisfies a condition, and exactly its
+// current pods exist and are ready.
 func awaitNodeComponents(ctx context.Context, t *testing.T, wanted func(*appsv1.DaemonSet) bool) {
 	t.Helper()
 	awaitFor(ctx, t, recovery, "the node components are rolled out", func(ctx context.Context) (bool, string) {
@@ -145,7 +144,7 @@ func componentPods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// setOperatorImage has the operator run another image, and waits until it does.
+// setOperatorImage changes the operator's image, and waits until it runs.
 func setOperatorImage(ctx context.Context, t *testing.T, image string) {
 	t.Helper()
 	d := operatorDeployment()

@@ -25,9 +25,9 @@ import (
 
 const samplesDir = "../../config/samples"
 
-// TestSamples applies every sample, under a name of its own. It is attached, or, where
-// the daemon itself can't do that on this cluster, says so in the daemon's words. Once
-// deleted, it leaves nothing. A policy says what it lacks.
+// TestSamples applies every sample with another name. It is attached. If the daemon
+// doesn't support that on this cluster, the status contains the daemon's error. After it
+// is deleted, nothing is left. A policy reports what it lacks.
 func TestSamples(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(samplesDir, "bpfman.io_*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -51,7 +51,7 @@ func TestSamples(t *testing.T) {
 					)
 				case *v1alpha1.BytecodePolicy:
 					create(t.Context(), t, o)
-					awaitPolicy(t.Context(), t, o, metav1.ConditionFalse, "acme-cosign") // the Secret isn't there
+					awaitPolicy(t.Context(), t, o, metav1.ConditionFalse, "acme-cosign") // the Secret doesn't exist
 				default:
 					t.Fatalf("%s has a %T", file, o)
 				}
@@ -73,8 +73,8 @@ func sample(ctx context.Context, t *testing.T, file string) []client.Object {
 	return objects
 }
 
-// awaitSecret makes the pull Secret that the object asks for once it says that the
-// Secret isn't there.
+// awaitSecret creates the pull Secret of the object when the status says that it doesn't
+// exist.
 func awaitSecret(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	t.Helper()
 	image := o.GetAppCommon().ByteCode.Image
@@ -89,7 +89,7 @@ func awaitSecret(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	})
 }
 
-// awaitSample waits for what the trials on the daemon itself let expect.
+// awaitSample waits for the result that the trials with the daemon lead to expect.
 func awaitSample(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	t.Helper()
 	var refusals []node.Trial
@@ -106,7 +106,7 @@ func awaitSample(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	await(ctx, t, fmt.Sprintf("%s %s is refused with %v", kindOf(o), o.GetName(), refusals), func(ctx context.Context) (bool, string) {
 		c, err := conditionOf(ctx, o)
 		if err != nil || c.Type == string(v1alpha1.ProgramReconcileSuccess) {
-			// No container to attach to is success on any kernel.
+			// If there is no container to attach to, this is a success on any kernel.
 			idle = strings.Contains(c.Message, "no container to attach to")
 			return idle, fmt.Sprintf("%s: %s, %v", c.Type, c.Message, err)
 		}
@@ -135,15 +135,15 @@ func awaitSample(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	prerequisite.Missing(t, "refused, as by the daemon itself: "+inTheWay(refusals...), types...)
 }
 
-// wordsOf is the part of the daemon's words that doesn't change from case to case.
+// wordsOf returns the constant part of the daemon's error.
 func wordsOf(t node.Trial) string {
 	words, _, _ := strings.Cut(t.Error, " with pid ")
-	// Of several programs, each has its own log.
+	// With several programs, each has its own log.
 	words, _, _ = strings.Cut(words, ", verifier_log")
 	return words
 }
 
-// typesOf lists the types of program, as the trials call them, that an object is of.
+// typesOf returns the types of programs in an object, with the names of the trials.
 func typesOf(o v1alpha1.UserObject) []string {
 	switch o := o.(type) {
 	case *v1alpha1.BpfApplication:

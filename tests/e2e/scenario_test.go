@@ -32,14 +32,14 @@ import (
 
 var trialOrder = []string{"XDP", "TC", "TCX", "Fentry", "Fexit", "Kprobe", "Tracepoint", "Uprobe", node.ContainerUprobe}
 
-// step is one of a feature. Its t is its own: what it makes for the steps after it
-// must be made with the t of the feature's test.
+// step is a step of a feature. It has its own t. Objects that later steps need must be
+// created with the t of the feature's test.
 type step struct {
 	name string
 	run  func(ctx context.Context, t *testing.T)
 }
 
-// feature runs the steps, each of which needs those before it.
+// feature runs steps that depend on the previous ones.
 func feature(t *testing.T, steps ...step) {
 	t.Helper()
 	b := features.New(t.Name())
@@ -55,7 +55,7 @@ func feature(t *testing.T, steps ...step) {
 	testenv.Test(t, b.Feature())
 }
 
-// requireType skips the test where the daemon itself can't attach such programs here.
+// requireType skips the test if the daemon itself can't attach such programs here.
 func requireType(t *testing.T, name string) {
 	t.Helper()
 	trial, tried := under.trials[name]
@@ -67,7 +67,7 @@ func requireType(t *testing.T, name string) {
 	}
 }
 
-// inTheWay says why the daemon itself can't attach these programs.
+// inTheWay returns why the daemon itself can't attach these programs.
 func inTheWay(refusals ...node.Trial) string {
 	texts := make([]string, 0, len(refusals))
 	for _, trial := range refusals {
@@ -80,7 +80,7 @@ func inTheWay(refusals ...node.Trial) string {
 	return strings.Join(slices.Compact(texts), "; ")
 }
 
-// typeOf is the type of program that was tried.
+// typeOf returns the type of program of a trial.
 func typeOf(t *testing.T, trial node.Trial) prerequisite.Name {
 	t.Helper()
 	if trial.Type == node.ContainerUprobe {
@@ -93,7 +93,7 @@ func typeOf(t *testing.T, trial node.Trial) prerequisite.Name {
 	return name
 }
 
-// await polls until look finds it so, and fails with what it saw last.
+// await polls until look returns true. On a timeout, it fails with what look saw last.
 func await(ctx context.Context, t *testing.T, what string, look func(ctx context.Context) (ok bool, saw string)) {
 	t.Helper()
 	awaitFor(ctx, t, patience, what, look)
@@ -114,7 +114,7 @@ func awaitFor(ctx context.Context, t *testing.T, timeout time.Duration, what str
 	}
 }
 
-// mark labels an object as one of the tests'.
+// mark adds the tests' label to an object.
 func mark(o client.Object) {
 	labels := o.GetLabels()
 	if labels == nil {
@@ -124,14 +124,14 @@ func mark(o client.Object) {
 	o.SetLabels(labels)
 }
 
-// create makes an object and has it removed when the test of t ends.
+// create creates an object, which is deleted when the test of t ends.
 func create(ctx context.Context, t *testing.T, o client.Object) {
 	t.Helper()
 	mark(o)
 	ctx = context.WithoutCancel(ctx)
 	await(ctx, t, fmt.Sprintf("%T %s can be created", o, o.GetName()), func(ctx context.Context) (bool, string) {
 		err := under.Create(ctx, o)
-		// One of that name, of another test, may be on its way out.
+		// An object with that name of another test can still be in deletion.
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
@@ -143,7 +143,7 @@ func create(ctx context.Context, t *testing.T, o client.Object) {
 			return
 		}
 		if space, ok := o.(*corev1.Namespace); ok {
-			// What was made in it is gone already: nobody waits for it.
+			// Its content is already deleted, so the test doesn't wait for it.
 			if err := under.Delete(ctx, space); client.IgnoreNotFound(err) != nil {
 				t.Errorf("delete namespace %s: %v", space.Name, err)
 			}
@@ -156,7 +156,7 @@ func create(ctx context.Context, t *testing.T, o client.Object) {
 }
 
 // removeProgram deletes a user object, and waits until nothing of it is left: neither
-// program objects nor programs in the daemon.
+// reports nor programs in the daemon.
 func removeProgram(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	t.Helper()
 	if err := remove(ctx, o); err != nil {
@@ -173,14 +173,14 @@ func removeProgram(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	})
 }
 
-// namespace makes a namespace for the test.
+// namespace creates a namespace for the test.
 func namespace(ctx context.Context, t *testing.T, name string) string {
 	t.Helper()
 	create(ctx, t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	return name
 }
 
-// modify changes an object, again if somebody else did meanwhile.
+// modify changes an object, and retries after a conflict.
 func modify[O client.Object](ctx context.Context, t *testing.T, o O, change func(O)) {
 	t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -195,8 +195,8 @@ func modify[O client.Object](ctx context.Context, t *testing.T, o O, change func
 	}
 }
 
-// conditionOf reads the object's condition, empty where there is none for its present
-// generation.
+// conditionOf returns the object's condition. It is empty if there is none for the
+// current generation.
 func conditionOf(ctx context.Context, o v1alpha1.UserObject) (metav1.Condition, error) {
 	if err := under.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 		return metav1.Condition{}, err
@@ -208,7 +208,7 @@ func conditionOf(ctx context.Context, o v1alpha1.UserObject) (metav1.Condition, 
 	return conditions[0], nil
 }
 
-// awaitSuccess waits until the object has what it asks for on all nodes.
+// awaitSuccess waits until the object has what it requests on all nodes.
 func awaitSuccess(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	t.Helper()
 	await(ctx, t, kindOf(o)+" "+o.GetName()+" is attached", func(ctx context.Context) (bool, string) {
@@ -229,8 +229,8 @@ func awaitSuccess(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 
 func attached(l v1alpha1.BpfProgramLink) bool { return l.State == v1alpha1.LinkAttached }
 
-// awaitFailure waits until the object's condition says that it failed, with all the
-// words, and the node's name.
+// awaitFailure waits until the object's condition is a failure with all the words, and
+// the node's name.
 func awaitFailure(ctx context.Context, t *testing.T, o v1alpha1.UserObject, words ...string) {
 	t.Helper()
 	var c metav1.Condition
@@ -245,7 +245,7 @@ func awaitFailure(ctx context.Context, t *testing.T, o v1alpha1.UserObject, word
 	}
 }
 
-// awaitEvent waits for an Event about an object that has all the words.
+// awaitEvent waits for an Event about an object that contains all the words.
 func awaitEvent(ctx context.Context, t *testing.T, about client.Object, eventType string, words ...string) {
 	t.Helper()
 	await(ctx, t, fmt.Sprintf("a %s Event about %s with %q", eventType, about.GetName(), words), func(ctx context.Context) (bool, string) {
@@ -270,7 +270,7 @@ func eventsAbout(ctx context.Context, about client.Object) ([]corev1.Event, erro
 	return slices.DeleteFunc(events.Items, func(e corev1.Event) bool { return e.InvolvedObject.UID != about.GetUID() }), nil
 }
 
-// programsOf lists the program objects that a user object owns.
+// programsOf returns the reports that a user object owns.
 func programsOf(ctx context.Context, o v1alpha1.UserObject) ([]v1alpha1.ProgramObject, error) {
 	var out []v1alpha1.ProgramObject
 	for _, kind := range v1alpha1.ProgramKinds {
@@ -297,7 +297,7 @@ func programsOf(ctx context.Context, o v1alpha1.UserObject) ([]v1alpha1.ProgramO
 	return out, nil
 }
 
-// loadedFor lists what the daemons hold for an owner.
+// loadedFor returns the programs that the daemons have for an owner.
 func loadedFor(ctx context.Context, owner types.UID) ([]node.Program, error) {
 	var out []node.Program
 	for _, name := range under.nodes() {
@@ -310,13 +310,13 @@ func loadedFor(ctx context.Context, owner types.UID) ([]node.Program, error) {
 	return out, nil
 }
 
-// loadedOn lists what the daemon of a node holds for an owner.
+// loadedOn returns the programs that the daemon on a node has for an owner.
 func loadedOn(ctx context.Context, nodeName string, owner types.UID) ([]node.Program, error) {
 	programs, err := ask[[]node.Program](ctx, nodeName, "programs")
 	return slices.DeleteFunc(programs, func(p node.Program) bool { return p.Metadata[v1alpha1.MetadataUUID] != string(owner) }), err
 }
 
-// kindOf is an object's kind, which a typed client doesn't keep in the object.
+// kindOf returns an object's kind, which a typed client doesn't set in the object.
 func kindOf(o runtime.Object) string {
 	gvks, _, err := under.Scheme().ObjectKinds(o)
 	if err != nil || len(gvks) == 0 {
@@ -325,8 +325,8 @@ func kindOf(o runtime.Object) string {
 	return gvks[0].Kind
 }
 
-// awaitAttached waits until the object has a link on some node: success alone may mean
-// that there was no container.
+// awaitAttached waits until the object has a link on a node. Success alone can mean that
+// there is no container.
 func awaitAttached(ctx context.Context, t *testing.T, o v1alpha1.UserObject) {
 	t.Helper()
 	await(ctx, t, o.GetName()+" has a link", func(ctx context.Context) (bool, string) {

@@ -20,7 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// TestInterfaces has the selected interfaces of a program appear and vanish.
+// TestInterfaces adds and removes the selected interfaces of a program.
 func TestInterfaces(t *testing.T) {
 	requireType(t, "TCX")
 	const first, second = "e2efirst", "e2esecond"
@@ -69,8 +69,8 @@ func discovered(allowed ...string) v1alpha1.InterfaceSelector {
 	return v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true), AllowedInterfaces: allowed}}
 }
 
-// TestDiscoveredInterfaces has interfaces that nobody named come and go, on the host and in a
-// pod's network, where the agent can't go.
+// TestDiscoveredInterfaces adds and removes interfaces that the object doesn't name, on the
+// host and in a pod's network, which the agent can't enter.
 func TestDiscoveredInterfaces(t *testing.T) {
 	requireType(t, "TCX")
 	const first, second = "e2edisc1", "e2edisc2"
@@ -136,8 +136,8 @@ func TestDiscoveredInterfaces(t *testing.T) {
 
 const selectedSpace = "e2e-selected"
 
-// selectedPod calls the function that is probed, in each container, and has the label
-// that is selected.
+// selectedPod returns a pod that calls the probed function in each container, and has the
+// selected label.
 func selectedPod(namespace, name string, containers ...string) *corev1.Pod {
 	pod := uprobeTarget()
 	pod.Name, pod.Namespace = name, namespace
@@ -154,8 +154,8 @@ func inContainer(path string) string {
 	return userFunction + " in " + userTarget + " of container " + selectedSpace + "/" + path
 }
 
-// TestContainers has pods and containers come, start again, end and go: a uprobe is
-// attached in each container that is selected, TCX once in each pod's network.
+// TestContainers starts, restarts, ends, and deletes pods and containers. A uprobe is
+// attached in each selected container, and TCX once in each pod's network.
 func TestContainers(t *testing.T) {
 	requireType(t, "TCX")
 	requireType(t, node.ContainerUprobe)
@@ -249,8 +249,8 @@ func TestContainers(t *testing.T) {
 	)
 }
 
-// awaitLinks waits until the object is attached at these points and no others, on one
-// node or another, and returns the links' ids.
+// awaitLinks waits until the object is attached at exactly these points, on any nodes, and
+// returns the links' ids.
 func awaitLinks(ctx context.Context, t *testing.T, o v1alpha1.UserObject, points ...string) map[string][]uint32 {
 	t.Helper()
 	slices.Sort(points)
@@ -263,7 +263,7 @@ func awaitLinks(ctx context.Context, t *testing.T, o v1alpha1.UserObject, points
 	return links
 }
 
-// linksOf are the ids of an object's links by attach point, over all nodes.
+// linksOf returns the ids of an object's links by attach point, over all nodes.
 func linksOf(ctx context.Context, o v1alpha1.UserObject) (map[string][]uint32, error) {
 	programs, err := programsOf(ctx, o)
 	links := map[string][]uint32{}
@@ -280,7 +280,8 @@ func linksOf(ctx context.Context, o v1alpha1.UserObject) (map[string][]uint32, e
 	return links, err
 }
 
-// checkKept fails the test unless what was attached still is, by the same links.
+// checkKept fails the test unless everything that was attached still is, with the same
+// links.
 func checkKept(t *testing.T, before, now map[string][]uint32) {
 	t.Helper()
 	for point, ids := range before {

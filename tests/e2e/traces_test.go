@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// traces lists the cluster's objects, of whatever kind, that name bpfman, and those that are
-// being deleted. Events aside, which end by themselves, and what the tests made.
+// traces returns the cluster's objects of all kinds that name bpfman, and those that are
+// being deleted. It leaves out Events, which expire, and objects of the tests.
 func traces(ctx context.Context) ([]string, error) {
 	ours, err := namesOf(ctx, &corev1.NamespaceList{}, client.HasLabels{label})
 	if err != nil {
@@ -48,8 +48,9 @@ func traces(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// names lists the cluster's objects of all kinds, with the uids that tell them from others of
-// their names. Events and leases aside, which come and go by themselves.
+// names returns the cluster's objects of all kinds, with their UIDs, which distinguish them
+// from others with the same names. It leaves out Events and Leases, which change all the
+// time.
 func names(ctx context.Context, t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -65,14 +66,14 @@ func names(ctx context.Context, t *testing.T) []string {
 	return found
 }
 
-// everyObject calls visit with the cluster's objects of all kinds but Events.
+// everyObject calls visit with the cluster's objects of all kinds except Events.
 func everyObject(ctx context.Context, visit func(resource string, o unstructured.Unstructured)) error {
 	lists, err := under.clientset.Discovery().ServerPreferredResources()
 	if err != nil {
 		return fmt.Errorf("list the kinds that there are: %w", err)
 	}
 	config := rest.CopyConfig(under.resources.GetConfig())
-	config.WarningHandler = rest.NoWarnings{} // of kinds that nobody should use any more
+	config.WarningHandler = rest.NoWarnings{} // without warnings about deprecated kinds
 	api, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make a client for objects of any kind: %w", err)
@@ -88,7 +89,7 @@ func everyObject(ctx context.Context, visit func(resource string, o unstructured
 			}
 			objects, err := api.Resource(version.WithResource(r.Name)).List(ctx, metav1.ListOptions{})
 			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-				continue // of a kind that has just gone
+				continue // its kind was just deleted
 			}
 			if err != nil {
 				return fmt.Errorf("list %s: %w", r.Name, err)
@@ -101,12 +102,12 @@ func everyObject(ctx context.Context, visit func(resource string, o unstructured
 	return nil
 }
 
-// traceIn says why an object is one of the traces, or nothing.
+// traceIn returns why an object is one of the traces, or nothing.
 func traceIn(o unstructured.Unstructured, nodes []string) string {
 	if o.GetDeletionTimestamp() != nil {
 		return "is being deleted"
 	}
-	// A node's status names images, and who wrote what is history.
+	// A node's status names images, and managed fields name previous writers.
 	delete(o.Object, "status")
 	o.SetManagedFields(nil)
 	text, err := json.Marshal(o.Object)

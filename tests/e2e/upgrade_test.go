@@ -28,17 +28,16 @@ import (
 )
 
 const (
-	// frameEvery is how often frames are sent: a gap of that length shows.
+	// frameEvery is the interval between frames. A gap of that length is noticed.
 	frameEvery = "5ms"
-	// absentImage is a reference as good as any, of no image.
+	// absentImage is a valid reference to an image that doesn't exist.
 	absentImage = "quay.io/bpfman/e2e-absent:v0"
-	// replaced is how long a node may be without pods of the node components before objects
-	// say so.
+	// replaced is how long a node can be without node pods before objects report it.
 	replaced = 20 * time.Second
 )
 
-// TestUpgrade replaces each component while packets stream through programs: every packet
-// is counted, programs stay the same, and pods read their counts all the time.
+// TestUpgrade replaces each component while packets are sent through programs. Every packet
+// is counted, programs stay the same, and pods can always read the counts.
 func TestUpgrade(t *testing.T) {
 	if len(nextImages) < len(imageKeys)+1 {
 		prerequisite.Missing(t, "BPFMAN_NEXT_IMG, BPFMAN_AGENT_NEXT_IMG, BPFMAN_CSI_NEXT_IMG, BPFMAN_INSPECTOR_NEXT_IMG and BPFMAN_OPERATOR_NEXT_IMG don't name them", prerequisite.NextImages)
@@ -57,7 +56,7 @@ func TestUpgrade(t *testing.T) {
 			tr.start(ctx, t)
 			restoreConfig(ctx, t)
 		}},
-		// What the daemon itself causes is what upgrades are held against.
+		// Upgrades are compared with the effects of the daemon itself.
 		step{"the bare daemon starts again", func(ctx context.Context, s *testing.T) {
 			tr.during(ctx, s, func() {
 				killAndAwait(ctx, s, node.Daemon)
@@ -98,7 +97,7 @@ func TestUpgrade(t *testing.T) {
 	)
 }
 
-// imageKeys are the keys of the ConfigMap that name the images of node components.
+// imageKeys are the keys of the ConfigMap for the images of node components.
 var imageKeys = map[string]string{"agent": "bpfman.agent.image", "csi": "bpfman.csi.image", "inspector": "bpfman.inspector.image", "daemon": "bpfman.image"}
 
 // checkImage checks that the pods' container of a node component runs an image.
@@ -116,7 +115,8 @@ func checkImage(ctx context.Context, t *testing.T, component, image string) {
 	}
 }
 
-// withoutConfigMap deletes the ConfigMap, and with it the node components, and puts it back.
+// withoutConfigMap deletes the ConfigMap, and with it the node components, and recreates
+// it.
 func withoutConfigMap(ctx context.Context, test, t *testing.T) {
 	t.Helper()
 	config := get(ctx, t, configMap())
@@ -146,14 +146,14 @@ func withoutConfigMap(ctx context.Context, test, t *testing.T) {
 	checkRegistered(ctx, t)
 }
 
-// traffic are packets through programs of each type that the kernel can attach to an
-// interface, each with a pod that reads its counts.
+// traffic sends packets through programs of each type that the kernel can attach to an
+// interface. A pod for each type reads the counts.
 type traffic struct {
 	space, iface string
 	objects      map[string]v1alpha1.UserObject
 	maps         map[string]string
 	pods         []*corev1.Pod
-	// unattended tells that an operator starts where no agent runs, which objects say.
+	// unattended means that an operator starts while no agent runs, which objects report.
 	unattended bool
 }
 
@@ -193,7 +193,7 @@ func newTraffic(t *testing.T, space, iface string) *traffic {
 	return tr
 }
 
-// start has the programs attached, and pods read them, until the test ends.
+// start attaches the programs, and lets pods read them, until the test ends.
 func (tr *traffic) start(ctx context.Context, t *testing.T) {
 	t.Helper()
 	addInterface(ctx, t, tr.iface)
@@ -208,8 +208,8 @@ func (tr *traffic) start(ctx context.Context, t *testing.T) {
 	}
 }
 
-// during changes something while packets stream, and checks that nobody has missed one of
-// them, and that nothing happened to the objects and the pods.
+// during changes something while packets are sent. It checks that no packet was missed, and
+// that nothing happened to the objects and the pods.
 func (tr *traffic) during(ctx context.Context, t *testing.T, change func()) {
 	t.Helper()
 	for _, o := range tr.objects {
@@ -276,7 +276,7 @@ func (tr *traffic) during(ctx context.Context, t *testing.T, change func()) {
 	}
 }
 
-// stream has packets sent on all nodes until what it returns is called.
+// stream sends packets on all nodes until the returned function is called.
 func (tr *traffic) stream(ctx context.Context, t *testing.T, programs map[string]map[string]string) (end func() map[string]node.Stream) {
 	t.Helper()
 	type result struct {
@@ -331,7 +331,7 @@ func (tr *traffic) stream(ctx context.Context, t *testing.T, programs map[string
 	}
 }
 
-// loaded are the ids of the programs, by owner.
+// loaded returns the ids of the programs, by owner.
 func (tr *traffic) loaded(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 	loaded := map[string]string{}
@@ -341,7 +341,7 @@ func (tr *traffic) loaded(ctx context.Context, t *testing.T) map[string]string {
 	return loaded
 }
 
-// warnings are the Warning Events about the objects and the pods.
+// warnings returns the Warning Events about the objects and the pods.
 func (tr *traffic) warnings(ctx context.Context, t *testing.T) []string {
 	t.Helper()
 	var warnings []string

@@ -30,16 +30,16 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
-// deletion is how long a `kubectl delete` may take at most.
+// deletion is the maximum duration of a `kubectl delete`.
 const deletion = 10 * time.Second
 
-// standIn runs in place of upstream's images.
+// standIn returns what runs in place of upstream's images.
 func standIn() upstream.StandIn {
 	return upstream.StandIn{Image: settings.probe, Command: []string{"/node-probe", "wait"}}
 }
 
-// TestFromUpstream installs bpfman, in each way, where upstream's operator v0.5.6 was at work, with nothing prepared:
-// all that was there goes on, nothing hangs, and nothing is left.
+// TestFromUpstream installs bpfman in each way where upstream's operator v0.5.6 was running, without preparation.
+// Everything continues, nothing hangs, and nothing is left.
 func TestFromUpstream(t *testing.T) {
 	if !settings.uninstall {
 		t.Skip("bpfman isn't to be uninstalled from this cluster, see `make test-lifecycle`")
@@ -48,7 +48,7 @@ func TestFromUpstream(t *testing.T) {
 	requireType(t, "Tracepoint")
 	for _, method := range []string{"kustomize", "release", "helm"} {
 		if method == "release" && testing.Short() {
-			continue // it is kustomize's manifests, applied by the same script
+			continue // these are kustomize's manifests, applied by the same script
 		}
 		if !t.Run(method, func(t *testing.T) { fromUpstream(t, method) }) {
 			break
@@ -61,7 +61,7 @@ func fromUpstream(t *testing.T, method string) {
 	var reports []v1alpha1.ProgramObject
 	feature(t,
 		step{"upstream's is installed", func(ctx context.Context, s *testing.T) {
-			// The one that is tested first was there for the probes.
+			// The tested installation was needed for the probes.
 			run(ctx, s, "undeploy-kustomize")
 			installUpstream(ctx, s)
 			w.create(ctx, s)
@@ -102,7 +102,7 @@ func fromUpstream(t *testing.T, method string) {
 	)
 }
 
-// installUpstream does what `kubectl apply` of upstream's manifests does, and then its operator.
+// installUpstream does the same as `kubectl apply` with upstream's manifests, and as its operator.
 func installUpstream(ctx context.Context, t *testing.T) {
 	t.Helper()
 	objects := []client.Object{
@@ -113,7 +113,7 @@ func installUpstream(ctx context.Context, t *testing.T) {
 	config := upstream.ConfigMap(bpfmanSpace)
 	config.Finalizers = nil
 	objects = append(objects, config, upstream.Service(bpfmanSpace), upstream.Deployment(bpfmanSpace, standIn()))
-	// The definitions differ from upstream's in what ours have more. BpfNode is none of upstream's.
+	// The definitions differ from upstream's in additional fields. Upstream doesn't have BpfNode.
 	for _, kind := range slices.Concat(resourcesOf(v1alpha1.UserKinds), resourcesOf(v1alpha1.ProgramKinds)) {
 		kubectl(ctx, t, nil, "apply", "-f", "../../config/crd/bases/bpfman.io_"+kind+".yaml")
 	}
@@ -136,7 +136,7 @@ func installUpstream(ctx context.Context, t *testing.T) {
 	awaitNodeComponents(ctx, t, func(*appsv1.DaemonSet) bool { return true })
 }
 
-// resourcesOf are the names of kinds in paths.
+// resourcesOf returns the resource names of kinds.
 func resourcesOf[O any](kinds []v1alpha1.Kind[O]) []string {
 	var all []string
 	for _, kind := range kinds {
@@ -149,7 +149,7 @@ func serviceAccount(name string) client.Object {
 	return &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Namespace: bpfmanSpace, Name: name}}
 }
 
-// upstreamOwns does to an object what upstream's operator and agents do, and returns the reports.
+// upstreamOwns changes an object like upstream's operator and agents, and returns the reports.
 func upstreamOwns(ctx context.Context, t *testing.T, o v1alpha1.UserObject) []v1alpha1.ProgramObject {
 	t.Helper()
 	change := func(what string, write func() error) {
@@ -169,7 +169,7 @@ func upstreamOwns(ctx context.Context, t *testing.T, o v1alpha1.UserObject) []v1
 	var reports []v1alpha1.ProgramObject
 	for _, name := range under.nodes() {
 		report := upstream.Report(kindOf(o), o, name, "lo")
-		// As upstream's agent, whose account is of the same name as ours.
+		// As upstream's agent, whose ServiceAccount has the same name.
 		if err := asAgent(t).Create(ctx, report, upstream.AgentFieldManager); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func upstreamOwns(ctx context.Context, t *testing.T, o v1alpha1.UserObject) []v1
 	return reports
 }
 
-// asAgent returns a client that may do everything under the name of the agent's ServiceAccount.
+// asAgent returns a client with all permissions and the name of the agent's ServiceAccount.
 func asAgent(t *testing.T) client.Client {
 	t.Helper()
 	config := *under.resources.GetConfig()
@@ -195,7 +195,7 @@ func asAgent(t *testing.T) client.Client {
 	return c
 }
 
-// awaitTakenOver waits until nothing of upstream's is in the cluster.
+// awaitTakenOver waits until nothing of upstream is left in the cluster.
 func awaitTakenOver(ctx context.Context, t *testing.T, objects []v1alpha1.UserObject, reports []v1alpha1.ProgramObject) {
 	t.Helper()
 	for _, r := range reports {
@@ -226,7 +226,7 @@ func awaitTakenOver(ctx context.Context, t *testing.T, objects []v1alpha1.UserOb
 	}
 }
 
-// kubectl runs it as a user does, and returns what it prints.
+// kubectl runs kubectl like a user, and returns its output.
 func kubectl(ctx context.Context, t *testing.T, input *bytes.Buffer, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -246,8 +246,8 @@ func kubectl(ctx context.Context, t *testing.T, input *bytes.Buffer, args ...str
 	return string(out)
 }
 
-// TestCountsThroughTakeover has upstream's operator take over from ours, and ours from it, while packets stream: every
-// packet is counted, and programs stay the same.
+// TestCountsThroughTakeover switches to upstream's operator and back, while packets are sent. Every packet is
+// counted, and programs stay the same.
 func TestCountsThroughTakeover(t *testing.T) {
 	tr := newTraffic(t, "e2e-takeover", "e2etakeover")
 	var others []v1alpha1.UserObject
@@ -309,7 +309,7 @@ func TestCountsThroughTakeover(t *testing.T) {
 	)
 }
 
-// ofEachKind has objects of each kind that users write, for no node, until the test ends.
+// ofEachKind creates objects of each kind that users write, which select no node, until the test ends.
 func ofEachKind(ctx context.Context, t *testing.T, space string) []v1alpha1.UserObject {
 	t.Helper()
 	var all []v1alpha1.UserObject
@@ -326,7 +326,7 @@ func ofEachKind(ctx context.Context, t *testing.T, space string) []v1alpha1.User
 	return all
 }
 
-// scaleOperator runs so many operators, and waits until there are.
+// scaleOperator sets the number of the operator's replicas, and waits for them.
 func scaleOperator(ctx context.Context, t *testing.T, replicas int32) {
 	t.Helper()
 	d := operatorDeployment()
@@ -344,7 +344,7 @@ func scaleOperator(ctx context.Context, t *testing.T, replicas int32) {
 	})
 }
 
-// modifyAs is modify as upstream's operator does it.
+// modifyAs is modify with the field manager of upstream's operator.
 func modifyAs[O client.Object](ctx context.Context, t *testing.T, o O, change func(O)) {
 	t.Helper()
 	await(ctx, t, fmt.Sprintf("%T %s is upstream's", o, o.GetName()), func(ctx context.Context) (bool, string) {

@@ -15,7 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// TestPodBeforeItsProgram starts a pod before the program whose map it wants.
+// TestPodBeforeItsProgram starts a pod before the program whose map it mounts.
 func TestPodBeforeItsProgram(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space = "e2e-early-pod"
@@ -34,7 +34,7 @@ func TestPodBeforeItsProgram(t *testing.T) {
 	)
 }
 
-// TestPodBeforeItsMap starts a pod that wants a map which its program doesn't have yet.
+// TestPodBeforeItsMap starts a pod with a map that its program doesn't have yet.
 func TestPodBeforeItsMap(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space = "e2e-early-map"
@@ -55,7 +55,7 @@ func TestPodBeforeItsMap(t *testing.T) {
 	)
 }
 
-// TestModesOfMaps holds what a pod may do with a map against what it asked for.
+// TestModesOfMaps checks what a pod can do with a map, depending on its request.
 func TestModesOfMaps(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space, group = "e2e-modes", 65534

@@ -23,19 +23,19 @@ import (
 
 const workloadMap = "tracepoint_stats_map"
 
-// workload is what somebody has on a cluster when bpfman is uninstalled: cluster-scoped
-// programs, an application, and a namespace with a program and a pod that has a volume of
-// maps. It isn't removed when a test ends, but by the test.
+// workload is what users have on a cluster when bpfman is uninstalled: cluster-scoped
+// programs, an application, and a namespace with a program and a pod with a volume of
+// maps. The test removes it explicitly.
 type workload struct {
 	tcx         *v1alpha1.TcxProgram
 	tracepoint  *v1alpha1.TracepointProgram
 	application *v1alpha1.BpfApplication
-	// xdp fails on kernels that can't attach it, and is no less to be removed.
+	// xdp fails on kernels that can't attach it, and must be removed all the same.
 	xdp        *v1alpha1.XdpProgram
 	namespaced *v1alpha1.TcxNsProgram
 	pod        *corev1.Pod
 	space      *corev1.Namespace
-	// loaded is what the daemons held for all these.
+	// loaded is what the daemons had loaded for all of these.
 	loaded []node.Program
 }
 
@@ -66,7 +66,7 @@ func newWorkload() *workload {
 	}
 	w.pod = reader(space, "reader", w.tracepoint.Name, workloadMap)
 	w.pod.Labels = maps.Clone(targetPods.MatchLabels)
-	// The namespace controller waits longer for pods that may take longer.
+	// The namespace controller waits longer for pods with a longer grace period.
 	w.pod.Spec.TerminationGracePeriodSeconds = new(int64(1))
 	return w
 }
@@ -75,18 +75,18 @@ func (w *workload) attached() []v1alpha1.UserObject {
 	return []v1alpha1.UserObject{w.tcx, w.tracepoint, w.application, w.namespaced}
 }
 
-// programs are all that users load.
+// programs returns everything that users load.
 func (w *workload) programs() []v1alpha1.UserObject { return append(w.attached(), w.xdp) }
 
-// start makes everything and waits until all that the kernels can attach is attached, and
-// the pod reads.
+// start creates everything, and waits until everything that the kernels support is
+// attached, and the pod reads.
 func (w *workload) start(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w.create(ctx, t)
 	w.awaitAttached(ctx, t)
 }
 
-// create makes everything but the pod.
+// create creates everything but the pod.
 func (w *workload) create(ctx context.Context, t *testing.T) {
 	t.Helper()
 	createAll(ctx, t, w.space, w.tcx, w.tracepoint, w.application, w.xdp, w.namespaced)
@@ -102,7 +102,7 @@ func createAll(ctx context.Context, t *testing.T, objects ...client.Object) {
 	}
 }
 
-// awaitAttached makes the pod, and waits until all is attached and the pod reads.
+// awaitAttached creates the pod, and waits until everything is attached and the pod reads.
 func (w *workload) awaitAttached(ctx context.Context, t *testing.T) {
 	t.Helper()
 	createAll(ctx, t, w.pod)
@@ -127,7 +127,7 @@ func (w *workload) awaitAttached(ctx context.Context, t *testing.T) {
 	}
 }
 
-// leave deletes the namespace, and with it what is namespaced.
+// leave deletes the namespace, with its objects.
 func (w *workload) leave(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if err := under.Delete(ctx, w.space); err != nil {
@@ -135,7 +135,7 @@ func (w *workload) leave(ctx context.Context, t *testing.T) {
 	}
 }
 
-// remove deletes what is left, and waits until the daemons hold nothing of it.
+// remove deletes what is left, and waits until the daemons have nothing of it.
 func (w *workload) remove(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if err := under.Delete(ctx, w.space); client.IgnoreNotFound(err) != nil {
@@ -148,7 +148,7 @@ func (w *workload) remove(ctx context.Context, t *testing.T) {
 }
 
 // checkStays checks that programs are attached and count without bpfman, and that the pod
-// goes on reading.
+// can still read.
 func (w *workload) checkStays(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, name := range under.nodes() {
@@ -161,7 +161,7 @@ func (w *workload) checkStays(ctx context.Context, t *testing.T) {
 	checkUndisturbed(ctx, t, w.pod)
 }
 
-// checkAdopted checks that the objects that stayed have the very programs that they had.
+// checkAdopted checks that the remaining objects have the same programs as before.
 func (w *workload) checkAdopted(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, o := range []v1alpha1.UserObject{w.tcx, w.tracepoint} {
@@ -174,8 +174,8 @@ func (w *workload) checkAdopted(ctx context.Context, t *testing.T) {
 	}
 }
 
-// awaitGone waits until an object is gone, which may take the kubelet's next try to unmount
-// a volume.
+// awaitGone waits until an object is deleted, which can require that the kubelet retries
+// to unmount a volume.
 func awaitGone(ctx context.Context, t *testing.T, o client.Object) {
 	t.Helper()
 	awaitFor(ctx, t, unmountRetry, fmt.Sprintf("%T %s is gone", o, o.GetName()), func(ctx context.Context) (bool, string) {
@@ -184,7 +184,7 @@ func awaitGone(ctx context.Context, t *testing.T, o client.Object) {
 	})
 }
 
-// withoutMaps leaves out the maps, which live on in pods' volumes.
+// withoutMaps leaves out the maps, because pods' volumes keep them.
 func withoutMaps(programs []node.Program) []node.Program {
 	programs = slices.Clone(programs)
 	for i := range programs {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package envtest gives tests a real etcd and kube-apiserver with the project's
-// CustomResourceDefinitions, started once for a test binary:
+// Package envtest provides a real etcd and kube-apiserver with the project's
+// CustomResourceDefinitions for tests, started once for each test binary:
 //
 //	func TestMain(m *testing.M) { envtest.Main(m) }
-//
 //	func TestX(t *testing.T) { c := envtest.Config(t) … }
 //
-// The binaries come from KUBEBUILDER_ASSETS, which `make test-envtest` sets;
-// without it such tests are skipped.
+// The binaries come from KUBEBUILDER_ASSETS, which `make test-envtest` sets. Without it,
+// these tests are skipped.
 package envtest
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// The name of the variable is controller-runtime's.
+// controller-runtime defines the name of the variable.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
 var config *rest.Config
@@ -40,8 +39,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Config returns the configuration of a client that may do everything. It skips
-// the test where there is no environment.
+// Config returns the configuration of a client with all permissions. It skips the test if
+// there is no environment.
 func Config(tb testing.TB) *rest.Config {
 	tb.Helper()
 	if config == nil {
@@ -68,12 +67,13 @@ func run(m *testing.M) (code int, err error) {
 			err = errors.Join(err, fmt.Errorf("stop etcd and kube-apiserver: %w", stopErr))
 		}
 	}()
-	// Tests create many objects: the server is the limit, not the client.
+	// Tests create many objects. The client must not limit their rate.
 	config.QPS = -1
 	return m.Run(), nil
 }
 
-// Definitions finds config/crd/bases above the working directory, which is a test's package.
+// Definitions finds config/crd/bases above the working directory, which is the package of a
+// test.
 func Definitions() (string, error) {
 	root, err := repository()
 	return filepath.Join(root, "config", "crd", "bases"), err

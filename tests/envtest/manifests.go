@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// Build returns the objects of an overlay of the repository, such as config/default, in the order that they are applied
-// in.
+// Build returns the objects of an overlay of the repository, such as config/default, in the order in which they
+// are applied.
 func Build(overlay string) ([]*unstructured.Unstructured, error) {
 	root, err := repository()
 	if err != nil {
@@ -38,9 +38,8 @@ func Build(overlay string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Apply applies an overlay of the repository, such as config/default, without
-// its CustomResourceDefinitions, which are there already, and without the kinds
-// that are to be skipped.
+// Apply applies an overlay of the repository, such as config/default, without the kinds in skip, and without its
+// CustomResourceDefinitions, which already exist.
 func Apply(ctx context.Context, c client.Client, overlay string, skip ...string) error {
 	objects, err := Build(overlay)
 	if err != nil {
@@ -58,8 +57,7 @@ func Apply(ctx context.Context, c client.Client, overlay string, skip ...string)
 	return nil
 }
 
-// As returns the configuration of a client that is a ServiceAccount, with no
-// more than its rights.
+// As returns the configuration of a client that acts as a ServiceAccount, with only its permissions.
 func As(config *rest.Config, namespace, serviceAccount string) *rest.Config {
 	own := rest.CopyConfig(config)
 	own.Impersonate = rest.ImpersonationConfig{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package faultyimages makes images that the daemon refuses.
+// Package faultyimages creates images that the daemon refuses.
 package faultyimages
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 )
 
-// All returns, by name, an image without its labels, one whose labels lie, one whose labels aren't JSON, and one
-// without any file.
+// All returns, by name, an image without labels, one with wrong labels, one whose labels aren't JSON, and one
+// without files.
 func All() (map[string]v1.Image, error) {
 	content := []byte("This is no eBPF object.\n")
 	images := map[string]v1.Image{}
@@ -30,7 +30,7 @@ func All() (map[string]v1.Image, error) {
 		}
 		images[name] = image
 	}
-	// The two blocks of zeros that end an archive, and nothing before them.
+	// The two blocks of zeros at the end of an archive, without anything before them.
 	labels := map[string]string{bytecodeimage.ProgramsLabel: `{"pass":"tc"}`, bytecodeimage.MapsLabel: `{}`}
 	image, err := bytecodeimage.FromArchive(make([]byte, 1024), labels, runtime.GOARCH, time.Time{})
 	if err != nil {

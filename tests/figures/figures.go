@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package figures keeps what benchmarks measure in files, such as bin/bench.json.
+// Package figures stores the results of benchmarks in files, such as bin/bench.json.
 package figures
 
 import (
@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// variable names the file.
+// variable is the environment variable with the name of the file.
 const variable = "BPFMAN_BENCH_JSON"
 
-// Keep adds figures to those that the file has, if the environment names one.
+// Keep adds figures to the file, if the environment names one.
 func Keep(tb testing.TB, figures map[string]any) {
 	tb.Helper()
 	path := os.Getenv(variable)
@@ -34,7 +34,7 @@ func Keep(tb testing.TB, figures map[string]any) {
 
 func keep(path string, figures map[string]any) error {
 	all := map[string]any{}
-	text, err := os.ReadFile(path) //nolint:gosec // who runs the benchmark names it
+	text, err := os.ReadFile(path) //nolint:gosec // whoever runs the benchmark names it
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read figures: %w", err)
 	}
@@ -47,22 +47,23 @@ func keep(path string, figures map[string]any) error {
 	return Write(path, all)
 }
 
-// Write makes a file of figures.
+// Write writes figures to a file.
 func Write(path string, figures map[string]any) error {
 	text, err := json.MarshalIndent(figures, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode figures: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil { //nolint:gosec // where the caller says
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil { //nolint:gosec // the caller specifies it
 		return fmt.Errorf("make directory of figures: %w", err)
 	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil { //nolint:gosec // for everyone, and where the caller says
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil { //nolint:gosec // everyone can read it, and the caller specifies it
 		return fmt.Errorf("write figures: %w", err)
 	}
 	return nil
 }
 
-// Median of what a function takes of each, 0 of none.
+// Median returns the median of a function's results for all elements, or 0 if there are
+// none.
 func Median[T any, V float64 | time.Duration](all []T, of func(T) V) V {
 	if len(all) == 0 {
 		return 0
@@ -79,5 +80,5 @@ func Median[T any, V float64 | time.Duration](all []T, of func(T) V) V {
 	return values[middle]
 }
 
-// Round keeps three decimals.
+// Round rounds to three decimals.
 func Round(f float64) float64 { return math.Round(f*1000) / 1000 }

@@ -14,14 +14,14 @@ import (
 	"net/http"
 )
 
-// Page is what a server answered.
+// Page is the response of a server.
 type Page struct {
 	Status int    `json:"status"`
 	Body   string `json:"body"`
 }
 
-// Fetch gets a page from the node, with a bearer token unless that is empty. Servers'
-// certificates aren't verified: those of the components are their own.
+// Fetch gets a page from the node, with a bearer token unless token is empty. It doesn't
+// verify the server's certificate, because the components' certificates are self-signed.
 func Fetch(ctx context.Context, url, token string) (page Page, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -30,7 +30,7 @@ func Fetch(ctx context.Context, url, token string) (page Page, err error) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // said above
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // see the comment above
 	response, err := client.Do(request)
 	if err != nil {
 		return page, fmt.Errorf("fetch %s: %w", url, err)

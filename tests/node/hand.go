@@ -16,10 +16,10 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// ByHand is a program of what an interface receives or sends that somebody else than the
-// agent loads and attaches, by the daemon's API.
+// ByHand is a network program that a client other than the agent loads and attaches
+// through the daemon's API.
 type ByHand struct {
-	// Type is XDP, TC or TCX.
+	// Type is XDP, TC, or TCX.
 	Type      string            `json:"type"`
 	Image     string            `json:"image"`
 	Function  string            `json:"function"`
@@ -30,7 +30,7 @@ type ByHand struct {
 	ProceedOn []int32           `json:"proceedOn,omitempty"`
 }
 
-// Attach loads and attaches it.
+// Attach loads and attaches the program.
 func (b ByHand) Attach(ctx context.Context, client gobpfman.BpfmanClient) (Program, error) {
 	load := &gobpfman.LoadInfo{Name: b.Function}
 	attach := &gobpfman.AttachInfo{}
@@ -73,7 +73,7 @@ func (b ByHand) Attach(ctx context.Context, client gobpfman.BpfmanClient) (Progr
 	return program, nil
 }
 
-// Count is what a program has counted in a map, which the daemon has pinned.
+// Count returns what a program has counted in a map that the daemon has pinned.
 func Count(program, mapName string) (counters.Count, error) {
 	daemons, err := Processes(Daemon)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold loads programs as software does that knows nothing of bpfman, attaches them, and holds them until EndHold is
-// called with the same name, or the context ends. What is tcx or xdp, at an interface; or tracepoint, at a tracepoint
-// of syscalls. All are called held_NAME, and do nothing.
+// Hold loads programs like software that doesn't know bpfman, attaches them, and holds them until EndHold is
+// called with the same name, or the context ends. what is tcx or xdp, with an interface, or tracepoint, with a
+// tracepoint of syscalls. All programs have the name held_NAME, and do nothing.
 func Hold(ctx context.Context, name, what, where string, many int) (err error) {
 	control, err := (&net.ListenConfig{}).Listen(ctx, "unix", holdSocket(name))
 	if err != nil {
@@ -48,7 +48,7 @@ func Hold(ctx context.Context, name, what, where string, many int) (err error) {
 	return nil
 }
 
-// EndHold ends what Hold began.
+// EndHold ends a Hold.
 func EndHold(ctx context.Context, name string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", holdSocket(name))
 	if err != nil {
@@ -59,7 +59,7 @@ func EndHold(ctx context.Context, name string) error {
 
 func holdSocket(name string) string { return "@node-probe-hold-" + name }
 
-// attach attaches a program, which its link keeps.
+// attach attaches a program. Its link keeps it attached.
 func attach(name, what, where string) (io.Closer, error) {
 	types := map[string]ebpf.ProgramType{"tcx": ebpf.SchedCLS, "xdp": ebpf.XDP, "tracepoint": ebpf.TracePoint}
 	const tcxNext, xdpPass = -1, 2
@@ -75,7 +75,7 @@ func attach(name, what, where string) (io.Closer, error) {
 		if err := mountTracefs(); err != nil {
 			return nil, err
 		}
-		return link.Tracepoint("syscalls", where, program, nil) //nolint:wrapcheck // the caller says of what
+		return link.Tracepoint("syscalls", where, program, nil) //nolint:wrapcheck // the caller adds context
 	}
 	at, err := net.InterfaceByName(where)
 	if err != nil {
@@ -87,7 +87,7 @@ func attach(name, what, where string) (io.Closer, error) {
 	return link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: program, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()}) //nolint:wrapcheck // likewise
 }
 
-// mountTracefs mounts it in the pod, where it is missing.
+// mountTracefs mounts tracefs in the pod if necessary.
 func mountTracefs() error {
 	const where = "/sys/kernel/tracing"
 	var there unix.Statfs_t

@@ -19,16 +19,16 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Attachments are what the kernel itself tells of attached programs, by their ids.
+// Attachments is what the kernel reports about attached programs, by their ids.
 type Attachments struct {
-	// Links is how many links each of the programs has that were asked for.
+	// Links is the number of links of each requested program.
 	Links map[uint32]int `json:"links,omitempty"`
-	// Chains are the programs on what each interface of the host receives, in the order
+	// Chains are the programs at the ingress of each interface of the host, in the order
 	// in which they run.
 	Chains map[string][]uint32 `json:"chains,omitempty"`
 }
 
-// AttachmentsOf asks the kernel about the links of programs, and for the chains of TCX.
+// AttachmentsOf gets the links of programs, and the TCX chains, from the kernel.
 func AttachmentsOf(programs []uint32) (Attachments, error) {
 	a := Attachments{Links: map[uint32]int{}, Chains: map[string][]uint32{}}
 	var links link.Iterator
@@ -56,7 +56,7 @@ func AttachmentsOf(programs []uint32) (Attachments, error) {
 		attributes := i.Attrs()
 		chain, err := link.QueryPrograms(link.QueryOptions{Target: attributes.Index, Attach: ebpf.AttachTCXIngress})
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, fs.ErrInvalid) {
-			continue // gone meanwhile, or a kernel without TCX
+			continue // removed in the meantime, or a kernel without TCX
 		}
 		if err != nil {
 			return a, fmt.Errorf("list the programs of interface %s: %w", attributes.Name, err)
@@ -68,7 +68,7 @@ func AttachmentsOf(programs []uint32) (Attachments, error) {
 	return a, nil
 }
 
-// Pins lists what the daemon has pinned, below its eBPF file system.
+// Pins returns the daemon's pins, relative to its bpffs.
 func Pins() ([]string, error) {
 	root := nodeRoot + daemonPins
 	pins := []string{}
@@ -79,7 +79,7 @@ func Pins() ([]string, error) {
 		if err != nil {
 			return err
 		}
-		// Files with a dot are the kernel's own, such as maps.debug.
+		// Files with a dot belong to the kernel, such as maps.debug.
 		if !entry.IsDir() && !strings.Contains(entry.Name(), ".") {
 			pins = append(pins, strings.TrimPrefix(path, root+"/"))
 		}

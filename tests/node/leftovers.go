@@ -16,11 +16,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// daemonPins is where the daemon pins what it loads, in its own container.
+// daemonPins is the directory where the daemon pins objects, in its container.
 const daemonPins = "/run/bpfman/fs"
 
-// Leftovers lists what is left of programs and maps, given by their ids: in the kernel,
-// and in the daemon's eBPF file system.
+// Leftovers returns what is left of the programs and maps with the given ids, in the
+// kernel and in the daemon's bpffs.
 func Leftovers(programs, maps []uint32) ([]string, error) {
 	var left []string
 	for _, id := range programs {
@@ -53,7 +53,7 @@ func Leftovers(programs, maps []uint32) ([]string, error) {
 	return append(left, pins...), err
 }
 
-// pinsOf lists what the daemon has pinned by the ids of programs.
+// pinsOf returns the daemon's pins with the ids of programs in their names.
 func pinsOf(programs []uint32) ([]string, error) {
 	daemons, err := Processes(Daemon)
 	if err != nil {

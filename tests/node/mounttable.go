@@ -14,8 +14,9 @@ import (
 	"strings"
 )
 
-// renamed is what changes in a mount point with each container and each pod, and what stands
-// for it: ids, the name of a token's volume, the time of a projected file.
+// renamed contains the parts of a mount point that are different for each container and
+// each pod, with their replacements: ids, the name of a token's volume, and the time of a
+// projected file.
 var renamed = []struct {
 	changes *regexp.Regexp
 	with    string
@@ -26,9 +27,9 @@ var renamed = []struct {
 	{regexp.MustCompile(`/\.\.[0-9]{4}(_[0-9]{2}){5}\.[0-9]+`), "/<time>"},
 }
 
-// MountTable is the node's whole mount table, in order, a line for each mount: root, mount
-// point, options, type and source, without the numbers that the kernel and the container
-// runtime give anew each time.
+// MountTable returns the node's mount table, in order, with a line for each mount: root,
+// mount point, options, type, and source. It replaces the numbers that the kernel and the
+// container runtime generate.
 func MountTable() ([]string, error) {
 	table, err := os.ReadFile("/proc/1/mountinfo")
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is the other end of an interface that AddInterface makes.
+// Peer returns the name of the other end of an interface that AddInterface creates.
 func Peer(name string) string { return name + "p" }
 
-// AddInterface makes a pair of network interfaces: what is sent at one is received at the
-// other. Virtual pairs are what every node with pods can make.
+// AddInterface creates a pair of network interfaces. Packets that are sent on one arrive
+// at the other. Every node with pods supports such pairs.
 func AddInterface(name string) error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = name
@@ -38,7 +38,7 @@ func AddInterface(name string) error {
 	return nil
 }
 
-// MoveInterface moves an interface of the host into the network namespace of the one
+// MoveInterface moves an interface of the host to the network namespace of the only
 // process that runs the executable.
 func MoveInterface(name, executable string) error {
 	pids, err := Processes(executable)
@@ -58,7 +58,7 @@ func MoveInterface(name, executable string) error {
 	return nil
 }
 
-// RemoveInterface removes such a pair, if it is there.
+// RemoveInterface removes such a pair, if it exists.
 func RemoveInterface(name string) error {
 	link, err := netlink.LinkByName(name)
 	if absent := (netlink.LinkNotFoundError{}); errors.As(err, &absent) {
@@ -73,7 +73,7 @@ func RemoveInterface(name string) error {
 	return nil
 }
 
-// Knock sends a few packets, which need no answer, to an address.
+// Knock sends a few packets to an address. They need no answer.
 func Knock(ctx context.Context, address string) (err error) {
 	const discard, packets = "9", 5
 	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", net.JoinHostPort(address, discard))
@@ -82,7 +82,7 @@ func Knock(ctx context.Context, address string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	for range packets {
-		// The address may answer that nothing listens there.
+		// The address can respond that nothing listens there.
 		if _, err := conn.Write([]byte("knock")); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
 			return fmt.Errorf("send to %s: %w", address, err)
 		}
@@ -90,7 +90,7 @@ func Knock(ctx context.Context, address string) (err error) {
 	return nil
 }
 
-// SendFrame sends a frame at an interface.
+// SendFrame sends a frame on an interface.
 func SendFrame(name string) (err error) {
 	s, err := newSender(name)
 	if err != nil {

@@ -3,10 +3,10 @@
 
 //go:build linux
 
-// Package node looks at a node from within: its processes, its mounts, its
-// interfaces, and the bpfman daemon. It needs root and the node's own process and
-// network namespaces, as a privileged pod with hostPID and hostNetwork has them,
-// and nothing of the node's directories.
+// Package node inspects a node from within: its processes, its mounts, its interfaces,
+// and the bpfman daemon. It needs root, and the node's process and network namespaces,
+// which a privileged pod with hostPID and hostNetwork has. It needs no directories of
+// the node.
 package node
 
 import (
@@ -36,11 +36,11 @@ const (
 	Operator  = "bpfman-operator"
 )
 
-// daemonSocket is where the daemon's own container has its socket.
+// daemonSocket is the path of the daemon's socket in its container.
 const daemonSocket = "/run/bpfman-sock/bpfman.sock"
 
-// Processes lists the processes that run an executable of that name, or a program of
-// Kubernetes' one executable.
+// Processes returns the processes that run an executable with that name, or a program of
+// Kubernetes' multi-call binary.
 func Processes(executable string) ([]int, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
@@ -53,7 +53,7 @@ func Processes(executable string) ([]int, error) {
 			return nil, fmt.Errorf("%s: %w", link, err)
 		}
 		if programName(pid) != executable {
-			continue // ended meanwhile, a kernel thread, or another
+			continue // it ended in the meantime, or is a kernel thread or another process
 		}
 		pids = append(pids, pid)
 	}
@@ -61,13 +61,13 @@ func Processes(executable string) ([]int, error) {
 	return pids, nil
 }
 
-// Process is how a process was started.
+// Process describes how a process was started.
 type Process struct {
 	Args []string `json:"args"`
 	Env  []string `json:"env"`
 }
 
-// Started tells how each process that runs the executable was started.
+// Started describes how each process that runs the executable was started.
 func Started(executable string) ([]Process, error) {
 	pids, err := Processes(executable)
 	if err != nil {
@@ -95,7 +95,7 @@ func Started(executable string) ([]Process, error) {
 	return processes, nil
 }
 
-// ReadAs reads a file as the process that runs the executable sees it.
+// ReadAs reads a file as seen by the process that runs the executable.
 func ReadAs(executable, path string) (string, error) {
 	seen, err := seenAs(executable, path)
 	if err != nil {
@@ -108,7 +108,7 @@ func ReadAs(executable, path string) (string, error) {
 	return string(text), nil
 }
 
-// RemoveAs removes a file as the process that runs the executable sees it.
+// RemoveAs removes a file as seen by the process that runs the executable.
 func RemoveAs(executable, path string) error {
 	seen, err := seenAs(executable, path)
 	if err != nil {
@@ -120,8 +120,8 @@ func RemoveAs(executable, path string) error {
 	return nil
 }
 
-// seenAs is the path, from here, of what the process that runs the executable sees at
-// path.
+// seenAs returns the path for this process to what the process that runs the executable
+// sees at path.
 func seenAs(executable, path string) (string, error) {
 	pids, err := Processes(executable)
 	if err != nil {
@@ -133,11 +133,11 @@ func seenAs(executable, path string) (string, error) {
 	return filepath.Join("/proc", strconv.Itoa(pids[0]), "root", path), nil
 }
 
-// Kill ends the processes that run the executable, without warning.
+// Kill kills the processes that run the executable.
 func Kill(executable string) error { return Signal(executable, unix.SIGKILL) }
 
-// KeepDown kills the processes that run the executable, and those that take their
-// place, until the context ends.
+// KeepDown kills the processes that run the executable, and those that replace them,
+// until the context ends.
 func KeepDown(ctx context.Context, executable string) error {
 	const interval = 10 * time.Millisecond
 	tick := time.NewTicker(interval)
@@ -154,7 +154,7 @@ func KeepDown(ctx context.Context, executable string) error {
 	}
 }
 
-// File is a file as a pod sees it.
+// File is a file as seen by a pod.
 type File struct {
 	Name string `json:"name"`
 	// Mode is in octal.
@@ -162,8 +162,8 @@ type File struct {
 	GID  uint32 `json:"gid"`
 }
 
-// PodFiles lists a directory as the first process of a pod's containers sees it. The
-// process is told by its mounts, which name the pod.
+// PodFiles lists a directory as seen by the first process in a pod's containers. It
+// identifies the process by its mounts, whose paths contain the pod's UID.
 func PodFiles(podUID, dir string) ([]File, error) {
 	tables, err := filepath.Glob("/proc/[0-9]*/mountinfo")
 	if err != nil {
@@ -173,11 +173,11 @@ func PodFiles(podUID, dir string) ([]File, error) {
 		mounts, err := os.ReadFile(table)
 		root := filepath.Join(filepath.Dir(table), "root")
 		if err != nil || !bytes.Contains(mounts, []byte("/pods/"+podUID+"/etc-hosts")) {
-			continue // ended meanwhile, or another pod's
+			continue // it ended in the meantime, or belongs to another pod
 		}
 		entries, err := os.ReadDir(filepath.Join(root, dir))
 		if err != nil {
-			continue // the node's own processes have these mounts as well
+			continue // the node's own processes also have these mounts
 		}
 		files := make([]File, 0, len(entries))
 		for _, entry := range entries {
@@ -192,8 +192,8 @@ func PodFiles(podUID, dir string) ([]File, error) {
 	return nil, fmt.Errorf("no process of pod %s has a directory %s", podUID, dir)
 }
 
-// Mounts lists the node's mounts that are of eBPF file systems or at a volume of
-// the CSI plugin, one line each: type and mount point.
+// Mounts returns the node's mounts of BPF file systems and of volumes of the CSI plugin,
+// with the type and the mount point in one line.
 func Mounts() ([]string, error) {
 	table, err := os.ReadFile("/proc/1/mountinfo")
 	if err != nil {
@@ -215,8 +215,8 @@ func Mounts() ([]string, error) {
 	return mounts, nil
 }
 
-// DialDaemon connects to the node's daemon, through its container's own root: that
-// path is short enough for a socket's address, and the same with every kubelet.
+// DialDaemon connects to the node's daemon, through the root of its container. That path
+// is short enough for the address of a socket, and doesn't depend on the kubelet.
 func DialDaemon() (*grpc.ClientConn, error) {
 	pids, err := Processes(Daemon)
 	if err != nil {

@@ -20,25 +20,25 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/report"
 )
 
-// TracepointPlaces is how many programs the kernel runs at one tracepoint: BPF_TRACE_MAX_PROGS.
+// TracepointPlaces is the number of programs that the kernel runs at one tracepoint: BPF_TRACE_MAX_PROGS.
 const TracepointPlaces = 64
 
-// Places is who has the places at a tracepoint.
+// Places describes which programs are attached to a tracepoint.
 type Places struct {
-	// Taken is how many programs are there.
+	// Taken is the number of attached programs.
 	Taken int
-	// Holders are the programs' names and who holds them, the most first.
+	// Holders are the programs' names and holders, the most frequent first.
 	Holders []string
 }
 
-// Full tells whether the kernel takes no more.
+// Full reports whether the kernel accepts no more programs.
 func (p Places) Full() bool { return p.Taken >= TracepointPlaces }
 
 func (p Places) String() string {
 	return fmt.Sprintf("%d of %d places are taken, by %s", p.Taken, TracepointPlaces, strings.Join(p.Holders, ", by "))
 }
 
-// holderOf names who holds a program, with the id of a process that is there.
+// holderOf returns the holder of a program, with the id of a running process.
 func holderOf(program *v1alpha1.BpfNodeProgram) string {
 	who := cmp.Or(conflict.Holder(program), "a process that isn't seen from here")
 	for _, h := range program.Holders {
@@ -49,8 +49,8 @@ func holderOf(program *v1alpha1.BpfNodeProgram) string {
 	return who
 }
 
-// PlacesAt looks who is at a tracepoint, such as syscalls/sys_enter_kill. Programs are those of the whole machine; of
-// processes those that this one sees are named, but this one itself.
+// PlacesAt returns the programs at a tracepoint, such as syscalls/sys_enter_kill. It includes the programs of the
+// whole machine, but only the processes that are visible to this one, without this one.
 func PlacesAt(tracepoint string) (Places, error) {
 	found, err := inventory.New("/proc")
 	if err != nil {
@@ -63,7 +63,7 @@ func PlacesAt(tracepoint string) (Places, error) {
 	places, held := Places{}, map[string]int{}
 	for _, program := range report.Status(found.Facts()).Programs {
 		for _, point := range program.AttachPoints {
-			// The group is known where tracefs is mounted.
+			// The group is only known if tracefs is mounted.
 			if point.Type != "tracepoint" || point.Target != tracepoint && point.Target != event {
 				continue
 			}

@@ -14,7 +14,7 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Program is a program as the daemon lists it.
+// Program is a program in the daemon's list.
 type Program struct {
 	ID       uint32            `json:"id"`
 	Function string            `json:"function"`
@@ -23,7 +23,7 @@ type Program struct {
 	MapIDs   []uint32          `json:"mapIDs,omitempty"`
 }
 
-// Programs lists the daemon's own programs.
+// Programs lists the programs that the daemon loaded.
 func Programs(ctx context.Context, client gobpfman.BpfmanClient) ([]Program, error) {
 	only := true
 	list, err := client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only})
@@ -40,15 +40,16 @@ func Programs(ctx context.Context, client gobpfman.BpfmanClient) ([]Program, err
 	return programs, nil
 }
 
-// Trial is what came of trying a type of program on the daemon itself.
+// Trial is the result of trying a type of program directly with the daemon.
 type Trial struct {
-	// Type is the type as an application's member has it, such as TCX.
+	// Type is the type, with the name of an application member's type, such as TCX.
 	Type     string `json:"type"`
 	Loaded   bool   `json:"loaded"`
 	Attached bool   `json:"attached"`
-	// Error has the daemon's words where it isn't attached.
+	// Error is the daemon's error if the program isn't attached.
 	Error string `json:"error,omitempty"`
-	// Taken says who has the places at a tracepoint that is full, as seen on the node, and BootID on which kernel.
+	// Taken describes which programs are attached to a full tracepoint, as seen on the node. BootID identifies
+	// the kernel.
 	Taken  string `json:"taken,omitempty"`
 	BootID string `json:"bootID,omitempty"`
 }
@@ -67,10 +68,10 @@ const (
 	trialPriority  = 500
 )
 
-// TrialTracepoint is where a tracepoint program is tried.
+// TrialTracepoint is the tracepoint for the trial of a tracepoint program.
 const TrialTracepoint = "syscalls/sys_enter_kill"
 
-// trials lists a program of each type, all from the sample images.
+// trials returns a program of each type, from the sample images.
 func trials() []trial {
 	fn := func(name string) *gobpfman.ProgSpecificInfo {
 		return &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FentryLoadInfo{FentryLoadInfo: &gobpfman.FentryLoadInfo{FnName: name}}}
@@ -116,8 +117,8 @@ func trials() []trial {
 // ContainerUprobe is the name of the trial of a uprobe in a container.
 const ContainerUprobe = "Uprobe in a container"
 
-// Try loads and attaches a program of each type on the daemon, without the agent,
-// and removes it. Images are named as prefix/name:latest.
+// Try loads and attaches a program of each type with the daemon, without the agent, and removes it. The images
+// are prefix/name:latest.
 func Try(ctx context.Context, client gobpfman.BpfmanClient, prefix string) ([]Trial, error) {
 	if err := RemoveInterface(trialInterface); err != nil {
 		return nil, err
@@ -125,14 +126,13 @@ func Try(ctx context.Context, client gobpfman.BpfmanClient, prefix string) ([]Tr
 	if err := AddInterface(trialInterface); err != nil {
 		return nil, err
 	}
-	defer func() { _ = RemoveInterface(trialInterface) }() // the next trial removes it as well
+	defer func() { _ = RemoveInterface(trialInterface) }() // the next trial also removes it
 	tried := trials()
-	// A container is told by a process of it: the agent's has libc nowhere, the
-	// daemon's does.
+	// A process of the container identifies it. The daemon's container has a libc, and the agent's has none.
 	if pids, err := Processes(Daemon); err == nil && len(pids) > 0 {
 		inContainer := tried[len(tried)-1]
 		inContainer.name = ContainerUprobe
-		malloc, pid := "malloc", int32(pids[0]) //nolint:gosec // process ids end at 2^22
+		malloc, pid := "malloc", int32(pids[0]) //nolint:gosec // process ids are smaller than 2^22
 		inContainer.attach = &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{
 			UprobeAttachInfo: &gobpfman.UprobeAttachInfo{FnName: &malloc, Target: "libc", ContainerPid: &pid},
 		}}
@@ -172,7 +172,7 @@ func (t trial) run(ctx context.Context, client gobpfman.BpfmanClient, prefix str
 	return result
 }
 
-// explain adds who is in the way to a trial that failed, where that can be told.
+// explain adds the programs that fill a tracepoint to a failed trial, if they are known.
 func (t trial) explain(result *Trial) {
 	at := t.attach.GetTracepointAttachInfo().GetTracepoint()
 	if at == "" {
@@ -183,7 +183,7 @@ func (t trial) explain(result *Trial) {
 		result.Error += "; who is at " + at + " isn't known: " + err.Error()
 	} else if places.Full() {
 		result.Taken = "at tracepoint " + at + " " + places.String()
-		// Without it the kernel is nobody's.
+		// An unknown kernel matches no other.
 		result.BootID, _ = BootID()
 	}
 }

@@ -17,18 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nodeRoot is the node's own file system, with its mounts.
+// nodeRoot is the node's file system, including its mounts.
 const nodeRoot = "/proc/1/root"
 
-// Directories of the node components: the state of the daemon, where its pins are, and the
-// CSI plugin's socket below the kubelet's root.
+// Directories of the node components: the daemon's state, which includes its pins, and
+// the CSI plugin's socket below the kubelet's root.
 const (
 	stateDir  = "/run/bpfman"
 	pluginDir = "plugins/csi-bpfman"
 )
 
-// Remains lists what bpfman has on the node: processes, files, pins, volumes of pods. They
-// are there while it is installed, and some when it no longer is.
+// Remains returns what bpfman has on the node: processes, files, pins, and volumes of
+// pods. Some of these stay after bpfman is uninstalled.
 func Remains(kubeletRoot string) ([]string, error) {
 	var found []string
 	for _, executable := range []string{Daemon, Agent, CSI, Inspector, Registrar, Operator} {
@@ -70,13 +70,14 @@ func Remains(kubeletRoot string) ([]string, error) {
 	return found, nil
 }
 
-// Clean does what an administrator does on a node where bpfman is no longer installed:
-// unmounts what programs are pinned in, which unloads them, and the container runtime's
-// directory, and removes the directories.
+// Clean does what an administrator does on a node after bpfman is uninstalled. It
+// unmounts the file system with the pins, which unloads the programs, unmounts the
+// container runtime's directory, and removes the directories.
 func Clean(kubeletRoot string) error {
 	done := make(chan error)
 	go func() {
-		// The thread is in another mount namespace then, and ends with this function.
+		// The thread is in another mount namespace afterwards, and ends with this
+		// function.
 		runtime.LockOSThread()
 		done <- unmountOnNode(daemonPins, stateDir+"/cri/*")
 	}()
@@ -97,7 +98,7 @@ func unmountOnNode(patterns ...string) (err error) {
 		return fmt.Errorf("open the node's mount namespace: %w", err)
 	}
 	defer func() { err = errors.Join(err, namespace.Close()) }()
-	// A thread that shares its root with others can't change its mount namespace.
+	// A thread that shares its root with other threads can't change its mount namespace.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("part from the other threads' root: %w", err)
 	}

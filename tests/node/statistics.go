@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Counting lists the ids of the processes that have the kernel count the runs of
-// programs, by BPF_ENABLE_STATS. It counts for as long as one of them does.
+// Counting returns the ids of the processes that enable the kernel's statistics about
+// programs (BPF_ENABLE_STATS). They are enabled as long as there is such a process.
 func Counting() ([]int, error) {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -33,7 +33,7 @@ func Counting() ([]int, error) {
 		for _, file := range files {
 			target, err := os.Readlink(process + "/fd/" + file.Name())
 			if err != nil || !strings.HasPrefix(target, "anon_inode:bpf-stats") {
-				continue // it is closed, or another file
+				continue // it is closed, or is another file
 			}
 			id, err := strconv.Atoi(filepath.Base(process))
 			if err != nil {

@@ -16,27 +16,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stream is what became of frames that were sent at one end of a pair of interfaces.
+// Stream is the result of sending frames on one end of a pair of interfaces.
 type Stream struct {
 	Sent uint64 `json:"sent"`
-	// Passed are those that came through the programs at the other end.
+	// Passed is the number of frames that passed the programs at the other end.
 	Passed uint64 `json:"passed"`
-	// Arrived is all that arrived there, whoever sent it.
+	// Arrived is the number of all frames that arrived there, from any sender.
 	Arrived uint64 `json:"arrived"`
-	// Counted is what programs counted meanwhile, by their ids.
+	// Counted is what programs counted in the meantime, by their ids.
 	Counted map[string]uint64 `json:"counted"`
 }
 
 const (
-	// experimental is a protocol for local experiments, which nobody answers.
+	// experimental is a protocol number for local experiments. No host answers it.
 	experimental = 0x88b5
-	// settling is how long frames that were sent may take to come through.
+	// settling is the maximum time that sent frames need to arrive.
 	settling = 5 * time.Second
 )
 
-// SendStream sends a frame at the interface's peer at each interval until EndStream is
-// called. Programs are told by their ids, with the map that each counts in; the daemon
-// must run at the beginning and in the end.
+// SendStream sends a frame on the interface's peer at an interval until EndStream is
+// called. programs maps the ids of programs to the maps in which they count. The daemon
+// must run at the start and at the end.
 func SendStream(ctx context.Context, iface string, interval time.Duration, programs map[string]string) (s Stream, err error) {
 	control, err := (&net.ListenConfig{}).Listen(ctx, "unix", streamSocket(iface))
 	if err != nil {
@@ -91,7 +91,7 @@ func SendStream(ctx context.Context, iface string, interval time.Duration, progr
 	return s, nil
 }
 
-// EndStream ends the stream of frames at an interface's peer.
+// EndStream ends the stream of frames on an interface's peer.
 func EndStream(ctx context.Context, iface string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", streamSocket(iface))
 	if err != nil {
@@ -100,10 +100,11 @@ func EndStream(ctx context.Context, iface string) error {
 	return conn.Close()
 }
 
-// streamSocket is an abstract one, of the network namespace that the interface is in.
+// streamSocket returns the name of an abstract socket in the interface's network
+// namespace.
 func streamSocket(iface string) string { return "@node-probe-stream-" + iface }
 
-// countAtRest reads what programs have counted and what has arrived at a moment when
+// countAtRest reads what programs have counted, and what has arrived, at a time when
 // nothing arrives.
 func countAtRest(ctx context.Context, arrivals *tap, programs map[string]string) (counted map[string]uint64, arrived uint64, err error) {
 	for ctx.Err() == nil {
@@ -125,21 +126,22 @@ func countAtRest(ctx context.Context, arrivals *tap, programs map[string]string)
 	return nil, 0, fmt.Errorf("wait until nothing arrives: %w", ctx.Err())
 }
 
-// tap is a packet socket of which nothing is read: the kernel counts what it is given,
-// also when it has no room for it.
+// tap is a packet socket that is never read. The kernel counts the packets for it, even
+// if they don't fit into its buffer.
 type tap struct {
 	socket int
 	seen   uint64
 }
 
-// newTap taps what arrives at an interface: all of it before TC programs see it, or what
-// they let through of a protocol.
+// newTap creates a tap for an interface. It gets all packets before TC programs see
+// them, or for a protocol, those that TC programs let pass.
 func newTap(iface string, protocol uint16) (*tap, error) {
 	link, err := netlink.LinkByName(iface)
 	if err != nil {
 		return nil, fmt.Errorf("find interface %s: %w", iface, err)
 	}
-	// Bound before it has a protocol, it sees no other interface.
+	// It is bound before it has a protocol, so that it gets no packets of other
+	// interfaces.
 	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open packet socket: %w", err)
@@ -155,9 +157,9 @@ func newTap(iface string, protocol uint16) (*tap, error) {
 	return &tap{socket: socket}, nil
 }
 
-// total is how many frames it has been given so far.
+// total returns the number of frames so far.
 func (t *tap) total() (uint64, error) {
-	// Reading sets the kernel's numbers back.
+	// Reading resets the kernel's counters.
 	stats, err := unix.GetsockoptTpacketStats(t.socket, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
 		return 0, fmt.Errorf("count what arrives: %w", err)
@@ -168,7 +170,7 @@ func (t *tap) total() (uint64, error) {
 
 func (t *tap) close() error { return unix.Close(t.socket) }
 
-// sender sends frames at an interface.
+// sender sends frames on an interface.
 type sender struct {
 	socket int
 	to     unix.SockaddrLinklayer
@@ -185,7 +187,7 @@ func newSender(iface string) (*sender, error) {
 		return nil, fmt.Errorf("open packet socket: %w", err)
 	}
 	frame := make([]byte, 64)
-	for i := range 6 { // to all
+	for i := range 6 { // broadcast
 		frame[i] = 0xff
 	}
 	copy(frame[6:], link.Attrs().HardwareAddr)
@@ -200,7 +202,7 @@ func (s *sender) send() error {
 	return nil
 }
 
-// sendUntil sends a frame at each interval and returns how many these were.
+// sendUntil sends a frame at each interval, and returns their number.
 func (s *sender) sendUntil(ctx context.Context, ended <-chan struct{}, interval time.Duration) (sent uint64, err error) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

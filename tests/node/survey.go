@@ -11,8 +11,8 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Survey is all that bpfman has on a node at one moment, from the daemon, the kernel, and
-// the node's own tables.
+// Survey is everything that bpfman has on a node at one time, according to the daemon,
+// the kernel, and the node's tables.
 type Survey struct {
 	Programs    []Program   `json:"programs"`
 	Attachments Attachments `json:"attachments"`

@@ -14,26 +14,25 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// callTimeout ends a call of the daemon that hangs.
+// callTimeout bounds a call of the daemon.
 const callTimeout = time.Minute
 
-// rare are system calls that hardly any process makes, so that programs attached
-// there don't slow what is measured. The kernel takes 64 programs at each.
+// rare are system calls that processes rarely make, so that programs there don't affect
+// the measurement. The kernel accepts 64 programs at each.
 var rare = []string{"acct", "quotactl", "swapoff", "swapon"}
 
-// RareTracepoint is where the i-th of some programs is attached, up to 256.
+// RareTracepoint returns the tracepoint for the i-th program, for up to 256 programs.
 func RareTracepoint(i int) string { return "syscalls/sys_enter_" + rare[i%len(rare)] }
 
-// Times is what the daemon's own calls took in all, made one after another by a
-// client that does nothing else.
+// Times are the total times of the daemon's calls, made one after another by a client
+// that does nothing else.
 type Times struct {
 	Load, Attach, Unload time.Duration
 }
 
-// TimeCalls has the daemon load and attach n programs, unloads them, and returns
-// the times.
+// TimeCalls makes the daemon load, attach, and unload n programs, and returns the times.
 func TimeCalls(ctx context.Context, daemon gobpfman.BpfmanClient, n int, image, function string) (times Times, err error) {
-	// The connection is made, and the daemon awake, before anything is timed.
+	// Connect before measuring.
 	only := true
 	if _, err := daemon.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only}); err != nil {
 		return times, fmt.Errorf("list programs: %w", err)
@@ -77,11 +76,11 @@ func TimeCalls(ctx context.Context, daemon gobpfman.BpfmanClient, n int, image, 
 	return times, nil
 }
 
-// ifNotPresent is the wire's number for that pull policy.
+// ifNotPresent is the number of that pull policy in the API.
 const ifNotPresent = 1
 
-// loadRequest is the agent's request but for the keys of the metadata, by which
-// the agent would take the program for its own.
+// loadRequest returns the same request as the agent's, except for the keys of the
+// metadata. With these, the agent would consider the program its own.
 func loadRequest(i int, image, function string) *gobpfman.LoadRequest {
 	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
 	return &gobpfman.LoadRequest{
@@ -104,7 +103,7 @@ func timed(ctx context.Context, call func(context.Context) error) (time.Duration
 	return time.Since(start), err
 }
 
-// Memory is the resident memory, in bytes, of the processes of each executable.
+// Memory returns the resident memory, in bytes, of the processes of each executable.
 func Memory(executables ...string) (map[string]int, error) {
 	resident := map[string]int{}
 	for _, name := range executables {

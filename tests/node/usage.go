@@ -18,21 +18,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is a process of the node and what it takes.
+// Usage describes the resources that a process on the node uses.
 type Usage struct {
 	PID    int `json:"pid"`
 	Parent int `json:"parent"`
-	// Name is the executable's; of one that is many programs, that of the program.
+	// Name is the name of the executable. For a multi-call binary, it is the name of the program.
 	Name string `json:"name"`
-	// Zombie tells that it has ended and nobody has asked how.
+	// Zombie means that it has ended, and its parent hasn't waited for it.
 	Zombie bool `json:"zombie,omitempty"`
-	// Memory is resident, in bytes.
+	// Memory is the resident memory, in bytes.
 	Memory  int `json:"memory,omitempty"`
 	Files   int `json:"files,omitempty"`
 	Threads int `json:"threads,omitempty"`
 }
 
-// Usages lists the node's processes, without the kernel's own.
+// Usages returns the node's processes, without kernel threads.
 func Usages() ([]Usage, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -46,7 +46,7 @@ func Usages() ([]Usage, error) {
 		}
 		u, err := usageOf(pid)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-			continue // it has ended meanwhile
+			continue // it ended in the meantime
 		}
 		if err != nil {
 			return nil, err
@@ -98,15 +98,15 @@ func statusOf(pid int) (map[string]string, error) {
 	return status, nil
 }
 
-// ProcessMemory is what a process has resident, and the most that it has had, in bytes.
+// ProcessMemory is the current and the maximum resident memory of a process, in bytes.
 type ProcessMemory struct {
 	Resident, Peak int
-	// Files is the part of Resident that is pages of files, as of the executable. The rest is memory that the process
-	// has written: heap, stacks and variables.
+	// Files is the part of Resident that consists of pages of files, such as the executable. The rest is memory
+	// that the process has written: heap, stacks, and variables.
 	Files int
 }
 
-// MemoryOf reads the memory of a process. That of one that has ended is an error.
+// MemoryOf reads the memory of a process. It returns an error if the process has ended.
 func MemoryOf(pid int) (ProcessMemory, error) {
 	status, err := statusOf(pid)
 	if err != nil {
@@ -127,15 +127,15 @@ func MemoryOf(pid int) (ProcessMemory, error) {
 	return ProcessMemory{resident << 10, peak << 10, files << 10}, nil
 }
 
-// programName is the name of a process's executable, or the name that it was called by
-// where the executable is Kubernetes' of many programs; "" where there is none.
+// programName returns the name of a process's executable. For Kubernetes' multi-call binary, it returns the name
+// with which it was called. It returns "" if there is none.
 func programName(pid int) string {
 	dir := procOf(pid)
 	target, err := os.Readlink(filepath.Join(dir, "exe"))
 	if err != nil {
 		return ""
 	}
-	// What was replaced while it ran has that suffix.
+	// The suffix appears if the file was replaced while it was running.
 	name := strings.TrimSuffix(filepath.Base(target), " (deleted)")
 	if name != manyPrograms {
 		return name
@@ -148,11 +148,10 @@ func programName(pid int) string {
 	return filepath.Base(called)
 }
 
-// manyPrograms is the executable of hack/kubernetes, which is each of Kubernetes' programs by
-// the name that it is called by.
+// manyPrograms is the executable of hack/kubernetes, which contains all of Kubernetes' programs.
 const manyPrograms = "kubernetes"
 
-// errNotRunning is that no process runs a program.
+// errNotRunning means that no process runs a program.
 var errNotRunning = errors.New("no process runs the program")
 
 // Signal sends a signal to the processes of a program.
@@ -172,8 +171,8 @@ func Signal(program string, signal unix.Signal) error {
 	return nil
 }
 
-// Pulse stops the processes of a program and lets them go on, in turn, until the context
-// ends: it answers, but slowly.
+// Pulse repeatedly stops and continues the processes of a program until the context ends, so that it responds
+// slowly.
 func Pulse(ctx context.Context, program string, stopped, running time.Duration) error {
 	for {
 		for _, phase := range []struct {

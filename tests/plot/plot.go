@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package plot draws what was measured over time as a picture for the documentation: SVG that
-// is readable on a light and on a dark page.
+// Package plot draws measurements over time for the documentation, as SVG that is readable
+// on light and dark pages.
 package plot
 
 import (
@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// Point is a value at a time, in seconds since the beginning.
+// Point is a value at a time in seconds since the start.
 type Point struct{ Seconds, Value float64 }
 
-// Line is what one thing took over time.
+// Line is a series of values of one thing.
 type Line struct {
 	Name   string
 	Points []Point
 }
 
-// Panel is a diagram of lines of one unit.
+// Panel is a diagram of lines with the same unit.
 type Panel struct {
 	Title string
 	Lines []Line
@@ -38,12 +38,12 @@ const (
 	mostTicksOfTimes = 12
 )
 
-// colours are told apart on light and dark ground, also by those who see few colours.
+// colours are distinguishable on light and dark backgrounds, also with colour blindness.
 var colours = []struct{ light, dark string }{
 	{"#0072b2", "#56b4e9"}, {"#d55e00", "#ff9e5e"}, {"#009e73", "#3fd0a4"}, {"#aa3f91", "#e49fd1"}, {"#8a6d00", "#f0e442"}, {"#555555", "#bbbbbb"},
 }
 
-// SVG draws the panels below each other, over the same time.
+// SVG draws the panels below each other, with the same time axis.
 func SVG(panels []Panel) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="%d" role="img">`+"\n",
@@ -110,7 +110,8 @@ func (p Panel) draw(b *bytes.Buffer, last float64) {
 	}
 }
 
-// roundStep is the least of 1, 2 and 5 times a power of ten that is not below.
+// roundStep returns the smallest product of 1, 2, or 5 and a power of ten that isn't smaller
+// than step.
 func roundStep(step float64) float64 {
 	if step <= 0 {
 		return 1

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package rbac compares what bpfman's components may do with what they ask of the API server.
+// Package rbac compares the permissions of bpfman's components with their requests to the API server.
 package rbac
 
 import (
@@ -16,15 +16,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Right is one thing that a component may do: one verb of one rule, on one resource.
+// Right is a single permission of a component: one verb of one rule, on one resource.
 type Right struct {
 	Component string
-	// Namespace is that of a Role, "" for a ClusterRole.
+	// Namespace is the namespace of a Role, or "" for a ClusterRole.
 	Namespace string
 	Verb      string
 	Group     string
-	Resource  string // with its subresource
-	// Name is of the only object that the right is for, if there is one.
+	Resource  string // including the subresource
+	// Name is the name of the only object that the permission is for, or "".
 	Name string
 }
 
@@ -42,13 +42,13 @@ func (r Right) String() string {
 	return r.Component + ": " + r.Verb + " " + resource
 }
 
-// allows tells whether the right is enough for the request.
+// allows reports whether the permission allows the request.
 func (r Right) allows(q Request) bool {
 	return r.Component == q.Component && r.Verb == q.Verb && r.Group == q.Group && r.Resource == q.Resource &&
 		(r.Namespace == "" || r.Namespace == q.Namespace) && (r.Name == "" || r.Name == q.Name)
 }
 
-// Rights takes the rules of a role apart.
+// Rights splits the rules of a role into single permissions.
 func Rights(component, namespace string, rules []rbacv1.PolicyRule) []Right {
 	var rights []Right
 	for _, rule := range rules {
@@ -69,7 +69,7 @@ func Rights(component, namespace string, rules []rbacv1.PolicyRule) []Right {
 	return rights
 }
 
-// Request is what a component asked of the API server.
+// Request is a request of a component to the API server.
 type Request struct {
 	Component, Namespace, Verb, Group, Resource, Name string
 }
@@ -78,7 +78,7 @@ func (q Request) String() string {
 	return Right(q).String()
 }
 
-// entry is what is read of an audit.k8s.io/v1 Event.
+// entry contains the fields of an audit.k8s.io/v1 Event that are needed.
 type entry struct {
 	Stage     string
 	Verb      string
@@ -90,18 +90,18 @@ type entry struct {
 	ResponseStatus struct{ Code int }
 }
 
-// accounts begins the names of the components' ServiceAccounts.
+// accounts is the prefix of the names of the components' ServiceAccounts.
 const accounts = "system:serviceaccount:bpfman:"
 
-// ReadRequests reads the components' requests in an audit log, each of them once. Those for the API server itself, such
-// as discovery, are everybody's and left out.
+// ReadRequests reads the components' requests from an audit log, without duplicates. It leaves out requests about
+// the API server itself, such as discovery, because every client has permission for these.
 func ReadRequests(log io.Reader) (map[Request]bool, error) {
 	requests := map[Request]bool{}
 	lines := bufio.NewReader(log)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return requests, nil // a line that has no end yet is still being written
+			return requests, nil // an incomplete line is still being written
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read audit log: %w", err)
@@ -121,7 +121,7 @@ func (e entry) requests() []Request {
 	if !ours || e.ObjectRef == nil {
 		return nil
 	}
-	// The node's components share an account.
+	// The node components share a ServiceAccount.
 	component, _, _ := strings.Cut(e.UserAgent, "/")
 	if !strings.HasPrefix(component, "bpfman-") {
 		component = account
@@ -135,7 +135,7 @@ func (e entry) requests() []Request {
 		request.Resource += "/" + e.ObjectRef.Subresource
 	}
 	if request.Verb == "patch" && e.ResponseStatus.Code == created {
-		// Server-side apply of what isn't there takes the right to create too.
+		// Server-side apply of an object that doesn't exist also requires the permission to create it.
 		creation := request
 		creation.Verb = "create"
 		return []Request{request, creation}
@@ -143,8 +143,8 @@ func (e entry) requests() []Request {
 	return []Request{request}
 }
 
-// Compare returns the requests that no right allows, and the rights that no request used. What the API server said to a
-// request doesn't matter: while bpfman is being removed, its rights may go before it does.
+// Compare returns the requests that no permission allows, and the permissions that no request used. It ignores the
+// API server's response, because permissions can be removed early while bpfman is being uninstalled.
 func Compare(rights []Right, requests map[Request]bool) (denied []Request, unused []Right) {
 	used := map[Right]bool{}
 	for request := range requests {
@@ -167,8 +167,8 @@ func Compare(rights []Right, requests map[Request]bool) (denied []Request, unuse
 	return denied, unused
 }
 
-// excused are rights that a run may have no occasion to use: the API server streams lists since Kubernetes 1.34, before
-// that they are asked for; and an Event is patched only if it comes again within minutes.
+// excused returns the permissions that a run doesn't always use. Since Kubernetes 1.34, the API server streams
+// lists, so there are no list requests. An Event is only patched if it repeats within minutes.
 func excused(right Right, used map[Right]bool) bool {
 	watch := right
 	watch.Verb = "watch"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package reader is the example application as tests run it: a pod of an ordinary user,
-// without capabilities, that prints what the maps in its volume count.
+// Package reader provides the example application for tests: an unprivileged pod without
+// capabilities that prints what the maps in its volume count.
 package reader
 
 import (
@@ -15,10 +15,11 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Unprivileged is in the first line that the application prints.
+// Unprivileged is a part of the first line that the application prints.
 const Unprivileged = "as uid 65534, gid 65534, CapEff 0000000000000000"
 
-// Pod reads maps of a program, whose names are separated by commas; "*" is all of them.
+// Pod returns a pod that reads maps of a program. The names of the maps are separated by
+// commas, and "*" means all maps.
 func Pod(image, namespace, name, program, maps string) *corev1.Pod {
 	unprivileged, none, nobody, yes := false, []corev1.Capability{"ALL"}, int64(65534), true
 	return &corev1.Pod{
@@ -45,7 +46,7 @@ func Pod(image, namespace, name, program, maps string) *corev1.Pod {
 
 var countLine = regexp.MustCompile(`(?m)^(\S+): (?:packets|events)=(\d+)`)
 
-// Counts are the last counts of each map in what the application has printed.
+// Counts returns the last count of each map in the application's output.
 func Counts(log string) map[string]uint64 {
 	last := map[string]uint64{}
 	for _, m := range countLine.FindAllStringSubmatch(log, -1) {

@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Package registry serves a test's bytecode images over TLS, to a daemon in a
-// network namespace of its own and to the test's process alike.
+// Package registry serves bytecode images of a test over TLS, to a daemon in another
+// network namespace and to the process of the test.
 package registry
 
 import (
@@ -37,7 +37,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 )
 
-// Private is the prefix of repositories that want the user and the password.
+// Private is the prefix of repositories that require the user and the password.
 const Private = "private/"
 
 const headerTimeout = time.Minute
@@ -45,7 +45,8 @@ const headerTimeout = time.Minute
 // Authority is a self-signed certificate for the loopback address.
 type Authority struct{ certificate tls.Certificate }
 
-// NewAuthority makes one and writes it to a file, for SSL_CERT_FILE.
+// NewAuthority creates an Authority, and writes its certificate to a file for
+// SSL_CERT_FILE.
 func NewAuthority(file string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -89,8 +90,8 @@ type Registry struct {
 	pulls          map[string]int
 }
 
-// Serve starts a registry that ends with the test. Without a daemon it is on the
-// test's own loopback address alone.
+// Serve starts a registry, which ends with the test. Without a daemon, it listens only
+// on the test's loopback address.
 func Serve(t *testing.T, d *daemon.Daemon, a *Authority) *Registry {
 	t.Helper()
 	r := &Registry{t: t, daemon: d, authority: a, content: registry.New(registry.Logger(log.New(io.Discard, "", 0))), pulls: map[string]int{}}
@@ -100,14 +101,14 @@ func Serve(t *testing.T, d *daemon.Daemon, a *Authority) *Registry {
 	return r
 }
 
-// Start makes a stopped registry answer again, with the content that it had.
+// Start starts a stopped registry again, with the same content.
 func (r *Registry) Start() {
 	r.t.Helper()
 	address := r.Address
 	if address == "" {
 		address = "127.0.0.1:0"
 	}
-	// The one namespace's free port may not be free in the other.
+	// A port that is free in one namespace can be in use in the other.
 	const tries = 10
 	var listeners []net.Listener
 	var err error
@@ -131,7 +132,7 @@ func (r *Registry) Start() {
 func (r *Registry) listen(address string) ([]net.Listener, error) {
 	if r.daemon == nil {
 		only, err := (&net.ListenConfig{}).Listen(r.t.Context(), "tcp", address)
-		return []net.Listener{only}, err //nolint:wrapcheck // the caller tells
+		return []net.Listener{only}, err //nolint:wrapcheck // the caller adds context
 	}
 	var first net.Listener
 	err := r.daemon.InNetwork(func() (err error) {
@@ -151,14 +152,14 @@ func (r *Registry) listen(address string) ([]net.Listener, error) {
 // Stop makes the registry refuse connections.
 func (r *Registry) Stop() { _ = r.server.Close() }
 
-// SetCredentials changes what Private repositories want.
+// SetCredentials changes the credentials for Private repositories.
 func (r *Registry) SetCredentials(user, password string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.user, r.password = user, password
 }
 
-// Pulls is how often a repository's manifest was asked for, of each version.
+// Pulls returns how often the manifests of a repository were requested.
 func (r *Registry) Pulls(repository string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +173,7 @@ func (r *Registry) serve(w http.ResponseWriter, q *http.Request) {
 	if repository, _, is := strings.Cut(path, "/manifests/"); is && q.Method == http.MethodGet {
 		r.pulls[repository]++
 	}
-	// Clients look at the root to learn whether the registry wants credentials at all.
+	// Clients get the root to find out whether the registry requires credentials.
 	asked := strings.HasPrefix(path, Private) || path == "" && r.user != ""
 	refused := asked && (user != r.user || password != r.password)
 	r.mu.Unlock()
@@ -184,10 +185,10 @@ func (r *Registry) serve(w http.ResponseWriter, q *http.Request) {
 	r.content.ServeHTTP(w, q)
 }
 
-// Push puts an image or an index into the registry, as repository:tag.
+// Push adds an image or an index to the registry, as repository:tag.
 func (r *Registry) Push(reference string, content remote.Taggable) {
 	r.t.Helper()
-	// A way in of its own: neither credentials nor a registry that is down are in it.
+	// Use a separate server that needs no credentials and is never down.
 	ref, err := name.ParseReference(strings.TrimPrefix(r.entrance.URL, "http://")+"/"+reference, name.Insecure)
 	if err != nil {
 		r.t.Fatal(err)

@@ -36,16 +36,17 @@ import (
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
-// traffic counts what goes over the connections of a client, TLS included.
+// traffic counts the bytes on the connections of a client, including TLS.
 type traffic struct{ received, sent atomic.Int64 }
 
-// count has a client count its traffic. It has its own connection then: others of the same configuration don't share it.
+// count makes a client count its traffic. It then has its own connection, which it doesn't share with other
+// clients of the same configuration.
 func (t *traffic) count(config *rest.Config) {
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the transport says what was dialled
+			return nil, err //nolint:wrapcheck // the transport adds the address
 		}
 		return &countedConn{conn, t}, nil
 	}
@@ -60,7 +61,7 @@ type countedConn struct {
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.traffic.received.Add(int64(n))
-	return n, err //nolint:wrapcheck // a connection passes errors on
+	return n, err //nolint:wrapcheck // a connection returns errors unchanged
 }
 
 func (c *countedConn) Write(b []byte) (int, error) {
@@ -69,20 +70,20 @@ func (c *countedConn) Write(b []byte) (int, error) {
 	return n, err //nolint:wrapcheck // as above
 }
 
-// agents are real agents in this process, each with a connection and a daemon in memory of its own.
+// agents are real agents in this process. Each has its own connection, and its own daemon in memory.
 type agents struct {
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 	traffic traffic
 	count   int
-	// lastWrite is when the API server answered the last write of a report, in nanoseconds since 1970.
+	// lastWrite is the time of the API server's response to the last write of a report, in nanoseconds since 1970.
 	lastWrite atomic.Int64
-	// requests are those of the first agent.
+	// requests are the requests of the first agent.
 	requests recording
 	err      chan error
 }
 
-// startAgents starts agents for the nodes from the first up to the last.
+// startAgents starts agents for the nodes from first to last.
 func startAgents(ctx context.Context, c *controlPlane, first, last int) (*agents, error) {
 	ctx, stop := context.WithCancel(ctx)
 	a := &agents{stop: stop, count: last - first, err: make(chan error, 1)}
@@ -101,11 +102,11 @@ func startAgents(ctx context.Context, c *controlPlane, first, last int) (*agents
 	return a, nil
 }
 
-// start starts an agent as bpfman-agent's command does.
+// start starts an agent in the same way as the command bpfman-agent.
 func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config, node string) error {
 	root := filepath.Join(c.dir, "daemons", node)
 	known := &kinds.Kinds{Log: logr.Discard()}
-	grace := time.Duration(0) // it ends where it is
+	grace := time.Duration(0) // it ends immediately
 	mgr, err := manager.New(config, manager.Options{
 		GracefulShutdownTimeout: &grace,
 		Scheme:                  c.scheme, NewCache: known.NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(node, namespace),
@@ -144,7 +145,7 @@ func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config
 	return nil
 }
 
-// interfaces are those of every node.
+// interfaces are the interfaces of every node.
 var interfaces = map[string]program.Interface{networkInterface: {Index: 2}}
 
 // end ends the agents.
@@ -159,10 +160,10 @@ func (a *agents) end() error {
 	}
 }
 
-// lastReport is when the last report was written.
+// lastReport returns the time of the last write of a report.
 func (a *agents) lastReport() time.Time { return time.Unix(0, a.lastWrite.Load()) }
 
-// writeTimes keeps the time of the last write of a report.
+// writeTimes stores the time of the last write of a report.
 type writeTimes struct {
 	next http.RoundTripper
 	last *atomic.Int64
@@ -175,10 +176,10 @@ func (w *writeTimes) RoundTrip(request *http.Request) (*http.Response, error) {
 		for last := w.last.Load(); last < now && !w.last.CompareAndSwap(last, now); last = w.last.Load() {
 		}
 	}
-	return response, err //nolint:wrapcheck // a transport passes errors on
+	return response, err //nolint:wrapcheck // a transport returns errors unchanged
 }
 
-// loneAgent is the agent's own executable, with a daemon in memory that this process serves.
+// loneAgent is the agent's executable, with a daemon in memory that this process serves.
 type loneAgent struct {
 	*component
 
@@ -192,7 +193,7 @@ func startLoneAgent(c *controlPlane, path, node string) (*loneAgent, error) {
 		return nil, fmt.Errorf("make the daemon's directory: %w", err)
 	}
 	socket := filepath.Join(root, "bpfman.sock")
-	listener, err := net.Listen("unix", socket) //nolint:noctx // it returns at once
+	listener, err := net.Listen("unix", socket) //nolint:noctx // it returns immediately
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", socket, err)
 	}

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// agentPrograms is how many programs the agent has whose memory is measured.
+	// agentPrograms is the number of programs of the agent whose memory is measured.
 	agentPrograms = 60
-	// sampleNodes are two nodes whose reports show how the API server stores them.
+	// sampleNodes are two nodes whose reports show the API server's storage format.
 	sampleNodes = 2
-	// settleTimeout ends a wait for statuses that get nowhere.
+	// settleTimeout bounds the wait for statuses.
 	settleTimeout = 10 * time.Minute
 	idleFor       = time.Minute
-	// roundNodes is how many nodes get reports on writeObjects in a round of writes, and how many where each write goes to
-	// every agent.
+	// roundNodes is the number of nodes that get reports about writeObjects in a round of writes. roundNodesToAll
+	// is the same if every agent receives each write.
 	roundNodes, roundNodesToAll = 100, 10
 	writeObjects                = 3
 )
@@ -44,10 +44,11 @@ type bench struct {
 	operator *component
 	statuses *statuses
 	objects  []v1alpha1.UserObject
-	// reporter is on the objects, writes on others that select no node: their reports change no sum.
+	// reporter is for the objects. writes is for other objects that select no node, so their reports don't change
+	// a status.
 	reporter, writes *reporter
 	real             *agents
-	// watches are those that there were before the agents'.
+	// watches are the watches that existed before the agents.
 	watches map[string]int
 }
 
@@ -57,7 +58,7 @@ func (b *bench) say(format string, args ...any) {
 
 func (b *bench) put(name string, value float64) { b.figures[name] = figures.Round(value) }
 
-// measure does everything once. Each step leaves the cluster as the next one takes it.
+// measure measures everything once. Each step leaves the cluster in the state that the next one needs.
 func (b *bench) measure(ctx context.Context) (err error) {
 	b.put("nodes", float64(b.nodes))
 	b.put("programs", float64(b.programs))
@@ -69,7 +70,7 @@ func (b *bench) measure(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		stop() // what watches would hold it up
+		stop() // open watches would delay it
 		err = errors.Join(err, b.control.stop())
 	}()
 	if err := b.startOperator(); err != nil {
@@ -127,7 +128,7 @@ func (b *bench) startOperator() error {
 	return err
 }
 
-// lone measures the memory of the agent's executable on the first node, which has all its programs then.
+// lone measures the memory of the agent's executable on the first node, which then has all its programs.
 func (b *bench) lone(ctx context.Context, figure string, own int, right func(*v1alpha1.BpfProgramStatusCommon) bool) error {
 	objects := declared("lone", own, b.kinds, map[string]string{v1alpha1.LabelHostname: nodeName(0)})
 	if err := create(ctx, b.control.client, objects); err != nil {
@@ -206,7 +207,7 @@ func (b *bench) startAgents(ctx context.Context) (err error) {
 	if err := addNodes(ctx, b.control, 1, 1+b.agents); err != nil {
 		return err
 	}
-	// What the API server has for each agent shows only where little else changes what it has.
+	// The API server's memory for each agent is only measurable if little else changes it.
 	if err := sleep(ctx, 10*time.Second); err != nil {
 		return err
 	}
@@ -218,14 +219,14 @@ func (b *bench) startAgents(ctx context.Context) (err error) {
 	if b.real, err = startAgents(ctx, b.control, 1, 1+b.agents); err != nil {
 		return err
 	}
-	// They have all begun when each has listed its node and no watch is added any more.
+	// All agents have started when each has listed its node, and no more watches are added.
 	if err := b.watchesSettle(ctx); err != nil {
 		return err
 	}
 	return b.perAgent(ctx, "apiserver_kb_per_real_agent", b.agents, before)
 }
 
-// watchesSettle waits until the number of watches doesn't change for some seconds.
+// watchesSettle waits until the number of watches stays the same for some seconds.
 func (b *bench) watchesSettle(ctx context.Context) error {
 	for last, same := -1, 0; same < 3; {
 		watches, err := b.control.watches(ctx)
@@ -248,7 +249,7 @@ func (b *bench) watchesSettle(ctx context.Context) error {
 	return nil
 }
 
-// perAgent is what the API server has in memory for each of the agents that connected.
+// perAgent records the API server's memory for each connected agent.
 func (b *bench) perAgent(ctx context.Context, figure string, count int, before load) error {
 	now, err := b.control.load(ctx)
 	if err != nil {
@@ -261,7 +262,7 @@ func (b *bench) perAgent(ctx context.Context, figure string, count int, before l
 	return nil
 }
 
-// agentWatches lists how many watches there are more than before the agents, by resource.
+// agentWatches returns the number of additional watches since before the agents, by resource.
 func (b *bench) agentWatches(watches map[string]int) string {
 	texts := make([]string, 0, len(watches))
 	for _, resource := range slices.Sorted(maps.Keys(watches)) {
@@ -272,7 +273,7 @@ func (b *bench) agentWatches(watches map[string]int) string {
 	return strings.Join(texts, ", ")
 }
 
-// rollOut declares the objects, and waits until each is attached on all nodes.
+// rollOut creates the objects, and waits until each is attached on all nodes.
 func (b *bench) rollOut(ctx context.Context) error {
 	before, err := measureBackground(ctx, b.control.apiServer)
 	if err != nil {
@@ -314,10 +315,10 @@ func (b *bench) rollOut(ctx context.Context) error {
 	return nil
 }
 
-// report writes the reports of all nodes that have no agent, and waits for the statuses.
+// report writes the reports of all nodes without an agent, and waits for the statuses.
 func (b *bench) report(ctx context.Context, start time.Time) error {
-	// The sample nodes come first, and the last nodes' reports go through the API server as well: the statuses are
-	// complete some time after them.
+	// The reports of the sample nodes, and those of the last nodes, go through the API server. The statuses are
+	// complete some time after these.
 	sample := 1 + b.agents
 	if _, err := b.reporter.nodes(ctx, 0, 1); err != nil {
 		return err
@@ -367,7 +368,7 @@ func (b *bench) report(ctx context.Context, start time.Time) error {
 	return nil
 }
 
-// settled waits until all objects' statuses are right, and returns when they were.
+// settled waits until the statuses of all objects are right, and returns the time when they were.
 func (b *bench) settled(ctx context.Context, right func(*v1alpha1.BpfProgramStatusCommon) bool) (time.Time, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errors.New("not so in time"))
 	defer cancel()
@@ -379,7 +380,7 @@ func (b *bench) await(ctx context.Context, right func(*v1alpha1.BpfProgramStatus
 	return err
 }
 
-// idle measures what is sent to agents while nothing happens, and the operator's memory.
+// idle measures what is sent to agents while nothing changes, and the operator's memory.
 func (b *bench) idle(ctx context.Context) error {
 	received, sent := b.real.traffic.received.Load(), b.real.traffic.sent.Load()
 	if err := sleep(ctx, idleFor); err != nil {
@@ -396,8 +397,8 @@ func (b *bench) idle(ctx context.Context) error {
 	return nil
 }
 
-// restart ends the operator, has every object fail on a node meanwhile, and measures how long it takes from the
-// operator's start until each object's status says so.
+// restart stops the operator, makes every object fail on a node, and measures the time from the operator's start
+// until each object's status contains the failure.
 func (b *bench) restart(ctx context.Context) error {
 	b.operator.stop(ctx)
 	failing := nodeName(b.nodes - 1)

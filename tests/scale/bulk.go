@@ -19,11 +19,11 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// store writes reports into etcd as the API server stores them, which loads a large cluster in minutes. The API server
-// sees them by its watch of etcd, like those that another API server has written.
+// store writes reports to etcd in the API server's storage format, which fills a large cluster in minutes. The API
+// server receives them through its watch of etcd, like the writes of another API server.
 type store struct {
 	etcd *clientv3.Client
-	// samples are reports of one node as the API server stored them, by the names that they have there.
+	// samples are the stored reports of one node, by their names.
 	node    string
 	samples []sample
 }
@@ -34,10 +34,10 @@ type sample struct {
 	stored        []byte
 }
 
-// puts is how many are on their way at a time.
+// puts is the maximum number of concurrent writes.
 const puts = 32
 
-// openStore reads what the API server stored of a node's reports, which were written through it.
+// openStore reads the stored reports of a node, which were written through the API server.
 func openStore(ctx context.Context, c *controlPlane, r *reporter, node string) (*store, error) {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.etcdURL}, Context: ctx})
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *store) get(ctx context.Context, name string) ([]byte, error) {
 	return answer.Kvs[0].Value, nil
 }
 
-// of is what the API server would store of a report of another node.
+// of returns the stored form of a report of another node.
 func (s *store) of(from sample, r *reporter, node, uid string) (name string, value []byte) {
 	name = reportsOf(r.owners[from.owner], from.owner, node)[from.report].GetName()
 	value = bytes.ReplaceAll(from.stored, []byte(from.object.GetName()), []byte(name))
@@ -89,7 +89,7 @@ func (s *store) of(from sample, r *reporter, node, uid string) (name string, val
 
 var timestamp = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"`)
 
-// check compares what would be written of a node with what the API server has stored of it. Only times may differ.
+// check compares what it would write for a node with what the API server has stored for it. Only times can differ.
 func (s *store) check(ctx context.Context, r *reporter, node string) error {
 	for _, from := range s.samples {
 		object := reportsOf(r.owners[from.owner], from.owner, node)[from.report]
@@ -111,8 +111,8 @@ func (s *store) check(ctx context.Context, r *reporter, node string) error {
 	return nil
 }
 
-// nodes writes all reports of nodes from the first up to the last, each by itself: what is written in one transaction has
-// one version, and a watch that is resumed from a version goes on behind all that have it.
+// nodes writes all reports of the nodes from first to last, each in a separate transaction. Objects of one
+// transaction have the same version, and a watch that resumes from a version skips all objects with it.
 func (s *store) nodes(ctx context.Context, r *reporter, first, last int) error {
 	writing, ctx := errgroup.WithContext(ctx)
 	writing.SetLimit(puts)
@@ -127,10 +127,10 @@ func (s *store) nodes(ctx context.Context, r *reporter, first, last int) error {
 			return nil
 		})
 	}
-	return writing.Wait() //nolint:wrapcheck // the put's own
+	return writing.Wait() //nolint:wrapcheck // the error of the put
 }
 
-// seen waits until the API server has seen all reports of a node in etcd.
+// seen waits until the API server knows all reports of a node in etcd.
 func (s *store) seen(ctx context.Context, c *controlPlane, r *reporter, node string) error {
 	for n, owner := range r.owners {
 		for _, object := range reportsOf(owner, n, node) {
@@ -147,7 +147,7 @@ func (s *store) seen(ctx context.Context, c *controlPlane, r *reporter, node str
 	return nil
 }
 
-// bytesPerReport is the mean size of a report in etcd, its key included.
+// bytesPerReport returns the mean size of a report in etcd, including its key.
 func (s *store) bytesPerReport() float64 {
 	var sum float64
 	for _, from := range s.samples {

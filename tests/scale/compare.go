@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// connections100 measures writes with the real agents connected, and with more that hold the same watches.
+// connections100 measures writes with the real agents connected, and with additional connections that have
+// the same watches.
 func (b *bench) connections100(ctx context.Context) error {
 	cost, err := b.rounds(ctx, b.writes, roundNodes)
 	if err != nil {
@@ -28,14 +29,14 @@ func (b *bench) putCost(figure string, agents int, cost writeCost) {
 	b.put(fmt.Sprintf("%s_kb_allocated_per_report_write_%d", figure, agents), cost.allocated)
 }
 
-// compare adds connections to as many as there are, up to the number wanted, and measures memory and writes.
+// compare adds connections up to the wanted number, and measures memory and writes.
 func (b *bench) compare(ctx context.Context, account, figure string, nodes, have int, watches func(string) []watchRequest) error {
 	before, err := b.control.load(ctx)
 	if err != nil {
 		return err
 	}
 	held := newConnections(ctx, b.control, account)
-	if err := held.connect(1+have, 1+b.connections, watches); err != nil { //nolint:contextcheck // newConnections has it
+	if err := held.connect(1+have, 1+b.connections, watches); err != nil { //nolint:contextcheck // newConnections has a context
 		return errors.Join(err, held.end())
 	}
 	if err := b.perAgent(ctx, figure+"_kb_per_agent", held.count, before); err != nil {
@@ -49,7 +50,7 @@ func (b *bench) compare(ctx context.Context, account, figure string, nodes, have
 	return b.control.settle(ctx, before.watches)
 }
 
-// alternatives measures the same with watches that agents could hold, without the real agents.
+// alternatives measures the same with other watches that agents could use, without the real agents.
 func (b *bench) alternatives(ctx context.Context) error {
 	if err := b.real.end(); err != nil {
 		return err

@@ -30,14 +30,14 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// watchRequest is a watch that an agent holds.
+// watchRequest is a watch of an agent.
 type watchRequest struct {
 	path   string
 	query  url.Values
 	accept string
 }
 
-// recording has the watches that a client asked for last, by resource.
+// recording contains the last watch requests of a client, by resource.
 type recording struct {
 	mu      sync.Mutex
 	watches map[string]watchRequest
@@ -53,7 +53,7 @@ func (r *recording) wrap(next http.RoundTripper) http.RoundTripper {
 			r.watches[request.URL.Path] = watchRequest{request.URL.Path, query, request.Header.Get("Accept")}
 			r.mu.Unlock()
 		}
-		return next.RoundTrip(request) //nolint:wrapcheck // a transport passes errors on
+		return next.RoundTrip(request) //nolint:wrapcheck // a transport returns errors unchanged
 	})
 }
 
@@ -61,7 +61,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// of returns the watches, for another node than the one that they were recorded of.
+// of returns the watches, for another node than the recorded one.
 func (r *recording) of(recorded string) func(node string) []watchRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *recording) of(recorded string) func(node string) []watchRequest {
 	}
 }
 
-// resources are what is watched, for people.
+// resources returns the watched resources, for the output.
 func resources(watches []watchRequest) []string {
 	names := make([]string, len(watches))
 	for i, w := range watches {
@@ -101,7 +101,8 @@ func resources(watches []watchRequest) []string {
 
 const jsonOnly = "application/json"
 
-// everyKind are watches of all kinds that users write, of the node and of its pods, which the agents compared with hold.
+// everyKind returns watches of all kinds that users write, of the node, and of its pods. The agents that this one
+// is compared with have them.
 func everyKind(node string) []watchRequest {
 	var all []watchRequest
 	add := func(gvr schema.GroupVersionResource, query url.Values, accept string) {
@@ -125,13 +126,13 @@ func everyKind(node string) []watchRequest {
 	return all
 }
 
-// upstreams are the watches of an agent of upstream's operator v0.5: it sees the reports of all nodes.
+// upstreams returns the watches of an agent of upstream's operator v0.5, which receives the reports of all nodes.
 func upstreams(node string) []watchRequest {
 	return append(everyKind(node), reportWatches(url.Values{})...)
 }
 
-// labelled are the watches of this project's agent before it gave up that of its own reports, which the API server
-// selected by a label.
+// labelled returns the watches of this project's agent before it stopped watching its own reports, which the API
+// server selected by a label.
 func labelled(node string) []watchRequest {
 	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelHostname: v1alpha1.LabelValue(node)})
 	return append(everyKind(node), reportWatches(url.Values{"labelSelector": {selector.String()}})...)
@@ -147,13 +148,12 @@ func reportWatches(query url.Values) []watchRequest {
 	return all
 }
 
-// connections hold what agents hold at the API server, each as an agent does over one connection, and drop what they
-// receive.
+// connections have the same watches as agents, each over one connection, and discard what they receive.
 type connections struct {
 	control *controlPlane
 	account string
 	stop    context.CancelFunc
-	ctx     context.Context //nolint:containedctx // the connections' life
+	ctx     context.Context //nolint:containedctx // the lifetime of the connections
 	reading sync.WaitGroup
 	traffic traffic
 	count   int
@@ -167,7 +167,7 @@ func newConnections(ctx context.Context, c *controlPlane, account string) *conne
 	return &connections{control: c, account: account, ctx: ctx, stop: stop}
 }
 
-// connect adds connections of nodes from the first up to the last, with the watches of each.
+// connect adds connections of the nodes from first to last, with the watches of each.
 func (c *connections) connect(first, last int, watches func(node string) []watchRequest) error {
 	connecting, ctx := errgroup.WithContext(c.ctx)
 	connecting.SetLimit(writers)
@@ -192,12 +192,13 @@ func (c *connections) connect(first, last int, watches func(node string) []watch
 		})
 	}
 	c.count += last - first
-	return connecting.Wait() //nolint:wrapcheck // the watch's own
+	return connecting.Wait() //nolint:wrapcheck // the error of the watch
 }
 
-// start has a watch start now, unless it asks for what is there already too: an agent's list before isn't kept.
+// start makes a watch start from the current version, unless it also requests the existing objects. An agent's
+// preceding list isn't repeated.
 func (c *connections) start(w watchRequest, versions *sync.Map) error {
-	w.query.Del("timeoutSeconds") // the API server's own is half an hour or more
+	w.query.Del("timeoutSeconds") // by default, it is half an hour or more
 	if w.query.Get("sendInitialEvents") == "true" {
 		return nil
 	}
@@ -260,7 +261,7 @@ func (c *connections) hold(ctx context.Context, transport *http.Client, w watchR
 	return ctx.Err() //nolint:wrapcheck // another connection's error comes first
 }
 
-// end ends all connections. The error is of watches that the API server has ended before.
+// end ends all connections. The error contains the watches that the API server ended earlier.
 func (c *connections) end() error {
 	c.stop()
 	c.reading.Wait()
@@ -269,7 +270,7 @@ func (c *connections) end() error {
 	return c.ended
 }
 
-// settle waits until the API server holds no more watches than it did before.
+// settle waits until the API server has no more watches than before.
 func (c *controlPlane) settle(ctx context.Context, before map[string]int) error {
 	return poll(ctx, "the API server to end the watches", time.Minute, func(ctx context.Context) (bool, error) {
 		now, err := c.watches(ctx)

@@ -35,29 +35,30 @@ import (
 
 const namespace = "bpfman"
 
-// The accounts of the components that are measured, as config/rbac names them.
+// The ServiceAccounts of the measured components, with the names in config/rbac.
 const (
 	operatorAccount = "bpfman-operator"
 	agentAccount    = "bpfman-daemon"
-	// comparedAccount is that of the agents compared with, which watch more than this project's agent may.
+	// comparedAccount is the account of the agents for comparison, which watch more than this project's agent has
+	// permission for.
 	comparedAccount = "compared-agent"
 )
 
-// controlPlane is an etcd and a kube-apiserver of the benchmark's own, on which config/default is deployed, but for the
-// operator's Deployment: nothing else runs there, no other controller and no kubelet.
+// controlPlane is a separate etcd and kube-apiserver for the benchmark. config/default is deployed there, without
+// the operator's Deployment. No other controller and no kubelet runs there.
 type controlPlane struct {
 	environment *ctrlenvtest.Environment
 	scheme      *runtime.Scheme
-	// admin may do everything.
+	// admin has all permissions.
 	admin  *rest.Config
 	client client.Client
 	core   *kubernetes.Clientset
-	// accounts have the tokens of the components.
+	// accounts contains the tokens of the components.
 	accounts map[string]*rest.Config
 
 	apiServer, etcd process
 	etcdURL         string
-	// dir has kubeconfigs and logs.
+	// dir contains kubeconfigs and logs.
 	dir string
 }
 
@@ -77,9 +78,10 @@ func startControlPlane(ctx context.Context, dir string) (c *controlPlane, err er
 	}
 	plane := &c.environment.ControlPlane
 	plane.Etcd = &ctrlenvtest.Etcd{}
-	// Reports of 5,000 nodes, with their history until it is compacted, take more than etcd's default of 2 GiB.
+	// The reports of 5,000 nodes, with their history until compaction, exceed etcd's default limit of 2 GiB.
 	plane.Etcd.Configure().Set("quota-backend-bytes", "8589934592")
-	// Every five minutes it would read and decode all objects, for half a minute and more, to compare its cache with etcd.
+	// Otherwise, the API server reads and decodes all objects every five minutes, to compare its cache with etcd.
+	// This takes more than half a minute.
 	plane.GetAPIServer().Configure().Set("feature-gates", "DetectCacheInconsistency=false")
 	if c.admin, err = c.environment.Start(); err != nil {
 		return nil, fmt.Errorf("start etcd and kube-apiserver: %w", err)
@@ -138,7 +140,7 @@ func (c *controlPlane) deploy(ctx context.Context) error {
 	return nil
 }
 
-// allowCompared makes the account of the agents compared with.
+// allowCompared creates the account of the agents for comparison.
 func (c *controlPlane) allowCompared(ctx context.Context) error {
 	meta := metav1.ObjectMeta{Name: comparedAccount}
 	read := []string{"get", "list", "watch"}
@@ -160,7 +162,7 @@ func (c *controlPlane) allowCompared(ctx context.Context) error {
 	return nil
 }
 
-// as is the configuration of a client with a component's account, and a connection of its own.
+// as returns the configuration of a client with a component's account and its own connection.
 func (c *controlPlane) as(account string) *rest.Config { return rest.CopyConfig(c.accounts[account]) }
 
 // kubeconfig writes a configuration to a file.
@@ -179,7 +181,7 @@ func (c *controlPlane) kubeconfig(name string, config *rest.Config) (string, err
 	return path, nil
 }
 
-// collected collects the API server's garbage so many times, and returns its metrics after that.
+// collected makes the API server collect garbage, and returns its metrics after that.
 func (c *controlPlane) collected(ctx context.Context, times int) (map[string]*io_prometheus_client.MetricFamily, error) {
 	for range times {
 		if _, err := c.core.RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").DoRaw(ctx); err != nil {
@@ -189,7 +191,7 @@ func (c *controlPlane) collected(ctx context.Context, times int) (map[string]*io
 	return c.metrics(ctx)
 }
 
-// value is a gauge's or a counter's, of which there is one.
+// value returns the value of a gauge or counter that exists once.
 func value(metrics map[string]*io_prometheus_client.MetricFamily, name string) float64 {
 	var sum float64
 	for _, m := range metrics[name].GetMetric() {
@@ -198,17 +200,17 @@ func value(metrics map[string]*io_prometheus_client.MetricFamily, name string) f
 	return sum
 }
 
-// heap is the memory in KiB that the API server has in use, in objects and stacks, after a collection of its garbage:
-// what it has resident differs by the garbage since the last one.
+// heap returns the memory that the API server uses for objects and stacks, in KiB, after a garbage collection. Its
+// resident memory also contains the garbage since the last collection.
 func (c *controlPlane) heap(ctx context.Context) (float64, error) {
-	metrics, err := c.collected(ctx, 2) // the second frees what had finalizers
+	metrics, err := c.collected(ctx, 2) // the second one frees objects with finalizers
 	if err != nil {
 		return 0, err
 	}
 	return (value(metrics, "go_memstats_heap_alloc_bytes") + value(metrics, "go_memstats_stack_inuse_bytes")) / 1024, nil
 }
 
-// load is what the API server has in memory, and the watches that it serves.
+// load is the API server's memory, and its watches.
 type load struct {
 	heap     float64 // in KiB
 	resident float64 // in MiB
@@ -228,7 +230,7 @@ func (c *controlPlane) load(ctx context.Context) (load, error) {
 	return load{heap, used.resident, watches}, err
 }
 
-// watches counts the watches that the API server serves, by resource.
+// watches counts the API server's watches, by resource.
 func (c *controlPlane) watches(ctx context.Context) (map[string]int, error) {
 	metrics, err := c.metrics(ctx)
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// listsOfNodes is how many nodes' reports are listed to measure what one list costs.
+// listsOfNodes is the number of nodes whose reports are listed to measure the cost of one list.
 const listsOfNodes = 20
 
-// lists compares the ways of reading reports: all of them, as the operator does when it starts, and those of one node,
-// as an agent does.
+// lists compares the ways of reading reports: all of them, as the operator does when it starts, and those of one
+// node, as an agent does.
 func (b *bench) lists(ctx context.Context) error {
 	for _, way := range []string{"list", "pages", "stream"} {
 		if err := b.readAll(ctx, way); err != nil {
@@ -39,7 +39,7 @@ func (b *bench) lists(ctx context.Context) error {
 	return nil
 }
 
-// readAll reads all reports as the operator's store does, in a process of its own.
+// readAll reads all reports like the operator's store, in a separate process.
 func (b *bench) readAll(ctx context.Context, way string) error {
 	kubeconfig, err := b.control.kubeconfig("operator", b.control.accounts[operatorAccount])
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) readAll(ctx context.Context, way string) error {
 	return nil
 }
 
-// forgetPeak has the most memory that the process had resident counted from now on.
+// forgetPeak resets the maximum resident memory of the process.
 func (p process) forgetPeak() error {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.pid), []byte("5"), 0); err != nil {
 		return fmt.Errorf("reset the peak of process %d: %w", p.pid, err)
@@ -90,7 +90,7 @@ func (p process) forgetPeak() error {
 	return nil
 }
 
-// listNodes lists the reports of some nodes as an agent does.
+// listNodes lists the reports of some nodes like an agent.
 func (b *bench) listNodes(ctx context.Context, figure string, parameters map[string]string) error {
 	client, err := kubernetes.NewForConfig(b.control.as(agentAccount))
 	if err != nil {
@@ -107,7 +107,7 @@ func (b *bench) listNodes(ctx context.Context, figure string, parameters map[str
 		}
 		return nil
 	}
-	if err := list(0); err != nil { // connects
+	if err := list(0); err != nil { // connect first
 		return err
 	}
 	used, took, err := usage(b.control.apiServer, func() error {

@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Command scale measures what a cluster of many nodes costs: the operator, the API server and the agents. It has an etcd
-// and a kube-apiserver of its own. docs/benchmarks.md says what the figures mean.
+// Command scale measures the cost of a cluster with many nodes: the operator, the API server, and the agents. It
+// has its own etcd and kube-apiserver. docs/benchmarks.md explains the figures.
 package main
 
 import (
@@ -25,24 +25,25 @@ import (
 )
 
 type options struct {
-	// nodes is how many the cluster has, programs how many objects it has, each for all nodes.
+	// nodes is the number of nodes. programs is the number of objects, each of which selects all nodes.
 	nodes, programs int
-	// kinds is how many kinds the objects are of: an agent watches each that has any.
+	// kinds is the number of kinds of the objects. An agent watches each kind that has objects.
 	kinds int
-	// agents is how many nodes have a real agent.
+	// agents is the number of nodes with a real agent.
 	agents int
-	// connections is how many agents are connected where the cost of writes is compared with that at agents.
+	// connections is the number of connected agents for which the cost of writes is compared with the cost with
+	// agents.
 	connections int
-	// through is how many reports are written through the API server, by whole nodes; the others go into etcd as the API
-	// server stores them.
+	// through is the number of reports that are written through the API server, rounded to whole nodes. The others
+	// are written to etcd in the API server's storage format.
 	through int
-	// repeats is how many rounds of writes are measured.
+	// repeats is the number of measured rounds of writes.
 	repeats int
-	// agentOnly measures the memory of an agent, and nothing else.
+	// agentOnly measures only the memory of an agent.
 	agentOnly bool
 
 	operator, agent, kwok, stages string
-	// reportsTest is the test binary of operator/reports.
+	// reportsTest is the path of the test binary of operator/reports.
 	reportsTest string
 	out         string
 	keep        bool
@@ -95,7 +96,7 @@ func run(args []string) (err error) {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
 	b := &bench{options: o, started: time.Now(), dir: dir, figures: map[string]any{}}
-	// What was measured before a failure is worth keeping.
+	// After a failure, the measurements before it are still useful.
 	measureErr := b.measure(ctx)
 	if measureErr != nil && ctx.Err() != nil {
 		measureErr = errors.Join(context.Cause(ctx), measureErr)

@@ -22,7 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
-// writers is how many requests are made at a time where the benchmark fills the cluster.
+// writers is the number of concurrent requests while the benchmark fills the cluster.
 const writers = 8
 
 // poolLabel selects all nodes of the benchmark.
@@ -30,8 +30,8 @@ var poolLabel = map[string]string{"pool": "scale"}
 
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 
-// startKwok starts kwok, which plays the kubelets: nodes become ready and their pods run. It renews no leases, whose
-// cost isn't bpfman's: those of 5,000 nodes would be 500 writes a second.
+// startKwok starts kwok, which simulates the kubelets: nodes become ready, and their pods run. It renews no
+// Leases, because their cost isn't bpfman's. With 5,000 nodes, there would be 500 writes per second.
 func startKwok(c *controlPlane, path, stages string) (*component, error) {
 	kubeconfig, err := c.kubeconfig("kwok", c.admin)
 	if err != nil {
@@ -44,8 +44,8 @@ func startKwok(c *controlPlane, path, stages string) (*component, error) {
 	return startComponent(c.dir, path, nil, args...)
 }
 
-// addNodes adds the nodes from the first up to the last, each with the pod that the operator's DaemonSet has there, and
-// waits until they run.
+// addNodes adds the nodes from first to last, each with its pod of the operator's DaemonSet, and waits until they
+// run.
 func addNodes(ctx context.Context, c *controlPlane, first, last int) error {
 	var set appsv1.DaemonSet
 	key := client.ObjectKey{Namespace: namespace, Name: deploy.DaemonSetName}
@@ -73,7 +73,7 @@ func addNodes(ctx context.Context, c *controlPlane, first, last int) error {
 	})
 }
 
-// addNode plays the DaemonSet controller's part too.
+// addNode also simulates the DaemonSet controller.
 func addNode(ctx context.Context, c *controlPlane, set *appsv1.DaemonSet, name string) error {
 	labels := map[string]string{v1alpha1.LabelHostname: name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 	maps.Copy(labels, poolLabel)

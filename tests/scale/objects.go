@@ -23,10 +23,10 @@ import (
 // networkInterface is the interface that each node has.
 const networkInterface = "eth0"
 
-// allKinds is how many kinds of objects the benchmark has.
+// allKinds is the number of kinds of objects in the benchmark.
 const allKinds = 3
 
-// declared are user objects of so many kinds in turn, for the nodes with these labels.
+// declared returns user objects for the nodes with the labels. It alternates between the kinds.
 func declared(prefix string, count, kinds int, labels map[string]string) []v1alpha1.UserObject {
 	objects := make([]v1alpha1.UserObject, 0, count)
 	for i := range count {
@@ -56,7 +56,7 @@ func declared(prefix string, count, kinds int, labels map[string]string) []v1alp
 	return objects
 }
 
-// create creates the objects, which then have what the API server gave them.
+// create creates the objects, and updates them with the API server's response.
 func create[O client.Object](ctx context.Context, c client.Client, objects []O) error {
 	for _, o := range objects {
 		if err := c.Create(ctx, o); err != nil {
@@ -66,18 +66,18 @@ func create[O client.Object](ctx context.Context, c client.Client, objects []O) 
 	return nil
 }
 
-// statuses sees every state of the user objects that the API server has stored.
+// statuses receives every state of the user objects from the API server.
 type statuses struct {
 	mu      sync.Mutex
 	objects map[client.ObjectKey]*seen
 	changed chan struct{}
 }
 
-// seen is what was seen of one object.
+// seen is what was received about one object.
 type seen struct {
 	object v1alpha1.UserObject
 	at     time.Time
-	// writes are the writes of its status.
+	// writes is the number of writes of its status.
 	writes int
 }
 
@@ -146,7 +146,7 @@ func (s *statuses) forget(gone any) {
 	delete(s.objects, client.ObjectKeyFromObject(object))
 }
 
-// countAgain begins to count the writes of statuses.
+// countAgain resets the number of writes of statuses.
 func (s *statuses) countAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *statuses) countAgain() {
 	}
 }
 
-// writesPerObject is how often the statuses of objects were written.
+// writesPerObject returns how often the statuses of objects were written.
 func (s *statuses) writesPerObject(of []v1alpha1.UserObject) (mean, most float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,8 @@ func (s *statuses) writesPerObject(of []v1alpha1.UserObject) (mean, most float64
 	return mean, most
 }
 
-// await waits until all objects' statuses are right, and returns when the last one was seen to be so.
+// await waits until the statuses of all objects are right, and returns the time when the last one
+// became right.
 func (s *statuses) await(ctx context.Context, of []v1alpha1.UserObject, right func(*v1alpha1.BpfProgramStatusCommon) bool) (time.Time, error) {
 	var last time.Time
 	var wrong string
@@ -201,18 +202,18 @@ func (s *statuses) await(ctx context.Context, of []v1alpha1.UserObject, right fu
 	return last, nil
 }
 
-// attached is the status of an object that is attached on so many nodes.
+// attached checks the status of an object that is attached on the given number of nodes.
 func attached(nodes int) func(*v1alpha1.BpfProgramStatusCommon) bool {
 	return counts(v1alpha1.ProgramReconcileSuccess, nodes, nodes, 0)
 }
 
-// failedOn is the status of an object that is attached on all nodes but some.
+// failedOn checks the status of an object that is attached on all nodes but some.
 func failedOn(failed, nodes int) func(*v1alpha1.BpfProgramStatusCommon) bool {
 	return counts(v1alpha1.ProgramReconcileError, nodes, nodes-failed, failed)
 }
 
 func counts(condition v1alpha1.ProgramConditionType, selected, attached, failed int) func(*v1alpha1.BpfProgramStatusCommon) bool {
-	want := v1alpha1.NodeCounts{Selected: int32(selected), Attached: int32(attached), Failed: int32(failed)} //nolint:gosec // thousands
+	want := v1alpha1.NodeCounts{Selected: int32(selected), Attached: int32(attached), Failed: int32(failed)} //nolint:gosec // there are thousands
 	return func(s *v1alpha1.BpfProgramStatusCommon) bool {
 		return len(s.Conditions) == 1 && s.Conditions[0].Type == string(condition) && s.Nodes != nil && *s.Nodes == want
 	}

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 )
 
-// goals say what is aimed at, with 250,000 reports where the size matters.
+// goals are the targets, with 250,000 reports if the number matters.
 var goals = map[string]string{
 	"operator_rss_mb":                    "at most 350 with 250,000 reports",
 	"operator_rss_peak_mb":               "at most 350 with 250,000 reports",
@@ -25,7 +25,7 @@ var goals = map[string]string{
 	"agent_rss_mb":                       "at most 32, and as with one node",
 }
 
-// print writes all figures, each beside its goal.
+// print prints all figures, each with its target.
 func (b *bench) print(w io.Writer) {
 	fmt.Fprintln(w)
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)

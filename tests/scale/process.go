@@ -22,13 +22,13 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// process is a process that is measured.
+// process is a measured process.
 type process struct{ pid int }
 
-// cpu is the processor time that it has used, of all its threads.
+// cpu returns the CPU time of all threads of the process.
 func (p process) cpu() (time.Duration, error) {
-	// clock_getcpuclockid(3): the scheduler's clock of a process, which counts nanoseconds.
-	clock := int32(^p.pid)<<3 | 2 //nolint:gosec // process ids are below 2^22
+	// See clock_getcpuclockid(3): this is the scheduler's clock of a process, in nanoseconds.
+	clock := int32(^p.pid)<<3 | 2 //nolint:gosec // process ids are smaller than 2^22
 	var t unix.Timespec
 	if err := unix.ClockGettime(clock, &t); err != nil {
 		return 0, fmt.Errorf("read the processor time of process %d: %w", p.pid, err)
@@ -38,7 +38,8 @@ func (p process) cpu() (time.Duration, error) {
 
 const mebi = 1 << 20
 
-// memory is what a process has resident, the most that it had, and how much of what is resident is pages of files, in MiB.
+// memory contains the resident memory of a process, its maximum, and the part of it that consists of pages of
+// files, in MiB.
 type memory struct{ resident, peak, files float64 }
 
 func (p process) memory() (memory, error) {
@@ -46,7 +47,7 @@ func (p process) memory() (memory, error) {
 	return memory{float64(used.Resident) / mebi, float64(used.Peak) / mebi, float64(used.Files) / mebi}, err //nolint:wrapcheck // it names the process
 }
 
-// child finds a process that this one started by the name of its executable.
+// child finds a child process of this one by the name of its executable.
 func child(name string) (process, error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -57,7 +58,7 @@ func child(name string) (process, error) {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name in parentheses may have spaces; behind it are state and parent.
+		// The name is in parentheses, and can contain spaces. The state and the parent follow.
 		_, rest, _ := strings.Cut(string(content), ") ")
 		fields := strings.Fields(rest)
 		if len(fields) < 2 || fields[1] != strconv.Itoa(os.Getpid()) {
@@ -76,7 +77,7 @@ func child(name string) (process, error) {
 	return process{}, fmt.Errorf("no process %s was started", name)
 }
 
-// component is a process that the benchmark starts and ends.
+// component is a process that the benchmark starts and stops.
 type component struct {
 	process
 	name    string
@@ -86,7 +87,7 @@ type component struct {
 	err     error
 }
 
-// startComponent starts an executable, whose output goes to a file that is named for it.
+// startComponent starts an executable. Its output goes to a file with its name.
 func startComponent(dir, path string, env []string, args ...string) (*component, error) {
 	c := &component{name: filepath.Base(path), ended: make(chan struct{})}
 	c.log = filepath.Join(dir, c.name+".log")
@@ -95,7 +96,7 @@ func startComponent(dir, path string, env []string, args ...string) (*component,
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}
 	defer out.Close()
-	c.command = exec.Command(path, args...) //nolint:noctx // it is ended by stop, which lets it clean up
+	c.command = exec.Command(path, args...) //nolint:noctx // stop ends it, so that it can clean up
 	c.command.Env = append(os.Environ(), env...)
 	c.command.Stdout, c.command.Stderr = out, out
 	c.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -110,7 +111,7 @@ func startComponent(dir, path string, env []string, args ...string) (*component,
 	return c, nil
 }
 
-// running is an error once the process has ended.
+// running returns an error if the process has ended.
 func (c *component) running() error {
 	select {
 	case <-c.ended:
@@ -133,7 +134,7 @@ func tail(log []byte) []byte {
 	return log[max(0, len(log)-most):]
 }
 
-// stop ends the process as Kubernetes does: it is asked to, and killed later.
+// stop stops the process like Kubernetes: with SIGTERM, and later with SIGKILL.
 func (c *component) stop(ctx context.Context) {
 	_ = c.command.Process.Signal(syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

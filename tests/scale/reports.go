@@ -28,14 +28,14 @@ import (
 // firstProgram is the kernel's id of the first program of a node.
 const firstProgram = 101
 
-// reporter writes reports as agents do, for nodes that have none.
+// reporter writes reports like agents, for nodes without an agent.
 type reporter struct {
-	// client has the agent's rights: it can write reports, and can't get one. live can.
+	// client has the agent's permissions: it can write reports, but can't get one. live can.
 	client, live client.Client
 	owners       []program.Owner
 }
 
-// newReporter makes a reporter on these objects, which have been created.
+// newReporter returns a reporter for these objects, which must exist.
 func newReporter(c *controlPlane, of []v1alpha1.UserObject) (*reporter, error) {
 	config := c.as(agentAccount)
 	config.UserAgent = "bpfman-agent"
@@ -63,10 +63,10 @@ func kindOf(o v1alpha1.UserObject) string {
 	return ""
 }
 
-// reportsOf are the reports of a node where the n-th owner's programs are loaded and attached.
+// reportsOf returns the reports of a node on which the n-th owner's programs are loaded and attached.
 func reportsOf(owner program.Owner, n int, node string) []v1alpha1.ProgramObject {
 	want := plan.Want(owner, program.Node{Name: node, Interfaces: interfaces}, nil)
-	id := uint32(firstProgram + 2*n) //nolint:gosec // hundreds; each has a link
+	id := uint32(firstProgram + 2*n) //nolint:gosec // there are hundreds, with one link each
 	var actual []daemon.Program
 	for _, load := range want.Loads {
 		for _, p := range load.Programs {
@@ -84,8 +84,8 @@ func reportsOf(owner program.Owner, n int, node string) []v1alpha1.ProgramObject
 	return report.Programs(owner, node, want, actual, report.Outcome{})
 }
 
-// nodes writes all reports of nodes from the first up to the last, several at a time, and returns when the last one
-// was written.
+// nodes writes all reports of the nodes from first to last, several concurrently. It returns the time of the last
+// write.
 func (r *reporter) nodes(ctx context.Context, first, last int) (time.Time, error) {
 	var mu sync.Mutex
 	var ended time.Time
@@ -105,7 +105,7 @@ func (r *reporter) nodes(ctx context.Context, first, last int) (time.Time, error
 		})
 	}
 	err := writing.Wait()
-	return ended, err //nolint:wrapcheck // the node's own
+	return ended, err //nolint:wrapcheck // the error of the node
 }
 
 // node writes all reports of a node.
@@ -120,7 +120,7 @@ func (r *reporter) node(ctx context.Context, node string) error {
 	return nil
 }
 
-// write creates a report and writes its status, as the agent does.
+// write creates a report and writes its status, like the agent.
 func (r *reporter) write(ctx context.Context, object v1alpha1.ProgramObject) error {
 	status := object.GetStatus().DeepCopy()
 	if err := r.client.Create(ctx, object); err != nil {
@@ -130,7 +130,7 @@ func (r *reporter) write(ctx context.Context, object v1alpha1.ProgramObject) err
 	return r.writeStatus(ctx, object)
 }
 
-// writeStatus gives the conditions the time at which they became so, and writes the status.
+// writeStatus sets the transition times of the conditions, and writes the status.
 func (r *reporter) writeStatus(ctx context.Context, object v1alpha1.ProgramObject) error {
 	conditions := object.GetStatus().Conditions
 	object.GetStatus().Conditions = nil
@@ -143,7 +143,7 @@ func (r *reporter) writeStatus(ctx context.Context, object v1alpha1.ProgramObjec
 	return nil
 }
 
-// set gives all reports of a node another condition, as the agent does.
+// set sets another condition in all reports of a node, like the agent.
 func (r *reporter) set(ctx context.Context, node string, condition metav1.Condition) error {
 	for n, owner := range r.owners {
 		for _, object := range reportsOf(owner, n, node) {
@@ -176,11 +176,12 @@ func (r *reporter) remove(ctx context.Context, first, last int) error {
 			})
 		}
 	}
-	return removing.Wait() //nolint:wrapcheck // the report's own
+	return removing.Wait() //nolint:wrapcheck // the error of the report
 }
 
-// sameAsAgents fails unless a real agent's reports of a node are what is written here, so that what is measured with
-// these is what agents cost. Ids depend on the order in which a node loads, times on the clock.
+// sameAsAgents returns an error if a real agent's reports of a node differ from those of the reporter, so that
+// measurements with the reporter are valid for agents. Ids depend on the order in which a node loads programs, and
+// times on the clock.
 func (r *reporter) sameAsAgents(ctx context.Context, node string) error {
 	for n, owner := range r.owners {
 		for _, made := range reportsOf(owner, n, node) {
@@ -199,7 +200,7 @@ func (r *reporter) sameAsAgents(ctx context.Context, node string) error {
 	return nil
 }
 
-// plain is a report without what differs between two nodes, or from one time to the next.
+// plain returns a report without what differs between nodes, or between runs.
 func plain(o v1alpha1.ProgramObject) map[string]any {
 	status := o.GetStatus().DeepCopy()
 	status.ProgramID, status.MapIDs = 0, make([]uint32, len(status.MapIDs))
@@ -223,7 +224,7 @@ func plain(o v1alpha1.ProgramObject) map[string]any {
 	}
 }
 
-// gone waits until no report of a node is left.
+// gone waits until a node has no reports.
 func (r *reporter) gone(ctx context.Context, node string) error {
 	return poll(ctx, "the reports of "+node+" to go", time.Minute, func(ctx context.Context) (bool, error) {
 		for n, owner := range r.owners {

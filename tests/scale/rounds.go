@@ -14,18 +14,18 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/figures"
 )
 
-// background is how much processor time the API server takes while nothing is measured.
+// background is the CPU time that the API server uses while nothing is measured.
 type background struct {
 	server process
-	// rate is in seconds of processor time a second.
+	// rate is the CPU time in seconds per second.
 	rate float64
 }
 
 const (
-	// backgroundFor is how long the API server is looked at before a roll-out.
+	// backgroundFor is how long the API server is observed before a rollout.
 	backgroundFor = 5 * time.Second
-	// quietAfter is how long it is to have nothing to do at its end: what a write leads to isn't done with
-	// its answer.
+	// quietAfter is how long the API server must be idle afterwards, because a write has effects after its
+	// response.
 	quietAfter = time.Second
 	quietMost  = 30 * time.Second
 )
@@ -35,7 +35,7 @@ func measureBackground(ctx context.Context, server process) (background, error) 
 	return background{server, used.Seconds() / took.Seconds()}, err
 }
 
-// usage is the processor time that a process uses while do runs, and how long that took.
+// usage returns the CPU time that a process uses while do runs, and the elapsed time.
 func usage(server process, do func() error) (used, took time.Duration, err error) {
 	before, err := server.cpu()
 	if err != nil {
@@ -50,7 +50,7 @@ func usage(server process, do func() error) (used, took time.Duration, err error
 	return after - before, took, err
 }
 
-// cost is the processor time that do costs the API server, until it has nothing more to do than before.
+// cost returns the additional CPU time that the API server uses because of do, until it is idle again.
 func (b background) cost(ctx context.Context, do func() error) (time.Duration, error) {
 	used, took, err := usage(b.server, func() error {
 		if err := do(); err != nil {
@@ -61,7 +61,7 @@ func (b background) cost(ctx context.Context, do func() error) (time.Duration, e
 	return used - time.Duration(b.rate*float64(took)), err
 }
 
-// quiet waits until the API server is as it was before.
+// quiet waits until the API server is as idle as before.
 func (b background) quiet(ctx context.Context) error {
 	const tolerated = 0.05
 	for end := time.Now().Add(quietMost); time.Now().Before(end); {
@@ -85,19 +85,19 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// roundSettles is how long the API server is given at the end of a round for what a write leads to.
+// roundSettles is how long to wait at the end of a round for the effects of a write.
 const roundSettles = 2 * time.Second
 
-// work is what the API server did for something.
+// work is the API server's work for something.
 type work struct {
 	cpu       time.Duration
 	allocated float64 // in KiB
 	took      time.Duration
-	// collections are those of garbage. One costs as much as hundreds of writes.
+	// collections is the number of garbage collections. One costs as much as hundreds of writes.
 	collections float64
 }
 
-// work measures what the API server does while do runs, beginning with no garbage.
+// work measures the API server's work while do runs. It starts with a garbage collection.
 func (c *controlPlane) work(ctx context.Context, do func() error) (w work, err error) {
 	before, err := c.collected(ctx, 1)
 	if err != nil {
@@ -116,15 +116,16 @@ func (c *controlPlane) work(ctx context.Context, do func() error) (w work, err e
 	return w, nil
 }
 
-// writeCost is what the write of a report costs the API server: microseconds of processor time, and KiB that it
-// allocates, which its collector has to find again.
+// writeCost is the API server's cost of writing a report: CPU time in microseconds, and allocated memory in KiB,
+// which the garbage collector has to free.
 type writeCost struct{ cpu, allocated float64 }
 
-// rounds measures writes: the median of rounds in each of which nodes get their reports, two writes each, and lose them
-// again, which isn't measured. As long again, nothing is done, for what the API server does anyway. Rounds in which it
-// collected garbage don't count: a round is too short for its share of that. The next is shorter then.
+// rounds measures writes, as the median of rounds. In each round, nodes get their reports, with two writes each.
+// Deleting them isn't measured. An idle period of the same length measures what the API server does anyway. Rounds
+// with a garbage collection don't count, because a round is too short to include a representative share of it. The
+// next round is shorter then.
 func (b *bench) rounds(ctx context.Context, r *reporter, nodes int) (writeCost, error) {
-	// A real agent would remove what its node isn't to have.
+	// A real agent would remove unexpected reports of its node.
 	first := 1 + b.agents
 	var writes float64
 	costs := make([]writeCost, 0, b.repeats)
@@ -148,7 +149,7 @@ func (b *bench) rounds(ctx context.Context, r *reporter, nodes int) (writeCost, 
 			return writeCost{}, err
 		}
 		if busy.collections > 0 {
-			nodes = max(roundNodesToAll, nodes/2) // a small cluster's API server collects more often
+			nodes = max(roundNodesToAll, nodes/2) // with a small cluster, the API server collects garbage more often
 			continue
 		}
 		idle, err := b.control.work(ctx, func() error { return sleep(ctx, busy.took-roundSettles) })

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// anything is what stands for text that differs from run to run.
+// anything stands for text that differs from run to run.
 const anything = "…"
 
-// varying are the parts of a line that differ from run to run, and what they stand for.
+// varying are patterns for parts of a line that differ from run to run, with the regular
+// expressions that replace them.
 var varying = []struct{ page, output string }{
 	{anything, `.*`},
 	{`\b(?:[0-9.]+(?:d|h|ms|µs|m|s))+\b`, `(?:[0-9.]+(?:d|h|ms|µs|m|s))+`},
@@ -28,13 +29,14 @@ var varyingPattern = func() *regexp.Regexp {
 	return regexp.MustCompile(strings.Join(parts, "|"))
 }()
 
-// Difference says where the output isn't what the page shows; it is empty where it is.
+// Difference describes where the output differs from the page. It is empty if the output
+// matches.
 func Difference(page, output string) string {
 	lines, output := normalize(page), strings.Join(normalize(output), "\n")+"\n"
 	if matches(lines, output, `$`) {
 		return ""
 	}
-	// The longest beginning of the page's lines that the output begins with.
+	// The longest prefix of the page's lines that matches the start of the output.
 	same := 0
 	for same < len(lines) && matches(lines[:same+1], output, ``) {
 		same++
@@ -45,7 +47,7 @@ func Difference(page, output string) string {
 	return fmt.Sprintf("the page's line %q isn't there. The output is\n%s", lines[same], output)
 }
 
-// normalize gives the lines without what doesn't count.
+// normalize returns the lines without insignificant blanks.
 func normalize(text string) []string {
 	lines := strings.Split(strings.Trim(text, "\r\n"), "\n")
 	for i := range lines {
@@ -66,7 +68,7 @@ func matches(lines []string, output, end string) bool {
 	return regexp.MustCompile(`^` + pattern.String() + end).MatchString(output)
 }
 
-// linePattern is the regular expression that a line of a page stands for.
+// linePattern converts a line of a page to a regular expression.
 func linePattern(line string) string {
 	var pattern strings.Builder
 	at := 0

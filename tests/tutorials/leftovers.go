@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// passing are the resources whose objects come and go by themselves.
+// passing are the resources whose objects are created and deleted without the tutorial.
 var passing = sets.New("events", "leases", "endpoints", "endpointslices", "bpfnodes", "nodes", "csinodes", "componentstatuses", "controllerrevisions", "ipaddresses")
 
 // Objects lists the objects of a cluster, as "kind namespace/name".
@@ -31,7 +31,7 @@ type resource struct {
 	kind string
 }
 
-// NewObjects finds out which resources the cluster has.
+// NewObjects discovers the resources of the cluster.
 func NewObjects(config *rest.Config) (*Objects, error) {
 	found, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -60,7 +60,7 @@ func NewObjects(config *rest.Config) (*Objects, error) {
 	return o, nil
 }
 
-// List returns those that there are now.
+// List returns the current objects.
 func (o *Objects) List(ctx context.Context) (sets.Set[string], error) {
 	objects := sets.New[string]()
 	for _, r := range o.resources {

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package tutorials runs the tutorials of the documentation: the commands, the files, and the expected output are those of
-// the page itself.
+// Package tutorials runs the tutorials of the documentation. The commands, the files, and the expected output come
+// from the page itself.
 //
 // A page is Markdown. Its fenced blocks are its steps:
 //
-//   - A block of language sh is run, in the order of the page, in one bash with errexit, nounset, and pipefail, in an empty
-//     directory, without input. What a block sets, changes, or starts in the background stays for the next one.
+//   - A block of language sh is run. All blocks run in the order of the page, in one bash with errexit, nounset, and
+//     pipefail, in an empty directory, without input. The next block sees what a block sets, changes, or starts in
+//     the background.
 //   - A block with a title, such as yaml title="packets.yaml", is a file that the reader saves in that directory.
-//   - A block with the title Output behind a block of sh is what that one prints, to standard output and standard error.
+//   - A block with the title Output, after a block of sh, is what that block prints to standard output and standard
+//     error.
 //   - Any other block, such as one of language console, is only shown.
 //
-// Output is compared line by line. In a line, a run of digits stands for any, as do a duration such as 2m5s, a run of
-// blanks, and an IP address by its digits; "…" stands for any text. A line that is "…" alone stands for any number of lines.
-// Blanks at the end of a line and empty lines at both ends don't count. Everything else is literal.
+// Output is compared line by line. In a line, a run of digits matches any digits, a duration such as 2m5s any
+// duration, a run of blanks any blanks, and an IP address any address. "…" matches any text. A line with only "…"
+// matches any number of lines. Blanks at the end of a line, and empty lines at both ends, don't matter. Everything
+// else is literal.
 //
-// The comment <!-- requires: linux-6.6 clang --> names what a page takes beside a cluster with bpfman: a version of Linux
-// on all nodes, commands, and "registry" for a registry that the reader may push to, at $REGISTRY.
+// The comment <!-- requires: linux-6.6 clang --> lists what a page needs in addition to a cluster with bpfman: a
+// version of Linux on all nodes, commands, and "registry" for a registry at $REGISTRY that the reader can push to.
 //
-// The section Clean up is run even where a step before it failed. Then nothing may be in the API that wasn't there before.
+// The section Clean up runs even if an earlier step failed. Afterwards, the API must not contain objects that
+// weren't there before.
 package tutorials
 
 import (
@@ -35,37 +39,37 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// What blocks and headings of a page are called.
+// The names of blocks and headings of a page.
 const (
 	shell       = "sh"
 	outputTitle = "Output"
 	cleanUp     = "Clean up"
 )
 
-// sections are what each tutorial has, beside its own.
+// sections are the sections that each tutorial has, in addition to its own.
 var sections = []string{"What you need", "If it doesn't work", cleanUp, "What's next"}
 
 // Page is a tutorial.
 type Page struct {
-	// Requires is what the reader's machine and cluster must have.
+	// Requires lists what the reader's machine and cluster need.
 	Requires []string
 	Steps    []Step
 }
 
-// Step is something that the reader does: either runs Script or saves Content as File.
+// Step is a step for the reader: it either runs Script, or saves Content as File.
 type Step struct {
-	// Line is where the block is on the page, and Section the heading that it is below.
+	// Line is the line of the block on the page. Section is the heading above it.
 	Line    int
 	Section string
 
 	Script string
-	// Output is what the script prints, if the page says so.
+	// Output is the output of the script, if the page contains it.
 	Output *string
 
 	File, Content string
 }
 
-// CleansUp is whether the step is for after the tutorial.
+// CleansUp reports whether the step is for after the tutorial.
 func (s Step) CleansUp() bool { return s.Section == cleanUp }
 
 var (
@@ -73,7 +77,7 @@ var (
 	requiresPattern = regexp.MustCompile(`<!-- requires: (.*) -->`)
 )
 
-// Parse reads a page. The error lists what every tutorial has and this one lacks.
+// Parse parses a page. The error lists what every tutorial needs and this one lacks.
 func Parse(content []byte) (Page, error) {
 	var page Page
 	var errs []error
@@ -125,7 +129,7 @@ func block(node *ast.FencedCodeBlock, source []byte) fenced {
 	return b
 }
 
-// add takes a block as a step, or as the output of the one before.
+// add adds a block as a step, or as the output of the previous step.
 func (p *Page) add(b fenced, section string) error {
 	switch {
 	case b.title == outputTitle:
@@ -144,7 +148,7 @@ func (p *Page) add(b fenced, section string) error {
 	return nil
 }
 
-// check is whether the page does something, shows what that gives, and cleans up.
+// check checks that the page runs something, shows the output, and cleans up.
 func (p *Page) check() error {
 	var errs []error
 	if !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Output != nil && !s.CleansUp() }) {

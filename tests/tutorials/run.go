@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// What a page and a block of it may take.
+// Timeouts of a page, and of one of its blocks.
 const (
 	pageTimeout  = 15 * time.Minute
 	blockTimeout = 5 * time.Minute
 )
 
-// strict is how blocks are run: the first command that fails ends the tutorial.
+// strict are the options for blocks: the first command that fails ends the tutorial.
 var strict = []string{"-eu", "-o", "pipefail"}
 
-// Run does what the page says, in the directory, and cleans up in any case. The error says which step failed, or printed
+// Run runs the page in the directory, and cleans up in any case. The error says which step failed, or printed
 // something else than the page shows.
 func Run(ctx context.Context, page Page, dir, blocks string, environment []string, log func(format string, arguments ...any)) error {
 	running, cancel := context.WithTimeout(ctx, pageTimeout)
@@ -37,7 +37,7 @@ func Run(ctx context.Context, page Page, dir, blocks string, environment []strin
 			clean = append(clean, step)
 		}
 	}
-	// What was not created can't be deleted.
+	// If the tutorial failed, some objects might not exist.
 	if err := run(ctx, clean, dir, blocks, environment, log); err != nil {
 		failed = errors.Join(failed, fmt.Errorf("clean up: %w", err))
 	}

@@ -15,27 +15,27 @@ import (
 	"syscall"
 )
 
-// loop takes the names of files from its third descriptor, runs each in this very shell, and says on the fourth that it is
-// done. What a file runs has neither, so that nothing in the background keeps them open.
+// loop reads the names of files from file descriptor 3, runs each in this shell, and reports the end on file
+// descriptor 4. These descriptors are closed for what a file runs, so that background jobs don't keep them open.
 const loop = `while IFS= read -r -u 3 block; do
   source "$block" </dev/null >"$block.out" 2>&1 3<&- 4>&-
   echo done >&4
 done`
 
-// The descriptors that loop uses, as exec.Cmd counts them.
+// The descriptors that loop uses.
 const extraDescriptors = 2
 
-// Shell is a bash that blocks of a page run in, one after another.
+// Shell is a bash in which the blocks of a page run, one after another.
 type Shell struct {
 	command *exec.Cmd
-	blocks  *os.File // written to: the names of files
+	blocks  *os.File // for writing the names of files
 	done    *bufio.Reader
-	dir     string // where the blocks are kept
+	dir     string // where the blocks are stored
 	count   int
 }
 
-// Start starts a shell in a directory, with these options of set. Blocks are kept in a directory of their own, so that the
-// page's is only what the page makes of it.
+// Start starts a shell in a directory, with the given options of set. Blocks are stored in another directory, so
+// that the page's directory contains only what the page creates.
 func Start(ctx context.Context, dir, blocks string, environment []string, options ...string) (*Shell, error) {
 	blocksRead, blocksWrite, err := os.Pipe()
 	if err != nil {
@@ -49,7 +49,7 @@ func Start(ctx context.Context, dir, blocks string, environment []string, option
 	command.Dir, command.Env = dir, environment
 	command.ExtraFiles = make([]*os.File, 0, extraDescriptors)
 	command.ExtraFiles = append(command.ExtraFiles, blocksRead, doneWrite)
-	// A group of its own: what is left in the background ends with it.
+	// In its own process group, so that background jobs end with it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	err = command.Start()
@@ -60,8 +60,8 @@ func Start(ctx context.Context, dir, blocks string, environment []string, option
 	return &Shell{command: command, blocks: blocksWrite, done: bufio.NewReader(doneRead), dir: blocks}, nil
 }
 
-// Run runs a block, and returns what it printed. It fails where one of the commands does, which ends the shell, or where
-// the context ends.
+// Run runs a block, and returns its output. It returns an error if one of the commands fails, which ends the
+// shell, or if the context ends.
 func (s *Shell) Run(ctx context.Context, script string) (string, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.command.Cancel() })
 	defer stop()
@@ -84,7 +84,7 @@ func (s *Shell) Run(ctx context.Context, script string) (string, error) {
 	return string(output), nil
 }
 
-// End ends the shell and everything that it has started.
+// End ends the shell, and everything that it has started.
 func (s *Shell) End() {
 	_ = s.blocks.Close()
 	_ = s.command.Cancel()

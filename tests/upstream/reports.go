@@ -13,7 +13,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Report is what its agent makes of an owner at one attach point of a node. Its status is Conditions.
+// Report returns the report that upstream's agent writes about an owner at one attach point of a
+// node. Its conditions are ReportConditions.
 func Report(kind string, owner v1alpha1.UserObject, node, attachPoint string) v1alpha1.ProgramObject {
 	var report v1alpha1.ProgramObject = &v1alpha1.BpfProgram{}
 	if owner.GetNamespace() != "" {
@@ -42,14 +43,15 @@ func Report(kind string, owner v1alpha1.UserObject, node, attachPoint string) v1
 	return report
 }
 
-// ReportConditions are of a report about what is loaded.
+// ReportConditions returns the conditions of a report about a loaded program.
 func ReportConditions() []metav1.Condition {
 	return []metav1.Condition{{
 		Type: "Loaded", Status: metav1.ConditionTrue, Reason: "bpfmanLoaded", Message: "Successfully loaded bpfProgram", LastTransitionTime: metav1.Now(),
 	}}
 }
 
-// Conditions are of a user object that is loaded everywhere, or still waits for nodes.
+// Conditions returns the conditions of a user object that is loaded everywhere, or is still waiting
+// for nodes.
 func Conditions(loaded bool) []metav1.Condition {
 	c := metav1.Condition{
 		Type: "NotYetLoaded", Status: metav1.ConditionTrue, Reason: "ProgramsNotYetLoaded",

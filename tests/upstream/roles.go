@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Roles are the roles and bindings of its config/default.
+// Roles returns the roles and bindings of upstream's config/default.
 func Roles(namespace string) []client.Object {
 	all := []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 	looks := []string{"get", "list", "watch"}
@@ -40,7 +40,7 @@ func Roles(namespace string) []client.Object {
 	}
 }
 
-// Only are those of them that no installation of ours has.
+// Only returns those that this project's installation doesn't have.
 func Only(namespace string) []client.Object {
 	var only []client.Object
 	for _, o := range Roles(namespace) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package upstream has what upstream's bpfman-operator v0.5.6 leaves in a cluster, object by object: written after what
-// it was seen to write, with a stand-in for its images.
+// Package upstream contains what upstream's bpfman-operator v0.5.6 leaves in a cluster, object by object,
+// according to observation. Its images are replaced.
 package upstream
 
 import (
@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// FieldManager is that of upstream's operator, whose Go client updates.
+	// FieldManager is the field manager of upstream's operator, whose Go client makes updates.
 	FieldManager = client.FieldOwner("bpfman-operator")
-	// AgentFieldManager is that of its agent.
+	// AgentFieldManager is the field manager of upstream's agent.
 	AgentFieldManager = client.FieldOwner("bpfman-agent")
-	// Finalizer is on the ConfigMap, the DaemonSet and each user object.
+	// Finalizer is the finalizer of the ConfigMap, the DaemonSet, and each user object.
 	Finalizer = "bpfman.io.operator/finalizer"
-	// LeaseName is of its leader election.
+	// LeaseName is the name of the Lease for upstream's leader election.
 	LeaseName = "8730d955.bpfman.io"
 )
 
-// ReportFinalizer is on each report about an owner of that kind.
+// ReportFinalizer returns the finalizer of reports about an owner of the kind.
 func ReportFinalizer(kind string) string {
 	return "bpfman.io." + strings.ToLower(kind) + "controller/finalizer"
 }
 
-// ConfigMap is as its kustomization has it, and with the operator's finalizer.
+// ConfigMap returns the ConfigMap in upstream's kustomization, with the operator's finalizer.
 func ConfigMap(namespace string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -51,15 +51,16 @@ func ConfigMap(namespace string) *corev1.ConfigMap {
 	}
 }
 
-// StandIn takes the place of upstream's images.
+// StandIn replaces upstream's images.
 type StandIn struct {
 	Image   string
 	Command []string
 }
 
-// DaemonSet is what its operator creates, but for host paths that would be made on a node where they aren't.
+// DaemonSet returns the DaemonSet that upstream's operator creates, without host paths that would be created on a
+// node that lacks them.
 //
-//nolint:funlen // an object as a whole
+//nolint:funlen // a complete object
 func DaemonSet(namespace string, standIn StandIn) *appsv1.DaemonSet {
 	labels := map[string]string{"name": "bpfman-daemon"}
 	fromConfig := func(name, key string) corev1.EnvVar {
@@ -133,7 +134,7 @@ func onHost(name, path string, kind corev1.HostPathType) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
 }
 
-// CSIDriver is what its operator creates if there is none.
+// CSIDriver returns the CSIDriver that upstream's operator creates if there is none.
 func CSIDriver() *storagev1.CSIDriver {
 	return &storagev1.CSIDriver{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver"},
@@ -145,7 +146,7 @@ func CSIDriver() *storagev1.CSIDriver {
 	}
 }
 
-// Deployment is of its operator, and Service in front of it, as its kustomization has them.
+// Deployment returns the operator's Deployment in upstream's kustomization.
 func Deployment(namespace string, standIn StandIn) *appsv1.Deployment {
 	labels := map[string]string{"control-plane": "controller-manager"}
 	container := func(name string) corev1.Container {
@@ -169,7 +170,7 @@ func Deployment(namespace string, standIn StandIn) *appsv1.Deployment {
 	}
 }
 
-// Service is in front of that.
+// Service returns the Service for that Deployment.
 func Service(namespace string) *corev1.Service {
 	labels := map[string]string{"control-plane": "controller-manager"}
 	return &corev1.Service{

@@ -22,7 +22,7 @@ type v06Kind struct {
 
 func (k v06Kind) plural() string { return strings.ToLower(k.name) + "s" }
 
-// v06Application is the part of an application's spec that v0.6 checks, as far as tests need it.
+// v06Application is the part of the schema of an application's spec in v0.6 that tests need.
 var v06Application = fields{
 	"type":                                 "object",
 	"required":                             []any{"programs"},
@@ -52,8 +52,8 @@ var v06Kinds = []v06Kind{
 	{"Config", false, fields{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
 }
 
-// V06Definitions are the CustomResourceDefinitions of upstream's v0.6.0: names and scopes, and of the schema the part that
-// its objects here meet.
+// V06Definitions returns the CustomResourceDefinitions of upstream's v0.6.0, with their names, their scopes, and
+// the part of the schema that the objects here need.
 func V06Definitions() []*unstructured.Unstructured {
 	var definitions []*unstructured.Unstructured
 	for _, kind := range v06Kinds {
@@ -84,8 +84,8 @@ func V06Definitions() []*unstructured.Unstructured {
 	return definitions
 }
 
-// V06Objects are what users and upstream's operator have in a cluster with v0.6.0, in a namespace of users. Their status
-// is theirs to be written by its subresource. Finalizers are upstream's.
+// V06Objects returns objects of users and of upstream's operator in a cluster with v0.6.0. namespace is a
+// namespace of users. The status has to be written through its subresource. Finalizers are upstream's.
 func V06Objects(namespace string) []*unstructured.Unstructured {
 	links := fields{"links": []any{fields{
 		"direction": "Ingress", "interfaceSelector": fields{"primaryNodeInterface": true}, "priority": int64(500),

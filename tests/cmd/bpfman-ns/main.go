@@ -3,11 +3,12 @@
 
 //go:build linux
 
-// Command bpfman-ns stands in, in test images, for the helper of that name which the
-// daemon runs to attach a uprobe in a container. The published daemon image has
-// upstream's; it is no crate, so that it can't be had where only the daemon's crate can.
-// Command line and outcome are those that the daemon of v0.6.0 counts on: it attaches the
-// pinned program to a file as the container sees it, and pins the link.
+// Command bpfman-ns replaces, in test images, the helper of that name that the daemon
+// runs to attach a uprobe in a container. The published daemon image contains upstream's
+// helper. It isn't published as a crate, so it isn't available where only the daemon's
+// crate is. This command has the command line and the result that the daemon of v0.6.0
+// expects: it attaches the pinned program to a file as the container sees it, and pins
+// the link.
 package main
 
 import (
@@ -24,13 +25,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// request is what the daemon asks for.
+// request is the daemon's request.
 type request struct {
 	program, link string // pins, in the daemon's mount namespace
 	function      string
 	offset        uint64
-	target        string // a path in the container, or a library's name
-	container     int    // a process of it
+	target        string // a path in the container, or the name of a library
+	container     int    // the id of a process in it
 	pid           int
 	ret           bool
 }
@@ -89,8 +90,8 @@ func (r request) attach() (err error) {
 	return nil
 }
 
-// resolve finds the path of a library that is given by its name: that of the file which
-// the container's process has mapped.
+// resolve finds the path of a library by its name: the path of the file that the
+// container's process has mapped.
 func (r request) resolve() (string, error) {
 	if filepath.IsAbs(r.target) {
 		return r.target, nil
@@ -109,8 +110,8 @@ func (r request) resolve() (string, error) {
 	return "", fmt.Errorf("process %d of the container has no library %s", r.container, r.target)
 }
 
-// openInContainer opens a file of the container, by symbolic links as the container has
-// them.
+// openInContainer opens a file of the container. It resolves symbolic links in the
+// container's root.
 func (r request) openInContainer(path string) (file int, err error) {
 	root, err := unix.Open(processFile(r.container, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -139,8 +140,8 @@ func (r request) attachTo(file string, program *ebpf.Program) (link.Link, error)
 	return executable.Uprobe(r.function, program, options)
 }
 
-// processFile is a file of a process of the host, whose /proc the DaemonSet mounts at
-// /host/proc.
+// processFile returns the path of a file of a process on the host. The DaemonSet mounts
+// the host's /proc at /host/proc.
 func processFile(pid int, name string) string {
 	for _, proc := range []string{"/host/proc", "/proc"} {
 		path := filepath.Join(proc, fmt.Sprint(pid), name)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command csi-node-driver-registrar stands in for kubernetes-csi's sidecar of that name
-// where its image can't be had. It does what v2.13.0 and v2.17.0 do: it takes the flags
-// that the node components give, asks the plugin for its name, and tells the kubelet of it.
-// As these, it neither notices nor mends that its socket is removed; and its mode
-// kubelet-registration-probe, which once was for a liveness probe, always succeeds.
+// Command csi-node-driver-registrar replaces kubernetes-csi's sidecar of that name if its
+// image isn't available. It does the same as v2.13.0 and v2.17.0: it accepts the flags
+// that the node components use, gets the plugin's name, and registers it with the kubelet.
+// Like these, it doesn't notice that its socket is removed. Its mode
+// kubelet-registration-probe, which was once meant for a liveness probe, always succeeds.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 
 const (
 	modeProbe = "kubelet-registration-probe"
-	// registrationDir is the kubelet's, as the sidecar has it mounted.
+	// registrationDir is the kubelet's directory, as mounted into the sidecar.
 	registrationDir = "/registration"
 	pluginTimeout   = 30 * time.Second
 )
@@ -65,7 +65,7 @@ func register(ctx context.Context, csiAddress, endpoint string) error {
 	}
 	server := grpc.NewServer()
 	registerapi.RegisterRegistrationServer(server, &registration{name: name, endpoint: endpoint})
-	context.AfterFunc(ctx, server.Stop) // which removes the socket
+	context.AfterFunc(ctx, server.Stop) // this removes the socket
 	return server.Serve(listener)
 }
 
@@ -95,7 +95,7 @@ func (r *registration) GetInfo(context.Context, *registerapi.InfoRequest) (*regi
 	}, nil
 }
 
-// NotifyRegistrationStatus ends a sidecar whose plugin the kubelet refuses: it is
+// NotifyRegistrationStatus exits if the kubelet refuses the plugin. The sidecar is then
 // restarted, and tries again.
 func (r *registration) NotifyRegistrationStatus(_ context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	if !status.GetPluginRegistered() {

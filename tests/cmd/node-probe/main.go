@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Command node-probe tells tests about the node it runs on, in JSON, and does to it
-// what they ask: see usage. It runs in a privileged pod of the node's process and
+// Command node-probe returns information about its node to tests, in JSON, and changes the
+// node as they request: see usage. It runs in a privileged pod in the node's process and
 // network namespaces.
 package main
 
@@ -75,7 +75,7 @@ const usage = `usage: node-probe command
 
 const (
 	deadline = 2 * time.Minute
-	// longest is how long a stream may be, or programs may be held.
+	// longest is the maximum duration of a stream, or of holding programs.
 	longest = 15 * time.Minute
 )
 
@@ -107,8 +107,8 @@ func run(ctx context.Context, args []string) (any, error) {
 	return answer(ctx, given[0], given[1], given[2], args)
 }
 
-// answer runs one command. Its arguments are the words after it, "" where there
-// are none, and all words.
+// answer runs one command. argument and second are its first arguments, or "". args are
+// all arguments.
 func answer(ctx context.Context, command, argument, second string, args []string) (any, error) {
 	switch command {
 	case "programs":
@@ -168,7 +168,7 @@ func answer(ctx context.Context, command, argument, second string, args []string
 	}
 }
 
-// onNetwork runs one of the commands about interfaces and packets.
+// onNetwork runs one of the commands for interfaces and packets.
 func onNetwork(ctx context.Context, command, argument string, args []string) (any, error) {
 	switch command {
 	case "frame":
@@ -257,13 +257,13 @@ func hold(ctx context.Context, args []string) error {
 	return node.Hold(ctx, args[0], args[1], args[2], many)
 }
 
-// How the processes of `pulse` run: most of the time they don't.
+// The phases of the processes in `pulse`. They are stopped most of the time.
 const (
 	pulseStopped = 400 * time.Millisecond
 	pulseRunning = 100 * time.Millisecond
 )
 
-// toProcesses runs one of the commands that do something to the processes of an executable.
+// toProcesses runs one of the commands that affect the processes of an executable.
 func toProcesses(ctx context.Context, command, executable, duration string) error {
 	switch command {
 	case "kill":
@@ -297,7 +297,7 @@ func leftovers(programs, maps string) ([]string, error) {
 	return node.Leftovers(programIDs, mapIDs)
 }
 
-// ids are numbers separated by commas.
+// ids parses numbers that are separated by commas.
 func ids(list string) ([]uint32, error) {
 	var out []uint32
 	for text := range strings.SplitSeq(list, ",") {
@@ -313,7 +313,7 @@ func ids(list string) ([]uint32, error) {
 	return out, nil
 }
 
-// signalSelf calls kill(2) on this process with signal 0, which does nothing.
+// signalSelf calls kill(2) on this process with signal 0, which has no effect.
 func signalSelf(argument string) error {
 	times, err := strconv.Atoi(argument)
 	if err != nil {

@@ -192,8 +192,8 @@ func (j *judge) compare(t *testing.T, kind string, o v1alpha1.UserObject) {
 	said := j.says(t.Context(), kind, o)
 	refused, denied := said != "", verdict != v1alpha1.VerdictAllowed
 	if refused && !denied || denied && !refused && !untold {
-		spec, _ := json.Marshal(j.policy.Spec) //nolint:errchkjson // shown to people
-		object, _ := json.Marshal(o)           //nolint:errchkjson // shown to people
+		spec, _ := json.Marshal(j.policy.Spec) //nolint:errchkjson // for the output
+		object, _ := json.Marshal(o)           //nolint:errchkjson // for the output
 		t.Errorf("admission: %q\nnode: %s %s\npolicy %s\nobject %s", said, verdict, message, spec, object)
 	}
 	if !refused || !denied {

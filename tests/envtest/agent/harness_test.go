@@ -233,7 +233,7 @@ func (n *node) repaired(what string) float64 {
 
 // recorder sees an agent's requests.
 type recorder struct {
-	ctx  context.Context //nolint:containedctx // the agent's life
+	ctx  context.Context //nolint:containedctx // the lifetime of the agent
 	node *node
 	next http.RoundTripper
 }
@@ -252,7 +252,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 		if undefined != "" && strings.HasSuffix(request.URL.Path, "/"+undefined) {
 			return refused(request, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", v1alpha1.SchemeGroupVersion.WithResource(undefined).GroupResource(), "", "", 0, true))
 		}
-		return r.next.RoundTrip(request) //nolint:wrapcheck // a transport passes errors on
+		return r.next.RoundTrip(request) //nolint:wrapcheck // a transport returns errors unchanged
 	}
 	what := request.Method + " " + request.URL.Path
 	if r.ctx.Err() != nil {
@@ -263,7 +263,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	fault := r.node.writes
 	r.node.mu.Unlock()
 	if fault == nil {
-		return r.next.RoundTrip(request) //nolint:wrapcheck // a transport passes errors on
+		return r.next.RoundTrip(request) //nolint:wrapcheck // a transport returns errors unchanged
 	}
 	if err := fault(what, false); err != nil {
 		return nil, err
@@ -276,7 +276,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 			return nil, faultErr
 		}
 	}
-	return response, err //nolint:wrapcheck // a transport passes errors on
+	return response, err //nolint:wrapcheck // a transport returns errors unchanged
 }
 
 // refused is an answer of the API server's.

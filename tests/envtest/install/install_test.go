@@ -219,7 +219,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 func (c *cluster) awaitGone(t *testing.T) {
 	t.Helper()
 	eventually(t, "all definitions in bpfman.io are gone", func(context.Context) error {
-		if left := c.definitions(t); len(left) > 0 { //nolint:contextcheck // it has the test's
+		if left := c.definitions(t); len(left) > 0 { //nolint:contextcheck // it has the context of the test
 			return fmt.Errorf("there are %v", left)
 		}
 		return nil
@@ -250,7 +250,7 @@ func TestInstallAndUninstall(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the definition "+name+", which v0.5 doesn't have, is gone", func(context.Context) error {
-			if _, there := c.definitions(t)[name]; there { //nolint:contextcheck // it has the test's
+			if _, there := c.definitions(t)[name]; there { //nolint:contextcheck // it has the context of the test
 				return errors.New("it is there")
 			}
 			return nil

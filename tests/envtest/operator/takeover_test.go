@@ -255,7 +255,7 @@ func TestDaemonSetThatCannotBeChanged(t *testing.T) {
 			theirs := upstream.DaemonSet(namespace, standIn)
 			change.edit(theirs)
 			eventually(t, "it is theirs", func(ctx context.Context) error {
-				if err := c.Delete(ctx, getDaemonSet(t, c)); client.IgnoreNotFound(err) != nil { //nolint:contextcheck // it has the test's
+				if err := c.Delete(ctx, getDaemonSet(t, c)); client.IgnoreNotFound(err) != nil { //nolint:contextcheck // it has the context of the test
 					return err
 				}
 				fresh := theirs.DeepCopy()
