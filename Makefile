@@ -5,14 +5,14 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 LOCALBIN ?= $(CURDIR)/bin
-# Heavy builds (Kubernetes, the daemon) are kept outside the clone, keyed by version.
+# Large builds (Kubernetes, the daemon) are cached outside of the clone, by version.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bpfman-operator
 MODULES := apis gobpfman kinds agent verifier csi inspector operator cli examples tests
 export CGO_ENABLED ?= 0
 
 ##@ General
 
-# A group may be taken up again further down, where what a target needs is defined.
+# A group can continue further down, where the prerequisites of its targets are defined.
 .PHONY: help
 help: ## Display this help.
 	@awk 'BEGIN { FS = ":.*##"; printf "\nUsage:\n  make <target>\n" } \
@@ -20,21 +20,21 @@ help: ## Display this help.
 		/^[a-zA-Z_0-9-]+:.*##/ { lines[group] = lines[group] sprintf("  \033[36m%-28s\033[0m %s\n", $$1, $$2) } \
 		END { for (i = 1; i <= groups; i++) printf "\n%s\n%s", order[i], lines[order[i]] }' $(MAKEFILE_LIST)
 
-# What is installed, released and bundled is of this version. The daemon has a version of its own, in BPFMAN_IMG.
+# The version to install, release, and bundle. The daemon has its own version, in BPFMAN_IMG.
 VERSION ?= 0.6.0
 
 ##@ Local Dependencies
 
 KUBERNETES := $(CACHE)/kubernetes-v1.36.3/kubernetes
 DAEMON := $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
-# What is switched from, for the tests of that alone.
+# For tests of switching from this version.
 UPSTREAM_DAEMON := $(CACHE)/bpfman-0.5.6/bin/bpfman-rpc
 
 .PHONY: deps
 deps: ## Install what is missing on this Debian 12 machine: packages, the bpfman daemon, Kubernetes (as root).
 	@hack/deps.sh $(CACHE) $(LOCALBIN)
 
-# Tools are pinned in hack/tools/go.mod and built on first use.
+# hack/tools/go.mod pins the tools. They are built on first use.
 TOOLS := controller-gen register-gen client-gen lister-gen informer-gen applyconfiguration-gen crd-ref-docs gofumpt kustomize
 
 $(TOOLS:%=$(LOCALBIN)/%): $(LOCALBIN)/%: hack/tools/go.mod hack/tools/go.sum
@@ -42,13 +42,13 @@ $(TOOLS:%=$(LOCALBIN)/%): $(LOCALBIN)/%: hack/tools/go.mod hack/tools/go.sum
 	@echo "building $*"
 	@cd hack/tools && export GOWORK=off && go build -o $@ "$$(go list tool | grep -E '/$*(/v[0-9]+)?$$')" && touch $@
 
-# The linter's dependencies clash with those of the other tools.
+# The linter's dependencies conflict with those of the other tools.
 $(LOCALBIN)/golangci-lint: hack/tools/lint/go.mod hack/tools/lint/go.sum
 	@mkdir -p $(@D)
 	@echo "building golangci-lint"
 	@cd hack/tools/lint && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint && touch $@
 
-# These clash with the other tools too.
+# These conflict with the other tools too.
 $(LOCALBIN)/helm: PACKAGE = helm.sh/helm/v4/cmd/helm
 $(LOCALBIN)/kind: PACKAGE = sigs.k8s.io/kind
 $(LOCALBIN)/cosign: PACKAGE = github.com/sigstore/cosign/v3/cmd/cosign
@@ -58,13 +58,14 @@ $(LOCALBIN)/helm $(LOCALBIN)/kind $(LOCALBIN)/cosign $(LOCALBIN)/kwok: $(LOCALBI
 	@echo "building $*"
 	@cd hack/tools/$* && GOWORK=off go build -o $@ $(PACKAGE) && touch $@
 
-# A Prometheus with the one service discovery that the tutorial uses, and without pages for browsers.
+# Prometheus with only the service discovery that the tutorial uses, and without its web pages.
 $(LOCALBIN)/prometheus $(LOCALBIN)/promtool: $(LOCALBIN)/%: hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
 	@mkdir -p $(@D)
 	@echo "building $*"
 	@cd hack/tools/prometheus && GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -tags remove_all_sd,enable_kubernetes_sd -o $@ github.com/prometheus/prometheus/cmd/$* && touch $@
 
-# The linker of eBPF programs in Rust uses the LLVM of the compiler that it is built with: both are those of the tutorial.
+# The linker for eBPF programs in Rust uses the LLVM of the compiler that builds it. The tutorial names both
+# versions.
 RUST_TOOLCHAIN = $(shell sed -n 's/^channel = "\(.*\)"/\1/p' docs/tutorials/program-in-rust.md)
 BPF_LINKER_VERSION := 0.10.4
 BPF_LINKER = $(CACHE)/bpf-linker-$(BPF_LINKER_VERSION)/bin/bpf-linker
@@ -76,13 +77,13 @@ $(BPF_LINKER):
 	rustup toolchain install $(RUST_TOOLCHAIN) --profile minimal --component rust-src
 	cargo +$(RUST_TOOLCHAIN) install bpf-linker --version $(BPF_LINKER_VERSION) --locked --root $(CACHE)/bpf-linker-$(BPF_LINKER_VERSION)
 
-# Its parsers of programming languages are C.
+# Its parsers for programming languages are written in C.
 $(LOCALBIN)/vale: hack/tools/vale/go.mod hack/tools/vale/go.sum
 	@mkdir -p $(@D)
 	@echo "building vale"
 	@cd hack/tools/vale && GOWORK=off CGO_ENABLED=1 go build -o $@ github.com/vale-cli/vale/v3/cmd/vale && touch $@
 
-# Without its tags opm takes C libraries for signatures of images.
+# Without these tags, opm needs C libraries for image signatures.
 $(LOCALBIN)/opm: hack/tools/opm/go.mod hack/tools/opm/go.sum
 	@mkdir -p $(@D)
 	@echo "building opm"
@@ -109,7 +110,7 @@ promtool: $(LOCALBIN)/promtool ## Build Prometheus' promtool to bin/.
 bpf-linker: $(LOCALBIN)/bpf-linker ## Build bpf-linker to bin/, to build eBPF programs in Rust.
 opm: $(LOCALBIN)/opm ## Build opm to bin/, if the Go module proxy serves operator-registry; make bundle and make catalog then validate with it.
 
-# One binary is all of Kubernetes: the name that it is called by says what it is.
+# One binary contains all of Kubernetes' components. The name with which it is called selects the component.
 ENVTEST_ASSETS := $(LOCALBIN)/envtest
 
 .PHONY: envtest
@@ -132,7 +133,7 @@ manifests: $(LOCALBIN)/controller-gen ## Generate the CustomResourceDefinitions 
 	$(GENERATE) $< crd paths=./v1alpha1 output:crd:dir=../config/crd/bases
 	$(GENERATE) go run ./internal/userroles >../config/rbac/users/roles.yaml
 
-# The order matters: clients are built on apply configurations, informers on clients and listers.
+# The order matters: clients need apply configurations, and informers need clients and listers.
 .PHONY: generate
 generate: manifests ## Generate all generated code and manifests.
 	$(MAKE) generate-deepcopy generate-register
@@ -176,7 +177,7 @@ generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs
 	$< --source-path=apis/v1alpha1 --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference/api.md --log-level=ERROR
 	@sed -i -E 's/^(_Appears in:_|_Validation:_)$$/&\n/' docs/reference/api.md
 
-# `kubectl bpfman why` says what the page says.
+# `kubectl bpfman why` uses the texts of the page.
 .PHONY: generate-remedies
 generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cli/remedy/remedies.md) from docs/programs.md.
 	sed -n '/^## Read the status/,/^## Delete a program/p' docs/programs.md | grep '^|' >cli/remedy/remedies.md
@@ -191,7 +192,7 @@ generate-schemas: ## Generate the JSON schemas of the kinds, for editors, from t
 generate-diagrams: ## Generate the documentation's diagrams (docs/diagrams).
 	go -C hack/docs run ./diagrams ../../docs/diagrams
 
-# The chart's namespace is the release's.
+# The chart's namespace is the namespace of the release.
 CHART := charts/bpfman-operator
 IN_CHART = sed -e 's/namespace: bpfman$$/namespace: "@namespace@"/' -e 's/serviceaccount:bpfman:/serviceaccount:@namespace@:/g' -e 's/^  - bpfman$$/  - "@namespace@"/'
 
@@ -215,10 +216,11 @@ verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale, or if
 	@files=$$($< -l $(MODULES) hack); test -z "$$files" || { echo "not formatted, run make fmt:"; echo "$$files"; exit 1; }
 	@changes=$$(git status --porcelain -- $(GENERATED)); test -z "$$changes" || { echo "generated files differ from what is committed, run make generate:"; echo "$$changes"; exit 1; }
 
-# What `generate` writes. Sections below add theirs.
+# The output of `generate`. Sections below add theirs.
 GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml $(CHART)/files docs/reference/api.md docs/schemas docs/diagrams cli/remedy/remedies.md
 
-# The workspace's modules at once: what they have in common is read once. What is under hack is outside of it.
+# The linter runs on all modules of the workspace in one process, so it reads common dependencies once. Modules in
+# hack are outside of the workspace.
 .PHONY: lint
 lint: $(LOCALBIN)/golangci-lint prose ## Run the linters: golangci-lint (.golangci.yml), and vale for the documentation (hack/vale).
 	$< run --allow-parallel-runners $(MODULES:%=./%/...)
@@ -226,7 +228,7 @@ lint: $(LOCALBIN)/golangci-lint prose ## Run the linters: golangci-lint (.golang
 
 ##@ Documentation
 
-# The site's builder is a Python program, of the versions and hashes in hack/docs/requirements.txt.
+# The site's builder is a Python program. hack/docs/requirements.txt pins versions and hashes.
 PYTHON ?= python3
 DOCS_VENV := $(LOCALBIN)/docs-venv
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
@@ -248,7 +250,7 @@ docs-serve: $(DOCS_VENV)/bin/mkdocs ## Show the documentation's site at http://1
 
 DOCS_ADDRESS ?= 127.0.0.1:8000
 
-# mike keeps each version's site in a directory of its own on the branch, for the version selector.
+# mike stores the site of each version in a separate directory of the branch, for the version selector.
 DOCS_VERSION ?= dev
 DOCS_ALIASES ?=
 DOCS_PUBLISH_FLAGS ?= --push
@@ -266,7 +268,7 @@ pin = $(PYTHON) -m venv $(LOCALBIN)/pip-tools && $(LOCALBIN)/pip-tools/bin/pip i
 docs-requirements: ## Pin what the site's builder takes, with hashes, from hack/docs/requirements.in.
 	$(call pin,hack/docs)
 
-# A recorder of terminals, and what makes animations of its recordings.
+# A terminal recorder, and a program that converts recordings to animations.
 RECORDINGS_VENV := $(LOCALBIN)/recordings-venv
 
 $(RECORDINGS_VENV)/bin/termtosvg: hack/recordings/requirements.txt
@@ -297,7 +299,7 @@ deps-docs: ## Install what test-docs takes: Python's venv, and Chromium (as root
 test-docs: deps-docs docs ## Look at each page of the documentation's site in a browser: narrow and wide, light and dark; search it.
 	SITE=$(LOCALBIN)/site GOWORK=off go -C hack/docs test -count=1 -timeout 30m ./site
 
-# The API reference is among them, so the comments that it is made of are checked too.
+# This includes the API reference, and therefore checks the API's comments too.
 PAGES = $(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale' ':!cli/remedy')
 VALE = $(LOCALBIN)/vale --config hack/vale/vale.ini
 
@@ -309,16 +311,16 @@ prose: $(LOCALBIN)/vale ## Check the documentation's language (vale, configured 
 
 ##@ Build
 
-# The commands that images are made of.
+# The commands in the images.
 COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go verifier/cmd/*/main.go csi/cmd/*/main.go inspector/cmd/*/main.go \
 	examples/cmd/counters/main.go examples/cmd/firewall/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
-# A uprobe is attached to go-target by the name of a symbol.
+# A uprobe finds a function of go-target by its symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w) -X github.com/bpfman/bpfman-operator/apis/version.Version=$(VERSION)
-# Without gRPC's tracing pages nothing calls methods by name, and the linker can leave out what isn't called: a quarter
-# of each binary, which the node components would have in memory.
+# Without gRPC's tracing pages, nothing calls methods by name, so the linker removes unused methods: a quarter of
+# each binary, which the node components would otherwise have in memory.
 TAGS = grpcnotrace
 
-# BUILT=yes takes what is in bin/ as it is, so that of several makes side by side none writes what another reads.
+# With BUILT=yes, bin/ isn't rebuilt, so that several instances of make can run at the same time.
 UNLESS_BUILT = $(if $(BUILT),@: )
 
 .PHONY: build
@@ -333,7 +335,7 @@ kubectl-bpfman: ## Build the kubectl plugin, `kubectl bpfman`, to bin/, for this
 	go -C cli build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o $(LOCALBIN)/$@ ./cmd/$@
 	@install cli/kubectl_complete-bpfman $(LOCALBIN)
 
-# Where the project's images are pushed to and pulled from. The daemon's is upstream's.
+# The registry for the project's images. The daemon's image is upstream's.
 IMAGE_PREFIX ?= quay.io/bpfman
 IMAGE_TAG ?= latest
 BPFMAN_OPERATOR_IMG ?= $(IMAGE_PREFIX)/bpfman-operator:$(IMAGE_TAG)
@@ -345,11 +347,11 @@ BPFMAN_MAP_EXPORTER_IMG ?= $(IMAGE_PREFIX)/bpfman-map-exporter:$(IMAGE_TAG)
 BPFMAN_GO_TARGET_IMG ?= $(IMAGE_PREFIX)/bpfman-go-target:$(IMAGE_TAG)
 BPFMAN_FIREWALL_IMG ?= $(IMAGE_PREFIX)/bpfman-firewall:$(IMAGE_TAG)
 BPFMAN_NODE_PROBE_IMG ?= $(IMAGE_PREFIX)/bpfman-node-probe:$(IMAGE_TAG)
-# Of docker and podman the one that runs; upstream calls it OCI_BIN.
+# docker or podman, depending on which one runs. Upstream's name for the variable is OCI_BIN.
 CONTAINER_ENGINE ?= $(or $(OCI_BIN),$(firstword $(foreach engine,docker podman,$(if $(shell $(engine) info >/dev/null 2>&1 && echo yes),$(engine)))))
 
 NEEDS = CONTAINER_ENGINE="$(CONTAINER_ENGINE)" KUBECTL="$(KUBECTL)" hack/needs.sh
-# What Docker 20.10 builds the Dockerfile with; later ones do so anyway.
+# Docker 20.10 needs this to build the Dockerfile. It is the default of later versions.
 export DOCKER_BUILDKIT ?= 1
 
 .PHONY: container-engine
@@ -387,17 +389,17 @@ build-example-images: image-builder ## Build the images of the examples and test
 	$(CONTAINER_ENGINE) build --target firewall -t $(BPFMAN_FIREWALL_IMG) .
 	$(CONTAINER_ENGINE) build --target node-probe -t $(BPFMAN_NODE_PROBE_IMG) .
 
-# What build-images builds.
+# The images that build-images builds.
 BUILT_IMAGES = $(BPFMAN_OPERATOR_IMG) $(BPFMAN_AGENT_IMG) $(BPFMAN_CSI_IMG) $(BPFMAN_INSPECTOR_IMG) $(BPFMAN_COUNTERS_IMG) $(BPFMAN_MAP_EXPORTER_IMG) $(BPFMAN_GO_TARGET_IMG) $(BPFMAN_FIREWALL_IMG) $(BPFMAN_NODE_PROBE_IMG)
 
 .PHONY: push-images
 push-images: container-engine ## Push the images that build-images builds.
 	@set -x; for image in $(BUILT_IMAGES); do $(CONTAINER_ENGINE) push "$$image"; done
 
-# Example eBPF programs. Their objects work on every kernel that has their program types: no CO-RE.
+# Example eBPF programs. Their objects don't use CO-RE, and work on every kernel that supports their program types.
 BYTECODE := $(patsubst examples/bytecode/%.bpf.c,$(LOCALBIN)/bytecode/%.o,$(wildcard examples/bytecode/*.bpf.c))
 CLANG ?= clang
-# Debian keeps asm/types.h in the directory of the machine's own architecture.
+# Debian has asm/types.h in the directory for the machine's architecture.
 BPF_CFLAGS ?= -O2 -g -target bpf -Wall -Werror -ffile-prefix-map=$(CURDIR)/= -fdebug-compilation-dir=. $(if $(MULTIARCH),-I/usr/include/$(MULTIARCH))
 MULTIARCH = $(shell gcc -print-multiarch 2>/dev/null)
 BYTECODE_REGISTRY ?= quay.io
@@ -417,18 +419,18 @@ push-bytecode: bytecode ## Push a bytecode image of each example program to BYTE
 
 ##@ Cluster of this machine
 
-# A machine can have several, each with a number, a state directory and a kubeconfig of its own.
+# A machine can have several clusters. Each has its own number, state directory, and kubeconfig.
 CLUSTER_INSTANCE ?= 0
-# How many nodes it gets. One that runs with more keeps them.
+# The number of nodes. A running cluster with more nodes keeps them.
 CLUSTER_NODES ?= 1
-# The node to command, by its number or its name.
+# The node for the command, by number or name.
 NODE ?= 1
 CLUSTER_STATE ?= /var/lib/bpfman-cluster$(filter-out 0,$(CLUSTER_INSTANCE))
 CLUSTER_KUBECONFIG ?= $(LOCALBIN)/kubeconfig$(filter-out 0,$(CLUSTER_INSTANCE))
 CLUSTER = $(LOCALBIN)/cluster --instance $(CLUSTER_INSTANCE) --state-dir $(CLUSTER_STATE) --kubernetes $(KUBERNETES) \
 	--daemon $(DAEMON) --bin $(LOCALBIN) --kubeconfig $(CLUSTER_KUBECONFIG)
 
-# The cluster's program, and what its own images are made of.
+# The cluster's program, and the content of its images.
 .PHONY: build-cluster
 build-cluster: build-launcher
 	$(UNLESS_BUILT)GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/ . ./pause ./offline ./ociruntime
@@ -462,7 +464,7 @@ cluster-bytecode: ## Push the example programs to that cluster's registry, which
 	@$(MAKE) --no-print-directory push-bytecode BYTECODE_REGISTRY=10.97.$(CLUSTER_INSTANCE).2:5000 \
 		BYTECODE_PUSH_FLAGS="--ca $(CLUSTER_STATE)/pki/registry-ca.crt"
 
-# On an instance of its own: a cluster that is in use isn't disturbed.
+# Another instance, so that it doesn't affect a cluster in use.
 .PHONY: test-cluster
 test-cluster: deps build-cluster ## Test that one-node clusters start, and that nothing remains of them (as root).
 	cd hack/cluster && GOWORK=off CLUSTER_PROGRAM=$(LOCALBIN)/cluster CLUSTER_KUBERNETES=$(KUBERNETES) go test -count=1 ./...
@@ -478,15 +480,16 @@ cluster-do: build-cluster ## Break that cluster's node NODE=1, mend it, or have 
 ##@ CRD Deployment
 
 KUBECTL ?= $(or $(shell command -v kubectl),$(LOCALBIN)/kubectl)
-# What is deployed: config/default, or an overlay of it.
+# What to deploy: config/default, or an overlay.
 DEPLOY ?= config/default
 BPFMAN_IMG ?= quay.io/bpfman/bpfman:v0.6.0
 BPFMAN_REGISTRAR_IMG ?= registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0
 ignore-not-found ?= true
 DEPLOY_TIMEOUT ?= 180s
 
-# Each way to install looks first, and refuses definitions that are somebody else's: docs/install.md. IMAGES_LOADED=yes
-# says that images of one's own are on the nodes under the default names, which are upstream's.
+# Each way to install first checks for definitions of other software, and refuses to continue if there are some:
+# docs/install.md. IMAGES_LOADED=yes says that the nodes have your own images under the default names, which are
+# upstream's.
 INSTALL = KUBECTL="$(KUBECTL)" TIMEOUT=$(DEPLOY_TIMEOUT) IMAGES_LOADED=$(or $(IMAGES_LOADED),$(if $(filter $(CLUSTER_KUBECONFIG),$(KUBECONFIG)),yes)) hack/install/install.sh
 UNINSTALL_SCRIPT = KUBECTL="$(KUBECTL)" hack/install/uninstall.sh
 
@@ -500,7 +503,7 @@ uninstall: ## Delete the CustomResourceDefinitions that bpfman installed, with a
 
 ##@ Vanilla K8s Deployment
 
-# Images are named in the Deployment and, as text, in the ConfigMap.
+# Images are in the Deployment and, as text, in the ConfigMap.
 WITH_IMAGES = sed \
 	-e 's|quay.io/bpfman/bpfman:v0.6.0|$(BPFMAN_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-operator:latest|$(BPFMAN_OPERATOR_IMG)|' \
@@ -525,8 +528,8 @@ deployed:
 	$(KUBECTL) -n bpfman wait --for=create daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
 	$(KUBECTL) -n bpfman rollout status daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
 
-# Each way to install, in the words of docs/install.md, for tests: `make deploy`, the files of a release, the Helm chart,
-# on the cluster of KUBECONFIG, or the one-node cluster, to which goes what is particular about that.
+# The ways to install in docs/install.md, for tests: `make deploy`, the files of a release, and the Helm chart.
+# They use the cluster in KUBECONFIG, or the one-node cluster with its specific settings.
 WAYS = deploy-kustomize undeploy-kustomize deploy-release undeploy-release deploy-helm undeploy-helm
 $(WAYS): export KUBECONFIG := $(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG))
 
@@ -556,7 +559,7 @@ undeploy-helm: $(LOCALBIN)/helm
 	$(KUBECTL) delete namespace bpfman --ignore-not-found
 	@$(MAKE) --no-print-directory uninstall
 
-# A cluster of kind (https://kind.sigs.k8s.io), whose nodes are containers.
+# A kind cluster (https://kind.sigs.k8s.io), whose nodes are containers.
 KIND_CLUSTER_NAME ?= bpfman-deployment
 KIND ?= $(LOCALBIN)/kind
 KIND_RUN = KIND_EXPERIMENTAL_PROVIDER=$(filter podman,$(notdir $(CONTAINER_ENGINE))) $(KIND)
@@ -593,7 +596,7 @@ kind-reload-images: load-images-kind ## Load the images again after make build-i
 	$(KUBECTL) --context kind-$(KIND_CLUSTER_NAME) -n bpfman rollout status deployment/bpfman-operator --timeout=$(DEPLOY_TIMEOUT)
 	$(KUBECTL) --context kind-$(KIND_CLUSTER_NAME) -n bpfman rollout status daemonset/bpfman-daemon --timeout=$(DEPLOY_TIMEOUT)
 
-# Without KUBECONFIG on a cluster of this machine, with it on that one.
+# Without KUBECONFIG, on a cluster of this machine. With KUBECONFIG, on that cluster.
 .PHONY: run
 run: export CLUSTER_DOWN = make cluster-down$(if $(filter-out 0,$(CLUSTER_INSTANCE)), CLUSTER_INSTANCE=$(CLUSTER_INSTANCE))
 run: ## Start a one-node cluster, deploy bpfman, and show a sample program whose counters a pod without privileges reads.
@@ -604,13 +607,13 @@ run: ## Start a one-node cluster, deploy bpfman, and show a sample program whose
 
 ##@ Development
 
-# The project's own images are those of the release, unless a tag is given.
+# The project's own images have the release's tag by default.
 RELEASE_DIR ?= release-v$(VERSION)
 RELEASE_OVERLAYS = crds=config/crd operator=config/release/operator agent=config/release/agent csi=config/release/csi \
 	inspector=config/release/inspector all=config/default monitoring=config/prometheus/objects openshift=config/openshift
 
-# Images of a release are named by the digests that release-images wrote, unless they are given; where there are none, as in
-# a trial, by its version.
+# Images of a release are named by the digests that release-images wrote, unless they are specified. If there are
+# none, as in a dry run, they are named by version.
 in_metadata = $(shell sed -nE 's/^ *"$1": *"($2)".*/\1/p' $(LOCALBIN)/images/$3.json 2>/dev/null | head -n 1)
 by_digest = $(if $(filter file,$(origin BPFMAN_$2_IMG)),$(addprefix BPFMAN_$2_IMG=,$(addsuffix @$(call in_metadata,containerimage.digest,sha256:[0-9a-f]{64},$1),$(call in_metadata,image.name,[^"@]*[^"@:/],$1))))
 RELEASED = $(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)) $(call by_digest,operator,OPERATOR) $(call by_digest,agent,AGENT) $(call by_digest,csi,CSI) $(call by_digest,inspector,INSPECTOR) $(call by_digest,map-exporter,MAP_EXPORTER)
@@ -638,7 +641,7 @@ packaged-chart:
 	@find $(LOCALBIN)/chart -exec touch --date=@$(COMMIT_TIME) {} +
 	@$(LOCALBIN)/helm package $(LOCALBIN)/chart/$(notdir $(CHART)) --version $(VERSION) --app-version v$(VERSION) --destination $(LOCALBIN)/chart
 
-# Where Helm and Artifact Hub find it: docs/releasing.md.
+# The repository for Helm and Artifact Hub: docs/releasing.md.
 CHART_REGISTRY ?= oci://quay.io/bpfman/charts
 CHART_PUSH_FLAGS ?=
 
@@ -658,15 +661,15 @@ undeploy-openshift: ## Remove bpfman from it, with its CustomResourceDefinitions
 
 ##@ Development
 
-# For the Operator Lifecycle Manager: docs/olm.md. Images other than the published ones are given by the variables above.
+# For the Operator Lifecycle Manager: docs/olm.md. The variables above select other images than the published ones.
 CHANNELS ?= candidate
 DEFAULT_CHANNEL ?= $(firstword $(subst $(comma),$(space),$(CHANNELS)))
-# What an upgrade replaces: the name of the version before, and a range of versions.
+# What an upgrade replaces: the name of the previous version, and a range of versions.
 BUNDLE_REPLACES ?=
 BUNDLE_SKIP_RANGE ?=
 BUNDLE_IMG ?= $(IMAGE_PREFIX)/bpfman-operator-bundle:$(IMAGE_TAG)
 CATALOG_IMG ?= $(IMAGE_PREFIX)/bpfman-operator-catalog:$(IMAGE_TAG)
-# Where OLM looks for catalogs: olm where it was installed by its own scripts.
+# The namespace where OLM looks for catalogs. It is olm if OLM's own scripts installed it.
 CATALOG_NAMESPACE ?= openshift-marketplace
 
 .PHONY: build-release
@@ -733,7 +736,7 @@ ARCHITECTURES ?= amd64 arm64 ppc64le s390x
 comma := ,
 empty :=
 space := $(empty) $(empty)
-# Images and SBOMs are dated by the commit, so that they are the same whenever they are made.
+# Images and SBOMs have the time of the commit, so that they are reproducible.
 COMMIT_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct))
 REVISION = $(shell git rev-parse HEAD)
 
@@ -742,11 +745,11 @@ build-architectures: ## Build all commands for each of ARCHITECTURES, to bin/lin
 	@for architecture in $(ARCHITECTURES); do \
 		GOOS=linux GOARCH=$$architecture GOFLAGS=-buildvcs=false $(MAKE) --no-print-directory build LOCALBIN=$(LOCALBIN)/linux-$$architecture; done
 
-# What is released; the other commands are for tests.
+# The released commands. The others are for tests.
 RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-verify bpfman-csi bpfman-inspector counters map-exporter
 RELEASE_BINARIES = $(foreach architecture,$(ARCHITECTURES),$(RELEASE_COMMANDS:%=$(LOCALBIN)/linux-$(architecture)/%))
 
-# kubectl's plugin is for the machines of people.
+# The kubectl plugin also runs on users' machines.
 PLUGIN_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 PLUGINS = $(foreach platform,$(PLUGIN_PLATFORMS),$(LOCALBIN)/plugin/$(subst /,-,$(platform))/kubectl-bpfman$(if $(filter windows/%,$(platform)),.exe))
 
@@ -781,7 +784,7 @@ release-files: sbom licences build-release-yamls package-chart ## Write the file
 
 RELEASE_URL ?= https://github.com/bpfman/bpfman-operator/releases/download/v$(VERSION)
 
-# Of what sbom has built. krew's index takes the manifest as it is.
+# From the output of sbom. krew's index accepts the manifest without changes.
 .PHONY: plugin-archives
 plugin-archives: build-release
 	@mkdir -p $(LOCALBIN)/release-files
@@ -791,7 +794,7 @@ plugin-archives: build-release
 	$(LOCALBIN)/release krew --version $(VERSION) --url $(RELEASE_URL) --template cli/krew.yaml --out $(LOCALBIN)/release-files/bpfman.yaml \
 		$(LOCALBIN)/release-files/kubectl-bpfman-$(VERSION)-*.tar.gz
 
-# Each copy has a build cache of its own: nothing of the first is used for the second.
+# Each copy has its own build cache, so that the second build reuses nothing.
 .PHONY: verify-reproducible
 verify-reproducible: ## Build the commands of the last commit twice, in two directories, and fail if they differ (ARCHITECTURES, PLUGIN_PLATFORMS).
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && for copy in one another/longer; do \
@@ -800,7 +803,7 @@ verify-reproducible: ## Build the commands of the last commit twice, in two dire
 		(cd "$$dir/$$copy/bin" && sha256sum linux-*/* plugin/*/*) >"$$dir/$${copy%%/*}.sums" && rm -rf "$${dir:?}/$$copy"; done && \
 	diff "$$dir/one.sums" "$$dir/another.sums" && cat "$$dir/one.sums"
 
-# An image of several architectures goes straight to its registry; BuildKit adds an SBOM and a record of how it was built.
+# An image for several architectures is pushed directly to its registry. BuildKit adds an SBOM and the provenance.
 RELEASE_IMAGES = operator=$(BPFMAN_OPERATOR_IMG) agent=$(BPFMAN_AGENT_IMG) csi=$(BPFMAN_CSI_IMG) inspector=$(BPFMAN_INSPECTOR_IMG) counters=$(BPFMAN_COUNTERS_IMG) \
 	map-exporter=$(BPFMAN_MAP_EXPORTER_IMG) firewall=$(BPFMAN_FIREWALL_IMG) go-target=$(BPFMAN_GO_TARGET_IMG)
 IMAGE_BUILD_ARGS ?=
@@ -819,12 +822,12 @@ sign-images: ## Sign these images with cosign, with the identity of the workflow
 
 ##@ Development
 
-# What a test lacks, it is skipped for; but it fails for what TEST_REQUIRES names (apis/prerequisite): this machine's kernel
-# and tools, by whoever runs the tests, and what a target provides by the target.
+# A test without a prerequisite is skipped, but fails if TEST_REQUIRES names the prerequisite (apis/prerequisite).
+# Users name what their kernel and tools support. Targets add what they provide themselves.
 TEST_REQUIRES ?=
 requires = TEST_REQUIRES="$(TEST_REQUIRES) $1"
 
-# The e2e tests of many restarts and long waits are for `make test-e2e`.
+# The e2e tests with many restarts and long waits only run with `make test-e2e`.
 .PHONY: test
 test: E2E_FLAGS = -short
 test: test-code test-e2e ## Run all tests (as root). The end-to-end tests, except the longest, run on the cluster of KUBECONFIG, or on the one-node cluster, which keeps running.
@@ -869,7 +872,7 @@ test-upstream-daemon: bytecode deps-upstream-daemon build-launcher ## Have the b
 	$(call requires,daemon upstream-daemon) BPFMAN_V05_RPC=$(UPSTREAM_DAEMON) BPFMAN_RPC=$(DAEMON) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher \
 		go -C tests test -count=1 -v ./v05
 
-# In the virtual machine nothing is built: all that the tests run is built before.
+# The virtual machine builds nothing. Everything that the tests run is built before.
 KERNEL_TESTS := $(LOCALBIN)/kernel
 KERNEL_MEMORY ?= 4G
 KERNEL_INSTANCE ?= 251
@@ -906,7 +909,7 @@ test-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run the CSI plugin
 test-sanity: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run csi-sanity, the CSI community's suite, against the plugin with the real daemon (as root).
 	$(call requires,daemon commands) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C tests test -count=1 -v ./sanity
 
-# Of what `make deps-kernel` installs.
+# `make deps-kernel` installs it.
 VNG ?= $(CACHE)/virtme-ng-1.42/bin/vng
 VM_KERNEL ?= $(firstword $(wildcard $(CACHE)/linux-6.12/boot/vmlinuz-*))
 
@@ -915,9 +918,9 @@ test-selinux: ## Boot Linux 6.12 with SELinux enforcing in a virtual machine, an
 	@test -x "$(VNG)" -a -f "$(VM_KERNEL)" || { echo "the virtual machine's parts are missing: set VNG and VM_KERNEL" >&2; exit 1; }
 	@hack/selinux/test.sh $(VNG) $(VM_KERNEL)
 
-# What is particular about the one-node cluster is known here; of others the environment says it: BYTECODE_REGISTRY and
-# BYTECODE_PREFIX for where the daemon finds the example programs (`make push-bytecode`), BYTECODE_PUSH and
-# BYTECODE_PUSH_CA for where the tests may push more of them to that very place.
+# The settings for the one-node cluster are here. For other clusters, use the environment. BYTECODE_REGISTRY and
+# BYTECODE_PREFIX say where the daemon finds the example programs (`make push-bytecode`). BYTECODE_PUSH and
+# BYTECODE_PUSH_CA say where the tests can push more programs to the same place.
 ONE_NODE = $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)))
 E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_INSTANCE).2:5000 \
 	BYTECODE_PUSH_CA=$(CLUSTER_STATE)/pki/registry-ca.crt SAMPLE_APP_IMG=$(BPFMAN_GO_TARGET_IMG) \
@@ -925,14 +928,14 @@ E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_IN
 	BPFMAN_NEXT_IMG=quay.io/bpfman/bpfman:next BPFMAN_OPERATOR_NEXT_IMG=quay.io/bpfman/bpfman-operator:next \
 	BPFMAN_AGENT_NEXT_IMG=quay.io/bpfman/bpfman-agent:next BPFMAN_CSI_NEXT_IMG=quay.io/bpfman/bpfman-csi:next \
 	BPFMAN_INSPECTOR_NEXT_IMG=quay.io/bpfman/bpfman-inspector:next E2E_MACHINES="$(CLUSTER)"
-# With it, tests of several nodes fail on a cluster of fewer, which else skips them.
+# With this variable, tests for several nodes fail on a smaller cluster. Without it, they are skipped.
 E2E_NODES ?=
 E2E_FLAGS ?=
 E2E_TIMEOUT ?= 45m
-# How bpfman is installed: kustomize, release or helm. Before the latter two it is removed.
+# How to install bpfman: kustomize, release, or helm. For the latter two, bpfman is uninstalled first.
 E2E_INSTALL ?= kustomize
 
-# The one-node cluster's pods are made anew, as their images may have changed under their names.
+# On the one-node cluster, the pods are recreated, because images can have changed under the same names.
 .PHONY: test-e2e
 test-e2e: kubectl-bpfman bytecode $(LOCALBIN)/cosign $(if $(ONE_NODE),cluster-up) ## Deploy bpfman to the cluster of KUBECONFIG, or the one-node cluster, and test it there (E2E_FLAGS="-run Kills").
 	$(if $(ONE_NODE),@KUBECONFIG=$(CLUSTER_KUBECONFIG) $(KUBECTL) -n bpfman delete pods --all --ignore-not-found)
@@ -943,20 +946,20 @@ test-e2e: kubectl-bpfman bytecode $(LOCALBIN)/cosign $(if $(ONE_NODE),cluster-up
 		BPFMAN_MAP_EXPORTER_IMG="$(BPFMAN_MAP_EXPORTER_IMG)" E2E_NODES="$(E2E_NODES)" \
 		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
 
-# Of the version of that Kubernetes, which is in the name of its directory.
+# The name of its directory contains the Kubernetes version.
 .PHONY: build-kubeadm
 build-kubeadm: KUBERNETES_VERSION = $(patsubst kubernetes-%,%,$(notdir $(patsubst %/,%,$(dir $(KUBERNETES)))))
 build-kubeadm:
 	$(UNLESS_BUILT)GOWORK=off go -C hack/kind/kubeadm build -trimpath -ldflags "-s -w $(foreach setting,gitVersion=$(KUBERNETES_VERSION) gitTreeState=clean gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))),-X k8s.io/component-base/version.$(setting))" -o $(LOCALBIN)/kubeadm .
 
-# hack/kind/test.sh says what it does where nothing can be pulled.
+# hack/kind/test.sh explains what it does if nothing can be pulled.
 .PHONY: test-kind
 test-kind: E2E_FLAGS = -short
 test-kind: $(KIND) $(LOCALBIN)/cosign ## Create a kind cluster, deploy bpfman, run e2e there and delete it; without a container engine as root on a Debian 12.
 	@LOCALBIN=$(LOCALBIN) CACHE=$(CACHE) KUBERNETES=$(KUBERNETES) DAEMON=$(DAEMON) KIND=$(KIND) KUBECTL="$(KUBECTL)" \
 		CONTAINER_ENGINE="$(CONTAINER_ENGINE)" UPROBED_IMG=$(BPFMAN_GO_TARGET_IMG) E2E_FLAGS="$(E2E_FLAGS)" hack/kind/test.sh
 
-# A cluster of its own: nodes are stopped, added and removed.
+# A separate cluster, because nodes are stopped, added, and removed.
 NODES_INSTANCE ?= 252
 NODES_FLAGS ?=
 
@@ -967,8 +970,8 @@ test-nodes: ## Test bpfman on three nodes of this machine that come, go, fail an
 
 TUTORIALS_FLAGS ?=
 
-# Without TUTORIALS_REGISTRY, a registry to push to whose certificate is of TUTORIALS_REGISTRY_CA, the tutorials that push
-# images are skipped on other clusters than the one-node cluster.
+# On other clusters than the one-node cluster, tutorials that push images need TUTORIALS_REGISTRY, a registry to
+# push to, with a certificate of TUTORIALS_REGISTRY_CA. Without it, they are skipped.
 .PHONY: test-tutorials
 test-tutorials: kubectl-bpfman $(if $(shell command -v rustup),$(LOCALBIN)/bpf-linker) $(if $(ONE_NODE),$(LOCALBIN)/prometheus $(LOCALBIN)/promtool cluster-up) ## Run each tutorial, from its own text, on the cluster of KUBECONFIG where bpfman is deployed, or on the one-node cluster (TUTORIALS_FLAGS="-run /firewall").
 	$(if $(ONE_NODE),@$(MAKE) --no-print-directory deploy-kustomize)
@@ -977,15 +980,16 @@ test-tutorials: kubectl-bpfman $(if $(shell command -v rustup),$(LOCALBIN)/bpf-l
 
 LIFECYCLE_FLAGS ?= -short
 
-# It removes bpfman with all objects of its kinds: not from somebody else's cluster unless told to.
+# This removes bpfman with all objects of its kinds. On a cluster that isn't the one-node cluster, it needs
+# explicit permission.
 .PHONY: test-lifecycle
 test-lifecycle: ## Install bpfman with each method, uninstall it in each order, and install it again, on the one-node cluster, or with UNINSTALL=yes on that of KUBECONFIG.
 	@test -n "$(ONE_NODE)" -o "$(UNINSTALL)" = yes || { echo "this uninstalls bpfman, with all objects of its kinds, from the cluster of $(KUBECONFIG): UNINSTALL=yes lets it" >&2; exit 1; }
 	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="$(LIFECYCLE_FLAGS) -run '^Test(Lifecycle|FromUpstream|Upstream)'"
 
-# A seed of its own for each run, unless one is given. What faults last is multiplied by STRETCH; WITHOUT leaves out
-# operations and faults, by their names and separated by semicolons; REGISTRATION=sidecar has node-driver-registrar;
-# REPLAY does a recorded sequence again, and with SHRINK=yes looks for a shorter one that fails.
+# Each run has a different seed, unless you specify SEED. STRETCH multiplies the duration of faults. WITHOUT leaves
+# out operations and faults, by name, separated by semicolons. REGISTRATION=sidecar adds node-driver-registrar.
+# REPLAY repeats a recorded sequence, and with SHRINK=yes looks for a shorter one that fails.
 SEED ?= $(shell date +%s)
 MINUTES ?= 5
 CHAOS_TEST = cd tests && $(call requires,cluster) KUBECONFIG=$(CLUSTER_KUBECONFIG) CHAOS_CLUSTER="$(CLUSTER)" CHAOS_STATE=$(CLUSTER_STATE) CHAOS_PROBE=$(LOCALBIN)/node-probe \
@@ -1010,7 +1014,7 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load PROGRAMS=500 progra
 	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
 	@$(CHAOS_TEST) CHAOS_FILE=$(LOCALBIN)/soak.csv PROGRAMS=$(PROGRAMS) AT_ONCE=$(AT_ONCE) go test -count=1 -v -timeout 12h -run Soak ./chaos
 
-# What is slow and seldom breaks. docs/development.md says when to run it.
+# Slow tests of what rarely breaks. docs/development.md says when to run them.
 .PHONY: test-slow
 test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, three nodes, the tutorials, and the longest tests of envtest, e2e, and test-lifecycle.
 	@$(MAKE) --no-print-directory test-envtest
@@ -1030,13 +1034,13 @@ test-rbac: ## Compare the components' rights with what they asked for, in the au
 
 AUDIT_LOG ?= $(CLUSTER_STATE)/logs/audit.log
 
-# Only there is an audit log at hand.
+# Only this cluster has an audit log.
 test: $(if $(ONE_NODE),test-rbac)
 
 BENCH_ROUNDS ?= 5
-# The audit log is the one-node cluster's; elsewhere the requests aren't counted by verb.
+# The one-node cluster has an audit log. On other clusters, requests aren't counted by verb.
 BENCH_AUDIT_LOG ?= $(if $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG))),$(CLUSTER_STATE)/logs/audit.log)
-# What policies cost is measured where the image can be signed, which takes a registry that may be written to.
+# The cost of policies is measured if the image can be signed, which requires a writable registry.
 BENCH_POLICY ?= $(if $(BENCH_AUDIT_LOG),--cosign $(LOCALBIN)/cosign --sign-at 10.97.$(CLUSTER_INSTANCE).2:5000/$(BYTECODE_PREFIX)/go-tracepoint-counter:latest --sign-ca $(CLUSTER_STATE)/pki/registry-ca.crt)
 
 .PHONY: bench
@@ -1046,7 +1050,7 @@ bench: $(LOCALBIN)/cosign ## Measure time, requests, and memory, compared with t
 		--rounds $(BENCH_ROUNDS) --audit-log "$(BENCH_AUDIT_LOG)" --out $(LOCALBIN)/bench.json $(BENCH_POLICY)
 	@$(MAKE) --no-print-directory bench-csi bench-inspector bench-plugin
 
-# Its figures go beside the others'.
+# Its results are added to those of the other benchmarks.
 .PHONY: bench-plugin
 bench-plugin: envtest kubectl-bpfman ## Measure `kubectl bpfman programs` with 1,000 nodes of 100 programs each, on a separate kube-apiserver.
 	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json \
@@ -1062,7 +1066,7 @@ bench-inspector: envtest build/inspector/cmd/bpfman-inspector ## Measure the ins
 	BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json \
 		go -C tests test -count=1 -run '^$$' -bench Inspector -benchtime 1x -timeout 30m ./inspector
 
-# What two cores do in ten minutes. 250,000 reports are NODES=5000 PROGRAMS=50.
+# What two cores can do in ten minutes. For 250,000 reports, use NODES=5000 PROGRAMS=50.
 NODES ?= 500
 SCALE_FLAGS ?=
 

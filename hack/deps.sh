@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Installs what building and running on this machine takes, on a Debian 12 with
-# Go and Rust: Debian packages, the bpfman daemon (a crate), and
-# Kubernetes (from the Go module proxy). Says what it installs; says nothing
-# where nothing is missing.
+# Installs what building and running on this machine needs, on Debian 12 with Go and
+# Rust: Debian packages, the bpfman daemon (a crate), and Kubernetes (from the Go module
+# proxy). Prints what it installs, and nothing if everything is there.
 #
-# usage: deps.sh CACHE BIN — heavy builds go to CACHE, the link to kubectl to BIN.
+# usage: deps.sh CACHE BIN — large builds go to CACHE, the link to kubectl to BIN.
 set -euo pipefail
 cache=${1:?} bin=${2:?}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,9 +18,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 daemon_version=0.6.0
 kubernetes_version=v1.36.3
 
-# What is looked for, and the package that has it. Commands are looked for, not
-# packages, where several packages have them: Docker's containerd.io must not
-# be replaced by Debian's containerd.
+# What to look for, and the package that contains it. The script looks for commands
+# instead of packages if several packages contain the command: Debian's containerd must
+# not replace Docker's containerd.io.
 packages=(
 	containerd:containerd ctr:containerd runc:runc nft:nftables
 	clang:clang llvm-strip:llvm gcc:gcc pkg-config:pkg-config ip:iproute2 make:make bpftool:bpftool
@@ -62,7 +61,7 @@ install_daemon() {
 
 install_kubernetes() {
 	local root=$cache/kubernetes-$kubernetes_version source name version
-	# What it was built from; the version alone doesn't tell.
+	# The sources of the build, because the version alone doesn't identify it.
 	source=$(cat "$here"/kubernetes/{main.go,go.mod,go.sum} | sha256sum)
 	if [[ ! -x $root/kubernetes || $(cat "$root/source" 2>/dev/null) != "$source" ]]; then
 		mkdir -p "$root"
@@ -74,7 +73,7 @@ install_kubernetes() {
 		mv "$root/kubernetes.new" "$root/kubernetes"
 		echo "$source" >"$root/source"
 	fi
-	# The names that envtest looks for.
+	# The names that envtest expects.
 	for name in etcd kube-apiserver kubectl; do
 		[[ -L $root/$name ]] || ln -s kubernetes "$root/$name"
 	done

@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Checks that this machine has what a target needs, before the target changes anything. All that is missing is said in
-# one message. It changes nothing itself, and runs nothing but what it checks.
+# Checks that this machine has what a target needs, before the target changes anything. One message lists
+# everything that is missing. The script changes nothing, and only runs what it checks.
 #
 # usage: needs.sh engine|buildkit|go|kubectl|root|apt|rust …
-# CONTAINER_ENGINE is the engine that was chosen, KUBECTL the kubectl, DAEMON the daemon that Rust builds.
+#
+# CONTAINER_ENGINE is the selected engine, KUBECTL the kubectl, and DAEMON the daemon that Rust builds.
 set -euo pipefail
 
 missing=()
 
-# major prints the first number of a version such as "v1.31.2".
+# major prints the major number of a version such as "v1.31.2".
 major() { [[ $1 =~ ([0-9]+)\. ]] && echo "${BASH_REMATCH[1]}" || echo 0; }
 
-# engine_running prints the engine to use: the one that was chosen, or docker or podman, if it answers.
+# engine_running prints the engine to use: the selected one, or else docker or podman, if it responds.
 engine_running() {
 	local engine
 	for engine in ${CONTAINER_ENGINE:-docker podman}; do
@@ -38,8 +39,8 @@ need_engine() {
 	fi
 }
 
-# Docker's own builder, before BuildKit, doesn't know the platforms that the Dockerfile builds for. Up to Docker 20.10
-# BuildKit is part of the client; since 23 it comes with the plugin buildx. Podman has a builder of its own.
+# Docker's legacy builder doesn't set the platforms for which the Dockerfile builds. Up to Docker 20.10, BuildKit
+# is part of the client. Since 23, it comes with the plugin buildx. Podman has its own builder.
 need_buildkit() {
 	local engine version
 	engine=$(engine_running)
@@ -51,7 +52,7 @@ need_buildkit() {
 	fi
 }
 
-# Since 1.21 Go gets the version that the modules ask for itself.
+# Since 1.21, Go downloads the version that the modules require.
 need_go() {
 	local version
 	version=$(go version 2>/dev/null) || version=
@@ -62,7 +63,7 @@ need_go() {
 	fi
 }
 
-# "kubectl wait --for=create" is there since 1.31.
+# "kubectl wait --for=create" exists since 1.31.
 need_kubectl() {
 	local version
 	version=$("${KUBECTL:-kubectl}" version --client 2>/dev/null) || version=
@@ -77,7 +78,7 @@ need_root() {
 	[[ $(id -u 2>/dev/null) == 0 ]] || missing+=("root access: run it as root")
 }
 
-# Packages that are missing are installed.
+# Missing packages are installed.
 need_apt() {
 	command -v apt-get >/dev/null || missing+=("Debian 12, for its packages: on another system, use make run-on-kind, or KUBECONFIG=… for a cluster of yours")
 }

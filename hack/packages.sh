@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# For scripts to source, after progress.sh: what installs Debian's packages.
+# Installs Debian's packages, for scripts to source after progress.sh.
 
-# install_missing PACKAGE… installs packages of this machine's Debian. Who isn't root is told which.
+# install_missing PACKAGE… installs packages of this machine's Debian. Without root, it lists them
+# instead.
 install_missing() {
 	(($#)) || return 0
 	if ((EUID != 0)); then

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# For scripts to source: what a user sees of a long step.
+# Shows progress of long steps, for scripts to source.
 
-# slow MESSAGE COMMAND… runs the command, showing that it goes on, and its
+# slow MESSAGE COMMAND… runs the command and shows progress. It prints the command's
 # output only if it fails.
 slow() {
 	local message=$1 log start=$SECONDS shown=15 pid status=0
@@ -12,7 +12,7 @@ slow() {
 	echo "$message"
 	"$@" >"$log" 2>&1 &
 	pid=$!
-	# What runs in the background doesn't get the terminal's interrupt.
+	# A background process doesn't get the terminal's interrupt.
 	trap 'kill "$pid" 2>/dev/null; rm -f "$log"; exit 130' INT TERM
 	while kill -0 "$pid" 2>/dev/null; do
 		sleep 0.2
@@ -32,5 +32,5 @@ slow() {
 	return "$status"
 }
 
-# section TITLE says what a script begins, and how long it has run.
+# section TITLE prints the start of a section, and the elapsed time.
 section() { printf '\n=== %s (after %d s)\n' "$1" "$SECONDS"; }

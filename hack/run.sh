@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# `make run`: from nothing to the counters of an eBPF program, printed by a pod
-# without any privilege. It can be run again at any time.
+# `make run`: from nothing to the counters of an eBPF program, printed by an unprivileged
+# pod. It can be run again at any time.
 #
-# Without KUBECONFIG it installs what is missing on this machine and starts the
-# one-node cluster; with one it uses that cluster and changes nothing here.
+# Without KUBECONFIG, it installs what is missing on this machine, and starts the
+# one-node cluster. With KUBECONFIG, it uses that cluster, and changes nothing on this
+# machine.
 set -euo pipefail
 : "${KUBECTL:?run this as: make run}" "${CLUSTER_KUBECONFIG:?}"
 cd "$(dirname "$0")/.."
@@ -14,7 +15,7 @@ cd "$(dirname "$0")/.."
 . hack/progress.sh
 
 readings=3
-# Seconds that the cluster has for each thing that is waited for.
+# The timeout in seconds for each step.
 timeout=${RUN_TIMEOUT:-120}
 make=(make --no-print-directory)
 
@@ -25,7 +26,7 @@ die() {
 	exit 1
 }
 
-# step MESSAGE HINT COMMAND… runs a step, and ends all with the hint if it fails.
+# step MESSAGE HINT COMMAND… runs a step. If it fails, it exits with the hint.
 step() {
 	local message=$1 hint=$2
 	shift 2
@@ -36,7 +37,7 @@ kubectl() { "$KUBECTL" "$@"; }
 
 # --- the cluster -----------------------------------------------------------
 
-# one_node brings up the cluster of this machine.
+# one_node starts the cluster of this machine.
 one_node() {
 	((EUID == 0)) || die "root access is required, to install packages and start a cluster on this machine" \
 		"run it as root, or give the cluster to use: make run KUBECONFIG=\$HOME/.kube/config"
@@ -53,8 +54,7 @@ one_node() {
 	rm -f "$log"
 }
 
-# restart_changed restarts what runs an image that has just been replaced: its
-# name is the same as before.
+# restart_changed restarts workloads whose image was replaced under the same name.
 restart_changed() {
 	if grep -q 'image .*/bpfman-operator:' "$1" && kubectl -n bpfman get deployment bpfman-operator >/dev/null 2>&1; then
 		kubectl -n bpfman rollout restart deployment/bpfman-operator >/dev/null
@@ -65,7 +65,7 @@ restart_changed() {
 	fi
 }
 
-# given_cluster checks that the cluster of KUBECONFIG answers.
+# given_cluster checks that the cluster in KUBECONFIG responds.
 given_cluster() {
 	command -v "$KUBECTL" >/dev/null || die "kubectl is missing" "to install it, see https://kubernetes.io/docs/tasks/tools/"
 	kubectl --request-timeout=15s get --raw /readyz >/dev/null || die "the cluster of KUBECONFIG=$KUBECONFIG doesn't answer" \
@@ -75,16 +75,15 @@ given_cluster() {
 
 # --- the program -----------------------------------------------------------
 
-# render FILE-OR-DIRECTORY prints manifests of an example with the images that
-# were asked for.
+# render FILE-OR-DIRECTORY prints the manifests of an example with the specified images.
 render() {
 	if [[ -d $1 ]]; then kubectl kustomize "$1"; else cat "$1"; fi |
 		sed -e "s|quay.io/bpfman-bytecode/|$BYTECODE_REGISTRY/$BYTECODE_PREFIX/|" \
 			-e "s|quay.io/bpfman/bpfman-counters:latest|$BPFMAN_COUNTERS_IMG|"
 }
 
-# outcome KIND NAME waits until the object says what came of it; it prints the
-# condition's type, how many nodes have it attached, and the message.
+# outcome KIND NAME waits for a result in the object's status. It prints the condition's
+# type, the number of nodes where it is attached, and the message.
 outcome() {
 	local deadline=$((SECONDS + timeout)) state generation observed condition
 	while ((SECONDS < deadline)); do
@@ -99,8 +98,8 @@ outcome() {
 	echo "NotYetLoaded 0 no answer within $timeout s: ${state#* * * }"
 }
 
-# attach_sample applies the counter of the first of the kinds that the nodes'
-# kernel can run, and sets kind to it.
+# attach_sample applies the counter of the first kind that the nodes' kernel supports,
+# and sets kind to it.
 attach_sample() {
 	local candidate name condition attached message
 	for candidate in xdp tcx; do
@@ -120,8 +119,8 @@ attach_sample() {
 		"kubectl -n bpfman logs daemonset/bpfman-daemon -c bpfman  shows the daemon's log"
 }
 
-# fresh_readers restarts readers that are older than the program: their volumes
-# keep the maps of one that is gone, from before bpfman was deployed anew, say.
+# fresh_readers restarts readers that are older than the program. Their volumes can
+# contain the maps of a deleted program, for example after bpfman was deployed again.
 fresh_readers() {
 	local loaded started
 	loaded=$(kubectl get bpfprograms -l "bpfman.io/ownedByProgram=go-$kind-counter-example" \
@@ -135,8 +134,8 @@ fresh_readers() {
 
 # --- traffic and readings --------------------------------------------------
 
-# traffic sends packets to a node until it is ended: pings from here, or, where
-# these don't arrive, requests that the API server passes on to its kubelet.
+# traffic sends packets to a node until it is stopped: pings from here, or, if these
+# don't arrive, requests that the API server forwards to the node's kubelet.
 traffic() {
 	local node=$1 address=$2 ping=()
 	if command -v ping >/dev/null; then ping=(ping); else ping=(busybox ping); fi
@@ -148,8 +147,8 @@ traffic() {
 	done
 }
 
-# show_readings prints what the pod has to say while there is traffic, and fails
-# unless each count is higher than the one before.
+# show_readings prints the pod's output while there is traffic, and fails unless each
+# count is higher than the previous one.
 show_readings() {
 	local namespace=$1 pod=$2 node=$3 address=$4 sender reader logs line count last=-1 seen=0 grown=0
 	traffic "$node" "$address" &
@@ -170,8 +169,9 @@ show_readings() {
 	((seen == readings && grown == readings - 1))
 }
 
-# whoami_in prints as whom the application runs: its first line is from its own
-# /proc/self/status. Where the log doesn't reach back to it, it is run once more.
+# whoami_in prints the user that the application runs as: its first line comes from its
+# own /proc/self/status. If the log doesn't contain that line any more, the application
+# is run again.
 whoami_in() {
 	local said
 	said=$(kubectl -n "$1" logs --limit-bytes=300 "$2")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Builds the bpfman daemon of v0.5, which the tests of switching from it take
-# and nothing else. Says nothing where it is there.
+# Builds the bpfman daemon of v0.5, which only the tests of switching from it need.
+# Prints nothing if it exists.
 #
 # usage: upstream-daemon.sh CACHE
 set -euo pipefail
@@ -16,7 +16,7 @@ version=0.5.6
 root=$cache/bpfman-$version
 
 [[ -x $root/bin/bpfman-rpc ]] && exit
-# Not optimised, as it runs for seconds: that halves the time to build it.
+# Without optimization, because it only runs for seconds. This halves the build time.
 CARGO_TARGET_DIR=$root/target CARGO_PROFILE_DEV_DEBUG=0 \
 	slow "building the bpfman daemon $version (about 5 minutes on 2 cores)" \
 	cargo install bpfman-api --version "$version" --locked --debug --root "$root"

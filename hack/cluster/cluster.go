@@ -27,26 +27,27 @@ import (
 
 const stopTimeout = time.Minute
 
-// marker is the file that tells a state directory from any other: nothing
-// else is ever removed.
+// marker is a file that identifies a state directory. Other directories are never removed.
 const marker = "bpfman-cluster"
 
 var errNodeEnded = errors.New("a node's init has ended")
 
-// cluster is one cluster of this machine, or the one node of another's that this machine is.
+// cluster is a cluster on this machine, or a cluster on another machine that this machine joins
+// as a node.
 type cluster struct {
 	options
-	number int // the node that is commanded
+	number int // the node that the command is about
 }
 
-// settings are those of a node.
+// settings returns the settings of a node.
 func (c cluster) settings(number int) component.Settings {
 	s := component.Default(uint8(c.instance), c.stateDir, c.kubernetes, number)
 	s.ControlPlaneOnly, s.Uplink = c.controlPlaneOnly, c.uplink
 	return s
 }
 
-// nodes are those that have been started here, whether they run or not.
+// nodes returns the nodes that have been started on this machine, no matter whether they are
+// running.
 func (c cluster) nodes() []component.Settings {
 	var nodes []component.Settings
 	for number := 1; number <= component.MaxNodes; number++ {
@@ -57,7 +58,7 @@ func (c cluster) nodes() []component.Settings {
 	return nodes
 }
 
-// commanded is the node that is commanded, which must have been started.
+// commanded returns the node that the command is about, which must have been started.
 func (c cluster) commanded() (component.Settings, error) {
 	s := c.settings(c.number)
 	if node.Load(s.StateDir) == nil {
@@ -66,7 +67,7 @@ func (c cluster) commanded() (component.Settings, error) {
 	return s, nil
 }
 
-// step runs one step and prints its name and time.
+// step runs one step, and prints its name and duration.
 func step(name string, run func() error) error {
 	start := time.Now()
 	err := run()
@@ -78,8 +79,8 @@ func step(name string, run func() error) error {
 	return err
 }
 
-// locked runs while no other does for this instance. The lock is a socket
-// without a file, which the kernel lets go of with the process.
+// locked runs a function while it holds the lock of this instance. The lock is a socket without a
+// file, which the kernel releases when the process ends.
 func (c cluster) locked(ctx context.Context, run func(context.Context) error) error {
 	waiting := false
 	var lock net.Listener
@@ -98,14 +99,14 @@ func (c cluster) locked(ctx context.Context, run func(context.Context) error) er
 	return run(ctx)
 }
 
-// up brings the cluster up, or finds it up, with as many nodes as are asked for at least,
-// and the newest images.
+// up starts the cluster unless it is running, with at least the requested number of nodes, and
+// loads the newest images.
 func (c cluster) up(ctx context.Context) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("the cluster wasn't up after %v", c.timeout))
 	defer cancel()
 	err := c.bringUp(ctx)
-	// It may have been about to end when it was found.
+	// A node that looked alive can have been ending.
 	if errors.Is(err, errNodeEnded) {
 		err = c.bringUp(ctx)
 	}
@@ -120,7 +121,7 @@ func (c cluster) up(ctx context.Context) error {
 	return nil
 }
 
-// bringUp starts the nodes that don't run, and waits for all.
+// bringUp starts the nodes that aren't running, and waits for all nodes.
 func (c cluster) bringUp(ctx context.Context) error {
 	var numbers []int
 	if c.join == "" {
@@ -130,7 +131,7 @@ func (c cluster) bringUp(ctx context.Context) error {
 	} else {
 		numbers = append(numbers, c.number)
 	}
-	// Without the first there is no cluster: what remains of an earlier one is removed.
+	// Without the first node, there is no cluster. Remove what is left of an earlier one.
 	if !node.Load(c.settings(numbers[0]).StateDir).Alive() {
 		if err := c.clean(ctx); err != nil {
 			return err
@@ -146,7 +147,7 @@ func (c cluster) bringUp(ctx context.Context) error {
 	return c.await(ctx, c.nodes())
 }
 
-// start starts those of the nodes that don't run.
+// start starts the given nodes, unless they are running.
 func (c cluster) start(numbers []int) error {
 	if c.kubernetes == "" {
 		return errors.New("--kubernetes must name the multi-call binary of hack/kubernetes")
@@ -171,7 +172,7 @@ func (c cluster) start(numbers []int) error {
 	return step("namespaces, cgroups and network", func() error { return c.switchOn(asleep) })
 }
 
-// configure writes what nodes read at their start.
+// configure writes the files that nodes read when they start.
 func (c cluster) configure(nodes []component.Settings) error {
 	if err := c.prepare(); err != nil {
 		return err
@@ -184,7 +185,7 @@ func (c cluster) configure(nodes []component.Settings) error {
 	return nil
 }
 
-// switchOn starts the init of each of the nodes, in the network that it makes if there is none.
+// switchOn starts the init of each node, after it creates the network if necessary.
 func (c cluster) switchOn(nodes []component.Settings) error {
 	if c.join == "" {
 		if err := node.MakeNetwork(c.settings(1)); err != nil {
@@ -199,7 +200,7 @@ func (c cluster) switchOn(nodes []component.Settings) error {
 	return nil
 }
 
-// arguments are the command line of the init of a node.
+// arguments returns the command line of a node's init.
 func (c cluster) arguments(s component.Settings) []string {
 	return []string{
 		"--instance=" + strconv.Itoa(c.instance), "--state-dir=" + c.stateDir, "--kubernetes=" + c.kubernetes,
@@ -207,7 +208,7 @@ func (c cluster) arguments(s component.Settings) []string {
 	}
 }
 
-// prepare makes the state directory of the cluster.
+// prepare creates the state directory of the cluster.
 func (c cluster) prepare() error {
 	if err := os.MkdirAll(c.stateDir, 0o755); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
@@ -219,7 +220,7 @@ func (c cluster) prepare() error {
 	if err != nil {
 		return fmt.Errorf("reading this program: %w", err)
 	}
-	// Renamed into place: the other nodes run the file that was there.
+	// Replace the file by renaming, because the other nodes run the existing one.
 	if err := os.WriteFile(c.initProgram()+".new", self, 0o755); err != nil {
 		return fmt.Errorf("copying this program: %w", err)
 	}
@@ -229,7 +230,7 @@ func (c cluster) prepare() error {
 	return nil
 }
 
-// await waits until pods can run on the nodes, loading images meanwhile.
+// await waits until pods can run on the nodes. It loads images in the meantime.
 func (c cluster) await(ctx context.Context, nodes []component.Settings) error {
 	ctx, ended := context.WithCancelCause(ctx)
 	defer ended(nil)
@@ -243,7 +244,8 @@ func (c cluster) await(ctx context.Context, nodes []component.Settings) error {
 		})
 	}
 	for _, s := range nodes {
-		// A machine that is a node has given it its network: it is asked for at the control plane.
+		// The network of a machine that is a node is the node's, so this check runs on the
+		// control plane.
 		if s.Uplink != "" {
 			continue
 		}
@@ -260,7 +262,7 @@ func (c cluster) await(ctx context.Context, nodes []component.Settings) error {
 			if !s.RunsPods() {
 				return nil
 			}
-			// A node that starts again may have been ready before.
+			// After a restart, the node's status can still be that of the previous run.
 			since := node.Load(s.StateDir).Started
 			return step("node "+s.Node+" ready", func() error {
 				return ask(s, func(ctx context.Context) error { return api.NodeReady(ctx, since) })
@@ -302,7 +304,7 @@ func (c cluster) writeKubeconfig() error {
 	return nil
 }
 
-// down removes the cluster, or what is left of one.
+// down removes the cluster, or what is left of it.
 func (c cluster) down(ctx context.Context) error {
 	return step("the cluster is removed", func() error { return c.clean(ctx) })
 }
@@ -320,7 +322,7 @@ func (c cluster) clean(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(c.stateDir, marker)); err != nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty, and doesn't belong to a cluster: specify another --state-dir", c.stateDir)
 	}
-	// All that there can be: one may have been about to start.
+	// Stop all possible nodes, because one can be starting.
 	for number := 1; number <= component.MaxNodes; number++ {
 		if err := node.Stop(ctx, c.settings(number)); err != nil {
 			return err
@@ -341,7 +343,7 @@ func (c cluster) clean(ctx context.Context) error {
 	return nil
 }
 
-// status prints what runs.
+// status prints the state of the nodes.
 func (c cluster) status(ctx context.Context) error {
 	nodes := c.nodes()
 	if len(nodes) == 0 {
@@ -370,7 +372,7 @@ func (c cluster) status(ctx context.Context) error {
 	return nil
 }
 
-// ready says nil if the node is ready, and the API server too if that is there.
+// ready returns nil if the node is ready, and the API server too, if the node has one.
 func ready(ctx context.Context, s component.Settings) error {
 	api, err := component.NewAPI(s)
 	if err != nil {
@@ -390,7 +392,7 @@ func ready(ctx context.Context, s component.Settings) error {
 	return nil
 }
 
-// exec becomes the command, or a shell, inside the commanded node.
+// exec replaces this process with a command, or a shell, inside the node.
 func (c cluster) exec(command []string) error {
 	s, err := c.commanded()
 	if err != nil {
@@ -403,7 +405,7 @@ func (c cluster) exec(command []string) error {
 	return enter(command, "--target", strconv.Itoa(state.PID), "--all")
 }
 
-// execNet becomes the command, or a shell, in the cluster's network.
+// execNet replaces this process with a command, or a shell, in the cluster's network.
 func (c cluster) execNet(command []string) error {
 	if len(c.nodes()) == 0 {
 		return errors.New("no cluster is running: to start one, run make cluster-up")
@@ -411,7 +413,7 @@ func (c cluster) execNet(command []string) error {
 	return enter(command, "--net="+c.settings(1).Network())
 }
 
-// enter becomes the command, or a shell, in these namespaces.
+// enter replaces this process with a command, or a shell, in the given namespaces.
 func enter(command []string, namespaces ...string) error {
 	nsenter, err := exec.LookPath("nsenter")
 	if err != nil {

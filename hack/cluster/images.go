@@ -24,7 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/cluster/node"
 )
 
-// loadImages builds the images and loads those that nodes don't have.
+// loadImages builds the images, and loads those that nodes don't have.
 func (c cluster) loadImages(ctx context.Context) error { return c.loadImagesOn(ctx, c.nodes()) }
 
 func (c cluster) loadImagesOn(ctx context.Context, nodes []component.Settings) error {
@@ -58,7 +58,7 @@ func (c cluster) loadImagesOn(ctx context.Context, nodes []component.Settings) e
 	return nil
 }
 
-// loadImage loads the image on the nodes where that very image wasn't loaded before.
+// loadImage loads the image on the nodes, unless the same image was loaded before.
 func loadImage(ctx context.Context, described image.Image, nodes []component.Settings) error {
 	built, err := described.Build()
 	if err != nil {
@@ -94,7 +94,7 @@ func loadImage(ctx context.Context, described image.Image, nodes []component.Set
 	})
 }
 
-// importImage streams the image, under its name and as the next one, to the node's containerd.
+// importImage streams the image to the node's containerd, under its name and with NextTag.
 func importImage(ctx context.Context, s component.Settings, reference string, built v1.Image) error {
 	tag, err := name.NewTag(reference)
 	if err != nil {
@@ -122,7 +122,7 @@ func containerdReady(ctx context.Context, s component.Settings) error {
 	return nil
 }
 
-// ctr is a command of containerd's client, talking to the node's containerd.
+// ctr returns a command of containerd's client for the node's containerd.
 func ctr(ctx context.Context, s component.Settings, args ...string) *exec.Cmd {
 	socket := "/run/containerd/containerd.sock"
 	if state := node.Load(s.StateDir); state != nil {

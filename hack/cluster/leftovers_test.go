@@ -28,12 +28,12 @@ import (
 )
 
 const (
-	// instance is another than the one that people use, which may be running.
+	// instance isn't the developers' instance, which can be running.
 	instance    = 77
 	testTimeout = 3 * time.Minute
 )
 
-// machine is what the cluster runs with in a test.
+// machine contains what the cluster needs in a test.
 type machine struct {
 	t          *testing.T
 	settings   component.Settings
@@ -43,7 +43,7 @@ type machine struct {
 	scratch    string // TMPDIR of the program
 }
 
-// newMachine reads from the environment where things are; make test-cluster sets it.
+// newMachine reads the environment variables that make test-cluster sets.
 func newMachine(t *testing.T) machine {
 	t.Helper()
 	program, kubernetes := os.Getenv("CLUSTER_PROGRAM"), os.Getenv("CLUSTER_KUBERNETES")
@@ -81,13 +81,13 @@ func (m machine) command(ctx context.Context, args ...string) *exec.Cmd {
 	return command
 }
 
-// run runs a command of the program, which must succeed.
+// run runs a command of the program. It must succeed.
 func (m machine) run(name string) {
 	m.t.Helper()
 	m.output(m.command(m.t.Context(), name))
 }
 
-// node runs a command of the program about a node, which must succeed.
+// node runs a command of the program about a node. It must succeed.
 func (m machine) node(number int, args ...string) {
 	m.t.Helper()
 	m.output(m.command(m.t.Context(), append([]string{"--node=" + strconv.Itoa(number)}, args...)...))
@@ -109,7 +109,7 @@ func (m machine) output(command *exec.Cmd) string {
 	return string(output)
 }
 
-// pod is one that leaves a mount on the node.
+// pod is a pod that leaves a mount on the node.
 const pod = `
 apiVersion: v1
 kind: Pod
@@ -126,7 +126,7 @@ spec:
   volumes: [{name: run, hostPath: {path: /run/left, type: DirectoryOrCreate}}]
 `
 
-// useIt runs a pod to the point where it has made its mount.
+// useIt runs a pod until it has created its mount.
 func (m machine) useIt(name string) {
 	m.t.Helper()
 	m.kubectl(fmt.Sprintf(pod, name), "apply", "-f", "-")
@@ -136,7 +136,7 @@ func (m machine) useIt(name string) {
 	}
 }
 
-// inside lists the processes of the node, as the host numbers them, by name.
+// inside returns the processes of the node by name, with the host's process ids.
 func (m machine) inside() map[string]*os.Process {
 	m.t.Helper()
 	state := node.Load(m.settings.StateDir)
@@ -175,8 +175,8 @@ func (m machine) kill(process *os.Process) {
 	}
 }
 
-// awaitEnd fails the test unless the process is gone; its parent may take a
-// moment to collect it.
+// awaitEnd fails the test unless the process ends. Its parent can take a moment to reap
+// it.
 func (m machine) awaitEnd(name string, process *os.Process) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Second)
@@ -206,7 +206,7 @@ func TestDownLeavesNothing(t *testing.T) {
 		for _, name := range []string{"etcd", "containerd", "kubelet", "kube-apiserver"} {
 			m.kill(processes[name])
 		}
-		m.run("up") // waits until it is back
+		m.run("up") // it waits until the node is back
 		m.useIt("second")
 		processes = m.inside()
 		m.run("down")
@@ -263,7 +263,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	})
 }
 
-// interruptUp kills the program once it has reported the step.
+// interruptUp kills the program after it has reported the step.
 func (m machine) interruptUp(step string) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), testTimeout)
@@ -305,7 +305,7 @@ func (m machine) observe() observation {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	// Another cluster may come or go meanwhile.
+	// Another cluster can start or stop in the meantime.
 	others := map[int]bool{}
 	for _, link := range links {
 		if name := link.Attrs().Name; m.isOthers(name) {
@@ -324,9 +324,8 @@ func (m machine) observe() observation {
 		}
 		found["routes"] = append(found["routes"], route.String())
 	}
-	// Processes and files of the machine's other users come and go; these
-	// are those that bear the cluster's name, and the places that a node
-	// writes to.
+	// Other processes and files of the machine change all the time. These are the ones
+	// with the cluster's name, and the places that a node writes to.
 	found["processes"] = m.processes()
 	found["cgroups"] = m.cgroups()
 	for _, dir := range []string{"/etc", "/run", "/dev", "/opt", "/var/lib", "/var/log", m.scratch} {
@@ -347,12 +346,12 @@ func (m machine) observe() observation {
 
 var instanceName = regexp.MustCompile(`^bpfman(-cluster-)?[0-9]+(-[0-9]+)?$`)
 
-// isOthers tells whether the interface or cgroup is another instance's.
+// isOthers reports whether the interface or cgroup belongs to another instance.
 func (m machine) isOthers(name string) bool {
 	return instanceName.MatchString(name) && name != m.settings.HostInterface && name != m.settings.Cgroup && !strings.HasPrefix(name, m.settings.Cgroup+"-")
 }
 
-// processes lists those whose command line names the state directory.
+// processes returns the processes whose command lines contain the state directory.
 func (m machine) processes() []string {
 	var found []string
 	commandLines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -365,7 +364,7 @@ func (m machine) processes() []string {
 	return found
 }
 
-// cgroups lists the topmost ones of each hierarchy, where the node's is.
+// cgroups returns the topmost cgroups of each hierarchy, where the node's is.
 func (m machine) cgroups() []string {
 	var found []string
 	for _, pattern := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup/*/*"} {
@@ -379,18 +378,18 @@ func (m machine) cgroups() []string {
 	return found
 }
 
-// files lists the files below the directory, without following others' state.
+// files returns the files below the directory, without the state of other clusters.
 func files(root, stateDir string) []string {
 	var found []string
 	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // gone meanwhile
+			return nil //nolint:nilerr // removed in the meantime
 		}
 		// Another cluster's state changes all the time.
 		if strings.HasPrefix(path, "/var/lib/bpfman-cluster") && !strings.HasPrefix(path, stateDir) && entry.IsDir() {
 			return fs.SkipDir
 		}
-		// Terminals and processes' shared memory are the machine's users'.
+		// Terminals and shared memory belong to other processes of the machine.
 		if path == "/dev/pts" || path == "/dev/shm" {
 			return fs.SkipDir
 		}
@@ -400,7 +399,7 @@ func files(root, stateDir string) []string {
 	return found
 }
 
-// compare fails the test for what is there now and wasn't before, or was and isn't.
+// compare fails the test if something appeared, or disappeared.
 func (m machine) compare(before observation) {
 	m.t.Helper()
 	after := m.observe()
@@ -416,7 +415,7 @@ func (m machine) compare(before observation) {
 	}
 }
 
-// mustSee fails the test unless it would notice that a cluster is left running.
+// mustSee fails the test unless it would notice a cluster that is left running.
 func (m machine) mustSee(before observation) {
 	m.t.Helper()
 	during := m.observe()
@@ -427,7 +426,7 @@ func (m machine) mustSee(before observation) {
 	}
 }
 
-// difference is what a has and b hasn't, counting repetitions.
+// difference returns what a contains and b doesn't, counting repetitions.
 func difference(a, b []string) []string {
 	count := map[string]int{}
 	for _, x := range b {

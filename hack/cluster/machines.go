@@ -17,7 +17,8 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/cluster/node"
 )
 
-// addNode starts one node more: the commanded one, or with the lowest number that is free.
+// addNode starts another node: the one that the command names, or the one with the lowest
+// free number.
 func (c cluster) addNode(ctx context.Context) error {
 	if !node.Load(c.settings(1).StateDir).Alive() {
 		return errors.New("no cluster is running: to start one, run make cluster-up")
@@ -30,7 +31,7 @@ func (c cluster) addNode(ctx context.Context) error {
 		return fmt.Errorf("a cluster has %d nodes at most", component.MaxNodes)
 	}
 	s := c.settings(number)
-	// It may be half of one.
+	// It can be incomplete.
 	if err := os.RemoveAll(s.StateDir); err != nil {
 		return fmt.Errorf("removing what is left of node %s: %w", s.Node, err)
 	}
@@ -50,8 +51,8 @@ func (c cluster) startAndAwait(ctx context.Context, s component.Settings) error 
 	return c.await(ctx, []component.Settings{s})
 }
 
-// removeNode ends the commanded node and removes everything of it, its Node object too,
-// as a cloud does when a machine is given back.
+// removeNode stops the node, and removes everything that belongs to it, including the
+// Node object. A cloud does the same when a machine is deleted.
 func (c cluster) removeNode(ctx context.Context) error {
 	s, err := c.commanded()
 	if err != nil {
@@ -76,7 +77,7 @@ func (c cluster) removeNode(ctx context.Context) error {
 	return nil
 }
 
-// halt ends the commanded node as if its power went.
+// halt stops the node as in a power failure.
 func (c cluster) halt(ctx context.Context) error {
 	s, err := c.commanded()
 	if err != nil {
@@ -87,7 +88,7 @@ func (c cluster) halt(ctx context.Context) error {
 	return step("node "+s.Node+" is down", func() error { return node.Stop(ctx, s) })
 }
 
-// boot starts the commanded node again.
+// boot starts the node again.
 func (c cluster) boot(ctx context.Context) error {
 	s, err := c.commanded()
 	if err != nil {
@@ -103,8 +104,8 @@ func (c cluster) reboot(ctx context.Context) error {
 	return c.boot(ctx)
 }
 
-// tap prints the interface of the cluster's network that a virtual machine is to be
-// connected to which is the commanded node.
+// tap prints the interface of the cluster's network for the virtual machine that is the
+// node.
 func (c cluster) tap(context.Context) error {
 	s := c.settings(c.number)
 	if node.Load(s.StateDir) != nil {
@@ -117,7 +118,7 @@ func (c cluster) tap(context.Context) error {
 	return nil
 }
 
-// control sends signals to components of the commanded node, or stops or starts them.
+// control sends signals to components of the node, or stops or starts them.
 func (c cluster) control(ctx context.Context, command string, args []string) error {
 	s, err := c.commanded()
 	if err != nil {

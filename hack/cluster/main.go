@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command cluster runs a Kubernetes cluster on this machine, of Kubernetes' own
-// components, containerd and runc, without a container engine. It needs root, and
-// leaves nothing behind.
+// Command cluster runs a Kubernetes cluster on this machine, with Kubernetes' own
+// components, containerd, and runc, without a container engine. It needs root. After it
+// ends, nothing is left.
 package main
 
 import (
@@ -49,7 +49,7 @@ commands for the node that --node specifies, by default the first one:
 flags:
 `
 
-// options are the command line's.
+// options are the options of the command line.
 type options struct {
 	instance         int
 	stateDir         string
@@ -65,7 +65,7 @@ type options struct {
 }
 
 func main() {
-	// The node's first stage changes namespaces of its thread.
+	// The first stage of a node's init changes namespaces of its thread.
 	runtime.LockOSThread()
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
@@ -109,7 +109,7 @@ func run(args []string) error {
 	return c.run(ctx, flags)
 }
 
-// run runs the command of the command line.
+// run runs the command on the command line.
 func (c cluster) run(ctx context.Context, flags *flag.FlagSet) error {
 	name, args := flags.Arg(0), flags.Args()
 	if len(args) > 0 {
@@ -137,7 +137,7 @@ func (c cluster) run(ctx context.Context, flags *flag.FlagSet) error {
 	}
 }
 
-// numberOf is the number of the node that is given by its number or its name.
+// numberOf returns the number of the node with the given number or name.
 func numberOf(nodeName string) (int, error) {
 	for number := 1; number <= component.MaxNodes; number++ {
 		if nodeName == strconv.Itoa(number) || nodeName == component.Default(0, "", "", number).Node {
@@ -147,7 +147,7 @@ func numberOf(nodeName string) (int, error) {
 	return 0, fmt.Errorf("there is no node %q: a cluster has nodes 1 to %d", nodeName, component.MaxNodes)
 }
 
-// flags are what sets the options.
+// flags returns the flags that set the options.
 func (o *options) flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
 	flags.IntVar(&o.instance, "instance", 0, "which cluster of this machine, 0 to 255; each needs a state directory")
@@ -169,7 +169,7 @@ func (o *options) flags() *flag.FlagSet {
 	return flags
 }
 
-// makeAbsolute makes the paths that are given independent of the working directory.
+// makeAbsolute converts relative paths to absolute paths.
 func makeAbsolute(files ...*string) error {
 	for _, file := range files {
 		if *file == "" {
@@ -184,11 +184,11 @@ func makeAbsolute(files ...*string) error {
 	return nil
 }
 
-// initProgram is this program's copy that the nodes run: the original may be
-// rebuilt meanwhile.
+// initProgram returns the path of the copy of this program that the nodes run. The
+// original can be rebuilt in the meantime.
 func (c cluster) initProgram() string { return filepath.Join(c.stateDir, "cluster") }
 
-// serveRegistry serves the cluster's registry, on its own port and on that of https.
+// serveRegistry serves the cluster's registry, on its own port and on the HTTPS port.
 func (c cluster) serveRegistry(ctx context.Context) error {
 	s := c.settings(1)
 	return registry.Serve(ctx, registry.Options{

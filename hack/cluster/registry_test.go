@@ -35,9 +35,9 @@ spec:
     command: [/bin/busybox, echo, pulled]
 `
 
-// TestPodRunsAPushedImage pushes an image to the cluster's registry as a user of the
-// host does. Pods run it by both of the registry's names, and no other image of that
-// name is on the node.
+// TestPodRunsAPushedImage pushes an image to the cluster's registry like a user of the
+// host. Pods run it with both names of the registry. The node has no other image with
+// that name.
 func TestPodRunsAPushedImage(t *testing.T) {
 	m := newMachine(t)
 	m.run("down")

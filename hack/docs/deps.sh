@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Installs what testing the documentation's site takes: Python's venv, and a browser. Debian's Chromium is installed
-# where there is no Chromium or Chrome.
+# Installs what testing the documentation's site needs: Python's venv, and a browser. If there is neither Chromium
+# nor Chrome, it installs Debian's Chromium.
 set -euo pipefail
 # shellcheck source=hack/progress.sh
 . "$(dirname "$0")/../progress.sh"

@@ -2,20 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Installs bpfman from manifests, such as an install file of a release: looks for definitions that are somebody else's,
-# prints what it will run and where, applies the manifests, and waits until bpfman runs.
+# Installs bpfman from manifests, such as an install file of a release. It checks for definitions of other
+# software, prints what it is going to run and where, applies the manifests, and waits until bpfman runs.
 #
 #   install.sh [--check] [--no-wait] FILE     FILE - is standard input
 #
-# --check looks and prints, and applies nothing. --no-wait applies without waiting.
-# KUBECTL is the kubectl to use, TIMEOUT how long to wait for each of operator and node components (180s).
-# IMAGES_LOADED=yes says that the nodes, or their registry, have images of yours under the names that FILE has.
+# With --check, it checks and prints, and applies nothing. With --no-wait, it applies without waiting. KUBECTL is
+# the kubectl command. TIMEOUT is how long to wait for the operator, and for the node components (180s).
+# IMAGES_LOADED=yes says that the nodes, or their registry, have your own images under the names in FILE.
 set -euo pipefail
 
 kubectl() { command "${KUBECTL:-kubectl}" "$@"; }
 timeout=${TIMEOUT:-180s}
 
-# What upstream's v0.5 defines, and so does this: such a definition is taken over.
+# Kinds that both upstream's v0.5 and this project define. Such a definition is taken over.
 cluster_kinds="bpfapplications bpfprograms fentryprograms fexitprograms kprobeprograms tcprograms tcxprograms
 tracepointprograms uprobeprograms xdpprograms"
 namespaced_kinds="bpfnsapplications bpfnsprograms tcnsprograms tcxnsprograms uprobensprograms xdpnsprograms"
@@ -25,7 +25,7 @@ die() {
 	exit 1
 }
 
-# documents prints the manifests whose kind isn't the given one.
+# documents prints the manifests, without those of the given kind.
 documents() {
 	awk -v kind="kind: $1" '
 		function flush() { if (text != "" && !drop) printf "%s---\n", text; text = ""; drop = 0 }
@@ -35,8 +35,8 @@ documents() {
 		END { flush() }' "$manifests"
 }
 
-# look sorts the definitions that don't carry the mark of this project into foreign and taken. They are one to a line,
-# as "bpfapplications.bpfman.io (Namespaced)".
+# look finds the definitions without this project's label, and adds them to foreign or taken. Each line is like
+# "bpfapplications.bpfman.io (Namespaced)".
 look() {
 	local unmarked name scope kind
 	unmarked=$(kubectl get customresourcedefinitions -l 'bpfman.io/owned-definition!=true' \
@@ -66,7 +66,7 @@ refuse_foreign() {
 		"For each step, see docs/from-v0.6.md."
 }
 
-# images prints what the manifests run, one to a line: what it is for, and its name.
+# images prints the images in the manifests, with their purpose and name on one line each.
 images() {
 	documents CustomResourceDefinition | sed -nE \
 		-e 's/^ *(- )?image: *"?([^" ]+)"?$/operator \2/p' \
@@ -74,7 +74,8 @@ images() {
 		-e 's/^ *bpfman\.(agent|csi|csi\.registrar|inspector)\.image: *"?([^" ]+)"?$/\1 \2/p'
 }
 
-# refuse_moving refuses names under which upstream publishes other software, unless they are said to be the user's own.
+# refuse_moving refuses image names under which upstream publishes other software, unless the user says that they
+# are the user's own.
 refuse_moving() {
 	local named
 	named=$(grep -oE 'quay\.io/bpfman/bpfman-(operator|agent|csi|inspector)(:[^@]*)?$' <<<"$1" || true)

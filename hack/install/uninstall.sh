@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Removes what install.sh installed: the same manifests, and the definitions that carry this project's mark, with all
-# objects of their kinds. Other definitions in bpfman.io stay.
+# Removes what install.sh installed: the same manifests, and the definitions with this project's label, including
+# all objects of their kinds. Other definitions in bpfman.io stay.
 #
 #   uninstall.sh FILE             FILE - is standard input
-#   uninstall.sh --definitions    the definitions alone
+#   uninstall.sh --definitions    only the definitions
 #
-# It ends within minutes, whether bpfman runs or not, and says what is left. KUBECTL is the kubectl to use.
+# It ends within minutes, whether bpfman runs or not, and prints what is left. KUBECTL is the kubectl command.
 set -euo pipefail
 
 kubectl() { command "${KUBECTL:-kubectl}" "$@"; }
@@ -19,7 +19,7 @@ die() {
 	exit 1
 }
 
-# definitions lists those in bpfman.io that a selector of labels finds.
+# definitions lists the definitions in bpfman.io that match a label selector.
 definitions() {
 	kubectl get customresourcedefinitions -l "$1" \
 		-o go-template='{{range .items}}{{if eq .spec.group "bpfman.io"}}{{.metadata.name}} {{end}}{{end}}'
@@ -29,7 +29,7 @@ warn() {
 	local loaded pods reports
 	reports=$(grep -oE 'bpf(ns)?programs\.bpfman\.io' <<<"$owned" | paste -sd,) || true
 	if [[ -n $reports ]]; then
-		# A report without a program's id, such as upstream's, is of nothing that is loaded.
+		# A report without the id of a program, such as upstream's, doesn't describe a loaded program.
 		loaded=$(kubectl get "$reports" -A -o go-template='{{range .items}}{{with .status}}{{if .programid}}{{"x\n"}}{{end}}{{end}}{{end}}' | wc -l)
 		((loaded == 0)) || echo "$loaded programs stay loaded on their nodes until the nodes reboot: to unload them, delete the objects that own them first"
 	fi
@@ -37,8 +37,8 @@ warn() {
 	[[ -z $pods ]] || echo "pods with volumes of maps, which can't terminate without bpfman if you delete them later: $pods"
 }
 
-# release removes upstream's finalizers from objects of some kinds, for whose controllers nobody waits any more. With
-# arguments for kubectl get.
+# release removes upstream's finalizers from objects of some kinds, whose controllers no longer run. Arguments are
+# for kubectl get.
 release() {
 	local found resource namespace name version finalizers rest finalizer
 	found=$(kubectl get "$@" --ignore-not-found -o go-template="$with_finalizers") || return 0
@@ -53,12 +53,12 @@ release() {
 	done <<<"$found"
 }
 
-# An object or a list, one object to a line.
+# An object or a list, with one object per line.
 object='{{.kind}}|{{with .metadata.namespace}}{{.}}{{end}}|{{.metadata.name}}|{{.metadata.resourceVersion}}|{{range .metadata.finalizers}}{{.}} {{end}}{{"\n"}}'
 with_finalizers="{{if .items}}{{range .items}}$object{{end}}{{else if .metadata.name}}$object{{end}}"
 
-# The ConfigMap goes first, so that the operator is there to take down what it made. It, or the DaemonSet, may have a
-# finalizer of upstream's, which the operator removes if it runs.
+# Remove the ConfigMap first, while the operator can still remove what it created. The ConfigMap, or the DaemonSet,
+# can have a finalizer of upstream, which a running operator removes.
 remove_components() {
 	local what
 	kubectl -n bpfman delete configmap bpfman-config --ignore-not-found --wait=false
@@ -71,16 +71,17 @@ remove_components() {
 	[[ -z $what ]] || echo "the operator doesn't run, so these are deleted with the namespace: ${what//$'\n'/ }"
 }
 
-# With a definition go all objects of its kind, so finalizers of upstream's on these keep nothing.
+# Deleting a definition deletes all objects of its kind, so finalizers of upstream on these protect nothing.
 remove_definitions() {
 	local kinds
 	kinds=$(tr ' ' ',' <<<"${owned% }")
 	[[ -n $kinds ]] || return 0
-	# Its policy lets nobody write reports but the agent.
+	# With this policy, only the agent can write reports.
 	kubectl delete validatingadmissionpolicybinding bpfman-programs-are-reports --ignore-not-found --timeout=30s
 	release "$kinds" -A
 	kubectl delete customresourcedefinitions -l "$mark" --wait=false
-	# An object may have come in between, and the policy ends a moment after its binding.
+	# An object can have been created in between, and the policy stays in effect for a moment after its binding is
+	# deleted.
 	for _ in 1 2 3; do
 		# shellcheck disable=SC2086 # one argument for each
 		! kubectl wait --for=delete customresourcedefinitions $owned --timeout=20s >/dev/null 2>&1 || return 0
@@ -90,7 +91,8 @@ remove_definitions() {
 		"$(kubectl get "$kinds" -A -o go-template="$with_finalizers" 2>&1)"
 }
 
-# documents prints the manifests but for definitions, and the namespace where that isn't only this project's.
+# documents prints the manifests without definitions, and without the namespace unless it belongs only to this
+# project.
 documents() {
 	awk -v namespace="$1" '
 		function flush() { if (text != "" && !drop) printf "%s---\n", text; text = ""; drop = 0 }

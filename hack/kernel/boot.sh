@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Runs a command in a virtual machine with Debian's 6.12 kernel, on this
-# machine's root file system, of which it changes nothing: the command's output is
-# printed as it comes, its exit status is this script's, and the machine ends with
-# it. Where the machine ends first, the end of its console is printed and the
-# status is $machine_ended. Nothing of it is left running, whatever ends this script.
+# Runs a command in a virtual machine with Debian's 6.12 kernel, on this machine's root
+# file system, which it doesn't change. It prints the command's output as it arrives, and
+# exits with the command's exit status. The machine ends with the command. If the machine
+# ends first, the script prints the end of its console, and exits with $machine_ended.
+# When this script ends for any reason, nothing of the machine is left running.
 #
 # usage: boot.sh [--tap=INTERFACE] [--copy=FILE]… CACHE MEMORY COMMAND…
 #
-#   --tap   eth0 is the other end of that interface of this machine; without, there
-#           is no network
-#   --copy  have that file in memory, if there is one: files are read slowly otherwise
+#   --tap   connect eth0 to that interface of this machine; the default is no
+#           network
+#   --copy  keep that file in memory, if it exists, because reading files is
+#           slow otherwise
 set -euo pipefail
 options=() copies=()
 while [[ $1 == --* ]]; do
@@ -32,12 +33,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 images=("$kernel"/boot/vmlinuz-*)
 [[ -x $virtme/bin/vng && -f ${images[0]} ]] || { echo "the virtual machine's parts are missing: make deps-kernel" >&2; exit 1; }
-# vng runs others of virtme-ng's commands.
+# vng runs other commands of virtme-ng.
 PATH=$virtme/bin:$PATH
 work=$(mktemp -d)
 machine=
 
-# end stops the machine, a session of its own, by the ids of its processes.
+# end stops the machine, which is a separate session, by the ids of its processes.
 end() {
 	[[ -z $machine ]] || kill -- "-$machine" 2>/dev/null || true
 	rm -rf "$work"
@@ -46,11 +47,11 @@ trap end EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# boot runs the guest's script in the machine, which leaves the command's exit
-# status in the one directory that it can write to.
+# boot runs the guest's script in the machine, which writes the command's exit status to
+# the only writable directory.
 boot() {
 	local reader
-	# A pipe: qemu opens its output anew, which would truncate a file.
+	# A pipe, because qemu would truncate a file when it opens its output again.
 	mkfifo "$work/output"
 	cat "$work/output" &
 	reader=$!
@@ -64,7 +65,7 @@ boot() {
 	return "$(<"$work/status")"
 }
 
-# usable_kvm tries it: a /dev/kvm that can be opened may still not be able to run anything.
+# usable_kvm tries KVM, because /dev/kvm can exist and be unusable.
 usable_kvm() {
 	[[ -w /dev/kvm ]] || return 1
 	mode=()

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Installs what the virtual machine of `make test-kernel` takes, besides what
-# `make deps` does, on this Debian 12: kmod (Debian), qemu (bookworm-backports),
-# virtme-ng (PyPI), and Debian's 6.12 kernel (bookworm-backports). The kernel is
-# unpacked into the cache, not installed: this machine goes on booting its own.
-# Its apt knows nothing of the other suite afterwards. Says what it installs; says
-# nothing where nothing is missing.
+# Installs what the virtual machine of `make test-kernel` needs in addition to `make deps`, on
+# Debian 12: kmod (Debian), qemu (bookworm-backports), virtme-ng (PyPI), and Debian's 6.12
+# kernel (bookworm-backports). The kernel is unpacked into the cache, not installed, so this
+# machine still boots its own. This machine's apt configuration doesn't change. Prints what it
+# installs, and nothing if everything is there.
 #
 # usage: deps.sh CACHE
 set -euo pipefail
@@ -18,14 +17,15 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=hack/kernel/versions.sh
 . "$here/versions.sh"
 
-# An apt of this script's: this machine's sources and bookworm-backports, with lists of its own.
+# A separate apt configuration, with this machine's sources and bookworm-backports, and its own
+# package lists.
 apt=$cache/apt
 options=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/sources" -o "Dir::State::lists=$apt/lists"
 	-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=)
 trap 'rm -rf "$apt"' EXIT
 export DEBIAN_FRONTEND=noninteractive
 
-# missing_packages lists what to install, as apt names it.
+# missing_packages lists the packages to install, with apt's names.
 missing_packages() {
 	local version
 	version=$({ qemu-system-x86_64 --version 2>/dev/null || true; } | sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p')
@@ -34,8 +34,7 @@ missing_packages() {
 	python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
 }
 
-# The rest run in a subshell each: they are given to slow, which shows that they
-# go on.
+# The other steps run in subshells, through slow, which shows progress.
 
 update_lists() (
 	set -e
@@ -61,7 +60,7 @@ fetch_virtme() (
 	set -e
 	python3 -m venv "$virtme.new"
 	"$virtme.new/bin/pip" install --disable-pip-version-check -q "virtme-ng==$virtme_version"
-	# Scripts name their interpreter by its path.
+	# Scripts contain the path of their interpreter.
 	sed -i "1s|$virtme.new|$virtme|" "$virtme.new"/bin/*
 	mv "$virtme.new" "$virtme"
 )
@@ -91,5 +90,6 @@ fi
 ((${#packages[@]} == 0)) || slow "installing Debian packages: ${packages[*]}" apt-get "${options[@]}" install -y --no-install-recommends --target-release bookworm-backports "${packages[@]}"
 [[ -x $virtme/bin/vng ]] || slow "installing virtme-ng $virtme_version" fetch_virtme
 [[ -d $kernel ]] || slow "fetching Debian's $kernel_series kernel (about 100 MB)" fetch_kernel
-# Modules are linked there inside the machine, whose root file system is this one's, read-only.
+# Inside the machine, modules are linked there. Its root file system is this machine's,
+# read-only.
 [[ -d /lib/modules ]] || mkdir /lib/modules

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# The first thing to run inside the virtual machine, see boot.sh: makes it a
-# machine where the daemon and a Kubernetes node can run, and runs the command.
-# What is written goes to memory, but for the command's exit status.
+# The first script to run inside the virtual machine: see boot.sh. It prepares the machine
+# for the daemon and a Kubernetes node, and runs the command. All writes go to memory,
+# except for the command's exit status.
 #
 # usage: guest.sh STATUS-FILE DIRECTORY COMMAND…
 set -euo pipefail
@@ -13,7 +13,7 @@ directory=$2
 shift 2
 trap 'echo $? >&"$status"' EXIT
 
-# Without udev virtme-ng doesn't find the port that leads to the caller's output.
+# Without udev, virtme-ng doesn't find the port for the caller's output.
 modprobe virtio_console
 for name in /sys/class/virtio-ports/*/name; do
 	port=${name%/name}
@@ -29,7 +29,8 @@ mounted /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 mounted /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
 ip link set lo up
 
-# The root file system: in memory what is written and what boot.sh copied, above the caller's.
+# The root file system: a writable layer in memory, with the files that boot.sh copied, above
+# the caller's root.
 mount -t tmpfs memory /mnt
 mkdir /mnt/{copies,written,work,root}
 [[ ! -b /dev/vda ]] || tar -xf /dev/vda -C /mnt/copies

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# A whole Kubernetes node in the virtual machine, with bpfman and an object of
-# every kind on it; its control plane and the tests run on this machine, which is
-# many times as fast without KVM. Where the machine ends before the tests do, the
-# exit status is $machine_ended.
+# Runs a whole Kubernetes node in the virtual machine, with bpfman and an object of every kind. Its control plane
+# and the tests run on this machine, which is many times as fast without KVM. If the machine ends before the
+# tests, the exit status is $machine_ended.
 #
-# usage: node.sh CACHE MEMORY INSTANCE — the last is the one-node cluster's.
+# usage: node.sh CACHE MEMORY INSTANCE — INSTANCE is that of the one-node cluster.
 set -euo pipefail
 : "${LOCALBIN:?run this as: make test-kernel-node}" "${DAEMON:?}" "${KUBERNETES:?}"
 cache=${1:?} memory=${2:?} instance=${3:?}
@@ -21,9 +20,9 @@ state=/var/lib/bpfman-cluster$instance registry=10.97.$instance.2:5000
 export KUBECONFIG=$LOCALBIN/kubeconfig$instance
 cluster=("$LOCALBIN/cluster" --instance "$instance" --kubernetes "$KUBERNETES" --daemon "$DAEMON" --bin "$LOCALBIN")
 control_plane=("${cluster[@]}" --control-plane-only --state-dir "$state" --kubeconfig "$KUBECONFIG")
-# Containers can't be on an overlay: this is in the virtual machine's memory.
+# Containers can't be on an overlay. This directory is in the virtual machine's memory.
 node=("${cluster[@]}" --node 2 --join "$state" --uplink eth0 --state-dir /run/bpfman-cluster --kubeconfig /run/kubeconfig --timeout 10m)
-# Read a lot in the virtual machine.
+# The virtual machine reads these often.
 files=("$DAEMON" "$KUBERNETES"
 	"$LOCALBIN"/{bpfman-operator,bpfman-agent,bpfman-csi,bpfman-ns,counters,map-exporter,csi-node-driver-registrar,go-target,node-probe,cluster,pause,daemon-launcher}
 	/usr/bin/{containerd,containerd-shim-runc-v2,ctr} /usr/sbin/{runc,nft} /usr/bin/busybox /usr/lib/cni/{ptp,host-local,loopback})
@@ -63,7 +62,8 @@ cat <&"$output" &
 section "bpfman on the node"
 make --no-print-directory deploy DEPLOY=config/one-node DEPLOY_TIMEOUT=10m IMAGES_LOADED=yes "KUBECTL=$LOCALBIN/kubectl"
 
-# Each look is a process in the virtual machine. TCX is chained on any kernel, and the room on a dispatcher is the same.
+# Each check starts a process in the virtual machine. TCX chains and the limit of a dispatcher don't depend on the
+# kernel.
 section "every kind of program, and chains of them"
 env -C tests/e2e TEST_REQUIRES="$kernel_can cluster" E2E_PATIENCE=5m E2E_INTERVAL=2s BYTECODE_PUSH="$registry" BYTECODE_PUSH_CA="$state/pki/registry-ca.crt" \
 	"$LOCALBIN/kernel/e2e.test" -test.count=1 -test.v -test.run '^Test(EveryKind|Chains|FullDispatcher)$/^(kind|XDP|TC_ingress|TC_egress)$' -test.parallel 5 &

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Tests in the virtual machine. Of the daemon by itself (make test-kernel): every
-# example program, and chains of them; and that the inspector finds all of them. Of a whole node (make test-kernel-node): an
-# object of every kind.
+# Runs tests in the virtual machine. For the daemon alone (make test-kernel): every example program, and chains of
+# them, and that the inspector finds all of them. For a whole node (make test-kernel-node): an object of every
+# kind.
 #
-# usage: test.sh daemon|node CACHE MEMORY INSTANCE — the last is the one-node cluster's.
+# usage: test.sh daemon|node CACHE MEMORY INSTANCE — INSTANCE is that of the one-node cluster.
 set -euo pipefail
 : "${LOCALBIN:?run this as: make test-kernel}" "${DAEMON:?}"
 what=${1:?} cache=${2:?} memory=${3:?} instance=${4:?}
@@ -16,12 +16,12 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=hack/progress.sh
 . hack/progress.sh
 
-# Read a lot in the virtual machine.
+# The virtual machine reads these often.
 files=("$DAEMON" "$LOCALBIN"/{kernel/bytecode.test,kernel/inspector.test,go-target,bytecode})
 
 running=
 
-# end stops what runs: a shell that a signal ends leaves it.
+# end stops what is still running, because a shell that a signal ends leaves its children.
 end() {
 	[[ -z $running ]] || { kill "$running" 2>/dev/null && wait; } || true
 }
@@ -38,7 +38,8 @@ run() {
 	return "$status"
 }
 
-# on_machine runs what takes a virtual machine, and once more if the machine ended by itself: that is no test's verdict.
+# on_machine runs a command that needs a virtual machine, and repeats it once if the machine ended early, because
+# that isn't a test result.
 on_machine() {
 	local status=0
 	run "$@" || status=$?

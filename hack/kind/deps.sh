@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Fetches what `make test-kind` takes on a Debian 12 without a container engine: Debian's Docker, and the root file system
-# of a node. Both are unpacked into the cache, not installed: this machine stays as it is. Says what it fetches; says nothing
-# where nothing is missing.
+# Downloads what `make test-kind` needs on Debian 12 without a container engine: Debian's Docker, and the root file
+# system of a node. Both are unpacked into the cache, not installed, so this machine doesn't change. Prints what it
+# downloads, and nothing if everything is there.
 #
 # usage: deps.sh CACHE
 set -euo pipefail
@@ -19,7 +19,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# unpack PACKAGE… DIRECTORY unpacks Debian packages, of which none is installed.
+# unpack PACKAGE… DIRECTORY unpacks Debian packages without installing them.
 unpack() (
 	set -e
 	directory=${*: -1}

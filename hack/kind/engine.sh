@@ -2,21 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Runs a command beside a container engine that is there for that command alone: dockerd, in mount, network and process
-# namespaces of its own. Nothing of this machine changes, neither its interfaces nor its packet filter, and all of it ends
-# with the command. There is no network but loopback, so the engine pulls nothing.
+# Runs a command with a temporary container engine: dockerd, in separate mount, network, and process namespaces.
+# This doesn't change this machine's interfaces or packet filter, and everything ends with the command. The engine
+# has no network except loopback, so it can't pull images.
 #
-# usage: engine.sh DOCKER RUNTIME STATE COMMAND… — DOCKER has Docker's programs, RUNTIME is hack/cluster/ociruntime, and STATE
-# a directory that this makes and removes.
+# usage: engine.sh DOCKER RUNTIME STATE COMMAND… — DOCKER is the directory of Docker's programs, RUNTIME is
+# hack/cluster/ociruntime, and STATE is a directory that this script creates and removes.
 set -euo pipefail
 
-# Below this, in each hierarchy, are the cgroups of all containers.
+# The parent of the cgroups of all containers, in each hierarchy.
 cgroup=bpfman-kind
 start_timeout=60
 
 hierarchies() { awk '$3 ~ /^cgroup/ { print $2 }' /proc/mounts; }
 
-# outside makes the namespaces, and removes what doesn't end with them.
+# outside creates the namespaces, and removes what doesn't end with them.
 outside() {
 	local state=$3 status=0 point
 	if ! mkdir "$state" 2>/dev/null; then
@@ -26,7 +26,7 @@ outside() {
 	for point in $(hierarchies); do
 		mkdir -p "$point/$cgroup"
 	done
-	trap '' INT TERM # The command gets them too, and this has to clean up after it.
+	trap '' INT TERM # the command also gets them, and this shell has to clean up afterwards
 	unshare --mount --net --pid --fork --kill-child --mount-proc "$0" --inside "$@" || status=$?
 	for point in $(hierarchies); do
 		find "$point/$cgroup" -depth -type d -exec rmdir {} + || status=1
@@ -35,7 +35,7 @@ outside() {
 	return "$status"
 }
 
-# inside is the first process of the process namespace.
+# inside runs as the first process in the process namespace.
 inside() {
 	local docker=$1 runtime=$2 state=$3 waited=0
 	shift 3
@@ -44,7 +44,7 @@ inside() {
 	mount -t bpf bpf /sys/fs/bpf
 	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
-	# The kubelet of a node has mounts of pods be seen by others.
+	# The kubelet of a node requires that mounts are shared.
 	mount --make-rshared /
 	ip link set lo up
 	export PATH=$docker/bin:$docker/sbin:$docker:$PATH DOCKER_HOST=unix:///run/docker.sock

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Builds an image of a kind node where kind's own can't be pulled, and has the running container engine take it: the root
-# file system of deps.sh, kind's files, which its Go module has, and the Kubernetes of hack/kubernetes.
+# Builds an image of a kind node if kind's own can't be pulled, and loads it into the running container engine. It
+# consists of the root file system of deps.sh, kind's files from its Go module, and the Kubernetes of
+# hack/kubernetes.
 #
-# usage: node-image.sh CACHE KUBERNETES BIN — KUBERNETES is the program of hack/kubernetes, and BIN has those of
-# hack/kind/kubeadm, hack/cluster/offline and hack/cluster/pause.
+# usage: node-image.sh CACHE KUBERNETES BIN — KUBERNETES is the program of hack/kubernetes, and BIN contains those
+# of hack/kind/kubeadm, hack/cluster/offline, and hack/cluster/pause.
 set -euo pipefail
 cache=${1:?} kubernetes=${2:?} bin=${3:?}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,12 +17,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d -p "$cache")
 trap 'umount "$work/root" 2>/dev/null || true; rm -rf "$work"' EXIT
 
-# What is added is above the root file system, which stays as it is.
+# Additional files are in a layer above the root file system, which stays unchanged.
 mkdir -p "$work"/{added,work,root}
 mount -t overlay -o "lowerdir=$node_root,upperdir=$work/added,workdir=$work/work" overlay "$work/root"
 root=$work/root
 
-# kind's own files, and what its Dockerfile does with them.
+# kind's own files, and the steps of its Dockerfile.
 module=$(cd "$here/../tools/kind" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kind)
 cp -rT --no-preserve=mode "$module/images/base/files" "$root"
 chmod 755 "$root"/usr/local/bin/* "$root"/kind/bin/*
@@ -36,11 +37,11 @@ chroot "$root" ctr oci spec |
 		chroot "$root" sh -c 'jq "$jq_in_node"' >"$work/cri-base.json"
 cp "$work/cri-base.json" "$root/etc/containerd/cri-base.json"
 
-# Debian has these elsewhere than kind.
+# Debian has these at other paths than kind.
 ln -sf /usr/bin/containerd "$root/usr/local/bin/containerd"
 cp "$root"/usr/lib/cni/{ptp,host-local,loopback,portmap} "$root/opt/cni/bin"
 
-# A machine without CAP_SYS_RESOURCE can lower no score and raise no limit.
+# Without CAP_SYS_RESOURCE, scores can't be lowered, and limits can't be raised.
 sed -i -e '/^OOMScoreAdjust=/d' -e '/^Limit/d' "$root/etc/systemd/system/containerd.service"
 sed -i -e 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' "$root/etc/containerd/config.toml"
 version=$("$bin/kubeadm" version -o short)
@@ -49,7 +50,7 @@ mapfile -t images < <("$bin/kubeadm" config images list --kubernetes-version "$v
 pause=$(printf '%s\n' "${images[@]}" | grep /pause:)
 sed -i -e "s|sandbox_image = .*|sandbox_image = \"$pause\"\n  disable_apparmor = true|" "$root/etc/containerd/config.toml"
 
-# Kubernetes, and its images, which the node imports at its start.
+# Kubernetes, and its images, which the node imports when it starts.
 echo "$version" >"$root/kind/version"
 cp "$bin/kubeadm" "$kubernetes" "$root/usr/bin"
 for name in kubelet kubectl; do

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# e2e on a kind cluster of its own, which is deleted in the end. With a container engine that pulls kind's image, that is
-# all. Where there is no engine, it starts Debian's for the time being (engine.sh); where the image can't be pulled, it
-# builds one (node-image.sh), and serves the example programs itself. Both take root and a Debian 12.
+# Runs the e2e tests on a kind cluster that it creates and deletes. If there is no container engine, it starts
+# Debian's temporarily (engine.sh). If kind's image can't be pulled, it builds one (node-image.sh), and serves the
+# example programs itself. Both need root and Debian 12.
 #
 # usage: test.sh, as make test-kind
 set -euo pipefail
@@ -21,7 +21,7 @@ cluster=bpfman-test
 engine_state=/var/lib/bpfman-kind
 step() { make --no-print-directory "$@"; }
 
-# build_offline builds and fetches all that has to be there before the network is gone.
+# build_offline builds and downloads everything that is needed before the network is unavailable.
 build_offline() {
 	step deps build build-cluster build-kubeadm kubectl-bpfman bytecode cosign
 	"$here/deps.sh" "$cache"
@@ -31,7 +31,7 @@ build_offline() {
 
 engine() { "${CONTAINER_ENGINE:-docker}" "$@"; }
 
-# pulls tells whether the engine has, or gets, the node image that kind takes by default.
+# pulls reports whether the engine has kind's default node image, or can pull it.
 pulls() {
 	local module image
 	module=$(cd hack/tools/kind && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kind)
@@ -52,14 +52,14 @@ end() {
 	exit "$status"
 }
 
-# explain says what the node says of a failure.
+# explain prints information about a failure from the node.
 explain() {
 	echo "==== the node"
 	engine exec "$cluster-control-plane" journalctl --no-pager -n 40 -p err 2>/dev/null || true
 	"$KUBECTL" get pods -A -o wide 2>/dev/null || true
 }
 
-# on_engine runs where an engine answers.
+# on_engine runs the tests with a running engine.
 on_engine() {
 	if "$KIND" get clusters 2>/dev/null | grep -qx "$cluster"; then
 		echo "there is a kind cluster $cluster already: a run was killed, or is there; delete it with: $KIND delete cluster --name $cluster" >&2

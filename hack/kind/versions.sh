@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# For the scripts here to source: what is built where nothing can be pulled. Needs $cache.
+# What is built if nothing can be pulled, for the scripts here to source. Needs $cache.
 # shellcheck shell=bash disable=SC2034
 
-# Debian's own, of the distribution that deps.sh is for.
+# The Debian release that deps.sh is for.
 suite=bookworm
 node_packages=systemd,systemd-sysv,dbus,conntrack,iptables,nftables,ebtables,iproute2,ethtool,util-linux,mount,kmod,procps,hostname,socat,openssl,ca-certificates,curl,jq,containerd,runc,containernetworking-plugins
 

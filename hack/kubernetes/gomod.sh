@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Writes go.mod for the version of Kubernetes given (gomod.sh v1.36.3), here and
-# in hack/kind/kubeadm: the
-# module k8s.io/kubernetes replaces each staging module by a directory of its
-# own tree, which the module proxy doesn't serve; here each is replaced by the
-# published module of the same release (v1.36.3 -> v0.36.3).
+# Writes go.mod for a version of Kubernetes (gomod.sh v1.36.3), here and in
+# hack/kind/kubeadm. The module k8s.io/kubernetes replaces each staging module with a
+# directory in its own tree, which the module proxy doesn't serve. Here, each is replaced
+# with the published module of the same release (v1.36.3 -> v0.36.3).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 version=${1:?usage: gomod.sh v1.X.Y}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command kubernetes is every component of a Kubernetes cluster, and kubectl,
-// in one binary: the name that it is called by chooses the component, or the
-// first argument where it is called by its own name. One link step instead of
-// seven, and an eighth of the size of separate binaries; the same etcd and
-// kube-apiserver serve envtest.
+// Command kubernetes contains every component of a Kubernetes cluster, and kubectl, in
+// one binary. The name with which it is called selects the component. If that is its own
+// name, the first argument does. This needs one link step instead of seven, and the
+// binary has an eighth of the size of separate ones. envtest uses the same etcd and
+// kube-apiserver.
 package main
 
 import (
@@ -32,8 +32,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// components maps a name to the main function of that component, which finds
-// its arguments in os.Args.
+// components maps the names of components to their main functions, which read their
+// arguments from os.Args.
 var components = map[string]func() int{
 	"etcd":                    func() int { etcdmain.Main(os.Args); return 0 },
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },

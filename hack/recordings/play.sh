@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# play.sh FILE types the commands of a file, one a line, into a terminal, and runs them. Blank lines and comments are
-# left out. It ends with the first command that fails.
+# play.sh FILE types the commands in a file, one per line, into a terminal, and runs them. It skips blank lines and
+# comments, and ends at the first command that fails.
 set -euo pipefail
 file=${1:?}
 
-# The file isn't the commands' standard input.
+# The file must not be the commands' standard input.
 mapfile -t commands < <(grep -vE '^[[:space:]]*(#|$)' "$file")
 for command in "${commands[@]}"; do
 	printf '\e[1;32m$\e[0m '

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# `make recordings`: runs each session beside this script in a terminal, and writes what it shows to docs/recordings:
-# NAME.cast is the recording (asciicast v2), NAME-played.svg the animation made of it, and NAME.svg how it ends. Pages
-# show how it ends: browsers don't tell an image of a page that somebody asks for less motion. The first session starts
-# the cluster of this machine; the others use it.
+# `make recordings`: runs each session in this directory in a terminal, and writes the output to docs/recordings.
+# NAME.cast is the recording (asciicast v2), NAME-played.svg is an animation of it, and NAME.svg is its last frame.
+# Pages show the last frame, because an image in a page doesn't get the user's preference for reduced motion. The
+# first session starts the cluster of this machine. The others use it.
 #
-# usage: record.sh [render | NAME] — render makes the animations again; NAME is the one session to record.
+# usage: record.sh [render | NAME] — render only creates the animations; NAME is the only session to record.
 set -euo pipefail
 : "${TERMTOSVG:?run this as: make recordings}" "${CLUSTER_KUBECONFIG:?}" "${CLUSTER_INSTANCE:?}"
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,11 +15,11 @@ root=$(cd "$here/../.." && pwd)
 out=$root/docs/recordings
 mkdir -p "$out"
 
-# The sessions' make isn't a part of the one that runs this, which has built everything.
+# The make in sessions is independent of the make that runs this script, which has already built everything.
 unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 export PATH=$root/bin:$PATH TERM=xterm-256color CLUSTER_INSTANCE BUILT=yes
 
-# Waits are shortened to this many milliseconds, and what comes faster than this is one frame.
+# The maximum and minimum duration of a frame, in milliseconds. Longer waits are shortened.
 longest=2500
 shortest=100
 
@@ -28,7 +28,7 @@ record() {
 	local name=$1 size=$2 play cast typist
 	play=$(mktemp)
 	cast=$(mktemp)
-	# The recorder ends when its input does, and always well; the session says how it ended itself.
+	# The recorder ends when its input ends, and always succeeds. The session's exit status is in a file.
 	exec {typist}< <(exec sleep infinity)
 	local sleeper=$!
 	(cd "$root" && "$TERMTOSVG" record "$cast" -g "$size" \
@@ -36,7 +36,7 @@ record() {
 	kill "$sleeper"
 	exec {typist}<&-
 	[[ $(<"$play") == 0 ]] || { echo "the session $name fails: $cast" >&2; exit 1; }
-	# What is of this machine alone: where the repository is, and which of several clusters this one is.
+	# What is specific to this machine: the path of the repository, and the number of the cluster.
 	sed -e "s|$root|/root/bpfman-operator|g" -e "s| CLUSTER_INSTANCE=$CLUSTER_INSTANCE||g" \
 		-e "s|bin/kubeconfig$CLUSTER_INSTANCE|bin/kubeconfig|g" "$cast" >"$out/$name.cast"
 	rm "$play" "$cast"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command release makes what is published beside the images: the bundle and the catalog for
-// the Operator Lifecycle Manager, a bill of materials of each binary, the licences of what is in them, and krew's manifest.
+// Command release creates what is published in addition to the images: the bundle and the catalog for the Operator
+// Lifecycle Manager, a bill of materials of each binary, the licences of its modules, and krew's manifest.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/release/olm"
 )
 
-// opmTimeout is what opm has to validate a bundle, which takes it a few seconds.
+// opmTimeout bounds opm's validation of a bundle, which takes a few seconds.
 const opmTimeout = 2 * time.Minute
 
 const usage = `usage: release command [flags]
@@ -62,7 +62,7 @@ func run(args []string) error {
 	return commands[args[0]](args[1:])
 }
 
-// bundleFlags are those of where a bundle is.
+// bundleFlags adds the flags for the location of a bundle.
 func bundleFlags(flags *flag.FlagSet) (dir, dockerfile *string) {
 	return flags.String("dir", "bundle", "the bundle's directory"),
 		flags.String("dockerfile", "bundle.Dockerfile", "the Dockerfile of its image")
@@ -107,7 +107,8 @@ func bundle(args []string) error {
 	return check(*dir, *dockerfile, *opm)
 }
 
-// createdAt is the time of a release. Without one there is none, so that a bundle is the same whenever it is made.
+// createdAt returns the time of a release. Without epoch, it returns none, so that a bundle doesn't depend on the
+// time.
 func createdAt(epoch string) (string, error) {
 	if epoch == "" {
 		return "", nil
@@ -132,7 +133,7 @@ func readObjects(path string) ([]unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// opmFlag is that of the command that validates a bundle beside our own rules.
+// opmFlag adds the flag of the command that validates a bundle.
 func opmFlag(flags *flag.FlagSet) *string {
 	return flags.String("opm", "", "operator-registry's command opm, to validate the bundle with it as well")
 }
@@ -201,7 +202,7 @@ func sbom(args []string) error {
 		if err := materials.Encode(&text, bom); err != nil {
 			return err
 		}
-		//nolint:gosec // Everyone may read what is published.
+		//nolint:gosec // everyone can read published files
 		if err := os.WriteFile(binary+".cdx.json", text.Bytes(), 0o644); err != nil {
 			return fmt.Errorf("write the bill of materials of %s: %w", binary, err)
 		}
@@ -243,14 +244,14 @@ func krewManifest(args []string) error {
 	if err != nil {
 		return err
 	}
-	//nolint:gosec // Everyone may read what is published.
+	//nolint:gosec // everyone can read published files
 	if err := os.WriteFile(*out, manifest, 0o644); err != nil {
 		return fmt.Errorf("write krew's manifest: %w", err)
 	}
 	return nil
 }
 
-// eachBinary does something with the modules of each binary. Their files are where the go command has them.
+// eachBinary calls do with the modules of each binary. It finds their files through the go command.
 func eachBinary(binaries []string, do func(binary string, modules []materials.Module) error) error {
 	if len(binaries) == 0 {
 		return errors.New("no binaries are named")

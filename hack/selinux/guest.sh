@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Inside the virtual machine: enforces each policy in turn, and runs the tests
-# as a privileged container's process would.
+# Inside the virtual machine: loads each policy in enforcing mode, and runs the tests
+# like a process of a privileged container.
 #
-# usage: guest.sh DIRECTORY, which has the policies "without" and "with", and
-# the test program "maps.test"; gets "status" and "log".
+# usage: guest.sh DIRECTORY — the directory contains the policies "without" and "with",
+# and the test program "maps.test". The script adds "status" and "log".
 set -uo pipefail
 cd "$1"
 exec >log 2>&1

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Proves config/selinux/bpfman-maps.cil: boots a kernel that enforces SELinux
-# in a virtual machine, and opens maps there in the domain of containers, with
-# the module and without it.
+# Tests config/selinux/bpfman-maps.cil. Boots a kernel with SELinux in enforcing mode in
+# a virtual machine, and opens maps in the domain of containers, with the module and
+# without it.
 #
 # usage: test.sh VNG KERNEL; needs secilc (Debian's package of that name) and Go.
 set -euo pipefail
@@ -22,7 +22,7 @@ trap end EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# The kernels of Debian 12 and of its backports know this version of the format.
+# The kernels of Debian 12 and of its backports support this version of the format.
 secilc -c 33 -f /dev/null -o "$work/without" "$here/base.cil"
 secilc -c 33 -f /dev/null -o "$work/with" "$here/base.cil" "$here/../../config/selinux/bpfman-maps.cil"
 CGO_ENABLED=0 go -C "$here/../../csi" test -c -o "$work/maps.test" ./maps

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// API asks the API server the few things that starting the cluster depends on.
+// API makes the requests to the API server that starting the cluster needs.
 type API struct {
 	settings Settings
 	http     http.Client
 }
 
-// NewAPI is an administrator's client of the cluster's API server.
+// NewAPI returns an administrator's client for the cluster's API server.
 func NewAPI(s Settings) (*API, error) {
 	ca, err := os.ReadFile(s.Dir("pki", "ca.crt"))
 	if err != nil {
@@ -42,13 +42,13 @@ func NewAPI(s Settings) (*API, error) {
 	}}, nil
 }
 
-// Ready says nil once the API server serves.
+// Ready returns nil if the API server is ready.
 func (a *API) Ready(ctx context.Context) error {
 	return a.get(ctx, "/readyz", nil)
 }
 
-// NodeReady says nil once the node has said in a later second than since that it is ready,
-// and pods can be made: that takes the default ServiceAccount as well.
+// NodeReady returns nil if the node has become ready in a later second than since, and
+// pods can be created, which requires the default ServiceAccount.
 func (a *API) NodeReady(ctx context.Context, since time.Time) error {
 	var node struct {
 		Status struct {
@@ -72,7 +72,7 @@ func (a *API) NodeReady(ctx context.Context, since time.Time) error {
 	return errors.New("the node has not reported yet")
 }
 
-// DeleteNode deletes the node's object, if there is one.
+// DeleteNode deletes the Node object, if it exists.
 func (a *API) DeleteNode(ctx context.Context) error {
 	err := a.do(ctx, http.MethodDelete, "/api/v1/nodes/"+a.settings.Node, nil)
 	if errors.Is(err, errNotFound) {
@@ -81,7 +81,7 @@ func (a *API) DeleteNode(ctx context.Context) error {
 	return err
 }
 
-// get reads the JSON document at the path into result, unless that is nil.
+// get decodes the JSON document at path into result, unless result is nil.
 func (a *API) get(ctx context.Context, path string, result any) error {
 	return a.do(ctx, http.MethodGet, path, result)
 }
@@ -117,8 +117,8 @@ func (a *API) do(ctx context.Context, method, path string, result any) error {
 	return nil
 }
 
-// Wait asks until the answer is nil or the context ends, whose error then
-// carries the last answer.
+// Wait calls ask until it returns nil, or until the context ends. Then the error contains
+// the last error of ask.
 func Wait(ctx context.Context, ask func(context.Context) error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -26,7 +26,7 @@ func TestWrite(t *testing.T) {
 
 func checkWritten(t *testing.T, s Settings) {
 	t.Helper()
-	// Every file that a command line names is there.
+	// Every file in a command line exists.
 	for _, process := range Processes(s) {
 		for _, argument := range process.Args {
 			_, file, _ := strings.Cut(argument, "=")

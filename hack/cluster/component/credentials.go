@@ -10,7 +10,8 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/cluster/pki"
 )
 
-// users have a kubeconfig each; the groups are those that Kubernetes' own roles are bound to.
+// users are the users that get a kubeconfig. Kubernetes' default roles are bound to their
+// groups.
 var users = map[string]pki.Subject{
 	"admin":                   {CommonName: "kubernetes-admin", Groups: []string{"system:masters"}},
 	"kube-controller-manager": {CommonName: "system:kube-controller-manager"},
@@ -18,11 +19,11 @@ var users = map[string]pki.Subject{
 	"kube-proxy":              {CommonName: "system:kube-proxy"},
 }
 
-// clusterCA is the authority that the API server and its clients trust.
+// clusterCA is the certificate authority that the API server and its clients trust.
 const clusterCA = "ca"
 
-// authorities, and the certificates that each signs. The registry's authority
-// is apart because the daemon's image trusts it.
+// authorities returns the certificate authorities, with the certificates that each signs.
+// The registry has a separate authority, because the daemon's image trusts it.
 func authorities(s Settings) map[string]map[string]pki.Subject {
 	ip := s.IP.Addr().String()
 	return map[string]map[string]pki.Subject{
@@ -32,7 +33,7 @@ func authorities(s Settings) map[string]map[string]pki.Subject {
 				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 			}},
 			"apiserver-kubelet": {CommonName: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}},
-			// Signs the tokens of ServiceAccounts; only its key is used.
+			// The key for the tokens of ServiceAccounts. The certificate isn't used.
 			"service-accounts": {CommonName: "service-accounts"},
 		},
 		"front-proxy-ca": {"front-proxy": {CommonName: "front-proxy-client"}},
@@ -43,8 +44,8 @@ func authorities(s Settings) map[string]map[string]pki.Subject {
 	}
 }
 
-// writeCredentials makes the certificates and kubeconfigs under pki/, but for those of the
-// nodes' own.
+// writeCredentials creates the certificates and kubeconfigs in pki/, except for those that
+// are specific to a node.
 func writeCredentials(s Settings) error {
 	for authority, subjects := range authorities(s) {
 		signer, err := pki.NewCA("bpfman cluster " + authority)
@@ -75,7 +76,7 @@ func writeCredentials(s Settings) error {
 	return nil
 }
 
-// writeNodeCredentials makes the certificates and the kubeconfig of the node's kubelet.
+// writeNodeCredentials creates the certificates and the kubeconfig of the node's kubelet.
 func writeNodeCredentials(s Settings) error {
 	ca, err := pki.Read(s.Dir("pki"), clusterCA)
 	if err != nil {
@@ -91,7 +92,7 @@ func writeNodeCredentials(s Settings) error {
 	return writeUser(s, ca, "kubelet", pki.Subject{CommonName: "system:node:" + s.Node, Groups: []string{"system:nodes"}})
 }
 
-// writeUser makes the certificate and the kubeconfig of a user.
+// writeUser creates the certificate and the kubeconfig of a user.
 func writeUser(s Settings, ca *pki.Pair, file string, subject pki.Subject) error {
 	client, err := ca.Issue(subject)
 	if err != nil {

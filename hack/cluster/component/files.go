@@ -17,14 +17,15 @@ import (
 //go:embed files
 var templates embed.FS
 
-// SandboxImage holds a pod's namespaces.
+// SandboxImage is the image of the container that holds a pod's namespaces.
 const SandboxImage = "quay.io/bpfman/pause:latest"
 
-// directories are made below the state directory.
+// directories are the directories to create in the state directory.
 var directories = []string{"pki", "etc", "logs", "logs/pods", "etcd", "containerd", "kubelet", "registry", "images", "mnt", "stopped"}
 
-// Write makes the node's state directory with all that its components read at their
-// start. What the first node has of credentials the others copy from its state directory.
+// Write creates the node's state directory, with everything that its components read when they
+// start. Nodes other than the first copy its credentials from first, which is its state
+// directory.
 func Write(s Settings, first string) error {
 	for _, dir := range directories {
 		if err := os.MkdirAll(s.Dir(dir), 0o755); err != nil {
@@ -47,7 +48,8 @@ func Write(s Settings, first string) error {
 	return writeFiles(s)
 }
 
-// copyCredentials copies what a node needs, and the authority that signs what it has of its own.
+// copyCredentials copies the credentials that a node needs, and the authority that signs the
+// node's own certificates.
 func copyCredentials(s Settings, first string) error {
 	for _, name := range []string{"ca.crt", "ca.key", "registry-ca.crt", "admin-user.crt", "admin-user.key", "admin.kubeconfig", "kube-proxy.kubeconfig"} {
 		text, err := os.ReadFile(filepath.Join(first, "pki", name))
@@ -61,8 +63,8 @@ func copyCredentials(s Settings, first string) error {
 	return nil
 }
 
-// trustRegistry has containerd trust the cluster's registry under each name that an
-// image may have there, so that pods run what was pushed to it.
+// trustRegistry makes containerd trust the cluster's registry, under each name that an image
+// can have there, so that pods run the images that were pushed to it.
 func trustRegistry(s Settings) error {
 	for _, host := range append([]string{net.JoinHostPort(s.API.String(), RegistryPort)}, Registries...) {
 		dir := filepath.Join(s.RegistryHosts(), host)
@@ -77,7 +79,7 @@ func trustRegistry(s Settings) error {
 	return nil
 }
 
-// writeFiles renders the embedded templates into etc/.
+// writeFiles renders the embedded templates to etc/.
 func writeFiles(s Settings) error {
 	all, err := template.ParseFS(templates, "files/*")
 	if err != nil {
@@ -100,8 +102,7 @@ func writeFiles(s Settings) error {
 	return nil
 }
 
-// Install copies to its place on the node what is looked for at a fixed path;
-// it runs inside the node.
+// Install copies files to fixed paths on the node. It runs inside the node.
 func Install(s Settings) error {
 	for name, target := range map[string]string{
 		"hosts":        "/etc/hosts",
@@ -115,7 +116,7 @@ func Install(s Settings) error {
 		if err := os.MkdirAll(path.Dir(target), 0o755); err != nil {
 			return fmt.Errorf("making the directory of %s: %w", target, err)
 		}
-		// The file may be a symlink to somewhere else in the host's image.
+		// In the host's image, the file can be a symlink to another place.
 		if err := os.Remove(target); err != nil && !os.IsNotExist(err) {
 			return fmt.Errorf("removing the host's %s: %w", target, err)
 		}

@@ -5,17 +5,17 @@ package component
 
 import "slices"
 
-// Process is a program that runs on the node for as long as it does.
+// Process is a program that runs on the node all the time.
 type Process struct {
 	Name string
-	Path string // the file to execute; "" looks Name up in PATH
+	Path string // the file to execute; if it is "", Name is looked up in PATH
 	Args []string
-	// NeedsAPI has the process started only once the API server is ready:
-	// these give up when they don't find it.
+	// NeedsAPI delays the start until the API server is ready, because the process would
+	// otherwise exit.
 	NeedsAPI bool
 }
 
-// Processes are the node's components, in the order to start them in.
+// Processes returns the node's components, in the order in which to start them.
 func Processes(s Settings) []Process {
 	ofEachNode := []string{"containerd", "kubelet", "kube-proxy"}
 	return slices.DeleteFunc(processes(s), func(p Process) bool {
@@ -26,7 +26,7 @@ func Processes(s Settings) []Process {
 	})
 }
 
-// Names are those of the node's components.
+// Names returns the names of the node's components.
 func Names(s Settings) []string {
 	var names []string
 	for _, process := range Processes(s) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package component knows the components that make up the cluster: their
-// certificates, configuration files and command lines.
+// Package component defines the components of the cluster: their certificates,
+// configuration files, and command lines.
 package component
 
 import (
@@ -12,28 +12,30 @@ import (
 	"path/filepath"
 )
 
-// MaxNodes is how many nodes a cluster can have: each knows the way to the pods of all.
+// MaxNodes is the maximum number of nodes in a cluster. Each node has routes to the pods
+// of all others.
 const MaxNodes = 8
 
-// Settings are the facts about a node and its cluster that the node's components are
-// configured with.
+// Settings are the settings of a node and its cluster, from which the node's components
+// are configured.
 type Settings struct {
 	Instance   uint8
-	ClusterDir string // everything that the cluster keeps on disk
-	StateDir   string // the node's part of it; the first node's is all of it
+	ClusterDir string // all files of the cluster
+	StateDir   string // the node's part of it; for the first node, it is the same directory
 	Kubernetes string // the multi-call binary of hack/kubernetes
-	Number     int    // the node's, from 1 on: the first has the control plane and the registry
-	Node       string // the node's name
-	// ControlPlaneOnly has the first node run no pods.
+	Number     int    // starts at 1; the first node has the control plane and the registry
+	Node       string // the name of the Node object
+	// ControlPlaneOnly means that no pods run on the first node.
 	ControlPlaneOnly bool
-	// Cgroup is the node's cgroup, in each hierarchy of the host.
+	// Cgroup is the name of the node's cgroup in each hierarchy of the host.
 	Cgroup string
-	// HostInterface is the host's end of the cable to the cluster's network, and Port the
-	// node's place there.
+	// HostInterface is the host's end of the cable to the cluster's network. Port is the
+	// node's port there.
 	HostInterface string
 	Port          string
-	// Uplink is the interface of this machine that the node gets, where the machine, a
-	// virtual one, is there for the node: instead of a cable to the cluster's network.
+	// Uplink is the interface of this machine that the node gets, instead of a cable to
+	// the cluster's network. It is set if the machine is a virtual machine that is only
+	// there for the node.
 	Uplink string
 	// API is the address of the API server and the registry.
 	API      netip.Addr
@@ -41,12 +43,12 @@ type Settings struct {
 	HostIP   netip.Prefix
 	IP6      netip.Prefix
 	HostIP6  netip.Prefix
-	Pods     netip.Prefix // the node's
+	Pods     netip.Prefix // on the node
 	Services netip.Prefix
 }
 
-// Default are the settings of a node of an instance of the cluster. Instance 0 is for
-// people, others are for tests that must not disturb it: they share nothing on the host.
+// Default returns the settings of a node in an instance of the cluster. Instance 0 is
+// for developers. Other instances are for tests, and share nothing with it on the host.
 // Nodes are numbered from 1 to MaxNodes.
 func Default(instance uint8, clusterDir, kubernetes string, number int) Settings {
 	prefix := func(format string, of ...any) netip.Prefix {
@@ -79,13 +81,13 @@ func Default(instance uint8, clusterDir, kubernetes string, number int) Settings
 	return s
 }
 
-// HasControlPlane tells whether the node runs the control plane and the registry.
+// HasControlPlane reports whether the node runs the control plane and the registry.
 func (s Settings) HasControlPlane() bool { return s.Number == 1 }
 
-// RunsPods tells whether the node is one of Kubernetes'.
+// RunsPods reports whether the node is a node in Kubernetes.
 func (s Settings) RunsPods() bool { return !s.HasControlPlane() || !s.ControlPlaneOnly }
 
-// Way is the way to the pods of a node.
+// Way is a route to the pods of a node.
 type Way struct {
 	Pods netip.Prefix
 	Node netip.Addr
@@ -98,7 +100,7 @@ func wayTo(instance uint8, number int) Way {
 	}
 }
 
-// Ways are those to the pods of each node that the cluster can have.
+// Ways returns the routes to the pods of all nodes that the cluster can have.
 func (s Settings) Ways() []Way {
 	ways := make([]Way, MaxNodes)
 	for i := range ways {
@@ -107,7 +109,7 @@ func (s Settings) Ways() []Way {
 	return ways
 }
 
-// Registry is where the node finds the registry.
+// Registry is the address at which the node reaches the registry.
 func (s Settings) Registry() netip.Addr {
 	if s.HasControlPlane() {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -115,42 +117,43 @@ func (s Settings) Registry() netip.Addr {
 	return s.API
 }
 
-// Registries are the names that the cluster's registry is served under. One is quay.io,
-// so that the sample manifests, which name images there, work unchanged and offline.
+// Registries are the names under which the cluster's registry is served. One of them is
+// quay.io, so that the sample manifests, which use images there, work unchanged and
+// offline.
 var Registries = []string{"registry.bpfman.test", "quay.io"}
 
 const (
 	apiPort = "6443"
-	// RegistryPort is the registry's own; it is also served on 443, the port
-	// that an image reference without one means.
+	// RegistryPort is the registry's own port. It is also served on port 443, which is
+	// the default in image references.
 	RegistryPort = "5000"
 )
 
-// Server is the API server's URL.
+// Server returns the URL of the API server.
 func (s Settings) Server() string {
 	return "https://" + net.JoinHostPort(s.API.String(), apiPort)
 }
 
-// Dir is a directory below the node's state directory.
+// Dir returns a path in the node's state directory.
 func (s Settings) Dir(elem ...string) string {
 	return filepath.Join(append([]string{s.StateDir}, elem...)...)
 }
 
-// Network is the file that the namespace of the cluster's network is mounted on.
+// Network is the file on which the network namespace of the cluster's network is
+// mounted.
 func (s Settings) Network() string { return filepath.Join(s.ClusterDir, "network") }
 
 // AdminKubeconfig is the kubeconfig of the cluster's administrator.
 func (s Settings) AdminKubeconfig() string { return s.Dir("pki", "admin.kubeconfig") }
 
-// RegistryCA is the certificate that signs the registry's.
+// RegistryCA is the certificate of the authority that signs the registry's certificate.
 func (s Settings) RegistryCA() string { return s.Dir("pki", "registry-ca.crt") }
 
-// RegistryHosts is the directory in which containerd looks for what it needs to know
-// about a registry.
+// RegistryHosts is the directory with containerd's configuration of registries.
 func (s Settings) RegistryHosts() string { return s.Dir("etc", "certs.d") }
 
-// Log is the file that the process of that name writes to.
+// Log returns the log file of the process with that name.
 func (s Settings) Log(process string) string { return s.Dir("logs", process+".log") }
 
-// StopMark is the file that keeps the component of that name down while it exists.
+// StopMark returns the file that prevents the component from running while it exists.
 func (s Settings) StopMark(component string) string { return s.Dir("stopped", component) }

@@ -15,31 +15,30 @@ import (
 	"strings"
 )
 
-// Sources say where the images' files are.
+// Sources are the locations of the images' files.
 type Sources struct {
-	Bin        string // the directory of the project's static binaries
+	Bin        string // the directory with the project's static binaries
 	Daemon     string // bpfman-rpc
-	RegistryCA string // the certificate that the daemon and the agent trust besides the host's
+	RegistryCA string // a certificate that the daemon and the agent trust in addition to the host's
 	Kubernetes string // the multi-call binary of hack/kubernetes
 }
 
-// NextTag is a second tag of every image: what runs the first is rolled out anew when it is told to run that.
+// NextTag is a second tag of every image. Tests use it to roll out a workload again.
 const NextTag = "next"
 
-// prometheusImage is what the tutorial runs, of the version that hack/tools/prometheus pins.
+// prometheusImage is the image that the tutorial uses, with the version that hack/tools/prometheus pins.
 const prometheusImage = "quay.io/prometheus/prometheus:v3.13.5"
 
-// AbsentError says which file an image can't be built without.
+// AbsentError names the file that is missing to build an image.
 type AbsentError struct{ Image, File string }
 
 func (a *AbsentError) Error() string { return fmt.Sprintf("%s: %s is not built", a.Image, a.File) }
 
-// Catalog lists the cluster's images; each is described when asked for, as its
-// files may not exist.
+// Catalog lists the cluster's images. Each image is described on demand, because its files might not exist.
 func Catalog() []Description {
 	return []Description{
 		ownBinary("pause", "pause", ""),
-		// By the name that docs/get-started.md has, so that its pod runs as it is written.
+		// The name is the same as in docs/get-started.md, so that its pod works unchanged.
 		{Name: "docker.io/library/busybox:1.37", describe: busybox},
 		{Name: "quay.io/bpfman/bpfman:v0.6.0", describe: daemon},
 		ownBinary("bpfman-operator", "bpfman-operator", "65532:65532"),
@@ -56,21 +55,20 @@ func Catalog() []Description {
 	}
 }
 
-// Description is an image that may be possible to build.
+// Description describes an image that can be built if its files exist.
 type Description struct {
 	Name string
-	// Optional is for an image that nothing but a tutorial runs.
+	// Optional means that only a tutorial uses the image.
 	Optional bool
 	describe func(ctx context.Context, name string, s Sources) (Image, error)
 }
 
-// Describe finds the image's files; the error is an *AbsentError where one that has
-// to be built isn't.
+// Describe finds the image's files. It returns an *AbsentError if a file that has to be built is missing.
 func (d Description) Describe(ctx context.Context, s Sources) (Image, error) {
 	return d.describe(ctx, d.Name, s)
 }
 
-// ownBinary is an image of one static binary of the project, and of those that it runs.
+// ownBinary describes an image with one static binary of the project, and the binaries that it runs.
 func ownBinary(repository, binary, user string, others ...string) Description {
 	return Description{
 		Name: "quay.io/bpfman/" + repository + ":latest",
@@ -83,7 +81,7 @@ func ownBinary(repository, binary, user string, others ...string) Description {
 				}
 				files = append(files, executable)
 			}
-			// The agent looks at bytecode images where the daemon pulls them.
+			// The agent accesses the same registries of bytecode images as the daemon.
 			trusted, err := concatenate(bundle, s.RegistryCA)
 			if err != nil {
 				return Image{}, err
@@ -98,13 +96,14 @@ func ownBinary(repository, binary, user string, others ...string) Description {
 	}
 }
 
-// bundle is where Debian keeps the CA certificates that are trusted, and the images too.
+// bundle is the path of the trusted CA certificates, in Debian and in the images.
 const bundle = "/etc/ssl/certs/ca-certificates.crt"
 
-// libraryCache says where the host's libraries are; those of the image are in the same places.
+// libraryCache is the path of the cache of the dynamic linker. Libraries have the same paths in the image
+// and on the host.
 const libraryCache = "/etc/ld.so.cache"
 
-// base is in every image.
+// base returns the files that are in every image.
 func base() []File {
 	return []File{
 		{Path: "/tmp", Mode: 0o777 | fs.ModeSticky},
@@ -117,7 +116,7 @@ func base() []File {
 	}
 }
 
-// existing is an executable of the image, which is on the host.
+// existing returns an executable for the image, which must exist on the host.
 func existing(image, target, source string) (File, error) {
 	if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
 		return File{}, &AbsentError{Image: image, File: source}
@@ -127,7 +126,7 @@ func existing(image, target, source string) (File, error) {
 	return File{Path: target, Mode: 0o755, Source: source}, nil
 }
 
-// busybox is Debian's busybox-static with a link for each applet.
+// busybox describes an image with Debian's busybox-static, and a link for each applet.
 func busybox(ctx context.Context, name string, _ Sources) (Image, error) {
 	executable, err := existing(name, "/bin/busybox", "/bin/busybox")
 	if err != nil {
@@ -146,7 +145,7 @@ func busybox(ctx context.Context, name string, _ Sources) (Image, error) {
 	return Image{Name: name, Files: files, Entrypoint: []string{"/bin/sh"}}, nil
 }
 
-// prometheus has what its project's image has of the same names in the same places.
+// prometheus describes an image with the files that the official image has at the same paths.
 func prometheus(_ context.Context, name string, s Sources) (Image, error) {
 	server, err := existing(name, "/bin/prometheus", filepath.Join(s.Bin, "prometheus"))
 	if err != nil {
@@ -159,9 +158,8 @@ func prometheus(_ context.Context, name string, s Sources) (Image, error) {
 	return Image{Name: name, Files: append(base(), server, client), User: "65534:65534", Entrypoint: []string{"/bin/prometheus"}}, nil
 }
 
-// daemon is bpfman as its project publishes it: the same binary, working
-// directory and command line. Only here it is started by the launcher, see
-// hack/cluster/launcher, which the published image doesn't have.
+// daemon describes bpfman's published image: the same binary, working directory, and command line. The only
+// difference is that the launcher starts the daemon (see hack/cluster/launcher).
 func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 	executable, err := existing(name, "/bpfman-rpc", s.Daemon)
 	if err != nil {
@@ -172,8 +170,8 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 		return Image{}, err
 	}
 	files := append(base(), executable, launcher)
-	// The helper that enters a container's mount namespace: the daemon's own is no crate, see
-	// tests/cmd/bpfman-ns.
+	// The helper that enters a container's mount namespace. The daemon's own helper isn't published as a
+	// crate: see tests/cmd/bpfman-ns.
 	if helper, err := existing(name, "/bpfman-ns", filepath.Join(s.Bin, "bpfman-ns")); err == nil {
 		files = append(files, helper)
 	}
@@ -186,7 +184,7 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 		return Image{}, err
 	}
 	files = append(files, libraries...)
-	// By the cache the daemon finds a library that a uprobe's target names.
+	// The daemon uses the cache to find a library that is the target of a uprobe.
 	files = append(files, File{Path: bundle, Mode: 0o644, Text: trusted}, File{Path: libraryCache, Mode: 0o644, Source: libraryCache})
 	return Image{
 		Name:       name,
@@ -196,8 +194,7 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 	}, nil
 }
 
-// sharedLibraries are the libraries, and the loader, that the binary is
-// linked with on the host.
+// sharedLibraries returns the host's libraries, and the loader, that the binary is linked with.
 func sharedLibraries(ctx context.Context, binary string) ([]File, error) {
 	output, err := exec.CommandContext(ctx, "ldd", binary).Output()
 	if err != nil {
@@ -205,7 +202,7 @@ func sharedLibraries(ctx context.Context, binary string) ([]File, error) {
 	}
 	var files []File
 	for line := range strings.Lines(string(output)) {
-		// "libz.so.1 => /lib/…/libz.so.1 (0x…)" or "/lib64/ld-linux-x86-64.so.2 (0x…)"
+		// A line is "libz.so.1 => /lib/…/libz.so.1 (0x…)" or "/lib64/ld-linux-x86-64.so.2 (0x…)".
 		for field := range strings.FieldsSeq(line) {
 			if strings.HasPrefix(field, "/") && !strings.HasSuffix(field, ":") {
 				files = append(files, File{Path: field, Mode: 0o755, Source: field})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package image builds the cluster's container images out of files of the
-// host, without a container engine. The same files make the same image.
+// Package image builds the cluster's container images from files of the host, without a
+// container engine. The same files result in the same image.
 package image
 
 import (
@@ -25,9 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// File is an entry of an image. Its content is Text, or that of the host's
-// file Source; a Link is a symbolic link, and an entry without any of them a
-// directory.
+// File is an entry of an image. Its content is Text, or the content of the host's file
+// Source. With Link, it is a symbolic link. Without any of them, it is a directory.
 type File struct {
 	Path   string
 	Mode   fs.FileMode
@@ -36,7 +35,7 @@ type File struct {
 	Link   string
 }
 
-// Image is what an image is made of and how it runs.
+// Image describes the content and the configuration of an image.
 type Image struct {
 	Name       string
 	Files      []File
@@ -45,13 +44,13 @@ type Image struct {
 	Entrypoint []string
 }
 
-// Build makes the image, of one layer.
+// Build builds the image, with one layer.
 func (i Image) Build() (v1.Image, error) {
 	layer, err := archive(i.Files)
 	if err != nil {
 		return nil, fmt.Errorf("making the layer of %s: %w", i.Name, err)
 	}
-	// Uncompressed: it is made to be imported on the same machine.
+	// Without compression, because the image is imported on the same machine.
 	built, err := mutate.AppendLayers(
 		mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1),
 		static.NewLayer(layer, types.OCIUncompressedLayer))
@@ -63,7 +62,7 @@ func (i Image) Build() (v1.Image, error) {
 		return nil, fmt.Errorf("reading the configuration of %s: %w", i.Name, err)
 	}
 	config = config.DeepCopy()
-	config.OS = "linux" // containerd ignores an image without its platform
+	config.OS = "linux" // containerd ignores an image without a platform
 	config.Architecture = runtime.GOARCH
 	config.Created = v1.Time{Time: time.Unix(0, 0).UTC()}
 	config.Config = v1.Config{
@@ -79,7 +78,7 @@ func (i Image) Build() (v1.Image, error) {
 	return built, nil
 }
 
-// archive is the files as a tar archive, sorted, with their directories.
+// archive returns a tar archive with the files, sorted, and their directories.
 func archive(files []File) ([]byte, error) {
 	all := map[string]File{}
 	for _, file := range files {

@@ -124,7 +124,7 @@ func TestCatalogNamesWhatIsNotBuilt(t *testing.T) {
 	empty := Sources{Bin: t.TempDir(), Daemon: filepath.Join(t.TempDir(), "bpfman-rpc")}
 	for _, description := range Catalog() {
 		if description.Name == "docker.io/library/busybox:1.37" {
-			continue // is installed, not built
+			continue // it is installed, not built
 		}
 		_, err := description.Describe(t.Context(), empty)
 		if absent := (*AbsentError)(nil); !errors.As(err, &absent) || absent.Image != description.Name {
@@ -133,8 +133,8 @@ func TestCatalogNamesWhatIsNotBuilt(t *testing.T) {
 	}
 }
 
-// TestPrometheusVersion sees that the tutorial, the image, and the pinned module are of one version: v3.13.5 is the module's
-// v0.313.5.
+// TestPrometheusVersion checks that the tutorial, the image, and the pinned module have the same version: v3.13.5
+// is the module's v0.313.5.
 func TestPrometheusVersion(t *testing.T) {
 	_, version, _ := strings.Cut(prometheusImage, ":v3.")
 	for file, want := range map[string]string{

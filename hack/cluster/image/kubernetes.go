@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Kubernetes describes images of Kubernetes' components under the names that kubeadm gives them, such as
-// registry.k8s.io/kube-apiserver:v1.36.3. All are the same image: the multi-call binary, by each of its names, and what
-// kube-proxy runs.
+// Kubernetes describes images of Kubernetes' components, with the names that kubeadm uses, such as
+// registry.k8s.io/kube-apiserver:v1.36.3. All names refer to the same image, with the multi-call binary under each
+// component's name, and the programs that kube-proxy runs.
 func Kubernetes(names []string) []Description {
 	var descriptions []Description
 	components := make([]string, 0, len(names))
@@ -49,7 +49,7 @@ func kubernetes(ctx context.Context, name string, components []string, s Sources
 	for _, component := range components {
 		files = append(files, File{Path: path.Join(directory, component), Mode: 0o777, Link: "kubernetes"})
 	}
-	// kube-proxy's.
+	// kube-proxy needs it.
 	found, err := exec.LookPath("nft")
 	if err != nil {
 		return Image{}, &AbsentError{Image: name, File: "nft"}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offsets in the kernel's struct seccomp_data. The low half of an argument
-// comes first on little-endian machines, which both supported ones are.
+// Offsets in the kernel's struct seccomp_data. On little-endian machines, which both
+// supported architectures are, the low half of an argument comes first.
 const (
 	offsetNumber = 0
 	offsetArch   = 4
@@ -25,13 +25,13 @@ var auditArch = map[string]uint32{
 	"arm64": unix.AUDIT_ARCH_AARCH64,
 }
 
-// low and high are the offsets of the halves of the system call's nth argument.
+// low and high return the offsets of the halves of the system call's nth argument.
 func low(n uint32) uint32  { return offsetArgs + 8*n }
 func high(n uint32) uint32 { return low(n) + 4 }
 
-// pretendMemlock makes the kernel answer every later attempt of this thread,
-// and of what it executes, to set RLIMIT_MEMLOCK with success, without doing
-// it. Reading limits, and setting others, is not changed.
+// pretendMemlock makes the kernel report success, without any effect, when this thread
+// or a program that it executes sets RLIMIT_MEMLOCK. Reading limits and setting other
+// limits isn't affected.
 func pretendMemlock() error {
 	arch, ok := auditArch[runtime.GOARCH]
 	if !ok {
@@ -43,7 +43,7 @@ func pretendMemlock() error {
 		return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
 	}
 	err := install()
-	if errors.Is(err, unix.EACCES) { // without CAP_SYS_ADMIN it takes no_new_privs
+	if errors.Is(err, unix.EACCES) { // without CAP_SYS_ADMIN, the filter requires no_new_privs
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("setting no_new_privs: %w", err)
 		}
@@ -53,19 +53,20 @@ func pretendMemlock() error {
 	return err
 }
 
-// memlockFilter answers success to
+// memlockFilter reports success for
 //
 //	setrlimit(RLIMIT_MEMLOCK, …)
 //	prlimit64(…, RLIMIT_MEMLOCK, new != NULL, old == NULL)
 //
-// and allows all else: a call that also asks for the old limit must get it.
+// and allows all other calls. A call that also reads the old limit must get it.
 func memlockFilter(arch uint32) []unix.SockFilter {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 		result = unix.BPF_RET | unix.BPF_K
 	)
-	// Jt and Jf count the instructions to skip; 17 allows, 18 answers success.
+	// Jt and Jf are the numbers of instructions to skip. Instruction 17 allows the call,
+	// and 18 reports success.
 	return []unix.SockFilter{
 		/*  0 */ {Code: load, K: offsetArch},
 		/*  1 */ {Code: equal, K: arch, Jf: 15}, // else 17

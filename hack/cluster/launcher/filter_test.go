@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filtered is set in the environment of the process that runs under the
-// filter, which lasts as long as it does.
+// filtered is an environment variable of the process that runs with the filter. The
+// filter can't be removed from a process.
 const filtered = "LAUNCHER_TEST_FILTERED"
 
 func TestFilter(t *testing.T) {
@@ -32,7 +32,7 @@ func TestFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	var before, after unix.Rlimit
-	// More than any process may have, whoever runs the test.
+	// Higher than any process can have, for any user.
 	tooHigh := unix.Rlimit{Cur: 1 << 40, Max: 1 << 40}
 	for _, test := range []struct {
 		name string
@@ -57,7 +57,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// prlimit and setrlimit are the bare system calls, of this thread.
+// prlimit and setrlimit make the system calls directly, on this thread.
 func prlimit(resource int, set, get *unix.Rlimit) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(resource),
 		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), 0, 0)

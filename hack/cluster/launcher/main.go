@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command launcher starts the bpfman daemon on a machine whose hard
-// RLIMIT_MEMLOCK can't be raised: launcher -- bpfman-rpc --timeout=0
+// Command launcher starts the bpfman daemon on a machine whose hard RLIMIT_MEMLOCK can't
+// be raised:
 //
-// The daemon sets that limit to infinity before each call and gives up where
-// this is refused, though kernels since 5.11 don't charge BPF memory to it.
-// Sandboxed machines without CAP_SYS_RESOURCE refuse it. Only there, the
-// launcher has the kernel answer the attempt with success, by a seccomp filter
-// that the daemon inherits; elsewhere it is a plain exec. It belongs to the
-// one-node test cluster and to native tests: no published image or manifest
-// may carry it.
+//	launcher -- bpfman-rpc --timeout=0
+//
+// The daemon sets that limit to infinity before each call, and fails if it can't,
+// although kernels since 5.11 don't count BPF memory towards it. Sandboxed machines
+// without CAP_SYS_RESOURCE refuse to raise it. On these machines, the launcher makes the
+// kernel report success, with a seccomp filter that the daemon inherits. On other
+// machines, it only executes the daemon. The launcher is for the one-node test cluster
+// and for native tests. Published images and manifests must not contain it.
 package main
 
 import (
@@ -38,13 +39,13 @@ func main() {
 	}
 }
 
-// launch replaces this process by the command.
+// launch replaces this process with the command.
 func launch(args []string) error {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return fmt.Errorf("finding the command %q: %w", args[0], err)
 	}
-	// A filter belongs to the thread that set it, and so does the exec.
+	// A seccomp filter belongs to one thread, which must also execute the command.
 	runtime.LockOSThread()
 	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	if unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited) != nil {

@@ -21,12 +21,12 @@ import (
 
 // hierarchy is a mounted cgroup hierarchy.
 type hierarchy struct {
-	point   string // where it is mounted
+	point   string // the mount point
 	fstype  string // "cgroup" (v1) or "cgroup2"
 	options string // v1: controllers or name
 }
 
-// hierarchies lists the cgroup hierarchies that the caller sees mounted.
+// hierarchies lists the mounted cgroup hierarchies.
 func hierarchies() ([]hierarchy, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -51,8 +51,8 @@ func hierarchies() ([]hierarchy, error) {
 	return all, nil
 }
 
-// createCgroups makes the node's cgroup in each hierarchy. In the node it looks
-// like the root, so that all cgroups that are made there are below it.
+// createCgroups creates the node's cgroup in each hierarchy. Inside the node, it is the
+// root, so all cgroups that are created there are below it.
 func createCgroups(name string) error {
 	all, err := hierarchies()
 	if err != nil {
@@ -73,8 +73,8 @@ func createCgroups(name string) error {
 	return nil
 }
 
-// enableControllers gives the children of a v2 cgroup every controller that it
-// has itself. One that is refused (a busy realtime task, say) is done without.
+// enableControllers enables all controllers of a v2 cgroup for its children. It skips
+// controllers that the kernel refuses, for example because of a realtime process.
 func enableControllers(dir string) {
 	controllers, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	for controller := range strings.FieldsSeq(string(controllers)) {
@@ -82,8 +82,8 @@ func enableControllers(dir string) {
 	}
 }
 
-// inheritCpuset gives a new v1 cpuset cgroup its parent's CPUs and memory
-// nodes: it starts with none, and then takes no process.
+// inheritCpuset copies the CPUs and memory nodes of the parent to a new v1 cpuset
+// cgroup. Without them, the kernel adds no process to it.
 func inheritCpuset(parent, dir string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(parent, name))
@@ -115,8 +115,8 @@ func joinCgroups(name string, pid int) error {
 	return nil
 }
 
-// removeCgroups removes the node's cgroups. A process still in one was put
-// there by the node, or entered it: it is killed.
+// removeCgroups removes the node's cgroups. It kills the processes that are still in
+// them.
 func removeCgroups(ctx context.Context, name string) error {
 	all, err := hierarchies()
 	if err != nil {
@@ -139,7 +139,7 @@ func removeCgroups(ctx context.Context, name string) error {
 	return nil
 }
 
-// removeTree removes a cgroup and those below it, children first.
+// removeTree removes a cgroup and its descendants, children first.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -17,9 +17,8 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/cluster/component"
 )
 
-// Init is the second stage of the node's init, process 1 of the node: it sets
-// the node up, serves the registry, and keeps the components running until it
-// is killed.
+// Init is the second stage of the node's init, which is process 1 of the node. It sets
+// up the node, serves the registry, and keeps the components running until it is killed.
 func Init(ctx context.Context, s component.Settings, serveRegistry func(context.Context) error) error {
 	if os.Getpid() != 1 {
 		return errors.New("this is for the node's first process only")
@@ -67,12 +66,12 @@ func Init(ctx context.Context, s component.Settings, serveRegistry func(context.
 	return nil
 }
 
-// leaveRootCgroup moves the init to a cgroup of its own where the hierarchy is
-// v2: a cgroup with processes can't give its children controllers there.
+// leaveRootCgroup moves the init to a child cgroup with cgroup v2, because a v2 cgroup
+// with processes can't enable controllers for its children.
 func leaveRootCgroup() error {
 	const root = "/sys/fs/cgroup"
 	_, err := os.Stat(filepath.Join(root, "cgroup.controllers"))
-	if errors.Is(err, fs.ErrNotExist) { // v1
+	if errors.Is(err, fs.ErrNotExist) { // cgroup v1
 		return nil
 	}
 	if err != nil {

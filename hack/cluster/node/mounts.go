@@ -20,17 +20,18 @@ type mount struct {
 	source, target, fstype string
 	flags                  uintptr
 	data                   string
-	// optional: a kernel without it does without.
+	// optional means that the node works without it.
 	optional bool
 }
 
 const noExec = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// systemMounts are the file systems that any Linux node has.
+// systemMounts returns the file systems that every Linux node has.
 func systemMounts() []mount {
 	return []mount{
 		{"proc", "/proc", "proc", noExec, "", false},
-		// Its own: /sys/class/net shows the network namespace that it was mounted in.
+		// The node needs its own sysfs, because /sys/class/net shows the network
+		// namespace in which it was mounted.
 		{"sysfs", "/sys", "sysfs", noExec, "", false},
 		{"securityfs", "/sys/kernel/security", "securityfs", noExec, "", true},
 		{"debugfs", "/sys/kernel/debug", "debugfs", noExec, "", true},
@@ -44,8 +45,8 @@ func systemMounts() []mount {
 	}
 }
 
-// dataMounts put what the node writes in quantity onto the host's disk, below
-// the state directory; all else that it writes is kept in memory.
+// dataMounts mount directories below the state directory, on the host's disk, for large
+// data. The node's other files are in memory.
 func dataMounts(s component.Settings) []mount {
 	bind := func(source, target string) mount {
 		return mount{source: source, target: target, flags: unix.MS_BIND}
@@ -53,15 +54,15 @@ func dataMounts(s component.Settings) []mount {
 	binary := filepath.Dir(s.Kubernetes)
 	return []mount{
 		bind(s.StateDir, s.StateDir),
-		bind(binary, binary),                             // may be on another of the host's file systems
-		bind(s.Dir("containerd"), "/var/lib/containerd"), // overlayfs takes no overlayfs as its upper layer
+		bind(binary, binary),                             // it can be on another file system of the host
+		bind(s.Dir("containerd"), "/var/lib/containerd"), // an upper layer of overlayfs can't be on overlayfs
 		bind(s.Dir("kubelet"), "/var/lib/kubelet"),
 		bind(s.Dir("logs", "pods"), "/var/log/pods"),
 	}
 }
 
-// cgroupMounts mirror the host's hierarchies, whose roots are the node's
-// cgroups by now.
+// cgroupMounts mounts the same hierarchies as the host. Their roots are already the
+// node's cgroups.
 func cgroupMounts(all []hierarchy) []mount {
 	const root = "/sys/fs/cgroup"
 	if len(all) == 1 && all[0].point == root {
@@ -78,9 +79,9 @@ func cgroupMounts(all []hierarchy) []mount {
 	return mounts
 }
 
-// setUpMounts builds the node's root and makes it the caller's: the host's
-// root file system below a layer in memory that takes all writes, so that
-// whatever a pod does to a hostPath is done to the node only.
+// setUpMounts builds the node's root, and makes it the root of this process. It consists
+// of the host's root file system and a writable layer in memory, so pods that write to a
+// hostPath only affect the node.
 func setUpMounts(s component.Settings) error {
 	all, err := hierarchies()
 	if err != nil {
@@ -89,7 +90,7 @@ func setUpMounts(s component.Settings) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making the mounts private: %w", err)
 	}
-	// The layer must be on another file system than the one below it.
+	// The layer must be on another file system than the lower one.
 	scratch := s.Dir("mnt")
 	if err := unix.Mount("tmpfs", scratch, "tmpfs", 0, "mode=755"); err != nil {
 		return fmt.Errorf("mounting a tmpfs on %s: %w", scratch, err)
@@ -117,7 +118,7 @@ func setUpMounts(s component.Settings) error {
 	if err := enterRoot(root); err != nil {
 		return err
 	}
-	// Bidirectional mounts of pods need the node's mounts to be shared.
+	// Pods with bidirectional mounts require that the node's mounts are shared.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("making the node's mounts shared: %w", err)
 	}
@@ -127,7 +128,7 @@ func setUpMounts(s component.Settings) error {
 // mount mounts it below the root.
 func (m mount) mount(root string) error {
 	target := filepath.Join(root, m.target)
-	// Directories of kernel file systems are the kernel's to make.
+	// In kernel file systems, only the kernel creates directories.
 	if err := os.MkdirAll(target, 0o755); err != nil && !m.optional {
 		return fmt.Errorf("making the mount point %s: %w", m.target, err)
 	}
@@ -138,13 +139,13 @@ func (m mount) mount(root string) error {
 	return nil
 }
 
-// enterRoot makes the directory the root of this mount namespace and lets go
-// of the old one.
+// enterRoot makes the directory the root of this mount namespace, and unmounts the old
+// root.
 func enterRoot(root string) error {
 	if err := unix.Chdir(root); err != nil {
 		return fmt.Errorf("entering the node's root: %w", err)
 	}
-	// The same directory twice stacks the old root below the new one.
+	// With the same directory twice, the old root is stacked below the new one.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("changing to the node's root: %w", err)
 	}
@@ -154,7 +155,7 @@ func enterRoot(root string) error {
 	return unix.Chdir("/")
 }
 
-// sysctls are what the kubelet sets at its start, for the whole machine.
+// sysctls are the values that the kubelet sets for the whole machine when it starts.
 var sysctls = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -164,8 +165,8 @@ var sysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// pinSysctls shows the kubelet the values that it wants, by files mounted over
-// the real ones, which it then leaves as the host has them.
+// pinSysctls mounts files with the kubelet's values over the sysctls, so that the
+// kubelet doesn't change those of the host.
 func pinSysctls() error {
 	for name, value := range sysctls {
 		file := filepath.Join("/run/sysctl", strings.ReplaceAll(name, "/", "."))

@@ -22,14 +22,14 @@ import (
 const (
 	// nodeInterface is the node's end of its cable.
 	nodeInterface = "eth0"
-	// The cluster's network has a bridge, and the host's cable ends in a port of it.
+	// The cluster's network has a bridge. The host's cable ends in a port of it.
 	bridge   = "bridge"
 	hostPort = "host"
 )
 
-// MakeNetwork makes the network that connects the host and the nodes, unless it is there:
-// a bridge in a network namespace of its own, where no packet filter of the host's, such
-// as Docker's, sees what one node sends to another.
+// MakeNetwork creates the network between the host and the nodes, unless it exists. It is
+// a bridge in a separate network namespace, so that the host's packet filters, such as
+// Docker's, don't affect packets between nodes.
 func MakeNetwork(s component.Settings) error {
 	there, err := networkIsThere(s)
 	if err != nil || there {
@@ -58,9 +58,9 @@ func MakeNetwork(s component.Settings) error {
 	return connectHost(s)
 }
 
-// RemoveNetwork removes it, and what is left of it.
+// RemoveNetwork removes the network, or what is left of it.
 func RemoveNetwork(s component.Settings) error {
-	// Its other end may be gone, or never have been there.
+	// The other end can already be removed, or can have never existed.
 	if err := removeLink(s.HostInterface); err != nil {
 		return err
 	}
@@ -86,17 +86,18 @@ func networkIsThere(s component.Settings) (bool, error) {
 	return stat.Type == unix.NSFS_MAGIC, nil
 }
 
-// onThread runs a function that changes the namespaces of its thread, which ends with it.
+// onThread runs a function that changes the namespaces of its thread. The thread ends
+// with the function.
 func onThread(run func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocks it
+		runtime.LockOSThread() // never unlocked, so the thread ends
 		done <- run()
 	}()
 	return <-done
 }
 
-// inNetwork runs the function in the namespace of the cluster's network.
+// inNetwork runs the function in the network namespace of the cluster's network.
 func inNetwork(s component.Settings, run func() error) error {
 	return onThread(func() error {
 		network, err := netns.GetFromPath(s.Network())
@@ -111,7 +112,7 @@ func inNetwork(s component.Settings, run func() error) error {
 	})
 }
 
-// connectHost lays the cable from the host to the cluster's network.
+// connectHost creates the cable from the host to the cluster's network.
 func connectHost(s component.Settings) error {
 	network, err := netns.GetFromPath(s.Network())
 	if err != nil {
@@ -129,7 +130,7 @@ func connectHost(s component.Settings) error {
 	if err := configure(s.HostInterface, s.HostIP, s.HostIP6); err != nil {
 		return err
 	}
-	// The host reaches services too. All routes end with the interface.
+	// The host also reaches services. All routes disappear with the interface.
 	if err := addRoute(s.Services, s.API); err != nil {
 		return err
 	}
@@ -141,8 +142,8 @@ func connectHost(s component.Settings) error {
 	return nil
 }
 
-// connect lays the cable from the cluster's network to the node's network namespace. The
-// kernel removes it with that.
+// connect creates the cable from the cluster's network to the node's network namespace.
+// The kernel removes it together with the namespace.
 func connect(s component.Settings, pid int) error {
 	if s.Uplink != "" {
 		return give(s.Uplink, pid)
@@ -157,8 +158,8 @@ func connect(s component.Settings, pid int) error {
 	})
 }
 
-// ConnectTap makes the node's port a tap, which the hypervisor opens whose virtual machine
-// is the node.
+// ConnectTap makes the node's port a tap interface, which the hypervisor of the node's
+// virtual machine opens.
 func ConnectTap(s component.Settings) error {
 	return inNetwork(s, func() error {
 		if err := removeLink(s.Port); err != nil {
@@ -173,7 +174,7 @@ func ConnectTap(s component.Settings) error {
 	})
 }
 
-// disconnect removes the node's cable where the kernel hasn't yet.
+// disconnect removes the node's cable, if the kernel hasn't done so yet.
 func disconnect(s component.Settings) error {
 	there, err := networkIsThere(s)
 	if err != nil || !there {
@@ -198,13 +199,13 @@ func plugIn(name string) error {
 	return setUp(name)
 }
 
-// give moves this machine's interface to the node.
+// give moves an interface of this machine to the node.
 func give(uplink string, pid int) error {
 	link, err := netlink.LinkByName(uplink)
 	if err != nil {
 		return fmt.Errorf("finding the interface %s: %w", uplink, err)
 	}
-	// It must be down to be renamed.
+	// An interface must be down to be renamed.
 	if err := netlink.LinkSetDown(link); err != nil {
 		return fmt.Errorf("setting the interface %s down: %w", uplink, err)
 	}
@@ -217,7 +218,7 @@ func give(uplink string, pid int) error {
 	return nil
 }
 
-// removeLink removes the interface, if there is one.
+// removeLink removes the interface, if it exists.
 func removeLink(name string) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -232,7 +233,7 @@ func removeLink(name string) error {
 	return nil
 }
 
-// setUpNetwork configures the node's own end; it runs inside the node.
+// setUpNetwork configures the node's end of the cable. It runs inside the node.
 func setUpNetwork(s component.Settings) error {
 	if err := setUp("lo"); err != nil {
 		return err
@@ -240,8 +241,8 @@ func setUpNetwork(s component.Settings) error {
 	if err := configure(nodeInterface, s.IP, s.IP6); err != nil {
 		return err
 	}
-	// The host forwards nothing; the default routes are what marks the
-	// primary interface.
+	// The host doesn't forward packets. The default routes only mark the primary
+	// interface.
 	for _, gateway := range []netip.Addr{s.HostIP.Addr(), s.HostIP6.Addr()} {
 		if err := netlink.RouteAdd(&netlink.Route{Gw: gateway.AsSlice()}); err != nil && gateway.Is4() {
 			return fmt.Errorf("adding the default route by %s: %w", gateway, err)
@@ -261,8 +262,8 @@ func setUpNetwork(s component.Settings) error {
 	return nil
 }
 
-// configure gives the interface its addresses and sets it up. A host without
-// IPv6 does without the second.
+// configure sets the addresses of the interface, and sets it up. On a host without IPv6,
+// it skips the IPv6 address.
 func configure(name string, ip4, ip6 netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {

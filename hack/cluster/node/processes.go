@@ -21,8 +21,8 @@ import (
 
 var errNotRunning = errors.New("it doesn't run")
 
-// Signal sends the signal to the component of that name. One that ends by it is started
-// again a moment later.
+// Signal sends the signal to a component. If that ends the component, it is restarted
+// shortly afterwards.
 func Signal(s component.Settings, name string, signal syscall.Signal) error {
 	process, err := find(s, name)
 	if err != nil {
@@ -34,13 +34,12 @@ func Signal(s component.Settings, name string, signal syscall.Signal) error {
 	return nil
 }
 
-// StopComponent kills the component of that name, a frozen one too, and keeps it from
-// being started again.
+// StopComponent kills a component, even if it is frozen, and prevents its restart.
 func StopComponent(ctx context.Context, s component.Settings, name string) error {
 	if err := os.WriteFile(s.StopMark(name), nil, 0o600); err != nil {
 		return fmt.Errorf("stopping %s of node %s: %w", name, s.Node, err)
 	}
-	// A new one may have been started just before the mark was there.
+	// It can have been started just before the mark existed.
 	return component.Wait(ctx, func(context.Context) error {
 		err := Signal(s, name, unix.SIGKILL)
 		if errors.Is(err, errNotRunning) {
@@ -50,7 +49,7 @@ func StopComponent(ctx context.Context, s component.Settings, name string) error
 	})
 }
 
-// StartComponent has the component of that name run again, and waits until it does.
+// StartComponent allows a component to run again, and waits until it does.
 func StartComponent(ctx context.Context, s component.Settings, name string) error {
 	if err := os.Remove(s.StopMark(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("starting %s of node %s: %w", name, s.Node, err)
@@ -61,8 +60,7 @@ func StartComponent(ctx context.Context, s component.Settings, name string) erro
 	})
 }
 
-// find finds the running process of the component of that name: the init's child that
-// bears it.
+// find returns the running process of a component: the child of the init with that name.
 func find(s component.Settings, name string) (*os.Process, error) {
 	state := Load(s.StateDir)
 	if !state.Alive() {
@@ -75,7 +73,7 @@ func find(s component.Settings, name string) (*os.Process, error) {
 	for _, file := range files {
 		commandLine, err := os.ReadFile(file)
 		if err != nil {
-			continue // ended meanwhile
+			continue // it ended in the meantime
 		}
 		if called, _, _ := bytes.Cut(commandLine, []byte{0}); string(called) != name {
 			continue

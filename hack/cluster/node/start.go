@@ -18,18 +18,19 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/cluster/component"
 )
 
-// The two stages of the node's init, each a hidden command of the program.
+// The two stages of the node's init. Each is a hidden command of the program.
 const (
 	StageUnshare = "node-unshare"
 	StageInit    = "node-init"
 )
 
-// pollMilliseconds is how often the wait for the init's end looks whether it is to be given up.
+// pollMilliseconds is the interval at which waiting for the end of the init checks for
+// cancellation.
 const pollMilliseconds = 100
 
-// Start makes the node: its cgroups, its init in namespaces of its own, and the
-// cable to it. The init goes on after the caller has ended. The arguments are
-// those that make the program run StageUnshare with the same settings.
+// Start creates the node: its cgroups, its init in new namespaces, and its cable. The init
+// continues after the caller has ended. arguments make the program run StageUnshare with the
+// same settings.
 func Start(s component.Settings, program string, arguments []string) (*State, error) {
 	if err := createCgroups(s.Cgroup); err != nil {
 		return nil, err
@@ -39,15 +40,14 @@ func Start(s component.Settings, program string, arguments []string) (*State, er
 		return nil, fmt.Errorf("opening the node's log: %w", err)
 	}
 	defer log.Close()
-	// The init waits for a byte from this pipe; end of file has it give up,
-	// so that nothing is left running if the caller dies before it has
-	// recorded what it started.
+	// The init waits for a byte from this pipe. At end of file, it exits, so that nothing
+	// stays running if the caller dies before it has stored the state.
 	ready, signal, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("making the pipe to the node's init: %w", err)
 	}
 	defer signal.Close()
-	command := exec.Command(program, append([]string{StageUnshare}, arguments...)...) //nolint:noctx // outlives the caller
+	command := exec.Command(program, append([]string{StageUnshare}, arguments...)...) //nolint:noctx // it outlives the caller
 	command.Dir = "/"
 	command.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	command.Stdin = ready
@@ -64,7 +64,7 @@ func Start(s component.Settings, program string, arguments []string) (*State, er
 		return nil, fmt.Errorf("starting the node's init: %w", err)
 	}
 	pid := command.Process.Pid
-	go command.Wait() //nolint:errcheck // reaps it if it ends before the caller does
+	go command.Wait() //nolint:errcheck // reap it if it ends before the caller
 	state, err := observe(pid)
 	if err != nil {
 		return nil, fmt.Errorf("looking at the node's init: %w", err)
@@ -85,9 +85,9 @@ func Start(s component.Settings, program string, arguments []string) (*State, er
 	return state, nil
 }
 
-// Unshare is the first stage of the node's init: it waits until it is in its
-// cgroups, makes these the root that the node sees, and becomes the second.
-// The caller must have locked its thread: the cgroup namespace belongs to it.
+// Unshare is the first stage of the node's init. It waits until it is in its cgroups, makes
+// these the root of its cgroup namespace, and executes the second stage. The caller must have
+// locked its thread, because the cgroup namespace belongs to the thread.
 func Unshare(program string, arguments []string) error {
 	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil {
 		return fmt.Errorf("waiting for the node's cgroups and network: %w", err)
@@ -99,26 +99,27 @@ func Unshare(program string, arguments []string) error {
 	return fmt.Errorf("executing the node's init: %w", err)
 }
 
-// Stop ends the node and removes what the kernel doesn't by itself. It works on
-// any remains of a node as well.
+// Stop stops the node, and removes what the kernel doesn't remove. It also works on a node
+// that is only partly there.
 func Stop(ctx context.Context, s component.Settings) error {
 	if err := kill(ctx, Load(s.StateDir)); err != nil {
 		return err
 	}
-	// Stragglers hold namespaces open: they go before the interface does.
+	// Other processes can keep namespaces alive, so they must end before the interface is
+	// removed.
 	if err := removeCgroups(ctx, s.Cgroup); err != nil {
 		return err
 	}
 	return disconnect(s)
 }
 
-// kill ends the node's init, and with it every process of its PID namespace,
-// and waits until they are gone.
+// kill kills the node's init, and waits until it has ended, together with all processes in its
+// PID namespace.
 func kill(ctx context.Context, state *State) error {
 	if state == nil {
 		return nil
 	}
-	// A pidfd can't come to mean another process, unlike the number.
+	// Unlike a process id, a pidfd can't refer to another process later.
 	fd, err := unix.PidfdOpen(state.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil

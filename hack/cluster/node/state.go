@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package node makes Kubernetes nodes of this machine out of namespaces. Each has its
-// own processes, mounts, network, host name, IPC and cgroups, on the host's
-// kernel and a copy-on-write view of its files. One process, the node's init,
-// keeps it all alive; the kernel takes everything back when it is killed. A
-// bridge connects the nodes and the host.
+// Package node creates Kubernetes nodes on this machine from namespaces. Each node has
+// its own processes, mounts, network, host name, IPC, and cgroups, on the host's kernel
+// and a copy-on-write view of its files. If the node's init is killed, the kernel ends
+// all processes of the node, and removes its namespaces. A bridge connects the nodes and
+// the host.
 package node
 
 import (
@@ -20,19 +20,19 @@ import (
 	"time"
 )
 
-// State identifies the node's init among all processes that ever had its
-// number, over reboots as well.
+// State identifies the node's init, even if its process id is reused, and across
+// reboots.
 type State struct {
 	PID    int    `json:"pid"`
 	Start  string `json:"start"` // field 22 of /proc/<pid>/stat
 	BootID string `json:"bootID"`
-	// Started is when the node was.
+	// Started is the time when the node was started.
 	Started time.Time `json:"started"`
 }
 
 const stateFile = "node.json"
 
-// Load is the recorded state, or nil where there is none or it can't be read.
+// Load returns the stored state, or nil if there is none, or if it can't be read.
 func Load(stateDir string) *State {
 	text, err := os.ReadFile(filepath.Join(stateDir, stateFile))
 	if err != nil {
@@ -45,7 +45,7 @@ func Load(stateDir string) *State {
 	return state
 }
 
-// observe is the state of the running process of that number.
+// observe returns the state of the running process with the given id.
 func observe(pid int) (*State, error) {
 	start, err := startTime(pid)
 	if err != nil {
@@ -58,13 +58,14 @@ func observe(pid int) (*State, error) {
 	return &State{PID: pid, Start: start, BootID: boot}, nil
 }
 
-// save records the state.
+// save stores the state.
 func (s *State) save(stateDir string) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encoding the node's state: %w", err)
 	}
-	// Renamed into place: a half-written file would hide a running node.
+	// Replace the file by renaming, because an incomplete file would hide a running
+	// node.
 	file := filepath.Join(stateDir, stateFile)
 	if err := os.WriteFile(file+".new", text, 0o644); err != nil {
 		return fmt.Errorf("writing the node's state: %w", err)
@@ -75,7 +76,7 @@ func (s *State) save(stateDir string) error {
 	return nil
 }
 
-// Alive tells whether that very process still runs.
+// Alive reports whether the same process is still running.
 func (s *State) Alive() bool {
 	if s == nil {
 		return false
@@ -84,12 +85,12 @@ func (s *State) Alive() bool {
 	return err == nil && now.PID == s.PID && now.Start == s.Start && now.BootID == s.BootID
 }
 
-// Root is the node's root directory as seen from the host.
+// Root returns the node's root directory, as a path on the host.
 func (s *State) Root() string {
 	return filepath.Join("/proc", strconv.Itoa(s.PID), "root")
 }
 
-// startTime is when the process started, in the kernel's ticks since boot.
+// startTime returns the start time of the process, in clock ticks since the boot.
 func startTime(pid int) (string, error) {
 	fields, err := status(pid)
 	if err != nil {
@@ -98,8 +99,8 @@ func startTime(pid int) (string, error) {
 	return fields[19], nil
 }
 
-// status is what /proc/<pid>/stat has behind the process's name, at least 20 fields. A
-// zombie has none: it has ended.
+// status returns the fields of /proc/<pid>/stat after the process's name. There are at
+// least 20. For a zombie, it returns an error, because it has ended.
 func status(pid int) ([]string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +109,7 @@ func status(pid int) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the status of process %d: %w", pid, err)
 	}
-	// The name, in parentheses, may hold blanks and parentheses itself.
+	// The name is in parentheses, and can contain blanks and parentheses.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 {
 		return nil, fmt.Errorf("reading the status of process %d: %d fields", pid, len(fields))

@@ -19,14 +19,14 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/cluster/component"
 )
 
-// restartDelay keeps a component that can't run from using up the machine.
+// restartDelay prevents a component that can't run from using all CPU time.
 const restartDelay = time.Second
 
-// stopPoll is how often a component that is stopped is looked for the leave to start.
+// stopPoll is the interval at which to check whether a stopped component can start again.
 const stopPoll = 100 * time.Millisecond
 
-// supervisor starts the components and learns of their end from the one loop
-// that reaps every child, the node's orphans among them.
+// supervisor starts the components. One loop reaps all children, including orphans, and
+// notifies it of their end.
 type supervisor struct {
 	mutex   sync.Mutex
 	waiting map[int]chan<- unix.WaitStatus
@@ -36,11 +36,12 @@ func newSupervisor() *supervisor {
 	return &supervisor{waiting: map[int]chan<- unix.WaitStatus{}}
 }
 
-// keepRunning runs the process, and again whenever it ends, but not while it is to be stopped.
+// keepRunning runs the process, and restarts it when it ends, except while its stop mark
+// exists.
 func (v *supervisor) keepRunning(p component.Process, s component.Settings) {
 	for {
 		if _, err := os.Stat(s.StopMark(p.Name)); err == nil {
-			time.Sleep(stopPoll) //nolint:forbidigo // the mark is removed from outside
+			time.Sleep(stopPoll) //nolint:forbidigo // another process removes the mark
 			continue
 		}
 		ended, err := v.start(p, s.Log(p.Name))
@@ -54,7 +55,7 @@ func (v *supervisor) keepRunning(p component.Process, s component.Settings) {
 	}
 }
 
-// start starts the process; the channel gets its status once it has ended.
+// start starts the process. When the process ends, the channel receives its status.
 func (v *supervisor) start(p component.Process, logFile string) (<-chan unix.WaitStatus, error) {
 	path := p.Path
 	if path == "" {
@@ -74,7 +75,7 @@ func (v *supervisor) start(p component.Process, logFile string) (<-chan unix.Wai
 	}
 	defer input.Close()
 
-	// Held over the fork, or the child could be reaped before it is known.
+	// Held during the fork, so that the child isn't reaped before it is known.
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	pid, err := syscall.ForkExec(path, append([]string{p.Name}, p.Args...), &syscall.ProcAttr{
@@ -91,7 +92,7 @@ func (v *supervisor) start(p component.Process, logFile string) (<-chan unix.Wai
 	return ended, nil
 }
 
-// reap collects ended children for ever.
+// reap reaps children forever.
 func (v *supervisor) reap() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGCHLD)

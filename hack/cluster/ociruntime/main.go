@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command ociruntime is runc for a container engine on a machine that lacks capabilities, as a sandbox does. An engine asks
-// for all capabilities for a privileged container, and for limits and a score that only CAP_SYS_RESOURCE may set: runc
-// would refuse. It leaves out of the container's configuration what this machine can't grant, and executes runc.
+// Command ociruntime wraps runc for a container engine on a machine that lacks capabilities, such as a sandbox.
+// For a privileged container, an engine requests all capabilities, and limits and an OOM score that only
+// CAP_SYS_RESOURCE can set. runc would fail. ociruntime removes from the container's configuration what this
+// machine doesn't allow, and executes runc.
 package main
 
 import (
@@ -27,7 +28,7 @@ func main() {
 	}
 }
 
-// run adapts what the arguments name, and executes runc with them.
+// run adapts the files in the arguments, and executes runc with the arguments.
 func run(args []string) error {
 	granted, err := bounding()
 	if err != nil {
@@ -64,7 +65,7 @@ func run(args []string) error {
 	return nil
 }
 
-// adaptFile adapts the process that a file of JSON describes.
+// adaptFile adapts the process in a JSON file.
 func adaptFile(file string, granted uint64, processOf func(map[string]any) any) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -88,7 +89,8 @@ func adaptFile(file string, granted uint64, processOf func(map[string]any) any) 
 	return nil
 }
 
-// adapt leaves out of a process what takes capabilities that aren't granted. Each bit of granted is a capability.
+// adapt removes from a process what requires capabilities that aren't granted. Each bit of granted stands for a
+// capability.
 func adapt(process map[string]any, granted uint64) {
 	if granted&(1<<unix.CAP_SYS_RESOURCE) == 0 {
 		delete(process, "rlimits")
@@ -110,7 +112,7 @@ func adapt(process map[string]any, granted uint64) {
 	}
 }
 
-// bounding is the set of capabilities that this process can have at most.
+// bounding returns the bounding set of this process's capabilities.
 func bounding() (uint64, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -128,7 +130,7 @@ func bounding() (uint64, error) {
 	return 0, fmt.Errorf("/proc/self/status has no CapBnd")
 }
 
-// capabilities are the numbers of the capabilities by their names, as linux/capability.h has them.
+// capabilities maps the names of capabilities to their numbers in linux/capability.h.
 var capabilities = func() map[string]uint {
 	names := []string{
 		"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "LINUX_IMMUTABLE",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command offline makes what a kind cluster takes where nothing can be pulled: see hack/kind.
+// Command offline creates the images for a kind cluster that can't pull any: see hack/kind.
 package main
 
 import (
@@ -80,7 +80,7 @@ func run(args []string) error {
 	}
 }
 
-// write writes the images to an archive, as docker load and ctr import take it.
+// write writes the images to an archive in the format of docker load and ctr import.
 func write(ctx context.Context, file string, descriptions []image.Description, sources image.Sources) error {
 	images := map[name.Tag]v1.Image{}
 	for _, description := range descriptions {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command pause holds a pod's namespaces open and reaps its orphans: the
-// cluster's sandbox image, as the published one can't be pulled everywhere.
+// Command pause holds a pod's namespaces, and reaps its orphans. It is the cluster's
+// sandbox image, because the published one can't be pulled everywhere.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package pki makes the certificates and kubeconfigs of a cluster.
+// Package pki creates the certificates and kubeconfigs of a cluster.
 package pki
 
 import (
@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// lifetime of every certificate; a test cluster never gets that old.
+// lifetime is the validity of every certificate. A test cluster never runs that long.
 const lifetime = 365 * 24 * time.Hour
 
 // Pair is a certificate and its private key.
@@ -31,15 +31,15 @@ type Pair struct {
 	Key  crypto.Signer
 }
 
-// Subject describes a certificate to be issued. Names may be host names or IP
-// addresses; a certificate with names is a server's, and every one is a client's.
+// Subject describes a certificate to issue. Names can be host names or IP addresses. A
+// certificate with names is valid for a server. All certificates are valid for a client.
 type Subject struct {
 	CommonName string
 	Groups     []string
 	Names      []string
 }
 
-// NewCA makes a self-signed certificate authority.
+// NewCA creates a self-signed certificate authority.
 func NewCA(name string) (*Pair, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name},
@@ -70,7 +70,8 @@ func (p *Pair) Issue(subject Subject) (*Pair, error) {
 	return issue(template, p)
 }
 
-// issue signs the template with the parent's key, or with its own where there is no parent.
+// issue signs the template with the parent's key, or with the new key if there is no
+// parent.
 func issue(template *x509.Certificate, parent *Pair) (*Pair, error) {
 	name := template.Subject.CommonName
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -98,12 +99,12 @@ func issue(template *x509.Certificate, parent *Pair) (*Pair, error) {
 	return &Pair{Cert: cert, Key: key}, nil
 }
 
-// CertPEM is the certificate in PEM form.
+// CertPEM returns the certificate in PEM.
 func (p *Pair) CertPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Cert.Raw})
 }
 
-// KeyPEM is the private key in PEM form.
+// KeyPEM returns the private key in PEM.
 func (p *Pair) KeyPEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(p.Key)
 	if err != nil {
@@ -112,7 +113,7 @@ func (p *Pair) KeyPEM() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// Write stores the pair as dir/name.crt and dir/name.key.
+// Write writes the pair to dir/name.crt and dir/name.key.
 func (p *Pair) Write(dir, name string) error {
 	key, err := p.KeyPEM()
 	if err != nil {
@@ -127,7 +128,7 @@ func (p *Pair) Write(dir, name string) error {
 	return nil
 }
 
-// Read is the pair that Write stored as dir/name.crt and dir/name.key.
+// Read reads the pair that Write wrote to dir/name.crt and dir/name.key.
 func Read(dir, name string) (*Pair, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
 	if err != nil {
@@ -140,8 +141,8 @@ func Read(dir, name string) (*Pair, error) {
 	return &Pair{Cert: pair.Leaf, Key: key}, nil
 }
 
-// Kubeconfig is a kubeconfig for the API server at the URL, which presents a
-// certificate of the ca, as the user of the client certificate.
+// Kubeconfig returns a kubeconfig for the API server at a URL. It trusts ca, and uses the
+// client certificate.
 func Kubeconfig(server string, ca, client *Pair) ([]byte, error) {
 	key, err := client.KeyPEM()
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package registry is the cluster's OCI registry, over TLS.
+// Package registry serves the cluster's OCI registry over TLS.
 package registry
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// Options say what is served where.
+// Options are the options of the registry.
 type Options struct {
 	Addresses []string // host:port
-	Blobs     string   // the directory of the layers; manifests are kept in memory
+	Blobs     string   // the directory for layers; manifests are kept in memory
 	Cert, Key string   // files
 }
 
@@ -31,7 +31,7 @@ func Serve(ctx context.Context, o Options) error {
 			registry.Logger(log.New(io.Discard, "", 0)),
 		),
 		ReadHeaderTimeout: 10 * time.Second,
-		// A client that doesn't trust the certificate is no news of the server's.
+		// Ignore clients that don't trust the certificate.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	defer server.Close()

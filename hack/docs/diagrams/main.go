@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command diagrams writes the documentation's diagrams as SVG, each in the colours of a light and a dark page. It takes
-// the directory to write to.
+// Command diagrams writes the documentation's diagrams as SVG, each with colours for light and dark pages. Its
+// argument is the output directory.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// diagram is one file. Its title and description are for those who don't see it.
+// diagram is one file. Its title and description are for screen readers.
 type diagram struct {
 	name, title, description string
 	draw                     func() *canvas
@@ -52,14 +52,14 @@ func main() {
 	}
 	for _, d := range diagrams {
 		path := filepath.Join(os.Args[1], d.name+".svg")
-		if err := os.WriteFile(path, []byte(d.draw().document(d.title, d.description)), 0o644); err != nil { //nolint:gosec // Everyone may read what is published.
+		if err := os.WriteFile(path, []byte(d.draw().document(d.title, d.description)), 0o644); err != nil { //nolint:gosec // everyone can read published files
 			fmt.Fprintln(os.Stderr, "write a diagram:", err)
 			os.Exit(1)
 		}
 	}
 }
 
-// architecture is everything on one picture.
+// architecture draws all components in one picture.
 func architecture() *canvas {
 	c := &canvas{width: 760, height: 472}
 
@@ -100,7 +100,7 @@ func architecture() *canvas {
 	return c
 }
 
-// apply is what happens from an object to its attached program.
+// apply draws the steps from an object to its attached program.
 func apply() *canvas {
 	const (
 		you = iota
@@ -142,7 +142,7 @@ func apply() *canvas {
 	})
 }
 
-// volume is what happens to a volume between the start and the end of its pod.
+// volume draws the steps of a volume from the start to the end of its pod.
 func volume() *canvas {
 	const (
 		pod = iota
@@ -179,7 +179,7 @@ func volume() *canvas {
 	})
 }
 
-// chain is how the programs at a hook are ordered, and when a chain ends.
+// chain draws how the programs at a hook are ordered, and when a chain ends.
 func chain() *canvas {
 	c := &canvas{width: 760, height: 464}
 	bpfman := []hooked{{"bpf", "firewall", "priority 10"}, {"bpf", "counter", "priority 50"}, {"bpf", "sampler", "priority 1000"}}
@@ -195,7 +195,8 @@ func chain() *canvas {
 // hooked is a program at a hook.
 type hooked struct{ class, name, note string }
 
-// hook draws three programs from left to right, from y on, what lets the next one run, and what ends the chain.
+// hook draws three programs from left to right, starting at y, with what makes the next one run, and what ends the
+// chain.
 func (c *canvas) hook(y int, programs []hooked, end string, next ...string) {
 	const (
 		width, height, first, pitch = 132, 60, 124, 230

@@ -5,25 +5,25 @@ package main
 
 import "fmt"
 
-// participant is a column of a sequence diagram. Its class is of the style.
+// participant is a column of a sequence diagram. Its class is a class in the style.
 type participant struct {
 	class, name, note string
 }
 
-// step is a row. From and to are columns. Where they are equal, the step happens inside that participant, beside whose
-// line it is described.
+// step is a row. from and to are indexes of columns. If they are equal, the step happens inside that participant,
+// and its description is next to the participant's line.
 type step struct {
 	from, to int
 	lines    []string
 }
 
-// phase is a run of steps with a caption.
+// phase is a sequence of steps with a caption.
 type phase struct {
 	caption string
 	steps   []step
 }
 
-// sequence draws participants side by side, and below them who calls whom, in numbered steps.
+// sequence draws participants side by side. Numbered steps below them show the calls between them.
 func sequence(width int, participants []participant, phases []phase) *canvas {
 	const (
 		margin, top, headHeight = 16, 16, 52
@@ -76,7 +76,7 @@ func sequence(width int, participants []participant, phases []phase) *canvas {
 
 func rowHeight(s step) int { return 24 + lineHeight*len(s.lines) }
 
-// message draws one step, whose row begins at y.
+// message draws one step, whose row starts at y.
 func (c *canvas) message(s step, number, y int, centre func(int) int) {
 	x, bottom := centre(s.from), y+rowHeight(s)-12
 	badge := func(x, y int) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command schemas writes a JSON schema of each kind from its CustomResourceDefinition, for editors and for tools that
-// validate manifests without a cluster. It takes the directory of definitions, and the one to write to.
+// Command schemas writes a JSON schema of each kind from its CustomResourceDefinition, for editors, and for tools
+// that validate manifests without a cluster. Its arguments are the directory of definitions, and the output
+// directory.
 //
-// The files are named as kubeconform looks for them: GROUP/KIND_VERSION.json. GROUP/all.json is of files with objects of
-// any kind.
+// The files have the names that kubeconform expects: GROUP/KIND_VERSION.json. GROUP/all.json is the schema of
+// files with objects of any kind.
 package main
 
 import (
@@ -37,7 +38,7 @@ func run(definitions, directory string) error {
 	}
 	all := map[string][]reference{} // by group
 	for _, path := range paths {
-		content, err := os.ReadFile(path) //nolint:gosec // where the caller says
+		content, err := os.ReadFile(path) //nolint:gosec // the caller specifies the directory
 		if err != nil {
 			return fmt.Errorf("read a definition: %w", err)
 		}
@@ -71,7 +72,7 @@ func write(path string, schema object) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // Everyone may read what is published.
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // everyone can read published files
 		return fmt.Errorf("write a schema: %w", err)
 	}
 	if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil { //nolint:gosec // The same.

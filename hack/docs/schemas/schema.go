@@ -16,15 +16,15 @@ import (
 // object is a JSON object: a schema, or a part of one.
 type object = map[string]any
 
-// dialect is what editors and kubeconform know.
+// dialect is a version that editors and kubeconform support.
 const dialect = "http://json-schema.org/draft-07/schema#"
 
-// reference is to the schema of one kind.
+// reference refers to the schema of one kind.
 type reference struct {
 	apiVersion, kind, file string
 }
 
-// ofKind is the schema of a kind's objects.
+// ofKind returns the schema for objects of a kind.
 func ofKind(group, version, kind string, structural *apiextensionsv1.JSONSchemaProps) (object, error) {
 	content, err := json.Marshal(structural)
 	if err != nil {
@@ -43,7 +43,7 @@ func ofKind(group, version, kind string, structural *apiextensionsv1.JSONSchemaP
 	properties["kind"] = object{"type": "string", "const": kind}
 	properties["metadata"] = metadata()
 	required := []string{"apiVersion", "kind", "metadata"}
-	// The API server accepts an object without a spec, which asks for nothing.
+	// The API server accepts an object without a spec, which has no effect.
 	if _, has := properties["spec"]; has {
 		required = append(required, "spec")
 	}
@@ -53,8 +53,8 @@ func ofKind(group, version, kind string, structural *apiextensionsv1.JSONSchemaP
 	return schema, nil
 }
 
-// convert makes JSON schema of a structural schema, in place. Where the API server drops or refuses fields that it
-// doesn't know, the result refuses them. Rules in CEL are left to the API server.
+// convert converts a structural schema to JSON schema, in place. Where the API server drops or refuses unknown
+// fields, the result refuses them. It drops rules in CEL.
 func convert(schema object) {
 	open := schema["x-kubernetes-preserve-unknown-fields"] == true
 	if schema["x-kubernetes-int-or-string"] == true {
@@ -89,14 +89,14 @@ func convert(schema object) {
 	}
 }
 
-// convertIn converts what is a schema, and nothing else that can be in its place.
+// convertIn converts value if it is a schema.
 func convertIn(value any) {
 	if schema, ok := value.(object); ok {
 		convert(schema)
 	}
 }
 
-// metadata is the schema of what all objects have. Definitions don't include it.
+// metadata returns the schema for the metadata of all objects, which definitions don't include.
 func metadata() object {
 	descriptions := metav1.ObjectMeta{}.SwaggerDoc()
 	properties := object{}
@@ -109,7 +109,8 @@ func metadata() object {
 	return object{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-// ofType is the schema of a field of the metadata. What people don't write isn't described further.
+// ofType returns the schema for a field of the metadata. It doesn't describe the content of fields that users
+// don't write.
 func ofType(t reflect.Type) object {
 	switch {
 	case t == reflect.TypeFor[metav1.Time](), t == reflect.TypeFor[*metav1.Time]():
@@ -129,7 +130,7 @@ func ofType(t reflect.Type) object {
 	}
 }
 
-// ofAny is the schema of objects of any of the kinds.
+// ofAny returns the schema for objects of any of the kinds.
 func ofAny(references []reference) object {
 	var kinds, versions, rules []any
 	for _, r := range references {

@@ -21,8 +21,8 @@ import (
 
 const root = "../../.."
 
-// TestSamples holds the samples against the schema of their kind, and each of them with an unknown field in each of its
-// objects, which is refused.
+// TestSamples validates the samples against the schema of their kind. It then adds an unknown field to each object
+// in them, which must be refused.
 func TestSamples(t *testing.T) {
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
@@ -57,7 +57,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestRefusals gives the schemas objects that can't be meant.
+// TestRefusals validates objects that must be refused.
 func TestRefusals(t *testing.T) {
 	compiler := jsonschema.NewCompiler()
 	for name, manifest := range map[string]string{
@@ -141,7 +141,7 @@ func decode(t *testing.T, document []byte) map[string]any {
 	return decoded
 }
 
-// objects are all JSON objects within one, with their paths.
+// objects returns all JSON objects within an object, with their paths.
 func objects(path string, value any) map[string]map[string]any {
 	found := map[string]map[string]any{}
 	switch value := value.(type) {
@@ -158,7 +158,7 @@ func objects(path string, value any) map[string]map[string]any {
 	return found
 }
 
-// free says whether an object has keys of the user's choice.
+// free reports whether users choose the keys of an object.
 func free(path string) bool {
 	for _, suffix := range []string{"abels", ".annotations", ".globaldata"} {
 		if strings.HasSuffix(path, suffix) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package site tests the documentation's site in a browser, as it is published: below a directory for its version, with
-// the list of versions beside it.
+// Package site tests the documentation's site in a browser, in its published form: in a directory for its version,
+// next to the list of versions.
 package site
 
 import (
@@ -35,13 +35,13 @@ const (
 	desktop = 1280
 )
 
-// patience is for one page to be there and be still, on a machine that is busy.
+// patience bounds the time until one page is loaded and doesn't change any more, on a busy machine.
 const patience = 2 * time.Minute
 
 // versions is the file that mike writes.
 const versions = `[{"version": "dev", "title": "dev", "aliases": []}, {"version": "0.6", "title": "0.6", "aliases": ["latest"]}]`
 
-// serve serves the site of SITE as version 0.6.
+// serve serves the site in SITE as version 0.6.
 func serve(t *testing.T) (directory, url string) {
 	t.Helper()
 	directory = os.Getenv("SITE")
@@ -81,14 +81,14 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocator)
 	t.Cleanup(cancel)
-	// The browser lives as long as the context of the first action.
+	// The browser runs as long as the context of the first action.
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("start %s: %v", path, err)
 	}
 	return ctx
 }
 
-// watched collects what a page complains about, and what it asks of other hosts.
+// watched collects errors of a page, and its requests to other hosts.
 type watched struct {
 	mu         sync.Mutex
 	complaints []string
@@ -126,7 +126,7 @@ func watch(t *testing.T, ctx context.Context, own string) *watched { //nolint:re
 	return w
 }
 
-// take returns what was collected, and forgets it.
+// take returns what was collected, and removes it.
 func (w *watched) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +135,7 @@ func (w *watched) take() []string {
 	return complaints
 }
 
-// TestWatch has a page complain, to see that it is heard.
+// TestWatch causes an error in a page, to check that it is detected.
 func TestWatch(t *testing.T) {
 	_, url := serve(t)
 	ctx := browser(t)
@@ -161,7 +161,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// pages are the paths of all pages of the site.
+// pages returns the paths of all pages of the site.
 func pages(t *testing.T, directory string) []string {
 	t.Helper()
 	var paths []string
@@ -181,13 +181,13 @@ func pages(t *testing.T, directory string) []string {
 	return paths
 }
 
-// look is what a script in the page finds.
+// look is the result of a script in the page.
 type look struct {
 	Heading  string   `json:"heading"`
 	Problems []string `json:"problems"`
 }
 
-// inspect looks for what makes a page hard to read.
+// inspect finds what makes a page hard to read.
 const inspect = `(() => {
 	const problems = [];
 	const content = document.querySelector("article");
@@ -200,7 +200,7 @@ const inspect = `(() => {
 	for (const image of document.images)
 		if (!image.complete || image.naturalWidth === 0) problems.push("image isn't shown: " + image.src);
 		else if (!image.alt) problems.push("image without a description: " + image.src);
-	// Lists that GitHub shows as such, and Python's Markdown doesn't.
+	// Lists that GitHub renders, and Python's Markdown doesn't.
 	for (const p of content.querySelectorAll("p, td"))
 		if (/\n *([-*]|\d+\.) /.test(p.textContent) || /^\|.*\|$/m.test(p.textContent) || p.textContent.includes("` + "```" + `"))
 			problems.push("Markdown is shown as text: " + p.textContent.slice(0, 80));
@@ -240,10 +240,10 @@ const inspect = `(() => {
 	return {heading: document.querySelector("h1")?.innerText || "", problems};
 })()`
 
-// leastContrast is what the Web Content Accessibility Guidelines ask of text, level AA.
+// leastContrast is the contrast that the Web Content Accessibility Guidelines require of text, at level AA.
 const leastContrast = "4.5"
 
-// TestPages looks at each page as a phone in dark mode shows it, and a desktop in light mode.
+// TestPages checks each page, as displayed by a phone in dark mode, and by a desktop in light mode.
 func TestPages(t *testing.T) {
 	directory, url := serve(t)
 	paths := pages(t, directory)
@@ -278,7 +278,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestSearch asks the site's search what people ask, and expects the page with the answer among the first three.
+// TestSearch searches the site for what users ask, and expects the page with the answer among the first three
+// results.
 func TestSearch(t *testing.T) {
 	_, url := serve(t)
 	ctx := browser(t)
@@ -307,7 +308,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestVersions finds the versions that are published in the selector.
+// TestVersions checks that the selector contains the published versions.
 func TestVersions(t *testing.T) {
 	_, url := serve(t)
 	ctx := browser(t)
@@ -318,7 +319,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestModes changes the mode by hand, against the system's: diagrams follow.
+// TestModes changes the mode manually, to another one than the system's. Diagrams follow.
 func TestModes(t *testing.T) {
 	_, url := serve(t)
 	ctx := browser(t)
@@ -340,7 +341,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestDiagrams finds texts of diagrams that are wider than their boxes, or over each other.
+// TestDiagrams finds texts of diagrams that are wider than their boxes, or overlap.
 func TestDiagrams(t *testing.T) {
 	directory, url := serve(t)
 	paths, err := filepath.Glob(filepath.Join(directory, "diagrams/*.svg"))
@@ -384,20 +385,20 @@ func show(t *testing.T, ctx context.Context, width int64, scheme string) { //nol
 	})
 }
 
-// settled waits until the page has set up what its script sets up: images are there, and tables can be scrolled.
+// settled waits until the page's script has finished: images are loaded, and tables can be scrolled.
 func settled() chromedp.Action[chromedp.Void] {
 	return chromedp.PollFunction[chromedp.Void](`() => document.readyState === "complete"
 		&& [...document.images].every(image => image.complete)
 		&& document.querySelectorAll("article table").length === document.querySelectorAll("article .md-typeset__scrollwrap table").length`)
 }
 
-// do takes steps in the browser, as a reader does.
+// do performs actions in the browser, like a reader.
 func do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) { //nolint:revive // The same.
 	t.Helper()
 	get(t, ctx, chromedp.Steps(steps...))
 }
 
-// get asks the browser.
+// get evaluates a query in the browser.
 func get[T any](t *testing.T, ctx context.Context, question chromedp.Action[T]) T { //nolint:revive // The same.
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command kubeadm is Kubernetes' own, which the node image of hack/kind takes. It is apart from hack/kubernetes, as nothing
-// else takes it.
+// Command kubeadm is Kubernetes' own kubeadm, for the node image of hack/kind. It is separate from
+// hack/kubernetes, because only this image needs it.
 package main
 
 import (
@@ -13,6 +13,6 @@ import (
 
 func main() {
 	if err := app.Run(); err != nil {
-		os.Exit(1) // it has printed why
+		os.Exit(1) // it has printed the error
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package krew makes the manifest by which krew, kubectl's package manager, installs the plugin.
+// Package krew creates the manifest with which krew, kubectl's plugin manager, installs the plugin.
 package krew
 
 import (
@@ -25,21 +25,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Archive is a file of a release that has the plugin for one platform.
+// Archive is a file of a release with the plugin for one platform.
 type Archive struct {
 	OS, Arch string
 	URL      string
 	SHA256   string
-	// Bin is the plugin's path in it.
+	// Bin is the path of the plugin in the archive.
 	Bin string
 }
 
-// command is what the plugin is called, of which each archive has one.
+// command is the name of the plugin's executable. Each archive contains one.
 const command = "kubectl-bpfman"
 
 var archiveName = regexp.MustCompile(`^kubectl-bpfman-(.+)-(linux|darwin|windows)-([a-z0-9]+)\.tar\.gz$`)
 
-// Open reads an archive that will be at a URL under its own name.
+// Open reads an archive that is to be published at a URL, with the same file name.
 func Open(file, version, url string) (Archive, error) {
 	name := filepath.Base(file)
 	parts := archiveName.FindStringSubmatch(name)
@@ -59,7 +59,7 @@ func Open(file, version, url string) (Archive, error) {
 	if err != nil {
 		return Archive{}, fmt.Errorf("%s: %w", name, err)
 	}
-	// krew's index asks for the licence as well.
+	// krew's index also requires the licence.
 	for _, file := range []string{a.Bin, "LICENSE"} {
 		if !slices.Contains(files, file) {
 			return Archive{}, fmt.Errorf("%s lacks %s: it has %s", name, file, strings.Join(files, ", "))
@@ -68,7 +68,7 @@ func Open(file, version, url string) (Archive, error) {
 	return a, nil
 }
 
-// list lists the files of an archive.
+// list returns the names of the files in an archive.
 func list(content []byte) ([]string, error) {
 	unzipped, err := gzip.NewReader(bytes.NewReader(content))
 	if err != nil {
@@ -88,7 +88,7 @@ func list(content []byte) ([]string, error) {
 	}
 }
 
-// Manifest fills in the template, and checks the result by krew's rules.
+// Manifest executes the template, and validates the result against krew's rules.
 func Manifest(text, version string, archives []Archive) ([]byte, error) {
 	t, err := template.New("manifest").Option("missingkey=error").Parse(text)
 	if err != nil {
@@ -104,7 +104,7 @@ func Manifest(text, version string, archives []Archive) ([]byte, error) {
 	return out.Bytes(), Validate(out.Bytes())
 }
 
-// plugin is krew's kind, as far as this project uses it.
+// plugin is krew's kind, with the fields that this project uses.
 type plugin struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -136,10 +136,10 @@ var (
 	name     = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 
-// maxShort is the most that krew's index takes for a short description.
+// maxShort is the maximum length of a short description in krew's index.
 const maxShort = 50
 
-// Validate checks a manifest by the rules of krew and of its index, as its developer guide has them.
+// Validate validates a manifest against the rules in the developer guide of krew and its index.
 func Validate(manifest []byte) error {
 	var p plugin
 	if err := yaml.UnmarshalStrict(manifest, &p); err != nil {

@@ -16,7 +16,7 @@ import (
 
 const url = "https://example.com/download/v1.2.3"
 
-// pack makes an archive of empty files.
+// pack creates an archive of empty files.
 func pack(t *testing.T, name string, files ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -39,7 +39,8 @@ func pack(t *testing.T, name string, files ...string) string {
 	return path
 }
 
-// The project's template, filled in, is a manifest that has each archive with its checksum.
+// The project's template results in a manifest that contains each archive with its
+// checksum.
 func TestManifest(t *testing.T) {
 	template, err := os.ReadFile("../../../cli/krew.yaml")
 	if err != nil {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package materials tells what is in a binary: its modules, as a bill of materials, and their licences.
+// Package materials finds out what a binary contains: its modules, as a bill of materials, and their
+// licences.
 package materials
 
 import (
@@ -16,26 +17,26 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// Module is one that is linked into a binary, or Go's standard library.
+// Module is a module that is linked into a binary, or Go's standard library.
 type Module struct {
 	Path     string
 	Version  string
 	Sum      string   // its hash in go.sum
-	Licences []string // of the module itself, by their SPDX names
-	Files    []string // licences and notices, of it and of what it has copied; relative to Dir
+	Licences []string // of the module itself, as SPDX identifiers
+	Files    []string // licences and notices of the module and of copied code, relative to Dir
 	Dir      string
 }
 
-// Standard is the name of Go's standard library among modules.
+// Standard is the name of Go's standard library in the list of modules.
 const Standard = "std"
 
-// Sources are where the modules' files are.
+// Sources are the directories of the modules' files.
 type Sources struct {
 	ModuleCache string // GOMODCACHE
 	Go          string // GOROOT
 }
 
-// Modules are those of a binary, without the project's own.
+// Modules returns the modules of a binary, without the project's own.
 func Modules(binary string, sources Sources) ([]Module, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -43,7 +44,7 @@ func Modules(binary string, sources Sources) ([]Module, error) {
 	}
 	modules := []Module{{Path: Standard, Version: strings.TrimPrefix(info.GoVersion, "go"), Dir: sources.Go}}
 	for _, dependency := range info.Deps {
-		// The project's modules replace each other by their directories.
+		// replace directives connect the project's own modules.
 		if dependency.Replace != nil || dependency.Version == "(devel)" {
 			continue
 		}
@@ -68,8 +69,8 @@ func Modules(binary string, sources Sources) ([]Module, error) {
 	return modules, nil
 }
 
-// findLicences looks for licences and notices. Of Go there is one for all; code that a module has
-// copied may have others, in directories of its own.
+// findLicences looks for licences and notices. For Go's standard library, there is one for everything.
+// Code that a module has copied can have other licences, in its own directories.
 func (m *Module) findLicences() error {
 	err := filepath.WalkDir(m.Dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -111,14 +112,15 @@ func isLicence(name string) bool {
 	return strings.HasPrefix(name, "LICENSE") || strings.HasPrefix(name, "LICENCE") || strings.HasPrefix(name, "COPYING")
 }
 
-// isNotice tells whether a file has to go with the binary.
+// isNotice reports whether a file has to be distributed with the binary.
 func isNotice(name string) bool {
 	extension := strings.ToLower(filepath.Ext(name))
 	isText := !slices.Contains([]string{".go", ".sh", ".py", ".js", ".json", ".yaml", ".yml", ".tmpl", ".toml", ".html"}, extension)
 	return isText && (isLicence(name) || strings.HasPrefix(strings.ToUpper(name), "NOTICE") || strings.EqualFold(name, "PATENTS"))
 }
 
-// licences are known by phrases that all of a text's versions have, and no other licence.
+// licences are identified by phrases that all versions of a licence's text contain, and no other
+// licence.
 var licences = []struct {
 	name    string
 	phrases []string
@@ -138,8 +140,8 @@ var licences = []struct {
 	{"AGPL", []string{"gnu affero general public license"}, "mozilla public license version 2.0"},
 }
 
-// Classify names the licences that a text has, in SPDX's names where they are ones that ask for
-// notices at most.
+// Classify returns the SPDX identifiers of the licences in a text. It only knows licences that require
+// at most notices.
 func Classify(text string) []string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	text = strings.ReplaceAll(text, "license, version 2.0", "license version 2.0")
@@ -153,11 +155,11 @@ func Classify(text string) []string {
 	return names
 }
 
-// allowed are licences under which a binary can be passed on with its notices alone.
+// allowed are the licences that allow distributing a binary with nothing but its notices.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 
-// Collect copies the licences and notices of modules to a directory, one for each module, and fails
-// where a module's licence is unknown or isn't allowed.
+// Collect copies the licences and notices of modules to a directory, with a subdirectory for each
+// module. It fails if a module's licence is unknown or isn't allowed.
 func Collect(modules []Module, dir string) error {
 	for _, m := range modules {
 		if len(m.Licences) == 0 {
@@ -174,10 +176,10 @@ func Collect(modules []Module, dir string) error {
 				return fmt.Errorf("licence of %s: %w", m.Path, err)
 			}
 			target := filepath.Join(dir, filepath.FromSlash(m.Path), name)
-			if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil { //nolint:gosec // Everyone may read what is published.
+			if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil { //nolint:gosec // everyone can read published files
 				return fmt.Errorf("copy the licence of %s: %w", m.Path, err)
 			}
-			if err := os.WriteFile(target, content, 0o644); err != nil { //nolint:gosec // Everyone may read what is published.
+			if err := os.WriteFile(target, content, 0o644); err != nil { //nolint:gosec // everyone can read published files
 				return fmt.Errorf("copy the licence of %s: %w", m.Path, err)
 			}
 		}

@@ -85,7 +85,8 @@ func TestModule_HasTheNoticesOfWhatItHasCopied(t *testing.T) {
 	}
 }
 
-// builtModules are those of this module's own command, which is built for it: a test's binary doesn't tell its own.
+// builtModules returns the modules of this module's own command. It builds the command, because a test's binary
+// doesn't contain its modules.
 func builtModules(t *testing.T) (binary string, modules []Module) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "release")

@@ -16,7 +16,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// BOM is the bill of materials of a binary, in CycloneDX. It is the same for the same binary and time.
+// BOM returns the bill of materials of a binary, in CycloneDX. It depends only on the arguments.
 func BOM(binary, version, timestamp string, modules []Module) (*cdx.BOM, error) {
 	content, err := os.ReadFile(binary)
 	if err != nil {

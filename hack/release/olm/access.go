@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// sccRole is the start of the names of the ClusterRoles by which OpenShift gives the use of
-// its SecurityContextConstraints.
+// sccRole is the prefix of the names of the ClusterRoles that allow the use of OpenShift's
+// SecurityContextConstraints.
 const sccRole = "system:openshift:scc:"
 
-// access is who may do what. OLM makes the ServiceAccounts, roles and bindings of an operator
-// itself, of the permissions in its ClusterServiceVersion.
+// access contains the ServiceAccounts, roles, and bindings of the manifests. OLM creates those of an
+// operator itself, from the permissions in its ClusterServiceVersion.
 type access struct {
 	accounts []string
 	roles    []role
@@ -43,7 +43,8 @@ func (a *access) takes(kind string) bool {
 }
 
 func (a *access) add(object unstructured.Unstructured) error {
-	// Both kinds of each have the same fields, but for one of ClusterRoles that the rules don't need.
+	// For both scopes, the types have the same fields, except for one of ClusterRoles that isn't
+	// used.
 	switch object.GetKind() {
 	case "ServiceAccount":
 		a.accounts = append(a.accounts, object.GetName())
@@ -63,7 +64,7 @@ func (a *access) add(object unstructured.Unstructured) error {
 	return nil
 }
 
-// isOurs tells whether a binding is for the project's own ServiceAccounts, not for ones of others.
+// isOurs reports whether a binding is for the project's own ServiceAccounts.
 func (a *access) isOurs(b binding, namespace string) (bool, error) {
 	ours := 0
 	for _, subject := range b.subjects {
@@ -80,8 +81,8 @@ func (a *access) isOurs(b binding, namespace string) (bool, error) {
 	return ours > 0, nil
 }
 
-// permissions are what the ServiceAccounts may do in the cluster, and in their namespace; what
-// others get is left as objects.
+// permissions returns the permissions of the ServiceAccounts in the cluster and in their namespace.
+// rest contains the objects with permissions for others.
 func (a *access) permissions(namespace string) (cluster, namespaced []Permission, rest []unstructured.Unstructured, err error) {
 	rules := map[string]map[string][]rbacv1.PolicyRule{"ClusterRoleBinding": {}, "RoleBinding": {}}
 	taken := map[rbacv1.RoleRef]bool{}
@@ -121,8 +122,8 @@ func (r *role) ref() rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: r.object.GetKind(), Name: r.object.GetName()}
 }
 
-// rulesOf are the rules of a role of the project, or of those of OpenShift's that give the use of
-// SecurityContextConstraints, which elsewhere mean nothing.
+// rulesOf returns the rules of a role of the project. It also returns those of OpenShift's roles
+// that allow the use of SecurityContextConstraints. These have no effect on other clusters.
 func (a *access) rulesOf(ref rbacv1.RoleRef) ([]rbacv1.PolicyRule, error) {
 	for _, r := range a.roles {
 		if r.ref() == ref {
@@ -140,8 +141,8 @@ func (a *access) rulesOf(ref rbacv1.RoleRef) ([]rbacv1.PolicyRule, error) {
 	return nil, fmt.Errorf("%s %s isn't among the manifests", ref.Kind, ref.Name)
 }
 
-// sorted are permissions by name. Where a rule names the project's own namespace, any is meant:
-// under OLM who installs chooses it.
+// sorted returns the permissions, sorted by name. It changes rules that name the project's
+// namespace, because with OLM, the user chooses the namespace.
 func sorted(rules map[string][]rbacv1.PolicyRule, namespace string) []Permission {
 	var permissions []Permission
 	for _, account := range slices.Sorted(maps.Keys(rules)) {

@@ -10,14 +10,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Catalog is a file-based catalog: what is published, where, and what upgrades to what.
+// Catalog is a file-based catalog: the published versions, their channels, and their
+// upgrades.
 type Catalog struct {
 	Package  CatalogPackage
 	Channels []CatalogChannel
 	Bundles  []CatalogBundle
 }
 
-// CatalogPackage is the operator.
+// CatalogPackage describes the operator.
 type CatalogPackage struct {
 	Schema         string `json:"schema"` // olm.package
 	Name           string `json:"name"`
@@ -26,7 +27,7 @@ type CatalogPackage struct {
 	Icon           Icon   `json:"icon"`
 }
 
-// CatalogChannel is a line of versions that people follow.
+// CatalogChannel is a channel of versions that users subscribe to.
 type CatalogChannel struct {
 	Schema  string         `json:"schema"` // olm.channel
 	Package string         `json:"package"`
@@ -34,14 +35,14 @@ type CatalogChannel struct {
 	Entries []CatalogEntry `json:"entries"`
 }
 
-// CatalogEntry is a version, and which ones it upgrades.
+// CatalogEntry is a version, and the versions that it can be upgraded from.
 type CatalogEntry struct {
 	Name      string `json:"name"`
 	Replaces  string `json:"replaces,omitempty"`
 	SkipRange string `json:"skipRange,omitempty"`
 }
 
-// CatalogBundle is where a version is to be had, and what it brings.
+// CatalogBundle is the image of a version, and its properties.
 type CatalogBundle struct {
 	Schema        string            `json:"schema"` // olm.bundle
 	Package       string            `json:"package"`
@@ -51,13 +52,13 @@ type CatalogBundle struct {
 	RelatedImages []RelatedImage    `json:"relatedImages"`
 }
 
-// CatalogProperty is something that is known of a bundle without pulling it.
+// CatalogProperty is a property of a bundle that is known without pulling the image.
 type CatalogProperty struct {
 	Type  string         `json:"type"`
 	Value map[string]any `json:"value"`
 }
 
-// NewCatalog makes a catalog of one bundle, which is in an image.
+// NewCatalog creates a catalog of one bundle, with its image.
 func NewCatalog(b *Bundle, image string) *Catalog {
 	csv := b.CSV
 	c := &Catalog{

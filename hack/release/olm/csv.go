@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package olm makes what the Operator Lifecycle Manager installs from: a bundle of the
-// project's manifests in the registry+v1 format, and a file-based catalog of bundles. It
-// also holds the rules that both have to keep.
+// Package olm creates what the Operator Lifecycle Manager installs: a bundle of the project's manifests
+// in the registry+v1 format, and a file-based catalog of bundles. It also contains the rules for both.
 package olm
 
 import (
@@ -12,9 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterServiceVersion describes one version of an operator: how it looks in a catalog, what
-// it needs, and how it is deployed. Of operators.coreos.com/v1alpha1 it has the fields that
-// this project uses.
+// ClusterServiceVersion describes one version of an operator: how a catalog shows it, what it requires,
+// and how it is deployed. It has the fields of operators.coreos.com/v1alpha1 that this project uses.
 type ClusterServiceVersion struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -41,7 +39,7 @@ type ClusterServiceVersionSpec struct {
 	RelatedImages             []RelatedImage            `json:"relatedImages,omitempty"`
 }
 
-// Maintainer is who to write to.
+// Maintainer is a contact.
 type Maintainer struct {
 	Name  string `json:"name"`
 	Email string `json:"email"`
@@ -59,18 +57,18 @@ type Icon struct {
 	MediaType string `json:"mediatype"`
 }
 
-// InstallMode tells whether the operator can watch that many namespaces.
+// InstallMode says whether the operator can watch a number of namespaces.
 type InstallMode struct {
 	Type      string `json:"type"`
 	Supported bool   `json:"supported"`
 }
 
-// CustomResourceDefinitions are the APIs that the operator brings.
+// CustomResourceDefinitions are the APIs of the operator.
 type CustomResourceDefinitions struct {
 	Owned []OwnedCRD `json:"owned"`
 }
 
-// OwnedCRD describes one of them to people.
+// OwnedCRD describes a CustomResourceDefinition for users.
 type OwnedCRD struct {
 	Name              string       `json:"name"`
 	Kind              string       `json:"kind"`
@@ -82,7 +80,7 @@ type OwnedCRD struct {
 	StatusDescriptors []Descriptor `json:"statusDescriptors,omitempty"`
 }
 
-// Resource is a kind that objects of an owned kind lead to.
+// Resource is a kind that is related to an owned kind.
 type Resource struct {
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
@@ -103,27 +101,28 @@ type Install struct {
 	Spec     InstallSpec `json:"spec"`
 }
 
-// InstallSpec has the Deployments, and the permissions of the ServiceAccounts that OLM creates for them.
+// InstallSpec contains the Deployments, and the permissions of the ServiceAccounts that OLM creates for
+// them.
 type InstallSpec struct {
 	ClusterPermissions []Permission `json:"clusterPermissions"`
 	Permissions        []Permission `json:"permissions"`
 	Deployments        []Deployment `json:"deployments"`
 }
 
-// Permission is what one ServiceAccount may do.
+// Permission contains the rules for one ServiceAccount.
 type Permission struct {
 	ServiceAccountName string              `json:"serviceAccountName"`
 	Rules              []rbacv1.PolicyRule `json:"rules"`
 }
 
-// Deployment is one that OLM creates.
+// Deployment is a Deployment that OLM creates.
 type Deployment struct {
 	Name  string                `json:"name"`
 	Label map[string]string     `json:"label,omitempty"`
 	Spec  appsv1.DeploymentSpec `json:"spec"`
 }
 
-// RelatedImage is an image that must be there, also in a registry without the internet.
+// RelatedImage is an image that the operator needs. Disconnected registries have to mirror it.
 type RelatedImage struct {
 	Name  string `json:"name"`
 	Image string `json:"image"`
@@ -144,7 +143,7 @@ type ScorecardStage struct {
 	Tests    []ScorecardTest `json:"tests"`
 }
 
-// ScorecardTest is an image that tests.
+// ScorecardTest is a test image.
 type ScorecardTest struct {
 	Image      string            `json:"image"`
 	Entrypoint []string          `json:"entrypoint"`

@@ -13,7 +13,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// fieldNames are the titles of fields whose names are several words in one.
+// fieldNames are the titles of fields whose names consist of several words.
 var fieldNames = map[string]string{
 	"bootid":             "Boot ID",
 	"bpffunctionname":    "BPF function",
@@ -41,7 +41,7 @@ var fieldNames = map[string]string{
 	"retprobe":           "Return probe",
 }
 
-// widgets tells a console how to show fields that aren't plain text.
+// widgets are the descriptors that select how a console shows fields other than plain text.
 var widgets = map[string]string{
 	"conditions":   "urn:alm:descriptor:io.kubernetes.conditions",
 	"nodeselector": "urn:alm:descriptor:com.tectonic.ui:selector:core:v1:Node",
@@ -49,10 +49,11 @@ var widgets = map[string]string{
 	"retprobe":     "urn:alm:descriptor:com.tectonic.ui:booleanSwitch",
 }
 
-// acronyms are the words of kinds that aren't written as they are spoken.
+// acronyms maps words in kinds to the spelling in titles.
 var acronyms = map[string]string{"Bpf": "BPF", "Tc": "TC", "Tcx": "TCX", "Xdp": "XDP"}
 
-// describe describes the API of a CustomResourceDefinition to people, in the words of its schema.
+// describe describes the API of a CustomResourceDefinition for users, with the texts of its
+// schema.
 func describe(crd *apiextensionsv1.CustomResourceDefinition) (OwnedCRD, error) {
 	version, err := storedVersion(crd)
 	if err != nil {
@@ -71,7 +72,7 @@ func describe(crd *apiextensionsv1.CustomResourceDefinition) (OwnedCRD, error) {
 	}, nil
 }
 
-// storedVersion is the one that objects are kept in.
+// storedVersion returns the storage version.
 func storedVersion(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinitionVersion, error) {
 	for i, version := range crd.Spec.Versions {
 		if version.Storage && version.Schema != nil && version.Schema.OpenAPIV3Schema != nil {
@@ -81,8 +82,8 @@ func storedVersion(crd *apiextensionsv1.CustomResourceDefinition) (*apiextension
 	return nil, fmt.Errorf("CustomResourceDefinition %s has no stored version with a schema", crd.Name)
 }
 
-// leadsTo is the kind that tells more about an object: what users write is reported in
-// BpfPrograms, and these are about a node, as BpfNodes are.
+// leadsTo returns the kind with more information about an object. Objects that users write are
+// reported in BpfPrograms. These and BpfNodes are about a node.
 func leadsTo(kind string, scope apiextensionsv1.ResourceScope, version string) Resource {
 	switch {
 	case isReport(kind):
@@ -94,7 +95,7 @@ func leadsTo(kind string, scope apiextensionsv1.ResourceScope, version string) R
 	}
 }
 
-// isReport tells whether objects of that kind are written by agent or inspector, not by users.
+// isReport reports whether the agent or the inspector writes objects of the kind.
 func isReport(kind string) bool {
 	return kind == "BpfProgram" || kind == "BpfNsProgram" || kind == "BpfNode"
 }
@@ -120,7 +121,7 @@ func firstParagraph(text string) string {
 	return strings.Join(strings.Fields(paragraph), " ")
 }
 
-// kindTitle is a kind in words: XdpNsProgram is a namespaced XDP Program.
+// kindTitle returns a kind in words: XdpNsProgram becomes namespaced XDP Program.
 func kindTitle(kind string) string {
 	var words []string
 	for i, r := range kind {

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Kinds that are told apart by name.
+// Kinds with special handling.
 const (
 	kindCSV = "ClusterServiceVersion"
 	kindCRD = "CustomResourceDefinition"
@@ -44,9 +44,10 @@ const (
 	supported                   = "supported"
 )
 
-// notInBundles are kinds that OLM doesn't create, or not everywhere, and what becomes of them.
+// notInBundles are the kinds that OLM doesn't create, or not everywhere, and how they are
+// installed instead.
 var notInBundles = map[string]string{
-	// OLM installs nothing of a bundle where one kind isn't there, and these are Prometheus'.
+	// OLM doesn't install a bundle if a kind doesn't exist. These are Prometheus' kinds.
 	"PodMonitor":     "to be applied beside the bundle: config/prometheus/objects",
 	"PrometheusRule": "to be applied beside the bundle: config/prometheus/objects",
 	"ServiceMonitor": "to be applied beside the bundle: config/prometheus/objects",
@@ -55,18 +56,19 @@ var notInBundles = map[string]string{
 	"ValidatingAdmissionPolicyBinding": "to be applied beside the bundle: config/admission",
 }
 
-// Options are what a bundle has that the manifests don't tell.
+// Options are the parts of a bundle that don't come from the manifests.
 type Options struct {
 	Version        string
-	Replaces       string   // the version that this one follows, as its name
-	SkipRange      string   // the versions that can be upgraded to this one at once
-	Channels       []string // where it is published
+	Replaces       string   // the name of the previous version
+	SkipRange      string   // the versions that can be upgraded directly to this one
+	Channels       []string // the channels in which it is published
 	DefaultChannel string
-	CreatedAt      string // empty where the bundle must not depend on when it is made
+	CreatedAt      string // empty if the bundle must not depend on the time
 }
 
-// Generate makes the bundle of the project's manifests: a stream with a ClusterServiceVersion
-// that has what people write, the scorecard's configuration, and all that is installed.
+// Generate creates the bundle from the project's manifests. These include a
+// ClusterServiceVersion with the manually written parts, the scorecard's configuration, and
+// everything that is installed.
 func Generate(manifests, samples []unstructured.Unstructured, o Options) (*Bundle, error) {
 	in, err := sortOut(manifests)
 	if err != nil {
@@ -103,7 +105,7 @@ func Generate(manifests, samples []unstructured.Unstructured, o Options) (*Bundl
 	return b, nil
 }
 
-// input is the manifests by what becomes of them.
+// input contains the manifests by their use.
 type input struct {
 	csv        ClusterServiceVersion
 	scorecard  Scorecard
@@ -114,7 +116,7 @@ type input struct {
 	objects    []unstructured.Unstructured
 }
 
-// sortOut decodes what goes into other objects, and refuses kinds that it has no place for.
+// sortOut decodes manifests that become parts of other objects, and refuses unexpected kinds.
 func sortOut(manifests []unstructured.Unstructured) (*input, error) {
 	in := &input{}
 	singles := map[string]any{
@@ -137,7 +139,7 @@ func sortOut(manifests []unstructured.Unstructured) (*input, error) {
 			err = in.access.add(object)
 		case notInBundles[kind] != "":
 		case supportedKinds[kind]:
-			// OLM creates it in the namespace that the operator is installed in.
+			// OLM creates it in the namespace in which the operator is installed.
 			object.SetNamespace("")
 			in.objects = append(in.objects, object)
 		default:
@@ -156,7 +158,7 @@ func sortOut(manifests []unstructured.Unstructured) (*input, error) {
 	return in, nil
 }
 
-// own describes the APIs that the operator brings.
+// own adds the descriptions of the operator's APIs.
 func (b *Bundle) own() error {
 	for i := range b.CRDs {
 		owned, err := describe(&b.CRDs[i])
@@ -168,7 +170,7 @@ func (b *Bundle) own() error {
 	return nil
 }
 
-// install says what OLM deploys, and with which images.
+// install adds what OLM deploys, and the images.
 func (b *Bundle) install(in *input) error {
 	cluster, namespaced, others, err := in.access.permissions(in.namespace.Name)
 	if err != nil {
@@ -190,8 +192,8 @@ func (b *Bundle) install(in *input) error {
 	return nil
 }
 
-// images are those of the Deployments by container, and those that the operator is told to
-// deploy by their keys in its ConfigMap.
+// images returns the images in the Deployments, by container, and those in the operator's
+// ConfigMap, by key.
 func (b *Bundle) images() map[string]string {
 	images := map[string]string{}
 	for _, deployment := range b.CSV.Spec.Install.Spec.Deployments {
@@ -216,7 +218,7 @@ func (b *Bundle) images() map[string]string {
 	return images
 }
 
-// annotate adds what consoles show, and what they let people choose from.
+// annotate adds what consoles display and filter by.
 func (b *Bundle) annotate(in *input, samples []unstructured.Unstructured, o Options) error {
 	examples, err := b.examples(samples)
 	if err != nil {
@@ -258,7 +260,8 @@ func (b *Bundle) annotate(in *input, samples []unstructured.Unstructured, o Opti
 	return nil
 }
 
-// examples are the samples of the owned kinds; what else the samples need isn't for a console.
+// examples returns the samples of the owned kinds, as JSON. It leaves out other objects that
+// the samples need.
 func (b *Bundle) examples(samples []unstructured.Unstructured) (string, error) {
 	var examples []map[string]any
 	for _, sample := range samples {
@@ -272,7 +275,7 @@ func (b *Bundle) examples(samples []unstructured.Unstructured) (string, error) {
 	return string(content), err
 }
 
-// architectures are those of the nodes that the operator may run on.
+// architectures returns the architectures of the nodes that the operator can run on.
 func architectures(spec *appsv1.DeploymentSpec) []string {
 	affinity := spec.Template.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -288,7 +291,7 @@ func architectures(spec *appsv1.DeploymentSpec) []string {
 	return nil
 }
 
-// dockerfile makes the bundle an image, with its annotations as labels.
+// dockerfile returns the Dockerfile of the bundle's image, with the annotations as labels.
 func (b *Bundle) dockerfile() string {
 	var text strings.Builder
 	text.WriteString(header + "FROM scratch\n")
@@ -323,7 +326,7 @@ func Objects(stream io.Reader) ([]unstructured.Unstructured, error) {
 	}
 }
 
-// decode decodes an object, refusing fields that the type doesn't have.
+// decode decodes an object, and refuses unknown fields.
 func decode(object unstructured.Unstructured, to any) error {
 	content, err := yaml.Marshal(object.Object)
 	if err != nil {

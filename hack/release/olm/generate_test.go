@@ -198,8 +198,8 @@ func TestBundle_IsWrittenTheSameEachTime(t *testing.T) {
 	}
 }
 
-// TestWrittenFiles_CanBeReadByEveryUser looks at the modes that images of the bundle and the catalog take over: the user
-// of such an image is any.
+// TestWrittenFiles_CanBeReadByEveryUser checks the file modes, which images of the bundle and the catalog keep.
+// Such images run as any user.
 func TestWrittenFiles_CanBeReadByEveryUser(t *testing.T) {
 	dir := t.TempDir()
 	b := generate(t)
@@ -233,7 +233,7 @@ func TestWrittenFiles_CanBeReadByEveryUser(t *testing.T) {
 	}
 }
 
-// files are all under a directory, by name.
+// files returns all files below a directory, by name.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	content := map[string]string{}

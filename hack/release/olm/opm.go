@@ -26,10 +26,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// ValidateWithOPM has opm, operator-registry's own command, validate the bundle in a directory: its format, its manifests,
-// and what OperatorHub asks for. The error has opm's words.
+// ValidateWithOPM validates the bundle in a directory with opm, operator-registry's command: its format, its
+// manifests, and OperatorHub's requirements. The error contains opm's output.
 //
-// opm takes a bundle as an image in a registry only. This one is in memory and listens on loopback as long as opm runs.
+// opm only accepts a bundle as an image in a registry. This function serves one from memory, on the loopback
+// interface, while opm runs.
 func ValidateWithOPM(ctx context.Context, opm, dir string, annotations map[string]string) error {
 	image, err := imageOf(dir, annotations)
 	if err != nil {
@@ -47,7 +48,7 @@ func ValidateWithOPM(ctx context.Context, opm, dir string, annotations map[strin
 	if err := os.WriteFile(authority, pem.EncodeToMemory(block), 0o600); err != nil {
 		return fmt.Errorf("write the registry's certificate: %w", err)
 	}
-	// opm pulls no image where the machine has no policy of whose signatures to trust. This one has none, and needs none.
+	// opm doesn't pull images on a machine without a signature policy. This policy requires no signatures.
 	policy := filepath.Join(work, ".config", "containers", "policy.json")
 	if err := os.MkdirAll(filepath.Dir(policy), 0o700); err != nil {
 		return fmt.Errorf("make a directory for opm's policy: %w", err)
@@ -72,7 +73,8 @@ func ValidateWithOPM(ctx context.Context, opm, dir string, annotations map[strin
 	return nil
 }
 
-// imageOf is the image that the bundle's Dockerfile makes: the directory's files, and the annotations as labels.
+// imageOf returns the image that the bundle's Dockerfile would build: the files in the directory, with the
+// annotations as labels.
 func imageOf(dir string, annotations map[string]string) (v1.Image, error) {
 	var files bytes.Buffer
 	archive := tar.NewWriter(&files)

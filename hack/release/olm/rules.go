@@ -8,14 +8,15 @@ import (
 	"fmt"
 )
 
-// Rule is something that a bundle must keep, or OLM, a catalog or a console won't take it.
+// Rule is a rule for bundles. OLM, a catalog, or a console refuses bundles that violate
+// it.
 type Rule struct {
 	Name  string
-	Check func(*Bundle) []string // what is wrong
+	Check func(*Bundle) []string // returns the violations
 }
 
-// Rules are those of the bundle format registry+v1, of ClusterServiceVersions, and of what
-// catalogs ask of what they publish.
+// Rules are the rules of the bundle format registry+v1, of ClusterServiceVersions, and of
+// public catalogs.
 var Rules = []Rule{
 	// The bundle
 	{"the media type is registry+v1, in the directories that it names", checkMediaType},
@@ -63,7 +64,7 @@ var Rules = []Rule{
 	{"internal objects are owned", checkInternalObjects},
 }
 
-// Validate tells which rules a bundle breaks.
+// Validate returns the rules that a bundle violates.
 func Validate(b *Bundle) error {
 	var broken []error
 	for _, rule := range Rules {
@@ -79,7 +80,7 @@ type problems []string
 
 func (p *problems) addf(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
-// unless adds a problem where a condition doesn't hold.
+// unless adds a problem if a condition is false.
 func (p *problems) unless(holds bool, format string, args ...any) {
 	if !holds {
 		p.addf(format, args...)

@@ -47,7 +47,7 @@ func checkCRDs(b *Bundle) []string {
 		crd = *crd.DeepCopy()
 		apiextensionsv1.SetDefaults_CustomResourceDefinition(&crd)
 		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
-		// A new one has the versions in store that it would have once it is created.
+		// Set the stored versions that a new definition would have after its creation.
 		for _, version := range crd.Spec.Versions {
 			if version.Storage {
 				crd.Status.StoredVersions = []string{version.Name}
@@ -93,7 +93,7 @@ func checkDescriptors(b *Bundle) []string {
 	return p
 }
 
-// schemaOf is that of the stored version of a kind, or nil.
+// schemaOf returns the schema of a kind's storage version, or nil.
 func (b *Bundle) schemaOf(kind string) *apiextensionsv1.JSONSchemaProps {
 	for i := range b.CRDs {
 		if b.CRDs[i].Spec.Names.Kind == kind {
@@ -150,7 +150,7 @@ func (b *Bundle) checkExample(example unstructured.Unstructured) []string {
 	return p
 }
 
-// isVersion tells whether a version is major.minor.patch and what may follow it.
+// isVersion reports whether a version is major.minor.patch, with optional suffixes.
 func isVersion(version string) bool {
 	return semver.IsValid("v"+version) && strings.Count(strings.SplitN(version, "-", 2)[0], ".") == 2
 }

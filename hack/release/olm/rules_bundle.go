@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// maxSize is that of the ConfigMap that OLM unpacks a bundle into.
+// maxSize is the maximum size of the ConfigMap into which OLM unpacks a bundle.
 const maxSize = 1 << 20
 
-// supportedKinds are those that OLM creates from a bundle.
+// supportedKinds are the kinds that OLM creates from a bundle.
 var supportedKinds = map[string]bool{
 	kindCSV:                 true,
 	kindCRD:                 true,
@@ -35,7 +35,7 @@ var supportedKinds = map[string]bool{
 	"VerticalPodAutoscaler": true,
 }
 
-// servedGroups are the APIs of those kinds, at the versions that are served without an end.
+// servedGroups are the API versions of these kinds that have no planned removal.
 var servedGroups = map[string]bool{
 	"v1":                            true,
 	"autoscaling.k8s.io/v1":         true,

@@ -9,13 +9,14 @@ import (
 	"slices"
 )
 
-// CatalogRule is something that a file-based catalog must keep, or it isn't served.
+// CatalogRule is a rule for file-based catalogs. A catalog that violates it isn't
+// served.
 type CatalogRule struct {
 	Name  string
-	Check func(*Catalog) []string // what is wrong
+	Check func(*Catalog) []string // returns the violations
 }
 
-// CatalogRules are those of file-based catalogs.
+// CatalogRules are the rules of file-based catalogs.
 var CatalogRules = []CatalogRule{
 	{"the package has a name and an icon", checkCatalogPackage},
 	{"the default channel is there", checkCatalogDefault},
@@ -25,7 +26,7 @@ var CatalogRules = []CatalogRule{
 	{"bundles tell their package, version and APIs", checkCatalogProperties},
 }
 
-// ValidateCatalog tells which rules a catalog breaks.
+// ValidateCatalog returns the rules that a catalog violates.
 func ValidateCatalog(c *Catalog) error {
 	var broken []error
 	for _, rule := range CatalogRules {

@@ -29,7 +29,7 @@ var pictures = []string{"image/gif", "image/jpeg", "image/png", "image/svg+xml"}
 
 var installModes = []string{"AllNamespaces", "MultiNamespace", "OwnNamespace", "SingleNamespace"}
 
-// builtInConstraints are SecurityContextConstraints that OpenShift itself relies on.
+// builtInConstraints are SecurityContextConstraints that OpenShift itself needs.
 var builtInConstraints = []string{
 	"anyuid", "hostaccess", "hostmount-anyuid", "hostnetwork", "node-exporter", "nonroot", "privileged", "restricted", "restricted-v2",
 }
@@ -183,7 +183,7 @@ func checkDeployments(b *Bundle) []string {
 	return p
 }
 
-// permissions are all, for the cluster and for the namespace.
+// permissions returns all permissions, in the cluster and in the namespace.
 func (b *Bundle) permissions() []Permission {
 	return slices.Concat(b.CSV.Spec.Install.Spec.ClusterPermissions, b.CSV.Spec.Install.Spec.Permissions)
 }
@@ -246,7 +246,8 @@ func checkRelatedImages(b *Bundle) []string {
 	return p
 }
 
-// isPinned tells whether an image's reference has a host, a name, and a tag or digest.
+// isPinned reports whether the reference of an image has a host, a name, and a tag or
+// digest.
 func isPinned(image string) bool {
 	host, name, hasHost := strings.Cut(image, "/")
 	if name, digest, hasDigest := strings.Cut(name, "@"); hasDigest {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The bundle as it is committed; make verify tells whether it is what make bundle writes.
+// The committed bundle. make verify checks that it is what make bundle writes.
 const (
 	committed           = "../../../bundle"
 	committedDockerfile = "../../../bundle.Dockerfile"
@@ -29,7 +29,7 @@ func readCommitted(t *testing.T) *Bundle {
 	return b
 }
 
-// clone is a bundle that can be broken without breaking the one it is of.
+// clone returns a copy of a bundle that can be changed.
 func clone(t *testing.T, b *Bundle) *Bundle {
 	t.Helper()
 	c := *b
@@ -67,7 +67,7 @@ func TestBundle_KeepsEachRule(t *testing.T) {
 	}
 }
 
-// breaks has for each rule, by its name, ways to break it.
+// breaks contains ways to violate each rule, by the rule's name.
 var breaks = map[string][]func(*Bundle){
 	"the media type is registry+v1, in the directories that it names": {
 		func(b *Bundle) { b.Annotations[annotationMediaType] = "helm" },

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// stage is one of a Dockerfile.
+// stage is a stage of a Dockerfile.
 type stage struct {
 	from, name   string
 	instructions []string
@@ -55,7 +55,7 @@ func TestDockerfile_TakesImagesThatAReleaseCanName(t *testing.T) {
 	}
 }
 
-// The images, and those of them that run as root.
+// The images, and the users that they run as.
 func TestDockerfile_ImagesRunAsRootOnlyWhereTheJobNeedsIt(t *testing.T) {
 	users := map[string]string{
 		"operator": "65532:65532", "agent": "0:0", "csi": "0:0", "inspector": "0:0", "node-probe": "0:0",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package workflows tests GitHub's workflows and the images' Dockerfiles as far as that can be done without
-// running them: what they call is there, nothing of others' can change under them, and they may do what they need only.
+// Package workflows tests GitHub's workflows and the images' Dockerfiles, as far as that is possible without
+// running them: what they call exists, third-party actions and images are pinned, and permissions are minimal.
 package workflows
 
 import (
@@ -21,7 +21,7 @@ import (
 
 const root = "../../.."
 
-// workflow is what is tested of one.
+// workflow contains the tested parts of a workflow.
 type workflow struct {
 	Name        string            `json:"name"`
 	On          map[string]any    `json:"on"`
@@ -66,7 +66,7 @@ func readWorkflows(t *testing.T) map[string]workflow {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// YAML 1.1 takes the key on for a boolean.
+		// In YAML 1.1, the key on is a boolean.
 		content = regexp.MustCompile(`(?m)^on:`).ReplaceAll(content, []byte(`"on":`))
 		var w workflow
 		if err := yaml.UnmarshalStrict(content, &w); err != nil {
@@ -80,7 +80,7 @@ func readWorkflows(t *testing.T) map[string]workflow {
 	return workflows
 }
 
-// steps are those of all jobs, each with the name of its job.
+// steps yields the steps of all jobs, with the names of their jobs.
 func steps(t *testing.T) iter.Seq2[string, step] {
 	t.Helper()
 	workflows := readWorkflows(t)
@@ -116,7 +116,7 @@ func TestSteps_CallMakeTargetsThatAreThere(t *testing.T) {
 	}
 }
 
-// makeTargets are those of a script's calls of make, without its variables.
+// makeTargets returns the targets of the calls of make in a script, without variables.
 func makeTargets(script string) []string {
 	var targets []string
 	for line := range strings.Lines(script) {
@@ -155,7 +155,7 @@ func TestSteps_UseActionsByCommit(t *testing.T) {
 	}
 }
 
-// What comes from outside must not become part of a script.
+// External input must not become a part of a script.
 func TestSteps_TakeExpressionsFromTheirEnvironment(t *testing.T) {
 	for where, s := range steps(t) {
 		if strings.Contains(s.Run, "${{") {
