@@ -26,21 +26,21 @@ import (
 
 const (
 	processes = 500
-	// scans are how often a scan is measured; the median counts.
+	// scans is the number of measured scans. The result is the median.
 	scans = 21
-	// idle is how long a node must be quiet for the inspector's rest to be measured: as
-	// long as it takes to look at everything twice.
+	// idle is how long a node must be quiet to measure the idle inspector: the time in
+	// which it reads everything twice.
 	idle = 2 * time.Minute
-	// attempts to meet such a time.
+	// attempts is the maximum number of attempts to find such a time.
 	attempts = 5
-	// clockTick is the unit of times in /proc, on all architectures of today.
+	// clockTick is the unit of times in /proc on all current architectures.
 	clockTick = 10 * time.Millisecond
 )
 
-// BenchmarkInspector measures, on this kernel, a whole scan of a node with 200 programs,
-// 200 links and 500 processes, and then, with as much there, what the inspector's own
-// binary takes on a node where nothing happens: memory, CPU, writes. One run of it is one
-// measurement (-benchtime 1x).
+// BenchmarkInspector measures, on this kernel, a complete scan of a node with 200
+// programs, 200 links, and 500 processes. With the same state, it then measures the
+// resources of the inspector's own binary on an idle node: memory, CPU, and writes. One
+// run is one measurement (-benchtime 1x).
 func BenchmarkInspector(b *testing.B) {
 	at := place(b)
 	holder, refusal := try(b, at, "many")
@@ -52,7 +52,7 @@ func BenchmarkInspector(b *testing.B) {
 		if err := command.Start(); err != nil {
 			b.Fatal(err)
 		}
-		b.Cleanup(func() { _ = command.Wait() }) // killed with the test's context
+		b.Cleanup(func() { _ = command.Wait() }) // the test's context kills it
 	}
 	measured := map[string]any{}
 	for b.Loop() {
@@ -77,7 +77,7 @@ func BenchmarkInspector(b *testing.B) {
 	figures.Keep(b, measured)
 }
 
-// scan reads everything, with nothing known before.
+// scan reads everything, without cached data.
 func scan(b *testing.B, programs []uint32) time.Duration {
 	b.Helper()
 	found, err := inventory.New("/proc")
@@ -96,12 +96,12 @@ func scan(b *testing.B, programs []uint32) time.Duration {
 	return took
 }
 
-// rest measures what the inspector takes while nothing changes in the kernel: the
-// percentage of one CPU, and writes of its BpfNode.
+// rest measures the inspector while nothing changes in the kernel: the percentage of one
+// CPU, and the writes of its BpfNode.
 func rest(b *testing.B, p *reporter) (cpu float64, writes int) {
 	b.Helper()
 	for range attempts {
-		<-time.After(30 * time.Second) // it settles after what came last
+		<-time.After(30 * time.Second) // wait until it has handled the last change
 		before, version, used := ids(b), p.read().ResourceVersion, cpuTime(b, p.pid)
 		<-time.After(idle)
 		took := cpuTime(b, p.pid) - used
@@ -127,7 +127,7 @@ func ids(b *testing.B) kernel.IDs {
 	return all
 }
 
-// cpuTime is what a process has used, in user and in kernel mode.
+// cpuTime returns the time that a process has used, in user and kernel mode.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
@@ -156,5 +156,5 @@ func residentMB(b *testing.B, pid int) float64 {
 	return kib / 1024
 }
 
-// round keeps three decimals.
+// round rounds to three decimals.
 func round(f float64) float64 { return math.Round(f*1000) / 1000 }

@@ -33,14 +33,15 @@ import (
 )
 
 const (
-	// inspectorVariable names the inspector's binary.
+	// inspectorVariable is the environment variable with the path of the inspector's
+	// binary.
 	inspectorVariable = "BPFMAN_INSPECTOR"
-	// written is how soon what has changed is in the BpfNode: ten seconds after the write
-	// before, and what the write takes.
+	// written is the maximum time until a change is in the BpfNode: ten seconds after
+	// the previous write, plus the duration of the write.
 	written = 15 * time.Second
 )
 
-// reporter is the inspector's own binary, on an API server that knows it as a
+// reporter is the inspector's own binary, with an API server that authenticates it as a
 // ServiceAccount with its ClusterRole.
 type reporter struct {
 	client.Client
@@ -90,7 +91,7 @@ func startInspector(tb testing.TB, at *daemon.Place) *reporter {
 	return p
 }
 
-// letters are those that a Node's name may have.
+// letters keeps the characters that are valid in a Node's name.
 func letters(r rune) rune {
 	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
 		return r
@@ -98,7 +99,7 @@ func letters(r rune) rune {
 	return -1
 }
 
-// account makes the Node and the ServiceAccount, and returns its token.
+// account creates the Node and the ServiceAccount, and returns its token.
 func (p *reporter) account() string {
 	p.t.Helper()
 	ctx := p.t.Context()
@@ -144,7 +145,7 @@ func (p *reporter) run(command *exec.Cmd, env ...string) {
 	}
 	p.pid = command.Process.Pid
 	p.t.Cleanup(func() {
-		_ = unix.Kill(p.pid, unix.SIGTERM) // it may have ended
+		_ = unix.Kill(p.pid, unix.SIGTERM) // it can have ended already
 		err := command.Wait()
 		_ = log.Close()
 		text, _ := os.ReadFile(log.Name())
@@ -154,7 +155,7 @@ func (p *reporter) run(command *exec.Cmd, env ...string) {
 	})
 }
 
-// read returns the BpfNode; nil where there is none.
+// read returns the BpfNode, or nil if there is none.
 func (p *reporter) read() *v1alpha1.BpfNode {
 	p.t.Helper()
 	node := &v1alpha1.BpfNode{}
@@ -168,7 +169,7 @@ func (p *reporter) read() *v1alpha1.BpfNode {
 	return node
 }
 
-// await waits until the BpfNode is right.
+// await waits until the BpfNode satisfies a condition.
 func (p *reporter) await(what string, right func(*v1alpha1.BpfNode) bool) *v1alpha1.BpfNode {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), written)
@@ -190,8 +191,9 @@ func has(node *v1alpha1.BpfNode, programs []uint32) bool {
 	return !slices.ContainsFunc(programs, func(id uint32) bool { return find(&node.Status, id) == nil })
 }
 
-// TestBpfNode runs the inspector's own binary with its own rights: its BpfNode is the
-// Node's, has what is loaded, loses what goes, and comes back when it is deleted.
+// TestBpfNode runs the inspector's own binary with its own permissions. The Node owns
+// its BpfNode. The BpfNode contains what is loaded, without what was unloaded, and is
+// recreated after it is deleted.
 func TestBpfNode(t *testing.T) {
 	at := place(t)
 	p := startInspector(t, at)
@@ -203,7 +205,8 @@ func TestBpfNode(t *testing.T) {
 	if owners := first.OwnerReferences; len(owners) != 1 || owners[0].UID != node.UID || owners[0].Kind != "Node" || owners[0].APIVersion != "v1" || owners[0].Name != p.node {
 		t.Errorf("it is owned by %+v", owners)
 	}
-	// There is neither a daemon nor a container runtime: the former is missed.
+	// There is neither a daemon nor a container runtime. Only the daemon's absence is
+	// reported.
 	if conditions := first.Status.Conditions; len(conditions) == 0 || conditions[0].Status != metav1.ConditionFalse || !strings.Contains(conditions[0].Message, "bpfman daemon") {
 		t.Errorf("conditions are %+v", conditions)
 	}

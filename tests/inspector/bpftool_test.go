@@ -20,7 +20,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 )
 
-// bpftool's answers, as far as they are compared.
+// The compared parts of bpftool's output.
 type (
 	toolProgram struct {
 		ID   uint32   `json:"id"`
@@ -45,7 +45,7 @@ type (
 		Cgroup     uint64 `json:"cgroup_id"`
 		NetNS      uint64 `json:"netns_ino"`
 		Target     uint32 `json:"target_obj_id"`
-		// AttachType is a word, or a number that this bpftool has no word for.
+		// AttachType is a name, or a number if this bpftool has no name for it.
 		AttachType any `json:"attach_type"`
 	}
 	toolNetwork struct {
@@ -73,7 +73,7 @@ type (
 	}
 )
 
-// ask has bpftool answer.
+// ask runs bpftool, and decodes its output.
 func ask[E any](t *testing.T, place *daemon.Place, args ...string) E {
 	t.Helper()
 	out, err := run(t, place, "bpftool", append([]string{"-j"}, args...)...)
@@ -87,10 +87,9 @@ func ask[E any](t *testing.T, place *daemon.Place, args ...string) E {
 	return answer
 }
 
-// TestBpftool compares what the inspector finds with what bpftool finds: all programs,
-// links and maps of this kernel, and what is attached in a network namespace and to
-// cgroups. Others load and attach meanwhile: what one of the two has must be in the other if
-// it was there before and after.
+// TestBpftool compares the inspector's results with bpftool's: all programs, links, and maps of this kernel,
+// and what is attached in a network namespace and to cgroups. Other processes load and attach programs in the
+// meantime, so it only compares what existed both before and after.
 func TestBpftool(t *testing.T) {
 	if _, err := exec.LookPath("bpftool"); err != nil {
 		prerequisite.Missing(t, "run `make deps` first", prerequisite.Bpftool)
@@ -124,7 +123,7 @@ func TestBpftool(t *testing.T) {
 	t.Logf("%d programs, %d maps, %d links, %d at interfaces, %d cgroups with programs", len(programs), len(maps), len(links), len(network[0].XDP)+len(network[0].TC), len(groups))
 }
 
-// both tells of what only one of two has. What came or went meanwhile isn't compared.
+// both reports what only one of the two has. It ignores what appeared or disappeared in the meantime.
 func both[E any](t *testing.T, of string, before, after, tool map[uint32]E) {
 	t.Helper()
 	for id, is := range after {
@@ -179,7 +178,7 @@ func compareMaps(t *testing.T, before, after *v1alpha1.BpfNodeStatus, tool []too
 	both(t, "map", ours(before), ours(after), theirs)
 }
 
-// compareLinks compares what this bpftool says of each type of link.
+// compareLinks compares what this bpftool reports for each type of link.
 func compareLinks(t *testing.T, status *v1alpha1.BpfNodeStatus, links []kernel.Link, tool []toolLink) {
 	t.Helper()
 	byID := map[uint32]kernel.Link{}
@@ -197,7 +196,7 @@ func compareLinks(t *testing.T, status *v1alpha1.BpfNodeStatus, links []kernel.L
 		seen[theirs.ID] = true
 		ours, ok := byID[theirs.ID]
 		if !ok {
-			continue // it may have gone; one of the programs is compared by them
+			continue // it can have disappeared; one of the programs is compared instead
 		}
 		if ours.Program != theirs.Program {
 			t.Errorf("link %d is of program %d; bpftool says %d", ours.ID, ours.Program, theirs.Program)
@@ -211,7 +210,7 @@ func compareLinks(t *testing.T, status *v1alpha1.BpfNodeStatus, links []kernel.L
 		if ours.Type == kernel.Freplace && ours.TargetProgram != theirs.Target {
 			t.Errorf("link %d replaces a function of %d; bpftool says %d", ours.ID, ours.TargetProgram, theirs.Target)
 		}
-		// The interface of another test may have been deleted, and the link with it, but for those who hold it.
+		// The interface of another test can have been deleted. The link then only exists for its holders.
 		detached := ours.Interface == 0 && (ours.Type == "xdp" || strings.HasPrefix(ours.Type, "tcx/"))
 		if !points[ours.ID] && !detached {
 			t.Errorf("link %d, %+v, is no attach point", ours.ID, ours)
@@ -227,7 +226,7 @@ func compareLinks(t *testing.T, status *v1alpha1.BpfNodeStatus, links []kernel.L
 	}
 }
 
-// attachWord is our word for one of bpftool's.
+// attachWord returns the API's name for one of bpftool's.
 func attachWord(word string) string {
 	words := map[string]string{"trace_fentry": "fentry", "trace_fexit": "fexit", "modify_return": "fmod_ret", "lsm_mac": "lsm", "trace_iter": "iter"}
 	if ours, ok := words[word]; ok {
@@ -236,7 +235,7 @@ func attachWord(word string) string {
 	return word
 }
 
-// compareNetwork compares XDP and TC of one network namespace, where nobody else is.
+// compareNetwork compares XDP and TC in one network namespace that only this test uses.
 func compareNetwork(t *testing.T, before, after *v1alpha1.BpfNodeStatus, netns string, tool []toolNetwork) {
 	t.Helper()
 	ours := func(status *v1alpha1.BpfNodeStatus) []string {
@@ -278,7 +277,7 @@ func compareCgroups(t *testing.T, status *v1alpha1.BpfNodeStatus, tool []toolCgr
 		for _, program := range group.Programs {
 			p := find(status, program.ID)
 			if p == nil {
-				continue // gone meanwhile
+				continue // removed in the meantime
 			}
 			if !slices.ContainsFunc(p.AttachPoints, func(point v1alpha1.BpfNodeAttachPoint) bool {
 				return point.Type == program.AttachType && strings.HasSuffix(group.Path, point.Target)
@@ -289,7 +288,7 @@ func compareCgroups(t *testing.T, status *v1alpha1.BpfNodeStatus, tool []toolCgr
 	}
 }
 
-// namespaceOf is the inode number of the place's network namespace.
+// namespaceOf returns the inode number of the place's network namespace.
 func namespaceOf(t *testing.T, at *daemon.Place) string {
 	t.Helper()
 	out, err := run(t, at, "stat", "-Lc", "%i", "/proc/self/ns/net")

@@ -16,17 +16,18 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/process"
 )
 
-// cgroupVariable names the cgroup's directory to processes that attach programs to it.
+// cgroupVariable is the environment variable with the cgroup's directory, for processes
+// that attach programs to it.
 const cgroupVariable = "INSPECTOR_TEST_CGROUP"
 
-// cgroup is one of version 2 for the test alone.
+// cgroup is a v2 cgroup for the test alone.
 type cgroup struct{ dir string }
 
-// cgroupPath is its path below the root of cgroups.
+// cgroupPath is its path below the root of the hierarchy.
 var cgroupPath = fmt.Sprintf("/inspector-test-%d", os.Getpid())
 
-// makeCgroup makes a cgroup until the test ends. It skips the test where there are none
-// of version 2.
+// makeCgroup creates a cgroup until the test ends. It skips the test if there is no
+// cgroup v2.
 func makeCgroup(t *testing.T) cgroup {
 	t.Helper()
 	mounts, err := process.Mounts("/proc", 1, "cgroup2")

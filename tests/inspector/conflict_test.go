@@ -28,15 +28,15 @@ var onLo = ofDaemon{
 	v1alpha1.BpfNodeAttachPoint{},
 }
 
-// wish is the report of an object that wants XDP on lo there, which is no pod's network here, and
-// isn't attached.
+// wish is the report about an object that requests XDP on lo there, which isn't a pod's network
+// in this test, and isn't attached.
 var wish = conflict.Report{
 	Owner: v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "drop"}, Type: "xdp",
 	Links: []v1alpha1.BpfProgramLink{{AttachPoint: "lo in pod /", State: v1alpha1.LinkNotAttached}},
 }
 
-// TestConflictsOfXDP has the real daemon refuse to attach a program: another's is there, or ten of
-// its own.
+// TestConflictsOfXDP makes the real daemon refuse to attach a program, because another program is
+// attached, or ten of its own.
 func TestConflictsOfXDP(t *testing.T) {
 	file, err := filepath.Abs(filepath.Join(objectDir, onLo.object+".o"))
 	if err != nil {
@@ -92,7 +92,7 @@ func attach(t *testing.T, d *daemon.Daemon, id uint32) error {
 	return err
 }
 
-// awaitConflict waits for the one conflict of a type, of a program where one is given.
+// awaitConflict waits for the only conflict of a type, for a given program if it isn't 0.
 func (n *node) awaitConflict(asked *inspected.Daemon, kind string, program uint32, words ...string) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), callTimeout)

@@ -23,10 +23,10 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// callTimeout is for one call of the daemon, under emulation too.
+// callTimeout bounds one call of the daemon, also with emulation.
 const callTimeout = 3 * time.Minute
 
-// objectDir is where `make bytecode` puts the objects.
+// objectDir is the output directory of `make bytecode`.
 const objectDir = "../../bin/bytecode"
 
 // ofDaemon is a program that the daemon loads and attaches.
@@ -37,9 +37,9 @@ type ofDaemon struct {
 	point            v1alpha1.BpfNodeAttachPoint
 }
 
-// TestDaemon has the real daemon load, attach, detach and unload programs, and sees
-// whose they are and where. XDP and TC are attached by dispatchers, which are bpfman's
-// as well.
+// TestDaemon makes the real daemon load, attach, detach, and unload programs, and checks
+// their owners and attach points. Dispatchers attach XDP and TC, and also belong to
+// bpfman.
 func TestDaemon(t *testing.T) {
 	for name, c := range map[string]ofDaemon{
 		"TCX": {
@@ -83,7 +83,7 @@ func (c ofDaemon) run(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = asked.Close() })
 	n := inspect(t)
-	// What the loop does at each look at which ids have changed.
+	// What the inspector's loop does in each round in which ids have changed.
 	whose := func() {
 		ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 		defer cancel()
@@ -144,7 +144,7 @@ func call(t *testing.T, f func(context.Context) error) {
 	}
 }
 
-// load loads the program as the agent does, or skips the test where the kernel refuses.
+// load loads the program like the agent. It skips the test if the kernel refuses it.
 func (c ofDaemon) load(t *testing.T, d *daemon.Daemon, file string) uint32 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
@@ -176,8 +176,8 @@ func (c ofDaemon) attached(t *testing.T, d *daemon.Daemon, id uint32) uint32 {
 	return response.LinkId
 }
 
-// refused skips the test where the kernel can't do what the daemon was asked for, and
-// fails it else. Kernels without BPF trampolines take no dispatcher.
+// refused skips the test if the kernel doesn't support what the daemon was asked for,
+// and fails it otherwise. Kernels without BPF trampolines don't support dispatchers.
 func (c ofDaemon) refused(t *testing.T, err error) {
 	t.Helper()
 	message := status.Convert(err).Message()

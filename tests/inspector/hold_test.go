@@ -32,9 +32,8 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
-// The test's own binary is also the plain process that loads programs with
-// cilium/ebpf, attaches and holds them: it does what the variable names, and ends
-// with its standard input.
+// The test's own binary is also the process that loads programs with cilium/ebpf, attaches, and
+// holds them. It does what the variable names, and ends when its standard input is closed.
 const holdVariable = "INSPECTOR_TEST_HOLD"
 
 func TestMain(m *testing.M) {
@@ -55,7 +54,7 @@ func TestMain(m *testing.M) {
 	envtest.Main(m)
 }
 
-// held are the ids of the programs, and of a map that they are in.
+// held contains the ids of the programs, and of a map that contains them.
 type held struct {
 	Programs []uint32
 	Map      uint32
@@ -78,7 +77,7 @@ func holdUntilEnd(what string) error {
 	return nil
 }
 
-// hold keeps what is open from being closed.
+// hold prevents what is open from being closed.
 type hold struct {
 	held
 	open []any
@@ -86,7 +85,7 @@ type hold struct {
 
 func (h *hold) keep(what any) { h.open = append(h.open, what) }
 
-// program loads one that returns a number.
+// program loads a program that returns a number.
 func (h *hold) program(spec ebpf.ProgramSpec, returns int32) (*ebpf.Program, error) {
 	if spec.Instructions == nil {
 		spec.Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, returns), asm.Return()}
@@ -112,7 +111,7 @@ const (
 	pinned    = "/sys/fs/bpf/inspector-test"
 )
 
-// what fails as this kernel can't do it is skipped, not failed.
+// errRefused means that this kernel doesn't support it, so the test is skipped.
 var errRefused = errors.New("the kernel refuses it")
 
 func refused(err error) error {
@@ -149,7 +148,7 @@ var holds = map[string]func(*hold) error{
 		if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0); err != nil {
 			return err
 		}
-		// The process's name is its first thread's.
+		// The name of the process is the name of its first thread.
 		if err := os.WriteFile("/proc/self/comm", name[:len(name)-1], 0); err != nil {
 			return err
 		}
@@ -309,7 +308,7 @@ var holds = map[string]func(*hold) error{
 		}
 		id, _ := info.ID()
 		h.Map = uint32(id)
-		return p.Close() // the map alone keeps it
+		return p.Close() // only the map keeps it
 	},
 	"pin": func(h *hold) error {
 		p, err := h.program(ebpf.ProgramSpec{Name: "pinned_program", Type: ebpf.SocketFilter}, 0)
@@ -371,13 +370,14 @@ var holds = map[string]func(*hold) error{
 	},
 }
 
-// fullTracepoint is one that nobody else uses, and which takes that many programs.
+// fullTracepoint is a tracepoint that no other test uses, and fullPrograms is the number of
+// programs that it accepts.
 const (
 	fullTracepoint   = "sys_enter_swapon"
 	tracepointPlaces = 64
 )
 
-// many is how many programs a node has that is measured. They are attached where nothing happens.
+// many is the number of programs on the measured node. They are attached where no events occur.
 const many = 200
 
 // holder is such a process.
@@ -388,7 +388,7 @@ type holder struct {
 	stdin   io.Closer
 }
 
-// prerequisiteOf is what a kernel lacks that refuses what is named.
+// prerequisiteOf returns what a kernel lacks that doesn't support what is named.
 func prerequisiteOf(what string) prerequisite.Name {
 	switch {
 	case strings.Contains(what, "xdp"):
@@ -406,8 +406,8 @@ func prerequisiteOf(what string) prerequisite.Name {
 	return prerequisite.BPF
 }
 
-// start has another process do what is named, in the place, until end is called or the
-// test ends. It skips the test where the kernel doesn't do that.
+// start makes another process do what is named, in the place, until end is called or the test
+// ends. It skips the test if the kernel doesn't support it.
 func start(tb testing.TB, place *daemon.Place, what string) *holder {
 	tb.Helper()
 	h, refusal := try(tb, place, what)
@@ -417,7 +417,7 @@ func start(tb testing.TB, place *daemon.Place, what string) *holder {
 	return h
 }
 
-// try is the same, and returns why the kernel doesn't do that.
+// try does the same, and returns the reason if the kernel doesn't support it.
 func try(tb testing.TB, place *daemon.Place, what string) (h *holder, refusal string) {
 	tb.Helper()
 	self, err := os.Executable()
@@ -462,13 +462,13 @@ func (h *holder) end() {
 	if h.command.ProcessState != nil {
 		return
 	}
-	_ = h.stdin.Close() // it may have ended
+	_ = h.stdin.Close() // it can have ended already
 	killed := time.AfterFunc(10*time.Second, func() { _ = h.command.Process.Kill() })
 	defer killed.Stop()
-	_ = h.command.Wait() // what it did is checked, not how it ended
+	_ = h.command.Wait() // the test checks what it did, not how it ended
 }
 
-// ip runs ip(8) or another command in the place.
+// run runs ip(8) or another command in the place.
 func run(tb testing.TB, place *daemon.Place, name string, args ...string) ([]byte, error) {
 	tb.Helper()
 	out, err := place.Command(tb.Context(), name, args...).CombinedOutput()

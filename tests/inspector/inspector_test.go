@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Package inspector tests the inspector on the real kernel: what others load, attach,
-// hold and leave is found as it is, and as bpftool finds it.
+// Package inspector tests the inspector on the real kernel. What others load, attach,
+// hold, and leave must be found, with the same result as bpftool's.
 package inspector
 
 import (
@@ -23,13 +23,14 @@ import (
 )
 
 const (
-	// within is how soon what comes or goes is known.
+	// within is the maximum time until a change is found.
 	within = 10 * time.Second
-	// pace is how often the inspector looks; it looks at less than everything.
+	// pace is the interval between the inspector's rounds. Most rounds don't read
+	// everything.
 	pace = time.Second
 )
 
-// place is one with an interface, near, whose other end is far.
+// place returns a place with an interface near, whose other end is far.
 func place(tb testing.TB) *daemon.Place {
 	tb.Helper()
 	p := daemon.NewPlace(tb)
@@ -42,7 +43,7 @@ func place(tb testing.TB) *daemon.Place {
 	return p
 }
 
-// node is what is inspected: this machine.
+// node is the inspected node, which is this machine.
 type node struct {
 	t         *testing.T
 	inventory *inventory.Inventory
@@ -74,7 +75,8 @@ func (n *node) look(all bool) *v1alpha1.BpfNodeStatus {
 	return status
 }
 
-// await waits until a program is as it should be, or, where there should be none, gone.
+// await waits until a program satisfies a condition. If there should be no program,
+// right gets nil.
 func (n *node) await(id uint32, right func(*v1alpha1.BpfNodeProgram) bool) {
 	n.t.Helper()
 	deadline := time.After(within)
@@ -108,7 +110,7 @@ func describe(p *v1alpha1.BpfNodeProgram) string {
 	return fmt.Sprintf("%+v", *p)
 }
 
-// heldBy tells that a process, and nothing else, holds the program.
+// heldBy reports whether exactly one process holds the program.
 func heldBy(p *v1alpha1.BpfNodeProgram, pid int, holds ...string) bool {
 	if p == nil || len(p.Holders) != len(holds) {
 		return false
@@ -121,8 +123,9 @@ func heldBy(p *v1alpha1.BpfNodeProgram, pid int, holds ...string) bool {
 	return true
 }
 
-// attached tells that the program is attached at one point, and that as wanted; its
-// link is known where there is one, as is the network namespace, which isn't the host's.
+// attached reports whether the program is attached at exactly the wanted point. If there
+// is a link, its id must be known. The network namespace must be known too, and isn't
+// the host's.
 func attached(p *v1alpha1.BpfNodeProgram, linked bool, want v1alpha1.BpfNodeAttachPoint) bool {
 	if p == nil || len(p.AttachPoints) != 1 {
 		return false
@@ -132,13 +135,13 @@ func attached(p *v1alpha1.BpfNodeProgram, linked bool, want v1alpha1.BpfNodeAtta
 		return false
 	}
 	is.LinkID, is.NetNs = 0, ""
-	// The group is known where the host has tracefs mounted.
+	// The group is only known if the host has tracefs mounted.
 	is.Target = strings.TrimPrefix(is.Target, "syscalls/")
 	return is == want
 }
 
-// TestHeld has a process load and attach programs, sees them as they are, and gone with
-// the process.
+// TestHeld loads and attaches programs in a process, checks them, and checks that they
+// disappear with the process.
 func TestHeld(t *testing.T) {
 	const program, link = "program", "link"
 	type point = v1alpha1.BpfNodeAttachPoint
@@ -179,7 +182,8 @@ func TestHeld(t *testing.T) {
 			})
 			holder.end()
 			if what == "cgroup" {
-				// The cgroup keeps it: the holder that has ended stays known.
+				// The cgroup keeps it, and the holder that has ended stays in the
+				// status.
 				n.await(holder.Programs[0], func(p *v1alpha1.BpfNodeProgram) bool { return p != nil && len(p.Holders) == 1 && p.Holders[0].Gone })
 				group.remove(t)
 			}
@@ -194,7 +198,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestChain sees programs of a chain in their order.
+// TestChain checks the order of programs in a chain.
 func TestChain(t *testing.T) {
 	n, at := inspect(t), place(t)
 	holder := start(t, at, "tcx")
@@ -210,7 +214,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestInMap sees who has the map that alone keeps a program.
+// TestInMap checks who has the map that alone keeps a program.
 func TestInMap(t *testing.T) {
 	n, at := inspect(t), place(t)
 	holder := start(t, at, "in map")
@@ -219,8 +223,7 @@ func TestInMap(t *testing.T) {
 	n.await(holder.Programs[0], gone)
 }
 
-// TestHostileNames sees processes with names that would change a terminal, or that
-// aren't text.
+// TestHostileNames uses processes whose names contain escape sequences, or aren't text.
 func TestHostileNames(t *testing.T) {
 	n, at := inspect(t), place(t)
 	holder := start(t, at, "hostile")
@@ -229,8 +232,8 @@ func TestHostileNames(t *testing.T) {
 	})
 }
 
-// TestPinned has a process leave a pinned program: it stays known who that was, and
-// the pin is found, until it is removed.
+// TestPinned ends a process that has pinned a program. The process stays in the status,
+// and the pin is found until it is removed.
 func TestPinned(t *testing.T) {
 	n, at := inspect(t), place(t)
 	holder := start(t, at, "pin")
@@ -249,8 +252,8 @@ func TestPinned(t *testing.T) {
 	n.await(holder.Programs[0], gone)
 }
 
-// legacy is how programs that are pinned are attached with ip(8) and tc(8), which
-// leave no link and hold nothing.
+// legacy contains how to attach pinned programs with ip(8) and tc(8), which create no
+// link and hold nothing.
 var legacy = map[string]struct {
 	attach, detach [][]string
 	point          v1alpha1.BpfNodeAttachPoint
@@ -270,7 +273,8 @@ var legacy = map[string]struct {
 	},
 }
 
-// TestLegacy sees such programs attached, and detached.
+// TestLegacy checks that such programs are found when they are attached, and disappear
+// when they are detached.
 func TestLegacy(t *testing.T) {
 	for what, c := range legacy {
 		t.Run(what, func(t *testing.T) {

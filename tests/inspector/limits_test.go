@@ -23,8 +23,8 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/conflict"
 )
 
-// TestLimits attaches programs at one place until the kernel takes no more: conflicts are told of
-// seven eighths of that, where there is a limit at all.
+// TestLimits attaches programs at one hook until the kernel accepts no more. Conflicts are
+// reported from seven eighths of the limit on, if there is a limit.
 func TestLimits(t *testing.T) {
 	const function, tries = "do_unlinkat", 80
 	if _, err := os.Stat("/sys/kernel/tracing/events"); err != nil {
@@ -37,7 +37,7 @@ func TestLimits(t *testing.T) {
 		full   error
 		target string
 	}{
-		// One that nobody else is at.
+		// A tracepoint that nobody else uses.
 		"tracepoint": {
 			ebpf.ProgramSpec{Type: ebpf.TracePoint},
 			func(p *ebpf.Program) (link.Link, error) {
@@ -71,7 +71,7 @@ func TestLimits(t *testing.T) {
 					prerequisite.Missing(t, refusal.Error(), prerequisiteOf(what))
 				}
 				if err != nil {
-					// The library keeps the words alone of some errors.
+					// For some errors, the library keeps only the text.
 					if c.full == nil || !strings.Contains(err.Error(), c.full.Error()) {
 						t.Fatalf("attach number %d: %v", attached+1, err)
 					}
@@ -90,7 +90,7 @@ func TestLimits(t *testing.T) {
 					}
 				}
 			}
-			// Who holds them is this process, which doesn't name itself.
+			// This process holds them, and leaves itself out.
 			want := fmt.Sprintf("%s has all of the %d programs that the kernel allows", c.target, c.limit)
 			if c.limit != 0 && (len(found) != 1 || !strings.Contains(found[0].Message, want)) {
 				t.Errorf("conflicts %+v, want %q", found, want)

@@ -20,7 +20,7 @@ import (
 	probe "github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// TestTakesPlace attaches a program to the tracepoint that TestFullTracepoint has made full, or not.
+// TestTakesPlace attaches a program to the tracepoint that TestFullTracepoint fills.
 func TestTakesPlace(t *testing.T) {
 	prerequisite.NeedsRoot(t, "attaching programs needs CAP_BPF")
 	if _, err := os.Stat("/sys/kernel/tracing/events"); err != nil {
@@ -46,8 +46,9 @@ func TestTakesPlace(t *testing.T) {
 	}
 }
 
-// TestFullTracepoint has another process take all places at a tracepoint, where a test then attaches a program. In a run
-// that requires tracepoints it fails, in others it is skipped; either way it says who has the places.
+// TestFullTracepoint fills a tracepoint in another process. A test then attaches a program there. In a run that
+// requires tracepoints, it fails, and in others, it is skipped. In both cases, the message lists the attached
+// programs.
 func TestFullTracepoint(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -21,13 +21,14 @@ import (
 	"github.com/bpfman/bpfman-operator/inspector/report"
 )
 
-// seenVariable has the test's binary print what it sees, once.
+// seenVariable is an environment variable that makes the test's binary print what it
+// sees, once.
 const seenVariable = "INSPECTOR_TEST_SEE"
 
-// capabilities are those of the inspector's container.
+// capabilities are the capabilities of the inspector's container.
 var capabilities = []string{"sys_admin", "sys_ptrace", "dac_read_search"}
 
-// seen is what a process sees, and what it says that it doesn't.
+// seen is what a process sees, with the errors that it reports.
 type seen struct {
 	Status   *v1alpha1.BpfNodeStatus
 	Failures map[string]string
@@ -49,7 +50,7 @@ func printSeen() error {
 	return json.NewEncoder(os.Stdout).Encode(said)
 }
 
-// see runs such a process as root with no other capabilities.
+// see runs such a process as root with only these capabilities.
 func see(t *testing.T, capabilities []string) seen {
 	t.Helper()
 	self, err := os.Executable()
@@ -74,8 +75,8 @@ func see(t *testing.T, capabilities []string) seen {
 	return said
 }
 
-// TestCapabilities sees the same with the container's capabilities as with all, and
-// with one fewer less: it says so.
+// TestCapabilities checks that a process sees the same with the container's capabilities
+// as with all capabilities, and that with one fewer, it sees less and reports it.
 func TestCapabilities(t *testing.T) {
 	makeCgroup(t)
 	at := place(t)
@@ -91,7 +92,7 @@ func TestCapabilities(t *testing.T) {
 		}
 		ids = append(ids, h.Programs...)
 	}
-	// Processes that aren't root's, and files that are theirs alone.
+	// Processes of another user, and files that only that user can read.
 	if out, err := run(t, at, "chown", "-R", "1000:1000", pinned); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -134,7 +135,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// withoutTime is without what two processes may read a second apart.
+// withoutTime removes what can differ between two reads.
 func withoutTime(p *v1alpha1.BpfNodeProgram) *v1alpha1.BpfNodeProgram {
 	if p == nil {
 		return nil

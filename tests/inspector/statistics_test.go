@@ -15,8 +15,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// BenchmarkStatistics measures what the kernel's statistics cost at each run of a program, of which docs/monitoring.md
-// tells: the program does nothing but return.
+// BenchmarkStatistics measures the cost of the kernel's statistics for each run of a program, which
+// docs/monitoring.md documents. The program only returns.
 func BenchmarkStatistics(b *testing.B) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "returns", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package kyverno holds config/hardened/kyverno.yaml against Kyverno's own code. It is a module of its own, as it brings
-// in most of Kyverno; go.work doesn't have it: make test-kyverno.
+// Package kyverno tests config/hardened/kyverno.yaml with Kyverno's own code. It is a separate module outside of
+// go.work, because it needs most of Kyverno: make test-kyverno.
 package kyverno
 
 import (
@@ -40,8 +40,8 @@ func TestKyvernoTakesThePolicy(t *testing.T) {
 	}
 }
 
-// TestKyvernoSeesBytecode has Kyverno look for images in each sample: it finds those of bytecode, at the field that it
-// writes the digest to, and none in a file.
+// TestKyvernoSeesBytecode checks that Kyverno finds the bytecode images in each sample, at the field to which it
+// writes the digest, and none for a file.
 func TestKyvernoSeesBytecode(t *testing.T) {
 	extractors := policy(t).Spec.Rules[0].ImageExtractors
 	samples, err := filepath.Glob("../../config/samples/bpfman.io_*.yaml")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package manifests tests the samples and examples as written, without a cluster: they
-// name what is there, and their pods need no privilege.
+// Package manifests tests the samples and examples without a cluster: what they name exists,
+// and their pods are unprivileged.
 package manifests
 
 import (
@@ -41,13 +41,13 @@ const (
 	mapsAttribute    = "csi.bpfman.io/maps"
 )
 
-// manifest is one object of a file.
+// manifest is one object in a file.
 type manifest struct {
 	file   string
 	object runtime.Object
 }
 
-// readManifests reads all objects under a directory, refusing unknown fields.
+// readManifests reads all objects below a directory, and refuses unknown fields.
 func readManifests(t *testing.T, dir string) []manifest {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -87,7 +87,7 @@ func readManifests(t *testing.T, dir string) []manifest {
 	return manifests
 }
 
-// bytecode is what an object file holds.
+// bytecode is the content of an object file.
 type bytecode struct {
 	programs, maps map[string]string
 }
@@ -95,7 +95,7 @@ type bytecode struct {
 func readBytecode(t *testing.T, url string) bytecode {
 	t.Helper()
 	name, _, _ := strings.Cut(strings.TrimPrefix(url, "quay.io/bpfman-bytecode/"), ":")
-	// The private image differs in nothing but the login that it wants.
+	// The private image only differs in that it requires a login.
 	file := strings.TrimSuffix(name, "_private") + ".o"
 	object, err := os.ReadFile(filepath.Join(objectDir, file))
 	if err != nil {
@@ -122,7 +122,7 @@ func requireBytecode(t *testing.T) {
 	}
 }
 
-// functions returns every value of bpffunctionname, wherever the kind has it.
+// functions returns every value of bpffunctionname in an object.
 func functions(t *testing.T, object runtime.Object) []string {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
@@ -150,8 +150,8 @@ func functions(t *testing.T, object runtime.Object) []string {
 	return found
 }
 
-// TestFunctionsAreInTheImages finds each function that a sample or example names in the
-// object of the image that it names.
+// TestFunctionsAreInTheImages checks that each function in a sample or example is in the image
+// of the same object.
 func TestFunctionsAreInTheImages(t *testing.T) {
 	requireBytecode(t)
 	for _, m := range append(readManifests(t, samplesDir), readManifests(t, examplesDir)...) {
@@ -177,9 +177,8 @@ func TestFunctionsAreInTheImages(t *testing.T) {
 	}
 }
 
-// TestUprobesOfLibcHaveATarget holds samples that probe libc in the node components
-// against what those have: the images of this project are static, so only the daemon's
-// container has a libc.
+// TestUprobesOfLibcHaveATarget checks samples that probe libc in the node components. The
+// project's images are static, so only the daemon's container has a libc.
 func TestUprobesOfLibcHaveATarget(t *testing.T) {
 	probed := 0
 	check := func(file, target string, containers *v1alpha1.ContainerSelector) {
@@ -208,8 +207,8 @@ func TestUprobesOfLibcHaveATarget(t *testing.T) {
 	}
 }
 
-// TestSamplesCoverEveryKind finds each kind that people write among the samples that are applied
-// together.
+// TestSamplesCoverEveryKind checks that the samples that are applied together include each kind
+// that users write.
 func TestSamplesCoverEveryKind(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(samplesDir, "kustomization.yaml"))
 	if err != nil {
@@ -235,7 +234,7 @@ func TestSamplesCoverEveryKind(t *testing.T) {
 	}
 }
 
-// TestVolumesNameWhatIsThere finds the program and the maps of each volume.
+// TestVolumesNameWhatIsThere checks that the program and the maps of each volume exist.
 func TestVolumesNameWhatIsThere(t *testing.T) {
 	requireBytecode(t)
 	manifests := readManifests(t, examplesDir)
@@ -270,8 +269,9 @@ func TestVolumesNameWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestPodsAreRestricted holds every pod against the restricted Pod Security Standard. Who
-// opens maps by bpf(2) can't have the seccomp profile that it wants, as that forbids it.
+// TestPodsAreRestricted checks every pod against the Pod Security Standard restricted. Pods
+// that open maps with bpf(2) can't have the required seccomp profile, because it forbids this
+// system call.
 func TestPodsAreRestricted(t *testing.T) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// build returns the objects of an overlay, as YAML by what identifies them.
+// build returns the objects of an overlay as YAML, by their identity.
 func build(t *testing.T, overlay string) map[string]string {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join("../../config", overlay))
@@ -31,7 +31,8 @@ func build(t *testing.T, overlay string) map[string]string {
 	return built
 }
 
-// TestReleasePartsAreTheWhole holds the install files of a release, one for each component, against config/default.
+// TestReleasePartsAreTheWhole compares the install files of a release, one for each component, with
+// config/default.
 func TestReleasePartsAreTheWhole(t *testing.T) {
 	whole := build(t, "default")
 	for _, part := range []string{"crd", "release/operator", "release/agent", "release/csi", "release/inspector"} {
@@ -50,7 +51,7 @@ func TestReleasePartsAreTheWhole(t *testing.T) {
 	}
 }
 
-// TestOverlaysAddTo finds all of config/default in what is built on it.
+// TestOverlaysAddTo checks that overlays contain everything in config/default.
 func TestOverlaysAddTo(t *testing.T) {
 	for _, overlay := range []string{"one-node", "hardened", "monitoring", "openshift"} {
 		built := build(t, overlay)
@@ -62,7 +63,8 @@ func TestOverlaysAddTo(t *testing.T) {
 	}
 }
 
-// TestEveryObjectIsLabelled finds the label that everything of bpfman can be selected by on each object of each overlay.
+// TestEveryObjectIsLabelled checks that each object of each overlay has the label that selects everything of
+// bpfman.
 func TestEveryObjectIsLabelled(t *testing.T) {
 	for _, overlay := range []string{"default", "hardened", "hardened/policies", "monitoring", "openshift", "manifests"} {
 		for id, object := range build(t, overlay) {
@@ -70,7 +72,7 @@ func TestEveryObjectIsLabelled(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(object), &meta); err != nil {
 				t.Fatalf("%s: %s: %v", overlay, id, err)
 			}
-			// What isn't installed but read by OLM's tools has no cluster to be selected in.
+			// OLM's tools read these, and don't create them in a cluster.
 			if meta.Kind == "ClusterServiceVersion" || meta.APIVersion == "scorecard.operatorframework.io/v1alpha3" {
 				continue
 			}
@@ -81,8 +83,8 @@ func TestEveryObjectIsLabelled(t *testing.T) {
 	}
 }
 
-// TestKyvernoKnowsEachKind holds the example for Kyverno against the API: it has all kinds that load bytecode, and looks
-// where they name it.
+// TestKyvernoKnowsEachKind checks that the example for Kyverno contains all kinds that load bytecode, with the
+// right path of the image.
 func TestKyvernoKnowsEachKind(t *testing.T) {
 	content, err := os.ReadFile("../../config/hardened/kyverno.yaml")
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package monitoring tests config/prometheus without a Prometheus: monitors, rules and dashboard are valid, and name
-// what is there.
+// Package monitoring tests config/prometheus without a Prometheus: monitors, rules, and the dashboard are valid,
+// and what they name exists.
 package monitoring
 
 import (
@@ -48,7 +48,7 @@ import (
 
 const config = "../../config"
 
-// read builds config/monitoring and reads an object of it, refusing unknown fields.
+// read builds config/monitoring, and decodes an object of it, refusing unknown fields.
 func read(t *testing.T, kind, name string, into any) {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(config, "monitoring"))
@@ -112,7 +112,7 @@ func TestPodMonitor(t *testing.T) {
 		checkCredentials(t, endpoint.Authorization)
 		for _, container := range daemonSet.Spec.Template.Spec.Containers {
 			for _, port := range container.Ports {
-				// Without an IP address: Prometheus is elsewhere.
+				// Without an IP address, because Prometheus runs on another node.
 				if port.Name == *endpoint.Port && served[container.Name] == fmt.Sprintf(":%d", port.ContainerPort) {
 					delete(served, container.Name)
 				}
@@ -124,7 +124,7 @@ func TestPodMonitor(t *testing.T) {
 	}
 }
 
-// checkCredentials finds the token that a monitor names.
+// checkCredentials checks that the token that a monitor names exists.
 func checkCredentials(t *testing.T, authorization *monitoringv1.SafeAuthorization) {
 	t.Helper()
 	if authorization == nil || authorization.Credentials == nil {
@@ -138,13 +138,13 @@ func checkCredentials(t *testing.T, authorization *monitoringv1.SafeAuthorizatio
 	read(t, "ServiceAccount", secret.Annotations[corev1.ServiceAccountNameKey], &corev1.ServiceAccount{})
 }
 
-// report is one of the agent's, with all that is counted.
+// report is a report of the agent that all metrics count.
 var report = &v1alpha1.BpfProgram{Status: v1alpha1.BpfProgramStatus{
 	Links:    []v1alpha1.BpfProgramLink{{State: v1alpha1.LinkAttached}},
 	Bytecode: &v1alpha1.BpfProgramBytecode{Policies: []v1alpha1.BpfProgramPolicy{{Name: "p", Verdict: v1alpha1.VerdictDenied}}},
 }}
 
-// registeredByCSI is what the CSI plugin serves.
+// registeredByCSI returns the metrics of the CSI plugin.
 func registeredByCSI(t *testing.T) []*dto.MetricFamily {
 	t.Helper()
 	m := csimetrics.New()
@@ -164,7 +164,7 @@ func registeredByCSI(t *testing.T) []*dto.MetricFamily {
 	return slices.Collect(maps.Values(families))
 }
 
-// registeredByInspector is what the inspector serves of a node with one program that has run.
+// registeredByInspector returns the inspector's metrics of a node with one program that has run.
 func registeredByInspector(t *testing.T) []*dto.MetricFamily {
 	t.Helper()
 	collector := inspectormetrics.New(inspectormetrics.Kernel{
@@ -181,7 +181,7 @@ func registeredByInspector(t *testing.T) []*dto.MetricFamily {
 	return families
 }
 
-// registered are the names of the series that operator, agent, CSI plugin and inspector serve, and the labels of each.
+// registered returns the names of the series of the operator, agent, CSI plugin, and inspector, with their labels.
 func registered(t *testing.T) map[string][]string {
 	t.Helper()
 	m, err := metrics.New(ctrlmetrics.Registry)
@@ -193,7 +193,7 @@ func registered(t *testing.T) map[string][]string {
 	if err := m.Call(t.Context(), "/bpfman.v1.Bpfman/Load", nil, nil, nil, invoke); err != nil {
 		t.Fatal(err)
 	}
-	// The queue of a controller makes the series of queues.
+	// A controller's queue registers the metrics of queues.
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "programs"})
 	queue.AddRateLimited("x")
@@ -234,13 +234,13 @@ var (
 	duration   = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// Words of PromQL that the expressions use.
+// Words of PromQL in the expressions.
 var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or", "topk"}
 
-// Labels that come with the target, not with the series.
+// Labels of the target, not of the series.
 var ofTarget = []string{"node", "job", "pod", "namespace", "instance"}
 
-// check finds each series and each label of an expression among what is registered.
+// check checks that each series and label in an expression is registered.
 func check(t *testing.T, where, expression string, series map[string][]string) {
 	t.Helper()
 	plain := duration.ReplaceAllString(inQuotes.ReplaceAllString(expression, `""`), "")
@@ -309,7 +309,7 @@ func TestNamedMetricsAreRegistered(t *testing.T) {
 		t.Errorf("%d alerts, %d panels", alerts, len(dashboard.Panels))
 	}
 
-	// Each metric of the project's own is shown.
+	// Each metric of the project is used.
 	for name := range series {
 		if base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count"); (strings.HasPrefix(name, "bpfman_") || strings.HasPrefix(name, "bpf_") || strings.HasPrefix(name, "csi_plugin_")) && !strings.Contains(string(content), base) {
 			t.Errorf("the dashboard doesn't show %s", base)

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestSVG draws two panels: it is XML, names each line, and has a colour for dark pages.
+// TestSVG draws two panels. The result is valid XML, names each line, and has a colour
+// for dark pages.
 func TestSVG(t *testing.T) {
 	svg := string(SVG([]Panel{
 		{"Memory <MB>", []Line{{"agent", []Point{{0, 10}, {60, 20}, {120, 15}}}, {"csi", []Point{{0, 5}}}}},
@@ -30,7 +31,7 @@ func TestSVG(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, svg)
 		}
 	}
-	// The greatest value is at the top, the last moment at the right.
+	// The largest value is at the top, and the last point is on the right.
 	if !strings.Contains(svg, "L385.0 34.0") {
 		t.Errorf("the greatest value is elsewhere:\n%s", svg)
 	}

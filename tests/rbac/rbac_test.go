@@ -21,7 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// roles are the rights of config/default by their ClusterRole's, or Role's, name.
+// role contains the permissions in config/default of a ClusterRole or Role.
 type role struct {
 	namespace string
 	labels    map[string]string
@@ -56,7 +56,7 @@ func rolesOf(t *testing.T) map[string]role {
 	return roles
 }
 
-// components are the roles that each component's ServiceAccount is bound to.
+// components contains the roles to which each component's ServiceAccount is bound.
 var components = map[string][]string{
 	"bpfman-operator":  {"ClusterRole bpfman-operator-role", "Role bpfman-operator-role", "Role bpfman-leader-election-role"},
 	"bpfman-agent":     {"ClusterRole bpfman-agent-role", "Role bpfman-agent-policy-role"},
@@ -79,7 +79,8 @@ func rights(t *testing.T) []Right {
 	return all
 }
 
-// TestAuditLog compares the rights with the requests in the audit log of a cluster where the tests ran.
+// TestAuditLog compares the permissions with the requests in the audit log of a cluster on which the
+// tests ran.
 func TestAuditLog(t *testing.T) {
 	path := os.Getenv("AUDIT_LOG")
 	if path == "" {
@@ -105,7 +106,7 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
-// TestEveryRoleIsKnown finds each role either among those of components or among those for people.
+// TestEveryRoleIsKnown checks that each role is either for a component or for users.
 func TestEveryRoleIsKnown(t *testing.T) {
 	known := map[string]bool{"ClusterRole bpfman-metrics-reader": true}
 	for _, names := range components {
@@ -136,7 +137,7 @@ func TestEveryRoleIsKnown(t *testing.T) {
 	}
 }
 
-// TestComponentsKnowEveryKind finds the rights that a component needs on each kind of the API.
+// TestComponentsKnowEveryKind checks the permissions of components for each kind of the API.
 func TestComponentsKnowEveryKind(t *testing.T) {
 	all := rights(t)
 	check := func(component, resource string, verbs ...string) {
@@ -155,12 +156,12 @@ func TestComponentsKnowEveryKind(t *testing.T) {
 	for _, kind := range v1alpha1.UserKinds {
 		check("bpfman-agent", kind.Resource(), "list", "watch")
 		check("bpfman-agent", kind.Resource()+"/status")
-		// What it may patch there, the admission policy says.
+		// The admission policy restricts what it can patch.
 		check("bpfman-operator", kind.Resource(), "list", "watch", "patch")
 		check("bpfman-operator", kind.Resource()+"/status", "patch")
 	}
 	for _, kind := range v1alpha1.ProgramKinds {
-		// Of a watch the API server would compare each report with each node.
+		// For a watch, the API server would compare each report with each node.
 		check("bpfman-agent", kind.Resource(), "list", "create", "update", "delete")
 		check("bpfman-agent", kind.Resource()+"/status", "update")
 		check("bpfman-operator", kind.Resource(), "list", "watch", "patch", "delete")
@@ -173,14 +174,15 @@ func TestComponentsKnowEveryKind(t *testing.T) {
 	check("bpfman-operator", node, "list", "watch", "delete")
 }
 
-// TestNoRightIsVast refuses wildcards, and what would make a component's token that of an administrator.
+// TestNoRightIsVast checks that there are no wildcards, and no permissions that would make a
+// component's token an administrator's.
 func TestNoRightIsVast(t *testing.T) {
 	for _, r := range rights(t) {
 		if strings.Contains(r.Verb+r.Group+r.Resource, "*") {
 			t.Errorf("a wildcard: %s", r)
 		}
 		writes := !slices.Contains([]string{"get", "list", "watch"}, r.Verb)
-		// Upstream's roles, by name, go: nobody gets a right by that.
+		// Deleting upstream's roles by name grants no permissions.
 		removesRole := r.Name != "" && slices.Contains([]string{"get", "delete"}, r.Verb)
 		if r.Group == "rbac.authorization.k8s.io" && !removesRole || r.Verb == "impersonate" || r.Resource == "secrets" && r.Verb != "get" ||
 			writes && slices.Contains([]string{"pods", "nodes", "pods/exec", "serviceaccounts/token"}, r.Resource) {
@@ -189,7 +191,8 @@ func TestNoRightIsVast(t *testing.T) {
 	}
 }
 
-// TestRolesForPeople checks the editor and the viewer of each kind, and who gets them unasked.
+// TestRolesForPeople checks the editor and viewer roles of each kind, and their aggregation to default
+// roles.
 func TestRolesForPeople(t *testing.T) {
 	const prefix = "rbac.authorization.k8s.io/aggregate-to-"
 	check := func(name, resource string, verbs []string, aggregation ...string) {
@@ -231,7 +234,7 @@ func TestRolesForPeople(t *testing.T) {
 	}
 	check("bpfman-bpfnode-viewer-role", v1alpha1.NodeKind.Resource(), view, "view")
 	check("bpfman-bytecodepolicy-viewer-role", v1alpha1.PolicyKind.Resource(), view, "view")
-	// Nobody writes the status but the operator.
+	// Only the operator writes the status.
 	check("bpfman-bytecodepolicy-editor-role", v1alpha1.PolicyKind.Resource(), edit)
 }
 

@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Package sanity runs csi-sanity, the CSI community's own suite, against the plugin
-// with the real bpfman daemon.
+// Package sanity runs csi-sanity, the CSI community's test suite, on the plugin with the
+// real bpfman daemon.
 package sanity
 
 import (
@@ -36,16 +36,16 @@ import (
 )
 
 const (
-	// pluginVariable names the plugin's binary.
+	// pluginVariable is the environment variable with the path of the plugin's binary.
 	pluginVariable = "BPFMAN_CSI"
-	// programFile has the program whose maps are mounted.
+	// programFile contains the program whose maps are mounted.
 	programFile  = "../../bin/bytecode/go-tracepoint-counter.o"
 	programName  = "counter"
 	namespace    = "team"
 	startTimeout = 10 * time.Second
 )
 
-// notOurs are the parts of the suite about services that the plugin doesn't have.
+// notOurs are the parts of the suite for services that the plugin doesn't have.
 var notOurs = map[string]string{
 	"[Controller Server]": "the plugin is node-only: pods' volumes are ephemeral, and nothing creates, attaches or snapshots them",
 	"[GroupController":    "the plugin is node-only: there are no snapshots",
@@ -70,7 +70,7 @@ func TestSanity(t *testing.T) {
 	ginkgo.RunSpecs(t, "csi-sanity", suite, reporter)
 }
 
-// listSkipped prints the skipped tests below their reasons.
+// listSkipped prints the skipped tests, grouped by reason.
 func listSkipped(report types.Report) {
 	counts := map[types.SpecState]int{}
 	skipped := map[string][]string{}
@@ -100,8 +100,8 @@ func reasonOf(spec types.SpecReport) string {
 	return cmp.Or(spec.Failure.Message, "pending in csi-test itself")
 }
 
-// startPlugin starts the plugin beside a daemon that has one program loaded, in the
-// daemon's mount namespace. It returns the plugin's socket and its directory of pods.
+// startPlugin starts the plugin in the mount namespace of a daemon that has one program
+// loaded. It returns the plugin's socket, and its directory of pods.
 func startPlugin(t *testing.T) (socket, pods string) {
 	t.Helper()
 	binary := os.Getenv(pluginVariable)
@@ -122,7 +122,7 @@ func startPlugin(t *testing.T) (socket, pods string) {
 	if err := command.Start(); err != nil {
 		t.Fatalf("start plugin: %v", err)
 	}
-	t.Cleanup(func() { _ = command.Wait() }) // killed as the context ended
+	t.Cleanup(func() { _ = command.Wait() }) // the end of the context killed it
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -152,9 +152,9 @@ func load(t *testing.T, client gobpfman.BpfmanClient) {
 	}
 }
 
-// standInController answers for the controller service that the suite takes volumes
-// from, so that its tests of whole lives of volumes run against the plugin. In Kubernetes
-// the kubelet itself makes up such volumes from pods.
+// standInController replaces the controller service from which the suite gets volumes,
+// so that its tests of whole lives of volumes run on the plugin. In Kubernetes, the
+// kubelet creates such volumes for pods.
 func standInController(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	switch method {
 	case csi.Identity_GetPluginCapabilities_FullMethodName:
@@ -166,7 +166,7 @@ func standInController(ctx context.Context, method string, request, reply any, c
 		}}}})
 	case csi.Controller_CreateVolume_FullMethodName:
 		merge(reply, &csi.CreateVolumeResponse{Volume: &csi.Volume{
-			VolumeId: "csi-" + request.(*csi.CreateVolumeRequest).GetName(), //nolint:errcheck // of this method
+			VolumeId: "csi-" + request.(*csi.CreateVolumeRequest).GetName(), //nolint:errcheck // it has the type of this method
 			VolumeContext: map[string]string{
 				v1alpha1.VolumeAttributeProgram:    programName,
 				v1alpha1.VolumeAttributeMaps:       "*",
@@ -182,5 +182,5 @@ func standInController(ctx context.Context, method string, request, reply any, c
 }
 
 func merge(reply any, with proto.Message) {
-	proto.Merge(reply.(proto.Message), with) //nolint:errcheck // as gRPC's codec needs it
+	proto.Merge(reply.(proto.Message), with) //nolint:errcheck // gRPC's codec requires this type
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// What is replayed for a node is what the recorded node asked for, with its own name.
+// The replayed watches of a node are those of the recorded node, with the node's own name.
 func TestRecordedWatchesOfAnotherNode(t *testing.T) {
 	var r recording
 	transport := r.wrap(roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil }))
@@ -46,7 +46,7 @@ func TestRecordedWatchesOfAnotherNode(t *testing.T) {
 	}
 }
 
-// A report in etcd differs from the sample's in its name, its node and its UID, wherever these are.
+// Reports in etcd differ only in the name, the node, and the UID, at any position.
 func TestStoredReportOfAnotherNode(t *testing.T) {
 	object := declared("scale", 1, allKinds, poolLabel)[0]
 	object.SetUID("owner")

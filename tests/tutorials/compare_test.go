@@ -12,7 +12,7 @@ func TestDifference(t *testing.T) {
 	const table = "NAME      STATUS    AGE\npackets   Success   1s\n"
 	for name, c := range map[string]struct {
 		page, output string
-		// want is a part of what is said, or nothing where the two are the same.
+		// want is a part of the difference, or "" if there is none.
 		want string
 	}{
 		"equal":                      {"one\ntwo\n", "one\ntwo\n", ""},

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// example is a page, with ^ in place of backquotes.
+// example is a page, with ^ instead of backquotes.
 const example = `# Count
 
 <!-- requires: linux-6.6 clang -->
@@ -75,7 +75,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParse_Refuses takes parts of the example away, or puts others in.
+// TestParse_Refuses removes or inserts parts of the example.
 func TestParse_Refuses(t *testing.T) {
 	for name, c := range map[string]struct{ old, replacement, want string }{
 		"no section":             {"## If it doesn't work\n", "", `no section "If it doesn't work"`},

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// runs is a page with these blocks between its first and its last section.
+// runs returns a page with these blocks between its first and its last section.
 func runs(t *testing.T, steps string) Page {
 	t.Helper()
 	page, err := Parse(withBackquotes("## What you need\n\n## Steps\n\n" + steps +

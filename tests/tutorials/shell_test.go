@@ -22,7 +22,8 @@ func start(t *testing.T, dir string) *Shell {
 	return shell
 }
 
-// TestShell keeps variables, functions, the directory, and what is in the background from block to block.
+// TestShell checks that variables, functions, the directory, and background jobs stay from block to
+// block.
 func TestShell(t *testing.T) {
 	dir := t.TempDir()
 	shell := start(t, dir)
@@ -44,7 +45,8 @@ func TestShell(t *testing.T) {
 	}
 }
 
-// TestShell_Fails by the first command that does, by a variable that isn't set, and within a pipe.
+// TestShell_Fails checks that a block fails at the first failing command, at a variable that isn't set,
+// and within a pipe.
 func TestShell_Fails(t *testing.T) {
 	for _, script := range []string{"echo before; false; echo after", `echo before; echo "$unset_variable"`, "echo before; false | cat; echo after", "echo before; exit 0"} {
 		shell := start(t, t.TempDir())
@@ -58,7 +60,7 @@ func TestShell_Fails(t *testing.T) {
 	}
 }
 
-// TestShell_Ends what takes too long, and what is in the background.
+// TestShell_Ends checks that blocks that take too long, and background jobs, are ended.
 func TestShell_Ends(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")

@@ -24,23 +24,24 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// Variables of the environment, beside KUBECONFIG; see `make test-tutorials`.
+// Environment variables in addition to KUBECONFIG: see `make test-tutorials`.
 const (
-	// commandsVariable names a directory of commands that readers have: kubectl and its plugin.
+	// commandsVariable names a directory with commands that readers have: kubectl and its plugin.
 	commandsVariable = "TUTORIALS_COMMANDS"
-	// registryVariable is a registry that the reader pushes to and the nodes pull from, registryCAVariable names the file
-	// of its certificate authority.
+	// registryVariable names a registry that the reader pushes to and the nodes pull from. registryCAVariable
+	// names the file with its certificate authority.
 	registryVariable   = "TUTORIALS_REGISTRY"
 	registryCAVariable = "TUTORIALS_REGISTRY_CA"
 )
 
 const (
 	root = "../.."
-	// leftoversTimeout is for what ends after kubectl has deleted it: reports, and pods of namespaces.
+	// leftoversTimeout bounds the wait for what ends after kubectl has deleted it: reports, and pods in
+	// namespaces.
 	leftoversTimeout = 90 * time.Second
 )
 
-// pages are the tutorials, by their paths. One without a test is impossible.
+// pages returns the tutorials, by their paths. Every tutorial is tested.
 func pages(t *testing.T) map[string]Page {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(root, "docs/tutorials/*.md"))
@@ -62,10 +63,10 @@ func pages(t *testing.T) map[string]Page {
 	return pages
 }
 
-// TestPages reads each tutorial, which takes no cluster.
+// TestPages parses each tutorial, without a cluster.
 func TestPages(t *testing.T) { pages(t) }
 
-// TestTutorials runs each tutorial on the cluster of KUBECONFIG, and sees that nothing is left of it.
+// TestTutorials runs each tutorial on the cluster in KUBECONFIG, and checks that nothing of it is left.
 func TestTutorials(t *testing.T) {
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {
@@ -109,7 +110,7 @@ func TestTutorials(t *testing.T) {
 	}
 }
 
-// lacks says why a requirement of a page isn't met, if it isn't.
+// lacks returns why a requirement of a page isn't met, or "" if it is.
 func lacks(t *testing.T, clients kubernetes.Interface, requirement string) string {
 	t.Helper()
 	if requirement == "registry" {
@@ -149,13 +150,13 @@ func older(node *corev1.Node, wanted *version.Version) string {
 	return ""
 }
 
-// nothingIsLeft waits until there are no objects but those before.
+// nothingIsLeft waits until only the previous objects exist.
 func nothingIsLeft(t *testing.T, objects *Objects, before sets.Set[string]) {
 	t.Helper()
 	var left sets.Set[string]
 	var problem error
 	err := wait.PollUntilContextTimeout(t.Context(), time.Second, leftoversTimeout, true, func(ctx context.Context) (bool, error) {
-		// A busy API server may fail to answer.
+		// A busy API server can fail to respond.
 		var now sets.Set[string]
 		now, problem = objects.List(ctx)
 		left = now.Difference(before)
@@ -166,7 +167,7 @@ func nothingIsLeft(t *testing.T, objects *Objects, before sets.Set[string]) {
 	}
 }
 
-// trusting is a file of the authorities that this machine trusts, and one more.
+// trusting returns a file with the authorities that this machine trusts, and one more.
 func trusting(t *testing.T, authority string) string {
 	t.Helper()
 	const system = "/etc/ssl/certs/ca-certificates.crt"

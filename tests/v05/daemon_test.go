@@ -29,7 +29,8 @@ import (
 )
 
 const (
-	// binaryVariable names the daemon of v0.5.6, later06 that of v0.6.0.
+	// binaryVariable is the environment variable with the path of the daemon of v0.5.6. later06
+	// is that of v0.6.0.
 	binaryVariable = "BPFMAN_V05_RPC"
 	later06        = "BPFMAN_RPC"
 
@@ -53,7 +54,7 @@ func requireDaemons(t *testing.T) *daemon.Place {
 	return daemon.NewPlace(t)
 }
 
-// field is a field of a message as it is on the wire.
+// field is a field of a message in the wire format.
 type field struct {
 	number  protowire.Number
 	content []byte
@@ -74,19 +75,20 @@ func integer(out []byte, number protowire.Number, value uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(out, number, protowire.VarintType), value)
 }
 
-// Numbers of v0.5.6's LoadRequest, its AttachInfo and LoadResponse (bpfman-api/src/bpfman.v1.rs).
+// Field numbers of v0.5.6's LoadRequest, its AttachInfo, and LoadResponse
+// (bpfman-api/src/bpfman.v1.rs).
 const (
 	requestBytecode, requestName, requestType, requestAttach, requestMetadata = 1, 2, 3, 4, 5
 
 	attachXDP, attachTC, attachTracepoint, attachTCX = 2, 3, 4, 9
 	responseKernelInfo                               = 2
 
-	// The kernel's numbers of program types.
+	// The kernel's numbers for program types.
 	typeClassifier, typeTracepoint, typeXDP = 3, 5, 6
 )
 
-// load05 loads and attaches a program as upstream's agent does: by v0.5's wire, which is
-// written by hand here, as it shares its name with v0.6's.
+// load05 loads and attaches a program like upstream's agent. It encodes v0.5's messages
+// manually, because v0.6's messages have the same names.
 func load05(ctx context.Context, conn *grpc.ClientConn, object, function string, programType uint64, attach field) (string, error) {
 	path, err := filepath.Abs(filepath.Join(objects, object))
 	if err != nil {
@@ -113,7 +115,7 @@ func load05(ctx context.Context, conn *grpc.ClientConn, object, function string,
 	return strconv.FormatUint(id, 10), nil
 }
 
-// fieldOf returns a message's field of bytes.
+// fieldOf returns a bytes field of a message.
 func fieldOf(message []byte, number protowire.Number) []byte {
 	for len(message) > 0 {
 		n, kind, tag := protowire.ConsumeTag(message)
@@ -133,7 +135,8 @@ func fieldOf(message []byte, number protowire.Number) []byte {
 	return nil
 }
 
-// loadAll has the daemon of v0.5.6 load what this kernel can, and returns the ids by name.
+// loadAll makes the daemon of v0.5.6 load what this kernel supports, and returns the ids by
+// name.
 func loadAll(t *testing.T, conn *grpc.ClientConn) map[string]string {
 	t.Helper()
 	lo := func(direction string, number protowire.Number) []byte {
@@ -161,8 +164,8 @@ func loadAll(t *testing.T, conn *grpc.ClientConn) map[string]string {
 	return ids
 }
 
-// TestDaemonOfV05 has the daemon of v0.5.6 load and attach, kills it, sets aside what it left,
-// and starts that of v0.6.0 in its place.
+// TestDaemonOfV05 loads and attaches programs with the daemon of v0.5.6, kills it, sets aside
+// what it left, and starts the daemon of v0.6.0 in its place.
 func TestDaemonOfV05(t *testing.T) {
 	place := requireDaemons(t)
 	old := daemon05(t, place)
@@ -240,7 +243,7 @@ func TestDaemonOfV05(t *testing.T) {
 	}
 }
 
-// TestAgentOnDaemonOfV05 has the agent's client meet the daemon of v0.5.6.
+// TestAgentOnDaemonOfV05 connects the agent's client to the daemon of v0.5.6.
 func TestAgentOnDaemonOfV05(t *testing.T) {
 	place := requireDaemons(t)
 	old := daemon05(t, place)
@@ -260,7 +263,7 @@ func TestAgentOnDaemonOfV05(t *testing.T) {
 	}
 }
 
-// list lists what is below a directory.
+// list returns what is below a directory.
 func list(t *testing.T, root string) []string {
 	t.Helper()
 	var paths []string

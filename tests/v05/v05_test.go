@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Package v05 tests what becomes of programs that a bpfman daemon of v0.5 left: with an
-// imitation of what it leaves, and, where there is one, with the daemon itself.
+// Package v05 tests what happens to programs that a bpfman daemon of v0.5 left, with an imitation of what it
+// leaves, and, if it is available, with the daemon itself.
 package v05
 
 import (
@@ -32,15 +32,17 @@ import (
 
 const goneWithin = 10 * time.Second
 
-// TestSetAsideKeepsWhatIsAttached pins a program, its map and its TCX link as v0.5.6 does:
-// set aside it counts on, removed it is gone, and a map that is pinned elsewhere too isn't.
+// TestSetAsideKeepsWhatIsAttached pins a program, its map, and its TCX link like v0.5.6. After they are set
+// aside, the program still counts. After they are removed, the program is unloaded, but a map that is also
+// pinned elsewhere isn't.
 func TestSetAsideKeepsWhatIsAttached(t *testing.T) {
 	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
 	dir := t.TempDir()
 	onOwnThread(func() { imitate(t, dir) })
 }
 
-// onOwnThread runs f on a thread that ends with it, and with the thread its namespaces: it is never unlocked.
+// onOwnThread runs f on a thread that ends with it, together with the thread's namespaces, because it is
+// never unlocked.
 func onOwnThread(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -101,8 +103,8 @@ func imitate(t *testing.T, dir string) {
 	}
 }
 
-// TestFiltersGoAfterTheirPrograms hangs two dispatchers of TC at lo, as v0.5.6 does one and
-// v0.6 another after it: that of v0.5 is removed alone, and not before its programs are.
+// TestFiltersGoAfterTheirPrograms attaches two TC dispatchers to lo: one like v0.5.6, and another like v0.6
+// after it. Only v0.5's is removed, and not before its programs.
 func TestFiltersGoAfterTheirPrograms(t *testing.T) {
 	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
 	dir := t.TempDir()
@@ -174,7 +176,7 @@ func filters(t *testing.T, bpffs string) {
 	}
 }
 
-// hang attaches a filter as the daemon does its dispatchers, and returns its program's id.
+// hang attaches a filter like the daemon attaches its dispatchers, and returns its program's id.
 func hang(name string) (int, error) {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
@@ -198,7 +200,7 @@ func hang(name string) (int, error) {
 	return int(id), nil
 }
 
-// hanging lists the programs of the filters at lo, in the order of their ids.
+// hanging returns the programs of the filters at lo, sorted by id.
 func hanging() ([]int, error) {
 	lo, err := netlink.LinkByIndex(1)
 	if err != nil {
@@ -218,7 +220,8 @@ func hanging() ([]int, error) {
 	return ids, nil
 }
 
-// isolate gives the thread a network with lo up, and mounts two bpffs that nobody else sees.
+// isolate creates a network namespace for the thread with lo up, and mounts two bpffs that no other process
+// sees.
 func isolate(dirs ...string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("make namespaces: %w", err)
@@ -244,8 +247,8 @@ func isolate(dirs ...string) error {
 	return nil
 }
 
-// leave loads a program that counts packets, attaches it to lo, and pins it as the daemon of
-// v0.5.6 does a TcxProgram. Nothing but the pins is left.
+// leave loads a program that counts packets, attaches it to lo, and pins it like the daemon of v0.5.6 pins a
+// TcxProgram. Only the pins stay.
 func leave(bpffs string) (string, error) {
 	counts, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {
@@ -263,7 +266,7 @@ func leave(bpffs string) (string, error) {
 			asm.JEq.Imm(asm.R0, 0, "out"),
 			asm.Mov.Imm(asm.R1, 1),
 			asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-			asm.Mov.Imm(asm.R0, -1).WithSymbol("out"), // go on to the next program
+			asm.Mov.Imm(asm.R0, -1).WithSymbol("out"), // continue with the next program
 			asm.Return(),
 		},
 	})
@@ -298,10 +301,10 @@ func leave(bpffs string) (string, error) {
 	return id, nil
 }
 
-// packets is how many are sent to see whether they are counted.
+// packets is the number of packets to send to find out whether they are counted.
 const packets = 20
 
-// counting compares whether a map counts what is done with what is wanted.
+// counting checks whether a map counts what do causes.
 func counting(t *testing.T, counts *ebpf.Map, do func() error, want bool) {
 	t.Helper()
 	before, err := total(counts)
@@ -319,14 +322,14 @@ func counting(t *testing.T, counts *ebpf.Map, do func() error, want bool) {
 	}
 }
 
-// send sends packets over lo: what is sent there has arrived when the write returns.
+// send sends packets over lo. They have arrived when the write returns.
 func send() error {
 	conn, err := (&net.Dialer{}).DialContext(context.Background(), "udp", "127.0.0.1:9")
 	if err != nil {
 		return fmt.Errorf("send packets: %w", err)
 	}
 	for range packets {
-		_, _ = conn.Write([]byte("x")) // refused, as nobody listens
+		_, _ = conn.Write([]byte("x")) // refused, because nothing listens
 	}
 	if err := conn.Close(); err != nil {
 		return fmt.Errorf("send packets: %w", err)
@@ -337,7 +340,7 @@ func send() error {
 // traffic is a value of the maps that count packets.
 type traffic struct{ Packets, Bytes uint64 }
 
-// total is a map's count, of all processors.
+// total returns a map's count, for all CPUs.
 func total(counts *ebpf.Map) (uint64, error) {
 	var sum, one uint64
 	var events []uint64

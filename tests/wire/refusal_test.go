@@ -21,11 +21,11 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// unknown is no program's and no link's id.
+// unknown isn't the id of a program or link.
 const unknown = 4_000_000_000
 
-// refused makes a call that must fail, as all failures of the daemon do, with code Aborted
-// and a text that tells.
+// refused makes a call that must fail with code Aborted, like all failures of the daemon, and
+// with a text that contains want.
 func (c client) refused(what string, do func() error, want string) {
 	c.t.Helper()
 	got := status.Convert(do())
@@ -35,7 +35,7 @@ func (c client) refused(what string, do func() error, want string) {
 	c.t.Logf("%s: %s", what, got.Message())
 }
 
-// TestRefusals has the texts that the agent tells cases apart by, and that users read.
+// TestRefusals checks the texts by which the agent distinguishes errors, and that users read.
 func TestRefusals(t *testing.T) {
 	c := start(t)
 	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}})
@@ -78,7 +78,7 @@ func TestRefusals(t *testing.T) {
 			client{c.Daemon, t}.refused(what, tt.do, tt.want)
 		})
 	}
-	// None of them left or took anything, or hurt the daemon.
+	// None of them left or removed anything, or affected the daemon.
 	c.holds(loaded.GetPrograms()[0])
 	if ids := c.ids(&gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}); len(ids) != 1 {
 		t.Errorf("programs %v are loaded, want %d alone", ids, id)
@@ -87,9 +87,9 @@ func TestRefusals(t *testing.T) {
 	c.holds(loaded.GetPrograms()[0], link)
 }
 
-// TestPhantomLink has a fault of the daemon's: one that it panics over, as one that it is
-// killed over, stays listed although nothing is attached and Detach knows nothing of it.
-// That has to count as detached, and the program can be attached and unloaded all the same.
+// TestPhantomLink reproduces a fault of the daemon. If the daemon panics during a call, or is
+// killed, the link stays in its list, although nothing is attached, and Detach doesn't find it.
+// This has to count as detached. The program can still be attached and unloaded.
 func TestPhantomLink(t *testing.T) {
 	c := start(t)
 	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
@@ -113,9 +113,9 @@ func TestPhantomLink(t *testing.T) {
 	}
 }
 
-// TestUnfinishedSnapshot has another fault of the daemon's: once it has been killed, or its disk
-// was full, while it wrote a snapshot of its database, it can't open that any more and refuses
-// each call, for ever. The agent removes the snapshot, and nothing is lost.
+// TestUnfinishedSnapshot reproduces another fault of the daemon. If the daemon is killed, or
+// its disk is full, while it writes a snapshot of its database, it can't open the database any
+// more, and refuses every call. The agent removes the snapshot, and nothing is lost.
 func TestUnfinishedSnapshot(t *testing.T) {
 	c := start(t)
 	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
@@ -135,7 +135,7 @@ func TestUnfinishedSnapshot(t *testing.T) {
 	c.holds(loaded)
 }
 
-// loadForeign loads a program without the daemon, until the test ends, and returns its id.
+// loadForeign loads a program without the daemon until the test ends, and returns its id.
 func loadForeign(t *testing.T) uint32 {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{

@@ -3,9 +3,9 @@
 
 //go:build linux
 
-// Package wire tests the generated client, and what the agent and the CSI plugin
-// rely on of the daemon's answers, on the real daemon. A daemon that answers
-// otherwise makes these tests fail before a cluster does.
+// Package wire tests the generated client, and the behavior of the real daemon that the
+// agent and the CSI plugin rely on. If the daemon's behavior changes, these tests fail
+// before a cluster does.
 package wire
 
 import (
@@ -27,17 +27,17 @@ import (
 
 const callTimeout = time.Minute
 
-// objectDir is where `make bytecode` puts the objects.
+// objectDir is the output directory of `make bytecode`.
 const objectDir = "../../bin/bytecode"
 
-// The kernel's numbers of program types, as List's filter takes them.
+// The kernel's numbers for program types, for the filter of List.
 const (
 	schedCls   = 3
 	tracepoint = 5
 )
 
-// client calls the daemon with a deadline and ends the test where a call that must succeed
-// doesn't.
+// client calls the daemon with a deadline. If a call that must succeed fails, it ends the
+// test.
 type client struct {
 	*daemon.Daemon
 	t *testing.T
@@ -96,7 +96,7 @@ func (c client) pull(ctx context.Context, image *gobpfman.BytecodeImage) (*gobpf
 	return c.Client.PullBytecode(ctx, &gobpfman.PullBytecodeRequest{Image: image})
 }
 
-// ids lists the programs that a filter lets through.
+// ids returns the ids of the programs that match a filter.
 func (c client) ids(r *gobpfman.ListRequest) []uint32 {
 	c.t.Helper()
 	var ids []uint32
@@ -107,7 +107,7 @@ func (c client) ids(r *gobpfman.ListRequest) []uint32 {
 	return ids
 }
 
-// object is bytecode from a file.
+// object returns the location of bytecode in a file.
 func (c client) object(name string) *gobpfman.BytecodeLocation {
 	c.t.Helper()
 	path, err := filepath.Abs(filepath.Join(objectDir, name+".o"))
@@ -128,8 +128,8 @@ func onLoopback(id uint32, direction string) *gobpfman.AttachRequest {
 	}}}
 }
 
-// TestLife takes two programs of one object through every call, and compares what each
-// answers with what was asked and with the others.
+// TestLife makes every call for two programs of one object, and compares each response
+// with the request and with other responses.
 func TestLife(t *testing.T) {
 	c := start(t)
 	metadata := map[string]string{"bpfman.io/uuid": "a-b-c", "bpfman.io/ProgramName": "näme with spaces", "empty": ""}
@@ -170,7 +170,7 @@ func TestLife(t *testing.T) {
 	must(c, c.detach, ingress)
 	c.holds(loaded[0], egress)
 
-	// Unload takes the link that is left with it.
+	// Unload also removes the remaining link.
 	must(c, c.unload, id)
 	if left := c.ids(&gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}); !slices.Equal(left, []uint32{loaded[1].GetKernelInfo().GetId()}) {
 		t.Errorf("programs %v are left", left)
@@ -178,7 +178,8 @@ func TestLife(t *testing.T) {
 	c.refused("link of what was unloaded", func() error { _, err := call(c, c.detach, egress); return err }, `does not exist in tree "link_`)
 }
 
-// holds tells whether Get and List say of a program what Load said, with these links.
+// holds checks that Get and List return the same about a program as Load, with these
+// links.
 func (c client) holds(loaded *gobpfman.LoadResponseInfo, links ...uint32) {
 	c.t.Helper()
 	want := proto.CloneOf(loaded)
@@ -205,7 +206,7 @@ func (c client) holds(loaded *gobpfman.LoadResponseInfo, links ...uint32) {
 	c.t.Errorf("List lacks program %d", loaded.GetKernelInfo().GetId())
 }
 
-// TestMaps looks for the pins of an object's maps, and for who is said to use them.
+// TestMaps checks the pins of an object's maps, and the list of programs that use them.
 func TestMaps(t *testing.T) {
 	c := start(t)
 	request := &gobpfman.LoadRequest{Bytecode: c.object("go-app-counter"), Info: []*gobpfman.LoadInfo{
@@ -231,7 +232,7 @@ func TestMaps(t *testing.T) {
 		}
 	}
 
-	// The pins stay as long as anyone uses the maps.
+	// The pins stay as long as a program uses the maps.
 	must(c, c.unload, owner)
 	c.pinned(user.GetInfo().GetMapPinPath(), "tcx_stats_map")
 	must(c, c.unload, user.GetKernelInfo().GetId())
@@ -311,9 +312,9 @@ func TestListFilters(t *testing.T) {
 	})
 }
 
-// TestMapsPinnedByNameAreShared tells which maps a user of its owner's really has: the
-// daemon hands map_owner_id on to nothing that loads, and says of every user that it has
-// its owner's maps.
+// TestMapsPinnedByNameAreShared checks which maps a program that uses a map owner really
+// has. The daemon ignores map_owner_id when it loads, and always reports that such a
+// program has its owner's maps.
 func TestMapsPinnedByNameAreShared(t *testing.T) {
 	for object, want := range map[string]bool{"go-tcx-counter": false, "go-xdp-counter-sharing-map": true} {
 		t.Run(object, func(t *testing.T) {

@@ -47,7 +47,7 @@ func newClient(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-// asAdmin is a user with every right that a role can give.
+// asAdmin returns a user with every permission that a role can grant.
 func asAdmin(config *rest.Config, name string) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters", "system:authenticated"}}
@@ -65,7 +65,7 @@ func report(kind v1alpha1.Kind[v1alpha1.ProgramObject], name string) v1alpha1.Pr
 	return object
 }
 
-// refused tells whether the policy, and not RBAC, refused.
+// refused reports whether the admission policy refused a request, and not RBAC.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "change or delete the object that a program was loaded for")
 }
@@ -77,7 +77,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := newClient(t, envtest.As(config, "bpfman", "bpfman-daemon"))
-	// Which takes a moment to be in force
+	// It takes a moment until the policy is in force.
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		for _, kind := range v1alpha1.ProgramKinds {
 			if err := admin.Create(ctx, report(kind, "probe"), client.DryRunAll); !refused(err) {
@@ -112,7 +112,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 				"a namesake in another namespace":              newClient(t, asAdmin(config, "system:serviceaccount:evil:bpfman-daemon")),
 			}
 			for who, c := range others {
-				edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has its original's type
+				edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has the same type
 				edited.GetSpec().Type = "tc"
 				if err := c.Update(t.Context(), edited); !refused(err) {
 					t.Errorf("%s can update: %v", who, err)
@@ -125,8 +125,8 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 					t.Errorf("%s can delete: %v", who, err)
 				}
 			}
-			// What holds up a deletion can be removed, and nothing else with it.
-			held := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has its original's type
+			// Finalizers can be removed, and nothing else at the same time.
+			held := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has the same type
 			held.SetFinalizers([]string{upstream.ReportFinalizer("XdpProgram"), "example.com/keep"})
 			if err := admin.Update(t.Context(), held); !refused(err) {
 				t.Errorf("an administrator can add finalizers: %v", err)
@@ -156,14 +156,14 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 			}
 
 			operator := newClient(t, asAdmin(config, "system:serviceaccount:bpfman:bpfman-operator"))
-			edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has its original's type
+			edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has the same type
 			edited.GetSpec().Type = "tc"
-			// By one policy or the other
+			// One of the two policies refuses it.
 			if err := operator.Update(t.Context(), edited); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 				t.Errorf("the operator can update: %v", err)
 			}
 
-			// A report that no agent of ours wrote, whoever made it.
+			// A report that this project's agent didn't write.
 			foreign := report(kind, "foreign")
 			foreign.SetLabels(nil)
 			if err := agent.Create(t.Context(), foreign); err != nil {
@@ -173,7 +173,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 				t.Errorf("an administrator can't delete a report of upstream's agent: %v", err)
 			}
 
-			// Orphaning takes the owner out of the object; collecting deletes it.
+			// Orphaning removes the owner from the object. Garbage collection deletes the object.
 			collector := newClient(t, asAdmin(config, "system:serviceaccount:kube-system:generic-garbage-collector"))
 			if err := collector.Create(t.Context(), report(kind, "new")); !refused(err) {
 				t.Errorf("the garbage collector can create: %v", err)
@@ -202,7 +202,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 	}
 }
 
-// The operator removes finalizers of users' objects, and its token is good for nothing else with them.
+// The operator removes finalizers of users' objects. Its token allows no other change to them.
 func TestTheOperatorChangesNoProgram(t *testing.T) {
 	config := envtest.Config(t)
 	admin := newClient(t, asAdmin(config, "an-administrator"))
@@ -248,8 +248,8 @@ func TestTheOperatorChangesNoProgram(t *testing.T) {
 	}
 }
 
-// TestBpfNodesAreTheInspectorsAlone has everybody else try, as far as it isn't as with BpfPrograms: nobody deletes one for
-// want of a label.
+// TestBpfNodesAreTheInspectorsAlone checks what differs from BpfPrograms: nobody can delete a BpfNode because it
+// lacks a label.
 func TestBpfNodesAreTheInspectorsAlone(t *testing.T) {
 	config := envtest.Config(t)
 	admin := newClient(t, asAdmin(config, "an-administrator"))

@@ -32,7 +32,7 @@ import (
 
 const someDigest = "@sha256:3d0dd7b4a8b1c9e5f6a7b8c9d0e1f2a3b4c5d6e7f8091a2b3c4d5e6f708192a3"
 
-// judge has a BytecodePolicy and asks the API server about objects.
+// judge has a BytecodePolicy, and asks the API server about objects.
 type judge struct {
 	client.Client
 	policy   *v1alpha1.BytecodePolicy
@@ -40,7 +40,7 @@ type judge struct {
 	warnings *warnings
 }
 
-// warnings are those of the last request.
+// warnings are the warnings for the last request.
 type warnings struct {
 	sync.Mutex
 	texts []string
@@ -60,7 +60,7 @@ func (w *warnings) take() string {
 	return text
 }
 
-// newJudge has the admission policies of this repository in force, and no BytecodePolicy.
+// newJudge installs this repository's admission policies, without a BytecodePolicy.
 func newJudge(t *testing.T) *judge {
 	t.Helper()
 	config := asAdmin(envtest.Config(t), "an-administrator")
@@ -70,7 +70,7 @@ func newJudge(t *testing.T) *judge {
 	if err := envtest.Apply(t.Context(), j, "config/admission"); err != nil {
 		t.Fatal(err)
 	}
-	// An expression that fails, or costs too much, would go unnoticed.
+	// An expression that fails, or costs too much, would otherwise be ignored.
 	for _, name := range []string{"bpfman-bytecode-policies-enforce", "bpfman-bytecode-policies-warn"} {
 		admission := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if err := j.Patch(t.Context(), admission, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`))); err != nil {
@@ -93,7 +93,7 @@ func (j *judge) clear(ctx context.Context, t *testing.T) {
 	}
 }
 
-// enforce replaces the policy, which is for cluster-scoped tracepoints at least, and waits until the API server goes by it.
+// enforce replaces the policy, which must apply to cluster-scoped tracepoints, and waits until it is in force.
 func (j *judge) enforce(t *testing.T, spec v1alpha1.BytecodePolicySpec) {
 	t.Helper()
 	probe := &v1alpha1.TracepointProgram{}
@@ -103,8 +103,8 @@ func (j *judge) enforce(t *testing.T, spec v1alpha1.BytecodePolicySpec) {
 	j.enforceFor(t, spec, "TracepointProgram", probe)
 }
 
-// enforceFor is enforce for a policy that is about the probe. The rule about an image of the policy's own name tells that
-// it is in force.
+// enforceFor is like enforce for a policy that applies to the probe. A rule about an image with the policy's own
+// name shows that it is in force.
 func (j *judge) enforceFor(t *testing.T, spec v1alpha1.BytecodePolicySpec, kind string, probe v1alpha1.UserObject) {
 	t.Helper()
 	mark := func(name string) v1alpha1.BytecodeSelector {
@@ -139,11 +139,11 @@ func (j *judge) enforceFor(t *testing.T, spec v1alpha1.BytecodePolicySpec, kind 
 	}
 }
 
-// says is what the API server has against an object because of a BytecodePolicy: by a refusal, or by a warning.
+// says returns the API server's refusal of an object, or its warning, because of a BytecodePolicy.
 func (j *judge) says(ctx context.Context, kind string, o client.Object) string {
-	o = o.DeepCopyObject().(client.Object) //nolint:errcheck,forcetypeassert // a copy has its original's type
+	o = o.DeepCopyObject().(client.Object) //nolint:errcheck,forcetypeassert // a copy has the same type
 	if _, isTyped := o.(v1alpha1.UserObject); isTyped {
-		// As a user's manifest is: what has no value isn't there, and gets its default.
+		// Like a user's manifest, which leaves out fields without a value, so that they get their defaults.
 		o = manifest(kind, o)
 	}
 	j.warnings.take()
@@ -167,22 +167,22 @@ func manifest(kind string, o client.Object) *unstructured.Unstructured {
 	return u
 }
 
-// node is what the node decides about an object, of the same policy.
+// node returns the node's decision about an object, with the same policy.
 func (j *judge) node(kind string, o v1alpha1.UserObject) (v1alpha1.PolicyVerdict, string) {
 	material := map[string]policy.Material{}
 	for _, a := range j.policy.Spec.Authorities {
 		material[a.Name] = policy.Material{Keys: []string{"key"}}
 	}
 	e := policy.Evaluate([]*policy.Policy{policy.Compile(j.policy, material)}, policy.SubjectOf(kind, o))
-	// All that has to be verified is as it should be.
+	// Everything that has to be verified is valid.
 	return policy.Sum(e.Decide(&verification.Answer{Signatures: []verification.Finding{{Authority: j.policy.Name + "/acme", Signer: "acme"}}}))
 }
 
-// plainImage is a reference as most are.
+// plainImage matches references in their usual form.
 var plainImage = regexp.MustCompile(`^[^\[]{1,255}(@sha(256|512):.*)?$`)
 
-// compare has both decide. What is refused at admission must be refused on the node; what the node refuses must be refused
-// at admission unless it can't be told there.
+// compare compares both decisions. What admission refuses, the node must refuse. What the node refuses, admission
+// must refuse, unless it can't find that out.
 func (j *judge) compare(t *testing.T, kind string, o v1alpha1.UserObject) {
 	t.Helper()
 	b := o.GetAppCommon().ByteCode
@@ -199,7 +199,7 @@ func (j *judge) compare(t *testing.T, kind string, o v1alpha1.UserObject) {
 	if !refused || !denied {
 		return
 	}
-	// What is said here is among what the node says, in the same words.
+	// The reasons at admission are among the node's, in the same words.
 	_, reasons, _ := strings.Cut(said, "policy "+j.policy.Name+": ")
 	reasons, _, _ = strings.Cut(reasons, "; and ")
 	unquoted := strings.NewReplacer(`\\`, `\`).Replace(message)
@@ -220,7 +220,7 @@ func xdpProgram(url string) *v1alpha1.XdpProgram {
 	return o
 }
 
-// refuses tells that the API server refuses an object, and says so in these words.
+// refuses checks that the API server refuses an object with an error that contains these words.
 func (j *judge) refuses(t *testing.T, kind string, o client.Object, words string) {
 	t.Helper()
 	said := j.says(t.Context(), kind, o)
@@ -240,7 +240,7 @@ var denyEvil = []v1alpha1.BytecodeRule{{Name: "evil", Images: []string{"evil.com
 
 const evilDenied = "rule evil: image evil.com/x:latest is denied"
 
-// Each kind is held to a policy, as far as the policy is about it.
+// A policy applies to objects of each kind that it matches.
 func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
 	j := newJudge(t)
 	var objects []v1alpha1.UserObject
@@ -260,7 +260,7 @@ func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
 		"another namespace":      {Namespaces: []string{"kube-*"}},
 		"a kind and a namespace": {Namespaces: []string{"*"}, Kinds: []string{"XdpProgram", "XdpNsProgram"}},
 	} {
-		// The policy for another namespace is about none of the objects, but about this.
+		// The policy for another namespace matches none of the objects, but matches this one.
 		probe := &v1alpha1.XdpNsProgram{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: "default"}}
 		complete(probe)
 		kind := "XdpNsProgram"
@@ -281,7 +281,7 @@ func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
 		}
 	}
 
-	// Which nodes there are isn't known here.
+	// Admission doesn't know the nodes.
 	j.enforce(t, v1alpha1.BytecodePolicySpec{})
 	selective := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "selective"}, Spec: v1alpha1.BytecodePolicySpec{
 		Match: v1alpha1.BytecodePolicyMatch{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}, Rules: denyEvil,
@@ -289,11 +289,11 @@ func TestBytecodePoliciesMatchAtAdmission(t *testing.T) {
 	if err := j.Create(t.Context(), selective); err != nil {
 		t.Fatal(err)
 	}
-	j.enforce(t, v1alpha1.BytecodePolicySpec{}) // which comes after it
+	j.enforce(t, v1alpha1.BytecodePolicySpec{}) // this one comes after it
 	j.admits(t, "XdpProgram", xdpProgram("evil.com/x"))
 }
 
-// A policy in mode warn refuses nothing, and one in mode enforce beside it does.
+// A policy in mode warn refuses nothing, but another one in mode enforce does.
 func TestBytecodePoliciesWarnAtAdmission(t *testing.T) {
 	j := newJudge(t)
 	j.enforce(t, v1alpha1.BytecodePolicySpec{Mode: v1alpha1.PolicyWarn, Rules: denyEvil})
@@ -305,7 +305,7 @@ func TestBytecodePoliciesWarnAtAdmission(t *testing.T) {
 	j.admits(t, "XdpProgram", xdpProgram("quay.io/x"))
 }
 
-// An object that is there is held to a policy when what it loads or attaches changes.
+// An existing object is checked when a change affects what it loads or attaches.
 func TestBytecodePoliciesAndObjectsThatAreThere(t *testing.T) {
 	j := newJudge(t)
 	o := xdpProgram("evil.com/x")
@@ -339,7 +339,7 @@ func TestBytecodePoliciesAndObjectsThatAreThere(t *testing.T) {
 	}
 }
 
-// An application of very many programs costs the API server no more than it gives, whatever the policy.
+// An application with many programs doesn't exceed the API server's cost limit with any policy.
 func TestBytecodePoliciesAndLargeApplications(t *testing.T) {
 	j := newJudge(t)
 	j.enforce(t, v1alpha1.BytecodePolicySpec{Match: v1alpha1.BytecodePolicyMatch{Kinds: []string{"TracepointProgram"}}})
@@ -380,7 +380,7 @@ func TestBytecodePoliciesAndLargeApplications(t *testing.T) {
 			if size.tooMuch != strings.Contains(said, "cost limit") || !size.tooMuch && said != "" {
 				t.Error(said)
 			}
-			if size.tooMuch { // as deployed it is ignored
+			if size.tooMuch { // in the deployed configuration, it is ignored
 				return
 			}
 			(*o.Spec.Programs[size.programs-1].XDP.InterfaceSelector.Interfaces)[1] = "lo"
@@ -395,7 +395,7 @@ func TestBytecodePoliciesAndLargeApplications(t *testing.T) {
 	}
 }
 
-// Where the kind of policies is missing, or an expression costs too much, objects are admitted.
+// If the kind of policies doesn't exist, or an expression costs too much, objects are admitted.
 func TestBytecodePoliciesAtAdmissionAreNoObstacle(t *testing.T) {
 	objects, err := envtest.Build("config/default")
 	if err != nil {
@@ -439,7 +439,7 @@ func TestBytecodePoliciesAtAdmissionAreNoObstacle(t *testing.T) {
 	}
 }
 
-// Names of images and patterns, each with each.
+// Combinations of images and patterns.
 func TestImagesAtAdmissionAreThoseOfTheNode(t *testing.T) {
 	j := newJudge(t)
 	for _, pattern := range patternsOfImages {
@@ -471,7 +471,7 @@ var namesOfImages = []string{
 	"quay.io/acme/x:" + strings.Repeat("v", 129), "-quay.io/x", "quay.io-/x", "quay..io/x", "quay.io:/x", "quay.io:x/y",
 }
 
-// Policies and objects at random.
+// Random policies and objects.
 func TestAdmissionRefusesWhatTheNodeDoes(t *testing.T) {
 	j := newJudge(t)
 	policies, objects := 60, 60
@@ -496,7 +496,7 @@ func TestAdmissionRefusesWhatTheNodeDoes(t *testing.T) {
 			return
 		}
 	}
-	// Neither answer is the rule.
+	// Both answers must occur often enough.
 	t.Logf("%d of %d are denied", denied, policies*objects)
 	if denied < policies*objects/20 || denied > policies*objects*19/20 {
 		t.Errorf("%d of %d are denied", denied, policies*objects)
@@ -509,7 +509,7 @@ func pick[T any](r random, from []T) T { return from[r.IntN(len(from))] }
 
 func (r random) maybe() bool { return r.IntN(3) == 0 }
 
-// some are one to three of these, each once.
+// some returns one to three of the elements, without duplicates.
 func some[T comparable](r random, from ...T) []T {
 	var out []T
 	for range 1 + r.IntN(3) {
@@ -526,7 +526,7 @@ func (r random) policy() v1alpha1.BytecodePolicySpec {
 		UnmatchedImages: pick(r, []v1alpha1.PolicyUnmatchedImages{"", v1alpha1.UnmatchedAllow, v1alpha1.UnmatchedDeny}),
 		Authorities:     []v1alpha1.BytecodeAuthority{{Name: "acme", Key: &v1alpha1.AuthorityKey{Secret: &v1alpha1.AuthorityReference{Name: "keys"}}}},
 	}
-	if r.maybe() { // with the kind that tells when it is in force
+	if r.maybe() { // with the kind that shows that it is in force
 		spec.Match.Kinds = []string{"TracepointProgram"}
 		for _, kind := range v1alpha1.UserKinds {
 			if kind.Name != "TracepointProgram" && r.IntN(2) == 0 {
@@ -670,7 +670,7 @@ func (r random) object(kind v1alpha1.Kind[v1alpha1.UserObject]) v1alpha1.UserObj
 	case *v1alpha1.BpfNsApplication:
 		for range r.IntN(5) {
 			m := v1alpha1.BpfNsApplicationProgram{Type: pick(r, []v1alpha1.EBPFProgType{"", "XDP", "TC", "TCX", "Uprobe", "Uretprobe"})}
-			switch m.Type { //nolint:exhaustive // a namespace has no others
+			switch m.Type { //nolint:exhaustive // namespaced kinds have no others
 			case "XDP":
 				m.XDP = &v1alpha1.XdpNsProgramInfo{BpfProgramCommon: common(), InterfaceSelector: selector(), Priority: priority(), Containers: &v1alpha1.ContainerNsSelector{}}
 			case "TC":
@@ -688,7 +688,7 @@ func (r random) object(kind v1alpha1.Kind[v1alpha1.UserObject]) v1alpha1.UserObj
 	return o
 }
 
-// complete fills in what the API server asks of an object.
+// complete sets the fields that the API server requires.
 func complete(o v1alpha1.UserObject) {
 	interfaces := v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0"}}
 	switch o := o.(type) {

@@ -20,7 +20,8 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
-// application is the one kind whose least spec is that of all.
+// application returns an application, whose minimal spec has no fields that are specific
+// to a type.
 func application(name string, globals map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"nodeselector": map[string]any{}, "bytecode": map[string]any{}, "globaldata": globals,
@@ -86,7 +87,7 @@ func TestGlobalDataIsBytes(t *testing.T) {
 		}
 	}
 
-	// What was stored before can be changed elsewhere, and mended.
+	// An existing invalid object can be changed in other fields, and corrected.
 	stored.SetLabels(map[string]string{"a": "b"})
 	if err := admin.Update(t.Context(), stored); err != nil {
 		t.Errorf("label an object stored before: %v", err)
@@ -106,7 +107,7 @@ func TestGlobalDataIsBytes(t *testing.T) {
 	}
 }
 
-// long is a list of n bytes, as a user may write a table.
+// long returns a list of n bytes, like a table of a user.
 func long(n int) []any {
 	out := make([]any, n)
 	for i := range out {

@@ -19,7 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
-// TestHardened applies config/hardened and its policies, as docs/hardening.md has it.
+// TestHardened applies config/hardened and its policies, as documented in docs/hardening.md.
 func TestHardened(t *testing.T) {
 	admin := newClient(t, envtest.Config(t))
 	for _, overlay := range []string{"config/hardened", "config/hardened/policies"} {
@@ -52,7 +52,7 @@ func TestHardened(t *testing.T) {
 	if len(policies.Items) != 2 {
 		t.Fatalf("%d policies", len(policies.Items))
 	}
-	// In the order of their names
+	// Sorted by name.
 	allowed, byDigest := policies.Items[0].Spec, policies.Items[1].Spec
 	if allowed.UnmatchedImages != v1alpha1.UnmatchedDeny || len(allowed.Rules) != 0 {
 		t.Errorf("not all is denied: %+v", allowed)
@@ -62,7 +62,8 @@ func TestHardened(t *testing.T) {
 	}
 }
 
-// TestPoliciesOfThePage has the API server take the BytecodePolicies of docs/signed-bytecode.md.
+// TestPoliciesOfThePage checks that the API server accepts the BytecodePolicies in
+// docs/signed-bytecode.md.
 func TestPoliciesOfThePage(t *testing.T) {
 	admin := newClient(t, envtest.Config(t))
 	page, err := os.ReadFile("../../../docs/signed-bytecode.md")

@@ -137,7 +137,7 @@ func TestApplicationIsOneLoad(t *testing.T) {
 	n.holds()
 }
 
-// fails makes the calls of a name fail until the returned function is called.
+// fails makes calls with a name fail until the returned function is called.
 func (n *node) fails(call, text string) func() {
 	var mu sync.Mutex
 	failing := true
@@ -159,8 +159,8 @@ func (n *node) fails(call, text string) func() {
 	}
 }
 
-// Upstream's fault 8: nothing retried a failed load. And fault 26: objects
-// behind one that failed had to wait.
+// Upstream's fault 8: a failed load wasn't retried. Upstream's fault 26: objects after a
+// failed one had to wait.
 func TestUpstreamFault08And26AFailureIsToldAndRetriedAndHoldsUpNobody(t *testing.T) {
 	n := start(t)
 	n.daemon.Fault = nil
@@ -180,8 +180,8 @@ func TestUpstreamFault08And26AFailureIsToldAndRetriedAndHoldsUpNobody(t *testing
 	n.event("broken", "Loaded", " recovered on node ")
 }
 
-// Upstream's faults 1 and 2: objects of one name, in two namespaces or of two
-// kinds, took each other's programs.
+// Upstream's faults 1 and 2: objects with the same name, in two namespaces or of two
+// kinds, used each other's programs.
 func TestUpstreamFault01And02EqualNamesStayApart(t *testing.T) {
 	n := start(t)
 	tcxNs := func(namespace string) *v1alpha1.TcxNsProgram {
@@ -224,14 +224,14 @@ func TestUpstreamFault01And02EqualNamesStayApart(t *testing.T) {
 	})
 }
 
-// Upstream's fault 12: names were used as label values unchecked.
+// Upstream's fault 12: names were used as label values without validation.
 func TestUpstreamFault12LongNamesAndOddSymbols(t *testing.T) {
 	n := start(t)
 	name := strings.Repeat("long.", 50) + "cat"
 	n.create(n.tracepoint(name, "_ZN4core3fmt9Formatter9write_fmt17h0123456789abcdefE", "a/x"))
 	n.holds("TracepointProgram/" + name + " _ZN4core3fmt9Formatter9write_fmt17h0123456789abcdefE a/x")
 
-	// An application's member has the symbol in its id, and that in a label.
+	// An application's member has the symbol in its id, which is in a label.
 	app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "symbols"}}
 	n.fill(&app.Spec.BpfAppCommon)
 	for i, symbol := range []string{
@@ -255,7 +255,7 @@ func TestUpstreamFault12LongNamesAndOddSymbols(t *testing.T) {
 	}
 }
 
-// Upstream's fault 13: a program loaded by hand made the listing fail.
+// Upstream's fault 13: a manually loaded program made listing fail.
 func TestUpstreamFault13ForeignProgramsAreLeftAlone(t *testing.T) {
 	n := start(t)
 	_, err := n.daemon.Load(context.Background(), &gobpfman.LoadRequest{Info: []*gobpfman.LoadInfo{{Name: "foreign"}}})
@@ -274,8 +274,8 @@ func TestUpstreamFault13ForeignProgramsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Of an owner that went with all its objects while no agent ran, the daemon alone
-// knows. It isn't left running until the next comparison of what the daemon holds.
+// If an owner and its reports were deleted while no agent was running, only the daemon
+// knows the owner. Its program is unloaded before the next periodic comparison.
 func TestOwnersGoneWhileTheAgentWasDown(t *testing.T) {
 	n := start(t)
 	o := n.tracepoint("orphan", "f", "a/x")
@@ -287,7 +287,7 @@ func TestOwnersGoneWhileTheAgentWasDown(t *testing.T) {
 	if err != nil || len(objects) != 1 {
 		t.Fatalf("%d program objects: %v", len(objects), err)
 	}
-	n.delete(objects[0]) // as the garbage collector does
+	n.delete(objects[0]) // like the garbage collector
 	n.startAgent()
 	n.holds()
 }
@@ -309,8 +309,8 @@ func TestAMissingInterfaceThatComes(t *testing.T) {
 	n.holds("TcxProgram/interface t eth7")
 }
 
-// Malformed globaldata, which the API server admits, is told of and keeps no
-// other object from being served.
+// Malformed globaldata, which the API server admits, is reported, and doesn't affect
+// other objects.
 func TestMalformedGlobalDataHoldsUpNobody(t *testing.T) {
 	n := start(t)
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n.tracepoint("malformed", "f", "a/x"))
@@ -333,7 +333,7 @@ func TestMalformedGlobalDataHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// What others do to the programs and objects is undone.
+// The agent reverts changes of others to programs and objects.
 func TestDriftIsRepaired(t *testing.T) {
 	n := start(t)
 	n.crash()
@@ -355,7 +355,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	})
 	n.holds("TracepointProgram/drift f a/x")
 
-	// A reboot: the daemon has nothing, and the agent starts.
+	// After a reboot, the daemon has no programs, and the agent starts.
 	n.crash()
 	id := n.daemon.Programs()[0].ID
 	if _, err := n.daemon.Unload(context.Background(), &gobpfman.UnloadRequest{Id: id}); err != nil {
@@ -371,9 +371,9 @@ func TestDriftIsRepaired(t *testing.T) {
 	})
 }
 
-// A crash at any call of the daemon and at any write, before it or after, leaves
-// nothing that the next run of the agent doesn't put right: no program twice, no
-// link unknown, no object too many.
+// After a crash before or after any call of the daemon or any write, the next run of the
+// agent repairs everything: no program is loaded twice, no link is unknown, and no
+// report is superfluous.
 func TestUpstreamFault11CrashAnywhere(t *testing.T) {
 	n := start(t)
 	crash := &crashing{node: n}
@@ -389,8 +389,8 @@ func TestUpstreamFault11CrashAnywhere(t *testing.T) {
 		}
 		return nil
 	}
-	// Each round is one life of an object; in the k-th the agent crashes at its
-	// k-th chance, until a round has no k-th chance.
+	// Each round is the life of one object. In round k, the agent crashes at its k-th
+	// opportunity, until there is no k-th opportunity.
 	for k := 1; ; k++ {
 		crash.arm(k)
 		name := fmt.Sprintf("crash-%d", k)
@@ -416,12 +416,12 @@ func TestUpstreamFault11CrashAnywhere(t *testing.T) {
 	}
 }
 
-// crashing crashes the agent at its k-th chance.
+// crashing crashes the agent at its k-th opportunity.
 type crashing struct {
 	node *node
 
 	mu    sync.Mutex
-	left  int // chances until the crash; 0 when unarmed
+	left  int // opportunities until the crash; 0 if disabled
 	at    string
 	dead  bool
 	alarm chan struct{}
@@ -440,7 +440,7 @@ func (c *crashing) disarm() string {
 	return c.at
 }
 
-// now tells whether the agent crashes here: it gets no answer, and nothing that
+// now reports whether the agent crashes here. It then gets no response, and nothing that
 // it does afterwards has an effect.
 func (c *crashing) now(what string, done bool) bool {
 	c.mu.Lock()
@@ -459,7 +459,7 @@ func (c *crashing) now(what string, done bool) bool {
 	return true
 }
 
-// revive starts the agent anew if it crashes before the node has settled.
+// revive restarts the agent if it crashes before the node has settled.
 func (n *node) revive(c *crashing) {
 	n.eventually("the agent to crash or to settle", func() error {
 		select {
@@ -476,7 +476,7 @@ func (n *node) revive(c *crashing) {
 	})
 }
 
-// settled tells whether the program objects say what the user objects ask for.
+// settled checks that the reports show what the user objects request.
 func (n *node) settled() error {
 	var owners v1alpha1.TracepointProgramList
 	if err := n.client.List(context.Background(), &owners, client.InNamespace("")); err != nil {

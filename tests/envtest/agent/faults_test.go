@@ -14,8 +14,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Upstream's fault 5: the members of a namespaced application were made in the namespace of
-// whatever event came: a pod's, or a node's, which has none.
+// Upstream's fault 5: reports about members of a namespaced application were created in the
+// namespace of the event's object, such as a pod, or a node, which has none.
 func TestUpstreamFault05MembersAreInTheirApplicationsNamespace(t *testing.T) {
 	n := start(t)
 	for _, namespace := range []string{"fault05-own", "fault05-other"} {
@@ -27,8 +27,8 @@ func TestUpstreamFault05MembersAreInTheirApplicationsNamespace(t *testing.T) {
 	info.BpfFunctionName, info.InterfaceSelector.Interfaces = "t", &[]string{"eth0"}
 	app.Spec.Programs = []v1alpha1.BpfNsApplicationProgram{{Type: v1alpha1.ProgTypeTCX, TCX: info}}
 	n.create(app)
-	n.pod("fault05-other", "pod", nil, "a") // 1
-	n.pod("fault05-own", "pod", nil, "a")   // 2
+	n.pod("fault05-other", "pod", nil, "a") // process 1
+	n.pod("fault05-own", "pod", nil, "a")   // process 2
 	n.address("10.0.0.8")
 	n.attached(app, v1alpha1.BpfProgCondLoaded, "eth0@2")
 	objects, err := n.programs()
@@ -37,14 +37,15 @@ func TestUpstreamFault05MembersAreInTheirApplicationsNamespace(t *testing.T) {
 	}
 }
 
-// Upstream's fault 15: a member less made each agent unload, by its kernel's ids, what it found of
-// other nodes.
+// Upstream's fault 15: after an application lost a member, each agent unloaded programs with the
+// ids in reports of other nodes.
 func TestUpstreamFault15EachNodeUnloadsItsOwn(t *testing.T) {
 	n := start(t)
 	other := startNamed(t, n.name+"-other", map[string]string{"test": n.name})
 	first := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
 	n.change(first, func() { first.Labels["first"] = "yes" })
-	// What the one has first shifts its ids, so that the other has programs of these ids, too.
+	// The first program of one node shifts its ids, so that the other node also has programs with
+	// these ids.
 	n.create(n.tracepoint("everywhere", "e", "e/e"))
 	only := n.tracepoint("only-here", "o", "o/o")
 	only.Spec.NodeSelector.MatchLabels["first"] = "yes"
@@ -72,8 +73,8 @@ func TestUpstreamFault15EachNodeUnloadsItsOwn(t *testing.T) {
 	both()
 }
 
-// Upstream's fault 19: one pod that the runtime doesn't know, pending or done, made all containers
-// of a selector wait.
+// Upstream's fault 19: one pod that the runtime doesn't know, because it is pending or has ended,
+// blocked all containers of a selector.
 func TestUpstreamFault19PodsThatDoNotRunHoldNobodyUp(t *testing.T) {
 	n := start(t)
 	n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fault19"}})
@@ -81,17 +82,17 @@ func TestUpstreamFault19PodsThatDoNotRunHoldNobodyUp(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fault19", Name: "a-pending"},
 		Spec:       corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{Name: "a", Image: "x"}}},
 	})
-	done := n.pod("fault19", "b-done", nil, "a") // 1
+	done := n.pod("fault19", "b-done", nil, "a") // process 1
 	n.run(done, "a", "")
 	o := n.uprobe("fault19", &v1alpha1.ContainerSelector{Namespace: "fault19"})
 	n.create(o)
 	n.attached(o, v1alpha1.BpfProgCondNoContainersOnNode)
-	n.pod("fault19", "c-runs", nil, "a") // 2
+	n.pod("fault19", "c-runs", nil, "a") // process 2
 	n.attached(o, v1alpha1.BpfProgCondLoaded, "@2")
 }
 
-// An application of 300 members is one Load, each member has its object, and others are served
-// meanwhile.
+// An application with 300 members needs one Load. Each member has its report. Other objects are
+// processed in the meantime.
 func TestApplicationOf300Members(t *testing.T) {
 	n := start(t)
 	app := &v1alpha1.BpfApplication{ObjectMeta: metav1.ObjectMeta{Name: "many"}}

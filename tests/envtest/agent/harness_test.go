@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package agent tests the agent against a real API server and a daemon in
-// memory: what it writes, and that no crash makes it lose or double anything.
+// Package agent tests the agent with a real API server and a daemon in memory: what it
+// writes, and that no crash makes it lose or duplicate anything.
 package agent
 
 import (
@@ -48,7 +48,8 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
-// authority is whom the agent, which is this process, trusts in registries.
+// authority is the authority that the agent, which runs in this process, trusts for
+// registries.
 var authority *registry.Authority
 
 func TestMain(m *testing.M) {
@@ -57,7 +58,7 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		authority, err = registry.NewAuthority(filepath.Join(dir, "ca.crt"))
 	}
-	// Go reads it once, with the first certificate that it checks.
+	// Go reads it once, for the first certificate that it verifies.
 	if err = errors.Join(err, os.Setenv("SSL_CERT_FILE", filepath.Join(dir, "ca.crt"))); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -67,49 +68,49 @@ func TestMain(m *testing.M) {
 
 const patience = 30 * time.Second
 
-// node is one node of a test: its daemon, and an agent that can be crashed and
-// started anew.
+// node is the node of a test: its daemon, and an agent that can be crashed and restarted.
 type node struct {
 	t      *testing.T
 	name   string
 	client client.Client
 	daemon *daemontest.Daemon
-	// writes sees each request of the agent that changes something, before it is
-	// sent and once it is answered; the error that it returns is the request's.
+	// writes is called for each write request of the agent, before it is sent and after
+	// the response. If it returns an error, the request fails with it.
 	writes func(request string, done bool) error
 
-	// registry has the metrics of the agent that was started last, kinds what it can read.
+	// registry contains the metrics of the last started agent. kinds contains what it can
+	// read.
 	registry *prometheus.Registry
 	kinds    *kinds.Kinds
 
 	mu         sync.Mutex
 	interfaces map[string]program.Interface
-	// containers are what the runtime runs, or why it doesn't tell.
+	// containers are the containers of the runtime, or the runtime's error.
 	containers    []program.Container
 	containersErr error
 	lastPID       int
-	// podInterfaces are the interfaces in pods' networks, by the pods' names.
+	// podInterfaces are the interfaces in the networks of pods, by the pods' names.
 	podInterfaces map[string][]string
-	// unreadable is a resource that the agent has no right to read, undefined one that
-	// has no definition.
+	// unreadable is a resource that the agent has no permission to read. undefined is a
+	// resource without a definition.
 	unreadable, undefined string
-	// signed are the names of the authorities that have signed an image, by its digest;
-	// unverified is why nothing can be found out, verified counts questions.
+	// signed contains the names of the authorities that signed an image, by its digest.
+	// unverified is the reason why verification fails. verified counts requests.
 	signed     map[string][]string
 	unverified string
 	verified   int
 
-	// drift is how often the agent that is started next compares, a minute if it is 0.
+	// drift is how often the next started agent compares. 0 means a minute.
 	drift time.Duration
-	// findKinds is how often it looks at kinds that aren't used, a fifth of a second if it
-	// is 0; relistReports how often it lists its reports, hardly ever if it is 0.
+	// findKinds is how often it checks unused kinds. 0 means a fifth of a second.
+	// relistReports is how often it lists its reports. 0 means almost never.
 	findKinds, relistReports time.Duration
-	// ended has the error of the agent that was started last, when it ends.
+	// ended receives the error of the last started agent when it ends.
 	ended chan error
 
 	stop    func()
 	written []string
-	// watched are the resources that the agent which was started last watches.
+	// watched are the resources that the last started agent watches.
 	watched map[string]bool
 }
 
@@ -123,10 +124,10 @@ func init() {
 	}
 }
 
-// start makes a node with a running agent, named for the test.
+// start creates a node with a running agent. The test's name determines the node's name.
 func start(t *testing.T) *node {
 	t.Helper()
-	// It is a label's value as well.
+	// It is also the value of a label.
 	name := v1alpha1.LabelValue(strings.ToLower(t.Name()))
 	return startNamed(t, name, map[string]string{"test": name})
 }
@@ -145,7 +146,7 @@ func startNamed(t *testing.T, name string, labels map[string]string) *node {
 	return n
 }
 
-// crash ends the agent where it is, without any call or write more.
+// crash stops the agent immediately, without any more calls or writes.
 func (n *node) crash() {
 	n.stop()
 }
@@ -153,7 +154,7 @@ func (n *node) crash() {
 func (n *node) startAgent() {
 	n.t.Helper()
 	config := envtest.Config(n.t)
-	config.UserAgent = "bpfman-agent" // the API server takes the writer of a report from it
+	config.UserAgent = "bpfman-agent" // the API server derives the writer of a report from it
 	ctx, cancel := context.WithCancel(context.Background())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recorder{ctx, n, next} })
 	grace := time.Duration(0)
@@ -210,10 +211,10 @@ func (n *node) startAgent() {
 	n.stop = func() { cancel(); <-stopped }
 }
 
-// bpffs is where the node's daemon pins.
+// bpffs returns the directory where the node's daemon pins objects.
 func (n *node) bpffs() string { return filepath.Join(n.daemon.Root, "run/bpfman/fs") }
 
-// repaired is how many programs or links the agent says that it repaired.
+// repaired returns the agent's count of repaired programs or links.
 func (n *node) repaired(what string) float64 {
 	n.t.Helper()
 	families, err := n.registry.Gather()
@@ -231,7 +232,7 @@ func (n *node) repaired(what string) float64 {
 	return 0
 }
 
-// recorder sees an agent's requests.
+// recorder records an agent's requests.
 type recorder struct {
 	ctx  context.Context //nolint:containedctx // the lifetime of the agent
 	node *node
@@ -279,7 +280,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err //nolint:wrapcheck // a transport returns errors unchanged
 }
 
-// refused is an answer of the API server's.
+// refused returns an error response of the API server.
 func refused(request *http.Request, why *apierrors.StatusError) (*http.Response, error) {
 	status := why.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -295,7 +296,7 @@ func refused(request *http.Request, why *apierrors.StatusError) (*http.Response,
 
 func (n *node) key() client.ObjectKey { return client.ObjectKey{Name: n.name} }
 
-// writesOf returns the agent's writes since the last time it was asked.
+// writesOf returns the agent's writes since the last call.
 func (n *node) writesOf() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -319,7 +320,7 @@ func (n *node) delete(o client.Object) {
 	}
 }
 
-// change edits an object of the user's.
+// change edits an object of a user.
 func (n *node) change(o client.Object, edit func()) {
 	n.t.Helper()
 	n.eventually("edit "+o.GetName(), func() error {
@@ -331,7 +332,7 @@ func (n *node) change(o client.Object, edit func()) {
 	})
 }
 
-// eventually waits until check has nothing to say.
+// eventually waits until check returns nil.
 func (n *node) eventually(what string, check func() error) {
 	n.t.Helper()
 	var last error
@@ -344,7 +345,7 @@ func (n *node) eventually(what string, check func() error) {
 	}
 }
 
-// programs lists the program objects of this node, of both kinds.
+// programs returns the reports from this node, of both kinds.
 func (n *node) programs() ([]v1alpha1.ProgramObject, error) {
 	var out []v1alpha1.ProgramObject
 	label := client.MatchingLabels{v1alpha1.LabelHostname: v1alpha1.LabelValue(n.name)}
@@ -365,8 +366,8 @@ func (n *node) programs() ([]v1alpha1.ProgramObject, error) {
 	return out, nil
 }
 
-// holds waits until the daemon holds just these programs, each given as
-// "owner function link…", and until the program objects say the same.
+// holds waits until the daemon has exactly these programs, each in the form "owner
+// function link…", and until the reports contain the same.
 func (n *node) holds(want ...string) {
 	n.t.Helper()
 	slices.Sort(want)
@@ -391,7 +392,7 @@ func (n *node) holds(want ...string) {
 	})
 }
 
-// reported compares the program objects with what the daemon holds.
+// reported compares the reports with what the daemon has.
 func (n *node) reported(held []daemontest.Loaded) error {
 	objects, err := n.programs()
 	if err != nil {
@@ -426,8 +427,7 @@ func (n *node) reported(held []daemontest.Loaded) error {
 	return nil
 }
 
-// says waits until some program object of an owner has a condition whose
-// message contains a text.
+// says waits until a report about an owner has a condition whose message contains a text.
 func (n *node) says(owner string, condition v1alpha1.BpfProgramConditionType, text string) {
 	n.t.Helper()
 	n.eventually(owner+" to say "+text, func() error {
@@ -451,7 +451,7 @@ func (n *node) says(owner string, condition v1alpha1.BpfProgramConditionType, te
 	})
 }
 
-// tracepoint is a program of the test's own node.
+// tracepoint returns a program for the test's own node.
 func (n *node) tracepoint(name, function string, names ...string) *v1alpha1.TracepointProgram {
 	o := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	o.Spec.BpfFunctionName, o.Spec.Names = function, names

@@ -22,7 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 
-// publish writes hints as the operator does.
+// publish writes hints like the operator.
 func (n *node) publish(data map[string]string) {
 	n.t.Helper()
 	if err := n.client.Create(n.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: policyNamespace}}); client.IgnoreAlreadyExists(err) != nil {
@@ -38,14 +38,14 @@ func (n *node) publish(data map[string]string) {
 	}
 }
 
-// relist asks the agent to list its reports, as the operator does.
+// relist asks the agent to list its reports, like the operator.
 func (n *node) relist(name string) {
 	n.t.Helper()
 	n.publish(hints.Hints{Relist: map[string]time.Time{name: time.Now()}}.Data())
 }
 
-// An agent watches its node, policies, hints, and the kinds that are used; no reports,
-// nor pods while nothing selects containers.
+// An agent watches its node, policies, hints, and the kinds that are in use. It doesn't
+// watch reports, or pods as long as no object selects containers.
 func TestWhatAnAgentWatches(t *testing.T) {
 	n := start(t)
 	watches := func(want ...string) {
@@ -80,8 +80,8 @@ func TestWhatAnAgentWatches(t *testing.T) {
 	n.readiness(true, "")
 }
 
-// A kind is watched from when the operator names it, and nothing that anybody writes
-// there, or that it is deleted, does harm.
+// A kind is watched when the operator publishes it. Other content of the hints, and
+// their deletion, do no harm.
 func TestKindsThatTheOperatorNames(t *testing.T) {
 	n := start(t)
 	n.crash()
@@ -106,7 +106,8 @@ func TestKindsThatTheOperatorNames(t *testing.T) {
 	n.delete(fentry)
 	n.holds("FentryProgram/later f ")
 
-	// What the daemon holds is enough to have a kind watched whose last object is gone.
+	// If the daemon has a program of a kind, the kind is watched, even if its last
+	// object was deleted.
 	n.crash()
 	later := n.fentry("later")
 	n.delete(later)
@@ -115,8 +116,8 @@ func TestKindsThatTheOperatorNames(t *testing.T) {
 	n.readiness(true, "")
 }
 
-// With the operator, the first object of a kind is loaded and reports that others change
-// are mended, though the agent looks for neither.
+// With the operator, the first object of a kind is loaded, and reports that others
+// change are repaired, although the agent doesn't check either.
 func TestTheOperatorTellsTheAgent(t *testing.T) {
 	n := start(t)
 	n.crash()

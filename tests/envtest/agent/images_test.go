@@ -21,7 +21,8 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
-// image is an image of its own for each content. The daemon in memory doesn't read it.
+// image returns an image that is different for each content. The daemon in memory
+// doesn't read it.
 func image(t *testing.T, content string) v1.Image {
 	t.Helper()
 	labels := map[string]string{bytecodeimage.ProgramsLabel: `{"f":"tracepoint"}`, bytecodeimage.MapsLabel: `{}`}
@@ -41,15 +42,15 @@ func digestOf(t *testing.T, content interface{ Digest() (v1.Hash, error) }) stri
 	return digest.String()
 }
 
-// ofImage is a tracepoint program from an image.
+// ofImage returns a tracepoint program from an image.
 func (n *node) ofImage(name, url string, policy v1alpha1.PullPolicy) *v1alpha1.TracepointProgram {
 	o := n.tracepoint(name, "f", "a/"+name)
 	o.Spec.ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: url, ImagePullPolicy: policy}}
 	return o
 }
 
-// loadedFrom waits until the daemon holds an owner's program from an image, and until
-// the program's object tells of it.
+// loadedFrom waits until the daemon has loaded an owner's program from an image, and the
+// report says so.
 func (n *node) loadedFrom(owner, reference string, want v1alpha1.BpfProgramBytecode) {
 	n.t.Helper()
 	n.eventually(owner+" from "+reference, func() error {
@@ -79,8 +80,8 @@ func (n *node) loadedFrom(owner, reference string, want v1alpha1.BpfProgramBytec
 	})
 }
 
-// A registry that serves another image between the agent's look and the daemon's Load
-// changes nothing: the daemon gets the digest of what was looked at.
+// If a tag moves after the agent has resolved it and before the daemon's Load, the
+// daemon still gets the digest that the agent resolved.
 func TestTagMovedBetweenLookAndLoad(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
@@ -98,7 +99,8 @@ func TestTagMovedBetweenLookAndLoad(t *testing.T) {
 	n.loadedFrom("moved", r.Address+"/moved@"+digestOf(t, good), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, good)})
 }
 
-// Of an index the daemon gets the manifest for this machine, and the object tells both.
+// For an index, the daemon gets the manifest for this machine, and the report contains
+// both digests.
 func TestImageOfAnIndex(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
@@ -112,8 +114,8 @@ func TestImageOfAnIndex(t *testing.T) {
 	n.loadedFrom("index", r.Address+"/index@"+digestOf(t, here), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, index), Manifest: digestOf(t, here)})
 }
 
-// What a node has of an image is what the pull policies IfNotPresent and Never mean,
-// over a restart of the agent and without a registry; Always asks each time.
+// The pull policies IfNotPresent and Never use the node's image, also after a restart of
+// the agent and without a registry. Always uses the registry each time.
 func TestPullPoliciesByDigest(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
@@ -142,11 +144,11 @@ func TestPullPoliciesByDigest(t *testing.T) {
 
 	r.Stop()
 	n.create(n.ofImage("down", url, v1alpha1.PullIfNotPresent))
-	from("down", second) // what was pulled last
+	from("down", second) // the last pulled image
 	n.create(n.ofImage("down-always", url, v1alpha1.PullAlways))
 	n.says("down-always", v1alpha1.BpfProgCondBytecodeSelectorError, "image "+url+": ")
 
-	// What the daemon has forgotten, as after a reboot, is resolved again.
+	// What the daemon no longer has, for example after a reboot, is resolved again.
 	n.daemon.ForgetImages()
 	n.create(n.ofImage("forgotten", url, v1alpha1.PullIfNotPresent))
 	n.says("forgotten", v1alpha1.BpfProgCondBytecodeSelectorError, "fall back to the image on the node: load f from image "+url)
@@ -155,8 +157,8 @@ func TestPullPoliciesByDigest(t *testing.T) {
 	from("forgotten", first)
 }
 
-// What an earlier version of the agent had pulled by its tag is neither reloaded nor
-// out of reach where the registry is.
+// Images that an earlier version of the agent pulled by tag aren't reloaded, and work
+// without the registry.
 func TestImagesOfAnEarlierAgent(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)

@@ -22,7 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
-// definitions returns a client of CustomResourceDefinitions.
+// definitions returns a client for CustomResourceDefinitions.
 func definitions(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -42,7 +42,7 @@ func (n *node) refuse(resource string) {
 	n.unreadable = resource
 }
 
-// readiness waits until the agent is ready, or not, and says these words, or nothing.
+// readiness waits until the agent is ready, or isn't, with these words in the error.
 func (n *node) readiness(want bool, words string) {
 	n.t.Helper()
 	n.eventually("the agent's readiness", func() error {
@@ -61,8 +61,8 @@ func (n *node) fentry(name string) *v1alpha1.FentryProgram {
 	return o
 }
 
-// A kind that the agent may not read holds up no other, at its start or later, and
-// nobody's programs are taken for an owner's who is gone.
+// A kind that the agent has no permission to read doesn't affect other kinds, when the
+// agent starts or later. No program is treated as if its owner were deleted.
 func TestAKindThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	n := start(t)
 	fentry := n.fentry("unreadable")
@@ -87,8 +87,8 @@ func TestAKindThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	n.holds("TracepointProgram/readable g a/x")
 }
 
-// Without the reports of cluster-scoped objects nothing is known of their links, so
-// they are left alone; namespaced objects go on.
+// Without the reports about cluster-scoped objects, their links aren't known, so they
+// stay unchanged. Namespaced objects aren't affected.
 func TestReportsThatCannotBeReadHoldUpTheirScopeAlone(t *testing.T) {
 	n := start(t)
 	n.create(n.tracepoint("reported", "f", "a/x"))
@@ -118,7 +118,7 @@ func TestReportsThatCannotBeReadHoldUpTheirScopeAlone(t *testing.T) {
 	}
 }
 
-// Nothing works without the own node.
+// Nothing works without the agent's own Node.
 func TestAgentIsNotReadyWithoutItsNode(t *testing.T) {
 	n := start(t)
 	n.readiness(true, "")
@@ -130,8 +130,8 @@ func TestAgentIsNotReadyWithoutItsNode(t *testing.T) {
 	n.readiness(true, "")
 }
 
-// A definition that is missing at the agent's start holds up no other kind, and is
-// picked up when it is installed.
+// A definition that is missing when the agent starts doesn't affect other kinds. When it
+// is installed, the agent uses it.
 func TestADefinitionThatIsMissingHoldsUpNoOther(t *testing.T) {
 	n := start(t)
 	n.crash()

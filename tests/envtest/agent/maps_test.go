@@ -15,15 +15,15 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// sharer is a program that uses the maps of another.
+// sharer returns a program that uses the maps of another.
 func (n *node) sharer(name, function, owner string, names ...string) *v1alpha1.TracepointProgram {
 	o := n.tracepoint(name, function, names...)
 	o.Spec.MapOwnerSelector = metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelOwnedByProgram: owner}}
 	return o
 }
 
-// shares waits until a user object's program uses the maps of another's, and
-// returns the latter's id.
+// shares waits until a user object's program uses the maps of another's, and returns the id of
+// the latter.
 func (n *node) shares(user, owner string) (id uint32) {
 	n.t.Helper()
 	n.eventually(user+" to use the maps of "+owner, func() error {
@@ -45,8 +45,8 @@ func (n *node) shares(user, owner string) (id uint32) {
 	return id
 }
 
-// The life of shared maps: whoever is to use them waits for their owner and
-// follows it to its successor, and keeps running when it goes.
+// The life of shared maps. A program that uses them waits for their owner, follows it after a
+// reload, and keeps running when it is deleted.
 func TestSharedMaps(t *testing.T) {
 	n := start(t)
 	n.daemon.PinnedByName = true
@@ -79,7 +79,7 @@ func TestSharedMaps(t *testing.T) {
 	n.holds()
 }
 
-// What would count into maps that nobody sees isn't left running.
+// A program that would count in maps that nobody reads doesn't stay loaded.
 func TestMapsThatTheDaemonDoesNotShare(t *testing.T) {
 	n := start(t)
 	owner := n.tracepoint("owner", "f", "a/x")
@@ -96,7 +96,7 @@ func TestMapsThatTheDaemonDoesNotShare(t *testing.T) {
 	})
 }
 
-// usersOf waits until a program's object names just these programs as users of its maps.
+// usersOf waits until a program's report contains exactly these programs as users of its maps.
 func (n *node) usersOf(owner string, want ...uint32) {
 	n.t.Helper()
 	n.eventually("the users of the maps of "+owner, func() error {
@@ -132,7 +132,7 @@ func (n *node) idOf(function string) uint32 {
 	return 0
 }
 
-// A map owner that fails, several that match, and one that the selector comes to mean later.
+// A map owner that fails, several that match, and one that the selector matches later.
 func TestMapOwnersThatAreNotOne(t *testing.T) {
 	n := start(t)
 	n.daemon.PinnedByName = true
@@ -148,7 +148,7 @@ func TestMapOwnersThatAreNotOne(t *testing.T) {
 	n.shares("user", "owner")
 	n.usersOf("owner", n.idOf("g"))
 
-	// Two kinds may have objects of one name: the kind tells them apart.
+	// Objects of two kinds can have the same name. The kind distinguishes them.
 	tcx := n.tcx("owner", nil, "eth0")
 	n.create(tcx)
 	n.says("user", v1alpha1.BpfProgCondMapOwnerNotFound, "matches 2 programs on this node instead of one")
@@ -176,8 +176,8 @@ func TestMapOwnersThatAreNotOne(t *testing.T) {
 	})
 }
 
-// Members of an application use the maps of another application's member, beside members that have
-// the application's own.
+// Members of an application use the maps of another application's member, while other members use
+// the application's own maps.
 func TestMapsAcrossApplications(t *testing.T) {
 	n := start(t)
 	n.daemon.PinnedByName = true

@@ -15,13 +15,13 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
-// pod makes a pod of this node whose containers run.
+// pod creates a pod on this node, whose containers run.
 func (n *node) pod(namespace, name string, labels map[string]string, containers ...string) *corev1.Pod {
 	n.t.Helper()
 	return n.podOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}, containers...)
 }
 
-// podOf is pod for one with settings of its own.
+// podOf is like pod, for a pod with other settings.
 func (n *node) podOf(pod *corev1.Pod, containers ...string) *corev1.Pod {
 	n.t.Helper()
 	pod.Spec.NodeName = n.name
@@ -36,8 +36,8 @@ func (n *node) podOf(pod *corev1.Pod, containers ...string) *corev1.Pod {
 	return pod
 }
 
-// run plays the container runtime and the kubelet: a container runs from now on, in the place of
-// the one of its name; an empty id ends it, and with it the pod's sandbox.
+// run simulates the container runtime and the kubelet. A container starts, and replaces the one
+// with the same name. An empty id ends it, and with it the pod's sandbox.
 func (n *node) run(pod *corev1.Pod, name, id string) {
 	n.t.Helper()
 	n.mu.Lock()
@@ -65,8 +65,8 @@ func (n *node) run(pod *corev1.Pod, name, id string) {
 	}
 }
 
-// running is what the node's runtime tells of pods' containers, as the real one does: by the pods'
-// UIDs, with the pods' labels.
+// running returns the containers of pods like the real runtime: by the pods' UIDs, with the pods'
+// labels.
 func (n *node) running(_ context.Context, pods []corev1.Pod) ([]program.Container, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,7 +82,7 @@ func (n *node) running(_ context.Context, pods []corev1.Pod) ([]program.Containe
 	return out, n.containersErr
 }
 
-// address gives the node its internal addresses.
+// address sets the node's internal addresses.
 func (n *node) address(addresses ...string) {
 	n.t.Helper()
 	n.eventually("the node's addresses", func() error {

@@ -27,10 +27,10 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
-// policyNamespace is where the agent runs, as far as policies are concerned.
+// policyNamespace is the agent's namespace for policies.
 const policyNamespace = "bpfman"
 
-// verify stands in for bpfman-verify, which has tests of its own.
+// verify replaces bpfman-verify, which has its own tests.
 func (n *node) verify(_ context.Context, request *verification.Request) verification.Answer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,7 +50,7 @@ func (n *node) verify(_ context.Context, request *verification.Request) verifica
 	return answer
 }
 
-// sign has authorities sign an image.
+// sign adds signatures of authorities to an image.
 func (n *node) sign(digest string, authorities ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,7 +73,7 @@ func publicKey(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// signedBy is a policy of the test's node: images have to be signed by the team.
+// signedBy creates a policy for the test's node that requires signatures of the team.
 func (n *node) signedBy(name, images string) *v1alpha1.BytecodePolicy {
 	return &v1alpha1.BytecodePolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -85,7 +85,7 @@ func (n *node) signedBy(name, images string) *v1alpha1.BytecodePolicy {
 	}
 }
 
-// verdict waits until an owner's program tells what a policy says of it.
+// verdict waits until the report about an owner's program contains a policy's verdict.
 func (n *node) verdict(owner, policy string, want v1alpha1.PolicyVerdict) {
 	n.t.Helper()
 	n.eventually(fmt.Sprintf("%s to be %s by %s", owner, want, policy), func() error {
@@ -109,7 +109,7 @@ func (n *node) verdict(owner, policy string, want v1alpha1.PolicyVerdict) {
 	})
 }
 
-// loads are the names of the owners whose programs the daemon has been asked to load.
+// loads returns the names of the owners for which the daemon was asked to load programs.
 func (n *node) loads() []string {
 	var names []string
 	for _, p := range n.daemon.Programs() {
@@ -126,8 +126,8 @@ func (n *node) wantLoads(names ...string) {
 	}
 }
 
-// What isn't signed isn't loaded, and is once it is signed; another image that is
-// signed is, and its object tells by whom.
+// An unsigned image isn't loaded until it is signed. Another signed image is loaded, and
+// its report contains the signer.
 func TestPolicyEnforced(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
@@ -163,7 +163,7 @@ func TestPolicyEnforced(t *testing.T) {
 	n.holds("TracepointProgram/enforced-other f a/enforced-other", "TracepointProgram/enforced-signed f a/enforced-signed",
 		"TracepointProgram/enforced-unsigned f a/enforced-unsigned")
 
-	// What is known of a digest isn't asked for again.
+	// Findings about a digest are cached.
 	n.mu.Lock()
 	before := n.verified
 	n.mu.Unlock()
@@ -176,7 +176,7 @@ func TestPolicyEnforced(t *testing.T) {
 	}
 }
 
-// Mode warn loads, and says what enforce would refuse.
+// Mode warn loads, and reports what enforce would deny.
 func TestPolicyWarns(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
@@ -191,8 +191,8 @@ func TestPolicyWarns(t *testing.T) {
 	n.wantLoads("warned")
 }
 
-// A program that a new policy doesn't allow stays, and is told of; with onViolation
-// unload it goes; without the policy it comes back.
+// A program that a new policy denies stays loaded, and is reported. With onViolation
+// unload, it is unloaded. Without the policy, it is loaded again.
 func TestPolicyThatChanges(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
@@ -209,7 +209,7 @@ func TestPolicyThatChanges(t *testing.T) {
 	if got := n.daemon.Programs(); len(got) != 1 || got[0].ID != id || len(got[0].Links) != 1 {
 		t.Errorf("the daemon holds %+v", got)
 	}
-	// It keeps what it is attached to, and gets nothing new.
+	// It keeps its attach points, and gets no new ones.
 	n.change(o, func() { o.Spec.Names = append(o.Spec.Names, "a/more") })
 	n.says("changes", v1alpha1.BpfProgCondNotLoaded, "attach to a/more: policy changes: ")
 	n.change(o, func() { o.Spec.Names = o.Spec.Names[:1] })
@@ -229,8 +229,8 @@ func TestPolicyThatChanges(t *testing.T) {
 	n.holds("TracepointProgram/changes f a/changes")
 }
 
-// The program that runs stays in place of one that policies refuse, and goes where a
-// policy says so of it.
+// If policies deny a new version, the running program stays, unless a policy requires
+// unloading it.
 func TestPolicyOfAPredecessor(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
@@ -258,7 +258,7 @@ func TestPolicyOfAPredecessor(t *testing.T) {
 	})
 }
 
-// Where nothing can be found out nothing is loaded, and what runs is left alone.
+// If verification fails, nothing is loaded, and running programs aren't affected.
 func TestPolicyThatCannotBeEvaluated(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
@@ -290,7 +290,7 @@ func TestPolicyThatCannotBeEvaluated(t *testing.T) {
 	n.mu.Unlock()
 	n.verdict("unknown-waiting", "unknown", v1alpha1.VerdictAllowed)
 
-	// A registry that doesn't answer at all.
+	// A registry that doesn't respond.
 	r.Stop()
 	n.create(n.ofImage("unknown-unreachable", r.Address+"/unknown/unreachable:v1", ""))
 	n.says("unknown-unreachable", v1alpha1.BpfProgCondPolicyDenied, "connection refused")
@@ -299,7 +299,7 @@ func TestPolicyThatCannotBeEvaluated(t *testing.T) {
 	n.wantLoads("unknown-running", "unknown-waiting")
 }
 
-// The daemon gets the digest that was verified, whatever the tag means by then.
+// The daemon gets the verified digest, even if the tag has moved.
 func TestPolicyAndATagThatMoves(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
@@ -319,12 +319,12 @@ func TestPolicyAndATagThatMoves(t *testing.T) {
 	n.loadedFrom("moves", r.Address+"/moves@"+digestOf(t, signed), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, signed)})
 	n.create(n.ofImage("moved", url, v1alpha1.PullAlways))
 	n.says("moved", v1alpha1.BpfProgCondPolicyDenied, "has no signature of team")
-	// What the node has is signed.
+	// The node's image is signed.
 	n.create(n.ofImage("stays", url, v1alpha1.PullIfNotPresent))
 	n.loadedFrom("stays", r.Address+"/moves@"+digestOf(t, signed), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, signed)})
 }
 
-// A policy whose key is missing denies what it matches, until the key is there.
+// A policy whose key is missing denies what it matches until the key exists.
 func TestWrongPolicyDenies(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
@@ -346,8 +346,8 @@ func TestWrongPolicyDenies(t *testing.T) {
 	n.holds("TracepointProgram/wrong f a/wrong")
 }
 
-// Where policies can't be read nothing new is loaded, and what runs is left alone;
-// where their kind isn't there, there are none.
+// If policies can't be read, nothing new is loaded, and running programs aren't
+// affected. If their kind doesn't exist, there are no policies.
 func TestPoliciesThatCannotBeRead(t *testing.T) {
 	n := start(t)
 	n.create(n.tracepoint("unread-running", "f", "a/x"))
@@ -374,8 +374,7 @@ func TestPoliciesThatCannotBeRead(t *testing.T) {
 	n.holds("TracepointProgram/unread-running f a/x", "TracepointProgram/unread-new f a/y", "TracepointProgram/undefined-new f a/z")
 }
 
-// Interfaces that a policy doesn't allow get no link, others do; files are denied by
-// name.
+// Interfaces that a policy denies get no link, and others do. Files are denied by name.
 func TestPolicyLimits(t *testing.T) {
 	n := start(t)
 	n.mu.Lock()
@@ -404,7 +403,7 @@ func TestPolicyLimits(t *testing.T) {
 	n.wantLoads("limits")
 
 	n.delete(named)
-	// What is attached goes where a policy says so.
+	// An existing link is removed if a policy requires it.
 	n.change(p, func() {
 		p.Spec.OnViolation = v1alpha1.OnViolationUnload
 		p.Spec.Rules[0].Limits.Interfaces = []string{"wg*"}

@@ -16,8 +16,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// After a reboot the daemon has nothing, and the kernel gives its ids anew: what the program
-// objects tell of the time before is about other programs.
+// After a reboot, the daemon has no programs, and the kernel's ids start again. The ids in
+// reports from before the reboot belong to other programs.
 func TestReboot(t *testing.T) {
 	n := start(t)
 	o := n.tracepoint("reboot", "f", "a/x", "b/y")
@@ -51,14 +51,15 @@ func TestReboot(t *testing.T) {
 		}
 	}
 
-	// An object deleted while the node was down leaves nothing.
+	// An object that was deleted while the node was down leaves nothing.
 	n.crash()
 	n.delete(o)
 	n.startAgent()
 	n.holds("TracepointProgram/other g c/z")
 }
 
-// A node that is drained keeps its programs: the agent stays there, as DaemonSets do.
+// A drained node keeps its programs. The agent stays there, because DaemonSets ignore
+// draining.
 func TestDrainedNode(t *testing.T) {
 	n := start(t)
 	n.create(n.tracepoint("drained", "f", "a/x"))
@@ -72,7 +73,8 @@ func TestDrainedNode(t *testing.T) {
 	n.holds("TracepointProgram/drained f a/x", "TracepointProgram/later g b/y")
 }
 
-// Upstream's fault 20: the node was known by its hostname label, where that isn't its name.
+// Upstream's fault 20: the node was identified by its hostname label, which can differ from
+// its name.
 func TestUpstreamFault20TheNodesNameIsNotItsHostname(t *testing.T) {
 	n := start(t)
 	o := n.tracepoint("named", "f", "a/x")

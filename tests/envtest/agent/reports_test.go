@@ -17,7 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// reportOf waits for the only report on a user object.
+// reportOf waits for the only report about a user object.
 func (n *node) reportOf(owner string) v1alpha1.ProgramObject {
 	n.t.Helper()
 	var found v1alpha1.ProgramObject
@@ -34,7 +34,7 @@ func (n *node) reportOf(owner string) v1alpha1.ProgramObject {
 	return found
 }
 
-// falsify plays somebody who writes reports in spite of the admission policy.
+// falsify changes a report, despite the admission policy.
 func (n *node) falsify(owner string) {
 	n.t.Helper()
 	report := n.reportOf(owner)
@@ -49,8 +49,8 @@ func (n *node) falsify(owner string) {
 	}
 }
 
-// What others change and delete is mended when the operator says so; a lie about links
-// doesn't touch them.
+// What others change or delete is repaired when the operator requests it. A wrong report
+// about links doesn't affect the links.
 func TestReportsThatOthersChange(t *testing.T) {
 	n := start(t)
 	n.create(n.tracepoint("deleted", "f", "a/x"))
@@ -69,7 +69,7 @@ func TestReportsThatOthersChange(t *testing.T) {
 	}
 }
 
-// A write that fails because others have written shows the agent that they did.
+// A write that fails with a conflict shows the agent that others have written.
 func TestAWriteThatOthersHaveOvertaken(t *testing.T) {
 	n := start(t)
 	deleted, changed := n.tracepoint("deleted", "f", "a/x"), n.tracepoint("changed", "g", "b/y")
@@ -83,8 +83,8 @@ func TestAWriteThatOthersHaveOvertaken(t *testing.T) {
 	n.holds("TracepointProgram/deleted f a/x c/z", "TracepointProgram/changed g b/y c/z")
 }
 
-// While a node is gone, the operator deletes its reports. They are there again when the
-// node is.
+// While a node doesn't exist, the operator deletes its reports. They are created again
+// when the node is back.
 func TestANodeThatComesBack(t *testing.T) {
 	n := start(t)
 	n.create(n.tracepoint("back", "f", "a/x"))
@@ -96,8 +96,8 @@ func TestANodeThatComesBack(t *testing.T) {
 	n.holds("TracepointProgram/back f a/x")
 }
 
-// A report whose deletion somebody holds up goes without a word to the agent, when
-// nobody does any more.
+// When the finalizer of a deleted report is removed, the agent gets no event, and
+// creates the report again.
 func TestAReportWhoseDeletionIsHeldUp(t *testing.T) {
 	n := start(t)
 	o := n.tracepoint("held-up", "f", "a/x")
@@ -125,8 +125,8 @@ func TestAReportWhoseDeletionIsHeldUp(t *testing.T) {
 	n.holds("TracepointProgram/held-up f a/x b/y")
 }
 
-// Two agents of a node, as for a moment while one replaces the other, leave no link
-// unknown and no report wrong, whichever acts.
+// Two agents on one node, as during a rollout for a moment, leave no unknown link and no
+// wrong report, no matter which one acts.
 func TestTwoAgentsOfOneNode(t *testing.T) {
 	n := start(t)
 	o := n.tracepoint("two", "f", "a/0")
@@ -144,5 +144,5 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 	n.crash()
 	n.change(o, func() { o.Spec.Names = []string{"b/y"} })
 	n.holds("TracepointProgram/two f b/y")
-	n.startAgent() // which the test's end stops
+	n.startAgent() // the end of the test stops it
 }

@@ -17,8 +17,9 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 )
 
-// A program that fails is loaded as often as its back-off says, though the watch shows each write before its answer is
-// there. Where it fails for one reason it is written once and told of once, though the daemon's words differ at each try.
+// A failing program is loaded as often as the backoff allows, although the watch delivers each write before its
+// response. If it fails for the same reason, it is written and reported once, although the daemon's error differs
+// each time.
 func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 	const loads = 6
 	other := 0
@@ -44,7 +45,7 @@ func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 			n.mu.Lock()
 			n.writes = func(request string, done bool) error {
 				if done && strings.Contains(request, "/bpfprograms") {
-					<-time.After(100 * time.Millisecond) // the network's
+					<-time.After(100 * time.Millisecond) // the latency of the network
 				}
 				return nil
 			}

@@ -22,9 +22,9 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// place names where a link is, by what the daemon was asked: "eth0" of the host, "eth0@7" in
-// the network namespace of process 7, "@7" a uprobe in the container of process 7, "host" a
-// uprobe outside of containers.
+// place names the place of a link, from the request to the daemon: "eth0" on the host, "eth0@7"
+// in the network namespace of process 7, "@7" for a uprobe in the container of process 7, and
+// "host" for a uprobe outside of containers.
 func place(link *gobpfman.AttachInfo) string {
 	if u := link.GetUprobeAttachInfo(); u != nil {
 		if u.ContainerPid == nil {
@@ -40,8 +40,8 @@ func place(link *gobpfman.AttachInfo) string {
 	return info.GetIface() + "@" + pid
 }
 
-// attached waits until the one program of an owner is attached to just these places, and its
-// object says so, and returns its id.
+// attached waits until an owner's only program is attached to exactly these places, and the
+// report says so. It returns the program's id.
 func (n *node) attached(owner v1alpha1.UserObject, condition v1alpha1.BpfProgramConditionType, want ...string) (id uint32) {
 	n.t.Helper()
 	slices.Sort(want)
@@ -107,8 +107,8 @@ func (n *node) links(interfaces map[string]program.Interface) {
 	n.mu.Unlock()
 }
 
-// Several interfaces, of which one comes later and comes anew; the others are left alone, and an
-// empty list attaches nowhere.
+// Several interfaces. One appears later, and is recreated. The others aren't affected. An empty
+// list attaches nowhere.
 func TestInterfaces(t *testing.T) {
 	n := start(t)
 	eth := map[string]program.Interface{"eth0": {Index: 2}, "eth1": {Index: 3}}
@@ -133,10 +133,10 @@ func TestInterfaces(t *testing.T) {
 	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0", "eth1", "eth2")
 	n.daemon.Calls()
 
-	// It goes and comes anew: the link went with it, and there is one again.
+	// It is deleted and recreated. The link disappears with it, and is created again.
 	eth["eth2"] = program.Interface{Index: 10}
 	n.links(eth)
-	n.address("10.0.0.9") // a change of the node is looked into as one of its interfaces is
+	n.address("10.0.0.9") // like a change of interfaces, a change of the node triggers a check
 	var calls []string
 	n.eventually("eth2 alone to be attached anew", func() error {
 		calls = append(calls, n.daemon.Calls()...)
@@ -155,18 +155,18 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-// discovered selects all interfaces but those that the schema excludes.
+// discovered selects all interfaces except those that the schema excludes by default.
 var discovered = v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true)}}
 
-// Interfaces are attached to as they appear and detached from as they go, with one call each. One
-// that goes before it is attached to is no failure.
+// The program is attached to interfaces when they appear, and detached when they disappear, with
+// one call each. An interface that disappears before it is attached isn't a failure.
 func TestDiscoveredInterfaces(t *testing.T) {
 	n := start(t)
 	there := map[string]program.Interface{"lo": {Index: 1}, "eth0": {Index: 2}, "docker0": {Index: 3}}
 	look := func(address string) {
 		t.Helper()
 		n.links(there)
-		n.address(address) // a change of the node is looked into as one of its interfaces is
+		n.address(address) // like a change of interfaces, a change of the node triggers a check
 	}
 	n.links(there)
 	n.daemon.Fault = func(_ string, request proto.Message, done bool) error {
@@ -217,7 +217,7 @@ func TestDiscoveredInterfaces(t *testing.T) {
 		t.Errorf("reported for one interface that stays: %q", reports)
 	}
 
-	// Loaded and attached nowhere, and back.
+	// Loaded without being attached, and attached again.
 	n.change(o, func() { o.Spec.Attach = new(false) })
 	n.attached(o, v1alpha1.BpfProgCondLoaded)
 	n.change(o, func() { o.Spec.Attach = nil })
@@ -233,7 +233,7 @@ func TestDiscoveredInterfaces(t *testing.T) {
 	}
 }
 
-// Interfaces inside pods, which come and go without any change that the API server knows of.
+// Interfaces in pods, which appear and disappear without a change in the API.
 func TestDiscoveredInterfacesOfPods(t *testing.T) {
 	n := start(t)
 	n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "discovery"}})
@@ -255,8 +255,8 @@ func TestDiscoveredInterfacesOfPods(t *testing.T) {
 	n.attached(o, v1alpha1.BpfProgCondLoaded, "net1@1")
 }
 
-// The primary interface is that of the node's first address that any has, of IPv4 and of IPv6,
-// and another one once the address moves.
+// The primary interface is the one with the first of the node's addresses that an interface has,
+// for IPv4 and IPv6. If the address moves, so does the primary interface.
 func TestPrimaryInterface(t *testing.T) {
 	n := start(t)
 	n.links(map[string]program.Interface{"eth0": {Index: 2, Addresses: addresses("10.0.0.7")}, "eth1": {Index: 3, Addresses: addresses("fd00::7")}})
@@ -272,8 +272,9 @@ func TestPrimaryInterface(t *testing.T) {
 	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth1")
 }
 
-// The life of pods: each network once, each container of a uprobe once; what is not running, not
-// selected, or gone has no link; one that starts again is attached anew.
+// The life of pods. Each network is attached once, and each container of a uprobe once. What
+// isn't running, isn't selected, or was deleted has no link. After a restart, a container is
+// attached again.
 func TestPods(t *testing.T) {
 	n := start(t)
 	n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "pods-one"}})
@@ -296,33 +297,33 @@ func TestPods(t *testing.T) {
 	n.attached(inOne, v1alpha1.BpfProgCondLoaded, "@1", "@2")
 	n.attached(byName, v1alpha1.BpfProgCondLoaded, "@2")
 
-	n.pod("pods-two", "first", labels, "a") // 3, of the same name
+	n.pod("pods-two", "first", labels, "a") // process 3, with the same name
 	n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1", "eth0@3")
 	n.attached(inOne, v1alpha1.BpfProgCondLoaded, "@1", "@2")
 
-	// A container that starts again has another process; the pod's network stays.
-	n.run(first, "b", "b-again") // 4
+	// A restarted container has a new process. The pod's network stays the same.
+	n.run(first, "b", "b-again") // process 4
 	n.attached(inOne, v1alpha1.BpfProgCondLoaded, "@1", "@4")
 	n.attached(byName, v1alpha1.BpfProgCondLoaded, "@4")
 	n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1", "eth0@3")
 
-	// Pods on the host's network have the host's, once.
-	for _, name := range []string{"host-one", "host-two"} { // 5 and 6
+	// Pods in the host's network share it, so it is attached once.
+	for _, name := range []string{"host-one", "host-two"} { // processes 5 and 6
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "pods-two", Name: name, Labels: labels}}
 		pod.Spec.HostNetwork = true
 		n.podOf(pod, "a")
 	}
 	n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1", "eth0@3", "eth0")
 
-	// Another label is another pod.
-	other := n.pod("pods-one", "other", map[string]string{"app": "db"}, "a", "b") // 7 and 8
+	// A pod with another label isn't selected.
+	other := n.pod("pods-one", "other", map[string]string{"app": "db"}, "a", "b") // processes 7 and 8
 	n.attached(byName, v1alpha1.BpfProgCondLoaded, "@4", "@8")
 	n.change(other, func() { other.Labels = labels })
 	n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1", "eth0@3", "eth0", "eth0@7")
 	n.change(other, func() { other.Labels = map[string]string{"app": "db"} })
 	n.attached(network, v1alpha1.BpfProgCondLoaded, "eth0@1", "eth0@3", "eth0")
 
-	// A pod that is done holds nobody up, nor does one that never ran.
+	// A pod that has ended, or was never running, blocks nothing.
 	n.create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "pods-one", Name: "pending", Labels: labels},
 		Spec:       corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{Name: "a", Image: "x"}}},
@@ -338,15 +339,15 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// A namespaced program stays in its namespace, though a pod of its name is elsewhere; upstream's
-// fault 17.
+// Upstream's fault 17: a namespaced program was also attached to pods with the same name in
+// other namespaces.
 func TestUpstreamFault17PodsOfOtherNamespacesAreLeftAlone(t *testing.T) {
 	n := start(t)
 	for _, namespace := range []string{"fault17-own", "fault17-other"} {
 		n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	}
-	n.pod("fault17-other", "web-0", map[string]string{"app": "web"}, "a") // 1
-	n.pod("fault17-own", "web-0", map[string]string{"app": "web"}, "a")   // 2
+	n.pod("fault17-other", "web-0", map[string]string{"app": "web"}, "a") // process 1
+	n.pod("fault17-own", "web-0", map[string]string{"app": "web"}, "a")   // process 2
 	o := &v1alpha1.TcxNsProgram{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: "fault17-own"}}
 	o.Spec.BpfFunctionName, o.Spec.Direction, o.Spec.Containers = "t", "ingress", &v1alpha1.ContainerNsSelector{}
 	o.Spec.InterfaceSelector.Interfaces = &[]string{"eth0"}
@@ -355,7 +356,7 @@ func TestUpstreamFault17PodsOfOtherNamespacesAreLeftAlone(t *testing.T) {
 	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0@2")
 }
 
-// A runtime that doesn't answer takes nothing away from what is attached.
+// If the runtime doesn't respond, existing links stay.
 func TestRuntimeThatDoesNotAnswer(t *testing.T) {
 	n := start(t)
 	n.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "runtime"}})

@@ -28,7 +28,7 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
-// members are what each type of program needs, but for containers.
+// members contains the required fields of each type of program, except for containers.
 var members = map[string]string{
 	"Fentry":     `"bpffunctionname":"f","func_name":"do_unlinkat"`,
 	"Fexit":      `"bpffunctionname":"f","func_name":"do_unlinkat"`,
@@ -42,8 +42,8 @@ var members = map[string]string{
 	"XDP":        `"bpffunctionname":"f","interfaceselector":{"interfaces":["eth0"]},"priority":0`,
 }
 
-// valid is the spec of an object of a kind, on this node. An application has one
-// member of the type, which others ignore.
+// valid returns the spec of an object of a kind, for this node. An application has one
+// member with the type. Other kinds ignore the type.
 func (n *node) valid(kind v1alpha1.Kind[v1alpha1.UserObject], memberType string) map[string]any {
 	n.t.Helper()
 	containers := ""
@@ -77,13 +77,13 @@ func object(kind v1alpha1.Kind[v1alpha1.UserObject], name string, spec map[strin
 	return o
 }
 
-// field is a field of a schema, and a value that it can't have.
+// field is a field of a schema, with an invalid value for it.
 type field struct {
 	path  []string
 	wrong any
 }
 
-// fields lists each field of a schema, at any depth.
+// fields returns each field of a schema, at any depth.
 func fields(schema apiextensionsv1.JSONSchemaProps, path []string) []field {
 	var out []field
 	for name, property := range schema.Properties {
@@ -95,7 +95,7 @@ func fields(schema apiextensionsv1.JSONSchemaProps, path []string) []field {
 		out = append(out, field{own, wrong})
 		out = append(out, fields(property, own)...)
 		if name == "matchExpressions" {
-			continue // Kubernetes' own
+			continue // defined by Kubernetes
 		}
 		if property.Items != nil && property.Items.Schema != nil {
 			out = append(out, fields(*property.Items.Schema, append(slices.Clone(own), "0"))...)
@@ -104,7 +104,7 @@ func fields(schema apiextensionsv1.JSONSchemaProps, path []string) []field {
 	return out
 }
 
-// spoil puts a wrong value at a path.
+// spoil sets a wrong value at a path.
 func spoil(value any, path []string, wrong any) any {
 	if len(path) == 0 {
 		return wrong
@@ -125,8 +125,8 @@ func spoil(value any, path []string, wrong any) any {
 	return fields
 }
 
-// odd makes an object for each field of a kind, which can't be decoded for that
-// field.
+// odd creates an object for each field of a kind. That field prevents the object from
+// being decoded.
 func (n *node) odd(kind v1alpha1.Kind[v1alpha1.UserObject], schema apiextensionsv1.JSONSchemaProps) map[string]*unstructured.Unstructured {
 	out := map[string]*unstructured.Unstructured{}
 	for i, f := range fields(schema, nil) {
@@ -147,7 +147,7 @@ func (n *node) odd(kind v1alpha1.Kind[v1alpha1.UserObject], schema apiextensions
 	return out
 }
 
-// status waits until the condition of a user object has a type and words.
+// status waits until the condition of a user object has a type, and contains words.
 func (n *node) status(o *unstructured.Unstructured, conditionType v1alpha1.ProgramConditionType, words ...string) {
 	n.t.Helper()
 	n.eventually("the status of "+o.GetKind()+" "+o.GetName(), func() error { return n.checkStatus(o, conditionType, words...) })
@@ -192,7 +192,7 @@ func (n *node) checkEvent(o *unstructured.Unstructured, words string) error {
 	return fmt.Errorf("no Event of %s says %q", o.GetName(), words)
 }
 
-// loaded waits until the daemon holds programs of these objects and of no others.
+// loaded waits until the daemon has exactly the programs of these objects.
 func (n *node) loaded(objects ...*unstructured.Unstructured) {
 	n.t.Helper()
 	want := map[string]bool{}
@@ -219,7 +219,7 @@ func (n *node) loaded(objects ...*unstructured.Unstructured) {
 	})
 }
 
-// schemas replaces the schemas of all specs, and returns what they were.
+// schemas replaces the schemas of all specs, and returns the previous ones.
 func (n *node) schemas(by func(kind string) apiextensionsv1.JSONSchemaProps) map[string]apiextensionsv1.JSONSchemaProps {
 	n.t.Helper()
 	c, before := definitions(n.t), map[string]apiextensionsv1.JSONSchemaProps{}
@@ -244,8 +244,8 @@ func anything(string) apiextensionsv1.JSONSchemaProps {
 	return apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {XPreserveUnknownFields: &all}, "status": open}}
 }
 
-// Objects stored under another schema, one for each field of each kind, stop
-// nothing but themselves: neither while they come nor after a restart.
+// Objects that were stored with another schema, one for each field of each kind, only
+// affect themselves, when they are created and after a restart.
 func TestStoredObjectsStopNothingButThemselves(t *testing.T) {
 	n := start(t)
 	schemas := n.schemas(anything)
@@ -275,7 +275,7 @@ func TestStoredObjectsStopNothingButThemselves(t *testing.T) {
 		good = append(good, o)
 	}
 	n.loaded(good...)
-	// One that is loaded, and then spoilt, stays loaded.
+	// An object that is loaded and then becomes invalid stays loaded.
 	spoilt := good[len(good)-1]
 	if err := n.client.Patch(context.Background(), spoilt.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"priority":"text"}}`))); err != nil {
 		t.Fatal(err)
@@ -296,8 +296,8 @@ func TestStoredObjectsStopNothingButThemselves(t *testing.T) {
 			path := o.GetAnnotations()["path"]
 			err := n.checkStatus(o, v1alpha1.ProgramReconcileError, unread)
 			if strings.HasPrefix(path, "programs.0.") && strings.Count(path, ".") == 2 {
-				// The rules about type and members can't be evaluated, so the API
-				// server takes no status.
+				// The rules about type and members can't be evaluated, so the API server
+				// rejects the status.
 				err = n.checkEvent(o, unread)
 			}
 			if err != nil {
@@ -325,8 +325,9 @@ func TestStoredObjectsStopNothingButThemselves(t *testing.T) {
 	n.upstreams(append(good[:len(good)-1], later))
 }
 
-// upstreams creates, under our definitions, what upstream's accept: each object says
-// what is the matter with it, and goes when it is deleted.
+// upstreams creates objects that upstream's definitions accept, with this project's
+// definitions. The status of each object describes the problem, and each object can be
+// deleted.
 func (n *node) upstreams(others []*unstructured.Unstructured) {
 	n.t.Helper()
 	kinds := map[string]v1alpha1.Kind[v1alpha1.UserObject]{}
@@ -373,7 +374,7 @@ func (n *node) upstreams(others []*unstructured.Unstructured) {
 	n.loaded(others...)
 }
 
-// startOperator starts the operator, and plays the pod that it finds the agent by.
+// startOperator starts the operator, and creates the pod by which it finds the agent.
 func (n *node) startOperator() {
 	n.t.Helper()
 	const namespace = "bpfman"

@@ -22,19 +22,19 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// What an edit makes of a running program.
+// The effects of an edit on a running program.
 const (
 	nothing = "nothing"  // no call of the daemon
-	inPlace = "in place" // links come and go, the program stays
-	reload  = "reload"   // a new program is loaded and attached before the old one goes
-	unload  = "unload"   // it goes
+	inPlace = "in place" // links change, the program stays
+	reload  = "reload"   // a new program is loaded and attached before the old one is unloaded
+	unload  = "unload"   // it is unloaded
 )
 
-// An update is an edit of one field, as a JSON merge patch, and what comes of it.
+// update is an edit of one field, as a JSON merge patch, and its effect.
 type update struct{ patch, effect string }
 
-// updates has each field of a user object's spec by its path, those of an application's
-// members as if they stood alone.
+// updates contains each field of a user object's spec by its path. The fields of an
+// application's members are relative to the member.
 var updates = map[string]update{
 	"nodeselector": {`{"nodeselector":{"matchLabels":{"no":"such"}}}`, unload},
 	"globaldata":   {`{"globaldata":{"g":"AQ=="}}`, reload},
@@ -64,7 +64,7 @@ var updates = map[string]update{
 
 	"func_name": {`{"func_name":"other"}`, inPlace},
 	"offset":    {`{"offset":8}`, inPlace},
-	"retprobe":  {`{"retprobe":true}`, nothing}, // the bytecode's section decides
+	"retprobe":  {`{"retprobe":true}`, nothing}, // the section in the bytecode decides
 	"target":    {`{"target":"/bin/other"}`, inPlace},
 	"pid":       {`{"pid":7}`, inPlace},
 	"names":     {`{"names":["a/x","b/y"]}`, inPlace},
@@ -72,15 +72,15 @@ var updates = map[string]update{
 	"programs.type": {``, reload}, // one member less
 }
 
-// effectOn is the effect where it isn't the same for all: kind is a program's own or, in an
-// application, a member's.
+// effectOn returns the effect if it depends on the member. member is the type of a program, or
+// of a member in an application.
 func effectOn(member, field string, application bool) string {
 	network := slices.Contains([]string{"xdp", "tc", "tcx"}, member)
 	switch {
 	case field == "func_name" && (member == "fentry" || member == "fexit"):
 		return reload // it is fixed when the program is loaded
 	case field == "containers.containernames" && network:
-		return nothing // the pod's network is the same by each of its containers
+		return nothing // all containers of a pod share its network
 	case field == "mapownerselector" && application:
 		return reload // of the other members, without the one that waits
 	}
@@ -93,7 +93,7 @@ const (
 	updatesInterfaces = `"interfaceselector":{"interfaces":["eth1"]},"priority":50,` + updatesContainers
 )
 
-// updatesMembers are the programs that are edited, by the name that an application calls them by.
+// updatesMembers are the programs to edit, by their names in an application.
 var updatesMembers = map[string]string{
 	"xdp":        updatesInterfaces,
 	"tc":         updatesInterfaces + `,"direction":"ingress"`,
@@ -107,7 +107,7 @@ var updatesMembers = map[string]string{
 	"tracepoint": `"names":["a/x"]`,
 }
 
-// fieldsOf lists the paths of all fields of a spec.
+// fieldsOf returns the paths of all fields of a spec.
 func fieldsOf(t reflect.Type, prefix string) []string {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -129,7 +129,7 @@ func fieldsOf(t reflect.Type, prefix string) []string {
 	return fields
 }
 
-// memberOf splits a field's path: "programs.xdp.priority" is "priority" of member "xdp".
+// memberOf splits a field's path: "programs.xdp.priority" is "priority" of the member "xdp".
 func memberOf(field string) (member, rest string) {
 	if rest, ok := strings.CutPrefix(field, "programs."); ok {
 		if member, rest, ok := strings.Cut(rest, "."); ok {
@@ -139,14 +139,14 @@ func memberOf(field string) (member, rest string) {
 	return "", field
 }
 
-// patched is a JSON object with a merge patch.
+// patched returns a JSON object with a merge patch applied.
 func patched(t *testing.T, object any, patch string) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(object)
 	if err == nil {
 		text, err = jsonpatch.MergePatch(text, []byte(patch))
 	}
-	var wrapped unstructured.Unstructured // whose decoder keeps integers
+	var wrapped unstructured.Unstructured // its decoder keeps integers
 	if err == nil {
 		err = wrapped.UnmarshalJSON([]byte(`{"kind":"x","spec":` + string(text) + `}`))
 	}
@@ -160,7 +160,7 @@ func patched(t *testing.T, object any, patch string) map[string]any {
 	return spec
 }
 
-// specOf is the spec to begin with, of a kind whose fields these are.
+// specOf returns the initial spec of a kind with these fields.
 func specOf(t *testing.T, kind string, fields []string) map[string]any {
 	t.Helper()
 	if !strings.HasSuffix(kind, "Application") {
@@ -182,7 +182,7 @@ func specOf(t *testing.T, kind string, fields []string) map[string]any {
 	return patched(t, map[string]any{}, `{`+updatesCommon+`,"programs":[`+strings.Join(programs, ",")+`]}`)
 }
 
-// edited is a spec with the edit of a field.
+// edited returns a spec with an edit of a field.
 func edited(t *testing.T, spec map[string]any, field string) map[string]any {
 	t.Helper()
 	member, rest := memberOf(field)
@@ -204,7 +204,7 @@ func edited(t *testing.T, spec map[string]any, field string) map[string]any {
 	return spec
 }
 
-// programsOf is a copy of an application's members, none for other kinds.
+// programsOf returns a copy of an application's members, or none for other kinds.
 func programsOf(spec map[string]any) []map[string]any {
 	var out []map[string]any
 	if list, found, err := unstructured.NestedSlice(spec, "programs"); found && err == nil {
@@ -225,13 +225,13 @@ func listOf(programs []map[string]any) []any {
 	return out
 }
 
-// state is what a user object has on the node: its programs by id, and what they are.
+// state is what a user object has on the node: its programs by id, with a description.
 type state struct {
 	ids     []uint32
 	content []string
 }
 
-// settled waits until all of an object's programs tell of its generation, and returns what the
+// settledOn waits until all reports about an object have its generation, and returns what the
 // daemon has for it.
 func (n *node) settledOn(o *unstructured.Unstructured, programs int) state {
 	n.t.Helper()
@@ -261,7 +261,7 @@ func (n *node) settledOn(o *unstructured.Unstructured, programs int) state {
 			s.ids = append(s.ids, p.ID)
 			content := []string{p.Function, p.Metadata[v1alpha1.MetadataLoad]}
 			for _, l := range p.Links {
-				content = append(content, strings.Join(strings.Fields(l.String()), " ")) // its blanks are any
+				content = append(content, strings.Join(strings.Fields(l.String()), " ")) // the blanks vary
 			}
 			slices.Sort(content[2:])
 			s.content = append(s.content, strings.Join(content, " "))
@@ -271,7 +271,7 @@ func (n *node) settledOn(o *unstructured.Unstructured, programs int) state {
 	return s
 }
 
-// effect names what a series of calls was.
+// effect returns the effect that corresponds to a series of calls.
 func effect(calls []string, before, after state) (string, error) {
 	calls = slices.DeleteFunc(calls, func(c string) bool { return c == "List" })
 	load, lastLoad := slices.Index(calls, "Load"), slices.Index(calls, "Unload")
@@ -285,21 +285,22 @@ func effect(calls []string, before, after state) (string, error) {
 	case load >= 0 && load < lastLoad && !slices.Contains(calls[lastLoad:], "Load") && !slices.Contains(calls[lastLoad:], "Attach"):
 		return reload, nil
 	case load >= 0 && len(before.ids) == 0:
-		return unload, nil // undone
+		return unload, nil // reverted
 	}
 	return "", fmt.Errorf("calls %q, programs %v, then %v", calls, before.ids, after.ids)
 }
 
-// Each field of each kind, edited on a running program and edited back: nothing is loaded anew
-// that needn't be, what must be runs without a gap, its Event says so, and in the end all is as
-// it was. Upstream's fault 14: edits of globals, network namespaces and TCX were never applied.
+// Each field of each kind is edited on a running program, and edited back. Programs are only
+// reloaded if necessary. A reload has no gap, and an Event reports it. At the end, everything is
+// as before. Upstream's fault 14: edits of globals, network namespaces, and TCX were never
+// applied.
 func TestUpstreamFault14EditsOfEachField(t *testing.T) {
 	n := start(t)
 	n.onTwoPods("updates", "updates-two")
 	used := map[string]bool{}
 	for _, kind := range v1alpha1.UserKinds {
 		if testing.Short() && kind.Namespaced {
-			continue // each has a cluster-scoped kind of the same fields
+			continue // for each, there is a cluster-scoped kind with the same fields
 		}
 		spec := reflect.ValueOf(kind.New()).Elem().FieldByName("Spec").Type()
 		fields := fieldsOf(spec, "")
@@ -349,7 +350,8 @@ func TestUpstreamFault14EditsOfEachField(t *testing.T) {
 				}
 				if want == reload {
 					old := slices.DeleteFunc(slices.Clone(before.ids), func(id uint32) bool { return slices.Contains(after.ids, id) })
-					// A member with another function is another program; those beside it tell.
+					// A member with another function is another program. The other members
+					// identify it.
 					changed := slices.Index(order(begin), member)
 					if field == "programs.type" {
 						changed = 0
@@ -380,7 +382,7 @@ func TestUpstreamFault14EditsOfEachField(t *testing.T) {
 	}
 }
 
-// order lists an application's members as they come.
+// order returns an application's members in order.
 func order(spec map[string]any) []string {
 	var members []string
 	for _, p := range programsOf(spec) {
@@ -402,8 +404,8 @@ func (n *node) set(o *unstructured.Unstructured, spec map[string]any) error {
 	return nil
 }
 
-// onTwoPods gives the node addresses, interfaces, and pods of two namespaces: web with containers
-// a and b in both, and db, the same, in the first.
+// onTwoPods adds addresses and interfaces to the node, and pods in two namespaces: web with
+// containers a and b in both, and db with the same containers in the first.
 func (n *node) onTwoPods(one, two string) {
 	n.t.Helper()
 	n.mu.Lock()

@@ -21,7 +21,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Beside a daemon of v0.5 the agent says on its objects what is wrong, and then ends with these words.
+// With a daemon of v0.5, the agent reports the problem on its objects, and then exits with this
+// error.
 func TestDaemonOfAnotherAPI(t *testing.T) {
 	const words = "the daemon in container bpfman has an incompatible API (bpfman v0.5?)"
 	n := start(t)
@@ -43,8 +44,8 @@ func TestDaemonOfAnotherAPI(t *testing.T) {
 	}
 }
 
-// What a daemon of v0.5 left stays until what replaces it is attached: an object that isn't
-// attached yet keeps it, one for other nodes doesn't. The node's Events tell of both.
+// What a daemon of v0.5 left stays until its replacement is attached. An object that isn't attached
+// yet keeps it, and an object for other nodes doesn't. The node's Events report both.
 func TestProgramsOfV05GoOnceReplaced(t *testing.T) {
 	n := start(t)
 	n.crash()

@@ -12,7 +12,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// nodeKind is apart from the kinds that are about programs: it has no spec, and its name is as short as short names are.
+// nodeKind is separate from the kinds about programs, because it has no spec, and no shorter name.
 var nodeKind = kind{v1alpha1.NodeKind.Name, v1alpha1.NodeKind.GroupVersionResource(), v1alpha1.NodeKind.Namespaced}
 
 func TestBpfNodeColumns(t *testing.T) {

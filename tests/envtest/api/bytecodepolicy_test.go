@@ -18,7 +18,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// policyKind is apart from the kinds that are about programs: all in its spec is optional.
+// policyKind is separate from the kinds about programs, because all fields of its spec
+// are optional.
 var policyKind = kind{v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.GroupVersionResource(), v1alpha1.PolicyKind.Namespaced}
 
 func bytecodePolicy(t *testing.T, name, spec string) *unstructured.Unstructured {
@@ -36,7 +37,7 @@ const (
 	noSuch    = "no image has such a name"
 )
 
-// withRule is a policy of one rule, with an authority acme.
+// withRule returns a policy with one rule, and an authority acme.
 func withRule(fields string) string {
 	return `{` + acmeKey + `,"rules":[{"name":"r","images":["**"],` + fields + `}]}`
 }
@@ -136,7 +137,7 @@ func TestBytecodePolicyValidation(t *testing.T) {
 	}
 }
 
-// The largest policy that the schema admits costs no more than the API server gives it.
+// The largest policy that the schema admits doesn't exceed the API server's cost limit.
 func TestTheLargestBytecodePolicy(t *testing.T) {
 	t.Parallel()
 	list := func(n int, format string) string {
@@ -175,7 +176,8 @@ func TestBytecodePolicyDefaultsAndColumns(t *testing.T) {
 	}
 }
 
-// Policies that are there to be applied as they are, or after an edit, are taken.
+// The API server accepts the policies in config, which users apply directly or after an
+// edit.
 func TestBytecodePolicyManifests(t *testing.T) {
 	t.Parallel()
 	found := 0

@@ -28,8 +28,8 @@ func typedClient(t *testing.T) *clientset.Clientset {
 	return c
 }
 
-// A list of integers is stored as written, read by Go clients as bytes, and
-// becomes base64 with a Go client's first write.
+// A list of integers is stored unchanged. Go clients read it as bytes, and their first
+// write converts it to base64.
 func TestGlobalDataForms(t *testing.T) {
 	k := kinds()["XdpProgram"]
 	created := create(t, k, object(t, k, "globals", `{"globaldata":{"listed":[13,12,11,10],"encoded":"DQwLCg=="}}`))
@@ -59,8 +59,8 @@ func TestGlobalDataForms(t *testing.T) {
 	}
 }
 
-// Flux, Argo CD and Helm apply server-side, and GitOps tools beside a user mean
-// two field managers.
+// Flux, Argo CD, and Helm use server-side apply. A GitOps tool and a user are two field
+// managers.
 func TestGlobalDataByServerSideApply(t *testing.T) {
 	for _, k := range kinds() {
 		if k.name == "BpfProgram" || k.name == "BpfNsProgram" {
@@ -105,8 +105,8 @@ func TestGlobalDataByServerSideApply(t *testing.T) {
 	}
 }
 
-// A Go client that writes back what it has read changes nothing: the generation
-// stays, so no agent starts to work.
+// If a Go client writes what it has read, nothing changes. The generation stays the
+// same, so no agent does anything.
 func TestWritingBackChangesNothing(t *testing.T) {
 	k := kinds()["UprobeProgram"]
 	created := create(t, k, object(t, k, "write-back", ""))
@@ -124,8 +124,8 @@ func TestWritingBackChangesNothing(t *testing.T) {
 	}
 }
 
-// The generated clientset, apply configurations, informers and listers agree
-// with the server.
+// The generated clientset, apply configurations, informers, and listers work with the
+// server.
 func TestGeneratedClients(t *testing.T) {
 	c := typedClient(t)
 	programs := c.BpfmanV1alpha1().TcxNsPrograms(metav1.NamespaceDefault)

@@ -45,7 +45,7 @@ const (
 	programCells   = `f {} ReconcileSuccess 3 2 1 |`
 )
 
-// Fields that the least object lacks and a column shows.
+// Fields that the minimal object lacks, and a column shows.
 var shown = map[string]string{
 	"KprobeProgram":   `{"offset":4}`,
 	"UprobeProgram":   `{"func_name":"malloc","offset":4,"pid":1}`,
@@ -83,8 +83,8 @@ func TestPrinterColumns(t *testing.T) {
 	}
 }
 
-// shownByKubectl returns the headings and cells of an object, with a bar before
-// the first that only -o wide shows, and without the cells of Name and Age.
+// shownByKubectl returns the headings and cells of an object, without Name and Age. A
+// bar precedes the first column that only -o wide shows.
 func shownByKubectl(t *testing.T, k kind, name string) (headings, cells string) {
 	t.Helper()
 	config := envtest.Config(t)
@@ -130,7 +130,7 @@ func shownByKubectl(t *testing.T, k kind, name string) (headings, cells string) 
 	return strings.Join(heads, " "), strings.Join(values, " ")
 }
 
-// Names by which kubectl knows the kinds.
+// The names of the kinds in kubectl.
 func TestDiscovery(t *testing.T) {
 	c, err := discovery.NewDiscoveryClientForConfig(envtest.Config(t))
 	if err != nil {

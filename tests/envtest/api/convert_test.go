@@ -16,7 +16,8 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/convert"
 )
 
-// What is converted from upstream's v0.6 is accepted as it is, to the last field.
+// The API server accepts objects that were converted from upstream's v0.6, with all
+// fields.
 func TestConvertedObjectsAreValid(t *testing.T) {
 	inputs, err := filepath.Glob("../../../cli/convert/testdata/*.*[nl]")
 	if err != nil || len(inputs) == 0 {
@@ -29,7 +30,7 @@ func TestConvertedObjectsAreValid(t *testing.T) {
 			t.Fatal(err)
 		}
 		objects, err := convert.Read(input, f)
-		_ = f.Close() // was only read
+		_ = f.Close() // it was only read
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// discover is a patch to discovery of interfaces.
+// discover returns a patch that enables the discovery of interfaces.
 func discover(config string) string {
 	return `{"interfaceselector":{"interfaces":null,"interfacesdiscoveryconfig":` + config + `}}`
 }
 
-// What the server fills in, keeps and prunes: the JSON found at a path of the
-// object that it returns, "" for nothing.
+// The server's defaults, and the fields that it keeps or prunes: the JSON at a path of
+// the returned object, or "" for nothing.
 func TestDefaults(t *testing.T) {
 	for _, test := range []struct {
 		kind, patch string
@@ -73,8 +73,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A write of the object changes nothing but the object, one of the status
-// nothing but the status, and only the former counts as a new generation.
+// A write of the object doesn't change the status, and a write of the status changes
+// nothing else. Only the former increases the generation.
 func TestStatusSubresource(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds() {
@@ -111,7 +111,7 @@ func TestStatusSubresource(t *testing.T) {
 
 const loaded = `{"lastTransitionTime":"2026-01-02T03:04:05Z","message":"m","reason":"bpfmanLoaded","status":"True","type":"Loaded"}`
 
-// What the server accepts as a status, on the same object again and again.
+// The status that the server accepts, on the same object.
 func TestStatusValidation(t *testing.T) {
 	t.Parallel()
 	userRules := []validation{
@@ -159,7 +159,7 @@ func TestStatusValidation(t *testing.T) {
 	}
 }
 
-// checkKept fails if the server pruned anything of a status.
+// checkKept fails if the server pruned a field of a status.
 func checkKept(t *testing.T, status string, got *unstructured.Unstructured) {
 	t.Helper()
 	if found := at(t, got, "status"); found != encode(t, decode(t, status)) {
@@ -167,7 +167,7 @@ func checkKept(t *testing.T, status string, got *unstructured.Unstructured) {
 	}
 }
 
-// Go clients built for upstream write each field that they know, set or not.
+// Go clients for upstream write every field that they know, even if it isn't set.
 func TestUpstreamGoClientsWrites(t *testing.T) {
 	k := kinds()["UprobeProgram"]
 	o := object(t, k, "upstream", `{"func_name":"","offset":0,"pid":0,"retprobe":false,"mapownerselector":{}}`)

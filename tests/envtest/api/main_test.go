@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package api proves what the API server does with the project's objects: what
-// it refuses, what it fills in, what it prunes, and what kubectl shows.
+// Package api tests how the API server handles the project's objects: what it refuses,
+// its defaults, what it prunes, and what kubectl shows.
 package api
 
 import (
@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { envtest.Main(m) }
 
-// kind is what the tests need to know of each of the 16 kinds.
+// kind contains what the tests need to know about each of the 16 kinds.
 type kind struct {
 	name       string
 	resource   schema.GroupVersionResource
@@ -41,7 +41,7 @@ func kinds() map[string]kind {
 	return all
 }
 
-// minimal is the spec of the least object of each kind that is accepted.
+// minimal contains the spec of the smallest valid object of each kind.
 var minimal = map[string]string{
 	"BpfApplication":    `{` + common + `}`,
 	"BpfNsApplication":  `{` + common + `}`,
@@ -68,7 +68,7 @@ const (
 	interfaces   = `"interfaceselector":{"interfaces":["eth0"]}`
 )
 
-// members are the least fields of each member of an application.
+// members contains the required fields of each member of an application.
 var members = map[string]string{
 	"xdp":        function + `,` + interfaces + `,"priority":0`,
 	"tc":         function + `,` + interfaces + `,"priority":0,"direction":"ingress"`,
@@ -82,8 +82,8 @@ var members = map[string]string{
 	"tracepoint": function + `,"names":["syscalls/sys_enter_kill"]`,
 }
 
-// object returns the least object of the kind, changed by a JSON merge patch of
-// its spec; "" changes nothing.
+// object returns the smallest valid object of the kind, with a JSON merge patch applied
+// to its spec. "" changes nothing.
 func object(t *testing.T, k kind, name, specPatch string) *unstructured.Unstructured {
 	t.Helper()
 	spec := []byte(minimal[k.name])
@@ -125,7 +125,7 @@ func encode(t *testing.T, value any) string {
 	return string(text)
 }
 
-// at returns the JSON of the value at a path of an object, or "" if there is none.
+// at returns the JSON of the value at a path in an object, or "" if there is none.
 func at(t *testing.T, o *unstructured.Unstructured, path ...string) string {
 	t.Helper()
 	value, found, err := unstructured.NestedFieldNoCopy(o.Object, path...)
@@ -157,12 +157,12 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// afterTest returns a context for cleaning up, when that of the test is done.
+// afterTest returns a context for cleaning up after the context of the test has ended.
 func afterTest() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Minute)
 }
 
-// create stores an object for the time of the test.
+// create creates an object until the test ends.
 func create(t *testing.T, k kind, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	c := client(t, k)

@@ -14,7 +14,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/manifest"
 )
 
-// What `kubectl bpfman image inspect --as` prints is accepted as it is, of each kind.
+// The API server accepts what `kubectl bpfman image inspect --as` prints, for each kind.
 func TestManifestsOfBytecodeAreValid(t *testing.T) {
 	sections := map[string]string{
 		"xdp": "xdp", "tc": "classifier", "tracepoint": "tracepoint/syscalls/sys_enter_kill", "kprobe": "kprobe/try_to_wake_up",
@@ -35,7 +35,7 @@ func TestManifestsOfBytecodeAreValid(t *testing.T) {
 		for _, o.Functions = range choices {
 			object, err := manifest.Object(content, o)
 			if err != nil {
-				continue // a probe of the other sort
+				continue // a probe of the other kind
 			}
 			made++
 			options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
@@ -44,7 +44,7 @@ func TestManifestsOfBytecodeAreValid(t *testing.T) {
 			}
 		}
 	}
-	// Both sorts of kprobes, and of uprobes in either scope.
+	// Both kinds of kprobes, and of uprobes in either scope.
 	if want := len(v1alpha1.UserKinds) + 3; made != want {
 		t.Errorf("made %d objects, want %d", made, want)
 	}

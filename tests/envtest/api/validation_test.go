@@ -13,16 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A validation is a change of a valid spec, as JSON merge patch, and what the
-// API server must say to it; "" means that it accepts.
+// validation is a change of a valid spec, as a JSON merge patch, and the expected error
+// of the API server, or "" if the change is valid.
 type validation struct{ patch, refusal string }
 
-// A field's own rules, from both sides. Each applies to the kinds that have it.
+// The rules of a field, with valid and invalid values. Each applies to the kinds with
+// that field.
 var (
 	commonRules = []validation{
 		{``, ``},
 		{`{"bytecode":null}`, `spec.bytecode: Required value`},
-		// What can't work and is valid upstream is accepted, and reported by the agent.
+		// What can't work, but is valid upstream, is accepted, and the agent reports it.
 		{`{"bytecode":{"image":null}}`, ``},
 		{`{"bytecode":{"path":"/x.o"}}`, ``},
 		{`{"bytecode":{"image":null,"path":"/x.o"}}`, ``},
@@ -40,7 +41,7 @@ var (
 		{`{"nodeselector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"k","operator":"Exists"}]}}`, ``},
 		{`{"nodeselector":{"matchExpressions":[{"key":"k"}]}}`, `operator: Required value`},
 		{`{"globaldata":{"v":"AQ==","w":[1,2]}}`, ``},
-		// An admission policy has rules for the values.
+		// An admission policy checks the values.
 		{`{"globaldata":{"v":1}}`, ``},
 		{`{"globaldata":["AQ=="]}`, `spec.globaldata: Invalid value`},
 	}
@@ -58,7 +59,8 @@ var (
 		{`{"interfaceselector":{"interfaces":null,"primarynodeinterface":true}}`, ``},
 		{`{"interfaceselector":{"interfaces":null,"primarynodeinterface":false}}`, ``},
 		{`{"interfaceselector":{"interfaces":["eth0","eth1"]}}`, ``},
-		// Upstream accepts it, so it stays valid; the agent says that it selects nothing.
+		// Upstream accepts it, so it stays valid. The agent reports that it selects
+		// nothing.
 		{`{"interfaceselector":{"interfaces":[]}}`, ``},
 		{`{"interfaceselector":{"interfaces":"eth0"}}`, `spec.interfaceselector.interfaces: Invalid value`},
 		{`{"interfaceselector":{"interfacesdiscoveryconfig":{}}}`, `spec.interfaceselector: Too many`},
@@ -139,13 +141,14 @@ var (
 	}
 )
 
-// proceedOnRules accept each of the results, a list of max of them, and nothing else.
+// proceedOnRules accept each result, and lists with at most limit results, and nothing
+// else.
 func proceedOnRules(limit int, results ...string) []validation {
 	rules := []validation{
 		{`{"proceedon":[]}`, ``},
 		{`{"proceedon":["nonsense"]}`, `spec.proceedon[0]: Unsupported value`},
 		{`{"proceedon":["Pass"]}`, `spec.proceedon[0]: Unsupported value`},
-		// A result given twice counts once: harmless, and valid upstream.
+		// Duplicate results have no effect, and are valid upstream.
 		{list(slices.Repeat([]string{results[0]}, limit)), ``},
 		{list(slices.Repeat([]string{results[0]}, limit+1)), `spec.proceedon: Too many`},
 		{list(results), ``},
@@ -197,8 +200,8 @@ func program(memberType string, fields ...string) string {
 
 func member(name, more string) string { return `"` + name + `":{` + members[name] + more + `}` }
 
-// memberRules are those of the union: each type with its own member, without it,
-// and with each of the others. All members get more fields.
+// memberRules are the rules of the union: each type with its own member, without it, and
+// with each of the others. more contains additional fields for all members.
 func memberRules(types []string, more string) []validation {
 	var rules []validation
 	for _, memberType := range types {
@@ -270,7 +273,7 @@ func checkRefusal(t *testing.T, v validation, err error) {
 	}
 }
 
-// Upstream stores an application without spec, though it does nothing.
+// Upstream accepts an application without a spec, although it has no effect.
 func TestMissingSpec(t *testing.T) {
 	optional := []string{"BpfApplication", "BpfNsApplication"}
 	for name, k := range kinds() {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package inspector tests what the inspector asks of the API server, and tells it, with the rights of config/rbac and no
-// others.
+// Package inspector tests the inspector's requests to the API server, with only the permissions in config/rbac.
 package inspector
 
 import (
@@ -27,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { envtest.Main(m) }
 
-// long is the longest name that a node and an object may have.
+// long is the longest valid name of a node and an object.
 var long = strings.Repeat("a", 63) + strings.Repeat("."+strings.Repeat("b", 62), 3)
 
 func TestObjects(t *testing.T) {
@@ -40,7 +39,7 @@ func TestObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The test plays the agent's part too, which is refused to others.
+	// The test also acts as the agent, which others are forbidden to do.
 	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +74,7 @@ func TestObjects(t *testing.T) {
 
 	t.Run("reports of this node", func(t *testing.T) {
 		var owners []string
-		// They are those in the API server's memory, which follow what is stored.
+		// They come from the API server's cache, which can be behind the storage.
 		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 			reports, err := cluster.Reports(ctx)
 			owners = nil
@@ -108,7 +107,7 @@ func TestObjects(t *testing.T) {
 	t.Run("Events", func(t *testing.T) {
 		found := v1alpha1.BpfNodeConflict{Type: v1alpha1.BpfNodeForeignXDP, Message: strings.Repeat("words ", 1000)}
 		for _, owner := range []v1alpha1.BpfNodeOwner{{Kind: "XdpProgram", Name: "drop"}, {Kind: "XdpNsProgram", Namespace: metav1.NamespaceDefault, Name: long}} {
-			for range 2 { // the second time it is another Event, of another name
+			for range 2 { // the second Event has another name
 				if err := cluster.Warn(t.Context(), owner, "uid-of-it", found); err != nil {
 					t.Error(err)
 				}

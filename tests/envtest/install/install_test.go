@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package install tests what looks before bpfman is installed, and what uninstalls it, on a real kube-apiserver: the
-// scripts, and the operator where nothing looked. There are neither nodes nor Kubernetes' own controllers.
+// Package install tests the checks before installing bpfman, and uninstalling it, on a real kube-apiserver: the
+// scripts, and the operator if nothing was checked before. There are no nodes, and none of Kubernetes' own
+// controllers.
 package install
 
 import (
@@ -57,7 +58,7 @@ func TestMain(m *testing.M) {
 	envtest.Main(m)
 }
 
-// cluster is the API server, and what kubectl needs to reach it.
+// cluster is the API server, with what kubectl needs to reach it.
 type cluster struct {
 	client.Client
 	config     *rest.Config
@@ -86,7 +87,7 @@ func connect(t *testing.T) *cluster {
 	return &cluster{c, config, path}
 }
 
-// run runs a script, and returns what it says.
+// run runs a script, and returns its output.
 func (c *cluster) run(t *testing.T, input []byte, script string, arguments ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -98,7 +99,7 @@ func (c *cluster) run(t *testing.T, input []byte, script string, arguments ...st
 	return string(output), err
 }
 
-// helm runs helm, of HELM or what `make helm` builds, on the chart.
+// helm runs helm on the chart, from HELM or from the output of `make helm`.
 func (c *cluster) helm(t *testing.T, command, release string, arguments ...string) (string, error) {
 	t.Helper()
 	program := cmp.Or(os.Getenv("HELM"), filepath.Join(root, "bin/helm"))
@@ -114,7 +115,7 @@ func (c *cluster) helm(t *testing.T, command, release string, arguments ...strin
 	return string(output), err
 }
 
-// manifests are what kustomize builds of an overlay.
+// manifests returns the output of kustomize for an overlay.
 func manifests(t *testing.T, overlay string) []byte {
 	t.Helper()
 	objects, err := envtest.Build(overlay)
@@ -133,7 +134,7 @@ func manifests(t *testing.T, overlay string) []byte {
 	return text.Bytes()
 }
 
-// definitions lists those in bpfman.io, and whether they are marked.
+// definitions returns the definitions in bpfman.io, and whether they have this project's label.
 func (c *cluster) definitions(t *testing.T) map[string]bool {
 	t.Helper()
 	var list apiextensionsv1.CustomResourceDefinitionList
@@ -149,7 +150,8 @@ func (c *cluster) definitions(t *testing.T) map[string]bool {
 	return found
 }
 
-// everything is each object of the cluster with its version, Events and leases aside, which come and go by themselves.
+// everything returns each object of the cluster with its version. It leaves out Events and Leases, which change
+// all the time.
 func (c *cluster) everything(t *testing.T) []string {
 	t.Helper()
 	discovery, err := discovery.NewDiscoveryClientForConfig(c.config)
@@ -189,7 +191,7 @@ func (c *cluster) everything(t *testing.T) []string {
 	return found
 }
 
-// create makes an object with its status.
+// create creates an object with its status.
 func (c *cluster) create(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	status, found, _ := unstructured.NestedMap(object.Object, "status")
@@ -219,14 +221,14 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 func (c *cluster) awaitGone(t *testing.T) {
 	t.Helper()
 	eventually(t, "all definitions in bpfman.io are gone", func(context.Context) error {
-		if left := c.definitions(t); len(left) > 0 { //nolint:contextcheck // it has the context of the test
+		if left := c.definitions(t); len(left) > 0 { //nolint:contextcheck // it has the test's context
 			return fmt.Errorf("there are %v", left)
 		}
 		return nil
 	})
 }
 
-// program is an object of this API with a finalizer.
+// program returns an object of this API with finalizers.
 func program(finalizers ...string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "bpfman.io/v1alpha1", "kind": "TracepointProgram",
@@ -240,8 +242,8 @@ func program(finalizers ...string) *unstructured.Unstructured {
 	return object
 }
 
-// TestInstallAndUninstall takes over definitions as v0.5 has them, without a mark, and removes them, with objects whose
-// finalizers nobody removes.
+// TestInstallAndUninstall takes over definitions of v0.5, which have no label. It then removes them, including
+// objects whose finalizers no controller removes.
 func TestInstallAndUninstall(t *testing.T) {
 	c := connect(t)
 	for _, resource := range []string{v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource()} {
@@ -250,7 +252,7 @@ func TestInstallAndUninstall(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the definition "+name+", which v0.5 doesn't have, is gone", func(context.Context) error {
-			if _, there := c.definitions(t)[name]; there { //nolint:contextcheck // it has the context of the test
+			if _, there := c.definitions(t)[name]; there { //nolint:contextcheck // it has the test's context
 				return errors.New("it is there")
 			}
 			return nil
@@ -307,7 +309,8 @@ func TestInstallAndUninstall(t *testing.T) {
 	c.awaitGone(t)
 }
 
-// TestForeignDefinitions has upstream's v0.6 in the cluster, and comes after what removes this project's definitions.
+// TestForeignDefinitions installs upstream's v0.6 in the cluster. It runs after the test that removes this
+// project's definitions.
 func TestForeignDefinitions(t *testing.T) {
 	c := connect(t)
 	ours := c.definitions(t)
@@ -381,7 +384,7 @@ func TestForeignDefinitions(t *testing.T) {
 		}
 	})
 
-	// What kubectl apply does without looking.
+	// What kubectl apply does without a check.
 	applied, err := envtest.Build("config/default")
 	if err != nil {
 		t.Fatal(err)

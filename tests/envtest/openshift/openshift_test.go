@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package openshift tests what the operator does on OpenShift: on a real kube-apiserver that serves two of its APIs,
-// with the rights that config/openshift gives and no others.
+// Package openshift tests the operator on OpenShift, with a real kube-apiserver that serves two of OpenShift's
+// APIs, and only the permissions in config/openshift.
 package openshift
 
 import (
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	envtest.Main(m)
 }
 
-// definition is as much of one of OpenShift's kinds as the API server needs.
+// definition returns a minimal definition of one of OpenShift's kinds.
 func definition(group, kind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},

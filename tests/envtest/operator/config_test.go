@@ -20,8 +20,8 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/configuration"
 )
 
-// keyCase is an edit of one key of the ConfigMap: what a good value changes in the pods, as
-// paths.
+// keyCase is an edit of one key of the ConfigMap, with the paths that a valid value changes
+// in the pods.
 type keyCase struct {
 	key, good string
 	changes   []string
@@ -196,9 +196,9 @@ var keyCases = []keyCase{
 	},
 }
 
-// TestEachKey edits each key of the ConfigMap: a good value changes what it is about in the
-// pods of the node components and nothing else, in one write; without it all is as before; a
-// bad value changes nothing, and an Event says why.
+// TestEachKey edits each key of the ConfigMap. A valid value changes only the corresponding
+// parts of the node pods, in one write. Without the value, everything is as before. An
+// invalid value changes nothing, and an Event contains the reason.
 func TestEachKey(t *testing.T) {
 	c := cluster(t)
 	original := getDaemonSet(t, c)
@@ -242,8 +242,8 @@ func TestEachKey(t *testing.T) {
 	}
 }
 
-// differences are the paths at which two DaemonSets differ, in order. Elements of lists are
-// told by their names, or as what they are.
+// differences returns the paths at which two DaemonSets differ, in order. Elements of lists
+// are identified by their names, or by their content.
 func differences(t *testing.T, a, b appsv1.DaemonSetSpec) []string {
 	t.Helper()
 	var paths []string
@@ -297,7 +297,8 @@ func differences(t *testing.T, a, b appsv1.DaemonSetSpec) []string {
 	return paths
 }
 
-// byName is a list with names for its elements: their own, a flag's, or all that they are.
+// byName returns a map with names for the elements of a list: their own name, the name of a
+// flag, or their content.
 func byName(list []any) map[string]any {
 	named := map[string]any{}
 	for _, element := range list {

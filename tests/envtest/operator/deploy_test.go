@@ -134,7 +134,7 @@ func TestWithoutCSI(t *testing.T) {
 	eventually(t, "the plugin comes back", hasImage(c, "bpfman-csi", "quay.io/bpfman/bpfman-csi:latest"))
 }
 
-// A BpfNode that nobody writes any more would look like one in which nothing changes.
+// A BpfNode that no inspector updates would look as if nothing changed.
 func TestBpfNodesGoWithTheInspector(t *testing.T) {
 	c := cluster(t)
 	getDaemonSet(t, c)
@@ -191,7 +191,7 @@ func TestBrokenValueKeepsWhatRuns(t *testing.T) {
 	eventually(t, "the mended ConfigMap takes effect", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:never"))
 }
 
-// Upstream's fault 9: a DaemonSet that somebody edited or deleted stayed so.
+// Upstream's fault 9: an edited or deleted DaemonSet wasn't repaired.
 func TestUpstreamFault09DriftIsRepaired(t *testing.T) {
 	c := cluster(t)
 	ds := getDaemonSet(t, c)
@@ -227,7 +227,7 @@ func TestUpstreamFault09DriftIsRepaired(t *testing.T) {
 	})
 }
 
-// What others own is left to them, and nothing is written where nothing changed.
+// Fields of other owners stay unchanged, and nothing is written if nothing changes.
 func TestNothingIsWrittenTwice(t *testing.T) {
 	c := cluster(t)
 	ds := getDaemonSet(t, c)
@@ -261,7 +261,8 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 	}
 }
 
-// Faults 22 and the finalizers of upstream: without its ConfigMap everything goes, and nothing is made.
+// Upstream's fault 22, and its finalizers: without the ConfigMap, everything is deleted, and nothing
+// is created.
 func TestUpstreamFault22ConfigMapGone(t *testing.T) {
 	c := cluster(t)
 	getDaemonSet(t, c)
@@ -270,7 +271,7 @@ func TestUpstreamFault22ConfigMapGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the CSIDriver goes", gone(c, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: deploy.CSIDriverName}}))
-	// The garbage collector's part, which doesn't run here.
+	// This is the garbage collector's task, which doesn't run here.
 	if err := c.Delete(t.Context(), getDaemonSet(t, c)); err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +291,8 @@ func TestUpstreamFault22ConfigMapGone(t *testing.T) {
 	})
 }
 
-// Upstream's fault 28: any namespace's ConfigMap of the name was watched, and couldn't be handled.
+// Upstream's fault 28: ConfigMaps with the name in other namespaces were watched, and couldn't be
+// handled.
 func TestUpstreamFault28ConfigMapsOfOtherNamespacesAreLeftAlone(t *testing.T) {
 	c := cluster(t)
 	getDaemonSet(t, c)
@@ -300,7 +302,7 @@ func TestUpstreamFault28ConfigMapsOfOtherNamespacesAreLeftAlone(t *testing.T) {
 	}
 	create(t, c, foreign)
 	version := foreign.ResourceVersion
-	// What is done later shows that there was time for it.
+	// A later change shows that there was enough time.
 	set(t, c, map[string]string{deploy.KeyAgentImage: "quay.io/bpfman/bpfman-agent:own"})
 	eventually(t, "the own one's image is there", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:own"))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {

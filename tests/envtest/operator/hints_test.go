@@ -32,8 +32,8 @@ func hinted(t *testing.T, c client.Client, what string, check func(hints.Hints) 
 	return configMap
 }
 
-// The operator names a kind from its first object on, and repairs what others make of the
-// ConfigMap, which goes with the configuration.
+// The operator publishes a kind from its first object on, and reverts changes of others
+// to the ConfigMap, which is deleted with the configuration.
 func TestKindsAreNamed(t *testing.T) {
 	c := cluster(t)
 	named := func(h hints.Hints) bool { return h.Kinds["TracepointProgram"] }
@@ -53,8 +53,8 @@ func TestKindsAreNamed(t *testing.T) {
 	hinted(t, c, "it to come back", named)
 }
 
-// The operator names the node of a report that somebody has deleted, but not of one that
-// goes with its object.
+// The operator publishes the node of a report that another client has deleted, but not
+// of a report that is deleted with its object.
 func TestNodesWithoutAReportAreNamed(t *testing.T) {
 	c := cluster(t)
 	addNode(t, c, "robbed", map[string]string{"pool": "robbed"})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package operator tests the operator on a real kube-apiserver, with the rights that config/rbac gives it and no others.
-// Nothing else runs there: no DaemonSet controller, no garbage collector, no agent; the tests play their parts.
+// Package operator tests the operator on a real kube-apiserver, with only the permissions in config/rbac. Nothing
+// else runs there: no DaemonSet controller, no garbage collector, and no agent. The tests simulate them.
 package operator
 
 import (
@@ -45,13 +45,13 @@ func TestMain(m *testing.M) {
 
 var (
 	start = sync.OnceValues(deployAndRun)
-	// ended takes the operator's error if it ends before the tests do.
+	// ended receives the operator's error if it ends before the tests.
 	ended = make(chan error, 1)
-	// config is the administrator's; set before start.
+	// config is the administrator's configuration. It is set before the start.
 	config *rest.Config
 )
 
-// cluster returns an administrator's client of a cluster where config/default is deployed and the operator runs.
+// cluster returns an administrator's client for a cluster where config/default is deployed and the operator runs.
 func cluster(t *testing.T) client.Client {
 	t.Helper()
 	config = envtest.Config(t)
@@ -78,7 +78,7 @@ func deployAndRun() (client.Client, error) {
 		return nil, err
 	}
 	ctx := context.Background()
-	// Upstream's installation came before: TestUpstreamRoles.
+	// Upstream's installation existed before: see TestUpstreamRoles.
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func deployAndRun() (client.Client, error) {
 			return nil, err
 		}
 	}
-	// The tests play the agent's part, which is refused to all but the agent.
+	// The tests also act as the agent, which others are forbidden to do.
 	if err := envtest.Apply(ctx, c, "config/default", "Deployment", "ValidatingAdmissionPolicyBinding"); err != nil {
 		return nil, err
 	}
@@ -122,7 +122,8 @@ func gone(c client.Client, object client.Object) func(context.Context) error {
 	}
 }
 
-// hasEvent looks for an Event of the operator about the object, or where it has no UID about any of its name.
+// hasEvent looks for an Event of the operator about the object. Without a UID, it matches any object with the
+// name.
 func hasEvent(c client.Client, about client.Object, reason string, note func(string) bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var list eventsv1.EventList
@@ -143,7 +144,7 @@ func hasEvent(c client.Client, about client.Object, reason string, note func(str
 	}
 }
 
-// addNode plays a node on which the DaemonSet's pod is bound.
+// addNode creates a node, with the DaemonSet's pod on it.
 func addNode(t *testing.T, c client.Client, name string, labels map[string]string) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -158,7 +159,7 @@ func addNode(t *testing.T, c client.Client, name string, labels map[string]strin
 	})
 }
 
-// create makes an object that goes with the test.
+// create creates an object that is deleted when the test ends.
 func create(t *testing.T, c client.Client, object client.Object) {
 	t.Helper()
 	if err := c.Create(t.Context(), object); err != nil {

@@ -28,7 +28,8 @@ func changeNode(t *testing.T, c client.Client, name string, edit func(*corev1.No
 	})
 }
 
-// tainted plays the cluster's own controllers, which tell so that a node is lost or drained.
+// tainted adds taints like the cluster's own controllers, which mark lost and drained nodes with
+// them.
 func tainted(keys ...string) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Spec.Taints = nil
@@ -38,9 +39,9 @@ func tainted(keys ...string) func(*corev1.Node) {
 	}
 }
 
-// Upstream's fault 21: a node that vanished left statuses as they were for ever. Nodes are added,
-// drained, lost, found, left without agent, and deleted, and no object waits for one that can't
-// answer, keeps one that is gone, or forgets one that comes.
+// Upstream's fault 21: after a node disappeared, statuses stayed the same forever. Nodes are
+// added, drained, lost, found, left without an agent, and deleted. No object waits for a node
+// that can't respond, counts a deleted node, or ignores a new one.
 func TestUpstreamFault21NodesOfEachFate(t *testing.T) {
 	c := cluster(t)
 	pool := map[string]string{"pool": "fate"}
@@ -51,7 +52,7 @@ func TestUpstreamFault21NodesOfEachFate(t *testing.T) {
 	report(t, c, o, "fate-a", v1alpha1.BpfProgCondLoaded.Condition())
 	shows(t, c, o, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for fate-b")
 
-	// Unreachable: nobody waits for it, and it counts again when it is back.
+	// If it is unreachable, objects don't wait for it. It counts again when it is back.
 	changeNode(t, c, "fate-b", tainted(corev1.TaintNodeUnreachable))
 	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node; 1 node that the node selector also matches can't be reached: fate-b")
 	changeNode(t, c, "fate-b", tainted())
@@ -59,21 +60,21 @@ func TestUpstreamFault21NodesOfEachFate(t *testing.T) {
 	left := report(t, c, o, "fate-b", v1alpha1.BpfProgCondLoaded.Condition())
 	shows(t, c, o, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")
 
-	// Drained: the DaemonSet's pod stays, and so does what is attached.
+	// If it is drained, the DaemonSet's pod stays, and so do attached programs.
 	changeNode(t, c, "fate-b", tainted(corev1.TaintNodeUnschedulable))
 	later := tracepoint("fate-later", "fate")
 	create(t, c, later)
 	shows(t, c, later, "2/0/0 NotYetLoaded: Attached on 0 of 2 selected nodes, waiting for fate-a, fate-b")
 	shows(t, c, o, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")
 
-	// Without agent, and with one.
+	// Without an agent, and with one.
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fate-bare", Labels: pool}}
 	create(t, c, bare)
 	shows(t, c, o, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes; no agent runs on 1 node that the node selector also matches: fate-bare")
 	addNode(t, c, "fate-c", pool)
 	shows(t, c, o, "3/2/0 NotYetLoaded: Attached on 2 of 3 selected nodes, waiting for fate-c")
 
-	// Deleted, with what it reported.
+	// Deleted, with its reports.
 	for _, name := range []string{"fate-c", "fate-bare", "fate-b"} {
 		if err := c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
@@ -82,11 +83,11 @@ func TestUpstreamFault21NodesOfEachFate(t *testing.T) {
 	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 	eventually(t, "the program of the node that is gone is deleted", gone(c, left))
 
-	// One of the same name that is added again starts from nothing.
+	// A new node with the same name starts without reports.
 	addNode(t, c, "fate-b-again", pool)
 	shows(t, c, o, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for fate-b-again")
 
-	// An object that is deleted is gone at once, whatever its nodes do.
+	// A deleted object disappears immediately, no matter what its nodes do.
 	if err := c.Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

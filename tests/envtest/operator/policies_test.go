@@ -34,8 +34,8 @@ func publicKey(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-// A policy tells whether its key can be read, and with which key it is enforced; it is
-// told of a rotation within seconds, and counts what agents report.
+// A policy's status says whether its key can be read, and identifies the key. It is
+// updated within seconds after a rotation, and counts what agents report.
 func TestPolicyStatus(t *testing.T) {
 	c := cluster(t)
 	p := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy-status"}, Spec: v1alpha1.BytecodePolicySpec{

@@ -22,7 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/nodes"
 )
 
-// kubelet plays that of a node, which has the logs of its containers.
+// kubelet simulates the kubelet of a node, with the logs of its containers.
 func kubelet(t *testing.T, c client.Client, node *corev1.Node, logs map[string]string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,8 +45,8 @@ func kubelet(t *testing.T, c client.Client, node *corev1.Node, logs map[string]s
 	}
 }
 
-// The ConfigMap says what is wrong with the node components as long as it is: an agent that ends beside a daemon of another
-// API, in its own words, and a CSI plugin that runs and is of another version, in which nothing of its status tells that.
+// The ConfigMap shows the current problems of the node components: an agent that exits because of a daemon with
+// another API, with its error, and a running CSI plugin of another version, which its status doesn't show.
 func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 	c := cluster(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}

@@ -27,8 +27,8 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
-// rival plays another operator, which puts an object back to what it wants as soon as that is changed, until the test
-// ends or stop is called. It counts its writes.
+// rival simulates another operator, which reverts changes to an object immediately, until the test ends or stop is
+// called. It counts its writes.
 func rival(t *testing.T, c client.Client, object client.Object, putBack func(client.Object) bool, write func(context.Context, client.Object) error) (writes *atomic.Int32, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -36,7 +36,7 @@ func rival(t *testing.T, c client.Client, object client.Object, putBack func(cli
 	go func() {
 		defer close(ended)
 		_ = wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			// What fails is tried again, as a controller does.
+			// It retries after a failure, like a controller.
 			if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err == nil && putBack(object) {
 				if write(ctx, object) == nil {
 					writes.Add(1)
@@ -53,11 +53,11 @@ func rival(t *testing.T, c client.Client, object client.Object, putBack func(cli
 	return writes, stop
 }
 
-// mostWrites is how often a rival may have its way by the time that it is noticed, and a while later: without a limit it
-// would be hundreds of times.
+// mostWrites is the maximum number of the rival's writes until it is detected, and shortly afterwards. Without a
+// limit, there would be hundreds.
 const mostWrites = 20
 
-// Two operators at once don't overwrite each other as fast as they can: ours says that there is another, and slows down.
+// Two operators don't overwrite each other in a tight loop. This one reports the other, and slows down.
 func TestTwoOperators(t *testing.T) {
 	c := cluster(t)
 	update := func(ctx context.Context, o client.Object) error { return c.Update(ctx, o, upstream.FieldManager) }
@@ -66,7 +66,7 @@ func TestTwoOperators(t *testing.T) {
 		eventually(t, "an Event says so", hasEvent(c, about, takeover.ReasonAnotherOperator, func(note string) bool {
 			return strings.Contains(note, words)
 		}))
-		// It would have been put back many more times meanwhile.
+		// Without a limit, it would have been reverted many more times.
 		eventually(t, "another takes its turn", func(context.Context) error {
 			if n := writes.Load(); n < 6 {
 				return fmt.Errorf("%d writes", n)
@@ -109,7 +109,7 @@ func TestTwoOperators(t *testing.T) {
 			return absent
 		}, update)
 		noticed(t, writes, getConfigMap(t, c), "The finalizer "+upstream.Finalizer+" reappears on TracepointProgram /rival-finalizer")
-		// Its deletion waits for nobody.
+		// Its deletion isn't delayed.
 		stop()
 		if err := c.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestTwoOperators(t *testing.T) {
 	})
 }
 
-// An operator that isn't elected says who is, if that is none of its replicas.
+// An operator that isn't elected reports the leader, unless that is one of its replicas.
 func TestAnotherOperatorLeads(t *testing.T) {
 	c := cluster(t)
 	const other = "upstream-operator"

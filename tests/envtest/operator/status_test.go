@@ -17,7 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// tracepoint is a user object that selects the nodes with the label pool of that value.
+// tracepoint returns a user object that selects the nodes with that value of the label pool.
 func tracepoint(name, pool string) *v1alpha1.TracepointProgram {
 	o := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	o.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}}
@@ -27,10 +27,10 @@ func tracepoint(name, pool string) *v1alpha1.TracepointProgram {
 	return o
 }
 
-// asAgent is the field manager of agents: reports that others wrote are listed again.
+// asAgent is the field manager of agents. Reports of other writers are listed again.
 const asAgent = client.FieldOwner(v1alpha1.AgentFieldManager)
 
-// report plays the agent of a node: it writes what it made of the owner.
+// report simulates the agent of a node, which reports about the owner.
 func report(t *testing.T, c client.Client, owner *v1alpha1.TracepointProgram, node string, condition metav1.Condition) *v1alpha1.BpfProgram {
 	t.Helper()
 	p := programOf(owner, node)
@@ -47,7 +47,7 @@ func report(t *testing.T, c client.Client, owner *v1alpha1.TracepointProgram, no
 	return p
 }
 
-// programOf is what an agent makes of an owner before it tells of it.
+// programOf returns the report that an agent creates for an owner, without its status.
 func programOf(owner *v1alpha1.TracepointProgram, node string) *v1alpha1.BpfProgram {
 	return &v1alpha1.BpfProgram{ObjectMeta: metav1.ObjectMeta{
 		Name:   owner.Name + "-" + node,
@@ -107,7 +107,7 @@ func TestStatusFollowsTheNodes(t *testing.T) {
 		return note == "Attached on 2 of 2 selected nodes"
 	}))
 
-	// An edit: all wait for the nodes to act on it.
+	// After an edit, the status waits for all nodes.
 	o.Spec.Names = append(o.Spec.Names, "syscalls/sys_enter_openat")
 	if err := c.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestStatusFollowsTheNodes(t *testing.T) {
 	shows(t, c, o, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")
 }
 
-// A node that is gone blocks nothing, and leaves nothing.
+// A deleted node blocks nothing, and leaves nothing.
 func TestNodeGone(t *testing.T) {
 	c := cluster(t)
 	addNode(t, c, "gone-a", map[string]string{"pool": "gone"})
@@ -136,12 +136,12 @@ func TestNodeGone(t *testing.T) {
 	eventually(t, "the program of the node that is gone is deleted", gone(c, left))
 }
 
-// The program of a node that went while no operator watched.
+// A report from a node that was deleted while no operator was running.
 func TestProgramWithoutNode(t *testing.T) {
 	c := cluster(t)
 	o := tracepoint("orphan", "nowhere")
 	create(t, c, o)
-	// Its status isn't written: the operator may be faster.
+	// Its status isn't written, because the operator can be faster.
 	left := programOf(o, "never-was")
 	create(t, c, left)
 	eventually(t, "it is deleted", gone(c, left))
@@ -164,7 +164,7 @@ func TestNodeLabelsSelect(t *testing.T) {
 	shows(t, c, o, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for label-a")
 }
 
-// The operator alone writes the status: what another wrote is replaced, to one condition at index 0.
+// Only the operator writes the status. It replaces what others wrote with one condition at index 0.
 func TestForeignStatusIsReplaced(t *testing.T) {
 	c := cluster(t)
 	addNode(t, c, "foreign-a", map[string]string{"pool": "foreign"})
@@ -181,7 +181,7 @@ func TestForeignStatusIsReplaced(t *testing.T) {
 	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 }
 
-// Nothing is written where nothing changed.
+// Nothing is written if nothing changes.
 func TestStatusIsWrittenOnce(t *testing.T) {
 	c := cluster(t)
 	addNode(t, c, "once-a", map[string]string{"pool": "once"})
@@ -196,7 +196,7 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 	if err := c.Status().Update(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	// What comes later shows that the events before it were seen.
+	// A later change shows that the earlier events were processed.
 	create(t, c, later)
 	report(t, c, later, "once-a", v1alpha1.BpfProgCondLoaded.Condition())
 	shows(t, c, later, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
@@ -208,7 +208,7 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// One controller serves all kinds.
+// One controller handles all kinds.
 func TestEveryKindHasAStatus(t *testing.T) {
 	c := cluster(t)
 	for _, kind := range v1alpha1.UserKinds {

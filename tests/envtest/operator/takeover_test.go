@@ -27,7 +27,7 @@ import (
 
 var standIn = upstream.StandIn{Image: "quay.io/bpfman/bpfman-agent:v0.5.6", Command: []string{"/bpfman-agent"}}
 
-// Upstream's finalizers go from objects of each kind, at once, and no others.
+// Only upstream's finalizers are removed, immediately, from objects of each kind.
 func TestUpstreamFinalizersOfObjects(t *testing.T) {
 	c := cluster(t)
 	const users = "example.com/keep"
@@ -60,7 +60,7 @@ func TestUpstreamFinalizersOfObjects(t *testing.T) {
 	}
 }
 
-// upstreamReport writes a report as upstream's agent does.
+// upstreamReport writes a report like upstream's agent.
 func upstreamReport(t *testing.T, c client.Client, kind string, owner v1alpha1.UserObject, node string) v1alpha1.ProgramObject {
 	t.Helper()
 	r := upstream.Report(kind, owner, node, "eth0")
@@ -74,7 +74,8 @@ func upstreamReport(t *testing.T, c client.Client, kind string, owner v1alpha1.U
 	return r
 }
 
-// Reports of upstream's agent stay as long as it runs on their node, and no longer; ours stay.
+// Reports of upstream's agent stay exactly as long as it runs on their node. Reports of this project's agent
+// stay.
 func TestUpstreamReports(t *testing.T) {
 	c := cluster(t)
 	addNode(t, c, "theirs-a", map[string]string{"pool": "theirs"})
@@ -83,7 +84,7 @@ func TestUpstreamReports(t *testing.T) {
 		Spec:       corev1.PodSpec{NodeName: "theirs-a", Containers: []corev1.Container{{Name: "agent", Image: standIn.Image}}},
 	}
 	create(t, c, agent)
-	// The pod of addNode is one of ours.
+	// The pod of addNode is one of this project's.
 	ourPod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent-theirs-a", Namespace: namespace}}
 	if err := c.Patch(t.Context(), ourPod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app.kubernetes.io/part-of":"bpfman"}}}`))); err != nil {
 		t.Fatal(err)
@@ -119,7 +120,7 @@ func TestUpstreamReports(t *testing.T) {
 	}
 }
 
-// overwritten plays upstream's operator, which updates the DaemonSet to its own.
+// overwritten simulates upstream's operator, which replaces the content of the DaemonSet.
 func overwritten(t *testing.T, c client.Client) *appsv1.DaemonSet {
 	t.Helper()
 	theirs := upstream.DaemonSet(namespace, standIn)
@@ -134,7 +135,7 @@ func overwritten(t *testing.T, c client.Client) *appsv1.DaemonSet {
 	return getDaemonSet(t, c)
 }
 
-// isOurs tells whether the DaemonSet is what the operator deploys, and nothing else.
+// isOurs checks that the DaemonSet is exactly what the operator deploys.
 func isOurs(c client.Client) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ds := &appsv1.DaemonSet{}
@@ -165,7 +166,8 @@ func isOurs(c client.Client) func(context.Context) error {
 	}
 }
 
-// alone gives a test a configuration of its own, so that what it has repaired isn't counted with what others have.
+// alone creates a separate configuration for a test, so that its repairs don't count together with those of other
+// tests.
 func alone(t *testing.T, c client.Client) *corev1.ConfigMap {
 	t.Helper()
 	secret := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
@@ -183,7 +185,7 @@ func alone(t *testing.T, c client.Client) *corev1.ConfigMap {
 	return configMap
 }
 
-// A DaemonSet of upstream's operator is changed in place, so that its pods roll.
+// A DaemonSet of upstream's operator is changed in place, so that its pods are rolled out.
 func TestUpstreamDaemonSetIsTakenOver(t *testing.T) {
 	c := cluster(t)
 	configMap := alone(t, c)
@@ -203,7 +205,7 @@ func TestUpstreamDaemonSetIsTakenOver(t *testing.T) {
 	}
 }
 
-// One that is being deleted is let go, and another takes its place.
+// If it is being deleted, its finalizers are removed, and it is created again.
 func TestUpstreamDaemonSetBeingDeleted(t *testing.T) {
 	c := cluster(t)
 	alone(t, c)
@@ -226,7 +228,7 @@ func TestUpstreamDaemonSetBeingDeleted(t *testing.T) {
 	})
 }
 
-// What another tool applied, and can't be merged, is deleted, and another DaemonSet takes its place.
+// A DaemonSet that another tool applied, and that can't be merged, is deleted and created again.
 func TestDaemonSetThatCannotBeChanged(t *testing.T) {
 	c := cluster(t)
 	configMap := alone(t, c)
@@ -255,7 +257,7 @@ func TestDaemonSetThatCannotBeChanged(t *testing.T) {
 			theirs := upstream.DaemonSet(namespace, standIn)
 			change.edit(theirs)
 			eventually(t, "it is theirs", func(ctx context.Context) error {
-				if err := c.Delete(ctx, getDaemonSet(t, c)); client.IgnoreNotFound(err) != nil { //nolint:contextcheck // it has the context of the test
+				if err := c.Delete(ctx, getDaemonSet(t, c)); client.IgnoreNotFound(err) != nil { //nolint:contextcheck // it has the test's context
 					return err
 				}
 				fresh := theirs.DeepCopy()
@@ -319,7 +321,7 @@ func TestUpstreamConfigMap(t *testing.T) {
 		return strings.Contains(note, upstream.Finalizer)
 	}))
 
-	// Deleted with all that upstream's operator would have removed.
+	// Deleted with everything that upstream's operator would have removed.
 	overwritten(t, c)
 	configMap = hold(t)
 	if err := c.Delete(t.Context(), configMap); err != nil {
@@ -334,13 +336,13 @@ func TestUpstreamConfigMap(t *testing.T) {
 	eventually(t, "all is back with the ConfigMap", isOurs(c))
 }
 
-// What upstream alone has goes, once, when the operator starts. TestMain has it there before.
+// What only upstream has is deleted once, when the operator starts. TestMain creates it before.
 func TestUpstreamRoles(t *testing.T) {
 	c := cluster(t)
 	for _, o := range upstream.Only(namespace) {
 		eventually(t, fmt.Sprintf("%T %s goes", o, o.GetName()), gone(c, o))
 	}
-	// Other tests may have made another ConfigMap meanwhile.
+	// Other tests can have created another ConfigMap in the meantime.
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMapKey.Name}}
 	eventually(t, "an Event says so", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool {
 		return strings.Contains(note, "ClusterRole bpfman-proxy-role") && strings.Contains(note, "Role bpfman-agent-role")

@@ -25,11 +25,11 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
-// bashCompletion is of Debian's package bash-completion, which kubectl's completion is built on.
+// bashCompletion is a file in Debian's package bash-completion, which kubectl's completion needs.
 const bashCompletion = "/usr/share/bash-completion/bash_completion"
 
-// TestCompletionInBash presses the tab key in a bash that has kubectl's completion, as docs/kubectl-bpfman.md sets it up:
-// commands, kinds, objects, nodes, and values of flags are completed.
+// TestCompletionInBash presses the tab key in a bash with kubectl's completion, as set up in
+// docs/kubectl-bpfman.md. It completes commands, kinds, objects, nodes, and values of flags.
 func TestCompletionInBash(t *testing.T) {
 	config := envtest.Config(t)
 	plugin := os.Getenv("KUBECTL_BPFMAN")
@@ -87,10 +87,10 @@ func TestCompletionInBash(t *testing.T) {
 	}
 }
 
-// shell is how an interactive bash is started.
+// shell contains how to start an interactive bash.
 type shell struct{ directory, kubeconfig string }
 
-// newShell makes a directory for PATH, with kubectl and the plugin's two programs, and the bash's configuration.
+// newShell creates a directory for PATH with kubectl and the plugin's two programs, and a configuration for bash.
 func newShell(t *testing.T, plugin, kubeconfig string) shell {
 	t.Helper()
 	directory := t.TempDir()
@@ -114,14 +114,14 @@ func newShell(t *testing.T, plugin, kubeconfig string) shell {
 	return shell{directory, kubeconfig}
 }
 
-// complete types a line, and returns what the line is then: it goes to its beginning, makes echo the command, and runs
-// that.
+// complete types a line, and returns the completed line. To read it, it goes to the start of the line, inserts
+// echo, and runs the command.
 func (s shell) complete(t *testing.T, typed string) string {
 	t.Helper()
 	const beginning, end, mark = "\x01", "\x05", "completed:"
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// script gives it a terminal: without one, no key is special.
+	// script provides a terminal. Without one, bash doesn't handle keys.
 	command := exec.CommandContext(ctx, "script", "--quiet", "--command", "bash --noprofile --rcfile "+filepath.Join(s.directory, "bashrc")+" -i", "/dev/null")
 	command.Env = []string{"PATH=" + s.directory + ":/usr/bin:/bin", "KUBECONFIG=" + s.kubeconfig, "HOME=" + s.directory, "TERM=dumb", "PS1=", "COLUMNS=500"}
 	command.Stdin = strings.NewReader(typed + beginning + "echo " + mark + end + "\nexit\n")

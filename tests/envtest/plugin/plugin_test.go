@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package plugin measures kubectl's plugin against a real kube-apiserver, and has bash complete its commands.
+// Package plugin measures the kubectl plugin with a real kube-apiserver, and tests the completion of its
+// commands in bash.
 package plugin
 
 import (
@@ -38,7 +39,8 @@ const (
 	programs = 100
 )
 
-// BenchmarkPrograms lists the programs of a large cluster: time and memory of the plugin's process.
+// BenchmarkPrograms lists the programs of a large cluster, and measures the time and memory of the plugin's
+// process.
 func BenchmarkPrograms(b *testing.B) {
 	plugin := os.Getenv("KUBECTL_BPFMAN")
 	if plugin == "" {
@@ -87,7 +89,7 @@ func kubeconfigOf(tb testing.TB, config *rest.Config) string {
 	return path
 }
 
-// fill makes a BpfNode for each node, as inspectors write them.
+// fill creates a BpfNode for each node, like inspectors.
 func fill(b *testing.B, config *rest.Config) {
 	b.Helper()
 	scheme := runtime.NewScheme()
