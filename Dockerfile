@@ -4,11 +4,11 @@
 # One target per image: docker build --target agent -t quay.io/bpfman/bpfman-agent .
 # The one-node cluster builds the same images without an engine (hack/cluster/image).
 
-# A release names both by digest: with them, a commit gives the same images each time.
+# A release names both by digest, so that a commit always results in the same images.
 ARG GO_IMAGE=docker.io/library/golang:1.26
 ARG BASE_IMAGE=gcr.io/distroless/static-debian12
 
-# The compiler runs on the machine that builds, whatever it builds for.
+# The compiler runs on the build machine, for any target architecture.
 FROM --platform=$BUILDPLATFORM $GO_IMAGE AS source
 WORKDIR /src
 COPY . .
@@ -42,7 +42,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     go -C inspector build -ldflags "-s -w -X github.com/bpfman/bpfman-operator/apis/version.Version=$VERSION" -o /out/ ./cmd/bpfman-inspector && \
     release licences --out /licenses /out/bpfman-inspector
 
-# go-target keeps its symbols: a uprobe is attached to one.
+# go-target keeps its symbols, because a uprobe is attached to one.
 FROM source AS build-examples
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     go -C examples build -ldflags "-s -w" -o /out/ ./cmd/counters ./cmd/map-exporter ./cmd/firewall && \
@@ -83,7 +83,7 @@ COPY --from=build-csi /out/bpfman-csi /
 USER 0:0
 ENTRYPOINT ["/bpfman-csi"]
 
-# Root, to look at all processes and at what they have loaded.
+# Root, to read all processes and what they have loaded.
 FROM base AS inspector
 COPY --from=build-inspector /licenses /licenses
 COPY --from=build-inspector /out/bpfman-inspector /
@@ -114,7 +114,7 @@ COPY --from=build-examples /out/firewall /
 USER 65534:65534
 ENTRYPOINT ["/firewall"]
 
-# For tests alone: root, to look at the node from within.
+# Only for tests. Root, to inspect the node from within.
 FROM base AS node-probe
 COPY --from=build-node-probe /licenses /licenses
 COPY --from=build-node-probe /out/node-probe /

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// What the counting programs share: one slot per map and one value per CPU, so
-// that no program needs an atomic; the reader adds the CPUs up.
+// Shared definitions of the counting programs. Each map has one slot, with one value per
+// CPU, so programs need no atomics. The reader adds up the CPUs.
 #pragma once
 
 #include <linux/bpf.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// For tests: globals of each width, copied into a map on each kill(2), a slot
-// each in the order of their declaration. A tracepoint, as most kernels have it.
+// For tests: copies globals of each size into a map on each kill(2), one per slot, in
+// the order of their declaration. It is a tracepoint, because most kernels support it.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// The globals that the sample objects set. Constants to the program, they are
-// written by the loader before the verifier sees them.
+// The globals that the sample objects set. The loader writes them before the verifier
+// runs, so they are constants in the program.
 #pragma once
 
 #include <linux/types.h>

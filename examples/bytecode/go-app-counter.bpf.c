@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// One program of each type in one object, each with a map of its own: what a
-// BpfApplication loads at once.
+// One program of each type in one object, each with its own map. A BpfApplication loads
+// them together.
 #include "counter.h"
 #include "verdicts.h"
 

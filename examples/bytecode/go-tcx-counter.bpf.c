@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// Counts packets and hands them on to the next program.
+// Counts packets and passes them to the next program.
 #include "counter.h"
 #include "verdicts.h"
 

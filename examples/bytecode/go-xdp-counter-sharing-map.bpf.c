@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// Counts packets into a map that is pinned by its name: all programs that are
-// loaded from this file count into the same one, in whichever place.
+// Counts packets in a map that is pinned by name. All programs that are loaded from this
+// file count in the same map, no matter where they are attached.
 #include "counter.h"
 #include "verdicts.h"
 
@@ -11,7 +11,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct traffic);
-	// The daemon of v0.6.0 shares no other maps with a user of their owner's.
+	// The daemon of v0.6.0 shares only maps that are pinned by name.
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } shared_stats_map SEC(".maps");
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// Counts what an interface receives, before the network stack sees it.
+// Counts the packets that an interface receives, before the network stack sees them.
 #include "counter.h"
 
 TRAFFIC_MAP(xdp_stats_map);

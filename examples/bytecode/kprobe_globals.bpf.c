@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// Shows its globals: each run copies them into a map, a slot each in the order of
+// Shows its globals: each run copies them into a map, one per slot, in the order of
 // their declaration.
 #include <linux/bpf.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// Puts one element, key 7 and value 11, into a map of each type, with each call of kill. What of them can be read like a
-// file is in docs/volumes.md.
+// On each call of kill, puts one element, with key 7 and value 11, into a map of each type. docs/volumes.md
+// documents which maps can be read as files.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// Stands in for the bytecode of NetObserv's agent in its tutorial: it has the functions, maps, and globals that the agent
-// uses there, under the same names. It counts packets of each direction, where NetObserv's has flows.
+// Replaces the bytecode of NetObserv's agent in its tutorial. It has the functions, maps, and globals that the
+// agent uses, with the same names. Instead of flows, it counts packets of each direction.
 #include "counter.h"
 #include "verdicts.h"
 

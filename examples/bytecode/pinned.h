@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// For tests of upgrades: a map that is pinned by its name, with values of
-// VALUE_SIZE bytes.
+// For tests of upgrades: a map that is pinned by name, with values of VALUE_SIZE bytes.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// For tests of faults: the verifier refuses it, as it reads a packet without
-// looking where the packet ends.
+// For tests of failures: the verifier rejects it, because it reads a packet without
+// checking where the packet ends.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// For tests of long messages: the verifier refuses its last access, at byte 98
-// of a value of 96, after a log of many thousand lines.
+// For tests of long messages: the verifier rejects its last access, at byte 98 of a
+// value of 96 bytes, after a log of many thousand lines.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

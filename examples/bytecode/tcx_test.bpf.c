@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// One program that ends the chain on an interface, one that hands on.
+// One program that ends the chain on an interface, and one that continues it.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// Runs wherever it is attached; the samples use functions of libc.
+// Runs where it is attached. The samples use functions of libc.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// For tests of chains: counts packets and returns the verdict it was given.
+// For tests of chains: counts packets, and returns the verdict in its global.
 #include "counter.h"
 
 TRAFFIC_MAP(verdict_stats_map);

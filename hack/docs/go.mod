@@ -1,4 +1,4 @@
-// What the documentation's site takes beside its pages: diagrams, and tests in a browser.
+// For the documentation's site, in addition to its pages: diagrams, and tests in a browser.
 module github.com/bpfman/bpfman-operator/hack/docs
 
 go 1.26.0

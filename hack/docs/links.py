@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
-"""A hook of MkDocs: pages link to files outside of docs/, which the site doesn't have but GitHub does."""
+"""A hook for MkDocs. It changes links to files outside of docs/, which the site doesn't have, to links to GitHub."""
 
 import logging
 import posixpath

@@ -1,4 +1,4 @@
-// What a release is made of, beside the images: OLM bundle and catalog, SBOMs, licences.
+// The parts of a release in addition to the images: OLM bundle and catalog, SBOMs, licences.
 module github.com/bpfman/bpfman-operator/hack/release
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// The linter's dependencies clash with those of the other tools.
+// The linter's dependencies conflict with those of the other tools.
 module github.com/bpfman/bpfman-operator/hack/tools/lint
 
 go 1.26.0
