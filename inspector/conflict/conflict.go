@@ -305,7 +305,8 @@ const (
 const maxTold = 3
 
 // Conditions returns a condition for each type of conflict. If the reports couldn't be
-// read, unread is the reason, and the types that need reports have the status Unknown.
+// read, unread is the reason, and ForeignXDP, which needs the reports, has the status
+// Unknown unless there are conflicts.
 func Conditions(conflicts []v1alpha1.BpfNodeConflict, unread error) []metav1.Condition {
 	var conditions []metav1.Condition
 	for _, kind := range Types {

@@ -155,7 +155,7 @@ func (m *Map) Dump(ctx context.Context, limit int, emit func(live.DumpLine) erro
 			break
 		}
 		if err := ctx.Err(); err != nil {
-			return err //nolint:wrapcheck // the cause explains it
+			return err //nolint:wrapcheck // the caller knows the context
 		}
 		entry, err := m.entry(key, value, values)
 		if err != nil {
