@@ -897,6 +897,10 @@ test-kernel: deps deps-kernel build-kernel-tests ## Boot Linux 6.12 in a virtual
 test-kernel-node: deps deps-kernel build-kernel-tests ## Run a whole Kubernetes node in that virtual machine, and test every kind of object there (as root; takes minutes).
 	@$(KERNEL_TEST) node $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
 
+.PHONY: test-mixed-kernels
+test-mixed-kernels: deps deps-kernel build-kernel-tests kubectl-bpfman ## Have a node with Linux 6.12, in that virtual machine, join two nodes of this machine, and test one object on all (as root; takes minutes).
+	@$(KERNEL_TEST) mixed $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
+
 .PHONY: test-kyverno
 test-kyverno: ## Test the example policy for Kyverno with Kyverno's own code, which is downloaded first.
 	GOWORK=off go -C tests/kyverno test -count=1 ./...
@@ -1016,9 +1020,10 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load PROGRAMS=500 progra
 
 # Slow tests of what rarely breaks. docs/development.md says when to run them.
 .PHONY: test-slow
-test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, three nodes, the tutorials, and the longest tests of envtest, e2e, and test-lifecycle.
+test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, alone and among others, three nodes, the tutorials, and the longest tests of envtest, e2e, and test-lifecycle.
 	@$(MAKE) --no-print-directory test-envtest
 	@$(MAKE) --no-print-directory test-kernel-node
+	@$(MAKE) --no-print-directory test-mixed-kernels
 	@$(MAKE) --no-print-directory test-nodes
 	@$(MAKE) --no-print-directory test-e2e
 	@$(MAKE) --no-print-directory test-tutorials

@@ -73,6 +73,8 @@ const (
 	// Envtest is an API server for tests. Cluster is a cluster where bpfman is deployed.
 	Envtest Name = "envtest"
 	Cluster Name = "cluster"
+	// MixedKernels are nodes with different kernels.
+	MixedKernels Name = "mixed-kernels"
 	// Registry is a registry that tests can push to.
 	Registry Name = "registry"
 	// NextImages are images of a second version of the components, as the target of an upgrade.
@@ -96,7 +98,7 @@ const (
 var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
-	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Envtest, Cluster, Registry, NextImages, AuditLog, Tutorials,
+	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Tutorials,
 	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Shell,
 }, Types...)
 

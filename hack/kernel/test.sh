@@ -4,9 +4,10 @@
 #
 # Runs tests in the virtual machine. For the daemon alone (make test-kernel): every example program, and chains of
 # them, and that the inspector finds all of them. For a whole node (make test-kernel-node): an object of every
-# kind.
+# kind. For a node among others, which have this machine's kernel (make test-mixed-kernels): one object on all of
+# them.
 #
-# usage: test.sh daemon|node CACHE MEMORY INSTANCE — INSTANCE is that of the one-node cluster.
+# usage: test.sh daemon|node|mixed CACHE MEMORY INSTANCE — INSTANCE is that of the one-node cluster.
 set -euo pipefail
 : "${LOCALBIN:?run this as: make test-kernel}" "${DAEMON:?}"
 what=${1:?} cache=${2:?} memory=${3:?} instance=${4:?}
@@ -63,8 +64,9 @@ daemon)
 			done
 			exit "$status"' "$LOCALBIN/kernel" || status=$?
 	;;
-node) on_machine hack/kernel/node.sh "$cache" "$memory" "$instance" || status=$? ;;
-*) echo "test.sh: neither daemon nor node: $what" >&2 && exit 2 ;;
+node) on_machine hack/kernel/node.sh alone "$cache" "$memory" "$instance" || status=$? ;;
+mixed) on_machine hack/kernel/node.sh among "$cache" "$memory" "$instance" || status=$? ;;
+*) echo "test.sh: neither daemon, node, nor mixed: $what" >&2 && exit 2 ;;
 esac
 section "the end"
 exit $status

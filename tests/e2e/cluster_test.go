@@ -57,8 +57,9 @@ type cluster struct {
 	clientset *kubernetes.Clientset
 	// probes are the pods of the node probe, by node.
 	probes map[string]string
-	// trials show what the kernels of all nodes support, by type.
-	trials map[string]node.Trial
+	// trials show what the kernels of all nodes support, by type. refusals show which nodes don't support a type.
+	trials   map[string]node.Trial
+	refusals map[string]map[string]node.Trial
 }
 
 func connect(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
@@ -81,7 +82,7 @@ func connect(ctx context.Context, cfg *envconf.Config) (context.Context, error) 
 	if err != nil {
 		return ctx, fmt.Errorf("make a clientset: %w", err)
 	}
-	under = &cluster{Client: c, resources: r, clientset: clientset, probes: map[string]string{}, trials: map[string]node.Trial{}}
+	under = &cluster{Client: c, resources: r, clientset: clientset, probes: map[string]string{}, trials: map[string]node.Trial{}, refusals: map[string]map[string]node.Trial{}}
 	return ctx, nil
 }
 
@@ -215,6 +216,12 @@ func tryKernel(ctx context.Context, _ *envconf.Config) (context.Context, error) 
 		}
 		for _, t := range trials {
 			seeHolders(&t)
+			if under.refusals[t.Type] == nil {
+				under.refusals[t.Type] = map[string]node.Trial{}
+			}
+			if !t.Attached {
+				under.refusals[t.Type][name] = t
+			}
 			// A type counts as unsupported if one node doesn't support it.
 			if known, ok := under.trials[t.Type]; !ok || known.Attached {
 				under.trials[t.Type] = t

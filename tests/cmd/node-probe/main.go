@@ -75,7 +75,7 @@ const usage = `usage: node-probe command
 
 const (
 	deadline = 2 * time.Minute
-	// longest is the maximum duration of a stream, or of holding programs.
+	// longest is the maximum duration of a stream, of holding programs, or of trying what a slow machine supports.
 	longest = 15 * time.Minute
 )
 
@@ -98,7 +98,7 @@ func run(ctx context.Context, args []string) (any, error) {
 		return nil, nil
 	}
 	limit := deadline
-	if len(args) > 0 && (args[0] == "stream" || args[0] == "hold") {
+	if len(args) > 0 && slices.Contains([]string{"stream", "hold", "try"}, args[0]) {
 		limit = longest
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
