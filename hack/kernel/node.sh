@@ -85,7 +85,7 @@ run_tests() {
 		"$LOCALBIN/kernel/e2e.test" -test.count=1 -test.v -test.run "$pattern" -test.parallel 5 &
 	tests=$!
 	wait -n -p ended "$tests" "$machine" || status=$?
-	[[ $ended == "$tests" ]] || { echo "the tests have no machine any more" >&2; ((status)) || status=$machine_ended; }
+	[[ $ended == "$tests" ]] || { echo "the virtual machine ended before the tests" >&2; ((status)) || status=$machine_ended; }
 	return "$status"
 }
 

@@ -35,9 +35,9 @@ func requireMixedKernels(t *testing.T) {
 	}
 }
 
-// TestMixedKernels has an XdpProgram select nodes whose kernels differ. On each node it becomes what the daemon itself can
-// do there, and status, Events, columns, and kubectl bpfman say so for that node. A node that can't do XDP doesn't keep a
-// pod from reading the map on one that can.
+// TestMixedKernels creates an XdpProgram that selects nodes with different kernels. On each node, the result is what the
+// daemon itself can do there, and the status, Events, columns, and kubectl bpfman report it for that node. A node that
+// doesn't support XDP doesn't prevent a pod on another node from reading the map.
 func TestMixedKernels(t *testing.T) {
 	requireMixedKernels(t)
 	const space = "e2e-kernels"
@@ -68,7 +68,7 @@ func TestMixedKernels(t *testing.T) {
 			}
 			for _, name := range able {
 				if strings.Contains(o.Status.Conditions[0].Message, name+": ") {
-					s.Errorf("the condition tells of a failure on node %s, which can do XDP: %s", name, o.Status.Conditions[0].Message)
+					s.Errorf("the condition reports a failure on node %s, which supports XDP: %s", name, o.Status.Conditions[0].Message)
 				}
 			}
 		}},
@@ -109,7 +109,7 @@ func TestMixedKernels(t *testing.T) {
 					s.Errorf("kubectl bpfman why says of node %s %q, want it to end with %q", name, line, state)
 				}
 			}
-			// The inspector looks now and then.
+			// The inspector scans at intervals.
 			await(ctx, s, "kubectl bpfman programs lists it where it is", func(ctx context.Context) (bool, string) {
 				listed, err := tryPlugin(ctx, s, "programs", "--by", "bpfman")
 				wrong := slices.ContainsFunc(under.nodes(), func(name string) bool {
@@ -146,7 +146,7 @@ func TestMixedKernels(t *testing.T) {
 	)
 }
 
-// lineWith is the first line that has all the words, or empty.
+// lineWith returns the first line that has all the words, or "".
 func lineWith(text string, words ...string) string {
 	for line := range strings.Lines(text) {
 		fields := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" ,:\n", r) })
