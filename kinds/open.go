@@ -38,8 +38,8 @@ func (k *Kinds) Optional(gvk schema.GroupVersionKind) {
 	k.change(gvk, func(s *kind) { s.optional = true })
 }
 
-// Listed has the state of a kind that the caller lists by List, without a watch, follow
-// whether it has listed it.
+// Listed has the state of a kind follow whether the caller has listed all of its objects:
+// by [Kinds.List], or by a cache that watches them.
 func (k *Kinds) Listed(gvk schema.GroupVersionKind, listed func() bool) {
 	k.change(gvk, func(s *kind) { s.synced = listed })
 }
@@ -98,8 +98,8 @@ func (k *Kinds) Find(ctx context.Context, of v1alpha1.Kind[v1alpha1.UserObject],
 func (k *Kinds) look(ctx context.Context, resource, version string) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	body, err := k.api.Get().Resource(resource).
-		VersionedParams(&metav1.ListOptions{Limit: 1, ResourceVersion: version}, k.codec).
+	body, err := k.API.Get().Resource(resource).
+		VersionedParams(&metav1.ListOptions{Limit: 1, ResourceVersion: version}, metav1.ParameterCodec).
 		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").
 		Do(ctx).Raw()
 	if err != nil {
@@ -116,7 +116,7 @@ func (k *Kinds) look(ctx context.Context, resource, version string) (found bool,
 // be decoded is in the list as [Undecodable] says.
 func (k *Kinds) List(ctx context.Context, of v1alpha1.Kind[v1alpha1.ProgramObject], namespace string, options metav1.ListOptions) (runtime.Object, error) {
 	list := of.NewList()
-	request := k.api.Get().Resource(of.Resource()).VersionedParams(&options, k.codec)
+	request := k.API.Get().Resource(of.Resource()).VersionedParams(&options, metav1.ParameterCodec)
 	if namespace != "" {
 		request = request.Namespace(namespace)
 	}

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -37,16 +36,11 @@ func server(t *testing.T, answer func() (code int, body string)) *Kinds {
 	if err := v1alpha1.Install(scheme); err != nil {
 		t.Fatal(err)
 	}
-	k := &Kinds{Log: logr.Discard()}
-	config := &rest.Config{Host: s.URL}
-	mapper, err := Mapper(config, s.Client())
+	api, err := NewClient(&rest.Config{Host: s.URL}, s.Client(), scheme)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.NewCache(config, cache.Options{Scheme: scheme, HTTPClient: s.Client(), Mapper: mapper}); err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return &Kinds{Log: logr.Discard(), API: api}
 }
 
 const (

@@ -7,17 +7,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // Probes serves /healthz and /readyz, whose answers say which kinds can't be read.
-func (k *Kinds) Probes(address string) *manager.Server {
+func (k *Kinds) Probes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -35,12 +33,7 @@ func (k *Kinds) Probes(address string) *manager.Server {
 			fmt.Fprintln(w, problem)
 		}
 	})
-	shutdown := time.Second
-	return &manager.Server{
-		Name:            "probes",
-		Server:          &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second},
-		ShutdownTimeout: &shutdown,
-	}
+	return mux
 }
 
 // State says which kinds can't be read, and whether that leaves anything to do.

@@ -54,7 +54,7 @@ func TestReadiness(t *testing.T) {
 				k.note(gvk, s.err)
 			}
 			answer := httptest.NewRecorder()
-			k.Probes("").Server.Handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+			k.Probes().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
 			if answer.Code != test.code {
 				t.Errorf("status %d, want %d", answer.Code, test.code)
 			}

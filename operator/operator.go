@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -36,6 +38,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/hints"
+	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
 	"github.com/bpfman/bpfman-operator/operator/policies"
 	"github.com/bpfman/bpfman-operator/operator/reports"
@@ -106,7 +109,10 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, err
 	}
 	if o.HealthAddr != "0" {
-		if err := mgr.Add(known.Probes(o.HealthAddr)); err != nil {
+		if err := mgr.Add(&manager.Server{
+			Name: "probes", Server: &http.Server{Addr: o.HealthAddr, Handler: known.Probes(), ReadHeaderTimeout: 10 * time.Second},
+			ShutdownTimeout: new(time.Second),
+		}); err != nil {
 			return nil, fmt.Errorf("add probes: %w", err)
 		}
 	}
@@ -173,8 +179,8 @@ func newManager(config *rest.Config, o Options, openShift bool, known *kinds.Kin
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:         scheme,
 		Client:         client.Options{Cache: &client.CacheOptions{DisableFor: uncached}},
-		NewCache:       known.NewCache,
-		MapperProvider: kinds.Mapper,
+		NewCache:       kindcache.New(known),
+		MapperProvider: kindcache.Mapper,
 		Cache:          cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics: metricsserver.Options{
 			BindAddress:    o.MetricsAddr,

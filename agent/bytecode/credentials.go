@@ -17,7 +17,6 @@ import (
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -28,10 +27,10 @@ type Credentials struct {
 	Password string
 }
 
-// CredentialsFor reads the image's pull Secret. Namespace is the owner's: a
+// CredentialsFor reads the image's pull Secret, by secret. Namespace is the owner's: a
 // namespaced owner takes Secrets of its own namespace alone. No error carries
 // any of the Secret's content.
-func CredentialsFor(ctx context.Context, secrets client.Reader, namespace string, image *v1alpha1.BytecodeImage) (Credentials, error) {
+func CredentialsFor(ctx context.Context, secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error), namespace string, image *v1alpha1.BytecodeImage) (Credentials, error) {
 	if image == nil || image.ImagePullSecret == nil {
 		return Credentials{}, nil
 	}
@@ -43,11 +42,11 @@ func CredentialsFor(ctx context.Context, secrets client.Reader, namespace string
 	if err != nil {
 		return Credentials{}, err
 	}
-	var secret corev1.Secret
-	if err := secrets.Get(ctx, key, &secret); err != nil {
+	found, err := secret(ctx, key.Namespace, key.Name)
+	if err != nil {
 		return Credentials{}, fmt.Errorf("get pull Secret %s: %w", key, err)
 	}
-	credentials, err := find(&secret, repository.Name())
+	credentials, err := find(found, repository.Name())
 	if err != nil {
 		return Credentials{}, fmt.Errorf("pull Secret %s: %w", key, err)
 	}

@@ -12,9 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -146,34 +144,26 @@ func TestSecretsAreNotReadInVain(t *testing.T) {
 		"foreign namespace": {&v1alpha1.BytecodeImage{Url: "quay.io/a", ImagePullSecret: &v1alpha1.ImagePullSecretSelector{Name: "pull", Namespace: "secrets"}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := CredentialsFor(t.Context(), unreadable{t}, "tenant", c.image); (err != nil) != c.fails {
+			unreadable := func(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+				t.Errorf("Secret %s/%s was read", namespace, name)
+				return nil, errors.New("not to be read")
+			}
+			if _, err := CredentialsFor(t.Context(), unreadable, "tenant", c.image); (err != nil) != c.fails {
 				t.Errorf("error: %v", err)
 			}
 		})
 	}
 }
 
-type unreadable struct{ t *testing.T }
-
-func (u unreadable) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-	u.t.Errorf("Secret %s was read", key)
-	return errors.New("not to be read")
-}
-
-func (u unreadable) List(context.Context, client.ObjectList, ...client.ListOption) error {
-	u.t.Error("Secrets were listed")
-	return errors.New("not to be listed")
-}
-
-// credentialsFor puts the Secret, if any, into a cluster and asks for it.
+// credentialsFor asks for the Secret in a cluster that has it, if it isn't nil, and no other.
 func credentialsFor(ctx context.Context, secret *corev1.Secret, namespace, image string) (Credentials, error) {
-	cluster := fake.NewClientBuilder()
-	if secret != nil {
-		secret = secret.DeepCopy()
-		secret.ObjectMeta = metav1.ObjectMeta{Name: "pull", Namespace: "secrets"}
-		cluster = cluster.WithObjects(secret)
+	read := func(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+		if secret == nil || namespace != "secrets" || name != "pull" {
+			return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
+		}
+		return secret, nil
 	}
-	return CredentialsFor(ctx, cluster.Build(), namespace, &v1alpha1.BytecodeImage{
+	return CredentialsFor(ctx, read, namespace, &v1alpha1.BytecodeImage{
 		Url: image, ImagePullSecret: &v1alpha1.ImagePullSecretSelector{Name: "pull", Namespace: "secrets"},
 	})
 }

@@ -4,14 +4,12 @@
 package controller
 
 import (
-	"context"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/apis/hints"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -38,15 +36,11 @@ func (h *hinted) take(now hints.Hints, node string) (relist, everyNode bool) {
 
 // onHints follows the operator's hints. What one says is verified, not believed: a kind
 // is opened, or reports are listed. That hints are gone or garbled says nothing.
-func (r *Reconciler) onHints() handlers {
-	follow := func(o any) {
-		configMap, ok := o.(*corev1.ConfigMap)
-		if !ok {
-			return
-		}
+func (r *Reconciler) onHints() toolscache.ResourceEventHandler {
+	follow := func(configMap *corev1.ConfigMap) {
 		now := hints.Parse(configMap.Data)
 		for kind := range now.Kinds {
-			r.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(kind))
+			r.Cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(kind))
 		}
 		relist, everyNode := r.hinted.take(now, v1alpha1.LabelValue(r.NodeName))
 		switch {
@@ -56,8 +50,8 @@ func (r *Reconciler) onHints() handlers {
 			r.relist(0)
 		}
 	}
-	return handlers{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], _ queue) { follow(e.Object) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], _ queue) { follow(e.ObjectNew) },
+	return handler[*corev1.ConfigMap]{
+		added:   func(now *corev1.ConfigMap, _ bool) { follow(now) },
+		updated: func(_, now *corev1.ConfigMap) { follow(now) },
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/lru"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/pins"
@@ -48,8 +48,8 @@ func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request 
 	if err := r.replacePins(ctx, owner.Key, misfits); err != nil {
 		return fmt.Errorf("%s: %w", cause, err)
 	}
-	if object, err := get(ctx, r.Client, owner.Key); err == nil {
-		event.Emit(r.Events, object, corev1.EventTypeNormal, "PinsRemoved", "Load", fmt.Sprintf("Removed pins on node %s: %s", r.NodeName, cause))
+	if object, err := r.Cluster.UserObject(owner.Kind, owner.Namespace, owner.Name); err == nil {
+		event.Emit(r.Cluster.Events, object, corev1.EventTypeNormal, "PinsRemoved", "Load", fmt.Sprintf("Removed pins on node %s: %s", r.NodeName, cause))
 	}
 	return r.Inventory.Load(ctx, request)
 }
@@ -62,12 +62,12 @@ func (r *Reconciler) misfits(ctx context.Context, url string, c bytecode.Credent
 	}
 	declared, err := r.pinned.of(ctx, &r.registries, url, c)
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Skipped comparing pinned maps with the image", "reason", err.Error())
+		logr.FromContextOrDiscard(ctx).V(1).Info("Skipped comparing pinned maps with the image", "reason", err.Error())
 		return nil
 	}
 	misfits, err := pins.Misfits(r.PinsDir, declared)
 	if err != nil {
-		log.FromContext(ctx).Info("Failed to compare pinned maps with the image", "reason", err.Error())
+		logr.FromContextOrDiscard(ctx).Info("Failed to compare pinned maps with the image", "reason", err.Error())
 	}
 	return misfits
 }

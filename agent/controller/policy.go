@@ -17,8 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
@@ -63,7 +62,7 @@ type gate struct {
 func (r *Reconciler) gateFor(ctx context.Context, owner *program.Owner) (*gate, error) {
 	all, err := r.policies.compiled(ctx, r)
 	g := &gate{policies: all, credentials: sync.OnceValues(func() (bytecode.Credentials, error) {
-		return bytecode.CredentialsFor(ctx, r.Secrets, owner.Namespace, owner.Bytecode.Image)
+		return bytecode.CredentialsFor(ctx, r.Cluster.Secret, owner.Namespace, owner.Bytecode.Image)
 	})}
 	unread := (*kinds.UnreadError)(nil)
 	switch {
@@ -261,8 +260,7 @@ func (c *policyCache) young() bool {
 // none.
 func (c *policyCache) compiled(ctx context.Context, r *Reconciler) ([]*policy.Policy, error) {
 	c.young() // from the first time on
-	var list v1alpha1.BytecodePolicyList
-	err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	objects, err := r.Cluster.Policies()
 	if unread := (*kinds.UnreadError)(nil); errors.As(err, &unread) && apierrors.IsNotFound(unread.Err) {
 		return nil, nil
 	}
@@ -274,8 +272,7 @@ func (c *policyCache) compiled(ctx context.Context, r *Reconciler) ([]*policy.Po
 	old := c.known
 	c.known = map[types.UID]compiledPolicy{}
 	var all []*policy.Policy
-	for i := range list.Items {
-		object := &list.Items[i]
+	for _, object := range objects {
 		have, ok := old[object.UID]
 		if version := versionOf(object); !ok || have.version != version || !have.until.IsZero() && time.Now().After(have.until) {
 			have = r.compile(ctx, object)
@@ -291,7 +288,7 @@ func (c *policyCache) compiled(ctx context.Context, r *Reconciler) ([]*policy.Po
 func (r *Reconciler) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) compiledPolicy {
 	ctx, cancel := context.WithTimeout(ctx, materialDeadline)
 	defer cancel()
-	material := policy.ReadMaterial(object, kinds.PolicyMaterial(ctx, r.Secrets, r.Namespace))
+	material := policy.ReadMaterial(object, r.material(ctx))
 	compiled := compiledPolicy{Policy: policy.Compile(object, material)}
 	if secrets, configMaps := policy.References(object); len(secrets)+len(configMaps) == 0 {
 		return compiled
@@ -305,6 +302,21 @@ func (r *Reconciler) compile(ctx context.Context, object *v1alpha1.BytecodePolic
 	return compiled
 }
 
+// material reads the Secrets and ConfigMaps that the authorities of policies refer to, from
+// the agent's namespace.
+func (r *Reconciler) material(ctx context.Context) policy.Reader {
+	return policy.Reader{
+		Secret: func(name string) (map[string][]byte, error) {
+			secret, err := r.Cluster.Secret(ctx, r.Namespace, name)
+			return secret.Data, err //nolint:wrapcheck // the caller says what was read
+		},
+		ConfigMap: func(name string) (map[string]string, error) {
+			configMap, err := r.Cluster.ConfigMap(ctx, r.Namespace, name)
+			return configMap.Data, err //nolint:wrapcheck // as above
+		},
+	}
+}
+
 // versionOf changes with what a policy says and, as the operator finds it, with the
 // material of its authorities.
 func versionOf(p *v1alpha1.BytecodePolicy) string {
@@ -316,17 +328,15 @@ func versionOf(p *v1alpha1.BytecodePolicy) string {
 }
 
 // onPolicy starts work for everything where a policy or its material changed.
-func (r *Reconciler) onPolicy() handlers {
-	all := func(ctx context.Context, q queue) { r.enqueue(ctx, q, func(program.Needs) bool { return true }) }
-	return handlers{
-		CreateFunc: func(ctx context.Context, _ event.TypedCreateEvent[client.Object], q queue) { all(ctx, q) },
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
-			before, ok := e.ObjectOld.(*v1alpha1.BytecodePolicy)
-			now, ok2 := e.ObjectNew.(*v1alpha1.BytecodePolicy)
-			if !ok || !ok2 || before.UID != now.UID || versionOf(before) != versionOf(now) {
-				all(ctx, q)
+func (r *Reconciler) onPolicy(ctx context.Context) toolscache.ResourceEventHandler {
+	all := func() { r.enqueue(ctx, func(program.Needs) bool { return true }) }
+	return handler[*v1alpha1.BytecodePolicy]{
+		added: func(*v1alpha1.BytecodePolicy, bool) { all() },
+		updated: func(before, now *v1alpha1.BytecodePolicy) {
+			if before.UID != now.UID || versionOf(before) != versionOf(now) {
+				all()
 			}
 		},
-		DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[client.Object], q queue) { all(ctx, q) },
+		deleted: func(*v1alpha1.BytecodePolicy) { all() },
 	}
 }

@@ -14,19 +14,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/plan"
@@ -42,17 +39,13 @@ import (
 // Reconciler brings this node to what the user objects want of it. Its queue is
 // keyed by owner: one worker at a time has an owner's programs.
 type Reconciler struct {
-	// Client reads from the cache and writes to the API server.
-	Client client.Client
-	// Secrets reads pull Secrets, and what policies refer to; neither is cached.
-	Secrets client.Reader
+	// Cluster is the API server.
+	Cluster *cluster.Cluster
 	// Namespace is the one that the agent runs in, where policies' Secrets and
 	// ConfigMaps are.
 	Namespace string
 	// Verifier finds out who has signed images, where policies ask for it.
 	Verifier *verify.Verifier
-	// Events are for the user objects.
-	Events events.EventRecorder
 	// Inventory is what the daemon holds.
 	Inventory *daemon.Inventory
 	// NodeName is the name of this node.
@@ -72,8 +65,6 @@ type Reconciler struct {
 	PinsDir string
 	// Metrics counts what had to be repaired.
 	Metrics *metrics.Metrics
-	// Kinds reads the kinds of the API.
-	Kinds *kinds.Kinds
 	// FindKinds is how often a kind that isn't used is looked at, on average, in case
 	// that nobody tells of its first object: 4 minutes if it is 0.
 	FindKinds time.Duration
@@ -81,7 +72,7 @@ type Reconciler struct {
 	// nobody asked for, half of the most: 3 hours if it is 0.
 	RelistReports time.Duration
 
-	queue      queue
+	queue      workqueue.TypedRateLimitingInterface[program.Key]
 	reports    reports
 	asked      []chan time.Duration
 	hinted     hinted
@@ -93,14 +84,15 @@ type Reconciler struct {
 	sharers sync.Map
 }
 
-// Reconcile takes an owner to its plan.
-func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.Result, error) {
+// Reconcile takes an owner to its plan. It tells when to do so again though nothing failed,
+// 0 for never.
+func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
 	owner, err := r.owner(ctx, key)
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
 		// The operator tells its user. What is loaded for it stays until it can be
 		// decoded, or is deleted.
-		log.FromContext(ctx).Info("Failed to decode the object; its programs stay loaded", "reason", undecodable.reason)
-		return reconcile.Result{}, nil
+		logr.FromContextOrDiscard(ctx).Info("Failed to decode the object; its programs stay loaded", "reason", undecodable.reason)
+		return 0, nil
 	}
 	if err != nil {
 		return r.later(err)
@@ -111,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 		r.sharers.Delete(key)
 	}
 	if err := r.ensureInventory(ctx); err != nil {
-		return reconcile.Result{}, r.reportUnreachable(ctx, key, owner, err)
+		return 0, r.reportUnreachable(ctx, key, owner, err)
 	}
 	existing, err := r.programsOf(ctx, key)
 	if err != nil {
@@ -139,7 +131,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (reconcile.
 	if unsettled == 0 && len(r.reports.doubted(key)) > 0 {
 		unsettled = heldUpRetry
 	}
-	return reconcile.Result{RequeueAfter: unsettled}, logged(errors.Join(err, outcome.Err(), want.Problems()))
+	return unsettled, logged(errors.Join(err, outcome.Err(), want.Problems()))
 }
 
 // recall tells the inventory which links the reports record.
@@ -242,16 +234,16 @@ const unreadRetry = 5 * time.Second
 
 // later ends a pass for want of a fact. That a kind hasn't been read is no error
 // of the owner's: whether the object is there isn't known, so all stays.
-func (*Reconciler) later(err error) (reconcile.Result, error) {
+func (*Reconciler) later(err error) (time.Duration, error) {
 	unread := (*kinds.UnreadError)(nil)
 	if !errors.As(err, &unread) {
-		return reconcile.Result{}, err
+		return 0, err
 	}
 	retry := firstRetry
 	if unread.Err != nil {
 		retry = unreadRetry
 	}
-	return reconcile.Result{RequeueAfter: retry}, nil
+	return retry, nil
 }
 
 // undecodableError is the error of reading an object that can't be decoded.
@@ -282,8 +274,8 @@ func (r *Reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs,
 // it: gone, going, or not for this node.
 func (r *Reconciler) owner(ctx context.Context, key program.Key) (*program.Owner, error) {
 	// Whatever led here: there is, or was, an object of this kind.
-	r.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
-	object, err := get(ctx, r.Client, key)
+	r.Cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
+	object, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -300,7 +292,7 @@ func (r *Reconciler) owner(ctx context.Context, key program.Key) (*program.Owner
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	node, err := r.node(ctx)
+	node, err := r.node()
 	if err != nil {
 		return nil, err
 	}
@@ -315,12 +307,12 @@ func (r *Reconciler) owner(ctx context.Context, key program.Key) (*program.Owner
 	return &owner, nil
 }
 
-func (r *Reconciler) node(ctx context.Context) (*corev1.Node, error) {
-	var node corev1.Node
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.NodeName}, &node); err != nil {
+func (r *Reconciler) node() (*corev1.Node, error) {
+	node, err := r.Cluster.Node(r.NodeName)
+	if err != nil {
 		return nil, fmt.Errorf("get own node %s: %w", r.NodeName, err)
 	}
-	return &node, nil
+	return node, nil
 }
 
 // plan gathers the facts that the owner's plan depends on.
@@ -328,7 +320,7 @@ func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, 
 	facts := program.Node{Name: r.NodeName}
 	needs := owner.Needs()
 	if needs.Interfaces {
-		node, err := r.node(ctx)
+		node, err := r.node()
 		if err != nil {
 			return plan.Plan{}, err
 		}
@@ -342,12 +334,12 @@ func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, 
 		}
 	}
 	if needs.Containers {
-		r.Kinds.Open(podKind)
-		var pods corev1.PodList
-		if err := r.Client.List(ctx, &pods, client.InNamespace(owner.Namespace)); err != nil {
+		r.Cluster.Kinds.Open(cluster.PodKind)
+		pods, err := r.Cluster.Pods(owner.Namespace)
+		if err != nil {
 			return plan.Plan{}, fmt.Errorf("list pods: %w", err)
 		}
-		facts.Containers, facts.ContainersErr = r.Containers(ctx, pods.Items)
+		facts.Containers, facts.ContainersErr = r.Containers(ctx, pods)
 	}
 	if needs.PodInterfaces {
 		r.PodInterfaces(facts.Containers)
@@ -365,7 +357,7 @@ func (r *Reconciler) mapOwners(owner program.Owner) ([]plan.MapOwner, error) {
 	if !owner.SharesMaps() {
 		return nil, nil
 	}
-	if err := r.Kinds.Read(reportKind(owner.Namespace != "").GroupVersionKind()); err != nil {
+	if err := r.Cluster.Kinds.Read(reportKind(owner.Namespace != "").GroupVersionKind()); err != nil {
 		return nil, err //nolint:wrapcheck // callers ask whether it is an UnreadError
 	}
 	objects := r.reports.all(func(key program.Key) bool { return key.Namespace == owner.Namespace })
@@ -411,10 +403,10 @@ func (r *Reconciler) compare(ctx context.Context) error {
 			return false, err
 		}
 		if err != nil {
-			log.FromContext(ctx).Info("Failed to compare the known programs with the daemon's", "reason", err.Error())
+			logr.FromContextOrDiscard(ctx).Info("Failed to compare the known programs with the daemon's", "reason", err.Error())
 		}
 		for _, key := range changed {
-			log.FromContext(ctx).Info("The daemon's programs have changed outside of the agent", "owner", key.String())
+			logr.FromContextOrDiscard(ctx).Info("The daemon's programs have changed outside of the agent", "owner", key.String())
 			r.queue.Add(key)
 		}
 		return false, nil
@@ -423,16 +415,4 @@ func (r *Reconciler) compare(ctx context.Context) error {
 		return err //nolint:wrapcheck // Refresh's own
 	}
 	return nil
-}
-
-// get reads a user object of any kind.
-func get(ctx context.Context, reader client.Reader, key program.Key) (v1alpha1.UserObject, error) {
-	for _, kind := range v1alpha1.UserKinds {
-		if kind.Name == key.Kind {
-			object := kind.New()
-			err := reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, object)
-			return object, err
-		}
-	}
-	return nil, apierrors.NewNotFound(schema.GroupResource{Group: v1alpha1.SchemeGroupVersion.Group, Resource: key.Kind}, key.Name)
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -201,12 +200,12 @@ func (r *reports) replace(namespaced bool, list []v1alpha1.ProgramObject, versio
 
 // older tells whether a is an older state of an object than b. The versions of
 // one object compare as numbers since Kubernetes 1.35, and do with etcd before.
-func older(a, b client.Object) bool {
+func older(a, b metav1.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order < 0
 }
 
-func newer(o client.Object, version string) bool {
+func newer(o metav1.Object, version string) bool {
 	order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), version)
 	return err == nil && order > 0
 }
@@ -223,7 +222,7 @@ func (r *Reconciler) keepReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 		next := rarely + rand.N(rarely) //nolint:gosec // scattered, not secret
 		if err := r.listReports(ctx, kind, consistent); err != nil {
 			next = backoff.Step()
-			log.FromContext(ctx).V(1).Info("Failed to list this node's reports; retrying", "kind", kind.Name, "reason", err.Error())
+			logr.FromContextOrDiscard(ctx).V(1).Info("Failed to list this node's reports; retrying", "kind", kind.Name, "reason", err.Error())
 		} else {
 			backoff = retry
 			consistent = false
@@ -289,7 +288,7 @@ func (r *Reconciler) listReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 			for _, key := range r.reports.replace(kind.Namespaced, all, list.GetResourceVersion()) {
 				r.queue.Add(key)
 			}
-			r.enqueueSharers(r.queue)
+			r.enqueueSharers()
 			return nil
 		}
 	}
@@ -297,7 +296,7 @@ func (r *Reconciler) listReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 
 // readReports reads a page of reports.
 func (r *Reconciler) readReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], namespace string, options metav1.ListOptions) (metav1.ListInterface, []v1alpha1.ProgramObject, error) {
-	objects, err := r.Kinds.List(ctx, kind, namespace, options)
+	objects, err := r.Cluster.Kinds.List(ctx, kind, namespace, options)
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // it says what was listed
 	}
@@ -348,7 +347,7 @@ func reportKind(namespaced bool) v1alpha1.Kind[v1alpha1.ProgramObject] {
 // programsOf returns an owner's program objects on this node, by name. It reads those
 // that are in doubt.
 func (r *Reconciler) programsOf(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
-	if err := r.Kinds.Read(reportKind(key.Namespace != "").GroupVersionKind()); err != nil {
+	if err := r.Cluster.Kinds.Read(reportKind(key.Namespace != "").GroupVersionKind()); err != nil {
 		return nil, err //nolint:wrapcheck // callers ask whether it is an UnreadError
 	}
 	for _, name := range r.reports.doubted(key) {
@@ -367,7 +366,7 @@ func (r *Reconciler) recorded(key program.Key, o v1alpha1.ProgramObject, err err
 	switch {
 	case err == nil:
 		r.reports.put(key, copyOf(o))
-		r.enqueueSharers(r.queue)
+		r.enqueueSharers()
 	case others:
 		r.relist(rand.N(relistPause)) //nolint:gosec // scattered, not secret
 		r.reports.doubt(key, o.GetName())

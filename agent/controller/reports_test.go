@@ -15,16 +15,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/hints"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 func reportAt(version string) *v1alpha1.BpfProgram {
@@ -138,15 +136,12 @@ func (a answers) RoundTrip(request *http.Request) (*http.Response, error) {
 func TestListsAreConsistentWhereAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		versions, asked := make(chan string, 10), make(chan time.Duration, 1)
-		scheme, known := runtime.NewScheme(), &kinds.Kinds{}
-		if err := v1alpha1.Install(scheme); err != nil {
-			t.Fatal(err)
-		}
 		config := &rest.Config{Transport: answers(func(query url.Values) { versions <- query.Get("resourceVersion") })}
-		if _, err := known.NewCache(config, cache.Options{Scheme: scheme, Mapper: meta.NewDefaultRESTMapper(nil)}); err != nil {
+		server, err := cluster.New(config, "bpfman-agent", "node", "", logr.Discard())
+		if err != nil {
 			t.Fatal(err)
 		}
-		r := &Reconciler{Kinds: known, NodeName: "node"}
+		r := &Reconciler{Cluster: server, NodeName: "node"}
 		ctx, stop := context.WithCancel(t.Context())
 		var ended sync.WaitGroup
 		ended.Go(func() { r.keepReports(ctx, reportKind(false), asked) })

@@ -10,11 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/v05"
@@ -42,7 +40,7 @@ const (
 // aside, once each object is attached that is for this node. Till then old and
 // new programs run side by side, so that no packet goes by both.
 func (r *Reconciler) retire(ctx context.Context, within time.Duration) {
-	logger := log.FromContext(ctx)
+	logger := logr.FromContextOrDiscard(ctx)
 	left, err := v05.Programs(r.Bpffs)
 	if err != nil {
 		logger.Error(err, "Failed to look for programs of bpfman v0.5; they are kept")
@@ -96,26 +94,14 @@ func (r *Reconciler) unattached(ctx context.Context) string {
 		return "the daemon doesn't answer"
 	}
 	for _, kind := range v1alpha1.UserKinds {
-		list, ok := kind.NewList().(client.ObjectList)
-		if !ok {
-			continue
-		}
-		err := r.Client.List(ctx, list)
+		objects, err := r.Cluster.UserObjects(kind.Name)
 		if unread := (*kinds.UnreadError)(nil); errors.As(err, &unread) && unread.Unused && unread.Err == nil {
 			continue
 		}
 		if err != nil {
 			return err.Error()
 		}
-		objects, err := meta.ExtractList(list)
-		if err != nil {
-			return err.Error()
-		}
-		for _, o := range objects {
-			object, ok := o.(client.Object)
-			if !ok {
-				continue
-			}
+		for _, object := range objects {
 			key := program.Key{Kind: kind.Name, Namespace: object.GetNamespace(), Name: object.GetName()}
 			if !r.isAttached(ctx, key) {
 				return key.String()
@@ -139,16 +125,16 @@ func (r *Reconciler) isAttached(ctx context.Context, key program.Key) bool {
 // tellNode emits an Event on this node, of what is no object's.
 func (r *Reconciler) tellNode(ctx context.Context, kind, reason, message string) {
 	var node *corev1.Node
-	err := wait.PollUntilContextTimeout(ctx, nodePoll, nodeWithin, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, nodePoll, nodeWithin, true, func(context.Context) (bool, error) {
 		var err error
-		if node, err = r.node(ctx); kinds.Unread(err) {
+		if node, err = r.node(); kinds.Unread(err) {
 			return false, nil
 		}
 		return true, err
 	})
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Failed to emit an Event", "message", message)
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to emit an Event", "message", message)
 		return
 	}
-	event.Emit(r.Events, node, kind, reason, "Retire", message)
+	event.Emit(r.Cluster.Events, node, kind, reason, "Retire", message)
 }

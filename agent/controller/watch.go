@@ -8,31 +8,26 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 )
-
-type queue = workqueue.TypedRateLimitingInterface[program.Key]
 
 // workers is how many owners are worked on at a time: enough that the daemon,
 // which serves one call at a time, never waits for the API server.
@@ -48,135 +43,171 @@ const (
 // findKinds is how often a kind that isn't used is looked at, on average.
 const findKinds = 4 * time.Minute
 
-// SetupWithManager starts the reconciler with a manager. OnConnect calls a
-// function each time the daemon can be reached again, until its context ends.
-func (r *Reconciler) SetupWithManager(mgr manager.Manager, onConnect func(context.Context, func())) error {
-	c, err := ctrl.NewTyped("programs", mgr, ctrl.TypedOptions[program.Key]{
-		Reconciler:              r,
-		MaxConcurrentReconciles: workers,
-		// Tests run many agents in one process.
-		SkipNameValidation: new(true),
-		LogConstructor: func(key *program.Key) logr.Logger {
-			if key == nil {
-				return mgr.GetLogger()
-			}
-			return mgr.GetLogger().WithValues("owner", key.String())
-		},
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
-	})
-	if err != nil {
-		return fmt.Errorf("create controller: %w", err)
-	}
-	useless := make(chan error, 1)
-	if err := mgr.Add(endsBy(useless)); err != nil {
-		return fmt.Errorf("add the check for an incompatible daemon: %w", err)
-	}
-	background := r.watchOnDemand(mgr, c)
-	sources := []source.TypedSource[program.Key]{
-		source.TypedFunc[program.Key](func(ctx context.Context, q queue) error {
-			r.queue = q
-			for _, f := range background {
-				go f(ctx)
-			}
-			go onConnect(ctx, func() { r.daemonReturned(ctx, q) })
-			go func() { useless <- r.compare(ctx) }()
-			go r.lookIntoPods(ctx, q)
-			go r.retire(ctx, replacedWithin)
-			go node.WatchInterfaces(ctx,
-				func() { r.enqueue(ctx, q, func(n program.Needs) bool { return n.Interfaces }) },
-				func(err error) {
-					log.FromContext(ctx).Error(err, "Failed to watch network interfaces; changes may be noticed late")
-				})
+// queueName is the queue's in metrics.
+const queueName = "programs"
+
+// Run works until ctx ends. OnConnect calls a function each time the daemon can be reached
+// again, until its context ends. The error is for an agent that is of no use on this node.
+func (r *Reconciler) Run(ctx context.Context, onConnect func(context.Context, func())) error {
+	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
+		workqueue.TypedRateLimitingQueueConfig[program.Key]{Name: queueName, MetricsProvider: r.Metrics.Queue()})
+	tasks, ctx := errgroup.WithContext(ctx)
+	background := func(f func(context.Context)) {
+		tasks.Go(func() error {
+			f(ctx)
 			return nil
-		}),
-		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Node{}), r.onNode())),
-		kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.PolicyKind.New()), r.onPolicy())),
+		})
 	}
-	if r.Namespace != "" {
-		r.Kinds.Optional(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-		sources = append(sources, kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.ConfigMap{}), r.onHints())))
+	background(r.Cluster.Events.Run)
+	r.watch(ctx, background)
+	background(func(ctx context.Context) { onConnect(ctx, func() { r.daemonReturned(ctx) }) })
+	background(r.lookIntoPods)
+	background(func(ctx context.Context) { r.retire(ctx, replacedWithin) })
+	background(func(ctx context.Context) {
+		node.WatchInterfaces(ctx,
+			func() { r.enqueue(ctx, func(n program.Needs) bool { return n.Interfaces }) },
+			func(err error) {
+				logr.FromContextOrDiscard(ctx).Error(err, "Failed to watch network interfaces; changes may be noticed late")
+			})
+	})
+	tasks.Go(func() error { return r.compare(ctx) })
+	for range workers {
+		background(r.work)
 	}
-	for _, s := range sources {
-		if err := c.Watch(s); err != nil {
-			return fmt.Errorf("watch: %w", err)
-		}
-	}
-	return nil
+	background(func(ctx context.Context) {
+		<-ctx.Done()
+		r.queue.ShutDown()
+	})
+	return tasks.Wait() //nolint:wrapcheck // a task's own
 }
 
-// watchOnDemand sets up what is listed without a watch, and the kinds that are watched
-// once they are used. It returns what has to run beside the controller for that.
-func (r *Reconciler) watchOnDemand(mgr manager.Manager, c ctrl.TypedController[program.Key]) (background []func(context.Context)) {
+// work takes owners from the queue until that is shut down.
+func (r *Reconciler) work(ctx context.Context) {
+	for {
+		key, ends := r.queue.Get()
+		if ends {
+			return
+		}
+		r.process(ctx, key)
+	}
+}
+
+// process works on one owner, and has it tried again as it should be.
+func (r *Reconciler) process(ctx context.Context, key program.Key) {
+	defer r.queue.Done(key)
+	log := logr.FromContextOrDiscard(ctx).WithValues("owner", key.String())
+	again, err := r.reconcileSafely(logr.NewContext(ctx, log), key)
+	if err != nil {
+		log.Error(err, "Failed to reconcile; retrying")
+		r.queue.AddRateLimited(key)
+		return
+	}
+	r.queue.Forget(key)
+	if again > 0 {
+		r.queue.AddAfter(key, again)
+	}
+}
+
+// reconcileSafely makes a panic an error: one owner mustn't end the work on all others.
+func (r *Reconciler) reconcileSafely(ctx context.Context, key program.Key) (again time.Duration, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		}
+	}()
+	return r.Reconcile(ctx, key)
+}
+
+// watch watches what plans depend on: some kinds from the start, others once they are
+// used. Background runs a function beside the workers.
+func (r *Reconciler) watch(ctx context.Context, background func(func(context.Context))) {
 	for _, kind := range v1alpha1.ProgramKinds {
 		asked := make(chan time.Duration, 1)
 		r.asked = append(r.asked, asked)
-		r.Kinds.Listed(kind.GroupVersionKind(), func() bool { return r.reports.isListed(kind.Namespaced) })
-		background = append(background, func(ctx context.Context) { r.keepReports(ctx, kind, asked) })
+		r.Cluster.Kinds.Listed(kind.GroupVersionKind(), func() bool { return r.reports.isListed(kind.Namespaced) })
+		background(func(ctx context.Context) { r.keepReports(ctx, kind, asked) })
 	}
-	open := func(s source.TypedSource[program.Key]) func() {
-		return func() {
-			if err := c.Watch(s); err != nil { // the controller isn't running: the agent ends
-				mgr.GetLogger().Error(err, "Failed to watch a kind")
-			}
-		}
+	open := func(gvk schema.GroupVersionKind, handler toolscache.ResourceEventHandler, listed func()) func() {
+		return func() { r.Cluster.Watch(ctx, gvk, handler, listed) }
 	}
 	for _, kind := range v1alpha1.UserKinds {
-		r.Kinds.OnDemand(kind.GroupVersionKind(), open(kinds.SourceThen(
-			source.TypedKind(mgr.GetCache(), client.Object(kind.New()), onUserObject(kind.Name)),
-			func(q queue) { r.onListed(q, kind.Name) })))
-		background = append(background, func(ctx context.Context) { r.Kinds.Find(ctx, kind, cmp.Or(r.FindKinds, findKinds)) })
+		gvk := kind.GroupVersionKind()
+		r.Cluster.Kinds.OnDemand(gvk, open(gvk, r.onUserObject(kind.Name), func() { r.onListed(kind.Name) }))
+		background(func(ctx context.Context) { r.Cluster.Kinds.Find(ctx, kind, cmp.Or(r.FindKinds, findKinds)) })
 	}
-	r.Kinds.OnDemand(podKind, open(kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(&corev1.Pod{}), r.onPod()))))
-	r.Kinds.Optional(podKind)
-	return background
-}
-
-// podKind is watched only while some owner selects containers, from the first on.
-var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
-
-// endsBy ends the manager, and with it the agent, with an error that comes.
-func endsBy(errs <-chan error) manager.RunnableFunc {
-	return func(ctx context.Context) error {
-		select {
-		case err := <-errs:
-			return err
-		case <-ctx.Done():
-			return nil
-		}
+	r.Cluster.Kinds.OnDemand(cluster.PodKind, open(cluster.PodKind, r.onPod(ctx), nil))
+	r.Cluster.Kinds.Optional(cluster.PodKind)
+	r.Cluster.Watch(ctx, cluster.NodeKind, r.onNode(ctx), nil)
+	r.Cluster.Watch(ctx, v1alpha1.PolicyKind.GroupVersionKind(), r.onPolicy(ctx), nil)
+	if r.Namespace != "" {
+		r.Cluster.Kinds.Optional(cluster.ConfigMapKind)
+		r.Cluster.Watch(ctx, cluster.ConfigMapKind, r.onHints(), nil)
 	}
 }
 
 // onListed starts work for what the daemon holds of a kind that has just been
 // listed: its owner may be gone, and no event tells of it.
-func (r *Reconciler) onListed(q queue, kind string) {
+func (r *Reconciler) onListed(kind string) {
 	for _, key := range r.Inventory.Owners() {
 		if key.Kind == kind {
-			q.Add(key)
+			r.queue.Add(key)
 		}
 	}
 }
 
-type handlers = handler.TypedFuncs[client.Object, program.Key]
+// handler hears of the objects of a kind, whose type is O. Each of its functions may be nil.
+type handler[O metav1.Object] struct {
+	// added tells of an object whether it is one of those that were there at the start.
+	added   func(now O, initial bool)
+	updated func(before, now O)
+	deleted func(last O)
+}
+
+// OnAdd implements [toolscache.ResourceEventHandler].
+func (h handler[O]) OnAdd(now any, initial bool) {
+	if now, ok := now.(O); ok && h.added != nil {
+		h.added(now, initial)
+	}
+}
+
+// OnUpdate implements [toolscache.ResourceEventHandler].
+func (h handler[O]) OnUpdate(before, now any) {
+	old, ok := before.(O)
+	if now, ok2 := now.(O); ok && ok2 && h.updated != nil {
+		h.updated(old, now)
+	}
+}
+
+// OnDelete implements [toolscache.ResourceEventHandler].
+func (h handler[O]) OnDelete(last any) {
+	if missed, ok := last.(toolscache.DeletedFinalStateUnknown); ok {
+		last = missed.Obj
+	}
+	if last, ok := last.(O); ok && h.deleted != nil {
+		h.deleted(last)
+	}
+}
 
 // onUserObject starts work where a spec changed or deletion began.
-func onUserObject(kind string) handlers {
-	key := func(o client.Object) program.Key {
-		return program.Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+func (r *Reconciler) onUserObject(kind string) toolscache.ResourceEventHandler {
+	add := func(o v1alpha1.UserObject) {
+		r.queue.Add(program.Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
 	}
-	return handlers{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { q.Add(key(e.Object)) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
-			if changed(e.ObjectOld, e.ObjectNew) {
-				q.Add(key(e.ObjectNew))
+	return handler[v1alpha1.UserObject]{
+		added: func(now v1alpha1.UserObject, _ bool) { add(now) },
+		updated: func(before, now v1alpha1.UserObject) {
+			if changed(before, now) {
+				add(now)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) { q.Add(key(e.Object)) },
+		deleted: add,
 	}
 }
 
 // changed tells whether a user object asks for something else than before.
-func changed(before, now client.Object) bool {
-	replace := func(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] }
+func changed(before, now metav1.Object) bool {
+	replace := func(o metav1.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] }
 	another := before.GetUID() != now.GetUID()
 	spec := before.GetGeneration() != now.GetGeneration()
 	return another || spec || replace(before) != replace(now) || now.GetDeletionTimestamp() != nil
@@ -184,20 +215,18 @@ func changed(before, now client.Object) bool {
 
 // onNode starts work where the own node's labels or addresses changed. While a node is
 // gone, the operator deletes its reports.
-func (r *Reconciler) onNode() handlers {
-	all := func(ctx context.Context, q queue) { r.enqueue(ctx, q, func(program.Needs) bool { return true }) }
-	return handlers{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[client.Object], q queue) {
-			if !e.IsInInitialList {
+func (r *Reconciler) onNode(ctx context.Context) toolscache.ResourceEventHandler {
+	all := func() { r.enqueue(ctx, func(program.Needs) bool { return true }) }
+	return handler[*corev1.Node]{
+		added: func(_ *corev1.Node, initial bool) {
+			if !initial {
 				r.relist(0)
 			}
-			all(ctx, q)
+			all()
 		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
-			before, ok := e.ObjectOld.(*corev1.Node)
-			now, ok2 := e.ObjectNew.(*corev1.Node)
-			if !ok || !ok2 || !equality.Semantic.DeepEqual(before.Labels, now.Labels) || !equality.Semantic.DeepEqual(before.Status.Addresses, now.Status.Addresses) {
-				all(ctx, q)
+		updated: func(before, now *corev1.Node) {
+			if !equality.Semantic.DeepEqual(before.Labels, now.Labels) || !equality.Semantic.DeepEqual(before.Status.Addresses, now.Status.Addresses) {
+				all()
 			}
 		},
 	}
@@ -205,20 +234,16 @@ func (r *Reconciler) onNode() handlers {
 
 // onPod starts work for owners that select containers, where a pod's labels, phase
 // or containers changed.
-func (r *Reconciler) onPod() handlers {
-	changed := func(ctx context.Context, q queue) {
-		r.enqueue(ctx, q, func(n program.Needs) bool { return n.Containers })
-	}
-	return handlers{
-		CreateFunc: func(ctx context.Context, _ event.TypedCreateEvent[client.Object], q queue) { changed(ctx, q) },
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
-			before, ok := e.ObjectOld.(*corev1.Pod)
-			now, ok2 := e.ObjectNew.(*corev1.Pod)
-			if !ok || !ok2 || !maps.Equal(before.Labels, now.Labels) || before.Status.Phase != now.Status.Phase || !slices.Equal(running(before), running(now)) {
-				changed(ctx, q)
+func (r *Reconciler) onPod(ctx context.Context) toolscache.ResourceEventHandler {
+	changed := func() { r.enqueue(ctx, func(n program.Needs) bool { return n.Containers }) }
+	return handler[*corev1.Pod]{
+		added: func(*corev1.Pod, bool) { changed() },
+		updated: func(before, now *corev1.Pod) {
+			if !maps.Equal(before.Labels, now.Labels) || before.Status.Phase != now.Status.Phase || !slices.Equal(running(before), running(now)) {
+				changed()
 			}
 		},
-		DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[client.Object], q queue) { changed(ctx, q) },
+		deleted: func(*corev1.Pod) { changed() },
 	}
 }
 
@@ -235,15 +260,15 @@ func running(pod *corev1.Pod) []string {
 
 // daemonReturned starts work for everything: the daemon may have lost programs,
 // and what failed for want of it can be done.
-func (r *Reconciler) daemonReturned(ctx context.Context, q queue) {
+func (r *Reconciler) daemonReturned(ctx context.Context) {
 	r.Inventory.Doubt()
 	for _, key := range r.Inventory.Owners() {
-		q.Add(key)
+		r.queue.Add(key)
 	}
-	r.enqueue(ctx, q, func(program.Needs) bool { return true })
+	r.enqueue(ctx, func(program.Needs) bool { return true })
 	// Owners that are gone with all their objects are known to the daemon alone.
 	if err := r.ensureInventory(ctx); err != nil {
-		log.FromContext(ctx).Info("Failed to list the daemon's programs; retrying", "reason", err.Error())
+		logr.FromContextOrDiscard(ctx).Info("Failed to list the daemon's programs; retrying", "reason", err.Error())
 	}
 }
 
@@ -254,42 +279,35 @@ const podInterfaces = 10 * time.Second
 
 // lookIntoPods starts work for the owners that discover interfaces inside pods,
 // until ctx ends.
-func (r *Reconciler) lookIntoPods(ctx context.Context, q queue) {
+func (r *Reconciler) lookIntoPods(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		r.enqueue(ctx, q, func(n program.Needs) bool { return n.PodInterfaces })
+		r.enqueue(ctx, func(n program.Needs) bool { return n.PodInterfaces })
 	}, podInterfaces)
 }
 
 // enqueue starts work for the owners that a change affects.
-func (r *Reconciler) enqueue(ctx context.Context, q queue, affected func(program.Needs) bool) {
+func (r *Reconciler) enqueue(ctx context.Context, affected func(program.Needs) bool) {
 	for _, kind := range v1alpha1.UserKinds {
-		list, ok := kind.NewList().(client.ObjectList)
-		if !ok {
-			continue
-		}
-		err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
+		objects, err := r.Cluster.UserObjects(kind.Name)
 		if kinds.Unread(err) {
 			continue // its objects start work of their own when they are read
 		}
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Failed to list objects from the cache", "kind", kind.Name)
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to list objects from the cache", "kind", kind.Name)
 			continue
 		}
-		_ = meta.EachListItem(list, func(o runtime.Object) error { // its error is the function's
-			if user, ok := o.(v1alpha1.UserObject); ok {
-				if owner, err := program.OwnerOf(kind.Name, user); err == nil && affected(owner.Needs()) {
-					q.Add(owner.Key)
-				}
+		for _, o := range objects {
+			if owner, err := program.OwnerOf(kind.Name, o); err == nil && affected(owner.Needs()) {
+				r.queue.Add(owner.Key)
 			}
-			return nil
-		})
+		}
 	}
 }
 
 // enqueueSharers starts work for the owners that use maps of other programs.
-func (r *Reconciler) enqueueSharers(q queue) {
+func (r *Reconciler) enqueueSharers() {
 	r.sharers.Range(func(key, _ any) bool {
-		q.Add(key.(program.Key)) //nolint:errcheck,forcetypeassert // the only type put in
+		r.queue.Add(key.(program.Key)) //nolint:errcheck,forcetypeassert // the only type put in
 		return true
 	})
 }

@@ -12,8 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -23,7 +23,7 @@ import (
 )
 
 // ownerKey is the key of a program object's owner.
-func ownerKey(o client.Object) (program.Key, bool) {
+func ownerKey(o metav1.Object) (program.Key, bool) {
 	ref := metav1.GetControllerOf(o)
 	if ref == nil {
 		return program.Key{}, false
@@ -60,14 +60,14 @@ func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, obj
 	case old == nil:
 		// That it exists already, when another agent of this node created it, is an error
 		// like others: the next try has read it.
-		if err := r.send(key, object, func() error { return r.Client.Create(ctx, object) }); err != nil {
+		if err := r.send(key, object, func() error { return r.Cluster.CreateReport(ctx, object) }); err != nil {
 			return fmt.Errorf("create %s: %w", what, err)
 		}
 	case sameContent(old, object):
 		object = copyOf(old)
 	default:
 		object = withContent(copyOf(old), object)
-		if err := r.send(key, object, func() error { return r.Client.Update(ctx, object) }); err != nil {
+		if err := r.send(key, object, func() error { return r.Cluster.UpdateReport(ctx, object) }); err != nil {
 			return fmt.Errorf("update %s: %w", what, err)
 		}
 	}
@@ -78,10 +78,10 @@ func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, obj
 		return nil
 	}
 	*object.GetStatus() = *status
-	if err := r.send(key, object, func() error { return r.Client.Status().Update(ctx, object) }); err != nil {
+	if err := r.send(key, object, func() error { return r.Cluster.UpdateReportStatus(ctx, object) }); err != nil {
 		return fmt.Errorf("update status of %s: %w", what, err)
 	}
-	r.tell(ctx, key, object, before)
+	r.tell(key, object, before)
 	return nil
 }
 
@@ -102,19 +102,19 @@ func (r *Reconciler) remove(ctx context.Context, key program.Key, object v1alpha
 		if !v1alpha1.SetCondition(&object.GetStatus().Conditions, condition) {
 			return nil
 		}
-		err := r.send(key, object, func() error { return r.Client.Status().Update(ctx, object) })
-		if client.IgnoreNotFound(err) != nil {
+		err := r.send(key, object, func() error { return r.Cluster.UpdateReportStatus(ctx, object) })
+		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("update status of %s: %w", what, err)
 		}
 		return nil
 	}
-	err := r.Client.Delete(ctx, object, client.Preconditions{UID: new(object.GetUID())})
-	if client.IgnoreNotFound(err) != nil {
+	err := r.Cluster.DeleteReport(ctx, object)
+	if err != nil && !apierrors.IsNotFound(err) {
 		r.reports.doubt(key, object.GetName())
 		return fmt.Errorf("delete %s: %w", what, err)
 	}
 	r.reports.drop(key, object.GetName())
-	r.enqueueSharers(r.queue)
+	r.enqueueSharers()
 	return nil
 }
 
@@ -156,11 +156,11 @@ func (r *Reconciler) reportUnreachable(ctx context.Context, key program.Key, own
 // tell emits an Event on the user object where a program began to fail, fails
 // for another reason, or works again. That it works from the start is the
 // operator's to say, once for all nodes.
-func (r *Reconciler) tell(ctx context.Context, key program.Key, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
+func (r *Reconciler) tell(key program.Key, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
 	if len(object.GetStatus().Conditions) == 0 {
 		return
 	}
-	owner, err := get(ctx, r.Client, key)
+	owner, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)
 	if err != nil {
 		return // gone meanwhile: nobody to tell
 	}
@@ -174,13 +174,13 @@ func (r *Reconciler) tell(ctx context.Context, key program.Key, object v1alpha1.
 	function := object.GetStatus().Function
 	switch id := object.GetStatus().ProgramID; {
 	case failed(is) && is.Message != was.Message:
-		event.Emit(r.Events, owner, corev1.EventTypeWarning, is.Type, "Load",
+		event.Emit(r.Cluster.Events, owner, corev1.EventTypeWarning, is.Type, "Load",
 			fmt.Sprintf("Program %s %s on node %s: %s", function, failure(is), r.NodeName, is.Message))
 	case failed(was) && !failed(is):
-		event.Emit(r.Events, owner, corev1.EventTypeNormal, is.Type, "Load",
+		event.Emit(r.Cluster.Events, owner, corev1.EventTypeNormal, is.Type, "Load",
 			fmt.Sprintf("Program %s recovered on node %s", function, r.NodeName))
 	case before.ProgramID != 0 && before.ProgramID != id:
-		event.Emit(r.Events, owner, corev1.EventTypeNormal, "Reloaded", "Load",
+		event.Emit(r.Cluster.Events, owner, corev1.EventTypeNormal, "Reloaded", "Load",
 			fmt.Sprintf("Reloaded program %s on node %s: program %d replaced program %d", function, r.NodeName, id, before.ProgramID))
 	}
 }
@@ -198,7 +198,7 @@ const reasonWarned = "PolicyWarned"
 
 // tellWarned emits an Event where a policy in mode warn began to be violated, or is
 // for another reason.
-func (r *Reconciler) tellWarned(owner client.Object, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
+func (r *Reconciler) tellWarned(owner v1alpha1.UserObject, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
 	said := func(s *v1alpha1.BpfProgramStatus) []v1alpha1.BpfProgramPolicy {
 		if s.Bytecode == nil {
 			return nil
@@ -210,7 +210,7 @@ func (r *Reconciler) tellWarned(owner client.Object, object v1alpha1.ProgramObje
 			return was.Name == is.Name && was.Verdict == is.Verdict && was.Message == is.Message
 		})
 		if is.Verdict == v1alpha1.VerdictWarned && !told {
-			event.Emit(r.Events, owner, corev1.EventTypeWarning, reasonWarned, "Load",
+			event.Emit(r.Cluster.Events, owner, corev1.EventTypeWarning, reasonWarned, "Load",
 				fmt.Sprintf("Policy %s would deny program %s on node %s in mode enforce: %s", is.Name, object.GetStatus().Function, r.NodeName, is.Message))
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"google.golang.org/grpc/status"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
@@ -43,7 +43,7 @@ func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 	if len(removed) == 0 {
 		return nil, errors.Join(err, failed)
 	}
-	log.FromContext(ctx).Info("Removed unfinished snapshots that kept the daemon from opening its database", "files", removed)
+	logr.FromContextOrDiscard(ctx).Info("Removed unfinished snapshots that kept the daemon from opening its database", "files", removed)
 	return i.refresh(ctx)
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package metrics tells Prometheus what the agent has on its node and how the
-// daemon answers. How long owners wait in the queue and how long work on them
-// takes is told by controller-runtime's own metrics, workqueue_*.
+// Package metrics tells Prometheus what the agent has on its node, how the daemon
+// answers, and how long owners wait in the queue and are worked on.
 package metrics
 
 import (
@@ -23,6 +22,7 @@ const prefix = "bpfman_agent_"
 
 // Metrics are the agent's own. A nil Metrics counts nothing.
 type Metrics struct {
+	registry prometheus.Registerer
 	calls    *prometheus.HistogramVec
 	repaired *prometheus.CounterVec
 	verified *prometheus.HistogramVec
@@ -31,6 +31,7 @@ type Metrics struct {
 // New registers metrics. Those of calls and repairs begin at 0.
 func New(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
+		registry: registry,
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "daemon_call_duration_seconds",
 			Help: "Duration of calls to the bpfman daemon in seconds, by call and gRPC code.",

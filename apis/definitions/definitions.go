@@ -8,6 +8,7 @@ package definitions
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,7 +18,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -75,13 +77,17 @@ func Foreign(served []metav1.APIResource) error {
 
 // Look gets the resources from the API server's discovery API, which every client can read, and returns a
 // *ForeignError if some belong to another API.
-func Look(ctx context.Context, api discovery.ServerResourcesInterfaceWithContext) error {
+func Look(ctx context.Context, api rest.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	version := v1alpha1.SchemeGroupVersion.String()
-	list, err := api.ServerResourcesForGroupVersionWithContext(ctx, version)
+	body, err := api.Get().AbsPath("/apis", version).SetHeader("Accept", runtime.ContentTypeJSON).DoRaw(ctx)
 	if apierrors.IsNotFound(err) {
 		return nil // no kind is defined
+	}
+	var list metav1.APIResourceList
+	if err == nil {
+		err = json.Unmarshal(body, &list)
 	}
 	if err != nil {
 		return fmt.Errorf("discover the cluster's kinds in %s: %w", version, err)

@@ -29,6 +29,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/operator/kindcache"
 )
 
 const passTimeout = 30 * time.Second
@@ -57,7 +58,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	watched := source.Kind(mgr.GetCache(), client.Object(metadata()), named)
 	return ctrl.NewControllerManagedBy(mgr).Named("bpfnodes").
-		WatchesRawSource(kinds.Source(watched)).
+		WatchesRawSource(kindcache.Source(watched)).
 		Watches(&corev1.Node{}, named, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&corev1.Pod{}, ofPod).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -35,6 +35,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/pace"
 )
 
@@ -99,7 +100,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Kind(own, client.Object(&corev1.ConfigMap{}), one)).
 		WatchesRawSource(source.Channel(r.asked, one))
 	for _, kind := range v1alpha1.UserKinds {
-		b.WatchesRawSource(kinds.Source(source.Kind(mgr.GetCache(), client.Object(kind.New()), r.comeAndGo())))
+		b.WatchesRawSource(kindcache.Source(source.Kind(mgr.GetCache(), client.Object(kind.New()), r.comeAndGo())))
 	}
 	return b.Complete(r)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/pace"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
@@ -78,7 +79,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.tally, r.notes = newTally(), map[string]note{}
 	object := handler.TypedEnqueueRequestForObject[client.Object]{}
 	b := ctrl.NewControllerManagedBy(mgr).Named("policies").
-		WatchesRawSource(kinds.Source(source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.PolicyKind.New()), &object)))
+		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(v1alpha1.PolicyKind.New()), &object)))
 	return b.WatchesRawSource(reports.Source(r.Reports, r.onReport, nil)).Complete(r)
 }
 
@@ -104,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconc
 	secrets, configMaps := policy.References(&object)
 	refers := len(secrets)+len(configMaps) > 0
 	if now := r.Clock.Now(); n.material == nil || n.generation != object.Generation || refers && now.Sub(n.readAt) >= materialEvery {
-		n.material, n.generation, n.readAt = policy.ReadMaterial(&object, kinds.PolicyMaterial(ctx, r.Live, r.Namespace)), object.Generation, now
+		n.material, n.generation, n.readAt = policy.ReadMaterial(&object, materialFrom(ctx, r.Live, r.Namespace)), object.Generation, now
 	}
 	var again time.Duration
 	if refers {

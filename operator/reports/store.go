@@ -91,7 +91,9 @@ func (s *Store) SetupWithManager(mgr ctrl.Manager) error {
 
 // reflect keeps the part in sync with the API server.
 func (p *part) reflect(ctx context.Context, from *toolscache.ListWatch) {
-	from = p.store.known.Watch(p.kind.GroupVersionKind(), from, p.hasListed)
+	gvk := p.kind.GroupVersionKind()
+	p.store.known.Listed(gvk, p.hasListed)
+	from = p.store.known.Watch(gvk, from)
 	toolscache.NewReflectorWithOptions(from, nil, p, toolscache.ReflectorOptions{
 		Name: p.kind.Resource(), TypeDescription: p.kind.Name,
 	}).RunWithContext(ctx)

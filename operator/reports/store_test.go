@@ -160,7 +160,7 @@ func TestOfANode(t *testing.T) {
 	known := &kinds.Kinds{}
 	s := NewStore(known)
 	for _, p := range s.parts {
-		known.Watch(p.kind.GroupVersionKind(), nil, p.hasListed)
+		known.Listed(p.kind.GroupVersionKind(), p.hasListed)
 	}
 	p := clusterScoped(s)
 	if of, err := s.Of("a"); len(of) > 0 || !kinds.Unread(err) {

@@ -29,6 +29,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/operator/contest"
+	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
@@ -90,7 +91,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := builder.TypedControllerManagedBy[Ref](mgr)
 	for _, kind := range v1alpha1.UserKinds {
 		watched := source.TypedKind(mgr.GetCache(), client.Object(kind.New()), r.ownerEvents(kind.Name))
-		b.WatchesRawSource(kinds.Source(watched))
+		b.WatchesRawSource(kindcache.Source(watched))
 	}
 	b.WatchesRawSource(reports.Source(r.Reports, r.onReport, r.setListed))
 	return b.Named("status").

@@ -28,16 +28,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
-	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/registry"
@@ -102,34 +100,24 @@ func start(t *testing.T) *node {
 	}
 	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{"test": n.name}}})
 
-	known := &kinds.Kinds{}
-	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme, NewCache: known.NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(n.name, namespace),
-		Metrics:                 server.Options{BindAddress: "0"},
-		GracefulShutdownTimeout: new(time.Duration(0)),
-	})
+	server, err := cluster.New(config, "bpfman-agent", n.name, namespace, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
 	agent := &controller.Reconciler{
-		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("bpfman-agent"),
-		Inventory: agentdaemon.NewInventory(&loadCounter{n.Client, n}, n.Path("/")), NodeName: n.name, Drift: time.Minute,
+		Cluster: server, Inventory: agentdaemon.NewInventory(&loadCounter{n.Client, n}, n.Path("/")), NodeName: n.name, Drift: time.Minute,
 		Interfaces: func() (map[string]program.Interface, error) {
 			return map[string]program.Interface{"lo": {Index: 1}}, nil
 		},
 		PinsDir:    n.Path("/sys/fs/bpf"),
 		Containers: func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
-		Kinds:      known,
 		FindKinds:  time.Second, // no operator publishes hints
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := agent.SetupWithManager(mgr, func(_ context.Context, f func()) { f() }); err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = mgr.Start(ctx) // the end of its context stops it
+		_ = agent.Run(ctx, func(_ context.Context, f func()) { f() }) // the end of its context stops it
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	return n

@@ -22,9 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
@@ -33,7 +32,6 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/verify"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/verification"
-	"github.com/bpfman/bpfman-operator/kinds"
 )
 
 // traffic counts the bytes on the connections of a client, including TLS.
@@ -105,15 +103,9 @@ func startAgents(ctx context.Context, c *controlPlane, first, last int) (*agents
 // start starts an agent in the same way as the command bpfman-agent.
 func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config, node string) error {
 	root := filepath.Join(c.dir, "daemons", node)
-	known := &kinds.Kinds{Log: logr.Discard()}
-	grace := time.Duration(0) // it ends immediately
-	mgr, err := manager.New(config, manager.Options{
-		GracefulShutdownTimeout: &grace,
-		Scheme:                  c.scheme, NewCache: known.NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(node, namespace),
-		Metrics: server.Options{BindAddress: "0"}, Logger: logr.Discard(),
-	})
+	server, err := cluster.New(config, "bpfman-agent", node, namespace, logr.Discard())
 	if err != nil {
-		return fmt.Errorf("create manager: %w", err)
+		return err
 	}
 	measured, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
@@ -121,21 +113,16 @@ func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config
 	}
 	unsigned := func(context.Context, *verification.Request) verification.Answer { return verification.Answer{} }
 	reconciler := &controller.Reconciler{
-		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("bpfman-agent"),
-		Inventory: daemon.NewInventory(daemontest.New(root), root), NodeName: node, Namespace: namespace, Drift: time.Minute,
+		Cluster: server, Inventory: daemon.NewInventory(daemontest.New(root), root), NodeName: node, Namespace: namespace, Drift: time.Minute,
 		Interfaces:    func() (map[string]program.Interface, error) { return interfaces, nil },
 		Containers:    func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
 		PodInterfaces: func([]program.Container) {},
 		Metrics:       measured,
 		Bpffs:         filepath.Join(root, "run/bpfman/fs"),
 		Verifier:      &verify.Verifier{Verify: unsigned, Observe: measured.Verified},
-		Kinds:         known,
-	}
-	if err := reconciler.SetupWithManager(mgr, func(_ context.Context, f func()) { f() }); err != nil {
-		return err
 	}
 	a.ended.Go(func() {
-		if err := mgr.Start(ctx); err != nil {
+		if err := reconciler.Run(ctx, func(_ context.Context, f func()) { f() }); err != nil {
 			select {
 			case a.err <- fmt.Errorf("agent of %s: %w", node, err):
 			default:

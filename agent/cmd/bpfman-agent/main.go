@@ -15,34 +15,32 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
-	goruntime "runtime"
+	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client/config"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
+	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/pins"
 	"github.com/bpfman/bpfman-operator/agent/verify"
-	"github.com/bpfman/bpfman-operator/apis/scrape"
+	"github.com/bpfman/bpfman-operator/apis/definitions"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
-	"github.com/bpfman/bpfman-operator/kinds"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -62,6 +60,7 @@ type options struct {
 	metricsAddr   string
 	profilingAddr string
 	namespace     string
+	kubeconfig    string
 	mountBpffs    bool
 }
 
@@ -76,11 +75,12 @@ func main() {
 	flag.StringVar(&o.metricsAddr, "metrics-bind-address", "127.0.0.1:8174", "Address to serve /metrics at, over TLS; 0 turns it off.")
 	flag.StringVar(&o.profilingAddr, "profiling-bind-address", "", "Address to serve pprof at, without authentication; empty turns it off.")
 	flag.StringVar(&o.namespace, "namespace", "", "Namespace of the Secrets and ConfigMaps that policies refer to, and of the operator's hints (default: the agent's own).")
+	flag.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "Path of a kubeconfig file, outside of a cluster.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and set aside the pins that a daemon of v0.5 left.")
 	version.Flag(component)
 	flag.Parse()
 	log := logger(os.Getenv("GO_LOG"))
-	ctrllog.SetLogger(log)
+	klog.SetLogger(log) // client-go's
 	if err := run(o, log); err != nil {
 		log.Error(errors.Join(err, leaveWords(err.Error())), "Stopped")
 		os.Exit(1)
@@ -107,15 +107,6 @@ func leaveWords(words string) error {
 // on every node.
 const gcPercent = 25
 
-// processors is how many processors the agent uses at most. It mostly waits, and Go keeps
-// memory for each processor: on a node with 64 of them, 4 MB more than with 2.
-const processors = 2
-
-func saveMemory() {
-	debug.SetGCPercent(gcPercent)
-	goruntime.GOMAXPROCS(min(processors, goruntime.GOMAXPROCS(0)))
-}
-
 func run(o options, log logr.Logger) error {
 	if o.mountBpffs {
 		return errors.Join(prepare(o, log), leaveWords(version.Line(component)))
@@ -123,23 +114,23 @@ func run(o options, log logr.Logger) error {
 	if o.nodeName == "" {
 		return errors.New("KUBE_NODE_NAME is not set")
 	}
-	saveMemory()
+	debug.SetGCPercent(gcPercent)
 	if o.profilingAddr == "" {
-		goruntime.MemProfileRate = 0 // samples that nobody can ask for, half a megabyte
+		runtime.MemProfileRate = 0 // samples that nobody can ask for, half a megabyte
 	} else {
-		go serveProfiles(o.profilingAddr)
+		go serveProfiles(o.profilingAddr, log)
 	}
 	o.namespace = cmp.Or(o.namespace, ownNamespace())
-	known := &kinds.Kinds{Log: ctrllog.Log}
-	mgr, err := newManager(o, known)
+	config, err := clientConfig(o.kubeconfig)
 	if err != nil {
 		return err
 	}
-	measured, err := metrics.New(ctrlmetrics.Registry)
+	server, err := cluster.New(config, component, o.nodeName, o.namespace, log)
 	if err != nil {
 		return err
 	}
-	process, err := verify.Beside()
+	registry := prometheus.NewRegistry()
+	measured, err := metrics.New(registry)
 	if err != nil {
 		return err
 	}
@@ -148,12 +139,46 @@ func run(o options, log logr.Logger) error {
 		return err
 	}
 	defer conn.Close()
-	reconciler := &controller.Reconciler{
-		Client:        mgr.GetClient(),
-		Secrets:       mgr.GetAPIReader(),
+	reconciler, err := newReconciler(o, server, conn, measured)
+	if err != nil {
+		return err
+	}
+	metrics.Requests(registry)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&metrics.Reports{List: reconciler.Reports}, server.Kinds)
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second signal ends the agent where it is
+	tasks, ctx := errgroup.WithContext(logr.NewContext(ctx, log))
+	start := func() error {
+		tasks.Go(func() error {
+			return reconciler.Run(ctx, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) })
+		})
+		return nil
+	}
+	guard := &definitions.Guard{
+		Look: server.Definitions, Open: start,
+		Report: func(_ context.Context, refusal error) { log.Error(refusal, "Not starting the controllers yet") },
+		Retry:  lookAgain, Interval: lookLater,
+	}
+	server.Kinds.Held = func() error { return cmp.Or(guard.Held(), reconciler.Inventory.Ready()) }
+	tasks.Go(func() error { return guard.Start(ctx) })
+	tasks.Go(func() error { return serve(ctx, o.healthAddr, server.Kinds.Probes(), nil, log) })
+	if o.metricsAddr != "0" {
+		tasks.Go(func() error { return serveMetrics(ctx, o.metricsAddr, registry, config, log) })
+	}
+	return tasks.Wait() //nolint:wrapcheck // a task's own
+}
+
+func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Reconciler, error) {
+	process, err := verify.Beside()
+	if err != nil {
+		return nil, err
+	}
+	return &controller.Reconciler{
+		Cluster:       server,
 		Namespace:     o.namespace,
 		Verifier:      &verify.Verifier{Verify: process.Verify, Observe: measured.Verified},
-		Events:        mgr.GetEventRecorder(component),
 		Inventory:     daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
 		NodeName:      o.nodeName,
 		Drift:         time.Minute,
@@ -163,31 +188,28 @@ func run(o options, log logr.Logger) error {
 		PinsDir:       pins.Dir,
 		Metrics:       measured,
 		Bpffs:         bpffsDir,
-		Kinds:         known,
-	}
-	if err := register(&metrics.Reports{List: reconciler.Reports}, known); err != nil {
-		return err
-	}
-	onConnect := func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) }
-	if err := guard(mgr, known, func() error { return reconciler.SetupWithManager(mgr, onConnect) }); err != nil {
-		return err
-	}
-	undefined := known.Held
-	known.Held = func() error { return cmp.Or(undefined(), reconciler.Inventory.Ready()) }
-	if err := mgr.Start(signals.SetupSignalHandler()); err != nil {
-		return fmt.Errorf("run manager: %w", err)
-	}
-	return nil
+	}, nil
 }
 
-// register adds collectors to the metrics that are served.
-func register(collectors ...prometheus.Collector) error {
-	for _, collector := range collectors {
-		if err := ctrlmetrics.Registry.Register(collector); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
-		}
+// How often the cluster's definitions are looked at, while nothing starts and afterwards: rarely, as every node does. The
+// operator says at once when they are another bpfman's.
+const (
+	lookAgain = 10 * time.Second
+	lookLater = 10 * time.Minute
+)
+
+// clientConfig leads to the API server of a kubeconfig file, or of the agent's pod if it is "".
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	load := rest.InClusterConfig
+	if kubeconfig != "" {
+		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
 	}
-	return nil
+	config, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("load the API client's configuration: %w", err)
+	}
+	config.UserAgent = v1alpha1.AgentFieldManager
+	return config, nil
 }
 
 // ownNamespace is the one that the agent's pod is in, "" outside of a cluster.
@@ -199,40 +221,6 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(content))
 }
 
-// newManager returns a manager with the agent's caches, probes and metrics.
-func newManager(o options, known *kinds.Kinds) (manager.Manager, error) {
-	restConfig, err := config.GetConfig()
-	if err != nil {
-		return nil, fmt.Errorf("load the API client's configuration: %w", err)
-	}
-	// The API server's own priority and fairness does this better.
-	restConfig.QPS = -1
-	restConfig.UserAgent = v1alpha1.AgentFieldManager
-
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
-		return nil, fmt.Errorf("register types: %w", err)
-	}
-	mgr, err := manager.New(restConfig, manager.Options{
-		Scheme:         scheme,
-		NewCache:       known.NewCache,
-		MapperProvider: kinds.Mapper,
-		Cache:          controller.CacheOptions(o.nodeName, o.namespace),
-		Metrics: server.Options{
-			BindAddress:    o.metricsAddr,
-			SecureServing:  true,
-			FilterProvider: authorized,
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("create manager: %w", err)
-	}
-	if err := mgr.Add(known.Probes(o.healthAddr)); err != nil {
-		return nil, fmt.Errorf("add probes: %w", err)
-	}
-	return mgr, nil
-}
-
 // logger writes JSON lines to standard error. Level is upstream's GO_LOG: info
 // unless it is debug or trace.
 func logger(level string) logr.Logger {
@@ -240,22 +228,11 @@ func logger(level string) logr.Logger {
 	return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: levels[level]}))
 }
 
-func serveProfiles(addr string) {
+func serveProfiles(addr string, log logr.Logger) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	ctrllog.Log.Error(s.ListenAndServe(), "Failed to serve profiles", "address", addr)
-}
-
-// authorized lets those scrape whom the cluster's RBAC allows to.
-func authorized(config *rest.Config, httpClient *http.Client) (server.Filter, error) {
-	filter, err := scrape.NewFilter(config, httpClient)
-	if err != nil {
-		return nil, err
-	}
-	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-		return filter.Protect(next, slog.New(logr.ToSlogHandler(log))), nil
-	}, nil
+	log.Error(s.ListenAndServe(), "Failed to serve profiles", "address", addr)
 }

@@ -33,9 +33,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
@@ -157,27 +156,21 @@ func (n *node) startAgent() {
 	config.UserAgent = "bpfman-agent" // the API server derives the writer of a report from it
 	ctx, cancel := context.WithCancel(context.Background())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recorder{ctx, n, next} })
-	grace := time.Duration(0)
-	n.kinds = &kinds.Kinds{Log: logr.Discard()}
 	n.mu.Lock()
 	n.watched = map[string]bool{}
 	n.mu.Unlock()
-	mgr, err := manager.New(config, manager.Options{
-		Scheme: scheme, NewCache: n.kinds.NewCache, MapperProvider: kinds.Mapper, Cache: controller.CacheOptions(n.name, policyNamespace),
-		Metrics:                 server.Options{BindAddress: "0"},
-		GracefulShutdownTimeout: &grace,
-	})
+	server, err := cluster.New(config, "bpfman-agent", n.name, policyNamespace, logr.Discard())
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	n.kinds = server.Kinds
 	n.registry = prometheus.NewRegistry()
 	measured, err := metrics.New(n.registry)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	reconciler := &controller.Reconciler{
-		Client: mgr.GetClient(), Secrets: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("bpfman-agent"),
-		Inventory: daemon.NewInventory(n.daemon, n.daemon.Root), NodeName: n.name, Drift: cmp.Or(n.drift, time.Minute),
+		Cluster: server, Inventory: daemon.NewInventory(n.daemon, n.daemon.Root), NodeName: n.name, Drift: cmp.Or(n.drift, time.Minute),
 		Interfaces: func() (map[string]program.Interface, error) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -195,18 +188,14 @@ func (n *node) startAgent() {
 		Bpffs:     n.bpffs(),
 		Namespace: policyNamespace,
 		Verifier:  &verify.Verifier{Verify: n.verify, Observe: measured.Verified},
-		Kinds:     n.kinds,
 		FindKinds: cmp.Or(n.findKinds, 200*time.Millisecond), RelistReports: n.relistReports,
 	}
 	connected := func(_ context.Context, f func()) { f() }
-	if err := reconciler.SetupWithManager(mgr, connected); err != nil {
-		n.t.Fatal(err)
-	}
 	stopped := make(chan struct{})
 	n.ended = make(chan error, 1)
 	go func(ended chan<- error) {
 		defer close(stopped)
-		ended <- mgr.Start(ctx)
+		ended <- reconciler.Run(ctx, connected)
 	}(n.ended)
 	n.stop = func() { cancel(); <-stopped }
 }

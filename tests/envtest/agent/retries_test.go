@@ -58,6 +58,12 @@ func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 				at <- time.Now()
 				return status.Error(codes.Aborted, words())
 			}
+			n.eventually("the agent to have read everything, each of which starts work", func() error {
+				if problems, ready := n.kinds.State(); !ready {
+					return fmt.Errorf("it isn't ready: %q", problems)
+				}
+				return nil
+			})
 			o := n.tracepoint(n.name, "f", "a/x")
 			n.create(o)
 			n.eventually("retries", func() error {

@@ -84,14 +84,14 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 	agent := corev1.ContainerStatus{
 		Name: "bpfman-agent", Image: "agent", ImageID: "sha256:a", RestartCount: 2,
 		State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
-		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "run manager: " + cause}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: cause}},
 	}
 	plugin := corev1.ContainerStatus{
 		Name: "bpfman-csi", Image: "csi", ImageID: "sha256:c", Ready: true,
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}
 	become(agent, plugin)
-	agentFails := "container bpfman-agent with image agent fails: exit code 1: run manager: " + cause + " (wrong)"
+	agentFails := "container bpfman-agent with image agent fails: exit code 1: " + cause + " (wrong)"
 	pluginIsOld := "image csi contains a CSI plugin of version of-yore, but the operator has version " + version.Version + " (wrong)"
 	says(agentFails, pluginIsOld)
 	eventually(t, "an Event says so", hasEvent(c, configMap, nodes.ReasonProblem, func(note string) bool { return strings.Contains(note, pluginIsOld) }))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package kinds
+package policies
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/policy"
 )
 
-// PolicyMaterial reads the Secrets and ConfigMaps that the authorities of
+// materialFrom reads the Secrets and ConfigMaps that the authorities of
 // BytecodePolicies refer to, from the namespace that bpfman runs in. Live isn't
 // cached: a cache would take the right to list all Secrets of the namespace.
-func PolicyMaterial(ctx context.Context, live client.Reader, namespace string) policy.Reader {
+func materialFrom(ctx context.Context, live client.Reader, namespace string) policy.Reader {
 	return policy.Reader{
 		Secret: func(name string) (map[string][]byte, error) {
 			var secret corev1.Secret

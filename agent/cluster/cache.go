@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/bpfman/bpfman-operator/apis/hints"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// The kinds of Kubernetes' that an agent follows.
+var (
+	NodeKind      = corev1.SchemeGroupVersion.WithKind("Node")
+	PodKind       = corev1.SchemeGroupVersion.WithKind("Pod")
+	ConfigMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+)
+
+// follow makes the cache, which keeps in memory only what concerns this node, so that it
+// doesn't grow with the cluster: the API server selects. Nothing is read before [Cluster.Watch].
+func (c *Cluster) follow(node, namespace string) error {
+	byName := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
+	type source struct {
+		gvk       schema.GroupVersionKind
+		api       rest.Interface
+		resource  string
+		namespace string
+		selected  fields.Selector
+		object    runtime.Object
+		trim      toolscache.TransformFunc
+	}
+	sources := []source{
+		{NodeKind, c.core, "nodes", "", byName(node), &corev1.Node{}, trimNode},
+		{PodKind, c.core, "pods", "", fields.OneTermEqualSelector("spec.nodeName", node), &corev1.Pod{}, trimPod},
+		{v1alpha1.PolicyKind.GroupVersionKind(), c.bpfman, v1alpha1.PolicyKind.Resource(), "", fields.Everything(), v1alpha1.PolicyKind.New(), trim},
+	}
+	if namespace != "" {
+		sources = append(sources, source{ConfigMapKind, c.core, "configmaps", namespace, byName(hints.ConfigMapName), &corev1.ConfigMap{}, trim})
+	}
+	for _, kind := range v1alpha1.UserKinds {
+		sources = append(sources, source{kind.GroupVersionKind(), c.bpfman, kind.Resource(), "", fields.Everything(), kind.New(), trim})
+	}
+	for _, s := range sources {
+		from := c.Kinds.Watch(s.gvk, toolscache.NewListWatchFromClient(s.api, s.resource, s.namespace, s.selected))
+		informer := toolscache.NewSharedIndexInformer(from, s.object, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+		if err := informer.SetTransform(s.trim); err != nil {
+			return fmt.Errorf("cache %s: %w", s.resource, err)
+		}
+		c.informers[s.gvk] = informer
+		c.Kinds.Listed(s.gvk, informer.HasSynced)
+	}
+	return nil
+}
+
+// Watch follows a kind until ctx ends, and has a handler get its objects. Once that has got
+// all, listed is called, if it isn't nil. A kind is watched once.
+func (c *Cluster) Watch(ctx context.Context, gvk schema.GroupVersionKind, handler toolscache.ResourceEventHandler, listed func()) {
+	informer, log := c.informers[gvk], logr.FromContextOrDiscard(ctx)
+	log.Info("Watching a kind", "kind", gvk.Kind)
+	handled, err := informer.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{Logger: &log})
+	if err != nil { // of an informer that has ended
+		log.Error(err, "Failed to watch a kind", "kind", gvk.Kind)
+		return
+	}
+	go informer.RunWithContext(ctx)
+	go func() {
+		select {
+		case <-handled.HasSyncedChecker().Done():
+			if listed != nil {
+				listed()
+			}
+		case <-ctx.Done():
+		}
+	}()
+}
+
+// The functions that read the cache don't wait: the error of a kind that hasn't been listed
+// is a [kinds.UnreadError]. What lists return is the cache's own, and isn't changed.
+
+// Node returns a node, which is in the cache if it is the agent's.
+func (c *Cluster) Node(name string) (*corev1.Node, error) {
+	return get[*corev1.Node](c, NodeKind, "", name)
+}
+
+// Pods lists this node's pods in a namespace, "" for all.
+func (c *Cluster) Pods(namespace string) ([]corev1.Pod, error) {
+	cached, err := list[*corev1.Pod](c, PodKind, namespace)
+	pods := make([]corev1.Pod, 0, len(cached))
+	for _, pod := range cached {
+		pods = append(pods, *pod)
+	}
+	return pods, err
+}
+
+// Policies lists all BytecodePolicies.
+func (c *Cluster) Policies() ([]*v1alpha1.BytecodePolicy, error) {
+	return list[*v1alpha1.BytecodePolicy](c, v1alpha1.PolicyKind.GroupVersionKind(), "")
+}
+
+// UserObject returns a user object of any kind.
+func (c *Cluster) UserObject(kind, namespace, name string) (v1alpha1.UserObject, error) {
+	return get[v1alpha1.UserObject](c, v1alpha1.SchemeGroupVersion.WithKind(kind), namespace, name)
+}
+
+// UserObjects lists all user objects of a kind.
+func (c *Cluster) UserObjects(kind string) ([]v1alpha1.UserObject, error) {
+	return list[v1alpha1.UserObject](c, v1alpha1.SchemeGroupVersion.WithKind(kind), "")
+}
+
+// get returns a copy of an object. O is the type that gvk's informer has objects of.
+func get[O runtime.Object](c *Cluster, gvk schema.GroupVersionKind, namespace, name string) (O, error) {
+	var none O
+	if err := c.Kinds.Read(gvk); err != nil {
+		return none, err //nolint:wrapcheck // callers ask whether it is an UnreadError
+	}
+	informer, known := c.informers[gvk]
+	if !known {
+		return none, notFound(gvk, name)
+	}
+	found, exists, err := informer.GetIndexer().GetByKey(toolscache.NewObjectName(namespace, name).String())
+	if err != nil {
+		return none, fmt.Errorf("look up %s %s: %w", gvk.Kind, name, err)
+	}
+	if !exists {
+		return none, notFound(gvk, name)
+	}
+	return found.(O).DeepCopyObject().(O), nil //nolint:errcheck,forcetypeassert // see above
+}
+
+func notFound(gvk schema.GroupVersionKind, name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name)
+}
+
+func list[O runtime.Object](c *Cluster, gvk schema.GroupVersionKind, namespace string) ([]O, error) {
+	if err := c.Kinds.Read(gvk); err != nil {
+		return nil, err //nolint:wrapcheck // callers ask whether it is an UnreadError
+	}
+	var all []O
+	err := toolscache.ListAllByNamespace(c.informers[gvk].GetIndexer(), namespace, labels.Everything(), func(o any) {
+		all = append(all, o.(O)) //nolint:errcheck,forcetypeassert // as for get
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %ss of the cache: %w", gvk.Kind, err)
+	}
+	return all, nil
+}
+
+// trim drops what nobody reads.
+func trim(o any) (any, error) {
+	if object, ok := o.(metav1.Object); ok {
+		object.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+// trimNode keeps of a node what the agent reads.
+func trimNode(o any) (any, error) {
+	if n, ok := o.(*corev1.Node); ok {
+		n.ManagedFields, n.Annotations, n.Spec = nil, nil, corev1.NodeSpec{}
+		n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses}
+	}
+	return o, nil
+}
+
+// trimPod keeps of a pod what the agent reads.
+func trimPod(o any) (any, error) {
+	if p, ok := o.(*corev1.Pod); ok {
+		p.ManagedFields, p.Annotations, p.OwnerReferences = nil, nil, nil
+		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork}
+		p.Status = corev1.PodStatus{
+			Phase:                      p.Status.Phase,
+			InitContainerStatuses:      p.Status.InitContainerStatuses,
+			ContainerStatuses:          p.Status.ContainerStatuses,
+			EphemeralContainerStatuses: p.Status.EphemeralContainerStatuses,
+		}
+	}
+	return o, nil
+}

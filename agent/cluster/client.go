@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package cluster
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/apis/definitions"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// deadline is for one request.
+const deadline = 30 * time.Second
+
+// Callers say what they asked for, and ask errors whether they are NotFound or the like.
+
+// Secret reads a Secret, which is never cached.
+func (c *Cluster) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	return secret, do(ctx, c.core.Get().Namespace(namespace).Resource("secrets").Name(name), secret)
+}
+
+// ConfigMap reads a ConfigMap past the cache.
+func (c *Cluster) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	configMap := &corev1.ConfigMap{}
+	return configMap, do(ctx, c.core.Get().Namespace(namespace).Resource("configmaps").Name(name), configMap)
+}
+
+// CreateReport creates a report without its status. The functions that write a report bring
+// it to what the API server answers.
+func (c *Cluster) CreateReport(ctx context.Context, o v1alpha1.ProgramObject) error {
+	return do(ctx, about(c.bpfman.Post(), o).Body(o), o)
+}
+
+// UpdateReport writes a report, save its status.
+func (c *Cluster) UpdateReport(ctx context.Context, o v1alpha1.ProgramObject) error {
+	return do(ctx, about(c.bpfman.Put(), o).Name(o.GetName()).Body(o), o)
+}
+
+// UpdateReportStatus writes the status of a report.
+func (c *Cluster) UpdateReportStatus(ctx context.Context, o v1alpha1.ProgramObject) error {
+	return do(ctx, about(c.bpfman.Put(), o).Name(o.GetName()).SubResource("status").Body(o), o)
+}
+
+// DeleteReport deletes a report, unless another one has its name.
+func (c *Cluster) DeleteReport(ctx context.Context, o v1alpha1.ProgramObject) error {
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(o.GetUID())}}
+	return do(ctx, about(c.bpfman.Delete(), o).Name(o.GetName()).Body(options), nil)
+}
+
+// Definitions returns a *definitions.ForeignError if the cluster has other definitions in
+// bpfman.io than this API's.
+func (c *Cluster) Definitions(ctx context.Context) error {
+	return definitions.Look(ctx, c.bpfman) //nolint:wrapcheck // it says what was looked at
+}
+
+func about(request *rest.Request, o v1alpha1.ProgramObject) *rest.Request {
+	for _, kind := range v1alpha1.ProgramKinds {
+		if kind.Namespaced == (o.GetNamespace() != "") {
+			request = request.Resource(kind.Resource())
+		}
+	}
+	return request.NamespaceIfScoped(o.GetNamespace(), o.GetNamespace() != "")
+}
+
+// do makes a request, whose answer goes into an object, or nowhere if that is nil.
+func do(ctx context.Context, request *rest.Request, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil || into == nil {
+		return err //nolint:wrapcheck // see above
+	}
+	// Decoding keeps what the answer lacks, such as the status of a report that was created.
+	reflect.ValueOf(into).Elem().SetZero()
+	return result.Into(into) //nolint:wrapcheck // see above
+}

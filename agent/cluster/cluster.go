@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package cluster is the API server, as far as one node's agent is concerned: a cache of
+// the objects that the agent follows, a client for those that it reads and writes, and a
+// recorder of Events.
+//
+// It puts client-go's informers and REST client together for the few kinds that the agent
+// has to do with. controller-runtime's client and cache, and client-go's discovery and
+// recorder, import client-go's scheme, which keeps the types of every API group in memory:
+// a third of the agent's. docs/benchmarks.md has the figures.
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/kinds"
+)
+
+// Cluster is what an agent has of the API server.
+type Cluster struct {
+	// Kinds knows which kinds can be read.
+	Kinds *kinds.Kinds
+	// Events are for the objects that the agent follows.
+	Events *Events
+
+	core, bpfman rest.Interface
+	informers    map[schema.GroupVersionKind]toolscache.SharedIndexInformer
+}
+
+// New returns the cluster of config for the agent of a node. Namespace is the one that
+// the agent runs in: of its ConfigMaps only the operator's hints are followed. Events are
+// emitted by component.
+func New(config *rest.Config, component, node, namespace string, log logr.Logger) (*Cluster, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // the API server's own priority and fairness does this better
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("create API client: %w", err)
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, fmt.Errorf("register types: %w", err)
+	}
+	core, err := newCoreClient(config, httpClient, scheme)
+	if err != nil {
+		return nil, fmt.Errorf("create API client: %w", err)
+	}
+	bpfman, err := kinds.NewClient(config, httpClient, scheme)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what failed
+	}
+	c := &Cluster{
+		Kinds:  &kinds.Kinds{Log: log, API: bpfman},
+		Events: newEvents(bpfman, scheme, component, log),
+		core:   core, bpfman: bpfman,
+		informers: map[schema.GroupVersionKind]toolscache.SharedIndexInformer{},
+	}
+	return c, c.follow(node, namespace)
+}
+
+// newScheme knows the kinds of the API, and no others of Kubernetes' than the agent reads.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion,
+		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{},
+		&corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Secret{}, &corev1.SecretList{})
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	return scheme, v1alpha1.Install(scheme) //nolint:wrapcheck // the caller does
+}
+
+func newCoreClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientForConfigAndClient(config, httpClient) //nolint:wrapcheck // the caller does
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record/util"
+	"k8s.io/client-go/tools/reference"
+)
+
+const (
+	// maxInstance is the API's limit of the instance that emits an Event.
+	maxInstance = 128
+	// maxEvents is how many Events wait at most; more are dropped.
+	maxEvents = 1000
+	// seriesGap is the time after which an Event that is emitted again is a new one: until
+	// then it is counted in the series of the first.
+	seriesGap = 6 * time.Minute
+	// seriesTold is how often the count of a series is written while it grows, less than the
+	// hour after which the API server drops Events.
+	seriesTold = 30 * time.Minute
+	// eventTries is how often an Event is sent while the API server doesn't answer.
+	eventTries, eventRetry = 12, 10 * time.Second
+)
+
+// Events emits Events, and counts those that are alike in series, as client-go's recorder
+// does. It implements [event.Recorder].
+type Events struct {
+	api                 rest.Interface
+	scheme              *runtime.Scheme
+	component, instance string
+	log                 logr.Logger
+
+	emitted chan *eventsv1.Event
+	recent  map[likeness]*series
+}
+
+// likeness is what Events have in common that are of one series.
+type likeness struct {
+	eventType, reason, action string
+	regarding                 corev1.ObjectReference
+}
+
+// series is an Event that was written, perhaps with a count of those that were like it.
+type series struct {
+	event *eventsv1.Event
+	last  time.Time // when the last one was emitted
+	told  time.Time // when the count was last written
+}
+
+func newEvents(api rest.Interface, scheme *runtime.Scheme, component string, log logr.Logger) *Events {
+	host, _ := os.Hostname() // "" where there is none
+	instance := component + "-" + host
+	return &Events{
+		api: api, scheme: scheme, component: component, instance: instance[:min(len(instance), maxInstance)], log: log,
+		emitted: make(chan *eventsv1.Event, maxEvents), recent: map[likeness]*series{},
+	}
+}
+
+// Eventf emits an Event about an object; related isn't used. It doesn't wait until [Events.Run]
+// has written it.
+func (e *Events) Eventf(regarding, _ runtime.Object, eventType, reason, action, note string, args ...any) {
+	about, err := reference.GetReference(e.scheme, regarding)
+	if err != nil {
+		e.log.Error(err, "Failed to emit an Event", "reason", reason)
+		return
+	}
+	now := time.Now()
+	event := &eventsv1.Event{
+		TypeMeta:            metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
+		ObjectMeta:          metav1.ObjectMeta{Name: util.GenerateEventName(about.Name, now.UnixNano()), Namespace: about.Namespace},
+		EventTime:           metav1.NewMicroTime(now),
+		ReportingController: e.component, ReportingInstance: e.instance,
+		Action: action, Reason: reason, Type: eventType, Note: fmt.Sprintf(note, args...), Regarding: *about,
+	}
+	if event.Namespace == "" {
+		event.Namespace = metav1.NamespaceDefault // where those of objects without a namespace are
+	}
+	select {
+	case e.emitted <- event:
+	default:
+		e.log.Info("Dropped an Event, because too many are waiting", "reason", reason, "object", about.Name)
+	}
+}
+
+// Run writes what is emitted until ctx ends.
+func (e *Events) Run(ctx context.Context) {
+	tick := time.NewTicker(seriesGap)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event := <-e.emitted:
+			e.record(ctx, event)
+		case <-tick.C:
+			e.tidy(ctx)
+		}
+	}
+}
+
+// record writes an Event, or counts it.
+func (e *Events) record(ctx context.Context, event *eventsv1.Event) {
+	key := likeness{event.Type, event.Reason, event.Action, event.Regarding}
+	known := e.recent[key]
+	switch {
+	case known == nil:
+		e.recent[key] = &series{event: event, last: event.EventTime.Time}
+		e.write(ctx, event)
+	case known.event.Series == nil:
+		known.last, known.told = event.EventTime.Time, time.Now()
+		known.event.Series = &eventsv1.EventSeries{Count: 2, LastObservedTime: event.EventTime}
+		e.write(ctx, known.event)
+	default:
+		known.last = event.EventTime.Time
+		known.event.Series.Count++
+		known.event.Series.LastObservedTime = event.EventTime
+	}
+}
+
+// tidy writes the counts of series, and forgets what is no longer emitted.
+func (e *Events) tidy(ctx context.Context) {
+	for key, known := range e.recent {
+		over := time.Since(known.last) > seriesGap
+		if known.event.Series != nil && (over || time.Since(known.told) > seriesTold) {
+			known.told = time.Now()
+			e.write(ctx, known.event)
+		}
+		if over {
+			delete(e.recent, key)
+		}
+	}
+}
+
+// write creates an Event, or writes the count of its series.
+func (e *Events) write(ctx context.Context, event *eventsv1.Event) {
+	var err error
+	for range eventTries {
+		err = e.send(ctx, event)
+		if err == nil || answered(err) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait.Jitter(eventRetry, 0.25)):
+		}
+	}
+	if err != nil {
+		e.log.Error(err, "Failed to write an Event", "reason", event.Reason, "object", event.Regarding.Name, "note", event.Note)
+	}
+}
+
+// answered tells an error that the API server answers with from that of getting no answer.
+func answered(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
+
+func (e *Events) send(ctx context.Context, event *eventsv1.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	path := "/apis/" + eventsv1.SchemeGroupVersion.String() + "/namespaces/" + event.Namespace + "/events"
+	if event.Series != nil {
+		body, err := json.Marshal(map[string]any{"series": event.Series})
+		if err != nil {
+			return fmt.Errorf("encode a series of Events: %w", err)
+		}
+		err = e.api.Patch(types.MergePatchType).AbsPath(path, event.Name).Body(body).Do(ctx).Error()
+		if !apierrors.IsNotFound(err) {
+			return err //nolint:wrapcheck // the caller says what was written
+		}
+		// The API server has dropped it.
+	}
+	body, err := json.Marshal(event)
+	if err != nil {
+		return fmt.Errorf("encode an Event: %w", err)
+	}
+	err = e.api.Post().AbsPath(path).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
+	if apierrors.IsAlreadyExists(err) {
+		return nil // by an earlier try, whose answer was lost: the name has the time in it
+	}
+	return err //nolint:wrapcheck // as above
+}

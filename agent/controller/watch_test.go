@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+)
+
+// A panic over one owner, here for want of everything, leaves the worker to the others, and
+// the owner is tried again.
+func TestAPanicIsAFailureOfOneOwner(t *testing.T) {
+	r := &Reconciler{queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry))}
+	t.Cleanup(r.queue.ShutDown)
+	key := program.Key{Kind: "TcxProgram", Name: "p"}
+	r.queue.Add(key)
+	taken, _ := r.queue.Get()
+	r.process(t.Context(), taken)
+	if got := r.queue.NumRequeues(key); got != 1 {
+		t.Errorf("it is requeued %d times", got)
+	}
+}
+
+// A deletion that went unseen is told when the kind is listed again.
+func TestDeletionsAreHandled(t *testing.T) {
+	var deleted []string
+	h := handler[*corev1.Pod]{deleted: func(last *corev1.Pod) { deleted = append(deleted, last.Name) }}
+	h.OnDelete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "seen"}})
+	h.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "unseen"}}})
+	h.OnAdd(&corev1.Pod{}, true)                      // which nobody asked for
+	h.OnUpdate(&corev1.Pod{}, &corev1.Pod{})          // as above
+	h.OnDelete(toolscache.DeletedFinalStateUnknown{}) // of which nothing is known
+	if len(deleted) != 2 || deleted[0] != "seen" || deleted[1] != "unseen" {
+		t.Errorf("deleted are %q", deleted)
+	}
+}
