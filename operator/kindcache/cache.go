@@ -80,7 +80,7 @@ func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, erro
 	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, others}}, nil
 }
 
-// New makes a manager's cache, of whose kinds known tells whether they can be read.
+// New returns a function that makes a manager's cache. known records which of its kinds can be read.
 func New(known *kinds.Kinds) cache.NewCacheFunc {
 	return func(config *rest.Config, options cache.Options) (cache.Cache, error) {
 		return newCache(known, config, options)
