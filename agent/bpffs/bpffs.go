@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package bpffs mounts the BPF file system that the daemon pins into.
+// Package bpffs mounts the BPF file system in which the daemon pins its objects.
 package bpffs
 
 import (
@@ -12,15 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// source is what the mount table names as the device. The daemon of v0.6.0 knows
-// its file system by this very word, and mounts another over it, which nobody
-// else sees, where it reads something else.
+// source is the device in the mount table. The daemon of v0.6.0 only recognises
+// a BPF file system by this source. With any other source, it mounts another one
+// over it, in its own mount namespace.
 const source = "none"
 
-// Mount mounts a BPF file system on dir unless one is mounted there. It asks the
-// file system, not the mount table's text, and so never mounts over pins.
+// Mount mounts a BPF file system on dir unless one is mounted there. To never
+// mount over pins, it checks the type of the file system, and doesn't parse the
+// mount table.
 func Mount(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // users list what is pinned
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // users list the pins
 		return fmt.Errorf("mount bpffs: %w", err)
 	}
 	mounted, err := Mounted(dir)
@@ -33,7 +34,7 @@ func Mount(dir string) error {
 	return nil
 }
 
-// Mounted tells whether dir is in a BPF file system.
+// Mounted reports whether dir is in a BPF file system.
 func Mounted(dir string) (bool, error) {
 	var stat unix.Statfs_t
 	for {

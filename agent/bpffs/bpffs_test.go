@@ -15,7 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// privately runs a test with a mount table of its own, which goes with it.
+// privately runs a test in a new mount namespace.
 func privately(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Helper()
 	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
@@ -23,7 +23,7 @@ func privately(t *testing.T, test func(t *testing.T, dir string)) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		// Never unlocked: the thread, and its mount table, end with the goroutine.
+		// Never unlocked, so that the thread ends with its mount namespace.
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			t.Errorf("make a mount namespace: %v", err)
@@ -38,7 +38,7 @@ func privately(t *testing.T, test func(t *testing.T, dir string)) {
 	<-ended
 }
 
-// mounts returns the lines of the thread's mount table about a directory.
+// mounts returns the lines about a directory in the thread's mount table.
 func mounts(t *testing.T, dir string) []string {
 	t.Helper()
 	table, err := os.ReadFile("/proc/thread-self/mounts")
@@ -57,7 +57,7 @@ func mounts(t *testing.T, dir string) []string {
 func TestMount(t *testing.T) {
 	privately(t, func(t *testing.T, dir string) {
 		t.Helper()
-		dir = filepath.Join(dir, "bpfman/fs") // made where it is missing
+		dir = filepath.Join(dir, "bpfman/fs") // Mount creates it
 		if err := Mount(dir); err != nil {
 			t.Error(err)
 			return
@@ -66,7 +66,7 @@ func TestMount(t *testing.T) {
 			t.Errorf("mounted: %v, %v", mounted, err)
 		}
 		lines := mounts(t, dir)
-		// The daemon looks for the source "none".
+		// The daemon recognises the source "none".
 		if len(lines) != 1 || !strings.HasPrefix(lines[0], "none "+dir+" bpf ") {
 			t.Errorf("mounts %q", lines)
 		}
@@ -79,7 +79,7 @@ func TestMount(t *testing.T) {
 			t.Errorf("%v, %v", info, err)
 		}
 
-		// What is pinned stays reachable: nothing is mounted over it.
+		// Pins stay reachable, because nothing is mounted over them.
 		pin := filepath.Join(dir, "maps")
 		if err := os.Mkdir(pin, 0o750); err != nil {
 			t.Error(err)
@@ -98,7 +98,7 @@ func TestMount(t *testing.T) {
 	})
 }
 
-// Another's bpffs, by whatever name, is one; another file system isn't.
+// Mount accepts a bpffs with another source, but no other file system.
 func TestMountWhereSomethingIsMounted(t *testing.T) {
 	for kind, want := range map[string]int{"bpf": 1, "tmpfs": 2} {
 		t.Run(kind, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package bytecode finds the credentials that a bytecode image is pulled with,
-// and keeps from the daemon registries and images that would harm it.
+// Package bytecode finds the credentials to pull a bytecode image with, and protects
+// the daemon from harmful registries and images.
 package bytecode
 
 import (
@@ -21,15 +21,16 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Credentials are a registry's user and password, both empty for none.
+// Credentials are the user and password for a registry. Both are empty for anonymous
+// access.
 type Credentials struct {
 	Username string
 	Password string
 }
 
-// CredentialsFor reads the image's pull Secret, by secret. Namespace is the owner's: a
-// namespaced owner takes Secrets of its own namespace alone. No error carries
-// any of the Secret's content.
+// CredentialsFor returns the credentials in the image's pull Secret, which it reads
+// with secret. Namespace is the owner's namespace: a namespaced owner can only use
+// Secrets in it. Errors don't contain the content of Secrets.
 func CredentialsFor(ctx context.Context, secret func(ctx context.Context, namespace, name string) (*corev1.Secret, error), namespace string, image *v1alpha1.BytecodeImage) (Credentials, error) {
 	if image == nil || image.ImagePullSecret == nil {
 		return Credentials{}, nil
@@ -61,16 +62,17 @@ func parse(url string) (reference.Named, error) {
 	return named, nil
 }
 
-// entry is one registry's in a Secret: auth is user:password in base64.
+// entry is the entry of a registry in a Secret. Auth is user:password in base64.
 type entry struct {
 	Auth     string `json:"auth"`
 	Username string `json:"username"`
 	Password string `json:"password"`
 }
 
-// find looks a repository up in a Secret of either of the types that hold
-// registries' credentials. An entry may be for a part of a registry; as for the
-// kubelet, the longest that fits is taken. A repository that none fits has none.
+// find returns the credentials for a repository in a Secret of either type for
+// registry credentials. Entries can be limited to a part of a registry. Like the
+// kubelet, find uses the longest match. It returns empty credentials if no entry
+// matches.
 func find(secret *corev1.Secret, repository string) (Credentials, error) {
 	entries := map[string]entry{}
 	switch secret.Type {
@@ -99,9 +101,9 @@ func find(secret *corev1.Secret, repository string) (Credentials, error) {
 	return found.credentials()
 }
 
-// scopeOf reduces an entry's name to the registry's host and, where it is for a
-// part of it, that part. Docker names a registry by the URL of its API, Docker
-// Hub by that of its first.
+// scopeOf returns the host of the registry in an entry's name, and the path if the
+// entry is limited to a part of the registry. Docker names a registry by the URL of
+// its API, and Docker Hub by the URL of its v1 API.
 func scopeOf(name string) string {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://")
 	host, path, _ := strings.Cut(name, "/")

@@ -17,14 +17,14 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// password is in each Secret of these tests, and must be in no error.
+// password is in each Secret of these tests. No error may contain it.
 const password = "s3cr3t:with-colon"
 
 func auth(user, password string) string {
 	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 }
 
-// dockerConfigJSON is a Secret of the newer type.
+// dockerConfigJSON returns a Secret of the newer type.
 func dockerConfigJSON(auths string) *corev1.Secret {
 	return &corev1.Secret{
 		Type: corev1.SecretTypeDockerConfigJson,
@@ -32,7 +32,7 @@ func dockerConfigJSON(auths string) *corev1.Secret {
 	}
 }
 
-// dockercfg is a Secret of the older type.
+// dockercfg returns a Secret of the older type.
 func dockercfg(auths string) *corev1.Secret {
 	return &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(auths)}}
 }
@@ -84,8 +84,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// The longest entry that fits is taken, however often it is asked: maps have no
-// order.
+// The longest match is used each time, although the order of maps is random.
 func TestCredentialsOfPartOfARegistry(t *testing.T) {
 	secret := dockerConfigJSON(fmt.Sprintf(`{"quay.io": {"auth": %q}, "quay.io/team": {"auth": %q}, "quay.io/team/a": {"auth": %q}, "https://quay.io/v1/": {"auth": %q}}`,
 		auth("all", "1"), auth("team", "2"), auth("a", "3"), auth("api", "4")))
@@ -133,7 +132,7 @@ func TestCredentialsRefused(t *testing.T) {
 	}
 }
 
-// A Secret is read for images that name one alone, and a foreign one never.
+// A Secret is only read if the image names one, and never from another namespace.
 func TestSecretsAreNotReadInVain(t *testing.T) {
 	for name, c := range map[string]struct {
 		image *v1alpha1.BytecodeImage
@@ -155,7 +154,8 @@ func TestSecretsAreNotReadInVain(t *testing.T) {
 	}
 }
 
-// credentialsFor asks for the Secret in a cluster that has it, if it isn't nil, and no other.
+// credentialsFor calls CredentialsFor in a cluster that only contains this Secret, or none if
+// it is nil.
 func credentialsFor(ctx context.Context, secret *corev1.Secret, namespace, image string) (Credentials, error) {
 	read := func(_ context.Context, namespace, name string) (*corev1.Secret, error) {
 		if secret == nil || namespace != "secrets" || name != "pull" {
@@ -168,8 +168,8 @@ func credentialsFor(ctx context.Context, secret *corev1.Secret, namespace, image
 	})
 }
 
-// A Secret is what some user wrote: whatever it is, nothing of it is told, and
-// the same is found each time.
+// A Secret can have any content. Errors must not contain any of it, and the result must
+// always be the same.
 func FuzzFind(f *testing.F) {
 	for _, seed := range []string{
 		`{"auths": {"quay.io": {"auth": "dXNlcjpzM2NyM3Q="}}}`, `{"quay.io": {"username": "user", "password": "s3cr3t"}}`,

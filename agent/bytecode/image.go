@@ -23,45 +23,48 @@ import (
 )
 
 const (
-	// MaxContent is the most that an image's layers may hold, unpacked or not.
-	// Objects with all their debug information have a few megabytes.
+	// MaxContent is the limit for the layers of an image, in bytes, both compressed and
+	// uncompressed. Objects with all their debug information have a few megabytes.
 	MaxContent = 32 << 20
-	// maxDocument is for manifests and configurations; registries have the same limit.
+	// maxDocument is the limit for manifests and configurations, in bytes. Registries
+	// have the same limit.
 	maxDocument = 4 << 20
-	// maxKnown is of how many manifests it is kept whether they are fit.
+	// maxKnown is the number of manifests whose check results are cached.
 	maxKnown = 256
 )
 
-// Image is what an image's reference means on this node: content, which no
-// registry can change any more.
+// Image is a resolved image reference. It identifies content, which registries can't
+// change.
 type Image struct {
-	// Reference is the image as its user names it.
+	// Reference is the reference in the user's object.
 	Reference string
-	// Digest is that of the manifest or index which the reference stands for.
+	// Digest is the digest of the manifest or index that the reference resolves to.
 	Digest string
-	// Manifest is the digest of the manifest for this machine: Digest itself, unless
-	// that is an index.
+	// Manifest is the digest of the manifest for this machine. It equals Digest, unless
+	// that is the digest of an index.
 	Manifest string
 }
 
-// Pinned is the reference of the manifest by its digest alone. The daemon of
-// v0.6.0 verifies the digests of what it pulls so, and keeps it under that name;
-// an image with a tag it keeps under the tag, whatever the digest.
+// Pinned returns the reference of the manifest with the digest only. With such a
+// reference, the daemon of v0.6.0 verifies the digests of what it pulls, and stores
+// the image under the digest. If a reference has a tag, it stores the image under
+// the tag, whatever the digest.
 func (i Image) Pinned() string { return i.at(i.Manifest) }
 
-// Resolved is the reference of what the user's stands for, by its digest alone.
+// Resolved returns the reference of the manifest or index that the user's reference
+// resolves to, with the digest only.
 func (i Image) Resolved() string { return i.at(i.Digest) }
 
 func (i Image) at(version string) string {
 	named, err := parse(i.Reference)
 	if err != nil {
-		return i.Reference // nothing that was resolved
+		return i.Reference // it was never resolved
 	}
 	return reference.TrimNamed(named).Name() + "@" + version
 }
 
-// DigestOf is the digest that a reference names, if it names one. A digest rules
-// over a tag beside it.
+// DigestOf returns the digest in a reference, if it contains one. If there is a tag
+// as well, the digest takes precedence.
 func DigestOf(url string) (string, bool) {
 	named, err := parse(url)
 	if err != nil {
@@ -74,7 +77,7 @@ func DigestOf(url string) (string, bool) {
 	return digested.Digest().String(), true
 }
 
-// Source is an image at its registry. It is to be closed.
+// Source is an image at its registry. Callers must close it.
 type Source struct {
 	Image
 
@@ -83,9 +86,9 @@ type Source struct {
 	registries *Registries
 }
 
-// Open resolves an image's reference at its registry: of an index it takes the
-// manifest for this machine. A registry that leaves it waiting is Silent from then
-// on.
+// Open resolves an image reference at its registry. If it refers to an index, Open
+// selects the manifest for this machine. A registry that doesn't respond in time is
+// Silent afterwards.
 func (r *Registries) Open(ctx context.Context, url string, c Credentials) (*Source, error) {
 	if err := r.Silent(ctx, url); err != nil {
 		return nil, fmt.Errorf("image %s: %w", url, err)
@@ -106,15 +109,15 @@ func (r *Registries) Open(ctx context.Context, url string, c Credentials) (*Sour
 	return &Source{Image: image, puller: p, manifest: m, registries: r}, nil
 }
 
-// Close ends the connections to the registry.
+// Close closes the connections to the registry.
 func (s *Source) Close() { s.puller.close() }
 
-// Unfit tells why the image must not be handed to the daemon, nil if nothing is
-// known against it. The daemon of v0.6.0 unpacks all of a layer in memory, so that
-// a few kilobytes can take the node's, and serves nobody meanwhile. Whatever keeps
-// the content from being looked at is left to the daemon to tell, but for a
-// registry that leaves it waiting: it is Silent from then on. What was found holds
-// for the manifest's digest, at whatever registry.
+// Unfit returns the reason why the daemon must not get the image, or nil if there is
+// no known reason. The daemon of v0.6.0 decompresses whole layers in memory, so that
+// a few kilobytes can take all memory of the node, and doesn't serve other calls
+// meanwhile. If the content can't be checked, Unfit returns nil, and the daemon
+// reports the cause. A registry that doesn't respond in time is Silent afterwards.
+// Results are cached for the manifest's digest, for all registries.
 func (s *Source) Unfit(ctx context.Context) error {
 	unfit, known := s.registries.recallFit(s.Manifest)
 	if !known {
@@ -133,7 +136,7 @@ func (s *Source) Unfit(ctx context.Context) error {
 	return nil
 }
 
-// heed takes note of a registry that leaves whoever asks waiting.
+// heed remembers the registry as silent if err is a timeout.
 func (r *Registries) heed(ctx context.Context, url string, err error) {
 	var waited net.Error
 	if address, ok := addressOf(url); ok && ctx.Err() == nil && errors.As(err, &waited) && waited.Timeout() {
@@ -141,12 +144,12 @@ func (r *Registries) heed(ctx context.Context, url string, err error) {
 	}
 }
 
-// unfitError is what is wrong with an image.
+// unfitError describes what is wrong with an image.
 type unfitError struct{ text string }
 
 func (e *unfitError) Error() string { return e.text }
 
-// IsUnfit tells that an error is about the image, not about getting at it.
+// IsUnfit reports whether an error is about the image, and not about access to it.
 func IsUnfit(err error) bool {
 	unfit := (*unfitError)(nil)
 	return errors.As(err, &unfit)
@@ -154,7 +157,7 @@ func IsUnfit(err error) bool {
 
 var errTooLarge = &unfitError{fmt.Sprintf("the image exceeds the limit of %d MiB", MaxContent>>20)}
 
-// tooLong says of what is longer than is read of it that it is too large.
+// tooLong returns errTooLarge if err is about a response that exceeds the limit.
 func tooLong(err error) error {
 	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
 		return errTooLarge
@@ -162,7 +165,7 @@ func tooLong(err error) error {
 	return err
 }
 
-// look reads the image's content as the daemon would, keeping nothing.
+// look reads the content of the image like the daemon, without storing it.
 func (s *Source) look(ctx context.Context) error {
 	p, m := s.puller, s.manifest
 	if len(m.Layers) == 0 {
@@ -175,8 +178,8 @@ func (s *Source) look(ctx context.Context) error {
 	p.wire.limit = MaxContent
 	left := int64(MaxContent)
 	for _, layer := range m.Layers {
-		// From elsewhere the daemon reads what was never looked at, and it panics at
-		// a layer's digest of another kind.
+		// The daemon would read layers at other URLs, which aren't checked here, and
+		// panics at a layer whose digest isn't sha256.
 		if len(layer.URLs) > 0 || !strings.HasPrefix(layer.Digest, "sha256:") {
 			return &unfitError{"the image has a layer that is outside of the registry, or whose digest isn't sha256"}
 		}
@@ -191,7 +194,7 @@ func (s *Source) look(ctx context.Context) error {
 	return nil
 }
 
-// descriptor is an OCI descriptor, as far as it is needed here.
+// descriptor contains the fields of an OCI descriptor that are needed.
 type descriptor struct {
 	Digest   string   `json:"digest"`
 	URLs     []string `json:"urls,omitempty"`
@@ -201,14 +204,15 @@ type descriptor struct {
 	} `json:"platform"`
 }
 
-// manifest is an OCI manifest or an index of them.
+// manifest is an OCI manifest or an OCI index.
 type manifest struct {
 	Config    descriptor   `json:"config"`
 	Layers    []descriptor `json:"layers"`
 	Manifests []descriptor `json:"manifests"`
 }
 
-// resolve reads the image's manifest, of an index that for this machine.
+// resolve reads the image's manifest. Of an index, it reads the manifest for this
+// machine.
 func (p *puller) resolve(ctx context.Context) (Image, manifest, error) {
 	digest, m, err := p.document(ctx, p.version)
 	image := Image{Digest: digest, Manifest: digest}
@@ -239,19 +243,19 @@ func (p *puller) document(ctx context.Context, version name.Reference) (digest s
 	if err := json.Unmarshal(got.Manifest, &m); err != nil {
 		return "", m, fmt.Errorf("read manifest: %w", err)
 	}
-	// Whoever else reads it has to find the same in it.
+	// All parsers must get the same result.
 	if ambiguous(got.Manifest) || len(m.Manifests) > 0 && len(m.Layers) > 0 {
 		return "", m, &unfitError{"the image's manifest is ambiguous"}
 	}
 	return got.Digest.String(), m, nil
 }
 
-// ambiguous tells whether an object in a document of JSON has two members of a
-// name, in whatever case: parsers differ in which of them they take.
+// ambiguous reports whether an object in a JSON document has two members with the
+// same name, ignoring case. Parsers differ in which one they use.
 func ambiguous(document []byte) bool {
 	type level struct {
 		names map[string]bool // nil for an array
-		name  bool            // a name is next
+		name  bool            // the next token is a name
 	}
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	var levels []level
@@ -285,8 +289,9 @@ func ambiguous(document []byte) bool {
 	}
 }
 
-// blob hands a blob to a reader and returns how much was read of it. It is asked
-// for by its digest alone: the size that the manifest has for it binds nobody.
+// blob passes a blob to a reader, and returns the number of bytes that were read. It
+// requests the blob by its digest only, because the size in the manifest can be
+// wrong.
 func (p *puller) blob(ctx context.Context, digest string, read func(io.Reader) error) (int64, error) {
 	part, err := p.part(digest)
 	if err != nil {
@@ -303,16 +308,16 @@ func (p *puller) blob(ctx context.Context, digest string, read func(io.Reader) e
 	defer content.Close()
 	body := &counter{r: content}
 	err = read(body)
-	// What is left is read as well: the daemon would, whatever the rest said.
+	// Read the rest as well, because the daemon reads it too.
 	_, rest := io.Copy(io.Discard, body)
 	if long := (*http.MaxBytesError)(nil); err == nil || errors.As(rest, &long) {
 		err = rest
 	}
-	return body.n, err //nolint:wrapcheck // the readers' words are kept
+	return body.n, err //nolint:wrapcheck // the error of the reader
 }
 
-// measure unpacks a layer and takes its files off what is left. A sparse file
-// counts in full, as the daemon reads it.
+// measure decompresses a layer, and subtracts the sizes of its files from left.
+// Sparse files count with their full size, because the daemon reads them in full.
 func measure(layer io.Reader, left *int64) error {
 	unzipped, err := gzip.NewReader(io.LimitReader(layer, MaxContent+1))
 	if err != nil {
@@ -331,7 +336,7 @@ func measure(layer io.Reader, left *int64) error {
 			if _, err = io.Copy(io.Discard, bounded); bounded.N <= 0 {
 				return errTooLarge
 			}
-			return err //nolint:wrapcheck // what follows the archive has no say
+			return err //nolint:wrapcheck // data after the archive doesn't matter
 		case err != nil:
 			return packed(err)
 		}
@@ -341,7 +346,7 @@ func measure(layer io.Reader, left *int64) error {
 	}
 }
 
-// packed tells a layer that is packed wrongly from one that can't be read.
+// packed distinguishes a layer with a wrong format from one that can't be read.
 func packed(err error) error {
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, tar.ErrHeader) {
 		return &unfitError{"the image's layer isn't a gzipped tar archive"}
@@ -349,7 +354,7 @@ func packed(err error) error {
 	return fmt.Errorf("read layer: %w", err)
 }
 
-// counter counts what is read.
+// counter counts the bytes that are read.
 type counter struct {
 	r io.Reader
 	n int64
@@ -358,11 +363,11 @@ type counter struct {
 func (c *counter) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
 	c.n += int64(n)
-	return n, err //nolint:wrapcheck // a reader passes errors on
+	return n, err //nolint:wrapcheck // a reader returns errors unchanged
 }
 
-// recallFit tells what was found of a manifest's content: what is wrong with it, nil
-// for nothing.
+// recallFit returns the cached result for a manifest: what is wrong with its
+// content, or nil.
 func (r *Registries) recallFit(manifest string) (unfit *unfitError, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

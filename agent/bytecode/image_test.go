@@ -23,15 +23,15 @@ import (
 	"time"
 )
 
-// fakeRegistry serves blobs and manifests by their path below /v2/repo/.
+// fakeRegistry serves blobs and manifests by their path below /v2/team/repo/.
 type fakeRegistry struct {
 	*httptest.Server
 	content map[string][]byte
 	asked   []string
-	// token, if set, is wanted by bearers; the user's password gets it.
+	// token, if set, is the required bearer token. Clients get it with the user's password.
 	token, password string
-	basic           bool   // the password itself is wanted
-	storage         string // where blobs are, if elsewhere
+	basic           bool   // requires the password in each request
+	storage         string // the URL of blobs, if they are at another server
 	t               *testing.T
 }
 
@@ -39,7 +39,7 @@ func newRegistry(t *testing.T) *fakeRegistry {
 	t.Helper()
 	r := &fakeRegistry{content: map[string][]byte{}, t: t}
 	r.Server = httptest.NewUnstartedServer(r)
-	r.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that carry nothing
+	r.Config.ErrorLog = log.New(io.Discard, "", 0) // about connections without data
 	r.StartTLS()
 	t.Cleanup(r.Close)
 	return r
@@ -94,7 +94,7 @@ func (r *fakeRegistry) manifest(version string, m manifest) descriptor {
 	return d
 }
 
-// image is what the tests ask for; tests differ in the tag.
+// image returns the reference of an image with this tag.
 func (r *fakeRegistry) image(tag string) string {
 	return strings.TrimPrefix(r.URL, "https://") + "/team/repo:" + tag
 }
@@ -128,7 +128,7 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// look opens an image and looks at its content.
+// look opens an image and checks its content.
 func look(t *testing.T, r *Registries, url string, c Credentials) (Image, error) {
 	t.Helper()
 	source, err := r.Open(t.Context(), url, c)
@@ -169,7 +169,7 @@ func TestUnfitImages(t *testing.T) {
 		"no-file":       {manifest{Config: config, Layers: []descriptor{r.blob(zipped(t))}}, "the image's layer contains no files"},
 		"large-config":  {manifest{Config: r.blob(make([]byte, maxDocument+1)), Layers: []descriptor{small}}, tooLarge},
 		"trailing":      {manifest{Config: config, Layers: []descriptor{r.blob(append(zipped(t, 1), make([]byte, MaxContent)...))}}, tooLarge},
-		"absent-layer":  {manifest{Config: config, Layers: []descriptor{{Digest: "sha256:0"}}}, ""}, // the daemon's to tell
+		"absent-layer":  {manifest{Config: config, Layers: []descriptor{{Digest: "sha256:0"}}}, ""}, // the daemon reports it
 		"sha384":        {manifest{Config: config, Layers: []descriptor{{Digest: "sha384:0"}}}, notOwn},
 		"sha512":        {manifest{Config: config, Layers: []descriptor{{Digest: "sha512:0"}}}, notOwn},
 		"elsewhere":     {manifest{Config: config, Layers: []descriptor{{Digest: small.Digest, URLs: []string{"https://elsewhere.example/layer"}}}}, notOwn},
@@ -178,7 +178,7 @@ func TestUnfitImages(t *testing.T) {
 		t.Run(tag, func(t *testing.T) {
 			r.manifest(tag, c.manifest)
 			registries := Registries{Transport: r.Client().Transport}
-			for range 2 { // found out, and remembered
+			for range 2 { // checked, and then cached
 				_, err := look(t, &registries, r.image(tag), Credentials{})
 				if want := "image " + r.image(tag) + ": " + c.want; (err == nil) != (c.want == "") || err != nil && err.Error() != want {
 					t.Errorf("%v, want %q", err, want)
@@ -201,8 +201,8 @@ func gzipped(t *testing.T, content []byte) []byte {
 	return b.Bytes()
 }
 
-// A manifest that other parsers than this one would take for another is refused:
-// what is looked at and verified has to be what the daemon loads.
+// A manifest that other parsers could read differently is refused. What is checked and
+// verified must be what the daemon loads.
 func TestAmbiguousManifests(t *testing.T) {
 	r := newRegistry(t)
 	small, bomb := r.blob(zipped(t, 1)), r.blob(zipped(t, MaxContent+1))
@@ -247,9 +247,9 @@ func FuzzAmbiguous(f *testing.F) {
 	})
 }
 
-// An image is looked at with the credentials that it is pulled with, over a token
-// where the registry wants one. Its content is looked at once, its reference is
-// resolved each time.
+// An image is checked with the credentials that it is pulled with, and with a token if
+// the registry requires one. Its content is checked once. Its reference is resolved each
+// time.
 func TestLookingAtImages(t *testing.T) {
 	r := newRegistry(t)
 	r.token, r.password = "t0ken", "s3cr3t"
@@ -275,8 +275,8 @@ func TestLookingAtImages(t *testing.T) {
 	}
 }
 
-// A tag that moves changes nothing of an image that is open: what is looked at and
-// handed on is what the tag meant before.
+// If a tag moves, an open image doesn't change. The image that is checked and passed on
+// is the one that the tag referred to before.
 func TestATagThatMoves(t *testing.T) {
 	r := newRegistry(t)
 	config := r.blob([]byte("{}"))
@@ -298,14 +298,14 @@ func TestATagThatMoves(t *testing.T) {
 	if image, err := look(t, &registries, r.image("x"), Credentials{}); !IsUnfit(err) || image.Digest != bomb.Digest {
 		t.Errorf("%+v, %v", image, err)
 	}
-	// By its digest the registry can't serve another.
+	// The registry can't serve another manifest for this digest.
 	r.content["manifests/"+good.Digest] = r.content["manifests/"+bomb.Digest]
 	if _, err := look(t, &registries, source.Pinned(), Credentials{}); err == nil {
 		t.Error("another manifest is taken for the one of this digest")
 	}
 }
 
-// Of an index the manifest for this machine is what is handed on; both digests are known.
+// Of an index, the manifest for this machine is passed on. Both digests are known.
 func TestIndex(t *testing.T) {
 	r := newRegistry(t)
 	here := r.manifest("here", manifest{Config: r.blob([]byte("{}")), Layers: []descriptor{r.blob(zipped(t, 1))}})
@@ -333,14 +333,14 @@ func TestDigestOf(t *testing.T) {
 	}
 }
 
-// Wherever the daemon would get an image from, it is looked at there, by whoever may.
+// An image is checked at the place where the daemon would pull it, with the same access.
 func TestImagesAreLookedAtWhereTheyAre(t *testing.T) {
 	r := newRegistry(t)
 	storage := &fakeRegistry{t: t, content: r.content}
 	storage.Server = httptest.NewUnstartedServer(storage)
 	storage.Listener.Close()
 	var err error
-	// A client that thinks of attacks takes this for one.
+	// A client that protects against attacks with redirects would refuse this address.
 	if storage.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -366,8 +366,8 @@ func TestImagesAreLookedAtWhereTheyAre(t *testing.T) {
 	}
 }
 
-// An image that is named by a digest of a kind that the look can't check never
-// reaches the daemon, which can.
+// An image reference with a digest algorithm that the check doesn't support isn't passed
+// to the daemon, which supports it.
 func TestImageOfAnotherKindOfDigest(t *testing.T) {
 	r := newRegistry(t)
 	registries := Registries{Transport: r.Client().Transport}
@@ -377,7 +377,7 @@ func TestImageOfAnotherKindOfDigest(t *testing.T) {
 	}
 }
 
-// No credentials go where there is no TLS, even where an address looks local.
+// Credentials aren't sent without TLS, even to addresses that look local.
 func TestNoCredentialsWithoutTLS(t *testing.T) {
 	r := &fakeRegistry{t: t, content: map[string][]byte{}}
 	r.Server = httptest.NewServer(r)
@@ -389,11 +389,11 @@ func TestNoCredentialsWithoutTLS(t *testing.T) {
 	}
 }
 
-// A registry that takes connections and never answers is silent, too.
+// A registry that accepts connections, but never responds, is silent as well.
 func TestARegistryThatNeverAnswers(t *testing.T) {
 	never := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }))
 	t.Cleanup(never.Close)
-	transport := never.Client().Transport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is one
+	transport := never.Client().Transport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it has this type
 	transport.ResponseHeaderTimeout = 100 * time.Millisecond
 	registries := Registries{Transport: transport}
 	image := strings.TrimPrefix(never.URL, "https://") + "/x:latest"
@@ -408,7 +408,7 @@ func TestARegistryThatNeverAnswers(t *testing.T) {
 	}
 }
 
-// An agent that is stopped learns nothing of registries.
+// If the agent is stopped, the registry isn't remembered as silent.
 func TestStoppedLook(t *testing.T) {
 	r := newRegistry(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -420,7 +420,7 @@ func TestStoppedLook(t *testing.T) {
 	}
 }
 
-// Whatever a layer is, it is read within bounds.
+// Any layer is read within the limit.
 func FuzzMeasure(f *testing.F) {
 	f.Add([]byte{}, int64(10))
 	f.Fuzz(func(t *testing.T, content []byte, limit int64) {

@@ -12,19 +12,20 @@ import (
 	"io"
 )
 
-// maxObject is the most that is read of an object, in bytes: it is kept in memory
-// for a moment.
+// maxObject is the limit for an object, in bytes. The object is in memory while it is
+// read.
 const maxObject = 8 << 20
 
-// Layer is the one layer of an image.
+// Layer is the only layer of an image.
 type Layer struct {
-	// Digest says what is in it.
+	// Digest is the digest of the layer's content.
 	Digest string
 
 	puller *puller
 }
 
-// Layer finds the layer of an image, whose manifest alone is read. It is to be closed.
+// Layer returns the layer of an image. It only reads the image's manifest. Callers
+// must close the Layer.
 func (r *Registries) Layer(ctx context.Context, url string, c Credentials) (*Layer, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookDeadline)
 	defer cancel()
@@ -43,8 +44,8 @@ func (r *Registries) Layer(ctx context.Context, url string, c Credentials) (*Lay
 	return &Layer{Digest: m.Layers[0].Digest, puller: p}, nil
 }
 
-// Object reads the eBPF object, which is the layer's first file, as the daemon of
-// v0.6.0 takes it.
+// Object reads the eBPF object. Like the daemon of v0.6.0, it uses the first file of
+// the layer.
 func (l *Layer) Object(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookDeadline)
 	defer cancel()
@@ -58,7 +59,7 @@ func (l *Layer) Object(ctx context.Context) ([]byte, error) {
 	return object, err
 }
 
-// Close ends the connections to the registry.
+// Close closes the connections to the registry.
 func (l *Layer) Close() { l.puller.close() }
 
 func firstFile(layer io.Reader) ([]byte, error) {

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// headerDeadline is how long a registry may take to begin an answer,
-	// lookDeadline how long all of an image may take.
+	// headerDeadline is the timeout for the headers of a registry's response.
+	// lookDeadline is the timeout for the complete check of an image.
 	headerDeadline = 5 * time.Second
 	lookDeadline   = time.Minute
 )
 
-// puller reads one repository of a registry.
+// puller reads from one repository of a registry.
 type puller struct {
 	client     *remote.Puller
 	wire       *wire
@@ -44,7 +44,7 @@ func newPuller(image string, c Credentials, transport http.RoundTripper) (*pulle
 		return nil, fmt.Errorf("image %s: %w", image, err)
 	}
 	if transport == nil {
-		own := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is documented to be one
+		own := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // its documented type
 		own.ResponseHeaderTimeout = headerDeadline
 		transport = own
 	}
@@ -58,10 +58,11 @@ func newPuller(image string, c Credentials, transport http.RoundTripper) (*pulle
 	}
 	auth := authn.Anonymous
 	if c != (Credentials{}) {
-		// As the library leaves out the user and the password if either is empty.
+		// With Username and Password, the library would send neither if one of them
+		// is empty.
 		auth = authn.FromConfig(authn.AuthConfig{Auth: base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))})
 	}
-	// It is the daemon that tries again.
+	// No retries, because the daemon retries.
 	once := remote.WithRetryBackoff(remote.Backoff{Steps: 1})
 	if p.client, err = remote.NewPuller(remote.WithTransport(p.wire), remote.WithAuth(auth), once); err != nil {
 		return nil, fmt.Errorf("image %s: %w", image, err)
@@ -71,8 +72,9 @@ func newPuller(image string, c Credentials, transport http.RoundTripper) (*pulle
 
 func (p *puller) close() { p.wire.client.CloseIdleConnections() }
 
-// part names a part of the image. The library knows fewer kinds of digest than
-// the daemon, which would unpack what wasn't looked at.
+// part returns the reference of a part of the image. The daemon supports more
+// digest algorithms than the library, and would decompress parts that aren't
+// checked.
 func (p *puller) part(digest string) (name.Digest, error) {
 	algorithm, _, _ := strings.Cut(digest, ":")
 	if _, err := v1.Hasher(algorithm); err != nil {
@@ -81,10 +83,10 @@ func (p *puller) part(digest string) (name.Digest, error) {
 	return p.repository.Digest(digest), nil
 }
 
-// wire carries the library's requests. It cuts answers, as the library keeps
-// manifests of a hundred megabytes; insists on TLS, as the library does without
-// for addresses that look local to it; and is as lenient as the daemon about
-// where it is redirected and what is at the API's root.
+// wire sends the library's requests. It limits responses, because the library
+// reads manifests of up to 100 MB. It requires TLS, because the library doesn't
+// use TLS for addresses that look local. It is as lenient as the daemon about
+// redirects, and about the response for the root of the API.
 type wire struct {
 	client http.Client
 	limit  int64
@@ -94,9 +96,9 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme != "https" {
 		return nil, errors.New("the connection doesn't use TLS")
 	}
-	response, err := w.client.Do(request) //nolint:gosec // an image is wherever its reference says
+	response, err := w.client.Do(request) //nolint:gosec // the user chooses the image
 	if err != nil {
-		return nil, err //nolint:wrapcheck // a transport passes errors on
+		return nil, err //nolint:wrapcheck // a transport returns errors unchanged
 	}
 	if request.URL.Path == "/v2/" && response.StatusCode != http.StatusUnauthorized {
 		response.StatusCode = http.StatusOK

@@ -17,20 +17,22 @@ import (
 )
 
 const (
-	// patience is how long a registry may take to accept a connection.
+	// patience is the timeout for connecting to a registry.
 	patience = 3 * time.Second
-	// What was found out holds this long: that it answers, and that it is silent.
-	// The latter keeps many programs of one registry from waiting for it in turn.
+	// Results are valid for this time: trust for a registry that responds, and
+	// distrust for a silent one. With distrust, many programs from one silent
+	// registry don't wait for it one after the other.
 	trust    = 30 * time.Second
 	distrust = 10 * time.Second
 )
 
-// Registries tells which registries are silent: those that don't answer at all,
-// as behind a firewall that drops packets. The daemon would wait for one until
-// the kernel gives up, minutes later, and serve nobody meanwhile. One that
-// refuses is not silent: the daemon learns that as fast, and says why.
+// Registries finds silent registries. These are registries that don't respond at
+// all, for example because a firewall drops packets. The daemon would wait for
+// one until the kernel's timeout, for minutes, and would not serve other calls
+// meanwhile. A registry that refuses connections isn't silent, because the daemon
+// notices it as fast, and reports the cause.
 type Registries struct {
-	// Transport carries requests to registries; nil is for one of the package's own.
+	// Transport sends requests to registries. If nil, the package creates one.
 	Transport http.RoundTripper
 
 	mu    sync.Mutex
@@ -43,12 +45,12 @@ type verdict struct {
 	until  time.Time
 }
 
-// Silent returns why the image's registry is silent, nil if it isn't or if there
-// is no telling.
+// Silent returns an error if the image's registry is silent. It returns nil if it
+// isn't, or if that is unknown.
 func (r *Registries) Silent(ctx context.Context, url string) error {
 	address, ok := addressOf(url)
 	if !ok {
-		return nil // the daemon has words for a malformed reference
+		return nil // the daemon reports malformed references
 	}
 	silent, known := r.recall(address)
 	if !known {
@@ -61,7 +63,7 @@ func (r *Registries) Silent(ctx context.Context, url string) error {
 	return nil
 }
 
-// addressOf is where an image's registry listens.
+// addressOf returns the address of an image's registry.
 func addressOf(url string) (string, bool) {
 	repository, err := parse(url)
 	if err != nil {
@@ -77,11 +79,11 @@ func addressOf(url string) (string, bool) {
 	return host, true
 }
 
-// dial tells whether nobody answers.
+// dial reports whether nothing responds at the address.
 func dial(ctx context.Context, address string) bool {
 	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
 	if err == nil {
-		_ = conn.Close() // nothing was sent on it
+		_ = conn.Close() // nothing was sent
 		return false
 	}
 	timeout := net.Error(nil)

@@ -46,8 +46,8 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// silence returns an address whose kernel drops what is sent to it: its queue of
-// connections is full.
+// silence returns an address at which the kernel drops packets, because the
+// queue of connections is full.
 func silence(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
@@ -65,7 +65,7 @@ func silence(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*unix.SockaddrInet4).Port} //nolint:errcheck,forcetypeassert // as it was bound
+	address := net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*unix.SockaddrInet4).Port} //nolint:errcheck,forcetypeassert // the socket has this type
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address.String())
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package daemon is the agent's side of the bpfman daemon: the connection, the
-// one lane of calls, and an inventory of what the daemon holds for us.
+// Package daemon is the agent's client of the bpfman daemon. It manages the
+// connection, makes calls one at a time, and keeps an inventory of the programs
+// that the agent has loaded.
 package daemon
 
 import (
@@ -22,19 +23,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Deadlines of one call, counted from when it is the daemon's turn for it. A
-// Load may pull an image.
+// Deadlines of one call, without the time that it waits for other calls. A Load
+// can include an image pull.
 const (
 	loadDeadline = 2 * time.Minute
 	callDeadline = 30 * time.Second
 )
 
-// maxAnswer is the longest answer that is taken. Each program is listed with its
-// global data, which a user's object may have a megabyte of.
+// maxAnswer is the limit for responses, in bytes. The list contains the global
+// data of each program, which can be a megabyte.
 const maxAnswer = 64 << 20
 
-// Dial returns a connection to the daemon's socket, made when it is first
-// needed and made again, within a second or so, whenever the daemon returns.
+// Dial returns a connection to the daemon's socket. It connects at the first call,
+// and reconnects within about a second after the daemon has restarted.
 func Dial(socket string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix://"+socket, append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -50,7 +51,7 @@ func Dial(socket string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// OnConnect calls f each time the connection comes up, until ctx ends.
+// OnConnect calls f each time the connection becomes ready, until ctx ends.
 func OnConnect(ctx context.Context, conn *grpc.ClientConn, f func()) {
 	for state := conn.GetState(); ; state = conn.GetState() {
 		if state == connectivity.Ready {
@@ -65,8 +66,8 @@ func OnConnect(ctx context.Context, conn *grpc.ClientConn, f func()) {
 	}
 }
 
-// Error is a failed call of the daemon. Its text is for the user's object: what
-// was tried, on what, and the daemon's own words.
+// Error is a failed call of the daemon. Its text is for the user's object. It
+// contains the attempted operation and its target, and the daemon's message.
 type Error struct {
 	Op    string
 	Cause error
@@ -85,21 +86,22 @@ func (e *Error) Error() string {
 	}
 }
 
-// SpeaksOtherAPI tells that an error comes from a daemon whose API isn't v0.6's.
+// SpeaksOtherAPI reports whether an error comes from a daemon with another API
+// than v0.6.
 func SpeaksOtherAPI(err error) bool {
 	failed := (*Error)(nil)
 	return errors.As(err, &failed) && status.Code(failed.Cause) == codes.Unimplemented
 }
 
-// otherAPI says what a daemon is that lacks a call of v0.6's API. That of v0.5
-// has neither Attach nor Detach, and takes a Load for something else.
+// otherAPI describes a daemon that doesn't implement a call of v0.6's API. The
+// daemon of v0.5 has neither Attach nor Detach, and it misreads this Load.
 const otherAPI = "the daemon in container bpfman has an incompatible API (bpfman v0.5?): this agent requires v0.6; set bpfman.image in the ConfigMap bpfman-config"
 
-// wrapped is how the daemon of v0.6.0 gives an error of its own: as the debug
-// form of a status, whose message alone is for people.
+// wrapped matches the errors of the daemon of v0.6.0. They are the debug format of
+// a status, of which only the message is useful for users.
 var wrapped = regexp.MustCompile(`^status: \w+, message: ("(?:[^"\\]|\\.)*"), details: `)
 
-// words takes the daemon's words out of what it wraps them in.
+// words returns the message in an error of the daemon.
 func words(message string) string {
 	if match := wrapped.FindStringSubmatch(message); match != nil {
 		if inner, err := strconv.Unquote(match[1]); err == nil {
@@ -111,35 +113,35 @@ func words(message string) string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Refused tells that the daemon answered that it can't be done.
+// Refused reports whether the daemon answered that the operation failed.
 func (e *Error) Refused() bool { return !uncertain(e.Cause) }
 
-// noImage is how the daemon of v0.6.0 says that it hasn't pulled an image which it
-// may not pull.
+// noImage is the message of the daemon of v0.6.0 about an image that isn't on the
+// node, and that the pull policy doesn't let it pull.
 const noImage = "BytecodeImage not found: "
 
-// ImageAbsent tells that the daemon hasn't got the image of a Load that was to
-// pull nothing.
+// ImageAbsent reports whether a Load without permission to pull failed because the
+// daemon doesn't have the image.
 func ImageAbsent(err error) bool {
 	failed := (*Error)(nil)
 	return errors.As(err, &failed) && failed.Refused() && strings.Contains(words(status.Convert(failed.Cause).Message()), noImage)
 }
 
-// noProgram and noLink are how the daemon of v0.6.0 says that what was to be
-// removed is no longer there. It has one status code for all failures, and
-// other things that it may say not to exist.
+// noProgram and noLink are the messages of the daemon of v0.6.0 about a program or
+// link that doesn't exist any more. It uses one status code for all failures, and
+// has similar messages about other objects.
 const (
 	noProgram = "Program %d does not exist"
 	noLink    = `does not exist in tree "link_%d"`
 )
 
-// gone tells that the daemon no longer has a program or link.
+// gone reports whether the daemon doesn't have a program or link any more.
 func gone(err error, text string, id uint32) bool {
 	return strings.Contains(words(status.Convert(err).Message()), fmt.Sprintf(text, id))
 }
 
-// uncertain tells that the call may or may not have taken effect: the daemon
-// answers with Aborted alone, so everything else comes from the connection.
+// uncertain reports whether it is unknown if the call took effect. The daemon only
+// answers with Aborted, so all other codes come from the connection.
 func uncertain(err error) bool {
 	return status.Code(err) != codes.Aborted
 }

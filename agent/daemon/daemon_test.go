@@ -20,7 +20,7 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// What the daemon of v0.6.0 said, word for word, and what a user is to read.
+// Literal messages of the daemon of v0.6.0, and the text for the user.
 func TestErrorText(t *testing.T) {
 	for name, c := range map[string]struct{ cause, want string }{
 		"its words": {
@@ -69,8 +69,8 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// The daemon says of many things that they do not exist: only of the one that
-// was to be removed does it mean that there is nothing to do.
+// The daemon reports for many objects that they don't exist. Only for the
+// object to be removed does this mean that there is nothing to do.
 func TestGone(t *testing.T) {
 	for text, want := range map[string]struct{ program, link bool }{
 		"An error occurred. Program 7 does not exist or was not created by bpfman":                                         {program: true},
@@ -92,7 +92,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// server is a daemon at a socket, that can go and return.
+// server is a daemon at a socket. It can stop and start again.
 type server struct {
 	gobpfman.UnimplementedBpfmanServer
 	list *gobpfman.ListResponse
@@ -102,7 +102,7 @@ func (s server) List(context.Context, *gobpfman.ListRequest) (*gobpfman.ListResp
 	return s.list, nil
 }
 
-// serve listens at the socket until stop is called, which removes it.
+// serve listens at the socket until stop is called, which removes the socket.
 func (s server) serve(t *testing.T, socket string) (stop func()) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
@@ -118,7 +118,7 @@ func (s server) serve(t *testing.T, socket string) (stop func()) {
 		if err := <-served; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-		served <- nil // a second stop has nothing to wait for
+		served <- nil // so that a second stop doesn't block
 	}
 	t.Cleanup(stop)
 	return stop
@@ -140,7 +140,7 @@ func TestDaemonReturns(t *testing.T) {
 		OnConnect(ctx, conn, func() { up <- struct{}{} })
 	}()
 
-	// Whether or not anyone calls while it is away.
+	// With and without calls during the interruption.
 	for round, calls := range []bool{true, false, true, false} {
 		if calls {
 			if _, err := client.List(t.Context(), &gobpfman.ListRequest{}); status.Code(err) != codes.Unavailable {
@@ -158,8 +158,8 @@ func TestDaemonReturns(t *testing.T) {
 	await(t, ended, "OnConnect to end")
 }
 
-// The daemon's list has each program's global data: gRPC's usual limit of 4 MiB
-// is soon reached.
+// The daemon's list contains each program's global data, which can exceed
+// gRPC's default limit of 4 MiB.
 func TestLongAnswers(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bpfman.sock")
 	long := &gobpfman.ListResponse_ListResult{Info: &gobpfman.ProgramInfo{GlobalData: map[string][]byte{"table": bytes.Repeat([]byte{1}, 8<<20)}}}
@@ -180,7 +180,7 @@ func TestDialRefusesNoSocket(t *testing.T) {
 	}
 }
 
-// await waits for an event, with patience that only a failure uses up.
+// await waits for an event. Only a failed test takes the full timeout.
 func await(t *testing.T, event <-chan struct{}, what string) {
 	t.Helper()
 	select {

@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// databaseDir is where the daemon of v0.6.0 has its database, which is sled's.
+	// databaseDir is the directory of the sled database of the daemon of v0.6.0.
 	databaseDir = "/run/bpfman/db"
-	// unfinished are the snapshots that sled 0.34 is writing. It takes one that a full disk or
-	// a crash has left for the newest snapshot, and then can't open the database any more.
+	// unfinished matches the snapshots that sled 0.34 is writing. If one is left after a full
+	// disk or a crash, sled uses it as the newest snapshot, and can't open the database.
 	unfinished = "snap.*.generating"
-	// abandoned is how old such a file must be: a snapshot takes milliseconds to write.
+	// abandoned is the minimum age of a file to remove. Writing a snapshot takes milliseconds.
 	abandoned = 10 * time.Second
-	// noDatabase is what the daemon says of every failure to open its database.
+	// noDatabase is the daemon's message for each failure to open its database.
 	noDatabase = "Failed to acquire database lock"
 )
 
-// Refresh asks the daemon for all it holds and returns the owners whose
-// programs, links or users of maps differ from what was known. It gets a daemon
-// going again that a full disk has left without its database.
+// Refresh gets the list of programs from the daemon. It returns the owners whose programs,
+// links or users of maps have changed. If the daemon can't open its database after a full
+// disk, Refresh repairs the database.
 func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 	changed, err := i.refresh(ctx)
 	if !lacksDatabase(err) {
@@ -47,14 +47,15 @@ func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 	return i.refresh(ctx)
 }
 
-// lacksDatabase tells that a daemon refuses calls because it can't open its database.
+// lacksDatabase reports whether the daemon refused a call because it can't open its database.
 func lacksDatabase(err error) bool {
 	failed := (*Error)(nil)
 	return errors.As(err, &failed) && failed.Refused() && strings.Contains(words(status.Convert(failed.Cause).Message()), noDatabase)
 }
 
-// mendDatabase removes the snapshots that were abandoned below root, the daemon's file system,
-// and returns their paths. The database has everything that they were to have.
+// mendDatabase removes the abandoned snapshots below root, which is the daemon's file system,
+// and returns their paths. No data is lost, because the database contains everything that is
+// in a snapshot.
 func mendDatabase(root string, now time.Time) (removed []string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, databaseDir, unfinished))
 	if err != nil {

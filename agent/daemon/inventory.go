@@ -25,36 +25,36 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Program is one program that the daemon holds and that the agent loaded.
+// Program is a program that the daemon has and that the agent has loaded.
 type Program struct {
 	ID       uint32
 	Function string
 	Owner    program.Key
 	OwnerUID string
 	LoadID   string // metadata bpfman.io/load
-	// Image is what the program was loaded from, zero where that isn't known.
+	// Image is what the program was loaded from, or zero if that is unknown.
 	Image      bytecode.Image
 	MapOwnerID *uint32
 	MapUsedBy  []string
 	MapIDs     []uint32
-	Maps       map[string]string // name to pin
+	Maps       map[string]string // pin path by name
 	Tag        string
 	LoadedAt   string
-	// Links by the daemon's id. The daemon can't tell what a link is attached
-	// to, so a link that this agent neither made nor was told of is unknown: its
-	// value is zero.
+	// Links by the daemon's ID. The daemon doesn't report what a link is attached to.
+	// The value is zero for links that this agent neither created nor has a record
+	// of.
 	Links map[uint32]Link
 }
 
-// Link is what is known of one link.
+// Link contains what is known about a link.
 type Link struct {
 	Point  string // program.AttachPoint's name
 	Digest string
 }
 
-// Inventory is what the daemon holds, kept up to date by its own calls, so that
-// the daemon, which serves one call at a time, isn't asked what is known
-// already. Calls wait their turn in one lane.
+// Inventory contains the programs that the daemon has. It is updated with each
+// call, because the daemon serves one call at a time, and should not be asked for
+// known information. Calls run one at a time.
 type Inventory struct {
 	rpc  gobpfman.BpfmanClient
 	root string
@@ -62,18 +62,19 @@ type Inventory struct {
 
 	mu    sync.Mutex
 	known bool
-	// checked is whether the daemon is known to speak the agent's API.
+	// checked means that the daemon has the API that the agent requires.
 	checked bool
-	// unready is why nothing can be done with the daemon, nil once it has answered.
+	// unready is the reason why the daemon can't be used. It is nil after the first
+	// response.
 	unready  error
 	programs map[uint32]Program
-	// touched holds the owners of programs that calls for other owners changed.
+	// touched contains the owners whose programs were changed by calls for other
+	// owners.
 	touched map[program.Key]bool
 }
 
-// NewInventory returns an inventory that knows nothing before its first
-// Refresh. Root is where the daemon's file system is seen, "" where it is the
-// agent's own.
+// NewInventory returns an inventory that is empty until the first Refresh. Root is
+// the path of the daemon's file system, or "" if the agent has the same one.
 func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
 	return &Inventory{
 		rpc: rpc, root: root, lane: make(chan struct{}, 1), programs: map[uint32]Program{}, touched: map[program.Key]bool{},
@@ -81,8 +82,9 @@ func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
 	}
 }
 
-// do makes one call when its turn comes. Record runs before the next call's
-// turn, so that nobody sees the effect without the record of it.
+// do waits for other calls, makes one call, and then calls record. Record runs
+// before the next call, so that the inventory is up to date when the next caller
+// sees the effect.
 func do[R any](ctx context.Context, i *Inventory, op string, call func(context.Context) (R, error), record func(R)) error {
 	select {
 	case i.lane <- struct{}{}:
@@ -104,8 +106,8 @@ func do[R any](ctx context.Context, i *Inventory, op string, call func(context.C
 	return nil
 }
 
-// Between runs f when no call of the daemon is under way, and lets none begin
-// before f has returned.
+// Between runs f while no call of the daemon is in progress, and delays other
+// calls until f has returned.
 func (i *Inventory) Between(ctx context.Context, f func() error) error {
 	select {
 	case i.lane <- struct{}{}:
@@ -116,34 +118,34 @@ func (i *Inventory) Between(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// Known tells whether the inventory is what the daemon holds. It isn't before
-// the first Refresh, nor after a call whose outcome is unknown.
+// Known reports whether the inventory equals the daemon's list. This isn't the
+// case before the first Refresh, and after a call with unknown outcome.
 func (i *Inventory) Known() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.known
 }
 
-// Ready is the reason why the daemon is of no use: it hasn't answered since the
-// agent's start, or it speaks another API. A daemon that is away for a while isn't
-// one: its programs stay attached.
+// Ready returns the reason why the daemon can't be used, or nil: it hasn't
+// responded since the agent started, or it has another API. A daemon that is
+// temporarily unavailable is ready, because its programs stay attached.
 func (i *Inventory) Ready() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.unready
 }
 
-// Doubt makes the inventory unknown, as after the daemon has restarted.
+// Doubt makes the inventory unknown, for example after the daemon has restarted.
 func (i *Inventory) Doubt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.known, i.checked = false, false
 }
 
-// checkAPI fails with code Unimplemented where the daemon speaks another API:
-// its list would be misread, and its refusals say nothing of the cause. It asks
-// for an Attach without saying to what, which the daemon of v0.6.0 refuses
-// before it does anything, and which is asked once for each connection.
+// checkAPI returns an error with code Unimplemented if the daemon has another API.
+// Then its list would be misread, and its errors would not name the cause.
+// checkAPI calls Attach without attach info, once for each connection. The daemon
+// of v0.6.0 refuses this call before it changes anything.
 func (i *Inventory) checkAPI(ctx context.Context) error {
 	i.mu.Lock()
 	checked := i.checked
@@ -153,7 +155,7 @@ func (i *Inventory) checkAPI(ctx context.Context) error {
 	}
 	_, err := i.rpc.Attach(ctx, &gobpfman.AttachRequest{})
 	if err != nil && status.Code(err) != codes.Aborted {
-		return err //nolint:wrapcheck // the caller does
+		return err //nolint:wrapcheck // the caller adds context
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -184,8 +186,8 @@ func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 	return slices.Collect(maps.Keys(changed)), err
 }
 
-// replace takes over the daemon's list, keeps what is known of links, and
-// returns the owners of whatever differs.
+// replace replaces the programs with the daemon's list, keeps what is known about
+// links, and returns the owners of all programs that differ.
 func (i *Inventory) replace(list *gobpfman.ListResponse) []program.Key {
 	var changed []program.Key
 	listed := map[uint32]Program{}
@@ -214,7 +216,8 @@ func (i *Inventory) replace(list *gobpfman.ListResponse) []program.Key {
 	return changed
 }
 
-// programOf reads a program from the daemon; it isn't ours without our metadata.
+// programOf converts a program from the daemon. It returns false for programs
+// without the agent's metadata.
 func (i *Inventory) programOf(info *gobpfman.ProgramInfo, kernel *gobpfman.KernelProgramInfo) (Program, bool) {
 	metadata := info.GetMetadata()
 	if metadata[v1alpha1.MetadataUUID] == "" || metadata[v1alpha1.MetadataKind] == "" {
@@ -249,8 +252,8 @@ func (i *Inventory) programOf(info *gobpfman.ProgramInfo, kernel *gobpfman.Kerne
 	return p, true
 }
 
-// others drops the program itself from the users of its maps, and sorts them:
-// the daemon's order is any.
+// others returns the users of a program's maps without the program itself. It
+// sorts them, because the daemon returns them in any order.
 func others(users []string, id uint32) []string {
 	self := strconv.FormatUint(uint64(id), 10)
 	rest := slices.DeleteFunc(slices.Clone(users), func(u string) bool { return u == self })
@@ -258,9 +261,9 @@ func others(users []string, id uint32) []string {
 	return rest
 }
 
-// pins lists the maps pinned in a directory of the daemon's. The wire has the
-// directory only, and the kernel's names of maps are cut at 15 characters. A
-// program without maps has no directory.
+// pins returns the pin paths of the maps in a directory of the daemon. The API
+// only has the directory, and the kernel truncates the names of maps to 15
+// characters. A program without maps has no directory.
 func (i *Inventory) pins(dir string) map[string]string {
 	if dir == "" {
 		return nil
@@ -276,8 +279,8 @@ func (i *Inventory) pins(dir string) map[string]string {
 	return pins
 }
 
-// Load loads an owner's functions in one call. An error names the bytecode as its
-// user does: the daemon gets an image by its digest.
+// Load loads an owner's functions in one call. Errors contain the image reference
+// in the user's object, although the daemon gets the image by its digest.
 func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) error {
 	names := make([]string, 0, len(request.GetInfo()))
 	for _, f := range request.GetInfo() {
@@ -300,7 +303,7 @@ func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) err
 	})
 }
 
-// Attach attaches a program to one place.
+// Attach attaches a program to one attach point.
 func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachPoint) error {
 	return do(ctx, i, "attach to "+point.Name, func(ctx context.Context) (*gobpfman.AttachResponse, error) {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
@@ -313,7 +316,8 @@ func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachP
 	})
 }
 
-// Detach removes one link of a program. A link that is gone is no error.
+// Detach removes one link of a program. It is no error if the link doesn't exist
+// any more.
 func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
 	return do(ctx, i, fmt.Sprintf("detach link %d", link), func(ctx context.Context) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
@@ -330,7 +334,8 @@ func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
 	})
 }
 
-// Unload detaches and unloads a program. One that is gone is no error.
+// Unload detaches and unloads a program. It is no error if the program doesn't
+// exist any more.
 func (i *Inventory) Unload(ctx context.Context, id uint32) error {
 	return do(ctx, i, fmt.Sprintf("unload program %d", id), func(ctx context.Context) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
@@ -351,7 +356,8 @@ func (i *Inventory) Unload(ctx context.Context, id uint32) error {
 	})
 }
 
-// share notes who uses the same maps, as the daemon does when a user is loaded.
+// share updates the users of shared maps, like the daemon when it loads another
+// user of the maps.
 func (i *Inventory) share(users []string) {
 	for _, p := range i.programs {
 		if slices.Contains(users, strconv.FormatUint(uint64(p.ID), 10)) {
@@ -368,8 +374,8 @@ func (i *Inventory) setUsers(p Program, users []string) {
 	}
 }
 
-// Touched returns, once, the owners whose programs gained or lost a user of
-// their maps since the last time it was asked.
+// Touched returns the owners whose programs gained or lost a user of their maps
+// since it was last called.
 func (i *Inventory) Touched() []program.Key {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -378,9 +384,9 @@ func (i *Inventory) Touched() []program.Key {
 	return keys
 }
 
-// Recall tells the inventory what an earlier run of the agent recorded of a
-// program's links, for those that it doesn't know. Kernel ids come again after
-// a reboot, so the time of loading must agree.
+// Recall adds what an earlier process of the agent has recorded about a program's
+// links, if this one doesn't know them. The load time must match, because the
+// kernel reuses IDs after a reboot.
 func (i *Inventory) Recall(id uint32, loadedAt string, links map[uint32]Link) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -395,8 +401,8 @@ func (i *Inventory) Recall(id uint32, loadedAt string, links map[uint32]Link) {
 	}
 }
 
-// Lost tells what the daemon no longer holds of a program that was reported:
-// the program itself, or some of its links.
+// Lost returns what the daemon has lost of a reported program: the program itself,
+// or a number of its links.
 func (i *Inventory) Lost(id uint32, loadedAt string, links map[uint32]Link) (program bool, lost int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -412,7 +418,7 @@ func (i *Inventory) Lost(id uint32, loadedAt string, links map[uint32]Link) (pro
 	return false, lost
 }
 
-// Of returns the programs of an owner, by ascending id.
+// Of returns the programs of an owner, by ascending ID.
 func (i *Inventory) Of(owner program.Key) []Program {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -427,15 +433,17 @@ func (i *Inventory) Of(owner program.Key) []Program {
 	return out
 }
 
-// MapIDs returns the kernel ids of a program's maps, none for one that isn't held.
+// MapIDs returns the kernel IDs of a program's maps, or nil if the daemon doesn't
+// have the program.
 func (i *Inventory) MapIDs(id uint32) []uint32 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.programs[id].MapIDs
 }
 
-// UsersOfMaps asks the daemon for all programs in the kernel, its own and others,
-// and returns the ids of those that use each map, by the map's id.
+// UsersOfMaps gets the list of all programs in the kernel from the daemon,
+// including those of others. For each map ID, it returns the IDs of the programs
+// that use the map.
 func (i *Inventory) UsersOfMaps(ctx context.Context) (map[uint32][]uint32, error) {
 	users := map[uint32][]uint32{}
 	err := do(ctx, i, "list all programs", func(ctx context.Context) (*gobpfman.ListResponse, error) {
@@ -452,7 +460,7 @@ func (i *Inventory) UsersOfMaps(ctx context.Context) (map[uint32][]uint32, error
 	return users, err
 }
 
-// Owners returns the owners of all programs held.
+// Owners returns the owners of all programs.
 func (i *Inventory) Owners() []program.Key {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -473,8 +481,9 @@ func source(request *gobpfman.LoadRequest) string {
 	return "image " + cmp.Or(request.GetMetadata()[v1alpha1.MetadataImage], image.GetUrl())
 }
 
-// Resolved tells what an image's reference was resolved to when a program was
-// loaded that the daemon holds: of the newest, where there are several.
+// Resolved returns what an image reference resolved to when a program in the
+// inventory was loaded from it. If there are several, it returns the result for
+// the newest program.
 func (i *Inventory) Resolved(reference string) (bytecode.Image, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -488,7 +497,7 @@ func (i *Inventory) Resolved(reference string) (bytecode.Image, bool) {
 	return found, newest != 0
 }
 
-// list is a few names, for a message of readable length.
+// list joins the names for a message. It shortens long lists.
 func list(names []string) string {
 	const few = 5
 	if len(names) > few {

@@ -53,7 +53,7 @@ func point(name string) program.AttachPoint {
 	return program.AttachPoint{Name: name, Digest: "digest of " + name, Info: &gobpfman.AttachInfo{}}
 }
 
-// known is an inventory that knows all of a daemon.
+// known returns an inventory after its first Refresh.
 func known(t *testing.T, rpc gobpfman.BpfmanClient, root string) *Inventory {
 	t.Helper()
 	i := NewInventory(rpc, root)
@@ -61,7 +61,7 @@ func known(t *testing.T, rpc gobpfman.BpfmanClient, root string) *Inventory {
 	return i
 }
 
-// refresh refreshes and returns the owners with changes.
+// refresh refreshes the inventory, and returns the owners with changes.
 func refresh(t *testing.T, i *Inventory) []program.Key {
 	t.Helper()
 	changed, err := i.Refresh(t.Context())
@@ -75,7 +75,7 @@ func refresh(t *testing.T, i *Inventory) []program.Key {
 	return changed
 }
 
-// load loads and attaches, and returns what the inventory then has.
+// load loads and attaches a program, and returns it as the inventory has it.
 func load(t *testing.T, i *Inventory, owner program.Key, points ...string) Program {
 	t.Helper()
 	p, err := tryLoad(t.Context(), i, owner, points...)
@@ -213,7 +213,7 @@ func TestRefreshTellsWhatOthersDid(t *testing.T) {
 	}
 }
 
-// edited is a daemon whose list is edited.
+// edited is a daemon that edits the results of its list.
 type edited struct {
 	*daemontest.Daemon
 	edit func(*gobpfman.ListResponse_ListResult)
@@ -243,7 +243,7 @@ func TestForeignProgramsAreNotOurs(t *testing.T) {
 	for _, metadata := range []map[string]string{
 		nil,
 		{"owner": "somebody"},
-		{v1alpha1.MetadataUUID: "uid", v1alpha1.MetadataProgramName: "upstream's"}, // its agent sends no kind
+		{v1alpha1.MetadataUUID: "uid", v1alpha1.MetadataProgramName: "upstream's"}, // upstream's agent sets no kind
 		{v1alpha1.MetadataKind: "TcxProgram", v1alpha1.MetadataProgramName: "counter"},
 	} {
 		if _, err := d.Load(t.Context(), &gobpfman.LoadRequest{Metadata: metadata, Info: []*gobpfman.LoadInfo{{Name: "f"}}}); err != nil {
@@ -259,8 +259,7 @@ func TestForeignProgramsAreNotOurs(t *testing.T) {
 	}
 }
 
-// A new run of the agent finds programs of the run before, and learns from what
-// that one recorded what their links are.
+// A new process of the agent finds the programs of the previous one, and gets their links from its records.
 func TestRecall(t *testing.T) {
 	d := daemontest.New(t.TempDir())
 	before := load(t, known(t, d, ""), owner, "lo ingress", "lo egress")
@@ -288,7 +287,7 @@ func TestRecall(t *testing.T) {
 			if got := i.Of(owner)[0].Links; !maps.Equal(got, c.want) {
 				t.Errorf("links %v, want %v", got, c.want)
 			}
-			// What is known is neither forgotten at a refresh nor told anew.
+			// Known links are neither lost in a refresh nor overwritten.
 			i.Recall(before.ID, before.LoadedAt, with(zero(before.Links), unrecorded, Link{Point: "other"}))
 			refresh(t, i)
 			got := i.Of(owner)[0].Links
@@ -299,7 +298,7 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// After a reboot the kernel gives the same ids again: nothing known holds.
+// After a reboot, the kernel reuses IDs. Nothing that was known is valid.
 func TestSameIDOfAnotherLoad(t *testing.T) {
 	d := &edited{Daemon: daemontest.New(t.TempDir())}
 	i := known(t, d, "")
@@ -325,7 +324,7 @@ func zero(links map[uint32]Link) map[uint32]Link {
 	return out
 }
 
-// calls is each call that changes something, on a loaded and attached program.
+// calls contains each call that changes something, with a program that is loaded and attached.
 var calls = map[string]func(context.Context, *Inventory, Program) error{
 	"Load": func(ctx context.Context, i *Inventory, _ Program) error { return i.Load(ctx, request(owner, "g")) },
 	"Attach": func(ctx context.Context, i *Inventory, p Program) error {
@@ -337,8 +336,8 @@ var calls = map[string]func(context.Context, *Inventory, Program) error{
 	},
 }
 
-// A call that isn't answered may have been done: what is known is in doubt, and
-// the next refresh tells the truth. The daemon's own refusal leaves no doubt.
+// A call without a response may have taken effect. Then the inventory is unknown until the next refresh. If the daemon
+// refuses a call, the inventory stays known.
 func TestDoubt(t *testing.T) {
 	for name, call := range calls {
 		for code, doubt := range map[codes.Code]bool{
@@ -346,7 +345,7 @@ func TestDoubt(t *testing.T) {
 		} {
 			for _, done := range []bool{false, true} {
 				if done && !doubt {
-					continue // what is refused isn't done
+					continue // a refused call has no effect
 				}
 				t.Run(fmt.Sprintf("%s/%s/%v", name, code, done), func(t *testing.T) {
 					d := daemontest.New(t.TempDir())
@@ -403,8 +402,8 @@ func TestRefreshFails(t *testing.T) {
 	}
 }
 
-// A snapshot that was never finished keeps the daemon from its database until it is removed; one
-// that may be being written stays.
+// An unfinished snapshot prevents the daemon from opening its database until it is removed. A recent one stays, because
+// it may be in progress.
 func TestUnfinishedSnapshots(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, databaseDir)
@@ -435,15 +434,14 @@ func TestUnfinishedSnapshots(t *testing.T) {
 	if err != nil || !slices.Equal(left, []string{"db", "snap.01", "snap.03.generating"}) {
 		t.Errorf("left are %q, %v", left, err)
 	}
-	// Where nothing is to be mended, the daemon's words are the error.
+	// If there is nothing to repair, the error is the daemon's.
 	d.Fault = func(string, proto.Message, bool) error { return status.Error(codes.Aborted, noDatabase) }
 	if _, err := NewInventory(d, root).Refresh(t.Context()); err == nil || !strings.Contains(err.Error(), noDatabase) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// What is gone needn't be removed, but the daemon's other failures to find
-// something are failures.
+// Removing something that doesn't exist any more succeeds, but other errors about missing objects are returned.
 func TestRemovalOfWhatIsGone(t *testing.T) {
 	for name, remove := range map[string]func(*Inventory, *daemontest.Daemon, Program) error{
 		"Detach": func(i *Inventory, d *daemontest.Daemon, p Program) error {
@@ -484,8 +482,7 @@ func TestRemovalOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// A call whose context ends while another has the daemon's turn isn't made, and
-// casts no doubt.
+// If a call's context ends while it waits for another call, the call isn't made, and the inventory stays known.
 func TestTurn(t *testing.T) {
 	d := daemontest.New(t.TempDir())
 	i := known(t, d, "")
@@ -520,7 +517,7 @@ func TestTurn(t *testing.T) {
 	agrees(t, i, d)
 }
 
-// Operations name what they were about; many functions are cut short.
+// Operations name their target. Long lists of functions are shortened.
 func TestOperationsAreNamed(t *testing.T) {
 	d := daemontest.New(t.TempDir())
 	d.Fault = func(string, proto.Message, bool) error { return status.Error(codes.Aborted, "no") }
@@ -540,8 +537,8 @@ func TestOperationsAreNamed(t *testing.T) {
 	}
 }
 
-// Many owners at once, with refreshes between: the race detector watches, and in
-// the end the inventory has what the daemon has.
+// Many concurrent owners, with refreshes in between. The race detector checks them, and in the end the inventory must
+// equal the daemon's list.
 func TestManyAtOnce(t *testing.T) {
 	root := t.TempDir()
 	d := daemontest.New(root)
@@ -582,7 +579,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// agrees compares an inventory with the daemon.
+// agrees compares the inventory with the daemon.
 func agrees(t *testing.T, i *Inventory, d *daemontest.Daemon) {
 	t.Helper()
 	var got, want []string
@@ -601,8 +598,8 @@ func agrees(t *testing.T, i *Inventory, d *daemontest.Daemon) {
 	}
 }
 
-// Who uses a program's maps is known at once, without asking the daemon, and
-// those whom it concerns are told of.
+// The users of a program's maps are known immediately, without a call of the daemon, and Touched returns the owners
+// that are affected.
 func TestUsersOfMapsAreKnownAtOnce(t *testing.T) {
 	d := daemontest.New(t.TempDir())
 	d.PinnedByName = true
@@ -658,8 +655,8 @@ func TestUsersOfMapsAreKnownAtOnce(t *testing.T) {
 	}
 }
 
-// The list of a daemon that speaks another API is not read, and the error names
-// the cause. A daemon in its place is asked anew.
+// If the daemon has another API, its list isn't read, and the error names the cause. After a reconnect, the API is
+// checked again.
 func TestRefreshOfAnotherAPI(t *testing.T) {
 	d := daemontest.New(t.TempDir())
 	d.NoAttach = true

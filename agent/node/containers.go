@@ -22,40 +22,42 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/cri"
 )
 
-// criDeadline is for one call of the runtime.
+// criDeadline is the deadline of one call of the container runtime.
 const criDeadline = 10 * time.Second
 
-// maxList is the longest answer that is taken, which is the kubelet's limit.
+// maxList is the limit for responses, in bytes. The kubelet has the same limit.
 const maxList = 16 << 20
 
-// Labels that the kubelet gives to each container (k8s.io/kubelet's types).
+// Labels that the kubelet sets on each container (k8s.io/kubelet/pkg/types).
 const (
 	podUIDLabel        = "io.kubernetes.pod.uid"
 	containerNameLabel = "io.kubernetes.container.name"
 )
 
-// Runtime asks the node's container runtime, over CRI, for containers. It talks
-// the API itself, in three calls, because k8s.io/cri-client brings tracing and
-// its own logging, which would be a good part of the agent's memory.
+// Runtime lists the containers of the node's container runtime, with CRI. It makes
+// the three calls that it needs without k8s.io/cri-client, which includes tracing
+// and logging and would take a large part of the agent's memory.
 type Runtime struct {
-	// Run is where the host's /run is seen, or as much of it as [ShareRuntime] shows.
+	// Run is the path of the host's /run, or of the part of it that [ShareRuntime]
+	// mounts.
 	Run string
 
 	mu     sync.Mutex
 	socket string
 	conn   *grpc.ClientConn
 	client runtimeapi.RuntimeServiceClient
-	known  map[string]details // by container id; they don't change
+	known  map[string]details // by container ID; they don't change
 }
 
-// details are what CRI has of a container in the runtimes' own words only.
+// details contains the fields that CRI only has in a runtime-specific format.
 type details struct {
-	pid   int    // 0 if it had ended when it was asked for
-	netns string // of the pod, as a path of the host; "" if it is the host's
+	pid   int    // 0 if it had ended at the time of the call
+	netns string // of the pod, as a path of the host; "" for the host's
 }
 
-// Containers lists the containers of the pods, those too that have ended, as long
-// as the pod has its sandbox, and with it its network.
+// Containers lists the containers of the pods. It includes containers that have
+// ended, while the pod's sandbox exists, because the sandbox has the pod's
+// network.
 func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.Container, error) {
 	if len(pods) == 0 {
 		return nil, nil
@@ -69,7 +71,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 	defer cancel()
 	containers, sandboxes, err := r.list(ctx)
 	if err != nil {
-		r.disconnect() // another runtime may have taken the first one's place
+		r.disconnect() // another runtime may have replaced it
 		return nil, fmt.Errorf("list containers at %s: %w", r.socket, err)
 	}
 
@@ -87,7 +89,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 		}
 		if !isKnown {
 			if of, err = r.details(ctx, c.GetId()); status.Code(err) == codes.NotFound {
-				continue // it has gone since it was listed
+				continue // it was removed after the list
 			} else if err != nil {
 				return nil, fmt.Errorf("get the status of container %s: %w", c.GetId(), err)
 			}
@@ -113,8 +115,8 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 	return out, nil
 }
 
-// living are the pods by UID, without those that have ended: their sandboxes are
-// about to go.
+// living returns the pods by UID. It leaves out pods that have ended, because
+// their sandboxes are about to be removed.
 func living(pods []corev1.Pod) map[string]*corev1.Pod {
 	byUID := make(map[string]*corev1.Pod, len(pods))
 	for i := range pods {
@@ -125,18 +127,18 @@ func living(pods []corev1.Pod) map[string]*corev1.Pod {
 	return byUID
 }
 
-// list asks for all containers, and for the sandboxes that are ready.
+// list lists all containers, and the sandboxes that are ready.
 func (r *Runtime) list(ctx context.Context) (containers []*runtimeapi.Container, sandboxes map[string]bool, err error) {
 	all, err := r.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // the caller does
+		return nil, nil, err //nolint:wrapcheck // the caller adds context
 	}
-	// After the containers, so that none of a ready sandbox is missed.
+	// After the containers, so that no container of a ready sandbox is missed.
 	ready, err := r.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
 	}})
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // the caller does
+		return nil, nil, err //nolint:wrapcheck // the caller adds context
 	}
 	sandboxes = make(map[string]bool, len(ready.GetItems()))
 	for _, s := range ready.GetItems() {
@@ -151,7 +153,7 @@ func (r *Runtime) connect() error {
 	}
 	socket, err := cri.Socket(r.Run)
 	if err != nil {
-		return err //nolint:wrapcheck // it says where it looked
+		return err //nolint:wrapcheck // the error contains the paths
 	}
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxList)))
@@ -163,17 +165,17 @@ func (r *Runtime) connect() error {
 }
 
 func (r *Runtime) disconnect() {
-	_ = r.conn.Close() // fails only where it is closed already
+	_ = r.conn.Close() // fails only if it is already closed
 	r.conn = nil
 }
 
-// details asks for what containerd and CRI-O have under the same names: the PID of
-// a container's first process, and the runtime specification, which names the
-// network namespace that the pod's sandbox holds.
+// details gets the fields that containerd and CRI-O have under the same names: the
+// PID of the container's first process, and the runtime specification, which
+// contains the path of the network namespace of the pod's sandbox.
 func (r *Runtime) details(ctx context.Context, id string) (details, error) {
 	response, err := r.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
-		return details{}, err //nolint:wrapcheck // the caller does
+		return details{}, err //nolint:wrapcheck // the caller adds context
 	}
 	var info struct {
 		PID         int `json:"pid"`
@@ -187,7 +189,7 @@ func (r *Runtime) details(ctx context.Context, id string) (details, error) {
 		} `json:"runtimeSpec"`
 	}
 	if err := json.Unmarshal([]byte(response.GetInfo()["info"]), &info); err != nil {
-		return details{}, err //nolint:wrapcheck // the caller does
+		return details{}, err //nolint:wrapcheck // the caller adds context
 	}
 	var of details
 	for _, namespace := range info.RuntimeSpec.Linux.Namespaces {

@@ -24,21 +24,21 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
-// container is one that the runtime has. Its verbose status is as containerd gives it.
+// container is a container of the runtime. Its verbose status has containerd's format.
 type container struct {
 	podUID, name, id string
 	pid              int
-	// ended is in the list, state is what its status says, where that isn't the same.
+	// ended is the state in the list. If set, state is the state in the status.
 	ended bool
 	state runtimeapi.ContainerState
-	// noSandbox is one whose sandbox isn't there any more.
+	// noSandbox means that its sandbox doesn't exist any more.
 	noSandbox bool
-	// info, if set, is in place of containerd's; err in place of any status.
+	// info, if set, replaces containerd's info. err, if set, is the error of the status call.
 	info string
 	err  error
 }
 
-// fakeRuntime is a container runtime.
+// fakeRuntime is a container runtime in memory.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 
@@ -53,7 +53,7 @@ func (r *fakeRuntime) set(containers ...container) {
 	r.containers = containers
 }
 
-// statuses returns whose status was asked for since the last time.
+// statuses returns the containers whose status was requested since it was last called.
 func (r *fakeRuntime) statuses() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +125,7 @@ func (r *fakeRuntime) ContainerStatus(_ context.Context, in *runtimeapi.Containe
 	return nil, status.Error(codes.NotFound, "no such container")
 }
 
-// serve listens at a socket below run until stop is called, which removes it.
+// serve listens at a socket below run until stop is called, which removes the socket.
 func (r *fakeRuntime) serve(t *testing.T, run, socket string) (stop func()) {
 	t.Helper()
 	path := filepath.Join(run, socket)
@@ -145,7 +145,7 @@ func (r *fakeRuntime) serve(t *testing.T, run, socket string) (stop func()) {
 		if err := <-served; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-		served <- nil // a second stop has nothing to wait for
+		served <- nil // so that a second stop doesn't block
 	}
 	t.Cleanup(stop)
 	return stop
@@ -155,7 +155,7 @@ func pod(name, uid string) corev1.Pod {
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), Labels: map[string]string{"app": name}}}
 }
 
-// found is what was found, one word each.
+// found returns one word for each container.
 func found(containers []program.Container) string {
 	words := make([]string, 0, len(containers))
 	for _, c := range containers {
@@ -176,7 +176,7 @@ func TestContainers(t *testing.T) {
 			want:       "ns/a/app:11 ns/a/side:12 ns/b/app:13",
 		},
 		"other pods'": {
-			// Another pod of that name, which was there before, and one that isn't the node's kubelet's.
+			// An earlier pod with the same name, and a container that the kubelet didn't create.
 			containers: []container{{podUID: "uid-a-before", name: "app", id: "1", pid: 11}, {id: "2", pid: 12}},
 		},
 		"none": {},
@@ -195,7 +195,8 @@ func TestContainers(t *testing.T) {
 		"of a sandbox before": {
 			containers: []container{{podUID: "uid-a", name: "app", id: "1", ended: true, noSandbox: true}},
 		},
-		// Taken for ended, one that runs would be detached from.
+		// If this container were regarded as ended, the program would be detached from a running
+		// container.
 		"status fails": {
 			containers: []container{{podUID: "uid-a", name: "app", id: "1", err: status.Error(codes.Internal, "busy")}},
 			err:        "status of container 1: rpc error: code = Internal desc = busy",
@@ -239,7 +240,7 @@ func TestContainerHasItsPodsFacts(t *testing.T) {
 	}
 }
 
-// A container's status, which costs the runtime something, is asked for once.
+// The status of a container is expensive for the runtime. It is requested once.
 func TestStatusIsAskedForOnce(t *testing.T) {
 	run := t.TempDir()
 	server := &fakeRuntime{}
@@ -274,7 +275,7 @@ func TestStatusIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// Of a pod that has ended nothing is left, though its sandbox may not have gone yet.
+// A pod that has ended has no containers, even if its sandbox still exists.
 func TestPodsThatHaveEnded(t *testing.T) {
 	run := t.TempDir()
 	server := &fakeRuntime{}
@@ -314,7 +315,7 @@ func TestRuntimeGoesAndReturns(t *testing.T) {
 
 	server := &fakeRuntime{}
 	server.set(container{podUID: "uid-a", name: "app", id: "1", pid: 11})
-	// It may return as another one, too.
+	// The runtime can restart, or be replaced by another one.
 	for _, socket := range []string{"containerd/containerd.sock", "containerd/containerd.sock", "crio/crio.sock"} {
 		stop := server.serve(t, run, socket)
 		if got, err := r.Containers(t.Context(), pods); err != nil || found(got) != "ns/a/app:11" {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package node gathers the facts of this node that attach points depend on.
+// Package node collects the state of this node that attach points depend on.
 package node
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
-// Interfaces lists the network interfaces of the agent's network namespace,
+// Interfaces returns the network interfaces in the agent's network namespace,
 // which is the host's, with their addresses.
 func Interfaces() (map[string]program.Interface, error) {
 	links, err := whole(netlink.LinkList)
@@ -48,8 +48,8 @@ func Interfaces() (map[string]program.Interface, error) {
 	return interfaces, nil
 }
 
-// whole lists again where a change came between: such a list may lack what has
-// been there all the time.
+// whole repeats a list that a change interrupted. Such a list can lack entries
+// that didn't change.
 func whole[T any](list func() ([]T, error)) ([]T, error) {
 	const tries = 10
 	for try := 1; ; try++ {
@@ -60,17 +60,17 @@ func whole[T any](list func() ([]T, error)) ([]T, error) {
 	}
 }
 
-// settle is how long interfaces must have been quiet before they are looked at:
-// one change brings several messages.
+// settle is the time without changes before interfaces are listed. One change
+// causes several messages.
 const settle = 50 * time.Millisecond
 
-// longest is how long they may be restless, as while many pods start, until they
-// are looked at all the same.
+// longest is the maximum delay after a change. Interfaces are then listed
+// although they keep changing, for example while many pods start.
 const longest = time.Second
 
-// WatchInterfaces calls changed once it watches, and after interfaces or their
-// addresses have come, gone or changed names, until ctx ends. Where the kernel's
-// messages were lost it begins anew.
+// WatchInterfaces calls changed when the watch starts, and after interfaces or
+// addresses were added, removed or renamed, until ctx ends. If messages of the
+// kernel were lost, it calls failed and restarts the watch.
 func WatchInterfaces(ctx context.Context, changed func(), failed func(error)) {
 	for ctx.Err() == nil {
 		if err := watchInterfaces(ctx, changed); err != nil {
@@ -95,7 +95,7 @@ func watchInterfaces(ctx context.Context, changed func()) error {
 		drain(links)
 		return fmt.Errorf("subscribe to addresses: %w", err)
 	}
-	changed() // whatever was listed before may have changed unseen
+	changed() // there may have been changes before the watch
 	var quiet, busy <-chan time.Time
 	noticed := func() {
 		quiet = time.After(settle)
@@ -130,7 +130,7 @@ func watchInterfaces(ctx context.Context, changed func()) error {
 			quiet, busy = nil, nil
 			changed()
 		case <-ctx.Done():
-			// The subscriptions close their channels once they see the end.
+			// The subscriptions close their channels after ctx has ended.
 			go drain(links)
 			go drain(addresses)
 			if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
@@ -141,9 +141,9 @@ func watchInterfaces(ctx context.Context, changed func()) error {
 	}
 }
 
-// renamed keeps the names of interfaces and tells whether a message is about
-// one that is new, gone or has another name: others are about flags and
-// counters, and come often.
+// renamed updates the names of interfaces. It reports whether an interface was
+// added, removed or renamed. Other messages are about flags and counters, and
+// are frequent.
 func renamed(names map[int32]string, u netlink.LinkUpdate) bool {
 	name, known := names[u.Index]
 	if u.Header.Type == unix.RTM_DELLINK {
@@ -156,6 +156,6 @@ func renamed(names map[int32]string, u netlink.LinkUpdate) bool {
 
 func drain[T any](c <-chan T) {
 	for range c {
-		// Emptied, so that its sender can end.
+		// Unblocks the sender, so that it can end.
 	}
 }

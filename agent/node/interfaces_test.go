@@ -21,14 +21,14 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// inNetwork runs a test on a thread with a network of its own, which goes with it.
+// inNetwork runs a test on a thread in a new network namespace.
 func inNetwork(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	prerequisite.NeedsRoot(t, "a network of its own needs CAP_SYS_ADMIN")
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		// Never unlocked: the thread, and its network, end with the goroutine.
+		// Never unlocked, so that the thread ends with its network namespace.
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			t.Errorf("make a network namespace: %v", err)
@@ -47,7 +47,7 @@ func do(t *testing.T, what string, err error) {
 	}
 }
 
-// veth is a pair of interfaces of this name and "peer".
+// veth returns a pair of interfaces, with this name and "peer".
 func veth(name string) *netlink.Veth {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
@@ -61,8 +61,8 @@ func address(t *testing.T, text string) *netlink.Addr {
 	return a
 }
 
-// listed lists the interfaces with their addresses, but for link-local ones, which come
-// when the kernel likes.
+// listed lists the interfaces with their addresses, except link-local ones, which the
+// kernel adds at any time.
 func listed(t *testing.T) map[string]program.Interface {
 	t.Helper()
 	all, err := Interfaces()
@@ -101,7 +101,7 @@ func TestInterfaces(t *testing.T) {
 			t.Errorf("interfaces %v", got)
 		}
 
-		// Another of the same name is another interface.
+		// A new interface with the same name has another index.
 		do(t, "delete", netlink.LinkDel(link))
 		if names := slices.Sorted(maps.Keys(listed(t))); !slices.Equal(names, []string{"lo"}) {
 			t.Errorf("interfaces %v", names)
@@ -113,8 +113,8 @@ func TestInterfaces(t *testing.T) {
 	})
 }
 
-// The primary interface is found by the node's address, of either family, among
-// what the kernel lists.
+// The primary interface is found by the node's address, IPv4 or IPv6, in the kernel's
+// list.
 func TestPrimaryInterface(t *testing.T) {
 	inNetwork(t, func(t *testing.T) {
 		t.Helper()
@@ -143,7 +143,8 @@ func TestPrimaryInterface(t *testing.T) {
 	})
 }
 
-// An interrupted list is made again, but not for ever; another error is told at once.
+// An interrupted list is repeated a limited number of times. Other errors are returned
+// immediately.
 func TestWhole(t *testing.T) {
 	for name, c := range map[string]struct {
 		errs  []error
@@ -177,7 +178,7 @@ func TestWatchInterfaces(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		changed, done := make(chan struct{}), make(chan struct{})
-		network, err := netlink.NewHandle(unix.NETLINK_ROUTE) // of this thread's network, for the other's use
+		network, err := netlink.NewHandle(unix.NETLINK_ROUTE) // for the other thread, in this one's network
 		if err != nil {
 			t.Error(err)
 			return
@@ -202,7 +203,7 @@ func TestWatchInterfaces(t *testing.T) {
 				await(t, changed, step.what)
 			}
 		}()
-		// Watches the network of the thread that it is called on.
+		// Watches the network namespace of the calling thread.
 		WatchInterfaces(ctx, func() {
 			select {
 			case changed <- struct{}{}:
@@ -213,14 +214,14 @@ func TestWatchInterfaces(t *testing.T) {
 	})
 }
 
-// Interfaces that never rest are looked at all the same.
+// Interfaces are listed although they keep changing.
 func TestWatchInterfacesThatNeverRest(t *testing.T) {
 	inNetwork(t, func(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		changed, done := make(chan struct{}), make(chan struct{})
-		network, err := netlink.NewHandle(unix.NETLINK_ROUTE) // of this thread's network, for the other's use
+		network, err := netlink.NewHandle(unix.NETLINK_ROUTE) // for the other thread, in this one's network
 		if err != nil {
 			t.Error(err)
 			return
@@ -255,7 +256,7 @@ func TestWatchInterfacesThatNeverRest(t *testing.T) {
 	})
 }
 
-// Messages about what nobody selects interfaces by aren't news.
+// Messages without an effect on the selection of interfaces are ignored.
 func TestRenamed(t *testing.T) {
 	names := map[int32]string{}
 	for _, step := range []struct {
@@ -284,7 +285,7 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
-// await waits for an event, with patience that only a failure uses up.
+// await waits for an event. Only a failed test takes the full timeout.
 func await(t *testing.T, event <-chan struct{}, what string) {
 	t.Helper()
 	select {

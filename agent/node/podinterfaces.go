@@ -17,23 +17,24 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
-// PodInterfaces tells the interfaces in the network namespaces of pods. It reads
-// them from /proc/<pid>/net/dev, which takes no capability: entering a namespace,
-// or asking netlink for another's interfaces, takes CAP_SYS_ADMIN or
-// CAP_NET_ADMIN, and CRI tells those alone that its network plugin made, if any.
+// PodInterfaces finds the interfaces in the network namespaces of pods. It reads
+// them from /proc/<pid>/net/dev, which requires no capability. Entering a network
+// namespace, or netlink requests for another one, require CAP_SYS_ADMIN or
+// CAP_NET_ADMIN. CRI reports at most the interfaces that its network plugin
+// created.
 type PodInterfaces struct {
-	// Proc is where the host's /proc is seen.
+	// Proc is the path of the host's /proc.
 	Proc string
 
 	mu sync.Mutex
-	// known is what was read last, by sandbox. It stands in where no process of
-	// the pod runs: the network stays with the sandbox.
+	// known contains the interfaces by sandbox, as last read. They are used while
+	// the pod has no running process, because the network belongs to the sandbox.
 	known map[string][]string
 }
 
-// Tell sets the interfaces of each container that has a network namespace of its
-// pod. Those of a pod without processes, now or before, aren't known yet, which
-// isn't an error: the pod gets them told with its next process.
+// Tell sets the interfaces of each container with a pod's network namespace. If
+// no process of a pod was found so far, its interfaces are unknown, without an
+// error. They are set once there is one.
 func (p *PodInterfaces) Tell(containers []program.Container) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,11 +62,11 @@ func (p *PodInterfaces) Tell(containers []program.Container) {
 	p.known = known
 }
 
-// errNoProcess tells that there is no process to look by.
+// errNoProcess means that no process of the pod is running.
 var errNoProcess = errors.New("no process")
 
-// read looks by the process that holds the sandbox, where the namespace is named
-// by it, else by the container's.
+// read uses the process of the sandbox if the path of the network namespace
+// contains its PID. Otherwise, it uses the container's process.
 func (p *PodInterfaces) read(c program.Container) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(p.Proc, "1")); err != nil {
 		return nil, fmt.Errorf("interfaces of pod %s/%s: the host's processes aren't visible (hidepid?): %w", c.Namespace, c.Pod, err)
@@ -82,9 +83,9 @@ func (p *PodInterfaces) read(c program.Container) ([]string, error) {
 	return p.of(strconv.Itoa(c.PID), c.ID)
 }
 
-// of reads the interfaces that a process sees. The process must belong to the
-// container or sandbox of this id, as the name of its control group says: the
-// number of one that has ended may be another's by now.
+// of returns the interfaces in a process's network namespace. The name of its
+// cgroup must contain this ID of a container or sandbox, because the kernel can
+// reuse the PID of a process that has ended.
 func (p *PodInterfaces) of(pid, id string) ([]string, error) {
 	dir := filepath.Join(p.Proc, pid)
 	table, err := os.ReadFile(filepath.Join(dir, "net", "dev"))
@@ -101,7 +102,8 @@ func (p *PodInterfaces) of(pid, id string) ([]string, error) {
 	return interfacesIn(string(table)), nil
 }
 
-// gone is errNoProcess for what files of a process that has ended answer.
+// gone returns errNoProcess for the errors of files in /proc after a process has
+// ended.
 func gone(err error) error {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
 		return errNoProcess
@@ -109,8 +111,9 @@ func gone(err error) error {
 	return fmt.Errorf("interfaces of a pod: %w", err)
 }
 
-// interfacesIn lists the names in /proc/net/dev (proc_pid_net(5)): two lines of
-// headings, then one for each interface, its name before the colon.
+// interfacesIn returns the names in /proc/net/dev (proc_pid_net(5)). After two
+// header lines, there is one line for each interface, with the name before the
+// colon.
 func interfacesIn(table string) []string {
 	names := []string{}
 	for line := range strings.Lines(table) {

@@ -17,7 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
-// hostProc is a /proc of files.
+// hostProc is a /proc with regular files.
 type hostProc struct {
 	t   *testing.T
 	dir string
@@ -63,7 +63,7 @@ func TestPodInterfaces(t *testing.T) {
 	proc.process(31, "/kubepods/podu3/other", "lo", "secret0")
 	pods := func() []program.Container {
 		return []program.Container{
-			{Pod: "containerd", Sandbox: "sandbox1", NetNS: "/proc/10/ns/net", ID: "c0"}, // has ended
+			{Pod: "containerd", Sandbox: "sandbox1", NetNS: "/proc/10/ns/net", ID: "c0"}, // it has ended
 			{Pod: "containerd", Sandbox: "sandbox1", NetNS: "/proc/10/ns/net", ID: "c1", PID: 11},
 			{Pod: "cri-o", Sandbox: "sandbox2", NetNS: "/var/run/netns/x", ID: "c2", PID: 21},
 			{Pod: "its process is another's by now", Sandbox: "sandbox3", NetNS: "/proc/31/ns/net", ID: "c3", PID: 31},
@@ -83,18 +83,18 @@ func TestPodInterfaces(t *testing.T) {
 	}
 	expect("lo eth0", "lo eth0", "lo eth0 net1", "", "")
 
-	// They come and go in the pods' life.
+	// Interfaces can change while the pod runs.
 	proc.process(21, "/kubepods.slice/crio-c2.scope", "lo", "tun0")
 	expect("lo eth0", "lo eth0", "lo tun0", "", "")
 
-	// While no process runs, the network is as it was seen last.
+	// While no process is running, the last known interfaces are returned.
 	proc.end(10)
 	expect("lo eth0", "lo eth0", "lo tun0", "", "")
 	proc.end(11)
 	proc.end(21)
 	expect("lo eth0", "lo eth0", "lo tun0", "", "")
 
-	// What isn't asked for any more is forgotten.
+	// Pods that aren't requested any more are forgotten.
 	interfaces.Tell(nil)
 	expect("", "", "", "", "")
 }
@@ -107,7 +107,7 @@ func TestHostsProcessesThatCannotBeSeen(t *testing.T) {
 	}
 }
 
-// The kernel's own table.
+// The kernel's table.
 func TestInterfacesInTheKernelsTable(t *testing.T) {
 	inNetwork(t, func(t *testing.T) {
 		t.Helper()

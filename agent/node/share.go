@@ -14,13 +14,14 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/cri"
 )
 
-// ShareRuntime shows the container runtime's own directory of the host's /run, which is
-// seen at run, at the same place below dir as well, so that [Runtime] finds its socket
-// there: whoever has dir has that part of /run and no other. The directory and not the
-// socket, because a runtime that starts again makes a new one; read-only, and without
-// what is mounted below it. It returns the socket's path below /run, which is empty
-// where no runtime is known. Only what is new is mounted, so it can be called again and
-// again; what isn't right any more is unmounted.
+// ShareRuntime mounts the directory of the container runtime's socket below dir, at the
+// same path as below run, which is the host's /run. [Runtime] finds the socket there,
+// and a container with dir can't access the rest of /run. ShareRuntime mounts the
+// directory instead of the socket, because the runtime creates a new socket when it
+// restarts. The mount is read-only, and doesn't include mounts below the directory.
+// ShareRuntime returns the path of the socket below /run, or "" if there is no known
+// runtime. It can be called repeatedly: it keeps a mount that is up to date, and
+// unmounts an outdated one.
 func ShareRuntime(run, dir string) (string, error) {
 	shared := ""
 	for _, socket := range cri.Sockets {
@@ -42,19 +43,19 @@ func ShareRuntime(run, dir string) (string, error) {
 	return shared, nil
 }
 
-// share shows source at target, and nothing there if source is empty.
+// share mounts source on target. If source is empty, it only unmounts target.
 func share(source, target string) error {
 	there, err := os.Stat(target)
 	if source == "" && errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err //nolint:wrapcheck // the caller does
+		return err //nolint:wrapcheck // the caller adds context
 	}
 	if source != "" {
 		wanted, err := os.Stat(source)
 		if err != nil {
-			return err //nolint:wrapcheck // the caller does
+			return err //nolint:wrapcheck // the caller adds context
 		}
 		if there != nil && os.SameFile(there, wanted) {
 			return nil
@@ -66,7 +67,7 @@ func share(source, target string) error {
 	for err = error(nil); err == nil; {
 		err = unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	}
-	if !errors.Is(err, unix.EINVAL) { // which says that nothing is mounted there
+	if !errors.Is(err, unix.EINVAL) { // EINVAL means that nothing is mounted there
 		return &os.PathError{Op: "unmount", Path: target, Err: err}
 	}
 	if source == "" {
@@ -77,20 +78,20 @@ func share(source, target string) error {
 
 func makeMountPoint(path string, directory bool) error {
 	if directory {
-		return os.MkdirAll(path, 0o700) //nolint:wrapcheck // the caller does
+		return os.MkdirAll(path, 0o700) //nolint:wrapcheck // the caller adds context
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err //nolint:wrapcheck // the caller does
+		return err //nolint:wrapcheck // the caller adds context
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller does
+		return err //nolint:wrapcheck // the caller adds context
 	}
-	return file.Close() //nolint:wrapcheck // the caller does
+	return file.Close() //nolint:wrapcheck // the caller adds context
 }
 
-// bind mounts source on target, read-only from the start: a mount that is changed later
-// has been propagated as it was before.
+// bind mounts source on target. It sets the attributes before it attaches the mount,
+// because later changes have no effect on mounts that were already propagated.
 func bind(source, target string) error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -99,7 +100,7 @@ func bind(source, target string) error {
 	defer unix.Close(fd)
 	attributes := &unix.MountAttr{
 		Attr_set:    unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC,
-		Propagation: unix.MS_PRIVATE, // of what the runtime mounts in its directory
+		Propagation: unix.MS_PRIVATE, // of mounts in the runtime's directory
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, attributes); err != nil {
 		return &os.PathError{Op: "mount_setattr", Path: source, Err: err}

@@ -18,12 +18,12 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 )
 
-// onNode runs a test where run is the host's /run and shared a directory that propagates
-// its mounts, as /run/bpfman does, to container, which is what the agent has of it.
+// onNode runs a test in which run is the host's /run. Mounts in shared propagate to
+// container, as from /run/bpfman to the directory in the agent's container.
 func onNode(t *testing.T, test func(t *testing.T, run, shared, container string)) {
 	t.Helper()
 	prerequisite.NeedsRoot(t, "mounting needs CAP_SYS_ADMIN")
-	base, err := os.MkdirTemp("", "run") //nolint:usetesting // short: paths of sockets have 108 characters
+	base, err := os.MkdirTemp("", "run") //nolint:usetesting // short, because the path of a socket has at most 108 characters
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func onNode(t *testing.T, test func(t *testing.T, run, shared, container string)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		// Never unlocked: the thread, and its mount table, end with the goroutine.
+		// Never unlocked, so that the thread ends with its mount namespace.
 		runtime.LockOSThread()
 		run, shared, container := filepath.Join(base, "run"), filepath.Join(base, "shared"), filepath.Join(base, "container")
 		err := errors.Join(
@@ -91,7 +91,7 @@ func TestShareRuntime(t *testing.T) {
 				}
 				first := listen(t, run, socket)
 				defer first.Close()
-				for range 3 { // of which one mounts
+				for range 3 { // only the first call mounts
 					if got, err := ShareRuntime(run, shared); got != socket || err != nil {
 						t.Errorf("got %q, %v", got, err)
 						return
@@ -115,8 +115,8 @@ func TestShareRuntime(t *testing.T) {
 	}
 }
 
-// A runtime that starts again makes a new socket in its directory; with another
-// directory, or another runtime, the node's pod starts again too.
+// A runtime that restarts creates a new socket in its directory. If the directory or the
+// runtime changes, the node's pod restarts too.
 func TestSharedRuntimeChanges(t *testing.T) {
 	const containerd, crio = "containerd/containerd.sock", "crio/crio.sock"
 	onNode(t, func(t *testing.T, run, shared, container string) {

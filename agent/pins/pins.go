@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package pins compares the maps that bytecode pins by its own name
-// (LIBBPF_PIN_BY_NAME) with what is pinned on the node under these names. The
-// daemon of v0.6.0 uses a pinned map whatever its shape: where that has changed,
-// the kernel refuses the program, or the program writes what its readers don't
-// expect.
+// Package pins compares the maps that bytecode pins by name (LIBBPF_PIN_BY_NAME)
+// with the maps that are pinned on the node under these names. The daemon of
+// v0.6.0 uses a pinned map regardless of its definition. If the definition has
+// changed, the kernel rejects the program, or the program writes values that the
+// map's readers don't expect.
 package pins
 
 import (
@@ -21,10 +21,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Dir is where the daemon of v0.6.0 pins maps by name, as libbpf does.
+// Dir is the directory in which the daemon of v0.6.0 pins maps by name, like
+// libbpf.
 const Dir = "/sys/fs/bpf"
 
-// Map is a map's shape.
+// Map is the definition of a map.
 type Map struct {
 	Name      string
 	Type      ebpf.MapType
@@ -36,10 +37,10 @@ func (m Map) String() string {
 	return fmt.Sprintf("type %s, %d-byte keys, and %d-byte values", m.Type, m.KeySize, m.ValueSize)
 }
 
-// Declared lists the maps that an object pins by name. The object is anybody's.
+// Declared returns the maps that an object pins by name. The object is untrusted.
 func Declared(object []byte) ([]Map, error) {
-	// Most objects have none, and needn't be read: it is the name of a member
-	// of their types.
+	// Objects without such maps need no parsing. Objects with such maps contain this
+	// string in their BTF, as the name of a member.
 	if !bytes.Contains(object, []byte("pinning")) {
 		return nil, nil
 	}
@@ -57,8 +58,8 @@ func Declared(object []byte) ([]Map, error) {
 	return declared, nil
 }
 
-// Any tells whether anything but directories and the kernel's own files is pinned
-// in a directory.
+// Any reports whether a directory contains pins, apart from the kernel's own
+// files.
 func Any(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
@@ -66,12 +67,12 @@ func Any(dir string) bool {
 	})
 }
 
-// Misfit is a pinned map of another shape than is declared.
+// Misfit is a pinned map whose definition differs from the declared one.
 type Misfit struct {
 	Declared, Pinned Map
-	// ID is the kernel's of the pinned map.
+	// ID is the kernel's ID of the pinned map.
 	ID uint32
-	// path is where this process sees the pin.
+	// path is the path of the pin for this process.
 	path string
 }
 
@@ -79,8 +80,9 @@ func (m Misfit) String() string {
 	return fmt.Sprintf("the pinned map %s has %s, but the bytecode declares %s", filepath.Join(Dir, m.Pinned.Name), m.Pinned, m.Declared)
 }
 
-// Misfits compares what is declared with what is pinned in a directory. Numbers
-// of entries and flags don't count: the loader adapts some of them.
+// Misfits compares the declared maps with those that are pinned in a directory.
+// It ignores flags and the maximum number of entries, because the loader adapts
+// some of them.
 func Misfits(dir string, declared []Map) ([]Misfit, error) {
 	var misfits []Misfit
 	for _, want := range declared {
@@ -97,7 +99,7 @@ func Misfits(dir string, declared []Map) ([]Misfit, error) {
 	return misfits, nil
 }
 
-// look reads the shape and the id of what is pinned now.
+// look reads the definition and the ID of the map that is pinned now.
 func (m *Misfit) look() error {
 	pinned, err := ebpf.LoadPinnedMap(m.path, &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
@@ -117,7 +119,7 @@ func (m *Misfit) look() error {
 	return nil
 }
 
-// Remove removes the pin, if the same map is still pinned there.
+// Remove removes the pin, unless another map was pinned there meanwhile.
 func (m Misfit) Remove() error {
 	now := Misfit{Declared: m.Declared, path: m.path}
 	if err := now.look(); err != nil {

@@ -53,7 +53,7 @@ func TestMisfitInWords(t *testing.T) {
 	}
 }
 
-// An object is whatever a registry serves.
+// An object can have any content.
 func FuzzDeclared(f *testing.F) {
 	f.Add([]byte("pinning"))
 	f.Add([]byte("\x7fELF\x02\x01\x01 pinning"))

@@ -11,10 +11,10 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
-// Op is what a step does.
+// Op is the operation of a step.
 type Op int
 
-// The steps. Each is one call of the daemon.
+// The operations. Each is one call of the daemon.
 const (
 	OpLoad Op = iota
 	OpAttach
@@ -25,26 +25,25 @@ const (
 // Step is one call of the daemon.
 type Step struct {
 	Op Op
-	// Load is the index of the plan's Load that the step belongs to; OpUnload
-	// belongs to none.
+	// Load is the index of the step's Load in the plan. OpUnload doesn't use it.
 	Load int
-	// Function names the program of that Load which OpAttach and OpDetach are
-	// about. It may not be loaded yet.
+	// Function names the program in this Load for OpAttach and OpDetach. The program
+	// may not be loaded yet.
 	Function string
-	// Point is where OpAttach attaches.
+	// Point is the attach point for OpAttach.
 	Point program.AttachPoint
-	// ProgramID is the program that OpDetach and OpUnload are about, LinkID the
-	// link that OpDetach removes.
+	// ProgramID is the program for OpDetach and OpUnload. LinkID is the link for
+	// OpDetach.
 	ProgramID uint32
 	LinkID    uint32
-	// Replaced tells of OpUnload that the plan loads a successor: the old one
-	// stays until all of the plan's loads are there.
+	// Replaced means that the plan loads a replacement. OpUnload then waits until
+	// all of the plan's programs are loaded.
 	Replaced bool
 }
 
-// Diff returns the steps from what the daemon holds for an owner to what the
-// plan wants, in the order in which they are to be taken: what is new is loaded
-// and attached before what is old goes.
+// Diff returns the steps from the daemon's programs of an owner to the plan, in
+// the order in which they must run. New programs are loaded and attached before
+// old ones are removed.
 func (p Plan) Diff(actual []daemon.Program) []Step {
 	var steps []Step
 	kept := map[uint32]bool{}
@@ -62,13 +61,13 @@ func (p Plan) Diff(actual []daemon.Program) []Step {
 			steps = append(steps, load.relink(n, f.GetName(), loaded)...)
 		}
 	}
-	// A blocked program that is loaded already stays as it is.
+	// A blocked program that is already loaded stays unchanged.
 	for _, blocked := range p.Blocked {
 		for _, a := range staying {
 			kept[a.ID] = kept[a.ID] || p.KeptFor(blocked, a)
 		}
 	}
-	// Users of maps go before their owners, which were loaded before them.
+	// Unload users of maps before the owners of the maps, which were loaded first.
 	for _, a := range slices.Backward(actual) {
 		if !kept[a.ID] {
 			steps = append(steps, Step{Op: OpUnload, ProgramID: a.ID, Replaced: len(p.Loads) > 0 && !p.Evicted[a.ID]})
@@ -77,9 +76,9 @@ func (p Plan) Diff(actual []daemon.Program) []Step {
 	return steps
 }
 
-// KeptFor tells whether a program that is loaded stays because its successor is
-// blocked. A successor that names no function may be any program's, which is
-// known only where nothing else is wanted.
+// KeptFor reports whether a loaded program stays because its replacement is
+// blocked. A replacement without a function name can belong to any loaded
+// program. It keeps them all, but only if the plan has no other programs.
 func (p Plan) KeptFor(blocked Blocked, a daemon.Program) bool {
 	if a.OwnerUID != string(p.UID) {
 		return false
@@ -88,13 +87,13 @@ func (p Plan) KeptFor(blocked Blocked, a daemon.Program) bool {
 	return a.Function == function || (function == "" && len(p.Loads) == 0)
 }
 
-// Present returns the programs that the n-th Load asks for, by function, if all
-// are there and use the maps that they should; else nil. Where there are two
-// sets, it is the newer one.
+// Present returns the programs of the n-th Load, by function, if all are loaded
+// and use the right maps, or nil otherwise. If programs are loaded twice, it
+// returns the newer ones.
 func (p Plan) Present(n int, actual []daemon.Program) map[string]daemon.Program {
 	load := p.Loads[n]
 	found := map[string]daemon.Program{}
-	for _, a := range actual { // by ascending id, so that the newest stays
+	for _, a := range actual { // by ascending ID, so that the newest is last
 		if a.OwnerUID == string(p.UID) && a.LoadID == load.ID && equal(a.MapOwnerID, load.MapOwner) {
 			found[a.Function] = a
 		}
@@ -107,8 +106,9 @@ func (p Plan) Present(n int, actual []daemon.Program) map[string]daemon.Program 
 	return found
 }
 
-// relink detaches what no program of a function wants and attaches what is
-// missing. Where not all attach points could be told, known links are left alone.
+// relink detaches links that no program of a function wants, and attaches missing
+// ones. If not all attach points are known, it only detaches links that are
+// withdrawn or whose attach point is unknown.
 func (l Load) relink(n int, function string, loaded daemon.Program) []Step {
 	missing, withdrawn := map[daemon.Link]bool{}, map[daemon.Link]bool{}
 	var points []program.AttachPoint

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package plan decides, without doing anything: what an owner wants loaded and
-// attached on this node, and which steps lead there from what the daemon holds.
+// Package plan determines what an owner wants to load and attach on this node, and
+// the steps to get there from the daemon's programs. It doesn't call the daemon.
 package plan
 
 import (
@@ -27,18 +27,18 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Plan is what an owner wants on this node. The zero Plan wants nothing.
+// Plan contains what an owner wants on this node. The zero Plan wants nothing.
 type Plan struct {
 	UID        types.UID
 	Loads      []Load
 	Blocked    []Blocked
 	Generation int64
-	// Evicted are the kernel ids of programs that are to be unloaded, though they are
-	// what is wanted, or stand in for it.
+	// Evicted contains the kernel IDs of programs to unload, although the plan wants or
+	// keeps them.
 	Evicted map[uint32]bool
 }
 
-// Problems joins the problems of all programs, nil if there are none.
+// Problems joins the problems of all programs. It returns nil if there are none.
 func (p Plan) Problems() error {
 	var all []error
 	for _, load := range p.Loads {
@@ -49,8 +49,8 @@ func (p Plan) Problems() error {
 	return errors.Join(all...)
 }
 
-// Discovers tells whether a function of the n-th Load is to have a link at a place
-// that was found on the node.
+// Discovers reports whether a link of a function of the n-th Load belongs to an
+// attach point that was discovered on the node.
 func (p Plan) Discovers(n int, function string, link daemon.Link) bool {
 	return n < len(p.Loads) && slices.ContainsFunc(p.Loads[n].Users(function), func(user Program) bool {
 		return slices.ContainsFunc(user.Points, func(point program.AttachPoint) bool {
@@ -59,21 +59,21 @@ func (p Plan) Discovers(n int, function string, link daemon.Link) bool {
 	})
 }
 
-// Load is one Load of the daemon: functions that share their maps.
+// Load is one Load call of the daemon, with functions that share their maps.
 type Load struct {
-	// ID is a hash of all that makes a reload necessary when it changes, save
-	// whose maps are used.
+	// ID is a hash of everything that requires a reload when it changes, except the map
+	// owner.
 	ID string
-	// Functions are what is loaded, each name once.
+	// Functions contains the functions to load, with unique names.
 	Functions []*gobpfman.LoadInfo
-	// Programs are the owner's programs that these functions serve. Several may
-	// use one function: then it is loaded once and has the links of all.
+	// Programs contains the owner's programs that use these functions. If several
+	// programs use one function, it is loaded once, and has the links of all of them.
 	Programs []Program
-	// MapOwner is the kernel id of the program whose maps are used.
+	// MapOwner is the kernel ID of the program whose maps are used, or nil.
 	MapOwner *uint32
 }
 
-// Users are the programs that use a function.
+// Users returns the programs that use a function.
 func (l Load) Users(function string) []Program {
 	var users []Program
 	for _, p := range l.Programs {
@@ -84,53 +84,53 @@ func (l Load) Users(function string) []Program {
 	return users
 }
 
-// Program is one wanted program.
+// Program is a program that an owner wants.
 type Program struct {
 	program.Member
 	Points []program.AttachPoint
-	// Problem tells why some attach points couldn't be told.
+	// Problem is the reason why some attach points are unknown.
 	Problem error
-	// Policies are what policies have against some of the attach points.
+	// Policies contains the verdicts of policies on attach points.
 	Policies []v1alpha1.BpfProgramPolicy
 }
 
-// Function is the program's entry function.
+// Function returns the name of the program's entry function.
 func (p Program) Function() string { return p.LoadInfo().GetName() }
 
-// complete tells whether all places are known that the program is to be attached to.
+// complete reports whether all of the program's attach points are known.
 func (p Program) complete() bool {
 	excess := (*program.ExcessError)(nil)
 	return p.Problem == nil || errors.As(p.Problem, &excess)
 }
 
-// Wants tells whether the program is to have a link.
+// Wants reports whether one of the program's attach points requires this link.
 func (p Program) Wants(link daemon.Link) bool {
 	return slices.ContainsFunc(p.Points, func(point program.AttachPoint) bool { return LinkOf(point) == link })
 }
 
-// LinkOf is the link that an attach point asks for.
+// LinkOf returns the link that an attach point requires.
 func LinkOf(point program.AttachPoint) daemon.Link {
 	return daemon.Link{Point: point.Name, Digest: point.Digest}
 }
 
-// Blocked is a program that can't be loaded as things are.
+// Blocked is a program that can't be loaded at the moment.
 type Blocked struct {
 	program.Member
 	Condition v1alpha1.BpfProgramConditionType
 	Message   string
 }
 
-// MapOwner is a program on this node that others may share the maps of.
+// MapOwner is a program on this node whose maps others can share.
 type MapOwner struct {
 	Name      string // of its BpfProgram
 	Namespace string
 	Labels    map[string]string
-	// ID is its kernel id, or that of the program whose maps it shares itself;
-	// 0 while it isn't loaded.
+	// ID is the program's kernel ID, or, if it shares maps itself, the ID of their
+	// owner. It is 0 if the program isn't loaded.
 	ID uint32
 }
 
-// Want plans an owner's programs.
+// Want returns the plan for an owner's programs.
 func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 	p := Plan{UID: owner.UID, Generation: owner.Generation}
 	for _, member := range owner.Members {
@@ -158,9 +158,9 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 	return p
 }
 
-// loadFor returns the Load that a function belongs to. There is one for each
-// owner of maps, and a further one where functions of one name differ in what is
-// fixed when they are loaded, as fentry's do: a Load takes a name once.
+// loadFor returns the Load for a function. There is one Load for each map owner. A
+// Load can contain a name only once. Functions with the same name and different load
+// parameters, such as the target of fentry programs, need further Loads.
 func (p *Plan) loadFor(function *gobpfman.LoadInfo, mapOwner *uint32) *Load {
 	for n := range p.Loads {
 		load := &p.Loads[n]
@@ -180,8 +180,9 @@ func (p *Plan) loadFor(function *gobpfman.LoadInfo, mapOwner *uint32) *Load {
 	return &p.Loads[len(p.Loads)-1]
 }
 
-// resolve finds the program that a map owner selector means: exactly one, of
-// the owner's own scope.
+// resolve returns the kernel ID of the program that a map owner selector selects. It
+// must select exactly one program, in the owner's namespace or cluster-scoped like
+// the owner.
 func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []MapOwner) (uint32, *Blocked) {
 	s, err := metav1.LabelSelectorAsSelector(&selector)
 	if err != nil {
@@ -196,7 +197,7 @@ func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []Map
 	switch {
 	case len(found) == 0:
 		return 0, &Blocked{Condition: v1alpha1.BpfProgCondMapOwnerNotFound, Message: "no program on this node matches mapownerselector " + s.String()}
-	// Programs that use one function are one program with one set of maps.
+	// Programs that use one function are one loaded program with one set of maps.
 	case slices.ContainsFunc(found, func(m MapOwner) bool { return m.ID != found[0].ID }):
 		names := make([]string, 0, len(found))
 		for _, m := range found {
@@ -210,10 +211,10 @@ func resolve(owner program.Owner, selector metav1.LabelSelector, mapOwners []Map
 	return found[0].ID, nil
 }
 
-// loadID hashes what is loaded. Its making must not change between versions of
-// the agent without need: that would reload every program. Credentials and the
-// pull policy are left out, since they don't change what is loaded, and so is
-// whose maps are used, which is compared by id.
+// loadID returns a hash of what is loaded. Avoid changes of the algorithm between
+// versions of the agent, because they reload all programs. The hash doesn't include
+// credentials and the pull policy, which don't change what is loaded, and the map
+// owner, which is compared by ID.
 func loadID(owner program.Owner, functions []*gobpfman.LoadInfo) string {
 	type function struct {
 		Name, Type, Symbol string
@@ -233,14 +234,14 @@ func loadID(owner program.Owner, functions []*gobpfman.LoadInfo) string {
 		symbol := f.GetInfo().GetFentryLoadInfo().GetFnName() + f.GetInfo().GetFexitLoadInfo().GetFnName()
 		content.Functions = append(content.Functions, function{f.GetName(), f.GetProgramType().String(), symbol})
 	}
-	// The order of an application's members doesn't matter to the daemon.
+	// For the daemon, the order of an application's members has no meaning.
 	slices.SortFunc(content.Functions, func(a, b function) int { return strings.Compare(a.Name, b.Name) })
-	b, _ := json.Marshal(content) //nolint:errchkjson // strings, bytes and numbers always encode
+	b, _ := json.Marshal(content) //nolint:errchkjson // strings, bytes and numbers can always be encoded
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }
 
-// Request is the Load's argument, without credentials.
+// Request returns the request for the Load, without credentials.
 func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	location := &gobpfman.BytecodeLocation{}
 	switch b := owner.Bytecode; {
@@ -284,7 +285,8 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	return request, nil
 }
 
-// isDevice tells that a path may lead to what has no end, or never answers.
+// isDevice reports whether a path may lead to a file that has no end, or that blocks
+// readers.
 func isDevice(file string) bool {
 	file = path.Clean("/" + file)
 	return slices.ContainsFunc([]string{"/dev", "/proc", "/sys", "/host/proc"}, func(dir string) bool {
@@ -292,7 +294,7 @@ func isDevice(file string) bool {
 	})
 }
 
-// The numbers that the daemon's wire has for pull policies.
+// The numbers of pull policies in the daemon's API.
 const (
 	PullAlways       = 0
 	PullIfNotPresent = 1

@@ -18,8 +18,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// application is an owner whose members are tracepoint programs, each given as
-// "function tracepoint…", or fentry programs: "function fentry:symbol".
+// application returns an owner. Its members are tracepoint programs, as
+// "function tracepoint…", or fentry programs, as "function fentry:symbol".
 func application(t *testing.T, members ...string) program.Owner {
 	t.Helper()
 	app := &v1alpha1.BpfApplication{}
@@ -49,8 +49,8 @@ func application(t *testing.T, members ...string) program.Owner {
 	return owner
 }
 
-// settle takes the steps until none are left, as the controller does, and
-// returns what they were.
+// settle runs the steps until none are left, like the controller, and returns
+// them.
 func settle(t *testing.T, i *daemon.Inventory, owner program.Owner, p Plan) []string {
 	t.Helper()
 	ctx := context.Background()
@@ -213,7 +213,7 @@ func TestStepsFromOneOwnerToAnother(t *testing.T) {
 	}
 }
 
-// untype takes the type from an owner's n-th member.
+// untype removes the type of an owner's n-th member.
 func untype(n int) func(*program.Owner) {
 	return func(o *program.Owner) {
 		app := &v1alpha1.BpfApplication{}
@@ -224,7 +224,8 @@ func untype(n int) func(*program.Owner) {
 	}
 }
 
-// What some other tool unloaded, or an earlier run of the agent left, is mended.
+// Programs that another client unloaded, or that an earlier process of the agent
+// left, are repaired.
 func TestStepsFromWhatIsFound(t *testing.T) {
 	owner := application(t, "f a/x", "f fentry:x", "f c/z", "g fentry:x")
 	p := Want(owner, program.Node{}, nil)
@@ -247,7 +248,7 @@ func TestStepsFromWhatIsFound(t *testing.T) {
 			[]string{"load f+g", "attach f a/x", "attach f c/z", "attach g x", "unload"},
 		},
 		"links that nothing tells of": {
-			// As a new run of the agent finds them without any record.
+			// A new process of the agent, without a record of the links.
 			func(t *testing.T, _ *daemon.Inventory, d *daemontest.Daemon) *daemon.Inventory {
 				t.Helper()
 				return inventoryOf(t, d)
@@ -277,7 +278,7 @@ func unload(t *testing.T, i *daemon.Inventory, owner program.Owner, n int) *daem
 	return i
 }
 
-// Upstream's fault 18: map owners of namespaced kinds were taken from any
+// Upstream's fault 18: map owners of namespaced kinds are taken from any
 // namespace.
 func TestUpstreamFault18MapOwners(t *testing.T) {
 	labels := map[string]string{v1alpha1.LabelOwnedByProgram: "other"}
@@ -317,7 +318,7 @@ func TestUpstreamFault18MapOwners(t *testing.T) {
 	}
 }
 
-// What the daemon is asked to load, where that isn't as it was written.
+// The location in the daemon's request for each form of bytecode, or the error.
 func TestRequestedBytecode(t *testing.T) {
 	const digest = "@sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	image := func(url string) v1alpha1.BytecodeSelector {
@@ -357,7 +358,7 @@ func TestRequestedBytecode(t *testing.T) {
 	}
 }
 
-// Another hash reloads every program when the agent is upgraded.
+// Changed hashes would reload all programs when the agent is upgraded.
 func TestLoadIDsStay(t *testing.T) {
 	owner := application(t, "f a/x", "g b/y")
 	owner.GlobalData = map[string][]byte{"a": {1, 2}, "b": {3}}
@@ -366,7 +367,7 @@ func TestLoadIDsStay(t *testing.T) {
 	}
 }
 
-// An application of many members is still one Load.
+// An application with many members needs only one Load.
 func TestLargeApplication(t *testing.T) {
 	var members []string
 	for n := range 300 {
@@ -386,8 +387,8 @@ func TestLargeApplication(t *testing.T) {
 	}
 }
 
-// Upstream's fault 3: an object with neither image nor path, which its schema
-// admitted, made the agent panic on every node.
+// Upstream's fault 3: if an object has neither an image nor a path, which the
+// schema allows, the agent panics on all nodes.
 func TestUpstreamFault03BytecodeOfNeitherForm(t *testing.T) {
 	owner := application(t, "f a/x")
 	owner.Bytecode = v1alpha1.BytecodeSelector{}

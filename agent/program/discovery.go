@@ -12,31 +12,32 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// mostDiscovered is how many discovered interfaces a program is attached to on a
-// node: some times what a node's pods make, and few enough for the report of them
-// all to fit into one object.
+// mostDiscovered is the maximum number of discovered interfaces that a program is
+// attached to on a node. It is several times the number of a node's pods, and
+// small enough for all links to fit into one report.
 const mostDiscovered = 1024
 
-// ExcessError tells that more interfaces were discovered than a program is
-// attached to. What is beyond them isn't wanted.
+// ExcessError means that more interfaces were discovered than a program can be
+// attached to. The others aren't attach points.
 type ExcessError struct{ Found int }
 
 func (e *ExcessError) Error() string {
 	return fmt.Sprintf("interfacesdiscoveryconfig selects %d interfaces: attached to the first %d by name", e.Found, mostDiscovered)
 }
 
-// discovery decides which interfaces are selected.
+// discovery selects interfaces.
 type discovery struct {
 	allowed, excluded []matcher
 }
 
-// matcher is one entry of a list of interfaces: a name, or a pattern.
+// matcher is one entry in a list of interfaces: either a name or a pattern.
 type matcher struct {
 	name    string
 	pattern *regexp.Regexp
 }
 
-// discoveryOf reads the API's configuration. It is nil where discovery is off.
+// discoveryOf converts the API's configuration. It returns nil if discovery is
+// off.
 func discoveryOf(c *v1alpha1.InterfaceDiscovery) (*discovery, error) {
 	if c == nil || c.InterfaceAutoDiscovery == nil || !*c.InterfaceAutoDiscovery {
 		return nil, nil
@@ -49,8 +50,8 @@ func discoveryOf(c *v1alpha1.InterfaceDiscovery) (*discovery, error) {
 	return &discovery{allowed, excluded}, err
 }
 
-// matchers reads a list. A name can't have a slash in it (kernel,
-// dev_valid_name), so that what stands between two is a pattern.
+// matchers converts a list. Entries between two slashes are patterns, because the
+// name of an interface can't contain a slash (kernel, dev_valid_name).
 func matchers(field string, entries []string) ([]matcher, error) {
 	out := make([]matcher, 0, len(entries))
 	for _, entry := range entries {
@@ -68,7 +69,7 @@ func matchers(field string, entries []string) ([]matcher, error) {
 	return out, nil
 }
 
-// of returns the selected ones of these interfaces, in order of their names.
+// of returns the selected interfaces, sorted by name.
 func (d *discovery) of(names []string) []string {
 	selected := slices.DeleteFunc(slices.Sorted(slices.Values(names)), func(name string) bool {
 		return len(d.allowed) > 0 && !matches(d.allowed, name) || matches(d.excluded, name)

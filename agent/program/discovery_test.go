@@ -58,7 +58,7 @@ func TestDiscoverySelects(t *testing.T) {
 	}
 }
 
-// The interfaces of the host, of pods, and of pods on the host's network.
+// Discovery on the host, in pods, and in pods with the host's network.
 func TestDiscoveredAttachPoints(t *testing.T) {
 	n := node
 	n.Containers = slices.Clone(node.Containers)
@@ -116,8 +116,8 @@ func TestDiscoveredAttachPoints(t *testing.T) {
 	}
 }
 
-// An interface has the same link whether it was named or discovered: turning to
-// discovery attaches nothing anew.
+// An interface has the same link if it is named and if it is discovered, so
+// that switching to discovery doesn't attach it again.
 func TestDiscoveredLinksAreThoseOfNamedInterfaces(t *testing.T) {
 	named, err := tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress"}).AttachPoints(node)
 	if err != nil {
@@ -139,14 +139,14 @@ func TestDiscoveryIsBounded(t *testing.T) {
 	if !errors.As(err, &excess) || excess.Found != mostDiscovered+3 || len(points) != mostDiscovered || points[mostDiscovered-1].Name != "veth1023" {
 		t.Errorf("%d points, %v", len(points), err)
 	}
-	// Named interfaces are as many as users say.
+	// There is no limit for named interfaces.
 	names := slices.Collect(maps.Keys(n.Interfaces))
 	if points, err := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces(names...)}).AttachPoints(n); err != nil || len(points) != len(names) {
 		t.Errorf("%d points, %v", len(points), err)
 	}
 }
 
-// Every type of program can be loaded without being attached.
+// Programs of all types can be loaded without being attached.
 func TestLoadedAndNotAttached(t *testing.T) {
 	common := v1alpha1.BpfProgramCommon{BpfFunctionName: "f", Attach: new(false)}
 	app := &v1alpha1.BpfApplication{}

@@ -10,8 +10,8 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// fentry and fexit run when a kernel function is entered and when it returns,
-// through a BPF trampoline. The function is fixed when the program is loaded.
+// fentry is a program that runs at the entry of a kernel function, through a
+// BPF trampoline. The function is fixed when the program is loaded.
 type fentry struct {
 	function
 	symbol string

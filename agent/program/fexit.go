@@ -10,7 +10,8 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// fexit is fentry's twin.
+// fexit is a program that runs when a kernel function returns, through a BPF
+// trampoline. The function is fixed when the program is loaded.
 type fexit struct {
 	function
 	symbol string

@@ -12,7 +12,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// function is what every kind has: its entry function, and whose maps it uses.
+// function contains what programs of all types have: the entry function, and
+// the selector of the map owner.
 type function struct {
 	name     string
 	mapOwner metav1.LabelSelector
@@ -34,14 +35,15 @@ func (unattached) AttachPoints(Node) ([]AttachPoint, error) { return nil, nil }
 
 func (f function) MapOwner() *metav1.LabelSelector {
 	if len(f.mapOwner.MatchLabels) == 0 && len(f.mapOwner.MatchExpressions) == 0 {
-		return nil // {} is what Go clients write for none
+		return nil // Go clients write {} for an empty selector
 	}
 	return &f.mapOwner
 }
 
 func (f function) Incomplete() string { return whereEmpty("bpffunctionname", f.name) }
 
-// whereEmpty says that a field is empty, if it is.
+// whereEmpty returns a message if the value of a field is empty, and ""
+// otherwise.
 func whereEmpty(field, value string) string {
 	if value != "" {
 		return ""
@@ -56,8 +58,9 @@ func containersOf(s *v1alpha1.ContainerSelector) *containerSelector {
 	return &containerSelector{s.Namespace, s.Pods, s.ContainerNames}
 }
 
-// nsContainersOf keeps a namespaced program to the pods of its namespace, even
-// without a selector, which the API server doesn't admit: never to the host.
+// nsContainersOf limits a namespaced program to pods in its namespace. This is
+// also the case without a selector, although the API server doesn't admit it,
+// so that the program is never attached on the host.
 func nsContainersOf(namespace string, s *v1alpha1.ContainerNsSelector) *containerSelector {
 	if s == nil {
 		return &containerSelector{namespace: namespace}
@@ -65,7 +68,7 @@ func nsContainersOf(namespace string, s *v1alpha1.ContainerNsSelector) *containe
 	return &containerSelector{namespace, s.Pods, s.ContainerNames}
 }
 
-// numbers translates actions to the daemon's numbers, each once.
+// numbers converts actions to the daemon's numbers, without duplicates.
 func numbers[T ~string](of map[T]int32, words []T) []int32 {
 	out := make([]int32, 0, len(words))
 	for _, w := range words {
@@ -76,7 +79,7 @@ func numbers[T ~string](of map[T]int32, words []T) []int32 {
 	return out
 }
 
-// sanitize is upstream's form of a symbol within an appProgramId.
+// sanitize converts a symbol to upstream's format in an appProgramId.
 func sanitize(s string) string {
 	return strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(strings.TrimPrefix(s, "/")))
 }

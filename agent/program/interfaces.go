@@ -13,16 +13,16 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// onNetwork is what XDP, TC and TCX programs have in common: they are attached
-// to interfaces, of the host or of pods.
+// onNetwork contains what XDP, TC and TCX programs have in common. They are
+// attached to interfaces of the host or of pods.
 type onNetwork struct {
 	interfaces v1alpha1.InterfaceSelector
 	containers *containerSelector
 }
 
-// Needs tells that interfaces inside a pod don't appear in the host's list,
-// but the name of the primary one does. Pods on the host's network have the
-// host's interfaces.
+// Needs returns which state of the node the attach points depend on. The host's
+// list doesn't contain interfaces in pods, but the primary interface's name is
+// taken from it. Pods with the host's network have the host's interfaces.
 func (o onNetwork) Needs() Needs {
 	discovers := o.interfaces.InterfacesDiscoveryConfig != nil
 	return Needs{
@@ -32,7 +32,8 @@ func (o onNetwork) Needs() Needs {
 	}
 }
 
-// choices says that the presence of primarynodeinterface counts, not its value.
+// choices returns a message if primarynodeinterface is false, because only its
+// presence matters.
 func (o onNetwork) choices() []string {
 	if primary := o.interfaces.PrimaryNodeInterface; primary != nil && !*primary {
 		return []string{"primarynodeinterface: false also selects the primary interface"}
@@ -40,8 +41,8 @@ func (o onNetwork) choices() []string {
 	return nil
 }
 
-// selection tells which of the interfaces that a network has are selected, or,
-// where they are named, which ones it should have.
+// selection selects interfaces of a network namespace. If interfaces are named,
+// it selects them even if they don't exist.
 type selection struct {
 	named      []string
 	discovered *discovery
@@ -60,15 +61,15 @@ func (o onNetwork) selection(n Node) (selection, error) {
 		primary, err := n.primaryInterface()
 		return selection{named: []string{primary}}, err
 	case o.interfaces.Interfaces != nil:
-		// A name given twice is one attach point.
+		// Duplicate names are one attach point.
 		return selection{named: slices.Compact(slices.Sorted(slices.Values(*o.interfaces.Interfaces)))}, nil
 	}
 	discovered, err := discoveryOf(o.interfaces.InterfacesDiscoveryConfig)
 	return selection{discovered: discovered}, err
 }
 
-// attachPoints calls info for each selected interface. What is the words that
-// tell the attach points of one interface apart, such as the direction.
+// attachPoints calls info for each selected interface. What distinguishes the
+// attach points of one interface in their names, for example by the direction.
 func (o onNetwork) attachPoints(n Node, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) ([]AttachPoint, error) {
 	selected, err := o.selection(n)
 	if err != nil {
@@ -107,7 +108,8 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 		}
 		netns := c.netns()
 		for _, name := range selected.of(c.Interfaces) {
-			// The network is the sandbox's for life: the path doesn't count.
+			// The digest doesn't include the path, because the network namespace doesn't
+			// change during the sandbox's life.
 			point := newAttachPoint(name+what+" in pod "+c.Namespace+"/"+c.Pod, info(name, nil), c.Sandbox)
 			point.Info = info(name, &netns)
 			if c.NetNS == "" {
@@ -119,8 +121,8 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 	return selected.bounded(points, errors.Join(untold...))
 }
 
-// bounded keeps to what a program is attached to at most, where users don't say
-// how many they are.
+// bounded limits the number of discovered interfaces. Named interfaces have no
+// limit.
 func (s selection) bounded(points []AttachPoint, err error) ([]AttachPoint, error) {
 	if s.discovered == nil {
 		return points, err

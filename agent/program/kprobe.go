@@ -11,12 +11,12 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// kprobe runs when a kernel function is entered or, as a kretprobe, returns.
-// The wire doesn't say which: the section of the object decides, and the daemon
-// of v0.6.0 goes by it.
+// kprobe is a program that runs at the entry of a kernel function or, as a
+// kretprobe, when it returns. The daemon's API doesn't distinguish them. The
+// daemon of v0.6.0 uses the section in the object.
 type kprobe struct {
 	function
-	member string // kprobe or kretprobe, as an application calls it
+	member string // kprobe or kretprobe, as in an application
 	symbol string
 	offset uint64
 }
@@ -49,7 +49,7 @@ func (k kprobe) AttachPoints(Node) ([]AttachPoint, error) {
 	}}, "")}, nil
 }
 
-// plus is an offset as it is written behind a symbol.
+// plus formats an offset after a symbol.
 func plus(offset uint64) string {
 	if offset == 0 {
 		return ""

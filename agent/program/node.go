@@ -13,17 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Node holds the facts of this node that attach points depend on. It is plain
-// data; package node gathers it.
+// Node contains the state of this node that attach points depend on. Package node
+// collects it.
 type Node struct {
 	Name string
-	// Addresses are the Node object's addresses of type InternalIP.
+	// Addresses contains the addresses of type InternalIP in the Node object.
 	Addresses []netip.Addr
-	// Interfaces are those of the host's network namespace, by name; nil where the
-	// program's attach points don't need them (see Needs).
+	// Interfaces contains the interfaces in the host's network namespace, by name. It is nil
+	// if the program's attach points don't need them (see Needs).
 	Interfaces map[string]Interface
-	// Containers are those of the pods on this node that have a sandbox;
-	// ContainersErr tells why they can't be told.
+	// Containers contains the containers of the pods on this node that have a sandbox.
+	// ContainersErr is the reason why they are unknown.
 	Containers    []Container
 	ContainersErr error
 }
@@ -34,29 +34,29 @@ type Interface struct {
 	Addresses []netip.Addr
 }
 
-// Container is a container that runs or has run in its pod's present sandbox.
+// Container is a container that is running, or has run, in its pod's current sandbox.
 type Container struct {
 	Namespace   string // of the pod
 	Pod         string
 	PodUID      string
 	PodLabels   map[string]string
 	HostNetwork bool
-	Sandbox     string // its id: another sandbox has another network
-	NetNS       string // the sandbox's network namespace, as a path of the host
+	Sandbox     string // its ID: another sandbox has another network
+	NetNS       string // the path of the sandbox's network namespace on the host
 	Name        string
 	ID          string
 	PID         int // in the host's PID namespace; 0 if it has ended
-	// Interfaces are those of the pod's network namespace, and InterfacesErr tells
-	// why they can't be told; for owners that need them.
+	// Interfaces contains the interfaces in the pod's network namespace, if the owner needs
+	// them. InterfacesErr is the reason why they are unknown.
 	Interfaces    []string
 	InterfacesErr error
 }
 
-// containerSelector is the API's selector of either scope, reduced to one.
+// containerSelector is the API's selector, for cluster-scoped and namespaced programs.
 type containerSelector struct {
-	namespace string // "" is every namespace
+	namespace string // "" for all namespaces
 	pods      metav1.LabelSelector
-	names     *[]string // nil or empty is every container
+	names     *[]string // nil or empty for all containers
 }
 
 func (s *containerSelector) match(n Node) ([]Container, error) {
@@ -82,15 +82,15 @@ func (s *containerSelector) match(n Node) ([]Container, error) {
 	return out, nil
 }
 
-// running returns the matching containers that run.
+// running returns the selected containers that are running.
 func (s *containerSelector) running(n Node) ([]Container, error) {
 	matching, err := s.match(n)
 	return slices.DeleteFunc(matching, func(c Container) bool { return c.PID == 0 }), err
 }
 
-// onePerNetwork returns one container of each matching pod, that with the least name:
-// the containers of a pod share its network namespace, which stays while
-// they start again, and pods on the host's network share the host's.
+// onePerNetwork returns one container of each selected pod, the first one by name. The
+// containers of a pod share its network namespace, which stays the same when they
+// restart. Pods with the host's network share one.
 func (s *containerSelector) onePerNetwork(n Node) ([]Container, error) {
 	matching, err := s.match(n)
 	if err != nil {
@@ -116,17 +116,19 @@ func (s *containerSelector) onePerNetwork(n Node) ([]Container, error) {
 
 func (c Container) path() string { return c.Namespace + "/" + c.Pod + "/" + c.Name }
 
-// netns is the pod's network namespace in the daemon's file system: the DaemonSet
-// mounts the host's /proc at /host/proc. It is named by way of the sandbox, not of
-// the container's process: the daemon (v0.6.0) keeps the path. It opens it again
-// when it chains other programs there, and where it is gone at a detachment takes
-// the namespace for deleted, and every program's dispatcher off.
-// containerd names a namespace by the sandbox's process, CRI-O by a file.
+// netns returns the path of the pod's network namespace in the daemon's file system, in
+// which the DaemonSet mounts the host's /proc at /host/proc. The path refers to the
+// sandbox, and not to a process of the container, because the daemon (v0.6.0) stores it.
+// The daemon opens the path again when it attaches other programs to the same interface.
+// If the path doesn't exist at a detach, the daemon assumes that the namespace was
+// deleted, and removes the dispatcher with all its programs. In containerd, the path
+// contains the PID of the sandbox's process. In CRI-O, it is a file.
 func (c Container) netns() string {
 	if strings.HasPrefix(c.NetNS, "/proc/") {
 		return "/host" + c.NetNS
 	}
-	// An absolute symbolic link, as /var/run may be, would lead into the daemon's own files.
+	// An absolute symbolic link, such as /var/run, would be resolved in the daemon's file
+	// system.
 	path, isRun := strings.CutPrefix(c.NetNS, "/var/run/")
 	if isRun {
 		path = "/run/" + path
@@ -134,8 +136,8 @@ func (c Container) netns() string {
 	return "/host/proc/1/root" + path
 }
 
-// primaryInterface is the name of the interface that carries one of the node's
-// InternalIP addresses, the first of them that any does.
+// primaryInterface returns the name of the interface with the first of the node's
+// InternalIP addresses that any interface has.
 func (n Node) primaryInterface() (string, error) {
 	for _, address := range n.Addresses {
 		var found []string

@@ -15,7 +15,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Owner is a user object, reduced to what decides what this node loads.
+// Owner contains what a user object configures for this node.
 type Owner struct {
 	Key
 	UID          types.UID
@@ -23,27 +23,28 @@ type Owner struct {
 	NodeSelector metav1.LabelSelector
 	Bytecode     v1alpha1.BytecodeSelector
 	GlobalData   map[string][]byte
-	// ReplacePinnedMaps allows that pins of maps are removed that the bytecode
-	// declares in another shape.
+	// ReplacePinnedMaps permits the agent to remove the pins of maps whose
+	// definition differs from the bytecode's.
 	ReplacePinnedMaps bool
-	// Members are the programs; one, unless the owner is an application.
+	// Members contains the programs. Only applications have several.
 	Members []Member
-	// Subject is the object as policies see it, on this node.
+	// Subject is the object as policies on this node see it.
 	Subject policy.Subject
 }
 
 // Member is one program of an owner.
 type Member struct {
 	Kind
-	// ID is unique within the owner: empty for a program on its own, else the
-	// Kind's ID, with a number behind it from the second of its like on.
+	// ID is unique within the owner. It is empty unless the owner is an
+	// application. It consists of the Kind's ID and, for a repeated Kind's ID, a
+	// number starting with 2.
 	ID string
-	// Type is the BpfProgram's spec.type.
+	// Type is the spec.type of the BpfProgram.
 	Type string
 }
 
-// OwnerOf reads a user object of the given kind. The error is for objects that
-// the API server should not have admitted.
+// OwnerOf converts a user object of a kind. It returns an error for objects
+// that the API server should not have admitted.
 func OwnerOf(kind string, o v1alpha1.UserObject) (Owner, error) {
 	common := o.GetAppCommon()
 	owner := Owner{
@@ -53,7 +54,7 @@ func OwnerOf(kind string, o v1alpha1.UserObject) (Owner, error) {
 		NodeSelector: common.NodeSelector,
 		Bytecode:     common.ByteCode,
 		GlobalData:   common.GlobalData,
-		// Pins are the node's, which no namespace has a say in.
+		// Pins belong to the node, so namespaced owners can't remove them.
 		ReplacePinnedMaps: o.GetNamespace() == "" && o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] == "true",
 	}
 	if of, ok := kinds[kind]; ok {
@@ -117,8 +118,8 @@ func membersOf(o v1alpha1.UserObject) ([]Kind, error) {
 	return out, nil
 }
 
-// Choices says what was chosen for a member where the spec leaves a choice, as
-// upstream chooses.
+// Choices describes which option is used for a member if the spec sets several.
+// Upstream uses the same one.
 func (o Owner) Choices(m Member) []string {
 	var choices []string
 	if o.Bytecode.Image != nil && o.Bytecode.Path != nil {
@@ -130,7 +131,7 @@ func (o Owner) Choices(m Member) []string {
 	return choices
 }
 
-// Needs is what all members need together.
+// Needs returns the combined needs of all members.
 func (o Owner) Needs() Needs {
 	var all Needs
 	for _, m := range o.Members {
@@ -142,7 +143,7 @@ func (o Owner) Needs() Needs {
 	return all
 }
 
-// SharesMaps tells whether some member uses another program's maps.
+// SharesMaps reports whether a member uses another program's maps.
 func (o Owner) SharesMaps() bool {
 	return slices.ContainsFunc(o.Members, func(m Member) bool { return m.MapOwner() != nil })
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package program says what each kind of eBPF program is: which fields of a
-// user object decide how it is loaded, and where it is attached on a node.
+// Package program defines the types of eBPF programs. For each type, it
+// determines from a user object how the program is loaded, and where it is
+// attached on a node.
 //
-// Everything else in the agent treats all kinds alike. A new kind of program
-// is one file here and its rows in table.go.
+// The rest of the agent is independent of the type. A new type needs one file in
+// this package, and its rows in table.go.
 package program
 
 import (
@@ -18,14 +19,14 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Key names a user object. Namespace is empty for cluster-scoped kinds.
+// Key identifies a user object. Namespace is empty for cluster-scoped kinds.
 type Key struct {
 	Kind      string
 	Namespace string
 	Name      string
 }
 
-// String is the key as a log line shows it.
+// String formats the key for logs.
 func (k Key) String() string {
 	if k.Namespace == "" {
 		return k.Kind + "/" + k.Name
@@ -33,64 +34,68 @@ func (k Key) String() string {
 	return k.Kind + "/" + k.Namespace + "/" + k.Name
 }
 
-// Kind is one eBPF program as a user declared it. Each type of program has one
-// implementation, in the file of its name.
+// Kind is one eBPF program in a user object. Each type of program has one
+// implementation, in the file with its name.
 type Kind interface {
-	// Type is the BpfProgram's spec.type for a program on its own: "xdp", "tc" …
+	// Type returns the BpfProgram's spec.type for a program outside an application,
+	// for example "xdp" or "tc".
 	Type() string
-	// ID tells the program from the other members of its application, in
-	// upstream's form: "tc-ingress-stats". Two members may share one.
+	// ID identifies the program in its application, in upstream's format, for
+	// example "tc-ingress-stats". Several members can have the same ID.
 	ID() string
-	// Incomplete says what is missing without which there is nothing to load or to
-	// attach to, "" if nothing is. The API server lets it pass, as upstream's does.
+	// Incomplete names a missing field without which the program can't be loaded or
+	// attached. It returns "" if there is none. Like upstream's, the schema permits
+	// such objects.
 	Incomplete() string
-	// MapOwner selects the program whose maps this one uses, if any.
+	// MapOwner selects the program whose maps this one uses. It returns nil if
+	// there is no selector.
 	MapOwner() *metav1.LabelSelector
-	// LoadInfo is what the daemon's Load has to know.
+	// LoadInfo returns the program's parameters for the daemon's Load.
 	LoadInfo() *gobpfman.LoadInfo
-	// Attached tells whether the program is to be attached at all.
+	// Attached reports whether the program is to be attached.
 	Attached() bool
-	// AttachPoints lists where the program belongs on this node now. An error
-	// says why some can't be told; those returned beside it are good.
+	// AttachPoints returns the program's current attach points on this node. An
+	// error means that some are unknown. The returned ones are valid.
 	AttachPoints(Node) ([]AttachPoint, error)
-	// Needs says which changes of the node can change the attach points.
+	// Needs returns which state of the node the attach points depend on.
 	Needs() Needs
 }
 
-// Needs says which facts of a node a program's attach points come from.
+// Needs contains which state of the node the attach points depend on.
 type Needs struct {
 	Interfaces bool
 	Containers bool
-	// PodInterfaces are the interfaces in the network namespaces of pods, of which
-	// the kernel sends no messages.
+	// PodInterfaces are the interfaces in the network namespaces of pods. The
+	// kernel sends no messages about them.
 	PodInterfaces bool
 }
 
-// AttachPoint is one place where a loaded program is attached: one link.
+// AttachPoint is one link of a loaded program.
 type AttachPoint struct {
-	// Name describes the place to people and is unique within the program.
+	// Name describes the attach point to users. It is unique within the program.
 	Name string
-	// Info is the daemon's Attach argument.
+	// Info is the argument of the daemon's Attach.
 	Info *gobpfman.AttachInfo
-	// Discovered tells that the place was found on the node, not named by the user:
-	// it may be gone again.
+	// Discovered means that the attach point was found on the node, and not named
+	// by the user. It can disappear again.
 	Discovered bool
-	// Lack says what the node lacks for it now, or which policy is against it: it
-	// can't be attached to yet.
+	// Lack is the reason why the program can't be attached now: something that is
+	// missing on the node, or a policy.
 	Lack string
-	// Withdrawn tells that a link which is there has to go all the same.
+	// Withdrawn means that an existing link must be removed.
 	Withdrawn bool
-	// Digest identifies the link asked for: same digest, same link. It is kept
-	// in the BpfProgram's status, so its making must not change between
-	// versions of the agent without need: that would attach every link anew.
+	// Digest identifies the link. Equal digests mean the same link. It is stored in
+	// the BpfProgram's status. Avoid changes of the algorithm between versions of
+	// the agent, because they attach all links again.
 	Digest string
 }
 
-// newAttachPoint makes an attach point. Instance tells apart things that bear
-// the same name one after another, an interface by its index or a container by
-// its id: when it changes, what the link was attached to is gone.
+// newAttachPoint returns an attach point. Instance distinguishes objects that
+// have the same name one after the other, for example interfaces by their index
+// and containers by their ID. If it changes, the object that the link was
+// attached to doesn't exist any more.
 func newAttachPoint(name string, info *gobpfman.AttachInfo, instance string) AttachPoint {
-	// Marshal fails on invalid UTF-8 alone, which the API server refuses.
+	// Marshal only fails for invalid UTF-8, which the API server rejects.
 	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(info)
 	sum := sha256.Sum256(append(b, "\x00"+instance...))
 	return AttachPoint{Name: name, Info: info, Digest: hex.EncodeToString(sum[:8])}

@@ -30,8 +30,8 @@ func TestEveryKindHasARow(t *testing.T) {
 	}
 }
 
-// Upstream's fault 4: Kretprobe and Uretprobe members were read from the wrong
-// configuration, and one absent made the agent panic.
+// Upstream's fault 4: Kretprobe and Uretprobe members are read from the wrong
+// configuration. If that is missing, the agent panics.
 func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 	app := &v1alpha1.BpfApplication{}
 	app.Spec.Programs = []v1alpha1.BpfApplicationProgram{
@@ -80,7 +80,8 @@ func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 	}
 }
 
-// What upstream's schema lets pass and can't work is said before anything is tried.
+// Incomplete objects, which upstream's schema permits and which can't work, are
+// reported before any attempt to load them.
 func TestIncomplete(t *testing.T) {
 	common := v1alpha1.BpfProgramCommon{BpfFunctionName: "f"}
 	for name, test := range map[string]struct {
@@ -103,8 +104,8 @@ func TestIncomplete(t *testing.T) {
 	}
 }
 
-// Upstream looks at the presence of primarynodeinterface and takes the image
-// where there is a path too.
+// Upstream only checks the presence of primarynodeinterface, and uses the image if
+// there is a path as well.
 func TestChoices(t *testing.T) {
 	path, no := "/x.o", false
 	o := &v1alpha1.XdpProgram{}
@@ -129,7 +130,7 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// Upstream's fault 16: members with the same id fought over one object.
+// Upstream's fault 16: members with the same ID overwrite one object.
 func TestUpstreamFault16MembersOfOneIDStayApart(t *testing.T) {
 	app := &v1alpha1.BpfApplication{}
 	for range 3 {
@@ -187,7 +188,7 @@ func TestAttachPoints(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind Kind
 		node Node
-		want map[string]string // name of the point to the daemon's argument
+		want map[string]string // the daemon's argument by the name of the point
 		err  string
 	}{
 		"interfaces, one of them twice and one absent": {
@@ -271,7 +272,7 @@ func TestAttachPoints(t *testing.T) {
 			}
 			got := map[string]string{}
 			for _, p := range points {
-				// The text form has blanks at random.
+				// The text format contains spaces at random.
 				got[p.Name] = strings.Join(strings.Fields(p.Info.String()), " ")
 			}
 			if len(got) != len(points) {
@@ -297,7 +298,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// Another digest attaches every link anew when the agent is upgraded.
+// Changed digests would attach all links again when the agent is upgraded.
 func TestDigestsStay(t *testing.T) {
 	for want, kind := range map[string]Kind{
 		"8e36afbdc4ecf5e6": xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Priority: 50, ProceedOn: []v1alpha1.XdpProceedOnValue{"pass"}}),
@@ -310,8 +311,8 @@ func TestDigestsStay(t *testing.T) {
 	}
 }
 
-// Upstream's fault 10: a restarted container, or an interface that came anew,
-// kept the link to what was there before.
+// Upstream's fault 10: after a restart of a container, or if an interface is created
+// again, the link to the previous one is kept.
 func TestUpstreamFault10ANewInstanceIsANewLink(t *testing.T) {
 	selector := &v1alpha1.ContainerSelector{Pods: app("web")}
 	for name, test := range map[string]struct {
@@ -344,7 +345,8 @@ func TestUpstreamFault10ANewInstanceIsANewLink(t *testing.T) {
 	}
 }
 
-// Functions are attached to in containers that run; the network of a pod outlives them.
+// Functions are attached in running containers only. The network of a pod stays after
+// its containers have ended.
 func TestContainersThatHaveEnded(t *testing.T) {
 	ended := Node{Containers: slices.Clone(node.Containers)}
 	for i := range ended.Containers {
@@ -373,7 +375,7 @@ func TestPodWhoseNetworkIsNotTold(t *testing.T) {
 	}
 }
 
-// Upstream's fault 7: a uprobe's pid was never sent.
+// Upstream's fault 7: the pid of a uprobe is never sent.
 func TestUpstreamFault07UprobesOfOneProcess(t *testing.T) {
 	for name, kind := range map[string]Kind{
 		"cluster-scoped": uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Pid: 7}),

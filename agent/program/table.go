@@ -7,7 +7,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// kinds has a row for each kind of user object with one program.
+// kinds contains a row for each kind of user object with one program.
 var kinds = map[string]func(v1alpha1.UserObject) Kind{
 	"FentryProgram":     row(func(o *v1alpha1.FentryProgram) Kind { return fentryOf(&o.Spec.FentryProgramInfo) }),
 	"FexitProgram":      row(func(o *v1alpha1.FexitProgram) Kind { return fexitOf(&o.Spec.FexitProgramInfo) }),
@@ -25,8 +25,8 @@ var kinds = map[string]func(v1alpha1.UserObject) Kind{
 	"XdpNsProgram": row(func(o *v1alpha1.XdpNsProgram) Kind { return xdpNsOf(o.Namespace, &o.Spec.XdpNsProgramInfo) }),
 }
 
-// members has a row for each type of program in a BpfApplication. A row returns
-// nil where the member that its type demands is absent.
+// members contains a row for each type of program in a BpfApplication. A row
+// returns nil if the configuration for the type is missing.
 var members = map[v1alpha1.EBPFProgType]func(*v1alpha1.BpfApplicationProgram) Kind{
 	v1alpha1.ProgTypeFentry:     func(p *v1alpha1.BpfApplicationProgram) Kind { return of(p.Fentry, fentryOf) },
 	v1alpha1.ProgTypeFexit:      func(p *v1alpha1.BpfApplicationProgram) Kind { return of(p.Fexit, fexitOf) },
@@ -40,7 +40,8 @@ var members = map[v1alpha1.EBPFProgType]func(*v1alpha1.BpfApplicationProgram) Ki
 	v1alpha1.ProgTypeXDP:        func(p *v1alpha1.BpfApplicationProgram) Kind { return of(p.XDP, xdpOf) },
 }
 
-// nsMembers is members for a BpfNsApplication in a namespace.
+// nsMembers contains a row for each type of program in a BpfNsApplication, with
+// its namespace as the first argument.
 var nsMembers = map[v1alpha1.EBPFProgType]func(string, *v1alpha1.BpfNsApplicationProgram) Kind{
 	v1alpha1.ProgTypeTC:  func(ns string, p *v1alpha1.BpfNsApplicationProgram) Kind { return of(p.TC, as(ns, tcNsOf)) },
 	v1alpha1.ProgTypeTCX: func(ns string, p *v1alpha1.BpfNsApplicationProgram) Kind { return of(p.TCX, as(ns, tcxNsOf)) },
@@ -53,12 +54,13 @@ var nsMembers = map[v1alpha1.EBPFProgType]func(string, *v1alpha1.BpfNsApplicatio
 	v1alpha1.ProgTypeXDP: func(ns string, p *v1alpha1.BpfNsApplicationProgram) Kind { return of(p.XDP, as(ns, xdpNsOf)) },
 }
 
-// row turns a function over one kind's Go type into one over all.
+// row converts a function for the Go type of one kind to a function for all
+// user objects.
 func row[T v1alpha1.UserObject](kind func(T) Kind) func(v1alpha1.UserObject) Kind {
-	return func(o v1alpha1.UserObject) Kind { return kind(o.(T)) } //nolint:errcheck,forcetypeassert // a row is looked up by its kind
+	return func(o v1alpha1.UserObject) Kind { return kind(o.(T)) } //nolint:errcheck,forcetypeassert // the key of the row is the kind
 }
 
-// of is kind(info), or nil without info.
+// of returns kind(info), or nil if info is nil.
 func of[I any](info *I, kind func(*I) Kind) Kind {
 	if info == nil {
 		return nil
@@ -66,7 +68,7 @@ func of[I any](info *I, kind func(*I) Kind) Kind {
 	return kind(info)
 }
 
-// as fixes the first argument of a kind's constructor.
+// as sets the first argument of a kind's constructor.
 func as[I any](first string, kind func(string, *I) Kind) func(*I) Kind {
 	return func(info *I) Kind { return kind(first, info) }
 }

@@ -8,8 +8,9 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// tc is a classifier run by the traffic control layer, on either direction.
-// The daemon chains up to ten per interface and direction by priority.
+// tc is a classifier that runs in the traffic control layer, on ingress or
+// egress. On each interface and direction, the daemon runs up to ten, ordered
+// by priority.
 type tc struct {
 	function
 	onNetwork
@@ -18,7 +19,7 @@ type tc struct {
 	proceedOn []int32
 }
 
-// tcActions are the numbers that the daemon's wire has for the API's words.
+// tcActions contains the numbers of the API's actions in the daemon's API.
 var tcActions = map[v1alpha1.TcProceedOnValue]int32{
 	"unspec": -1, "ok": 0, "reclassify": 1, "shot": 2, "pipe": 3, "stolen": 4,
 	"queued": 5, "repeat": 6, "redirect": 7, "trap": 8, "dispatcher_return": 30,

@@ -8,8 +8,8 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// tcx is a classifier in the kernel's own chain for an interface and direction
-// (Linux 6.6 and later), ordered by priority.
+// tcx is a classifier in the kernel's list of programs for an interface and
+// direction (Linux 6.6 and later), ordered by priority.
 type tcx struct {
 	function
 	onNetwork

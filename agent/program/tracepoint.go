@@ -10,7 +10,8 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// tracepoint runs at the kernel's static tracepoints, one link for each.
+// tracepoint is a program that runs at static tracepoints of the kernel, with
+// one link for each.
 type tracepoint struct {
 	function
 	names []string

@@ -10,9 +10,9 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// untyped is a member of an application that describes no program: the API
-// server admits one without a type, as upstream's does, and may hold others that
-// were stored under another version's schema.
+// untyped is a member of an application without a valid program. The API server
+// admits members without a type, like upstream's. It can contain other invalid
+// members that were stored with the schema of another version.
 type untyped struct {
 	function
 	problem string

@@ -11,12 +11,13 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// uprobe runs when a function of a user-space binary or library is entered or,
-// as a uretprobe, returns: of every process, of one, or of chosen containers.
-// The section of the object decides which of the two.
+// uprobe is a program that runs at the entry of a function in a user-space
+// binary or library or, as a uretprobe, when it returns. It runs for all
+// processes, for one process, or for selected containers. The section in the
+// object distinguishes uprobes and uretprobes.
 type uprobe struct {
 	function
-	member     string // uprobe or uretprobe, as an application calls it
+	member     string // uprobe or uretprobe, as in an application
 	symbol     string
 	offset     uint64
 	target     string
@@ -36,7 +37,8 @@ func uprobeNsOf(member, namespace string, i *v1alpha1.UprobeNsProgramInfo) Kind 
 	}
 }
 
-// pidOf takes 0 for every process: upstream's Go types can't leave it out.
+// pidOf returns nil for all processes if pid is 0, because upstream's Go types
+// can't omit the field.
 func pidOf(pid int32) *int32 {
 	if pid == 0 {
 		return nil
@@ -76,7 +78,7 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 	}
 	var points []AttachPoint
 	for _, c := range containers {
-		pid := int32(c.PID) //nolint:gosec // Linux's PIDs end at 2^22
+		pid := int32(c.PID) //nolint:gosec // PIDs are smaller than 2^22
 		points = append(points, newAttachPoint(name+" of container "+c.path(), u.info(&pid), c.ID))
 	}
 	return points, nil

@@ -8,8 +8,9 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// xdp runs on packets as an interface receives them, before the network stack.
-// The daemon chains up to ten on an interface by priority.
+// xdp is a program that runs on packets that an interface receives, before the
+// network stack. On each interface, the daemon runs up to ten, ordered by
+// priority.
 type xdp struct {
 	function
 	onNetwork
@@ -17,7 +18,7 @@ type xdp struct {
 	proceedOn []int32
 }
 
-// xdpActions are the numbers that the daemon's wire has for the API's words.
+// xdpActions contains the numbers of the API's actions in the daemon's API.
 var xdpActions = map[v1alpha1.XdpProceedOnValue]int32{
 	"aborted": 0, "drop": 1, "pass": 2, "tx": 3, "redirect": 4, "dispatcher_return": 31,
 }

@@ -11,21 +11,22 @@ import (
 )
 
 const (
-	// stateDir is what the daemon of v0.5 keeps beyond a reboot: its database,
-	// with the images that it pulled. That of v0.6 has its database below
+	// stateDir contains the data that the daemon of v0.5 keeps across reboots: its
+	// database, with the pulled images. The daemon of v0.6 has its database below
 	// /run/bpfman.
 	stateDir = "/var/lib/bpfman"
-	// recognised is the file that each database of sled, which v0.5 uses, has.
+	// recognised is a file in each sled database, which is the format that v0.5
+	// uses.
 	recognised = "conf"
 )
 
-// databaseFiles are the others.
+// databaseFiles matches the other files of a sled database.
 var databaseFiles = []string{"db", "blobs", "snap.*"}
 
-// RemoveDatabase removes the database of v0.5 below root, the host's file
-// system, and tells whether there was one. Its programs are known by their pins,
-// so nothing reads it any more. Files that aren't a database's stay, with the
-// directories that they are in.
+// RemoveDatabase removes the database of v0.5 below root, which is the host's
+// file system. It reports whether there was one. Nothing else needs the
+// database, because programs are found by their pins. Other files stay, with
+// their directories.
 func RemoveDatabase(root string) (bool, error) {
 	dir := filepath.Join(root, stateDir, "db")
 	files, err := names(dir)
@@ -45,12 +46,12 @@ func RemoveDatabase(root string) (bool, error) {
 			}
 		}
 	}
-	// Last, so that a removal that is cut short is taken up again.
+	// Last, so that an interrupted removal is continued at the next call.
 	if err := os.Remove(filepath.Join(dir, recognised)); err != nil {
 		return false, fmt.Errorf("remove the database of bpfman v0.5: %w", err)
 	}
 	for _, empty := range []string{dir, filepath.Dir(dir)} {
-		_ = os.Remove(empty) // it stays where there is more in it
+		_ = os.Remove(empty) // fails if there are other files
 	}
 	return true, nil
 }

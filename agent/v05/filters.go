@@ -16,30 +16,31 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// A dispatcher of TC is a filter, which is no pin: it stays on its interface when
-// its programs are gone, without effect. Which filters are v0.5's can be told
-// only before v0.6 makes its own, of the same name and priority. So they are
-// noted when the pins are set aside, as names of directories, and removed when
-// the node's pod starts for the first time without these pins: the container
-// that removes the pins has no right to the network.
+// A TC dispatcher is a filter, not a pin. After its programs are removed, it
+// stays on the interface, without effect. v0.6 creates filters with the same name
+// and priority, so v0.5's filters can only be recognised before. They are
+// recorded when the pins are set aside, as names of directories. They are removed
+// when the node's pod first starts without these pins, because the container that
+// removes the pins has no network capabilities.
 const (
 	noted              = "v05-filters"
 	dispatcherName     = "tc_dispatcher"
 	dispatcherPriority = 50
 )
 
-// note is a filter: direction, interface, handle, and the program's id.
+// note matches the record of a filter: direction, interface, handle, and the
+// program's ID.
 var note = regexp.MustCompile(`^(tc-ingress|tc-egress)_(\d+)_(\d+)_(\d+)$`)
 
-// parents are where the filters of a direction hang.
+// parents contains the parent handle of the filters of each direction.
 var parents = map[string]uint32{"tc-ingress": netlink.HANDLE_MIN_INGRESS, "tc-egress": netlink.HANDLE_MIN_EGRESS}
 
-// tcRevision is the directory of a dispatcher of TC: direction, network
+// tcRevision matches the directory of a TC dispatcher: direction, network
 // namespace, interface.
 var tcRevision = regexp.MustCompile(`^(tc-ingress|tc-egress)/dispatcher_(\d+)_(\d+)_\d+$`)
 
-// noteFilters notes the filters of the dispatchers that are to be set aside.
-// Those in other network namespaces go with their pods.
+// noteFilters records the filters of the dispatchers to be set aside. Filters in
+// other network namespaces are removed with their pods.
 func noteFilters(bpffs string, found []string) error {
 	network, err := inode("/proc/thread-self/ns/net")
 	if err != nil {
@@ -58,7 +59,7 @@ func noteFilters(bpffs string, found []string) error {
 		if slices.ContainsFunc(revisions, func(name string) bool {
 			return match(revision, name) == "dispatcher_"+network+"_"+index && !slices.Contains(found, filepath.Join(direction, name))
 		}) {
-			continue // v0.6 has one too: nothing tells them apart
+			continue // v0.6 has one too, and they can't be distinguished
 		}
 		filters, err := dispatcherFilters(direction, index)
 		if err != nil {
@@ -66,7 +67,7 @@ func noteFilters(bpffs string, found []string) error {
 		}
 		for _, f := range filters {
 			name := fmt.Sprintf("%s_%s_%d_%d", direction, index, f.Handle, f.Id)
-			if err := os.MkdirAll(filepath.Join(bpffs, noted, name), 0o755); err != nil { //nolint:gosec // as the daemon's own directories
+			if err := os.MkdirAll(filepath.Join(bpffs, noted, name), 0o755); err != nil { //nolint:gosec // the mode of the daemon's directories
 				return fmt.Errorf("record filters of bpfman v0.5: %w", err)
 			}
 		}
@@ -74,11 +75,11 @@ func noteFilters(bpffs string, found []string) error {
 	return nil
 }
 
-// RemoveFilters removes the filters that were noted, once the pins that were set
-// aside are removed, and returns how many.
+// RemoveFilters removes the recorded filters after the pins that were set aside
+// have been removed. It returns how many it removed.
 func RemoveFilters(bpffs string) (int, error) {
 	if _, err := os.Stat(filepath.Join(bpffs, aside)); !errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // their programs are attached still, or nothing can be told
+		return 0, nil // their programs are still attached, or this is unknown
 	}
 	notes, err := names(filepath.Join(bpffs, noted))
 	if err != nil {
@@ -113,8 +114,8 @@ func RemoveFilters(bpffs string) (int, error) {
 	return removed, nil
 }
 
-// dispatcherFilters lists the filters of dispatchers on an interface, none where
-// the interface is gone.
+// dispatcherFilters returns the filters of dispatchers on an interface. It
+// returns none if the interface doesn't exist.
 func dispatcherFilters(direction, index string) ([]*netlink.BpfFilter, error) {
 	number, err := strconv.Atoi(index)
 	if err != nil {
@@ -140,7 +141,8 @@ func dispatcherFilters(direction, index string) ([]*netlink.BpfFilter, error) {
 	return filters, nil
 }
 
-// inode is the number by which v0.5 names a network namespace.
+// inode returns the inode number of a network namespace, which v0.5 uses as its
+// name.
 func inode(path string) (string, error) {
 	stat, err := statOf(path)
 	if err != nil {

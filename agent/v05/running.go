@@ -13,12 +13,13 @@ import (
 	"syscall"
 )
 
-// command is the daemon's name as a process, of v0.5 and v0.6 alike.
+// command is the name of the daemon's process in v0.5 and v0.6.
 const command = "bpfman-rpc"
 
-// Running tells whether a daemon runs on the host that pins into the very bpffs,
-// whose programs are then nobody's to take: upstream's, or one that the host
-// itself runs. Proc is the host's /proc; bpffs is where each daemon mounts it.
+// Running reports whether another daemon on the host pins into the same bpffs,
+// for example upstream's, or one that the host runs. Then its programs must not
+// be touched. Proc is the host's /proc. Bpffs is the path at which each daemon
+// mounts the bpffs.
 func Running(proc, bpffs string) (bool, error) {
 	device, err := deviceOf(bpffs)
 	if err != nil {
@@ -31,7 +32,7 @@ func Running(proc, bpffs string) (bool, error) {
 	for _, process := range processes {
 		name, err := os.ReadFile(filepath.Join(process, "comm"))
 		if err != nil || strings.TrimSpace(string(name)) != command {
-			continue // ended meanwhile, or another
+			continue // another process, or it has ended
 		}
 		theirs, err := deviceOf(filepath.Join(process, "root", bpffs))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
@@ -47,7 +48,7 @@ func Running(proc, bpffs string) (bool, error) {
 	return false, nil
 }
 
-// deviceOf is the number of the file system that a path is in.
+// deviceOf returns the device number of a path's file system.
 func deviceOf(path string) (uint64, error) {
 	stat, err := statOf(path)
 	if err != nil {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package v05 deals with what a bpfman daemon of v0.5 left on the node. That of
-// v0.6 neither lists nor removes it: the programs would run, and their memory be
-// taken, until the node reboots.
+// Package v05 removes what a bpfman daemon of v0.5 left on the node. The daemon
+// of v0.6 neither lists nor removes it. Otherwise, the programs would run, and
+// use memory, until the node reboots.
 //
-// What is v0.5's is known by its paths, and so set aside before the daemon of
-// v0.6 starts and makes any of its own: into a directory of the same bpffs,
-// where a pinned link goes on attaching its program. Nothing is interrupted.
-// Once what replaces them is attached, the directory is removed.
+// The pins of v0.5 are recognised by their paths. They are set aside before the
+// daemon of v0.6 starts and creates its own: they are moved to a directory in the
+// same bpffs, where pinned links keep their programs attached. Nothing is
+// interrupted. After the replacements are attached, the directory is removed.
 //
-// Paths are those of bpfman v0.5.6 (bpfman/src/lib.rs, utils.rs), seen with the
-// daemon itself by make test-upstream-daemon.
+// The paths are those of bpfman v0.5.6 (bpfman/src/lib.rs, utils.rs). The target
+// test-upstream-daemon checks them with the daemon.
 package v05
 
 import (
@@ -25,37 +25,37 @@ import (
 )
 
 const (
-	// aside is the directory below the bpffs that v0.5's pins are moved to. A
-	// bpffs takes no dots in names.
+	// aside is the directory below the bpffs to which v0.5's pins are moved. Names
+	// in a bpffs can't contain dots.
 	aside = "v05"
-	// links is where the daemon of v0.6 pins links; that of v0.5 has no such
-	// directory.
+	// links is the directory in which the daemon of v0.6 pins links. The daemon of
+	// v0.5 has no such directory.
 	links = "links"
 	maps  = "maps"
 	xdp   = "xdp"
 )
 
-// dispatchers are the directories of the dispatchers of XDP and TC, which chain
-// the programs of an interface.
+// dispatchers contains the directories of XDP and TC dispatchers, which run
+// several programs on one interface.
 var dispatchers = []string{xdp, "tc-ingress", "tc-egress"}
 
 var (
 	program = regexp.MustCompile(`^prog_(\d+)$`)
-	// link is the one link of a program that isn't in a dispatcher.
+	// link matches the only link of a program outside of dispatchers.
 	link = regexp.MustCompile(`^prog_(\d+)_link$`)
-	// revision is a directory of a dispatcher: network namespace, interface, and
-	// how often it was replaced. In it are the links of its programs.
+	// revision matches the directory of a dispatcher: network namespace, interface,
+	// and the number of replacements. It contains the links of its programs.
 	revision = regexp.MustCompile(`^(dispatcher_\d+_\d+)_\d+$`)
-	// member is a link of a program in a dispatcher, by the program's id. That of
-	// v0.6 has the position, of which there are ten.
+	// member matches the link of a program in a dispatcher of v0.5, with the
+	// program's ID. In v0.6, the number is the position, which is less than ten.
 	member = regexp.MustCompile(`^link_(\d{2,})$`)
-	// anyMember is a link in a dispatcher where v0.6 hasn't run.
+	// anyMember matches a link in a dispatcher if v0.6 hasn't run on the node.
 	anyMember = regexp.MustCompile(`^link_(\d+)$`)
 )
 
-// Found tells whether a daemon of v0.5 left anything that isn't dealt with: pins
-// below bpffs, filters that were noted, or a database below root, the host's file
-// system.
+// Found reports whether a daemon of v0.5 left anything that still exists: pins
+// below bpffs, recorded filters, or a database below root, which is the host's
+// file system.
 func Found(bpffs, root string) (bool, error) {
 	pins, err := find(bpffs)
 	if err != nil {
@@ -73,24 +73,25 @@ func Found(bpffs, root string) (bool, error) {
 	return len(pins) > 0, nil
 }
 
-// SetAside moves what a daemon of v0.5 pinned below bpffs, the daemon's file
-// system, and returns the paths moved, relative to it. It must run before the
-// daemon of v0.6 does, and can be repeated after a crash.
+// SetAside moves the pins of a daemon of v0.5 below bpffs, which is the daemon's
+// file system. It returns the moved paths, relative to bpffs. It must run before
+// the daemon of v0.6 starts, and can be repeated after a crash.
 //
-// One pin stays: the link of a dispatcher of XDP to its interface. The daemon of
-// v0.6 has the same path, and replaces the dispatcher in it at once, while any
-// other way would have to find the interface free.
+// The link of an XDP dispatcher to its interface stays. The daemon of v0.6 uses
+// the same path, and atomically replaces the dispatcher in this link. It could
+// not attach another XDP program to the interface in any other way while this one
+// is attached.
 func SetAside(bpffs string) ([]string, error) {
 	found, err := find(bpffs)
 	if err != nil {
 		return nil, fmt.Errorf("look for pins of bpfman v0.5: %w", err)
 	}
-	// Before they are moved: what is found after a crash is no more than is left.
-	// A filter that stays does no harm, so it keeps nothing else.
+	// Before the move, because after a crash only the remaining pins are found. An
+	// error is only returned at the end, because a remaining filter does no harm.
 	filters := noteFilters(bpffs, found)
 	for _, path := range found {
 		to := filepath.Join(bpffs, aside, path)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // as the daemon's own directories
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // the mode of the daemon's directories
 			return nil, fmt.Errorf("set aside pins of bpfman v0.5: %w", err)
 		}
 		if err := os.Rename(filepath.Join(bpffs, path), to); err != nil {
@@ -100,13 +101,13 @@ func SetAside(bpffs string) ([]string, error) {
 	return found, filters
 }
 
-// find lists the paths below a bpffs that a daemon of v0.5 made.
+// find returns the paths below a bpffs that a daemon of v0.5 created.
 func find(bpffs string) ([]string, error) {
 	_, err := os.Stat(filepath.Join(bpffs, links))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("check whether bpfman v0.6 has run: %w", err)
 	}
-	// Where v0.6 hasn't run there is nothing of its own to be told apart.
+	// If v0.6 hasn't run, all paths are v0.5's.
 	alone := err != nil
 	top, err := names(bpffs)
 	if err != nil {
@@ -139,8 +140,8 @@ func find(bpffs string) ([]string, error) {
 	return found, nil
 }
 
-// dispatched lists v0.5's programs in dispatchers, by id, and the paths of these
-// dispatchers.
+// dispatched returns the IDs of v0.5's programs in dispatchers, and the paths of
+// these dispatchers.
 func dispatched(bpffs string, top []string, alone bool) (ids map[string]bool, found []string, err error) {
 	ids = map[string]bool{}
 	for _, dir := range dispatchers {
@@ -164,8 +165,8 @@ func dispatched(bpffs string, top []string, alone bool) (ids map[string]bool, fo
 	return ids, found, nil
 }
 
-// membersOf lists the ids of v0.5's programs in a dispatcher: links in it are
-// named by them, and they are among the pins at the top.
+// membersOf returns the IDs of v0.5's programs in a dispatcher. Its links contain
+// the IDs in their names, and the programs are pinned at the top of the bpffs.
 func membersOf(dir, name string, top []string, alone bool) ([]string, error) {
 	if !revision.MatchString(name) {
 		return nil, nil
@@ -187,7 +188,7 @@ func membersOf(dir, name string, top []string, alone bool) ([]string, error) {
 	return ids, nil
 }
 
-// Programs returns the kernel's ids of the programs that are set aside.
+// Programs returns the kernel IDs of the programs that are set aside.
 func Programs(bpffs string) ([]string, error) {
 	pins, err := names(filepath.Join(bpffs, aside))
 	if err != nil {
@@ -202,9 +203,10 @@ func Programs(bpffs string) ([]string, error) {
 	return ids, nil
 }
 
-// Remove removes what is set aside: the kernel detaches and frees each program
-// with its last pin. Maps that a pod has in a volume stay in it. No call of the
-// daemon may be under way: it takes over links of XDP that belong here.
+// Remove removes the pins that are set aside. The kernel detaches and frees each
+// program with its last pin. Maps that a pod has mounted in a volume stay there.
+// No call of the daemon may be in progress, because the daemon takes over XDP
+// links that this function could remove.
 func Remove(bpffs string) error {
 	revisions, err := names(filepath.Join(bpffs, aside, xdp))
 	if err != nil {
@@ -217,7 +219,7 @@ func Remove(bpffs string) error {
 	for _, name := range revisions {
 		dispatcher := match(revision, name)
 		if dispatcher == "" || slices.ContainsFunc(theirs, func(n string) bool { return match(revision, n) == dispatcher }) {
-			continue // v0.6 has the interface now, and its link
+			continue // v0.6 now uses the interface and its link
 		}
 		if err := os.Remove(filepath.Join(bpffs, xdp, dispatcher+"_link")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove programs of bpfman v0.5: %w", err)
@@ -229,7 +231,7 @@ func Remove(bpffs string) error {
 	return nil
 }
 
-// names lists a directory, nothing where there is none.
+// names returns the names in a directory, or none if it doesn't exist.
 func names(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -242,7 +244,7 @@ func names(dir string) ([]string, error) {
 	return list, nil
 }
 
-// match returns what an expression finds in a name, "" where it doesn't.
+// match returns the first submatch of an expression in a name, or "".
 func match(expression *regexp.Regexp, name string) string {
 	if found := expression.FindStringSubmatch(name); found != nil {
 		return found[1]

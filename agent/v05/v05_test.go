@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// tree makes files, and directories where the name ends in a slash.
+// tree creates files, or directories if the path ends with a slash.
 func tree(t *testing.T, paths ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -32,7 +32,7 @@ func tree(t *testing.T, paths ...string) string {
 	return root
 }
 
-// has lists what is in a tree, without directories that have something in them.
+// has returns the files in a tree, and its empty directories.
 func has(t *testing.T, root string) []string {
 	t.Helper()
 	var paths []string
@@ -61,9 +61,9 @@ func has(t *testing.T, root string) []string {
 	return paths
 }
 
-// of05 is what a daemon of v0.5.6 makes: a TCX program 31 with the maps of its
-// own, a tracepoint 32 with those of a program that is unloaded, XDP programs 33
-// and 34 on one interface, and a TC program 35.
+// of05 contains what a daemon of v0.5.6 creates for a TCX program 31 with its
+// own maps, a tracepoint program 32 that uses the maps of an unloaded program,
+// XDP programs 33 and 34 on one interface, and a TC program 35.
 var of05 = []string{
 	"maps/30/shared",
 	"maps/31/counts",
@@ -86,7 +86,7 @@ var of05 = []string{
 
 func TestSetAside(t *testing.T) {
 	bpffs := tree(t, of05...)
-	for range 2 { // as after a crash
+	for range 2 { // repeated, as after a crash
 		if _, err := SetAside(bpffs); err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestSetAside(t *testing.T) {
 			"v05/tc-ingress/dispatcher_4026532999_2_1/link_35",
 			"v05/xdp/dispatcher_4026532999_2_2/link_33",
 			"v05/xdp/dispatcher_4026532999_2_2/link_34",
-			// For the daemon of v0.6 to take over
+			// The daemon of v0.6 takes it over.
 			"xdp/dispatcher_4026532999_2_link",
 		}
 		if got := has(t, bpffs); !slices.Equal(got, want) {
@@ -120,7 +120,7 @@ func TestSetAside(t *testing.T) {
 		t.Errorf("programs %q, %v", ids, err)
 	}
 
-	// The daemon of v0.6 hasn't taken the interface.
+	// The daemon of v0.6 doesn't use the interface.
 	for range 2 {
 		if err := Remove(bpffs); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// What the daemon of v0.6 makes stays, beside what v0.5 left on the same node.
+// Files of the daemon of v0.6 stay on a node with files of v0.5.
 func TestSetAsideLeavesV06(t *testing.T) {
 	of06 := []string{
 		"dispatcher-test/xdp",
@@ -143,7 +143,7 @@ func TestSetAsideLeavesV06(t *testing.T) {
 		"maps/5/",
 		"maps/41/counts",
 		"maps/42/counts",
-		"prog_5", // an id as low as a position is
+		"prog_5", // an ID as low as a position
 		"prog_41",
 		"prog_42",
 		"tc-ingress/dispatcher_4026532999_2_1/link_0",
@@ -164,12 +164,12 @@ func TestSetAsideLeavesV06(t *testing.T) {
 	}
 
 	both := tree(t, append(slices.DeleteFunc(slices.Clone(of05), func(p string) bool {
-		return strings.HasPrefix(p, "tc-ingress") // where v0.6 has the same path
+		return strings.HasPrefix(p, "tc-ingress") // v0.6 uses the same path
 	}), of06...)...)
 	if _, err := SetAside(both); err != nil {
 		t.Fatal(err)
 	}
-	// What v0.6 put in the place of v0.5's dispatcher
+	// v0.6 replaces v0.5's dispatcher.
 	for _, link := range []string{"xdp/dispatcher_4026532999_2_1/link_0"} {
 		if err := os.MkdirAll(filepath.Join(both, filepath.Dir(link)), 0o750); err != nil {
 			t.Fatal(err)
@@ -182,8 +182,8 @@ func TestSetAsideLeavesV06(t *testing.T) {
 	if err := Remove(both); err != nil {
 		t.Fatal(err)
 	}
-	// Maps of a program that v0.5 unloaded, and a program in a dispatcher that
-	// isn't v0.5's: nothing tells whose they are.
+	// Nothing shows who owns the maps of a program that v0.5 unloaded, and a
+	// program in a dispatcher that isn't v0.5's.
 	of06 = append(of06, "maps/30/shared", "maps/35/", "prog_35", "tc-egress/")
 	slices.Sort(of06)
 	if got := has(t, both); !slices.Equal(got, of06) {
@@ -286,7 +286,7 @@ func TestRunning(t *testing.T) {
 	comm("1", "systemd")
 	root("1", "/")
 	is(false)
-	comm("22", "bpfman-rpc") // with a file system of its own: another cluster's
+	comm("22", "bpfman-rpc") // with another file system, for example another cluster's
 	root("22", tree(t))
 	is(false)
 	comm("33", "bpfman-rpc")

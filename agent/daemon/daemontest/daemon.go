@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package daemontest is a bpfman daemon in memory, for unit tests, for faults
-// that the real one can't be made to have, and for scale. What it does is what
-// the daemon of v0.6.0 was seen to do; that something works is only ever shown
-// with the real one.
+// Package daemontest contains a bpfman daemon in memory, for unit tests, for
+// faults that can't be caused in the real daemon, and for large numbers of
+// objects. It behaves as the daemon of v0.6.0 was observed to behave. Only tests
+// with the real daemon show that something works.
 package daemontest
 
 import (
@@ -27,22 +27,23 @@ import (
 
 // Daemon is a daemon in memory. It implements gobpfman.BpfmanClient.
 type Daemon struct {
-	// Root is where its file system is, for the pins of maps.
+	// Root is the directory of its file system, in which it pins maps.
 	Root string
-	// Fault, if set, is asked before each call and after it has taken effect;
-	// the error it returns is the call's.
+	// Fault, if set, is called before each call, and after the call has taken
+	// effect. If it returns an error, the call returns it.
 	Fault func(call string, request proto.Message, done bool) error
-	// NoAttach makes it one of v0.5, which lacks that call.
+	// NoAttach makes it a daemon of v0.5, which doesn't implement Attach.
 	NoAttach bool
-	// LoadedAt is when all programs are loaded, as the kernel tells it.
+	// LoadedAt is the load time of all programs, in the kernel's format.
 	LoadedAt string
-	// Maps are the names of the maps of any object.
+	// Maps contains the names of the maps in all objects.
 	Maps []string
-	// PinnedByName is whether objects pin their maps by name: the real daemon
-	// shares no others with those that name a map owner, though it says so.
+	// PinnedByName means that objects pin their maps by name. Only such maps are
+	// shared with programs that select a map owner, although the real daemon
+	// reports all maps as shared.
 	PinnedByName bool
-	// Images are the references of the images that it has pulled; nil makes it have
-	// each that is asked for.
+	// Images contains the references of the images that it has pulled. If nil, it
+	// has all images.
 	Images map[string]bool
 
 	mu       sync.Mutex
@@ -59,7 +60,7 @@ type program struct {
 
 var _ gobpfman.BpfmanClient = &Daemon{}
 
-// New returns a daemon without programs, whose objects have one map, "counter".
+// New returns a daemon without programs. All objects have one map, "counter".
 func New(root string) *Daemon {
 	return &Daemon{Root: root, LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, last: 100, programs: map[uint32]*program{}}
 }
@@ -68,7 +69,7 @@ func aborted(format string, args ...any) error {
 	return status.Errorf(codes.Aborted, format, args...)
 }
 
-// call runs one call, as the daemon does: one at a time.
+// call makes one call at a time, like the daemon.
 func call[R any](d *Daemon, name string, request proto.Message, do func() (R, error)) (R, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,7 +131,7 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 	})
 }
 
-// refuses is why nothing of a Load is loaded.
+// refuses returns the reason why a Load fails.
 func (d *Daemon) refuses(in *gobpfman.LoadRequest) error {
 	if namesTwice(in.GetInfo()) {
 		return aborted("AlreadyLoaded")
@@ -138,7 +139,7 @@ func (d *Daemon) refuses(in *gobpfman.LoadRequest) error {
 	return d.pull(in.GetBytecode().GetImage())
 }
 
-// ForgetImages has it pulled none.
+// ForgetImages removes all pulled images.
 func (d *Daemon) ForgetImages() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,7 +181,7 @@ func (d *Daemon) pin(dir string) error {
 	return nil
 }
 
-// setUsers tells each program of those that use the same maps.
+// setUsers sets the users of maps in all programs that share them.
 func (d *Daemon) setUsers(users []string) {
 	for id, p := range d.programs {
 		if slices.Contains(users, strconv.Itoa(int(id))) {
@@ -207,7 +208,7 @@ func (d *Daemon) Attach(_ context.Context, in *gobpfman.AttachRequest, _ ...grpc
 	if d.NoAttach {
 		return nil, status.Error(codes.Unimplemented, "")
 	}
-	if in.GetAttach() == nil { // refused before anything else, so that it can't go wrong
+	if in.GetAttach() == nil { // before anything else, like the real daemon
 		return nil, aborted("missing attach_info")
 	}
 	return call(d, "Attach", in, func() (*gobpfman.AttachResponse, error) {
@@ -276,7 +277,7 @@ func (d *Daemon) Get(_ context.Context, in *gobpfman.GetRequest, _ ...grpc.CallO
 	})
 }
 
-// Calls returns the names of the calls made since the last time it was asked.
+// Calls returns the names of the calls since it was last called.
 func (d *Daemon) Calls() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -285,16 +286,16 @@ func (d *Daemon) Calls() []string {
 	return calls
 }
 
-// Loaded is what a test sees of a program.
+// Loaded is a program as tests see it.
 type Loaded struct {
 	ID       uint32
 	Function string
 	Metadata map[string]string
-	Image    string // the reference that it was loaded from
+	Image    string // the reference that was loaded
 	Links    []*gobpfman.AttachInfo
 }
 
-// Programs returns all programs, by ascending id.
+// Programs returns all programs, by ascending ID.
 func (d *Daemon) Programs() []Loaded {
 	d.mu.Lock()
 	defer d.mu.Unlock()

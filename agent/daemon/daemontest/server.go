@@ -11,14 +11,14 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Server returns a server of the daemon's API, for an agent that is a process of its own.
+// Server returns a server of the daemon's API, for an agent in another process.
 func (d *Daemon) Server() *grpc.Server {
 	s := grpc.NewServer()
 	gobpfman.RegisterBpfmanServer(s, &service{daemon: d})
 	return s
 }
 
-// service is the daemon as the server calls it.
+// service implements the server's API with the daemon.
 type service struct {
 	gobpfman.UnimplementedBpfmanServer
 
