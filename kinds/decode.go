@@ -16,15 +16,16 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// undecodable is the annotation, in memory alone, of an object that can't be
-// decoded. The API server admits no such key, so that no user can pretend it.
+// undecodable is an annotation of an object that can't be decoded. It only exists in
+// memory: it isn't valid as a key in the API, so that users can't set it.
 const undecodable = "!undecodable"
 
-// Undecodable says why an object can't be decoded, "" for one that can. Of such an
-// object only the metadata is known and, where that can be decoded, the status.
+// Undecodable returns the reason why an object can't be decoded, or "". Such an object
+// only has its metadata and, if that can be decoded, its status.
 func Undecodable(o metav1.Object) string { return o.GetAnnotations()[undecodable] }
 
-// TrimAnnotations drops an object's annotations, save what Undecodable reads.
+// TrimAnnotations removes an object's annotations, except for the one that Undecodable
+// reads.
 func TrimAnnotations(o metav1.Object) {
 	problem := Undecodable(o)
 	o.SetAnnotations(nil)
@@ -33,8 +34,9 @@ func TrimAnnotations(o metav1.Object) {
 	}
 }
 
-// lenient decodes lists and watch events though some object can't be decoded:
-// stored under another schema, say. It costs nothing where all can.
+// lenient decodes lists and watch events that contain objects that can't be decoded,
+// for example because they were stored with an earlier schema. There is no extra work
+// if all objects can be decoded.
 type lenient struct {
 	runtime.NegotiatedSerializer
 	scheme *runtime.Scheme
@@ -115,9 +117,9 @@ func (d lenientDecoder) list(data []byte, into runtime.Object) error {
 	return nil
 }
 
-// single decodes what can be of an object that has a problem.
+// single decodes the decodable parts of an object that failed to decode with problem.
 func (d lenientDecoder) single(data []byte, into runtime.Object, problem error) error {
-	// What was decoded before the problem is no whole.
+	// Remove the fields that were decoded before the problem.
 	whole := reflect.ValueOf(into).Elem()
 	whole.SetZero()
 	var fields map[string]json.RawMessage

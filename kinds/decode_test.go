@@ -98,7 +98,7 @@ func TestWhatIsNoObject(t *testing.T) {
 	}
 }
 
-// Whatever the API server holds, decoding it ends, and names the object or errs.
+// Decoding ends for any input, and returns objects with names, or an error.
 func FuzzDecode(f *testing.F) {
 	f.Add(`{"offset":-1,"target":"libc"}`, goodStatus)
 	f.Add(`"text"`, `[]`)

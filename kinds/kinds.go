@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package kinds reads the kinds of the API, each apart from the others: an object
-// that can't be decoded stops nothing but itself, and a kind that can't be listed,
-// because its definition or a right is missing, nothing but its own objects.
+// Package kinds reads the kinds of the API independently of each other. An object that
+// can't be decoded doesn't affect other objects. A kind that can't be listed, because its
+// CRD or a permission is missing, doesn't affect other kinds.
 //
-// It imports neither controller-runtime nor client-go's clientset, which know the types
-// of every API group: the agent has it, on each node.
+// It doesn't import controller-runtime or client-go's clientset, which contain the types of
+// all API groups, to save memory in the agent on each node.
 package kinds
 
 import (
@@ -29,13 +29,14 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Kinds knows of each kind that a cache holds whether it can be read. The zero value is
-// ready; Log may be set.
+// Kinds contains, for each kind that is cached, whether it can be read. The zero value is
+// ready to use. Log is optional.
 type Kinds struct {
 	Log logr.Logger
-	// API is the client of the API's kinds, by [NewClient], that Find and List use.
+	// API is the client that Find and List use: see [NewClient].
 	API rest.Interface
-	// Held says why nothing works yet, whatever can be read; nil where nothing holds it up.
+	// Held returns the reason why nothing works yet, independently of kinds, or nil. Held
+	// itself can be nil.
 	Held func() error
 
 	mu    sync.Mutex
@@ -44,29 +45,28 @@ type Kinds struct {
 
 // kind is the state of one kind.
 type kind struct {
-	// synced tells whether all objects have been listed; it is nil for a kind that isn't
+	// synced reports whether all objects have been listed. It is nil for a kind that isn't
 	// watched.
 	synced func() bool
-	// err is why the API server refused the last attempt to list or watch.
+	// err is the API server's error from the last attempt to list or watch, or nil.
 	err error
-	// open starts to watch a kind that isn't watched from the start; it is nil for others,
-	// and once it has been called.
+	// open starts to watch a kind that is watched on demand. It is nil for other kinds, and
+	// after it has been called.
 	open func()
-	// empty tells of a kind that isn't watched that it had no objects when it was last
-	// looked at.
+	// empty means that a kind that isn't watched had no objects at the last check.
 	empty bool
-	// optional tells that everything works without the kind.
+	// optional means that everything works without the kind.
 	optional bool
 }
 
-// UnreadError is the error of reading objects of a kind that hasn't been listed
-// yet: they may be there or not.
+// UnreadError is the error of reading objects of a kind that hasn't been listed yet. The
+// objects might exist.
 type UnreadError struct {
 	Kind string
-	// Err is why the kind couldn't be listed, nil if that hasn't failed.
+	// Err is the error of listing the kind, or nil.
 	Err error
-	// Unused tells that the kind isn't watched, because it had no objects when it was
-	// last looked at.
+	// Unused means that the kind isn't watched, because it had no objects at the last
+	// check.
 	Unused bool
 }
 
@@ -82,14 +82,14 @@ func (e *UnreadError) Error() string {
 
 func (e *UnreadError) Unwrap() error { return e.Err }
 
-// Unread tells whether an error comes from a kind that hasn't been read.
+// Unread reports whether an error is caused by a kind that hasn't been listed.
 func Unread(err error) bool {
 	unread := (*UnreadError)(nil)
 	return errors.As(err, &unread)
 }
 
-// NewClient makes a client of the API's kinds, which decodes lists and events
-// though some object can't be decoded. HTTPClient may be nil.
+// NewClient returns a client for the kinds of the API. It decodes lists and events even if
+// they contain objects that can't be decoded. HTTPClient can be nil.
 func NewClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	version := v1alpha1.SchemeGroupVersion
@@ -110,8 +110,8 @@ func NewClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Sch
 	return api, nil
 }
 
-// Watch lists and watches a kind by from, and takes note of what the API server answers.
-// [Kinds.Listed] tells when all objects are known.
+// Watch returns a ListWatch that lists and watches a kind with from, and records errors.
+// See [Kinds.Listed] for when all objects are known.
 func (k *Kinds) Watch(gvk schema.GroupVersionKind, from toolscache.ListerWatcherWithContext) *toolscache.ListWatch {
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -129,7 +129,7 @@ func (k *Kinds) Watch(gvk schema.GroupVersionKind, from toolscache.ListerWatcher
 	}
 }
 
-// change changes the state of a kind.
+// change calls a function that changes the state of a kind, with the lock held.
 func (k *Kinds) change(gvk schema.GroupVersionKind, change func(*kind)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -142,8 +142,9 @@ func (k *Kinds) change(gvk schema.GroupVersionKind, change func(*kind)) {
 	change(k.kinds[gvk])
 }
 
-// note keeps what the API server said of a kind. That it can't be reached says
-// nothing about a kind, nor that a watch has to begin anew.
+// note records whether the API server can list or watch a kind. It ignores temporary
+// errors, such as a failed connection or an expired watch, because they aren't about the
+// kind.
 func (k *Kinds) note(gvk schema.GroupVersionKind, err error) {
 	status := apierrors.APIStatus(nil)
 	switch {
@@ -167,7 +168,7 @@ func (k *Kinds) note(gvk schema.GroupVersionKind, err error) {
 	s.err = err
 }
 
-// Read is an UnreadError where a kind's objects haven't been listed yet.
+// Read returns an UnreadError if the objects of a kind haven't been listed yet.
 func (k *Kinds) Read(gvk schema.GroupVersionKind) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -177,12 +178,12 @@ func (k *Kinds) Read(gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-// read tells whether all objects have been listed.
+// read reports whether all objects have been listed.
 func (s *kind) read() bool { return s.synced != nil && s.synced() }
 
 func (s *kind) unread(gvk schema.GroupVersionKind) error {
 	return &UnreadError{Kind: gvk.Kind, Err: s.err, Unused: s.unused()}
 }
 
-// unused tells that a kind isn't watched because it had no objects.
+// unused reports whether a kind isn't watched because it had no objects.
 func (s *kind) unused() bool { return s.open != nil && s.empty }

@@ -18,28 +18,28 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// A kind whose objects couldn't be looked for is looked at again after these times.
+// If a check for objects of a kind fails, it is retried with a backoff between these times.
 const (
 	firstLook = time.Second
 	lastLook  = 30 * time.Second
 )
 
-// lookTimeout bounds one look at a kind.
+// lookTimeout is the timeout of one check for objects of a kind.
 const lookTimeout = 10 * time.Second
 
-// OnDemand has a kind watched from when somebody opens it. Reading it before is an
-// UnreadError.
+// OnDemand makes a kind one that is only watched after it is opened, by calling open. Until
+// then, reading it returns an UnreadError.
 func (k *Kinds) OnDemand(gvk schema.GroupVersionKind, open func()) {
 	k.change(gvk, func(s *kind) { s.open = open })
 }
 
-// Optional tells that everything works without a kind, so that readiness doesn't depend on it.
+// Optional excludes a kind from readiness, because everything works without it.
 func (k *Kinds) Optional(gvk schema.GroupVersionKind) {
 	k.change(gvk, func(s *kind) { s.optional = true })
 }
 
-// Listed has the state of a kind follow whether the caller has listed all of its objects:
-// by [Kinds.List], or by a cache that watches them.
+// Listed sets the function that reports whether the caller has listed all objects of a kind,
+// with [Kinds.List] or a cache that watches them.
 func (k *Kinds) Listed(gvk schema.GroupVersionKind, listed func() bool) {
 	k.change(gvk, func(s *kind) { s.synced = listed })
 }
@@ -61,16 +61,15 @@ func (k *Kinds) isOpen(gvk schema.GroupVersionKind) bool {
 	return k.kinds[gvk] == nil || k.kinds[gvk].open == nil
 }
 
-// Find opens a kind of the API that is watched on demand when there is an object of it.
-// It looks at once, and then at intervals of half to one and a half times every, so that
-// the agents of a cluster don't ask all at the same time. It returns when the kind is
-// open or ctx ends.
+// Find opens a kind that is watched on demand when there is an object of it. It checks
+// immediately, and then at random intervals between half and one and a half times every, to
+// spread the requests of a cluster's agents. It returns when the kind is open or ctx ends.
 func (k *Kinds) Find(ctx context.Context, of v1alpha1.Kind[v1alpha1.UserObject], every time.Duration) {
 	gvk := of.GroupVersionKind()
 	retry := wait.Backoff{Duration: firstLook, Factor: 2, Jitter: 1, Steps: 6, Cap: lastLook}
 	backoff := retry
-	// The first look must not miss what was there when the agent started. The later ones
-	// are answered from the API server's memory.
+	// The first check must find all objects that existed when the agent started. Version "0"
+	// allows the API server to respond from its cache.
 	version := ""
 	for !k.isOpen(gvk) {
 		found, err := k.look(ctx, of.Resource(), version)
@@ -79,7 +78,7 @@ func (k *Kinds) Find(ctx context.Context, of v1alpha1.Kind[v1alpha1.UserObject],
 			k.Open(gvk)
 			return
 		}
-		next := every/2 + rand.N(every+1) //nolint:gosec // scattered, not secret
+		next := every/2 + rand.N(every+1) //nolint:gosec // only spreads requests
 		if err != nil {
 			next = backoff.Step()
 		} else {
@@ -94,7 +93,7 @@ func (k *Kinds) Find(ctx context.Context, of v1alpha1.Kind[v1alpha1.UserObject],
 	}
 }
 
-// look tells whether there is an object of a kind. It doesn't decode any.
+// look reports whether there is an object of a kind, without decoding it.
 func (k *Kinds) look(ctx context.Context, resource, version string) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -112,8 +111,8 @@ func (k *Kinds) look(ctx context.Context, resource, version string) (found bool,
 	return len(list.Items) > 0, nil
 }
 
-// List lists objects of a kind of the API, in a namespace or in all. An object that can't
-// be decoded is in the list as [Undecodable] says.
+// List lists objects of a kind in a namespace, or in all namespaces if it is "". For objects
+// that can't be decoded, see [Undecodable].
 func (k *Kinds) List(ctx context.Context, of v1alpha1.Kind[v1alpha1.ProgramObject], namespace string, options metav1.ListOptions) (runtime.Object, error) {
 	list := of.NewList()
 	request := k.API.Get().Resource(of.Resource()).VersionedParams(&options, metav1.ParameterCodec)

@@ -22,7 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// server answers lists of a kind with its items, or an error.
+// server returns Kinds with an API server that responds with answer to all requests.
 func server(t *testing.T, answer func() (code int, body string)) *Kinds {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -49,8 +49,8 @@ const (
 	notFound = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"no definition"}`
 )
 
-// A kind is opened when it is found to have objects: at once, or at a later look, also
-// where it couldn't be read before. Until then reading it is an error, never an answer.
+// A kind is opened when the first or a later check finds objects, even if it couldn't
+// be read before. Until then, reading it is an error.
 func TestAKindIsFoundAndOpened(t *testing.T) {
 	for name, looks := range map[string][]string{
 		"at once":                        {oneItem},
@@ -65,7 +65,7 @@ func TestAKindIsFoundAndOpened(t *testing.T) {
 			var k *Kinds
 			var said []string
 			k = server(t, func() (int, string) {
-				// What is known before this look is what the last one said.
+				// Until this response, the state is from the previous one.
 				n := int(looked.Add(1)) - 1
 				unread := (*UnreadError)(nil)
 				if err := k.Read(gvk); !errors.As(err, &unread) {
@@ -99,7 +99,7 @@ func TestAKindIsFoundAndOpened(t *testing.T) {
 	}
 }
 
-// What nobody has asked for is no problem, nor what everything works without.
+// Kinds that haven't been opened, and optional kinds, don't affect readiness.
 func TestKindsOnDemandAndOptionalOnesHoldUpNobody(t *testing.T) {
 	k := &Kinds{Log: logr.Discard()}
 	pods, hints := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("ConfigMap")

@@ -14,7 +14,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Probes serves /healthz and /readyz, whose answers say which kinds can't be read.
+// Probes serves /healthz and /readyz. The response of /readyz lists kinds that can't be
+// read.
 func (k *Kinds) Probes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -36,15 +37,15 @@ func (k *Kinds) Probes() http.Handler {
 	return mux
 }
 
-// State says which kinds can't be read, and whether that leaves anything to do.
+// State returns which kinds can't be read, and whether the process is ready.
 //
-// It isn't ready while a kind is still being read for the first time, nor where
-// nothing works: what isn't of this API, such as the node, can't be read, or no
-// kind of the API can. It is ready where some kinds can't be read and others can.
-// Were it not, one definition or right that is missing would make every node's
-// pod unready; a DaemonSet's roll-out replaces pods that aren't ready all at
-// once, without regard to maxUnavailable, and with the agent goes the daemon. And
-// the roll-out which mends the fault would stop at its first pods.
+// It isn't ready while the first list of a kind is in progress, nor if it can't do
+// anything: if a kind of another API, such as Node, can't be read, or if none of the
+// API's kinds can. It is ready if only some of the API's kinds can't be read.
+// Otherwise, one missing CRD or permission would make the pods on all nodes unready.
+// The rollout of a DaemonSet replaces unready pods immediately, regardless of
+// maxUnavailable, which would restart the agents and daemons at the same time. And a
+// rollout that fixes the problem would stop at its first pods.
 func (k *Kinds) State() (problems []string, ready bool) {
 	if k.Held != nil {
 		if err := k.Held(); err != nil {
@@ -66,7 +67,7 @@ func (k *Kinds) State() (problems []string, ready bool) {
 		switch {
 		case s.optional:
 		case problem != nil && s.err == nil:
-			ready = ready && s.empty // it is still being read, which isn't waited for where nothing was missing before
+			ready = ready && s.empty // it is being listed; no need to wait if it had no objects before
 		case gvk.Group != v1alpha1.SchemeGroupVersion.Group:
 			ready = ready && s.read()
 		case problem == nil:
@@ -80,8 +81,8 @@ func (k *Kinds) State() (problems []string, ready bool) {
 	return problems, ready && (own == 0 || readable > 0)
 }
 
-// problem says why a kind's objects aren't known. Those of an unused kind are: there
-// are none.
+// problem returns an error if the objects of a kind aren't known. It returns nil for an
+// unused kind, which has no objects.
 func (s *kind) problem(gvk schema.GroupVersionKind) error {
 	if s.err != nil || !s.read() && !s.unused() {
 		return s.unread(gvk)
@@ -89,8 +90,8 @@ func (s *kind) problem(gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-// unneeded tells of a kind that isn't of this API that nobody has asked for it yet, so
-// that nothing is known about it.
+// unneeded reports whether a kind of another API hasn't been opened yet. Then nothing
+// is known about it.
 func (s *kind) unneeded(gvk schema.GroupVersionKind) bool {
 	return s.open != nil && gvk.Group != v1alpha1.SchemeGroupVersion.Group
 }

@@ -28,7 +28,7 @@ func TestReadiness(t *testing.T) {
 	}
 	good := state{synced: true}
 	for name, test := range map[string]struct {
-		kinds map[string]state // Node is of another API
+		kinds map[string]state // Node is a kind of another API
 		code  int
 		says  []string
 	}{

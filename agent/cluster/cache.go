@@ -22,15 +22,15 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// The kinds of Kubernetes' that an agent follows.
+// Kubernetes' kinds that an agent watches.
 var (
 	NodeKind      = corev1.SchemeGroupVersion.WithKind("Node")
 	PodKind       = corev1.SchemeGroupVersion.WithKind("Pod")
 	ConfigMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 )
 
-// follow makes the cache, which keeps in memory only what concerns this node, so that it
-// doesn't grow with the cluster: the API server selects. Nothing is read before [Cluster.Watch].
+// follow creates the informers. Their selectors limit them to the objects that concern this
+// node, so that the cache doesn't grow with the cluster. Nothing is read before [Cluster.Watch].
 func (c *Cluster) follow(node, namespace string) error {
 	byName := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	type source struct {
@@ -65,13 +65,13 @@ func (c *Cluster) follow(node, namespace string) error {
 	return nil
 }
 
-// Watch follows a kind until ctx ends, and has a handler get its objects. Once that has got
-// all, listed is called, if it isn't nil. A kind is watched once.
+// Watch watches a kind until ctx ends, and passes its objects to handler. It calls listed, if
+// not nil, after handler has received all existing objects. Call it once for each kind.
 func (c *Cluster) Watch(ctx context.Context, gvk schema.GroupVersionKind, handler toolscache.ResourceEventHandler, listed func()) {
 	informer, log := c.informers[gvk], logr.FromContextOrDiscard(ctx)
 	log.Info("Watching a kind", "kind", gvk.Kind)
 	handled, err := informer.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{Logger: &log})
-	if err != nil { // of an informer that has ended
+	if err != nil { // if the informer has stopped
 		log.Error(err, "Failed to watch a kind", "kind", gvk.Kind)
 		return
 	}
@@ -87,15 +87,16 @@ func (c *Cluster) Watch(ctx context.Context, gvk schema.GroupVersionKind, handle
 	}()
 }
 
-// The functions that read the cache don't wait: the error of a kind that hasn't been listed
-// is a [kinds.UnreadError]. What lists return is the cache's own, and isn't changed.
+// The functions that read the cache don't wait: for a kind that hasn't been listed, they return
+// a [kinds.UnreadError]. Callers must not change the objects in returned lists, which belong to
+// the cache.
 
-// Node returns a node, which is in the cache if it is the agent's.
+// Node returns a node. The cache only contains the agent's node.
 func (c *Cluster) Node(name string) (*corev1.Node, error) {
 	return get[*corev1.Node](c, NodeKind, "", name)
 }
 
-// Pods lists this node's pods in a namespace, "" for all.
+// Pods lists this node's pods in a namespace, or in all namespaces if it is "".
 func (c *Cluster) Pods(namespace string) ([]corev1.Pod, error) {
 	cached, err := list[*corev1.Pod](c, PodKind, namespace)
 	pods := make([]corev1.Pod, 0, len(cached))
@@ -120,11 +121,11 @@ func (c *Cluster) UserObjects(kind string) ([]v1alpha1.UserObject, error) {
 	return list[v1alpha1.UserObject](c, v1alpha1.SchemeGroupVersion.WithKind(kind), "")
 }
 
-// get returns a copy of an object. O is the type that gvk's informer has objects of.
+// get returns a copy of an object. O must be the type of the objects in the informer for gvk.
 func get[O runtime.Object](c *Cluster, gvk schema.GroupVersionKind, namespace, name string) (O, error) {
 	var none O
 	if err := c.Kinds.Read(gvk); err != nil {
-		return none, err //nolint:wrapcheck // callers ask whether it is an UnreadError
+		return none, err //nolint:wrapcheck // callers check for UnreadError
 	}
 	informer, known := c.informers[gvk]
 	if !known {
@@ -146,11 +147,11 @@ func notFound(gvk schema.GroupVersionKind, name string) error {
 
 func list[O runtime.Object](c *Cluster, gvk schema.GroupVersionKind, namespace string) ([]O, error) {
 	if err := c.Kinds.Read(gvk); err != nil {
-		return nil, err //nolint:wrapcheck // callers ask whether it is an UnreadError
+		return nil, err //nolint:wrapcheck // callers check for UnreadError
 	}
 	var all []O
 	err := toolscache.ListAllByNamespace(c.informers[gvk].GetIndexer(), namespace, labels.Everything(), func(o any) {
-		all = append(all, o.(O)) //nolint:errcheck,forcetypeassert // as for get
+		all = append(all, o.(O)) //nolint:errcheck,forcetypeassert // see get
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list %ss of the cache: %w", gvk.Kind, err)
@@ -158,7 +159,7 @@ func list[O runtime.Object](c *Cluster, gvk schema.GroupVersionKind, namespace s
 	return all, nil
 }
 
-// trim drops what nobody reads.
+// trim removes the managed fields, to save memory.
 func trim(o any) (any, error) {
 	if object, ok := o.(metav1.Object); ok {
 		object.SetManagedFields(nil)
@@ -166,7 +167,7 @@ func trim(o any) (any, error) {
 	return o, nil
 }
 
-// trimNode keeps of a node what the agent reads.
+// trimNode only keeps the fields of a node that the agent reads.
 func trimNode(o any) (any, error) {
 	if n, ok := o.(*corev1.Node); ok {
 		n.ManagedFields, n.Annotations, n.Spec = nil, nil, corev1.NodeSpec{}
@@ -175,7 +176,7 @@ func trimNode(o any) (any, error) {
 	return o, nil
 }
 
-// trimPod keeps of a pod what the agent reads.
+// trimPod only keeps the fields of a pod that the agent reads.
 func trimPod(o any) (any, error) {
 	if p, ok := o.(*corev1.Pod); ok {
 		p.ManagedFields, p.Annotations, p.OwnerReferences = nil, nil, nil

@@ -17,15 +17,15 @@ import (
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
-// What hasn't been listed is neither there nor absent. What has is read from memory, for
-// the caller to change.
+// Reading a kind that hasn't been listed is an error. After that, objects come from
+// memory, as copies that the caller can change.
 func TestTheCacheIsReadOnceItIsListed(t *testing.T) {
 	list := `{"apiVersion":"bpfman.io/v1alpha1","kind":"XdpNsProgramList","metadata":{"resourceVersion":"7"},"items":[
 		{"apiVersion":"bpfman.io/v1alpha1","kind":"XdpNsProgram","metadata":{"namespace":"a","name":"x","labels":{"is":"there"},"managedFields":[{"manager":"m"}]},"spec":{"bpffunctionname":"f"}},
 		{"apiVersion":"bpfman.io/v1alpha1","kind":"XdpNsProgram","metadata":{"namespace":"a","name":"stored-by-another-version"},"spec":"text"}]}`
 	c := newCluster(t, func(request *http.Request) (*http.Response, error) {
 		if request.URL.Query().Get("watch") != "" {
-			return answer(request, http.StatusInternalServerError, ""), nil // so that it is listed
+			return answer(request, http.StatusInternalServerError, ""), nil // so that the reflector falls back to a list
 		}
 		return answer(request, http.StatusOK, list), nil
 	})

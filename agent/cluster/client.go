@@ -17,49 +17,49 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// deadline is for one request.
+// deadline is the timeout of one request.
 const deadline = 30 * time.Second
 
-// Callers say what they asked for, and ask errors whether they are NotFound or the like.
+// The errors aren't wrapped: callers add context, and check for NotFound and others.
 
-// Secret reads a Secret, which is never cached.
+// Secret reads a Secret from the API server. Secrets are never cached.
 func (c *Cluster) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	return secret, do(ctx, c.core.Get().Namespace(namespace).Resource("secrets").Name(name), secret)
 }
 
-// ConfigMap reads a ConfigMap past the cache.
+// ConfigMap reads a ConfigMap from the API server, not from the cache.
 func (c *Cluster) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	configMap := &corev1.ConfigMap{}
 	return configMap, do(ctx, c.core.Get().Namespace(namespace).Resource("configmaps").Name(name), configMap)
 }
 
-// CreateReport creates a report without its status. The functions that write a report bring
-// it to what the API server answers.
+// CreateReport creates a report, without its status. The functions that write a report
+// replace its content with the response of the API server.
 func (c *Cluster) CreateReport(ctx context.Context, o v1alpha1.ProgramObject) error {
 	return do(ctx, about(c.bpfman.Post(), o).Body(o), o)
 }
 
-// UpdateReport writes a report, save its status.
+// UpdateReport updates a report, except for its status.
 func (c *Cluster) UpdateReport(ctx context.Context, o v1alpha1.ProgramObject) error {
 	return do(ctx, about(c.bpfman.Put(), o).Name(o.GetName()).Body(o), o)
 }
 
-// UpdateReportStatus writes the status of a report.
+// UpdateReportStatus updates the status of a report.
 func (c *Cluster) UpdateReportStatus(ctx context.Context, o v1alpha1.ProgramObject) error {
 	return do(ctx, about(c.bpfman.Put(), o).Name(o.GetName()).SubResource("status").Body(o), o)
 }
 
-// DeleteReport deletes a report, unless another one has its name.
+// DeleteReport deletes a report, unless another object has replaced it under the same name.
 func (c *Cluster) DeleteReport(ctx context.Context, o v1alpha1.ProgramObject) error {
 	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(o.GetUID())}}
 	return do(ctx, about(c.bpfman.Delete(), o).Name(o.GetName()).Body(options), nil)
 }
 
-// Definitions returns a *definitions.ForeignError if the cluster has other definitions in
-// bpfman.io than this API's.
+// Definitions returns a *definitions.ForeignError if the cluster's CRDs in the group
+// bpfman.io define another API.
 func (c *Cluster) Definitions(ctx context.Context) error {
-	return definitions.Look(ctx, c.bpfman) //nolint:wrapcheck // it says what was looked at
+	return definitions.Look(ctx, c.bpfman) //nolint:wrapcheck // the error has context
 }
 
 func about(request *rest.Request, o v1alpha1.ProgramObject) *rest.Request {
@@ -71,7 +71,7 @@ func about(request *rest.Request, o v1alpha1.ProgramObject) *rest.Request {
 	return request.NamespaceIfScoped(o.GetNamespace(), o.GetNamespace() != "")
 }
 
-// do makes a request, whose answer goes into an object, or nowhere if that is nil.
+// do sends a request, and decodes the response into an object, unless that is nil.
 func do(ctx context.Context, request *rest.Request, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -79,7 +79,8 @@ func do(ctx context.Context, request *rest.Request, into runtime.Object) error {
 	if err := result.Error(); err != nil || into == nil {
 		return err //nolint:wrapcheck // see above
 	}
-	// Decoding keeps what the answer lacks, such as the status of a report that was created.
+	// Decoding doesn't reset the fields that the response lacks, such as the status of a new
+	// report.
 	reflect.ValueOf(into).Elem().SetZero()
 	return result.Into(into) //nolint:wrapcheck // see above
 }

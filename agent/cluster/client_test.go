@@ -16,7 +16,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// A report becomes what the API server answers, which ignores its status when it is created.
+// After a write, a report has the content of the API server's response. The API server
+// ignores the status when a report is created.
 func TestReportsAreWritten(t *testing.T) {
 	var asked, body string
 	c := newCluster(t, func(request *http.Request) (*http.Response, error) {
@@ -33,7 +34,7 @@ func TestReportsAreWritten(t *testing.T) {
 	for _, test := range []struct {
 		write func(o v1alpha1.ProgramObject) error
 		asked string
-		sent  string // is in the body
+		sent  string // part of the body
 	}{
 		{func(o v1alpha1.ProgramObject) error { return c.CreateReport(t.Context(), o) }, "POST /apis/bpfman.io/v1alpha1/namespaces/a/bpfnsprograms", `"kind":"BpfNsProgram","apiVersion":"bpfman.io/v1alpha1"`},
 		{func(o v1alpha1.ProgramObject) error { return c.UpdateReport(t.Context(), o) }, "PUT /apis/bpfman.io/v1alpha1/namespaces/a/bpfnsprograms/x", `"node":"node"`},
@@ -54,7 +55,7 @@ func TestReportsAreWritten(t *testing.T) {
 	}
 }
 
-// What couldn't be written stays as it was: its name is needed for another try.
+// A report that couldn't be written is unchanged: a retry needs its name.
 func TestReportsThatCannotBeWritten(t *testing.T) {
 	c := newCluster(t, func(request *http.Request) (*http.Response, error) {
 		return answer(request, http.StatusConflict, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":409}`, metav1.StatusReasonConflict)), nil

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package cluster is the API server, as far as one node's agent is concerned: a cache of
-// the objects that the agent follows, a client for those that it reads and writes, and a
-// recorder of Events.
+// Package cluster provides access to the API server for the agent of one node: a cache of
+// the objects that the agent watches, a client for the objects that it reads and writes,
+// and a recorder of Events.
 //
-// It puts client-go's informers and REST client together for the few kinds that the agent
-// has to do with. controller-runtime's client and cache, and client-go's discovery and
-// recorder, import client-go's scheme, which keeps the types of every API group in memory:
-// a third of the agent's. docs/benchmarks.md has the figures.
+// It only uses client-go's informers and REST client, with the few kinds that the agent
+// needs. controller-runtime's client and cache, and client-go's discovery and recorder,
+// import client-go's scheme, which keeps the types of all API groups in memory. That would
+// be a third of the agent's memory: see docs/benchmarks.md.
 package cluster
 
 import (
@@ -28,23 +28,23 @@ import (
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
-// Cluster is what an agent has of the API server.
+// Cluster provides an agent's access to the API server.
 type Cluster struct {
-	// Kinds knows which kinds can be read.
+	// Kinds reports which kinds can be read.
 	Kinds *kinds.Kinds
-	// Events are for the objects that the agent follows.
+	// Events emits Events about the objects that the agent watches.
 	Events *Events
 
 	core, bpfman rest.Interface
 	informers    map[schema.GroupVersionKind]toolscache.SharedIndexInformer
 }
 
-// New returns the cluster of config for the agent of a node. Namespace is the one that
-// the agent runs in: of its ConfigMaps only the operator's hints are followed. Events are
-// emitted by component.
+// New returns a Cluster for the agent of a node. Namespace is the agent's namespace, in
+// which only the ConfigMap with the operator's hints is watched, or "". Component is the
+// reporting controller of Events.
 func New(config *rest.Config, component, node, namespace string, log logr.Logger) (*Cluster, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // the API server's own priority and fairness does this better
+	config.QPS = -1 // API priority and fairness limits requests better
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("create API client: %w", err)
@@ -59,7 +59,7 @@ func New(config *rest.Config, component, node, namespace string, log logr.Logger
 	}
 	bpfman, err := kinds.NewClient(config, httpClient, scheme)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what failed
+		return nil, err //nolint:wrapcheck // the error has context
 	}
 	c := &Cluster{
 		Kinds:  &kinds.Kinds{Log: log, API: bpfman},
@@ -70,14 +70,15 @@ func New(config *rest.Config, component, node, namespace string, log logr.Logger
 	return c, c.follow(node, namespace)
 }
 
-// newScheme knows the kinds of the API, and no others of Kubernetes' than the agent reads.
+// newScheme returns a scheme with the kinds of the API, and Kubernetes' kinds that the
+// agent reads.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion,
 		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{},
 		&corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Secret{}, &corev1.SecretList{})
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	return scheme, v1alpha1.Install(scheme) //nolint:wrapcheck // the caller does
+	return scheme, v1alpha1.Install(scheme) //nolint:wrapcheck // the caller adds context
 }
 
 func newCoreClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (rest.Interface, error) {
@@ -85,5 +86,5 @@ func newCoreClient(config *rest.Config, httpClient *http.Client, scheme *runtime
 	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.RESTClientForConfigAndClient(config, httpClient) //nolint:wrapcheck // the caller does
+	return rest.RESTClientForConfigAndClient(config, httpClient) //nolint:wrapcheck // the caller adds context
 }

@@ -25,22 +25,23 @@ import (
 )
 
 const (
-	// maxInstance is the API's limit of the instance that emits an Event.
+	// maxInstance is the API's maximum length of reportingInstance.
 	maxInstance = 128
-	// maxEvents is how many Events wait at most; more are dropped.
+	// maxEvents is the maximum number of queued Events. Further Events are dropped.
 	maxEvents = 1000
-	// seriesGap is the time after which an Event that is emitted again is a new one: until
-	// then it is counted in the series of the first.
+	// seriesGap is the time without Events after which a series ends. After that, the same
+	// Event starts a new one.
 	seriesGap = 6 * time.Minute
-	// seriesTold is how often the count of a series is written while it grows, less than the
-	// hour after which the API server drops Events.
+	// seriesTold is the interval of writes of the count of an active series. It must be shorter
+	// than the hour after which the API server deletes Events by default.
 	seriesTold = 30 * time.Minute
-	// eventTries is how often an Event is sent while the API server doesn't answer.
+	// eventTries is the number of attempts to send an Event while the API server doesn't
+	// respond, at intervals of eventRetry.
 	eventTries, eventRetry = 12, 10 * time.Second
 )
 
-// Events emits Events, and counts those that are alike in series, as client-go's recorder
-// does. It implements [event.Recorder].
+// Events emits Events, and counts similar Events in series, like client-go's recorder. It
+// implements [event.Recorder].
 type Events struct {
 	api                 rest.Interface
 	scheme              *runtime.Scheme
@@ -51,21 +52,21 @@ type Events struct {
 	recent  map[likeness]*series
 }
 
-// likeness is what Events have in common that are of one series.
+// likeness contains the fields that are equal in all Events of a series.
 type likeness struct {
 	eventType, reason, action string
 	regarding                 corev1.ObjectReference
 }
 
-// series is an Event that was written, perhaps with a count of those that were like it.
+// series is an Event that was written, possibly with a count of similar Events.
 type series struct {
 	event *eventsv1.Event
-	last  time.Time // when the last one was emitted
-	told  time.Time // when the count was last written
+	last  time.Time // time of the last Event
+	told  time.Time // time of the last write of the count
 }
 
 func newEvents(api rest.Interface, scheme *runtime.Scheme, component string, log logr.Logger) *Events {
-	host, _ := os.Hostname() // "" where there is none
+	host, _ := os.Hostname() // "" if it is unknown
 	instance := component + "-" + host
 	return &Events{
 		api: api, scheme: scheme, component: component, instance: instance[:min(len(instance), maxInstance)], log: log,
@@ -73,8 +74,8 @@ func newEvents(api rest.Interface, scheme *runtime.Scheme, component string, log
 	}
 }
 
-// Eventf emits an Event about an object; related isn't used. It doesn't wait until [Events.Run]
-// has written it.
+// Eventf emits an Event about an object. It doesn't use related. It returns before [Events.Run]
+// has written the Event.
 func (e *Events) Eventf(regarding, _ runtime.Object, eventType, reason, action, note string, args ...any) {
 	about, err := reference.GetReference(e.scheme, regarding)
 	if err != nil {
@@ -90,7 +91,7 @@ func (e *Events) Eventf(regarding, _ runtime.Object, eventType, reason, action, 
 		Action: action, Reason: reason, Type: eventType, Note: fmt.Sprintf(note, args...), Regarding: *about,
 	}
 	if event.Namespace == "" {
-		event.Namespace = metav1.NamespaceDefault // where those of objects without a namespace are
+		event.Namespace = metav1.NamespaceDefault // as for all Events about cluster-scoped objects
 	}
 	select {
 	case e.emitted <- event:
@@ -99,7 +100,7 @@ func (e *Events) Eventf(regarding, _ runtime.Object, eventType, reason, action, 
 	}
 }
 
-// Run writes what is emitted until ctx ends.
+// Run writes emitted Events until ctx ends.
 func (e *Events) Run(ctx context.Context) {
 	tick := time.NewTicker(seriesGap)
 	defer tick.Stop()
@@ -115,7 +116,7 @@ func (e *Events) Run(ctx context.Context) {
 	}
 }
 
-// record writes an Event, or counts it.
+// record writes an Event, or counts it in its series.
 func (e *Events) record(ctx context.Context, event *eventsv1.Event) {
 	key := likeness{event.Type, event.Reason, event.Action, event.Regarding}
 	known := e.recent[key]
@@ -134,7 +135,7 @@ func (e *Events) record(ctx context.Context, event *eventsv1.Event) {
 	}
 }
 
-// tidy writes the counts of series, and forgets what is no longer emitted.
+// tidy writes the counts of series, and removes series that have ended.
 func (e *Events) tidy(ctx context.Context) {
 	for key, known := range e.recent {
 		over := time.Since(known.last) > seriesGap
@@ -148,7 +149,7 @@ func (e *Events) tidy(ctx context.Context) {
 	}
 }
 
-// write creates an Event, or writes the count of its series.
+// write creates an Event, or updates the count of its series.
 func (e *Events) write(ctx context.Context, event *eventsv1.Event) {
 	var err error
 	for range eventTries {
@@ -167,7 +168,7 @@ func (e *Events) write(ctx context.Context, event *eventsv1.Event) {
 	}
 }
 
-// answered tells an error that the API server answers with from that of getting no answer.
+// answered reports whether an error is a response of the API server.
 func answered(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
 
 func (e *Events) send(ctx context.Context, event *eventsv1.Event) error {
@@ -181,9 +182,9 @@ func (e *Events) send(ctx context.Context, event *eventsv1.Event) error {
 		}
 		err = e.api.Patch(types.MergePatchType).AbsPath(path, event.Name).Body(body).Do(ctx).Error()
 		if !apierrors.IsNotFound(err) {
-			return err //nolint:wrapcheck // the caller says what was written
+			return err //nolint:wrapcheck // the caller adds context
 		}
-		// The API server has dropped it.
+		// The API server has deleted the Event: create it again.
 	}
 	body, err := json.Marshal(event)
 	if err != nil {
@@ -191,7 +192,7 @@ func (e *Events) send(ctx context.Context, event *eventsv1.Event) error {
 	}
 	err = e.api.Post().AbsPath(path).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
 	if apierrors.IsAlreadyExists(err) {
-		return nil // by an earlier try, whose answer was lost: the name has the time in it
+		return nil // by an earlier attempt whose response was lost: names are unique because they contain the time
 	}
-	return err //nolint:wrapcheck // as above
+	return err //nolint:wrapcheck // see above
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// transport answers requests, as an API server.
+// transport responds to requests in place of an API server.
 type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
@@ -44,12 +44,13 @@ func newCluster(t *testing.T, api transport) *Cluster {
 	return c
 }
 
-// recorded are the Events that an API server gets, each as "METHOD namespace count".
+// recorded contains the requests about Events that an API server received, each as "METHOD
+// namespace count".
 type recorded struct {
 	mu       sync.Mutex
 	requests []string
 	last     eventsv1.Event
-	// fails answers a request instead.
+	// fails responds to a request instead, unless it is nil.
 	fails func(*http.Request) (*http.Response, error)
 }
 
@@ -85,7 +86,7 @@ func (r *recorded) fail(by func(*http.Request) (*http.Response, error)) {
 	r.fails = by
 }
 
-// emit runs a recorder of Events in a bubble of its own time.
+// emit runs a recorder of Events with synctest's fake time.
 func emit(t *testing.T, api *recorded, do func(say func(note string), wants func(requests ...string))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// Events that are alike are one, with a count that is written rarely.
+// Similar Events are a series, with a count that is written rarely.
 func TestEventsInSeries(t *testing.T) {
 	emit(t, &recorded{}, func(say func(string), wants func(...string)) {
 		say("a")
@@ -135,7 +136,7 @@ func TestEventsInSeries(t *testing.T) {
 		wants("POST default 1", "POST default 1")
 		say("a")
 		wants("PATCH default 2")
-		for range 12 { // minutes, on which the series goes on
+		for range 12 { // for 36 minutes, in which the series continues
 			time.Sleep(3 * time.Minute)
 			say("a")
 		}
@@ -162,8 +163,8 @@ func TestASeriesWhoseEventIsGone(t *testing.T) {
 	})
 }
 
-// An Event waits for an API server that doesn't answer, and others wait behind it. One that
-// is refused isn't sent again.
+// If the API server doesn't respond, an Event is sent again, and the following Events wait.
+// An Event that the API server rejects isn't sent again.
 func TestEventsThatCannotBeWritten(t *testing.T) {
 	var api recorded
 	emit(t, &api, func(say func(string), wants func(...string)) {

@@ -21,9 +21,9 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// execute takes the steps from what the daemon holds to the plan. A step that
-// fails doesn't keep the others from being taken, save those that need it. The
-// error is for the agent's own end; all else is in the outcome.
+// execute executes the steps from the daemon's current programs to the plan. If a step
+// fails, only the steps that depend on it are skipped. It returns an error only if ctx
+// ends. Other errors are in the outcome.
 func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, g *gate, judgements map[int]report.Judgement) (report.Outcome, error) {
 	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}, Judgements: judgements}
 	for _, step := range want.Diff(r.Inventory.Of(key)) {
@@ -35,7 +35,7 @@ func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *progra
 	return outcome, nil
 }
 
-// take takes one step and puts its error into the outcome.
+// take executes one step, and stores its error in the outcome.
 func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, step plan.Step, g *gate, outcome *report.Outcome) {
 	switch step.Op {
 	case plan.OpLoad:
@@ -47,7 +47,7 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 	case plan.OpAttach:
 		loaded, there := want.Present(step.Load, r.Inventory.Of(key))[step.Function]
 		if !there || want.Evicted[loaded.ID] {
-			return // its Load failed, which is told
+			return // its Load failed, which is reported
 		}
 		if err := r.attach(ctx, loaded.ID, step.Point); err != nil {
 			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Link: plan.LinkOf(step.Point)}] = err
@@ -58,7 +58,7 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 		}
 	case plan.OpUnload:
 		if step.Replaced && len(outcome.Loads) > 0 {
-			return // it stays until its successor is there
+			return // it stays until its successor is loaded
 		}
 		if err := r.Inventory.Unload(ctx, step.ProgramID); err != nil {
 			outcome.Removals = append(outcome.Removals, err)
@@ -66,9 +66,9 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 	}
 }
 
-// attach attaches a program to a point that is there. One that isn't is attached
-// to when it appears: the daemon might find it a moment before the agent does, and
-// the link would have the digest of none.
+// attach attaches a program to an attach point, unless that is missing. A missing one
+// isn't left to the daemon, which might find it a moment before the agent does: the
+// link would have the digest of a missing attach point.
 func (r *Reconciler) attach(ctx context.Context, id uint32, point program.AttachPoint) error {
 	if point.Lack != "" {
 		return fmt.Errorf("attach to %s: %s", point.Name, point.Lack)
@@ -76,8 +76,8 @@ func (r *Reconciler) attach(ctx context.Context, id uint32, point program.Attach
 	return r.Inventory.Attach(ctx, id, point)
 }
 
-// load makes the plan's n-th Load, if the policies let it. Credentials are read for
-// it alone, so that a Secret that vanishes later harms nothing that runs.
+// load executes the n-th Load of the plan, if policies allow it. Credentials are only
+// read for a Load, so that deleting a Secret doesn't affect running programs.
 func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Plan, n int, g *gate) (report.Judgement, error) {
 	var judgement report.Judgement
 	request, err := want.Loads[n].Request(owner)
@@ -92,7 +92,7 @@ func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Pl
 		return refusal(judgement)
 	}
 	image := request.GetBytecode().GetImage()
-	if image == nil || g.evaluation.Denied() { // whatever the registry says
+	if image == nil || g.evaluation.Denied() { // independently of the registry
 		if err := permit(bytecode.Image{Reference: report.BytecodeName(owner.Bytecode)}); err != nil {
 			return judgement, err
 		}
@@ -116,10 +116,10 @@ func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Pl
 	return judgement, r.checkSharing(ctx, want.Loads[n].MapOwner, want.Present(n, r.Inventory.Of(owner.Key)))
 }
 
-// checkSharing unloads what was to use a program's maps and has its own instead.
-// The daemon of v0.6.0 tells of the former's maps all the same, and nobody would
-// see what the program counts: it hands map_owner_id on to nothing that loads,
-// so only maps that the bytecode pins by name are ever shared.
+// checkSharing unloads programs that should use another program's maps, but have their
+// own. bpfman v0.6.0 reports the other program's maps in that case too, so that users
+// would read maps without data. It doesn't pass map_owner_id to the loader: programs
+// only share maps that the bytecode pins by name.
 func (r *Reconciler) checkSharing(ctx context.Context, mapOwner *uint32, loaded map[string]daemon.Program) error {
 	if mapOwner == nil {
 		return nil
@@ -140,8 +140,8 @@ func (r *Reconciler) checkSharing(ctx context.Context, mapOwner *uint32, loaded 
 		"the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", *mapOwner)}, errs...)...)
 }
 
-// loadImage has the daemon load an image by the digest of its manifest, so that
-// what it gets is what was looked at and permitted, whatever a registry says later.
+// loadImage loads an image by the digest of its manifest, so that the daemon loads the
+// same image that the agent inspected and policies allowed, even if the tag changes.
 func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadRequest, reference string, c bytecode.Credentials, permit func(bytecode.Image) error) error {
 	policy := request.GetBytecode().GetImage().GetImagePullPolicy()
 	refused, loaded, err := r.loadKnown(ctx, request, reference, permit)
@@ -167,8 +167,9 @@ func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadReques
 	return r.loadResolved(ctx, request, source.Image, policy)
 }
 
-// loadKnown loads what the node has for a reference, without asking the registry, if
-// the pull policy lets it. Refused is why policies don't, nil where the node hasn't it.
+// loadKnown loads the image on the node that a reference was last resolved to, without
+// a request to the registry, if the pull policy allows it. Refused is the error of
+// policies that don't allow it, or nil.
 func (r *Reconciler) loadKnown(ctx context.Context, request *gobpfman.LoadRequest, reference string, permit func(bytecode.Image) error) (refused error, loaded bool, err error) {
 	policy := request.GetBytecode().GetImage().GetImagePullPolicy()
 	present, known := r.resolved(reference)
@@ -185,8 +186,8 @@ func (r *Reconciler) loadKnown(ctx context.Context, request *gobpfman.LoadReques
 	return nil, err == nil, err
 }
 
-// loadWithout loads what the daemon may have, where the registry couldn't tell what
-// a reference means.
+// loadWithout loads an image that the daemon might have, after the registry failed to
+// resolve its reference.
 func (r *Reconciler) loadWithout(ctx context.Context, request *gobpfman.LoadRequest, reference string, permit func(bytecode.Image) error, refused, unresolved error) error {
 	policy := request.GetBytecode().GetImage().GetImagePullPolicy()
 	if refused == nil {
@@ -204,7 +205,8 @@ func (r *Reconciler) loadWithout(ctx context.Context, request *gobpfman.LoadRequ
 	return nil
 }
 
-// loadResolved loads an image that is resolved, and keeps what it was resolved to.
+// loadResolved loads a resolved image, and remembers what its reference was resolved
+// to.
 func (r *Reconciler) loadResolved(ctx context.Context, request *gobpfman.LoadRequest, image bytecode.Image, policy int32) error {
 	location := request.GetBytecode().GetImage()
 	location.Url, location.ImagePullPolicy = image.Pinned(), policy
@@ -218,8 +220,8 @@ func (r *Reconciler) loadResolved(ctx context.Context, request *gobpfman.LoadReq
 	return err
 }
 
-// loadPresent loads what the daemon has under the very reference: what an earlier
-// version of the agent had it pull.
+// loadPresent loads the image that the daemon has under the unresolved reference,
+// because an earlier version of the agent pulled it.
 func (r *Reconciler) loadPresent(ctx context.Context, request *gobpfman.LoadRequest, reference string, permit func(bytecode.Image) error) error {
 	image := bytecode.Image{Reference: reference}
 	if digest, ok := bytecode.DigestOf(reference); ok {
@@ -239,8 +241,8 @@ func (r *Reconciler) loadPresent(ctx context.Context, request *gobpfman.LoadRequ
 	return r.Inventory.Load(ctx, request)
 }
 
-// resolved tells what an image's reference was resolved to the last time that it
-// was loaded on this node.
+// resolved returns the image that a reference was resolved to when it was last loaded
+// on this node.
 func (r *Reconciler) resolved(reference string) (bytecode.Image, bool) {
 	if image, known := r.images.of(reference); known {
 		return image, true
@@ -248,15 +250,15 @@ func (r *Reconciler) resolved(reference string) (bytecode.Image, bool) {
 	return r.Inventory.Resolved(reference)
 }
 
-// images remembers what references were resolved to, so that an image can be
-// loaded without its registry once no program of it is left. The zero value is
-// ready.
+// images stores the images that references were resolved to, so that an image can be
+// loaded without its registry after all of its programs have been unloaded. The zero
+// value is ready to use.
 type images struct {
 	once sync.Once
-	kept *lru.Cache // bytecode.Image by reference
+	kept *lru.Cache // maps reference to bytecode.Image
 }
 
-// maxImages is of how many references this is kept.
+// maxImages is the maximum number of stored references.
 const maxImages = 256
 
 func (i *images) keep(image bytecode.Image) {

@@ -12,10 +12,10 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 )
 
-// volatile is what the words of bpfman v0.6.0 and of the kernel for one failure
-// have of their own at each try: how long the verifier took, the number of a task
-// that panicked, addresses in the kernel, file descriptors, ids of objects in the
-// kernel; and which of several globals that don't fit is found first.
+// volatile matches the parts of error messages of bpfman v0.6.0 and the kernel that
+// differ between retries of the same failure: the verifier's time, the number of a task
+// that panicked, kernel addresses, file descriptors, and IDs of kernel objects. If
+// several globals don't fit, it also differs which one is reported.
 var volatile = regexp.MustCompile(strings.Join([]string{
 	`verification time [0-9]+ usec`,
 	`task [0-9]+ panicked`,
@@ -25,9 +25,9 @@ var volatile = regexp.MustCompile(strings.Join([]string{
 	"symbol .* has size `[0-9]+`, but provided data is of size `[0-9]+`",
 }, "|"))
 
-// sameFailure tells whether two texts, shortened perhaps, tell of the same failure:
-// they are alike but for what is volatile and for the order of their words, as the
-// daemon lists names in any.
+// sameFailure reports whether two messages, possibly shortened, are about the same
+// failure. That is so if they only differ in volatile parts and in the order of words,
+// because the daemon lists names in random order.
 func sameFailure(a, b string) bool {
 	if a == b {
 		return true
@@ -48,11 +48,11 @@ func sameFailure(a, b string) bool {
 	return true
 }
 
-// sameAtCut compares parts of two shortened texts, of which the start, the end or
-// both are where something was left out. Where that is depends on the length of
-// what is volatile, of which some words may be left out as well.
+// sameAtCut compares parts of two shortened texts that were cut at their start, their
+// end, or both. The position of a cut depends on the length of volatile parts, and a
+// cut can be inside one.
 func sameAtCut(a, b string, cutStart, cutEnd bool) bool {
-	const most = 3 // words of anything volatile
+	const most = 3 // words of a volatile part
 	shorter, longer := strings.Fields(a), strings.Fields(b)
 	if len(shorter) > len(longer) {
 		shorter, longer = longer, shorter

@@ -15,16 +15,16 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// hinted is what was last made of the operator's hints.
+// hinted is the state from the operator's last hints.
 type hinted struct {
 	mu sync.Mutex
-	// relist is when this node's reports were last to be listed again, by the operator's
+	// relist is the time of the last hint to list this node's reports, by the operator's
 	// clock.
 	relist time.Time
 }
 
-// take tells whether this node's reports are to be listed again, and whether those of
-// all nodes are.
+// take reports whether this node must list its reports again, and whether all nodes
+// must.
 func (h *hinted) take(now hints.Hints, node string) (relist, everyNode bool) {
 	at, everyNode := now.For(node)
 	h.mu.Lock()
@@ -34,8 +34,8 @@ func (h *hinted) take(now hints.Hints, node string) (relist, everyNode bool) {
 	return !at.IsZero() && !at.Equal(before), everyNode
 }
 
-// onHints follows the operator's hints. What one says is verified, not believed: a kind
-// is opened, or reports are listed. That hints are gone or garbled says nothing.
+// onHints handles the operator's hints. It doesn't trust them, but opens a kind or lists
+// reports, which checks them. It ignores missing and invalid hints.
 func (r *Reconciler) onHints() toolscache.ResourceEventHandler {
 	follow := func(configMap *corev1.ConfigMap) {
 		now := hints.Parse(configMap.Data)
@@ -45,7 +45,7 @@ func (r *Reconciler) onHints() toolscache.ResourceEventHandler {
 		relist, everyNode := r.hinted.take(now, v1alpha1.LabelValue(r.NodeName))
 		switch {
 		case relist && everyNode:
-			r.relist(rand.N(relistSpread)) //nolint:gosec // scattered, not secret
+			r.relist(rand.N(relistSpread)) //nolint:gosec // only spreads requests
 		case relist:
 			r.relist(0)
 		}

@@ -24,13 +24,13 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// maxAside is how much of the daemon's words is kept behind a cause that is known.
+// maxAside is the maximum length of the daemon's error after a known cause, in bytes.
 const maxAside = 256
 
-// mendPins looks whether a Load failed because maps are pinned that have another
-// shape than the bytecode declares. If the owner asks for it, pins that nothing
-// else uses are removed and the bytecode is loaded again; else the error says what
-// to do.
+// mendPins checks whether a Load failed because pinned maps differ from the maps that
+// the bytecode declares. If the owner has the annotation for it, mendPins removes pins
+// that no other program uses, and loads the bytecode again. Otherwise, the error
+// explains what to do.
 func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, c bytecode.Credentials, failure error) error {
 	misfits := r.misfits(ctx, request.GetBytecode().GetImage().GetUrl(), c)
 	if len(misfits) == 0 {
@@ -54,8 +54,8 @@ func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request 
 	return r.Inventory.Load(ctx, request)
 }
 
-// misfits finds the maps of an image that don't fit their pins. Nothing is said
-// where there is no telling.
+// misfits returns the maps of an image that don't fit their pins. It returns nil if it
+// can't compare them.
 func (r *Reconciler) misfits(ctx context.Context, url string, c bytecode.Credentials) []pins.Misfit {
 	if r.PinsDir == "" || !pins.Any(r.PinsDir) {
 		return nil
@@ -72,15 +72,14 @@ func (r *Reconciler) misfits(ctx context.Context, url string, c bytecode.Credent
 	return misfits
 }
 
-// declarations remembers which maps images pin by name, by the digest of their
-// layer: a refused Load is tried again for ever, and then a look at the manifest is
-// enough.
+// declarations caches which maps images pin by name, by the digest of the layer. Failed
+// Loads are retried without limit, and with the cache a retry only reads the manifest.
 type declarations struct {
 	once sync.Once
 	kept *lru.Cache
 }
 
-// maxDeclarations is of how many images this is kept.
+// maxDeclarations is the maximum number of cached images.
 const maxDeclarations = 64
 
 func (d *declarations) of(ctx context.Context, registries *bytecode.Registries, url string, c bytecode.Credentials) ([]pins.Map, error) {
@@ -98,14 +97,14 @@ func (d *declarations) of(ctx context.Context, registries *bytecode.Registries, 
 	if err != nil {
 		return nil, err
 	}
-	// An object that can't be read now never can.
+	// Cached even after an error, because parsing the same object can't succeed later.
 	declared, err := pins.Declared(object)
 	d.kept.Add(layer.Digest, declared)
 	return declared, err
 }
 
-// replacePins removes pins of maps that no program in the kernel uses but the
-// owner's, which are unloaded first.
+// replacePins removes the pins of maps that only the owner's programs use, after it has
+// unloaded these programs.
 func (r *Reconciler) replacePins(ctx context.Context, key program.Key, misfits []pins.Misfit) error {
 	users, err := r.Inventory.UsersOfMaps(ctx)
 	if err != nil {

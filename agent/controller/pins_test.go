@@ -24,8 +24,8 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 )
 
-// A Load that is refused is tried again for ever: its image is read once, whatever
-// became of that, and another one under its name is read again.
+// The layer of an image is read once, even if its Load fails and is retried, or it
+// can't be decoded. If another image has the same name, its layer is read.
 func TestDeclarationsAreReadOnce(t *testing.T) {
 	var read atomic.Int32
 	handler := registry.New()
@@ -58,7 +58,7 @@ func TestDeclarationsAreReadOnce(t *testing.T) {
 	}
 }
 
-// push puts an image of one file in place of the one of that name.
+// push pushes an image with one file, and replaces an earlier one with the same name.
 func push(t *testing.T, server *httptest.Server, image, object string) {
 	t.Helper()
 	var archive bytes.Buffer

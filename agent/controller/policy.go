@@ -31,34 +31,34 @@ import (
 )
 
 const (
-	// policyRetry is when a running program is looked at again of which it couldn't be
-	// told whether policies allow it.
+	// policyRetry is the interval of evaluations for a running program with an unknown
+	// verdict.
 	policyRetry = time.Minute
-	// How long material of authorities holds that was read, and that couldn't be. The
-	// operator tells of changes, which are read at once.
+	// How long the material of authorities is cached after reading it succeeded or failed.
+	// Changes that the operator reports in a policy's status invalidate it.
 	materialHolds, materialLacks = 10 * time.Minute, 10 * time.Second
-	// materialDeadline is how long reading a policy's material may take.
+	// materialDeadline is the timeout of reading a policy's material.
 	materialDeadline = 10 * time.Second
-	// unreadWait is how long after its start the agent waits for policies without a
-	// word about them.
+	// unreadWait is the time after the agent's start in which it waits for the first list
+	// of policies without reporting that.
 	unreadWait = 10 * time.Second
 )
 
-// gate is what the policies say about an owner on this node. Whoever has a gate
-// asks it before anything new is loaded or attached.
+// gate contains the policies for an owner on this node. It is checked before a program is
+// loaded or attached.
 type gate struct {
 	policies    []*policy.Policy
 	evaluation  policy.Evaluation
 	credentials func() (bytecode.Credentials, error)
-	// unread tells why policies aren't known: nothing new is loaded.
+	// unread is the reason why policies aren't known, or nil. If it is set, nothing is
+	// loaded.
 	unread error
-	// unknown tells that it couldn't be told of something that runs whether it is
-	// allowed.
+	// unknown means that the verdict for a running program is unknown.
 	unknown bool
 }
 
-// gateFor reads the policies, and evaluates them for an owner. The error is that
-// they will be read in a moment.
+// gateFor evaluates the policies for an owner. It returns an error if they haven't been
+// read yet, shortly after the agent's start.
 func (r *Reconciler) gateFor(ctx context.Context, owner *program.Owner) (*gate, error) {
 	all, err := r.policies.compiled(ctx, r)
 	g := &gate{policies: all, credentials: sync.OnceValues(func() (bytecode.Credentials, error) {
@@ -76,7 +76,7 @@ func (r *Reconciler) gateFor(ctx context.Context, owner *program.Owner) (*gate, 
 	return g, nil
 }
 
-// again is when to look again though nothing failed, 0 for never.
+// again returns the time until the next reconciliation if nothing failed, or 0 for none.
 func (g *gate) again() time.Duration {
 	switch {
 	case g.unread != nil:
@@ -87,8 +87,7 @@ func (g *gate) again() time.Duration {
 	return 0
 }
 
-// judge finds out what policies say about an image, of which the digest may not be
-// known.
+// judge returns the verdicts of policies on an image, whose digest can be unknown.
 func (r *Reconciler) judge(ctx context.Context, key program.Key, g *gate, e policy.Evaluation, image bytecode.Image) report.Judgement {
 	j := report.Judgement{Image: image}
 	request := e.Request()
@@ -108,7 +107,7 @@ func (r *Reconciler) judge(ctx context.Context, key program.Key, g *gate, e poli
 	return j
 }
 
-// answer has an image verified.
+// answer verifies an image.
 func (r *Reconciler) answer(ctx context.Context, key program.Key, g *gate, request *verification.Request, image bytecode.Image) verification.Answer {
 	if image.Digest == "" {
 		return verification.Answer{Error: "the image's digest is unknown on this node, because an earlier version of bpfman pulled it"}
@@ -132,7 +131,7 @@ func (r *Reconciler) answer(ctx context.Context, key program.Key, g *gate, reque
 	return answer
 }
 
-// refusal is the error of verdicts that let nothing be loaded, nil where they do.
+// refusal returns a PolicyError if the verdicts don't allow a Load, or nil.
 func refusal(j report.Judgement) error {
 	if verdict, message := policy.Sum(j.Policies); !policy.Loads(verdict) {
 		return &report.PolicyError{Message: message}
@@ -140,9 +139,9 @@ func refusal(j report.Judgement) error {
 	return nil
 }
 
-// inspect judges what runs for an owner, and puts into the plan what that changes:
-// programs that are to go, and attach points that are closed. A program that
-// violates a policy and stays keeps what it is attached to, and gets nothing new.
+// inspect evaluates the policies for an owner's loaded programs, and updates the plan: it
+// evicts programs, and closes attach points. A program that violates a policy, but isn't
+// evicted, keeps its links and gets no new ones.
 func (r *Reconciler) inspect(ctx context.Context, owner *program.Owner, g *gate, want *plan.Plan) map[int]report.Judgement {
 	judgements := map[int]report.Judgement{}
 	if len(g.policies) == 0 {
@@ -182,7 +181,8 @@ func (r *Reconciler) inspect(ctx context.Context, owner *program.Owner, g *gate,
 			evict(g.evaluation, j, slices.Collect(maps.Values(present))...)
 		}
 	}
-	// What stands in for something that isn't loaded, or is about to be replaced.
+	// Programs that still run in place of ones that aren't loaded, or that are about to be
+	// replaced.
 	for _, p := range actual {
 		if wanted[p.ID] || p.Image.Reference == "" || p.OwnerUID != string(owner.UID) {
 			continue
@@ -195,7 +195,7 @@ func (r *Reconciler) inspect(ctx context.Context, owner *program.Owner, g *gate,
 	return judgements
 }
 
-// closePoints lets nothing more be attached for a Load.
+// closePoints prevents new links for a Load.
 func closePoints(load *plan.Load, why string) {
 	for i := range load.Programs {
 		for j := range load.Programs[i].Points {
@@ -204,9 +204,8 @@ func closePoints(load *plan.Load, why string) {
 	}
 }
 
-// limit closes the attach points of a Load that policies are against. Those that the
-// object names are among what Decide is about; here it is about those that only the
-// node knows.
+// limit closes the attach points of a Load that policies deny. Decide handles the attach
+// points that are named in the object. limit is for those that are discovered on the node.
 func (g *gate) limit(load *plan.Load) {
 	for i := range load.Programs {
 		p := &load.Programs[i]
@@ -230,13 +229,14 @@ func (g *gate) limit(load *plan.Load) {
 	}
 }
 
-// hookOf is an attach point as policies see it, if the object needn't name it.
+// hookOf returns the hook that policies evaluate for an attach point, and false for types
+// of attach points that are always named in the object.
 func hookOf(point program.AttachPoint) (policy.Hook, bool) {
 	name := cmp.Or(point.Info.GetXdpAttachInfo().GetIface(), point.Info.GetTcAttachInfo().GetIface(), point.Info.GetTcxAttachInfo().GetIface())
 	return policy.Hook{Type: policy.Interface, Name: name}, name != ""
 }
 
-// policyCache keeps policies compiled, with the material of their authorities.
+// policyCache caches compiled policies, including the material of their authorities.
 type policyCache struct {
 	once    sync.Once
 	started time.Time
@@ -247,19 +247,19 @@ type policyCache struct {
 type compiledPolicy struct {
 	*policy.Policy
 	version string
-	until   time.Time // zero for ever
+	until   time.Time // zero if it doesn't expire
 }
 
-// young tells that the agent has just started.
+// young reports whether the agent has just started.
 func (c *policyCache) young() bool {
 	c.once.Do(func() { c.started = time.Now() })
 	return time.Since(c.started) < unreadWait
 }
 
-// compiled returns all policies. Where their definition isn't installed there are
+// compiled returns all policies. If the CRD of BytecodePolicy isn't installed, there are
 // none.
 func (c *policyCache) compiled(ctx context.Context, r *Reconciler) ([]*policy.Policy, error) {
-	c.young() // from the first time on
+	c.young() // starts the clock
 	objects, err := r.Cluster.Policies()
 	if unread := (*kinds.UnreadError)(nil); errors.As(err, &unread) && apierrors.IsNotFound(unread.Err) {
 		return nil, nil
@@ -284,7 +284,7 @@ func (c *policyCache) compiled(ctx context.Context, r *Reconciler) ([]*policy.Po
 	return all, nil
 }
 
-// compile reads the material of a policy's authorities, and makes it ready.
+// compile reads the material of a policy's authorities, and compiles the policy.
 func (r *Reconciler) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) compiledPolicy {
 	ctx, cancel := context.WithTimeout(ctx, materialDeadline)
 	defer cancel()
@@ -302,23 +302,23 @@ func (r *Reconciler) compile(ctx context.Context, object *v1alpha1.BytecodePolic
 	return compiled
 }
 
-// material reads the Secrets and ConfigMaps that the authorities of policies refer to, from
-// the agent's namespace.
+// material returns a Reader of the Secrets and ConfigMaps in the agent's namespace that the
+// authorities of policies refer to.
 func (r *Reconciler) material(ctx context.Context) policy.Reader {
 	return policy.Reader{
 		Secret: func(name string) (map[string][]byte, error) {
 			secret, err := r.Cluster.Secret(ctx, r.Namespace, name)
-			return secret.Data, err //nolint:wrapcheck // the caller says what was read
+			return secret.Data, err //nolint:wrapcheck // the caller adds context
 		},
 		ConfigMap: func(name string) (map[string]string, error) {
 			configMap, err := r.Cluster.ConfigMap(ctx, r.Namespace, name)
-			return configMap.Data, err //nolint:wrapcheck // as above
+			return configMap.Data, err //nolint:wrapcheck // see above
 		},
 	}
 }
 
-// versionOf changes with what a policy says and, as the operator finds it, with the
-// material of its authorities.
+// versionOf returns a version that changes with a policy's spec, and with the digests of
+// its authorities' material in the status, which the operator sets.
 func versionOf(p *v1alpha1.BytecodePolicy) string {
 	words := []string{fmt.Sprint(p.Generation)}
 	for _, a := range p.Status.Authorities {
@@ -327,7 +327,7 @@ func versionOf(p *v1alpha1.BytecodePolicy) string {
 	return strings.Join(words, " ")
 }
 
-// onPolicy starts work for everything where a policy or its material changed.
+// onPolicy enqueues all owners if a policy or its material has changed.
 func (r *Reconciler) onPolicy(ctx context.Context) toolscache.ResourceEventHandler {
 	all := func() { r.enqueue(ctx, func(program.Needs) bool { return true }) }
 	return handler[*v1alpha1.BytecodePolicy]{

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package controller does what package plan decides: it watches what a plan
-// depends on, takes the steps, and writes what came of them.
+// Package controller executes the plans of package plan. It watches the resources that a
+// plan depends on, executes its steps, and reports the outcome.
 package controller
 
 import (
@@ -36,40 +36,41 @@ import (
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
-// Reconciler brings this node to what the user objects want of it. Its queue is
-// keyed by owner: one worker at a time has an owner's programs.
+// Reconciler reconciles the programs on this node with the user objects. The keys of its
+// queue are owners, so that only one worker at a time handles an owner's programs.
 type Reconciler struct {
-	// Cluster is the API server.
+	// Cluster provides access to the API server.
 	Cluster *cluster.Cluster
-	// Namespace is the one that the agent runs in, where policies' Secrets and
-	// ConfigMaps are.
+	// Namespace is the agent's namespace, with the Secrets and ConfigMaps that policies
+	// refer to.
 	Namespace string
-	// Verifier finds out who has signed images, where policies ask for it.
+	// Verifier verifies the signatures of images for policies.
 	Verifier *verify.Verifier
-	// Inventory is what the daemon holds.
+	// Inventory contains the daemon's programs.
 	Inventory *daemon.Inventory
-	// NodeName is the name of this node.
+	// NodeName is the name of the agent's node.
 	NodeName string
-	// Drift is how often the daemon's list is compared with what is known.
+	// Drift is the interval of comparing the inventory with the daemon's list.
 	Drift time.Duration
-	// Bpffs is where the daemon's BPF file system is mounted.
+	// Bpffs is the mount point of the daemon's BPF file system.
 	Bpffs string
-	// Interfaces lists the host's network interfaces.
+	// Interfaces returns the host's network interfaces.
 	Interfaces func() (map[string]program.Interface, error)
-	// Containers lists the running containers of pods on this node.
+	// Containers returns the running containers of pods on this node.
 	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
-	// PodInterfaces tells of each of these containers the interfaces in its pod's
+	// PodInterfaces sets the interfaces of each of these containers: those in its pod's
 	// network namespace.
 	PodInterfaces func([]program.Container)
-	// PinsDir is where maps that bytecode pins by name are seen, "" where they can't be.
+	// PinsDir is the directory with maps that bytecode pins by name, or "" if there is
+	// none.
 	PinsDir string
-	// Metrics counts what had to be repaired.
+	// Metrics counts repairs. It can be nil.
 	Metrics *metrics.Metrics
-	// FindKinds is how often a kind that isn't used is looked at, on average, in case
-	// that nobody tells of its first object: 4 minutes if it is 0.
+	// FindKinds is the average interval of checks for the first object of an unused kind,
+	// in case there is no hint from the operator. 0 means 4 minutes.
 	FindKinds time.Duration
-	// RelistReports is the least time between two lists of this node's reports that
-	// nobody asked for, half of the most: 3 hours if it is 0.
+	// RelistReports is the minimum interval of periodic lists of this node's reports. The
+	// maximum is twice as long. 0 means 3 hours.
 	RelistReports time.Duration
 
 	queue      workqueue.TypedRateLimitingInterface[program.Key]
@@ -80,17 +81,17 @@ type Reconciler struct {
 	images     images
 	policies   policyCache
 	pinned     declarations
-	// sharers holds the keys of owners that use maps of other programs.
+	// sharers contains the keys of owners that use maps of other programs.
 	sharers sync.Map
 }
 
-// Reconcile takes an owner to its plan. It tells when to do so again though nothing failed,
-// 0 for never.
+// Reconcile executes an owner's plan, and reports the outcome. It returns the time until
+// the next reconciliation if nothing failed, or 0 for none.
 func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
 	owner, err := r.owner(ctx, key)
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
-		// The operator tells its user. What is loaded for it stays until it can be
-		// decoded, or is deleted.
+		// The operator reports the problem. The object's programs stay loaded until it can
+		// be decoded or is deleted.
 		logr.FromContextOrDiscard(ctx).Info("Failed to decode the object; its programs stay loaded", "reason", undecodable.reason)
 		return 0, nil
 	}
@@ -122,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time
 		}
 	}
 	if err != nil {
-		return r.later(err) // no plan, or the agent is stopping: leave what is reported
+		return r.later(err) // there is no plan, or the agent is stopping: don't change the reports
 	}
 	if owner != nil && outcome.Err() == nil {
 		r.Metrics.Repaired(lostPrograms, lostLinks)
@@ -134,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time
 	return unsettled, logged(errors.Join(err, outcome.Err(), want.Problems()))
 }
 
-// recall tells the inventory which links the reports record.
+// recall passes the links in reports to the inventory.
 func (r *Reconciler) recall(existing map[string]v1alpha1.ProgramObject) {
 	for _, object := range existing {
 		status := object.GetStatus()
@@ -142,9 +143,9 @@ func (r *Reconciler) recall(existing map[string]v1alpha1.ProgramObject) {
 	}
 }
 
-// readUnrecorded reads the reports of programs of which the daemon holds links that
-// aren't recorded: another agent of this node may have made and reported them since,
-// as for a moment while one replaces the other.
+// readUnrecorded reads the reports of programs with links that aren't recorded. Another
+// agent on this node might have attached and reported them, for example during a rolling
+// update.
 func (r *Reconciler) readUnrecorded(ctx context.Context, key program.Key, owner *program.Owner, existing map[string]v1alpha1.ProgramObject) (map[string]v1alpha1.ProgramObject, error) {
 	if owner == nil {
 		return existing, nil
@@ -172,8 +173,8 @@ func (r *Reconciler) readUnrecorded(ctx context.Context, key program.Key, owner 
 	return existing, nil
 }
 
-// logged shortens an error for the log, which has it at each retry: a log of the
-// kernel's verifier can have a megabyte. The daemon's own log has it whole.
+// logged shortens an error for the log, to which each retry writes it. The log of the
+// kernel's verifier can have a megabyte. The daemon's log contains the full error.
 func logged(err error) error {
 	const most = 4096
 	if err == nil {
@@ -182,13 +183,13 @@ func logged(err error) error {
 	return errors.New(shorten.Middle(err.Error(), most))
 }
 
-// passes is how often a plan is made at most while interfaces that it found go
-// before it attaches to them.
+// passes is the maximum number of passes with a new plan each, if interfaces that a plan
+// discovered disappear before they are attached.
 const passes = 3
 
-// converge makes the owner's plan and takes its steps. It tells when to look again
-// though nothing failed, 0 for never. The error is for plans that can't be made, and
-// for the agent's own end; all else is in the outcome.
+// converge plans and executes the steps for an owner. It returns the time until the next
+// reconciliation if nothing failed, or 0 for none. It returns an error if there is no plan,
+// or if ctx ends. Other errors are in the outcome.
 func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *program.Owner) (plan.Plan, report.Outcome, time.Duration, error) {
 	if owner == nil {
 		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil)
@@ -213,7 +214,7 @@ func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *progr
 	return want, outcome, g.again(), err
 }
 
-// pass makes a plan, has the policies change it, and takes its steps.
+// pass makes a plan, applies policies to it, and executes its steps.
 func (r *Reconciler) pass(ctx context.Context, key program.Key, owner *program.Owner, g *gate) (plan.Plan, report.Outcome, error) {
 	want, err := r.plan(ctx, *owner)
 	if err != nil {
@@ -224,16 +225,17 @@ func (r *Reconciler) pass(ctx context.Context, key program.Key, owner *program.O
 	return want, outcome, err
 }
 
-// heldUpRetry is when an owner is looked at again of which somebody holds up the
-// deletion of a report, which goes without a word.
+// heldUpRetry is the interval of checks of a report whose deletion is delayed by a
+// finalizer. The agent doesn't watch reports, so it doesn't get an event.
 const heldUpRetry = 10 * time.Second
 
-// unreadRetry is when an owner is looked at again that depends on a kind which
-// the API server doesn't let the agent read.
+// unreadRetry is the interval of retries for an owner that depends on a kind that the API
+// server doesn't let the agent read.
 const unreadRetry = 5 * time.Second
 
-// later ends a pass for want of a fact. That a kind hasn't been read is no error
-// of the owner's: whether the object is there isn't known, so all stays.
+// later returns when to retry a pass for which an object is unavailable. If a kind hasn't
+// been read, this isn't a failure of the owner, and nothing is changed, because it isn't
+// known whether the object exists.
 func (*Reconciler) later(err error) (time.Duration, error) {
 	unread := (*kinds.UnreadError)(nil)
 	if !errors.As(err, &unread) {
@@ -251,14 +253,14 @@ type undecodableError struct{ reason string }
 
 func (e *undecodableError) Error() string { return "the object can't be decoded: " + e.reason }
 
-// lost counts the programs and links that are reported and that the daemon no
-// longer holds.
+// lost counts the programs and links that are reported, but that the daemon doesn't have
+// anymore.
 func (r *Reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs, links int) {
-	counted := map[uint32]bool{0: true} // 0: not loaded when it was reported
+	counted := map[uint32]bool{0: true} // 0 means that the reported program wasn't loaded
 	for _, object := range reported {
 		status := object.GetStatus()
 		if counted[status.ProgramID] {
-			continue // members of an application may share a program
+			continue // members of an application can share a program
 		}
 		counted[status.ProgramID] = true
 		gone, n := r.Inventory.Lost(status.ProgramID, status.LoadedAt, report.LinksOf(status))
@@ -270,10 +272,10 @@ func (r *Reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs,
 	return programs, links
 }
 
-// owner reads the user object. It is nil where this node is to hold nothing of
-// it: gone, going, or not for this node.
+// owner returns the owner for a user object. It returns nil if there should be no programs
+// on this node: the object doesn't exist, is being deleted, or doesn't select this node.
 func (r *Reconciler) owner(ctx context.Context, key program.Key) (*program.Owner, error) {
-	// Whatever led here: there is, or was, an object of this kind.
+	// Any key in the queue means that there is, or was, an object of its kind.
 	r.Cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
 	object, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)
 	if apierrors.IsNotFound(err) {
@@ -315,7 +317,7 @@ func (r *Reconciler) node() (*corev1.Node, error) {
 	return node, nil
 }
 
-// plan gathers the facts that the owner's plan depends on.
+// plan collects the facts that the owner's plan depends on, and makes the plan.
 func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, error) {
 	facts := program.Node{Name: r.NodeName}
 	needs := owner.Needs()
@@ -351,20 +353,20 @@ func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, 
 	return plan.Want(owner, facts, mapOwners), nil
 }
 
-// mapOwners lists the programs on this node whose maps others may share, where
-// the owner asks for that.
+// mapOwners returns the programs on this node whose maps an owner can share. It returns nil
+// if the owner doesn't share maps.
 func (r *Reconciler) mapOwners(owner program.Owner) ([]plan.MapOwner, error) {
 	if !owner.SharesMaps() {
 		return nil, nil
 	}
 	if err := r.Cluster.Kinds.Read(reportKind(owner.Namespace != "").GroupVersionKind()); err != nil {
-		return nil, err //nolint:wrapcheck // callers ask whether it is an UnreadError
+		return nil, err //nolint:wrapcheck // callers check for UnreadError
 	}
 	objects := r.reports.all(func(key program.Key) bool { return key.Namespace == owner.Namespace })
 	out := make([]plan.MapOwner, 0, len(objects))
 	for _, o := range objects {
 		if ref := metav1.GetControllerOf(o); ref == nil || ref.UID == owner.UID {
-			continue // a program's own object must not match its own selector
+			continue // a program must not match its own selector
 		}
 		status := o.GetStatus()
 		m := plan.MapOwner{Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(), ID: status.ProgramID}
@@ -376,8 +378,8 @@ func (r *Reconciler) mapOwners(owner program.Owner) ([]plan.MapOwner, error) {
 	return out, nil
 }
 
-// ensureInventory lists the daemon's programs if they aren't known. Owners whose
-// objects are gone are found here: their programs are in the list.
+// ensureInventory lists the daemon's programs if they aren't known. It enqueues their
+// owners, which includes owners whose objects have been deleted.
 func (r *Reconciler) ensureInventory(ctx context.Context) error {
 	if r.Inventory.Known() {
 		return nil
@@ -392,10 +394,10 @@ func (r *Reconciler) ensureInventory(ctx context.Context) error {
 	return nil
 }
 
-// compare asks the daemon for its list from time to time, so that what others
-// unloaded comes back, until ctx ends. The error is that of a daemon which speaks
-// another API: the agent is of no use beside it, and its end, of which the kubelet
-// keeps the words, is what the operator sees. The objects have been told by then.
+// compare compares the inventory with the daemon's list periodically until ctx ends, so
+// that programs that were unloaded by others are loaded again. It returns an error if the
+// daemon has another API, because the agent can't work with it. The agent then stops with a
+// termination message for the operator. By then, the reports have the error too.
 func (r *Reconciler) compare(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, r.Drift, false, func(ctx context.Context) (bool, error) {
 		changed, err := r.Inventory.Refresh(ctx)
@@ -412,7 +414,7 @@ func (r *Reconciler) compare(ctx context.Context) error {
 		return false, nil
 	})
 	if ctx.Err() == nil {
-		return err //nolint:wrapcheck // Refresh's own
+		return err //nolint:wrapcheck // the error of Refresh
 	}
 	return nil
 }

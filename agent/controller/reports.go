@@ -28,46 +28,49 @@ import (
 )
 
 const (
-	// relistReports is how often this node's reports are listed without a reason, at most.
-	// In a cluster of 250,000 reports, a list takes half a second of the API server's CPU.
+	// relistReports is the default minimum interval of periodic lists of this node's
+	// reports. In a cluster with 250,000 reports, a list takes half a second of the API
+	// server's CPU.
 	relistReports = 3 * time.Hour
-	// reportsPage is how many reports the API server sends at a time.
+	// reportsPage is the maximum number of reports in a page of a list.
 	reportsPage = 500
-	// relistPause is the least time between two lists of this node's reports, whoever
-	// asks for them: the API server looks at those of all nodes for each.
+	// relistPause is the minimum time between two lists of this node's reports, because
+	// the API server reads the reports of all nodes for each list.
 	relistPause = 5 * time.Second
-	// relistSpread is the time over which agents that are all asked to list do so.
+	// relistSpread is the time over which the agents of all nodes spread a requested list.
 	relistSpread = 2 * time.Minute
 	listDeadline = time.Minute
 	readDeadline = 10 * time.Second
 )
 
-// A list that failed is tried again after these times.
+// A failed list is retried with a backoff between these times.
 const (
 	firstList = 500 * time.Millisecond
 	lastList  = 30 * time.Second
 )
 
-// reports is the agent's record of this node's program objects. The agent alone
-// writes them, so it keeps what it wrote instead of watching: each watch would cost
-// the API server a comparison for every write of every node.
+// reports is the agent's record of this node's reports. Because only the agent writes
+// them, it stores what it wrote instead of watching. With a watch from each node, the API
+// server would have to evaluate all watches for each write of any node.
 type reports struct {
 	mu     sync.Mutex
 	owners map[program.Key]map[string]record
-	// listed tells by scope, namespaced or not, whether all have been listed.
+	// listed contains whether all reports have been listed, by whether they are
+	// namespaced.
 	listed map[bool]bool
 }
 
-// record is what is known of one report.
+// record is the known state of one report.
 type record struct {
-	// object is the report as it was last written or read, nil if none is known.
+	// object is the report as it was last written or read, or nil.
 	object v1alpha1.ProgramObject
-	// doubtful tells that it may be otherwise: a write failed, perhaps after it was done.
+	// doubtful means that the report could differ, because a write failed with an unknown
+	// outcome.
 	doubtful bool
 }
 
-// put records a report as it was written or read, unless a newer state is known.
-// It tells whether that is news.
+// put records a report that was written or read, unless a newer version is recorded. It
+// reports whether the record has changed.
 func (r *reports) put(key program.Key, o v1alpha1.ProgramObject) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +93,7 @@ func (r *reports) set(key program.Key, name string, to record) {
 	r.owners[key][name] = to
 }
 
-// drop records that there is no such report.
+// drop removes the record of a report that doesn't exist.
 func (r *reports) drop(key program.Key, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,15 +107,16 @@ func (r *reports) forget(key program.Key, name string) {
 	}
 }
 
-// doubt has a report be read before it is used.
+// doubt marks a report as one that must be read before it is used.
 func (r *reports) doubt(key program.Key, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.set(key, name, record{object: r.owners[key][name].object, doubtful: true})
 }
 
-// doubted lists an owner's reports that have to be read: those in doubt, and those
-// whose deletion somebody holds up, which go without a word.
+// doubted returns the names of an owner's reports that must be read: those that are
+// marked, and those whose deletion is delayed by a finalizer, because the agent doesn't
+// watch them.
 func (r *reports) doubted(key program.Key) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +129,7 @@ func (r *reports) doubted(key program.Key) []string {
 	return names
 }
 
-// of returns an owner's reports by name.
+// of returns an owner's recorded reports by name.
 func (r *reports) of(key program.Key) map[string]v1alpha1.ProgramObject {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +142,7 @@ func (r *reports) of(key program.Key) map[string]v1alpha1.ProgramObject {
 	return out
 }
 
-// all returns the reports that are wanted, as they were last known.
+// all returns the recorded reports of the wanted owners.
 func (r *reports) all(wanted func(program.Key) bool) []v1alpha1.ProgramObject {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,9 +163,9 @@ func (r *reports) isListed(namespaced bool) bool {
 	return r.listed[namespaced]
 }
 
-// replace takes over a list of all reports of a scope, as they were at a version, and
-// returns the owners of those that aren't as they were recorded. What was written
-// while the list was read is newer than it, and stays.
+// replace records a list of all reports of a scope at a resource version. It returns the
+// owners of reports that differ from the record. Reports that were written after that
+// version keep their records.
 func (r *reports) replace(namespaced bool, list []v1alpha1.ProgramObject, version string) []program.Key {
 	changed := map[program.Key]bool{}
 	there := map[program.Key]map[string]bool{}
@@ -198,8 +202,9 @@ func (r *reports) replace(namespaced bool, list []v1alpha1.ProgramObject, versio
 	return slices.Collect(maps.Keys(changed))
 }
 
-// older tells whether a is an older state of an object than b. The versions of
-// one object compare as numbers since Kubernetes 1.35, and do with etcd before.
+// older reports whether a is an older version of an object than b. Since Kubernetes 1.35,
+// resource versions of an object are guaranteed to be comparable as numbers. Before, they
+// are with etcd.
 func older(a, b metav1.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order < 0
@@ -210,16 +215,15 @@ func newer(o metav1.Object, version string) bool {
 	return err == nil && order > 0
 }
 
-// keepReports lists this node's reports of a kind: at once, when somebody asks for it,
-// and rarely without a reason, so that what others changed unseen is mended. The
-// record is what the API server holds from then on.
+// keepReports lists this node's reports of a kind: at the start, on request, and
+// periodically, to repair changes by others. Each list updates the record.
 func (r *Reconciler) keepReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], asked <-chan time.Duration) {
 	retry := wait.Backoff{Duration: firstList, Factor: 2, Jitter: 1, Steps: 7, Cap: lastList}
 	backoff := retry
 	consistent := false
 	for {
 		rarely := cmp.Or(r.RelistReports, relistReports)
-		next := rarely + rand.N(rarely) //nolint:gosec // scattered, not secret
+		next := rarely + rand.N(rarely) //nolint:gosec // only spreads requests
 		if err := r.listReports(ctx, kind, consistent); err != nil {
 			next = backoff.Step()
 			logr.FromContextOrDiscard(ctx).V(1).Info("Failed to list this node's reports; retrying", "kind", kind.Name, "reason", err.Error())
@@ -249,24 +253,24 @@ func (r *Reconciler) keepReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 	}
 }
 
-// relist has this node's reports listed soon, within a delay.
+// relist requests a list of this node's reports after a delay.
 func (r *Reconciler) relist(delay time.Duration) {
 	for _, asked := range r.asked {
 		select {
 		case asked <- delay:
-		default: // it has been asked for already
+		default: // it has already been requested
 		}
 	}
 }
 
-// listReports makes the record of a kind's reports what the API server holds: what it
-// has in memory, unless the list has to be consistent. Many agents may list at once,
-// and some API servers read all nodes' reports from etcd for each consistent list.
+// listReports updates the record of a kind's reports from the API server: from its watch
+// cache, unless the list must be consistent. Many agents can list at the same time, and
+// some API servers read the reports of all nodes from etcd for each consistent list.
 //
-// Memory may be behind. A list that lacks the last writes does no harm: what was
-// recorded later stays, a write of what has changed is a conflict, and a report is read
-// before links are removed that it may record. Somebody who asks for a list has seen a
-// change, which that list must have.
+// The cache can be stale. A list without the latest writes does no harm: newer records are
+// kept, an update of a changed report is a conflict, and a report is read before links
+// that it might contain are removed. But a requested list must be consistent, because it
+// was requested after a change that it must contain.
 func (r *Reconciler) listReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], consistent bool) error {
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()
@@ -294,11 +298,11 @@ func (r *Reconciler) listReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 	}
 }
 
-// readReports reads a page of reports.
+// readReports lists a page of reports.
 func (r *Reconciler) readReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], namespace string, options metav1.ListOptions) (metav1.ListInterface, []v1alpha1.ProgramObject, error) {
 	objects, err := r.Cluster.Kinds.List(ctx, kind, namespace, options)
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // it says what was listed
+		return nil, nil, err //nolint:wrapcheck // the error has context
 	}
 	list, err := meta.ListAccessor(objects)
 	if err != nil {
@@ -310,14 +314,14 @@ func (r *Reconciler) readReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 		if !ok {
 			return fmt.Errorf("%T is not a program object", o)
 		}
-		page = append(page, p.DeepCopyObject().(v1alpha1.ProgramObject)) //nolint:errcheck,forcetypeassert // the page isn't kept for one of its items
+		page = append(page, p.DeepCopyObject().(v1alpha1.ProgramObject)) //nolint:errcheck,forcetypeassert // copied so that the page can be freed
 		return nil
 	})
 	return list, page, err
 }
 
-// readReport makes the record of one report what the API server holds, which finds it
-// by its name.
+// readReport updates the record of one report from the API server, which looks it up by
+// its name.
 func (r *Reconciler) readReport(ctx context.Context, key program.Key, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
@@ -334,21 +338,21 @@ func (r *Reconciler) readReport(ctx context.Context, key program.Key, name strin
 	return nil
 }
 
-// reportKind is the kind of reports on namespaced or on cluster-scoped objects.
+// reportKind returns the kind of reports for namespaced or cluster-scoped owners.
 func reportKind(namespaced bool) v1alpha1.Kind[v1alpha1.ProgramObject] {
 	for _, kind := range v1alpha1.ProgramKinds {
 		if kind.Namespaced == namespaced {
 			return kind
 		}
 	}
-	panic("controller: no kind of reports") // the table has both
+	panic("controller: no kind of reports") // ProgramKinds has both
 }
 
-// programsOf returns an owner's program objects on this node, by name. It reads those
-// that are in doubt.
+// programsOf returns an owner's reports on this node by name, after reading those that are
+// in doubt.
 func (r *Reconciler) programsOf(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
 	if err := r.Cluster.Kinds.Read(reportKind(key.Namespace != "").GroupVersionKind()); err != nil {
-		return nil, err //nolint:wrapcheck // callers ask whether it is an UnreadError
+		return nil, err //nolint:wrapcheck // callers check for UnreadError
 	}
 	for _, name := range r.reports.doubted(key) {
 		if err := r.readReport(ctx, key, name); err != nil {
@@ -358,9 +362,9 @@ func (r *Reconciler) programsOf(ctx context.Context, key program.Key) (map[strin
 	return r.reports.of(key), nil
 }
 
-// recorded is called after one of an owner's reports was written, or wasn't for an
-// error. An error that shows that somebody else writes this node's reports has all of
-// them listed again.
+// recorded updates the record after a write of an owner's report that succeeded or failed.
+// If the error shows that another client writes this node's reports, all of them are
+// listed again.
 func (r *Reconciler) recorded(key program.Key, o v1alpha1.ProgramObject, err error) {
 	others := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 	switch {
@@ -368,16 +372,16 @@ func (r *Reconciler) recorded(key program.Key, o v1alpha1.ProgramObject, err err
 		r.reports.put(key, copyOf(o))
 		r.enqueueSharers()
 	case others:
-		r.relist(rand.N(relistPause)) //nolint:gosec // scattered, not secret
+		r.relist(rand.N(relistPause)) //nolint:gosec // only spreads requests
 		r.reports.doubt(key, o.GetName())
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
-		// It wasn't done.
+		// The write wasn't applied.
 	default:
 		r.reports.doubt(key, o.GetName())
 	}
 }
 
-// Reports returns this node's program objects as they were last written or read.
+// Reports returns this node's reports as they were last written or read.
 func (r *Reconciler) Reports() []v1alpha1.ProgramObject {
 	return r.reports.all(func(program.Key) bool { return true })
 }

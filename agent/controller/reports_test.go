@@ -32,16 +32,16 @@ func reportAt(version string) *v1alpha1.BpfProgram {
 	return o
 }
 
-// A list says what others did, and nothing of what was written since it was made.
+// A list updates the record with changes by others, but not with reports that were written after it.
 func TestAListIsComparedWithWhatWasWritten(t *testing.T) {
 	key := program.Key{Kind: "TcxProgram", Name: "p"}
 	for name, test := range map[string]struct {
-		recorded string // its version, "" for none
+		recorded string // resource version, "" for none
 		doubtful bool
-		listed   string // its version in the list, "" for none
-		version  string // of the list
+		listed   string // resource version in the list, "" for none
+		version  string // resource version of the list
 		changed  bool
-		keeps    string // the version recorded afterwards
+		keeps    string // expected resource version in the record
 	}{
 		"as it was written":                   {recorded: "5", listed: "5", version: "9", keeps: "5"},
 		"written while the list was read":     {recorded: "11", listed: "5", version: "9", keeps: "11"},
@@ -82,7 +82,7 @@ func TestAListIsComparedWithWhatWasWritten(t *testing.T) {
 	}
 }
 
-// An answer that comes after a list which is newer says nothing new.
+// A response that is older than the record is ignored.
 func TestAnOldAnswerIsNotRecorded(t *testing.T) {
 	key := program.Key{Kind: "TcxProgram", Name: "p"}
 	var r reports
@@ -98,8 +98,8 @@ func TestAnOldAnswerIsNotRecorded(t *testing.T) {
 	}
 }
 
-// What is read before it is used: where a write failed, and where somebody holds up a
-// deletion.
+// Reports that must be read before they are used: after a failed write, and while their deletion is delayed by a
+// finalizer.
 func TestReportsInDoubt(t *testing.T) {
 	key := program.Key{Kind: "TcxProgram", Name: "p"}
 	var r reports
@@ -120,7 +120,7 @@ func TestReportsInDoubt(t *testing.T) {
 	}
 }
 
-// answers is an API server that has no reports.
+// answers is an API server without reports, which is called with the query of each request.
 type answers func(url.Values)
 
 func (a answers) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -131,8 +131,8 @@ func (a answers) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// Agents that start, all at the same time perhaps, take what the API server has in memory; one that is told of a change
-// has to see it.
+// The first list comes from the API server's watch cache, because many agents can start at the same time. A requested
+// list is consistent, because it must contain the change that led to the request.
 func TestListsAreConsistentWhereAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		versions, asked := make(chan string, 10), make(chan time.Duration, 1)
@@ -160,7 +160,7 @@ func TestListsAreConsistentWhereAskedFor(t *testing.T) {
 	})
 }
 
-// An agent lists its reports once for each time that it is asked to.
+// An agent lists its reports once for each hint.
 func TestHintsAreFollowedOnce(t *testing.T) {
 	one, two := time.Unix(1, 0), time.Unix(2, 0)
 	var h hinted

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// replacedWithin is how long programs of bpfman v0.5 stay at most, from the
-	// agent's start, where an object isn't attached that may be meant to replace
-	// them: it may never be.
+	// replacedWithin is the maximum time from the agent's start for which programs of bpfman v0.5 are kept
+	// while an object isn't attached. The object might be meant to replace them, but might never be attached.
 	replacedWithin = 10 * time.Minute
-	// replacedPoll is how often it is looked whether all is attached.
+	// replacedPoll is the interval of checks whether all objects are attached.
 	replacedPoll = 2 * time.Second
-	// nodeWithin is how long an Event waits for the Node to be read, which at the agent's start takes a moment.
+	// nodeWithin is how long an Event waits until the Node has been read, which takes a moment at the agent's
+	// start.
 	nodeWithin = 30 * time.Second
 	nodePoll   = 200 * time.Millisecond
 
@@ -36,9 +36,9 @@ const (
 	reasonRemoved = "UpstreamProgramsRemoved"
 )
 
-// retire removes what a daemon of v0.5 left, which the init container has set
-// aside, once each object is attached that is for this node. Till then old and
-// new programs run side by side, so that no packet goes by both.
+// retire removes the programs, maps, and directories of a v0.5 daemon that the init container has set aside,
+// after all objects for this node are attached. Until then, old and new programs run at the same time, so that
+// no packet is missed.
 func (r *Reconciler) retire(ctx context.Context, within time.Duration) {
 	logger := logr.FromContextOrDiscard(ctx)
 	left, err := v05.Programs(r.Bpffs)
@@ -50,7 +50,7 @@ func (r *Reconciler) retire(ctx context.Context, within time.Duration) {
 		return r.Inventory.Between(ctx, func() error { return v05.Remove(r.Bpffs) })
 	}
 	if len(left) == 0 {
-		if err := remove(); err != nil { // maps, or directories
+		if err := remove(); err != nil { // maps and directories
 			logger.Error(err, "Failed to remove the maps and directories of bpfman v0.5")
 		}
 		return
@@ -87,8 +87,8 @@ func (r *Reconciler) retire(ctx context.Context, within time.Duration) {
 	r.tellNode(ctx, corev1.EventTypeNormal, reasonRemoved, fmt.Sprintf("Detached and removed %s: %s", programs, why))
 }
 
-// unattached names an object that isn't on this node as it is wanted, "" where
-// all are.
+// unattached returns the first object that isn't attached on this node as wanted, or another reason to wait. It
+// returns "" if all objects are attached.
 func (r *Reconciler) unattached(ctx context.Context) string {
 	if !r.Inventory.Known() {
 		return "the daemon doesn't answer"
@@ -111,8 +111,7 @@ func (r *Reconciler) unattached(ctx context.Context) string {
 	return ""
 }
 
-// isAttached tells whether the daemon holds all that this node is to have of an
-// object.
+// isAttached reports whether the daemon has all wanted programs and links of an object on this node.
 func (r *Reconciler) isAttached(ctx context.Context, key program.Key) bool {
 	owner, err := r.owner(ctx, key)
 	if err != nil || owner == nil {
@@ -122,7 +121,7 @@ func (r *Reconciler) isAttached(ctx context.Context, key program.Key) bool {
 	return err == nil && want.Problems() == nil && len(want.Diff(r.Inventory.Of(key))) == 0
 }
 
-// tellNode emits an Event on this node, of what is no object's.
+// tellNode emits an Event about this node, for messages that aren't about a user object.
 func (r *Reconciler) tellNode(ctx context.Context, kind, reason, message string) {
 	var node *corev1.Node
 	err := wait.PollUntilContextTimeout(ctx, nodePoll, nodeWithin, true, func(context.Context) (bool, error) {

@@ -29,25 +29,26 @@ import (
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
-// workers is how many owners are worked on at a time: enough that the daemon,
-// which serves one call at a time, never waits for the API server.
+// workers is the number of owners that are processed concurrently. With several, the daemon,
+// which handles one call at a time, needn't wait for the agent's requests to the API server.
 const workers = 4
 
-// Retries of a failed owner come after these times; whatever may have mended it
-// is an event of its own and comes at once.
+// A failed owner is retried with a backoff between these times. Events about possible causes
+// enqueue it immediately.
 const (
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
 
-// findKinds is how often a kind that isn't used is looked at, on average.
+// findKinds is the default of [Reconciler.FindKinds].
 const findKinds = 4 * time.Minute
 
-// queueName is the queue's in metrics.
+// queueName is the name of the queue in metrics.
 const queueName = "programs"
 
-// Run works until ctx ends. OnConnect calls a function each time the daemon can be reached
-// again, until its context ends. The error is for an agent that is of no use on this node.
+// Run runs the controller until ctx ends. OnConnect calls a function each time the daemon
+// becomes reachable, until its context ends. Run returns an error if the agent can't work on
+// this node.
 func (r *Reconciler) Run(ctx context.Context, onConnect func(context.Context, func())) error {
 	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
@@ -79,10 +80,10 @@ func (r *Reconciler) Run(ctx context.Context, onConnect func(context.Context, fu
 		<-ctx.Done()
 		r.queue.ShutDown()
 	})
-	return tasks.Wait() //nolint:wrapcheck // a task's own
+	return tasks.Wait() //nolint:wrapcheck // the error of a task
 }
 
-// work takes owners from the queue until that is shut down.
+// work processes owners from the queue until it is shut down.
 func (r *Reconciler) work(ctx context.Context) {
 	for {
 		key, ends := r.queue.Get()
@@ -93,7 +94,7 @@ func (r *Reconciler) work(ctx context.Context) {
 	}
 }
 
-// process works on one owner, and has it tried again as it should be.
+// process reconciles one owner, and enqueues it again if necessary.
 func (r *Reconciler) process(ctx context.Context, key program.Key) {
 	defer r.queue.Done(key)
 	log := logr.FromContextOrDiscard(ctx).WithValues("owner", key.String())
@@ -109,7 +110,8 @@ func (r *Reconciler) process(ctx context.Context, key program.Key) {
 	}
 }
 
-// reconcileSafely makes a panic an error: one owner mustn't end the work on all others.
+// reconcileSafely converts a panic to an error, so that one owner can't stop the work on
+// others.
 func (r *Reconciler) reconcileSafely(ctx context.Context, key program.Key) (again time.Duration, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -119,8 +121,8 @@ func (r *Reconciler) reconcileSafely(ctx context.Context, key program.Key) (agai
 	return r.Reconcile(ctx, key)
 }
 
-// watch watches what plans depend on: some kinds from the start, others once they are
-// used. Background runs a function beside the workers.
+// watch watches the objects that plans depend on: some kinds from the start, others after
+// they are opened. Background starts a function in a goroutine.
 func (r *Reconciler) watch(ctx context.Context, background func(func(context.Context))) {
 	for _, kind := range v1alpha1.ProgramKinds {
 		asked := make(chan time.Duration, 1)
@@ -146,8 +148,8 @@ func (r *Reconciler) watch(ctx context.Context, background func(func(context.Con
 	}
 }
 
-// onListed starts work for what the daemon holds of a kind that has just been
-// listed: its owner may be gone, and no event tells of it.
+// onListed enqueues the owners of the daemon's programs after their kind has been listed. An
+// owner that was deleted before that has no event.
 func (r *Reconciler) onListed(kind string) {
 	for _, key := range r.Inventory.Owners() {
 		if key.Kind == kind {
@@ -156,9 +158,9 @@ func (r *Reconciler) onListed(kind string) {
 	}
 }
 
-// handler hears of the objects of a kind, whose type is O. Each of its functions may be nil.
+// handler handles events about objects of type O. Each of its functions can be nil.
 type handler[O metav1.Object] struct {
-	// added tells of an object whether it is one of those that were there at the start.
+	// added is called with initial set for the objects of the first list.
 	added   func(now O, initial bool)
 	updated func(before, now O)
 	deleted func(last O)
@@ -189,7 +191,7 @@ func (h handler[O]) OnDelete(last any) {
 	}
 }
 
-// onUserObject starts work where a spec changed or deletion began.
+// onUserObject enqueues an owner if its spec has changed or its deletion has started.
 func (r *Reconciler) onUserObject(kind string) toolscache.ResourceEventHandler {
 	add := func(o v1alpha1.UserObject) {
 		r.queue.Add(program.Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
@@ -205,7 +207,7 @@ func (r *Reconciler) onUserObject(kind string) toolscache.ResourceEventHandler {
 	}
 }
 
-// changed tells whether a user object asks for something else than before.
+// changed reports whether the wanted state of a user object has changed.
 func changed(before, now metav1.Object) bool {
 	replace := func(o metav1.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] }
 	another := before.GetUID() != now.GetUID()
@@ -213,8 +215,9 @@ func changed(before, now metav1.Object) bool {
 	return another || spec || replace(before) != replace(now) || now.GetDeletionTimestamp() != nil
 }
 
-// onNode starts work where the own node's labels or addresses changed. While a node is
-// gone, the operator deletes its reports.
+// onNode enqueues all owners if the labels or addresses of the agent's node have changed. If
+// the Node was created again, it also requests a list of reports, because the operator
+// deletes the reports of a deleted node.
 func (r *Reconciler) onNode(ctx context.Context) toolscache.ResourceEventHandler {
 	all := func() { r.enqueue(ctx, func(program.Needs) bool { return true }) }
 	return handler[*corev1.Node]{
@@ -232,8 +235,8 @@ func (r *Reconciler) onNode(ctx context.Context) toolscache.ResourceEventHandler
 	}
 }
 
-// onPod starts work for owners that select containers, where a pod's labels, phase
-// or containers changed.
+// onPod enqueues the owners that select containers if a pod's labels, phase, or containers
+// have changed.
 func (r *Reconciler) onPod(ctx context.Context) toolscache.ResourceEventHandler {
 	changed := func() { r.enqueue(ctx, func(n program.Needs) bool { return n.Containers }) }
 	return handler[*corev1.Pod]{
@@ -247,7 +250,7 @@ func (r *Reconciler) onPod(ctx context.Context) toolscache.ResourceEventHandler 
 	}
 }
 
-// running lists a pod's running containers by id.
+// running returns the IDs of a pod's running containers.
 func running(pod *corev1.Pod) []string {
 	var ids []string
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
@@ -258,39 +261,39 @@ func running(pod *corev1.Pod) []string {
 	return ids
 }
 
-// daemonReturned starts work for everything: the daemon may have lost programs,
-// and what failed for want of it can be done.
+// daemonReturned enqueues all owners after a reconnection: the daemon might have lost
+// programs, and failed steps can succeed now.
 func (r *Reconciler) daemonReturned(ctx context.Context) {
 	r.Inventory.Doubt()
 	for _, key := range r.Inventory.Owners() {
 		r.queue.Add(key)
 	}
 	r.enqueue(ctx, func(program.Needs) bool { return true })
-	// Owners that are gone with all their objects are known to the daemon alone.
+	// Only the daemon knows about owners without objects and reports.
 	if err := r.ensureInventory(ctx); err != nil {
 		logr.FromContextOrDiscard(ctx).Info("Failed to list the daemon's programs; retrying", "reason", err.Error())
 	}
 }
 
-// podInterfaces is how often the interfaces inside pods are looked at where an
-// owner discovers them: listening to the kernel's messages about other network
-// namespaces takes a capability (CAP_NET_BROADCAST), which the agent hasn't.
+// podInterfaces is the interval of checks of the interfaces in pods, for owners that
+// discover them. Netlink messages about other network namespaces require CAP_NET_BROADCAST,
+// which the agent doesn't have.
 const podInterfaces = 10 * time.Second
 
-// lookIntoPods starts work for the owners that discover interfaces inside pods,
-// until ctx ends.
+// lookIntoPods enqueues the owners that discover interfaces in pods periodically, until ctx
+// ends.
 func (r *Reconciler) lookIntoPods(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		r.enqueue(ctx, func(n program.Needs) bool { return n.PodInterfaces })
 	}, podInterfaces)
 }
 
-// enqueue starts work for the owners that a change affects.
+// enqueue enqueues the owners that a change affects.
 func (r *Reconciler) enqueue(ctx context.Context, affected func(program.Needs) bool) {
 	for _, kind := range v1alpha1.UserKinds {
 		objects, err := r.Cluster.UserObjects(kind.Name)
 		if kinds.Unread(err) {
-			continue // its objects start work of their own when they are read
+			continue // its objects are enqueued when they are read
 		}
 		if err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "Failed to list objects from the cache", "kind", kind.Name)
@@ -304,10 +307,10 @@ func (r *Reconciler) enqueue(ctx context.Context, affected func(program.Needs) b
 	}
 }
 
-// enqueueSharers starts work for the owners that use maps of other programs.
+// enqueueSharers enqueues the owners that use maps of other programs.
 func (r *Reconciler) enqueueSharers() {
 	r.sharers.Range(func(key, _ any) bool {
-		r.queue.Add(key.(program.Key)) //nolint:errcheck,forcetypeassert // the only type put in
+		r.queue.Add(key.(program.Key)) //nolint:errcheck,forcetypeassert // the map only has this type
 		return true
 	})
 }

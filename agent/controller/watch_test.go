@@ -14,8 +14,8 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 )
 
-// A panic over one owner, here for want of everything, leaves the worker to the others, and
-// the owner is tried again.
+// A panic for one owner, caused here by a Reconciler without fields, doesn't stop the
+// worker. The owner is retried.
 func TestAPanicIsAFailureOfOneOwner(t *testing.T) {
 	r := &Reconciler{queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry))}
 	t.Cleanup(r.queue.ShutDown)
@@ -28,15 +28,15 @@ func TestAPanicIsAFailureOfOneOwner(t *testing.T) {
 	}
 }
 
-// A deletion that went unseen is told when the kind is listed again.
+// A deletion that the watch missed is handled after the next list.
 func TestDeletionsAreHandled(t *testing.T) {
 	var deleted []string
 	h := handler[*corev1.Pod]{deleted: func(last *corev1.Pod) { deleted = append(deleted, last.Name) }}
 	h.OnDelete(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "seen"}})
 	h.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "unseen"}}})
-	h.OnAdd(&corev1.Pod{}, true)                      // which nobody asked for
-	h.OnUpdate(&corev1.Pod{}, &corev1.Pod{})          // as above
-	h.OnDelete(toolscache.DeletedFinalStateUnknown{}) // of which nothing is known
+	h.OnAdd(&corev1.Pod{}, true)                      // handler has no function for it
+	h.OnUpdate(&corev1.Pod{}, &corev1.Pod{})          // see above
+	h.OnDelete(toolscache.DeletedFinalStateUnknown{}) // without the object
 	if len(deleted) != 2 || deleted[0] != "seen" || deleted[1] != "unseen" {
 		t.Errorf("deleted are %q", deleted)
 	}

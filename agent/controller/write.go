@@ -22,7 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// ownerKey is the key of a program object's owner.
+// ownerKey returns the key of the owner of a report, and false if it has none.
 func ownerKey(o metav1.Object) (program.Key, bool) {
 	ref := metav1.GetControllerOf(o)
 	if ref == nil {
@@ -31,7 +31,7 @@ func ownerKey(o metav1.Object) (program.Key, bool) {
 	return program.Key{Kind: ref.Kind, Namespace: o.GetNamespace(), Name: ref.Name}, true
 }
 
-// write makes the owner's program objects say what is so.
+// write writes the reports of an owner, and deletes the others.
 func (r *Reconciler) write(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, existing map[string]v1alpha1.ProgramObject, outcome report.Outcome) error {
 	var errs []error
 	if owner != nil {
@@ -51,15 +51,15 @@ func (r *Reconciler) write(ctx context.Context, key program.Key, owner *program.
 	return errors.Join(errs...)
 }
 
-// writeProgram creates or updates one object: at most its content and its
-// status, neither where nothing changed.
+// writeProgram creates or updates one report. It only writes the content or the status if
+// they have changed.
 func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, object v1alpha1.ProgramObject) error {
 	status := object.GetStatus().DeepCopy()
 	what := describe(object)
 	switch {
 	case old == nil:
-		// That it exists already, when another agent of this node created it, is an error
-		// like others: the next try has read it.
+		// AlreadyExists, if another agent on this node created the report, is an error
+		// too. The retry reads the report first.
 		if err := r.send(key, object, func() error { return r.Cluster.CreateReport(ctx, object) }); err != nil {
 			return fmt.Errorf("create %s: %w", what, err)
 		}
@@ -85,15 +85,15 @@ func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, obj
 	return nil
 }
 
-// send writes one object of an owner, and records it.
+// send writes one report, and updates the record.
 func (r *Reconciler) send(key program.Key, object v1alpha1.ProgramObject, write func() error) error {
 	err := write()
 	r.recorded(key, object, err)
 	return err
 }
 
-// remove deletes the object of a program that isn't wanted, or says on it why
-// the program can't be removed.
+// remove deletes the report of a program that isn't wanted. If the program couldn't be
+// removed, remove reports the reason instead.
 func (r *Reconciler) remove(ctx context.Context, key program.Key, object v1alpha1.ProgramObject, outcome report.Outcome) error {
 	what := describe(object)
 	if len(outcome.Removals) > 0 && object.GetDeletionTimestamp() == nil {
@@ -118,9 +118,9 @@ func (r *Reconciler) remove(ctx context.Context, key program.Key, object v1alpha
 	return nil
 }
 
-// reportUnreachable says on an owner's program objects that the daemon can't be
-// reached. Those that say Loaded stay: what is attached stays attached without
-// the daemon, and nothing else is known.
+// reportUnreachable reports for an owner's programs that the daemon is unreachable.
+// Reports of loaded programs of this generation don't change: the programs stay attached
+// without the daemon, and nothing else is known.
 func (r *Reconciler) reportUnreachable(ctx context.Context, key program.Key, owner *program.Owner, cause error) error {
 	if owner == nil {
 		return cause
@@ -143,7 +143,7 @@ func (r *Reconciler) reportUnreachable(ctx context.Context, key program.Key, own
 			continue
 		}
 		if old != nil {
-			// What is known of the program loaded before stays, but for its fate.
+			// Only the condition changes in the report of a previously loaded program.
 			conditions := object.GetStatus().Conditions
 			object = copyOf(old)
 			object.GetStatus().Conditions = conditions
@@ -153,16 +153,16 @@ func (r *Reconciler) reportUnreachable(ctx context.Context, key program.Key, own
 	return errors.Join(cause, err)
 }
 
-// tell emits an Event on the user object where a program began to fail, fails
-// for another reason, or works again. That it works from the start is the
-// operator's to say, once for all nodes.
+// tell emits an Event about the user object if a program starts to fail, fails for
+// another reason, recovers, or is reloaded. The operator reports the first success, once
+// for all nodes.
 func (r *Reconciler) tell(key program.Key, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
 	if len(object.GetStatus().Conditions) == 0 {
 		return
 	}
 	owner, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)
 	if err != nil {
-		return // gone meanwhile: nobody to tell
+		return // the object has been deleted, or can't be read
 	}
 	is := object.GetStatus().Conditions[0]
 	var was metav1.Condition
@@ -185,7 +185,7 @@ func (r *Reconciler) tell(key program.Key, object v1alpha1.ProgramObject, before
 	}
 }
 
-// failure says what a failed condition means for the program.
+// failure describes a failed condition.
 func failure(c metav1.Condition) string {
 	if v1alpha1.BpfProgramConditionType(c.Type) == v1alpha1.BpfProgCondPolicyViolated {
 		return "violates a policy"
@@ -193,11 +193,12 @@ func failure(c metav1.Condition) string {
 	return "failed"
 }
 
-// reasonWarned is the reason of the Event that says that a policy would deny a program.
+// reasonWarned is the reason of Events about policies in mode warn that would deny a
+// program.
 const reasonWarned = "PolicyWarned"
 
-// tellWarned emits an Event where a policy in mode warn began to be violated, or is
-// for another reason.
+// tellWarned emits an Event if the program starts to violate a policy in mode warn, or
+// violates it for another reason.
 func (r *Reconciler) tellWarned(owner v1alpha1.UserObject, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
 	said := func(s *v1alpha1.BpfProgramStatus) []v1alpha1.BpfProgramPolicy {
 		if s.Bytecode == nil {
@@ -220,8 +221,8 @@ func sameContent(a, b v1alpha1.ProgramObject) bool {
 	return equality.Semantic.DeepEqual(a.GetSpec(), b.GetSpec()) && contains(a.GetLabels(), b.GetLabels()) && contains(a.GetAnnotations(), b.GetAnnotations())
 }
 
-// withContent puts the wanted content into an object, beside labels and
-// annotations of others.
+// withContent sets the wanted content of a report, and keeps labels and annotations of
+// other clients.
 func withContent(object, wanted v1alpha1.ProgramObject) v1alpha1.ProgramObject {
 	object.SetLabels(merge(object.GetLabels(), wanted.GetLabels()))
 	object.SetAnnotations(merge(object.GetAnnotations(), wanted.GetAnnotations()))
@@ -247,10 +248,10 @@ func merge(old, wanted map[string]string) map[string]string {
 	return out
 }
 
-// keep leaves of a status what is no news: the time of a condition's transition,
-// and the words of an error that differ in what is another at each try. A retry
-// would else write them each time. What is said of another generation of the
-// owner is always news: it may be about what the user has mended.
+// keep copies unchanged parts of the previous status, so that retries don't write it each
+// time: transition times, and errors that only differ in volatile parts. Errors about
+// another generation of the owner are never kept, because the user might have fixed the
+// cause.
 func keep(status, before *v1alpha1.BpfProgramStatus) {
 	same := func(was, is string) bool {
 		return status.OwnerGeneration == before.OwnerGeneration && sameFailure(was, is)
@@ -280,5 +281,5 @@ func describe(o v1alpha1.ProgramObject) string {
 }
 
 func copyOf(o v1alpha1.ProgramObject) v1alpha1.ProgramObject {
-	return o.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has the type of its original
+	return o.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has the same type
 }

@@ -68,7 +68,8 @@ func TestARetryThatFailsAlikeIsNoNews(t *testing.T) {
 	}
 }
 
-// What the user has edited since may be what the old words are about.
+// After the user has edited the owner, an earlier message can be about the previous
+// spec.
 func TestAFailureOfAnotherGenerationIsNews(t *testing.T) {
 	status := func(generation int64, message string) *v1alpha1.BpfProgramStatus {
 		return &v1alpha1.BpfProgramStatus{OwnerGeneration: generation, Conditions: []metav1.Condition{v1alpha1.BpfProgCondNotLoaded.Condition(message)}}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package metrics tells Prometheus what the agent has on its node, how the daemon
-// answers, and how long owners wait in the queue and are worked on.
+// Package metrics provides Prometheus metrics about the agent: its programs and links,
+// the daemon's calls, the verifications of images, and the work queue.
 package metrics
 
 import (
@@ -20,7 +20,8 @@ import (
 
 const prefix = "bpfman_agent_"
 
-// Metrics are the agent's own. A nil Metrics counts nothing.
+// Metrics contains the agent's metrics. A nil Metrics counts nothing, but must not be
+// used for Call.
 type Metrics struct {
 	registry prometheus.Registerer
 	calls    *prometheus.HistogramVec
@@ -28,14 +29,14 @@ type Metrics struct {
 	verified *prometheus.HistogramVec
 }
 
-// New registers metrics. Those of calls and repairs begin at 0.
+// New registers metrics. The counters of repairs, and the verifications, start at 0.
 func New(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		registry: registry,
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "daemon_call_duration_seconds",
 			Help: "Duration of calls to the bpfman daemon in seconds, by call and gRPC code.",
-			// From a list of nothing to an image that is pulled from far away
+			// From an empty list to an image that is pulled from a remote registry
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60},
 		}, []string{"call", "code"}),
 		repaired: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -46,7 +47,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	m.verified = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: prefix + "verification_duration_seconds",
 		Help: "Duration of image verifications in seconds, by result: ok or error.",
-		// From a registry nearby to one that doesn't answer
+		// From a local registry to one that doesn't respond
 		Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 15, 30},
 	}, []string{"result"})
 	for _, what := range []string{"program", "link"} {
@@ -63,8 +64,8 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// Call measures a call of the daemon, as an interceptor of its connection. The
-// time in which other calls have their turn isn't in it.
+// Call is an interceptor of the connection to the daemon that measures the duration of
+// calls. The duration doesn't include the time that a call waits for other calls.
 func (m *Metrics) Call(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	start := time.Now()
 	err := invoke(ctx, method, request, reply, conn, options...)
@@ -72,7 +73,7 @@ func (m *Metrics) Call(ctx context.Context, method string, request, reply any, c
 	return err
 }
 
-// Repaired counts programs and links that had gone.
+// Repaired counts programs and links that were missing, and were restored.
 func (m *Metrics) Repaired(programs, links int) {
 	if m != nil {
 		m.repaired.WithLabelValues("program").Add(float64(programs))
@@ -80,13 +81,12 @@ func (m *Metrics) Repaired(programs, links int) {
 	}
 }
 
-// The results of verifications.
 const (
 	resultOK    = "ok"
 	resultError = "error"
 )
 
-// Verified counts a verification.
+// Verified counts a verification and its duration.
 func (m *Metrics) Verified(took time.Duration, failed bool) {
 	result := resultOK
 	if failed {
@@ -97,13 +97,13 @@ func (m *Metrics) Verified(took time.Duration, failed bool) {
 	}
 }
 
-// Reports is a collector of what this node's program objects say.
+// Reports is a collector of metrics about this node's reports.
 type Reports struct {
-	// List returns them. What it returns isn't changed.
+	// List returns the reports. The collector doesn't change them.
 	List func() []v1alpha1.ProgramObject
 }
 
-// Pending is the state of a program of which nothing is reported yet.
+// Pending is the state of a program without a condition.
 const Pending = "Pending"
 
 var (

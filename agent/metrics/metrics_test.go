@@ -19,7 +19,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// values reads all of a registry: of a histogram the number of observations.
+// values returns the values of all metrics in a registry. For a histogram, it is the
+// number of observations.
 func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -49,7 +50,7 @@ func TestCallsAndRepairs(t *testing.T) {
 	call := func(method string, err error) {
 		t.Helper()
 		invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return err }
-		if got := m.Call(t.Context(), "/bpfman.v1.Bpfman/"+method, nil, nil, nil, invoke); got != err { //nolint:errorlint // the very error
+		if got := m.Call(t.Context(), "/bpfman.v1.Bpfman/"+method, nil, nil, nil, invoke); got != err { //nolint:errorlint // must be the same error
 			t.Errorf("%s returns %v", method, got)
 		}
 	}

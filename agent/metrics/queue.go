@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Queue makes the metrics of a work queue, workqueue_*, with the names and labels of
-// controller-runtime's. One queue can have a name.
+// Queue returns a provider of the metrics of a work queue, workqueue_*, with the names and labels of
+// controller-runtime. Each queue must have a different name.
 func (m *Metrics) Queue() workqueue.MetricsProvider {
 	if m == nil {
-		return nil // client-go's own, which counts nothing
+		return nil // selects client-go's default, which doesn't count
 	}
 	return queues{promauto.With(m.registry)}
 }
@@ -24,7 +24,7 @@ func (m *Metrics) Queue() workqueue.MetricsProvider {
 // queues implements [workqueue.MetricsProvider].
 type queues struct{ factory promauto.Factory }
 
-// durations has limits from 10 ns to 1,000 s.
+// durations contains the limits of buckets, from 10 ns to 1,000 s.
 var durations = prometheus.ExponentialBuckets(10e-9, 10, 12)
 
 func options(queue, name, help string) prometheus.Opts {
@@ -72,8 +72,8 @@ func (q queues) NewRetriesMetric(name string) workqueue.CounterMetric {
 	return q.counter(name, "retries_total", "Number of items that were added to the queue with a delay.")
 }
 
-// Requests has the process's requests to the API server counted. It is called once: client-go has one
-// place for the count.
+// Requests counts the process's requests to the API server. It can only be called once, because
+// client-go has a global variable for the metric.
 func Requests(registry prometheus.Registerer) {
 	clientmetrics.Register(clientmetrics.RegisterOpts{RequestResult: requests{promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "rest_client_requests_total",

@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Dashboards and alerts have these names and labels, which are those of controller-runtime.
+// Dashboards and alerts use these names and labels, which are the same as
+// controller-runtime's.
 func TestMetricsOfAQueue(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := New(registry)
@@ -51,7 +52,7 @@ func TestMetricsOfAQueue(t *testing.T) {
 	}
 }
 
-// A Metrics that is nil counts nothing.
+// A nil Metrics counts nothing.
 func TestAQueueWithoutMetrics(t *testing.T) {
 	var m *Metrics
 	if provider := m.Queue(); provider != nil {
@@ -63,7 +64,7 @@ func TestMetricsOfRequests(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	Requests(registry)
 	clientmetrics.RequestResult.Increment(t.Context(), "200", "GET", "server")
-	clientmetrics.RequestLatency.Observe(t.Context(), "GET", url.URL{}, 0) // it isn't asked for, and must not fail
+	clientmetrics.RequestLatency.Observe(t.Context(), "GET", url.URL{}, 0) // isn't registered, and must not panic
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

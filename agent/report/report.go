@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package report puts what is loaded and attached on this node, and what went
-// wrong, into BpfProgram objects. It decides their content; it writes nothing.
+// Package report builds BpfProgram objects, which report the programs and links on this
+// node, and errors. It doesn't write them.
 package report
 
 import (
@@ -28,48 +28,48 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// Attach names one wanted link of one function of a plan.
+// Attach identifies a wanted link of a function in a plan.
 type Attach struct {
 	Load     int
 	Function string
 	Link     daemon.Link
 }
 
-// Outcome is what went wrong on the way to a plan.
+// Outcome contains the errors of executing a plan.
 type Outcome struct {
-	// Loads has the errors by the plan's index of the Load. One that has the
-	// type BytecodeError is about where the bytecode comes from.
+	// Loads contains the errors by the index of the Load in the plan. A BytecodeError
+	// is about the source of the bytecode.
 	Loads map[int]error
-	// Attaches has the errors of links that aren't there.
+	// Attaches contains the errors of links that couldn't be attached.
 	Attaches map[Attach]error
-	// Removals has the errors of links and programs that should be gone.
+	// Removals contains the errors of links and programs that couldn't be removed.
 	Removals []error
-	// Judgements has what policies say about the bytecode, by the plan's index of the
-	// Load. It is empty where there are none.
+	// Judgements contains the verdicts of policies on the bytecode, by the index of the
+	// Load in the plan. It is empty if there are no policies.
 	Judgements map[int]Judgement
 }
 
-// Judgement is what policies say about bytecode.
+// Judgement contains the verdicts of policies on bytecode.
 type Judgement struct {
-	// Image is what its reference was resolved to, as far as that is known.
+	// Image is the resolved image. Its digests are empty if they aren't known.
 	Image bytecode.Image
-	// Signers are who has signed it, of those that policies ask for.
+	// Signers contains the signers of the image, from the authorities of policies.
 	Signers  []string
 	Policies []v1alpha1.BpfProgramPolicy
 }
 
-// PolicyError is that policies let nothing be loaded.
+// PolicyError is the error of a Load that policies don't allow.
 type PolicyError struct{ Message string }
 
 func (e *PolicyError) Error() string { return e.Message }
 
-// BytecodeError is a failure to get at the bytecode before the daemon is asked.
+// BytecodeError is a failure to get the bytecode, before the daemon is called.
 type BytecodeError struct{ Err error }
 
 func (e *BytecodeError) Error() string { return e.Err.Error() }
 func (e *BytecodeError) Unwrap() error { return e.Err }
 
-// Err joins all errors, nil if there are none.
+// Err joins all errors. It returns nil if there are none.
 func (o Outcome) Err() error {
 	var all []error
 	for _, n := range slices.Sorted(maps.Keys(o.Loads)) {
@@ -85,16 +85,16 @@ func (o Outcome) Err() error {
 	return errors.Join(append(all, o.Removals...)...)
 }
 
-// FailedDiscovered lists the attaches that failed at places which the plan had
-// found on the node: they may be gone.
+// FailedDiscovered returns the failed attaches at attach points that the plan
+// discovered on the node. These might not exist anymore.
 func (o Outcome) FailedDiscovered(p plan.Plan) []Attach {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(o.Attaches)), func(a Attach) bool {
 		return !p.Discovers(a.Load, a.Function, a.Link)
 	})
 }
 
-// Programs returns the BpfPrograms, or BpfNsPrograms, of an owner that selects
-// this node: one for each of its programs, loaded or not.
+// Programs returns the BpfPrograms or BpfNsPrograms of an owner that selects this node,
+// one for each of its programs, whether it is loaded or not.
 func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Program, o Outcome) []v1alpha1.ProgramObject {
 	var out []v1alpha1.ProgramObject
 	for n, load := range p.Loads {
@@ -129,8 +129,8 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 	return out
 }
 
-// judged puts in what policies say: about the bytecode, and where they allow that,
-// about attach points.
+// judged sets the verdicts of policies on the bytecode and, for policies that allow the
+// bytecode, those on attach points.
 func judged(object v1alpha1.ProgramObject, j Judgement, points []v1alpha1.BpfProgramPolicy) {
 	b := object.GetStatus().Bytecode
 	if b == nil {
@@ -151,8 +151,8 @@ func judged(object v1alpha1.ProgramObject, j Judgement, points []v1alpha1.BpfPro
 	}
 }
 
-// Name is the name of a program's object: the owner's, and a hash of all that
-// tells it from others of that name on other nodes or of other kinds.
+// Name returns the name of a program's report: the owner's name, and a hash of the
+// other fields that identify it among all kinds, namespaces, and nodes.
 func Name(owner program.Owner, member, node string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{owner.Kind, owner.Namespace, owner.Name, string(owner.UID), member, node}, "\x00")))
 	suffix := "-" + hex.EncodeToString(sum[:4])
@@ -190,8 +190,8 @@ func empty(owner program.Owner, node string, member program.Member) v1alpha1.Pro
 	return object
 }
 
-// BytecodeName is the bytecode as the owner names it: the image's reference, or
-// file: and the path.
+// BytecodeName returns the bytecode in the form of the owner's spec: the image's
+// reference, or the path with the prefix "file:".
 func BytecodeName(b v1alpha1.BytecodeSelector) string {
 	switch {
 	case b.Image != nil:
@@ -203,7 +203,7 @@ func BytecodeName(b v1alpha1.BytecodeSelector) string {
 	}
 }
 
-// resolved puts in what the image's reference was resolved to.
+// resolved sets the digests that the image's reference was resolved to.
 func resolved(object v1alpha1.ProgramObject, image bytecode.Image) {
 	if b := object.GetStatus().Bytecode; b != nil && b.Image == image.Reference {
 		b.Digest = image.Digest
@@ -213,7 +213,7 @@ func resolved(object v1alpha1.ProgramObject, image bytecode.Image) {
 	}
 }
 
-// describe puts in what the daemon says of the program.
+// describe sets the fields that come from the daemon's program.
 func describe(object v1alpha1.ProgramObject, loaded daemon.Program) {
 	object.SetAnnotations(map[string]string{v1alpha1.AnnotationProgramID: strconv.FormatUint(uint64(loaded.ID), 10)})
 	object.GetSpec().Maps = loaded.Maps
@@ -226,8 +226,8 @@ func describe(object v1alpha1.ProgramObject, loaded daemon.Program) {
 	status.MapUsedBy = loaded.MapUsedBy
 }
 
-// describePredecessor puts in what runs in place of a program that can't be
-// loaded as it now should be, and returns words that say so.
+// describePredecessor describes the predecessor that still runs in place of a program
+// that can't be loaded. It returns text about that for a message.
 func describePredecessor(object v1alpha1.ProgramObject, actual []daemon.Program, precedes func(daemon.Program) bool) string {
 	for _, a := range slices.Backward(actual) {
 		if !precedes(a) {
@@ -246,9 +246,9 @@ func describePredecessor(object v1alpha1.ProgramObject, actual []daemon.Program,
 	return ""
 }
 
-// linksOf lists the wanted attach points with what came of each. The first of a
-// function's programs also has the links that should be gone but aren't. The
-// error is the first of an attach.
+// linksOf returns the wanted attach points with their states. If several programs share
+// a function, the first one also has the links that should have been removed. The error
+// contains the first few errors of attaches.
 func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o Outcome) ([]v1alpha1.BpfProgramLink, error) {
 	users := p.Loads[n].Users(wanted.Function())
 	first := users[0].ID == wanted.ID
@@ -259,7 +259,7 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 		if !leftover && !wanted.Wants(link) {
 			continue
 		}
-		// A link that should be gone gives way to the wanted one of its name.
+		// The wanted link takes precedence over a leftover one with the same name.
 		if _, there := byPoint[link.Point]; there && leftover {
 			continue
 		}
@@ -284,14 +284,15 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 	return links, few(failed)
 }
 
-// Limits of one error's text, where an object may have many: an API server takes
-// objects of up to 1.5 MiB, and a condition 32 KiB.
+// Maximum lengths of the text of one error, in bytes, because an object can have many
+// errors. The API server limits objects to 1.5 MiB, and the message of a condition to
+// 32 KiB.
 const (
 	maxLinkError = 1024
 	maxFewError  = 8192
 )
 
-// few joins the first of many errors on one line: the links have them all.
+// few joins the first few errors on one line. The links have all errors.
 func few(errs []error) error {
 	const most = 3
 	if len(errs) == 0 {
@@ -358,7 +359,7 @@ func setCondition(object v1alpha1.ProgramObject, c metav1.Condition) {
 	object.GetStatus().Conditions = []metav1.Condition{c}
 }
 
-// LinksOf reads back what Programs recorded of a program's links.
+// LinksOf returns the attached links that Programs recorded in a status, by ID.
 func LinksOf(status *v1alpha1.BpfProgramStatus) map[uint32]daemon.Link {
 	links := map[uint32]daemon.Link{}
 	for _, l := range status.Links {

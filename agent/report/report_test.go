@@ -23,7 +23,7 @@ import (
 
 const uid = "11111111-2222-3333-4444-555555555555"
 
-// ownerOf reads a user object as the agent does.
+// ownerOf returns the owner for a user object, like the agent.
 func ownerOf(t *testing.T, kind string, o v1alpha1.UserObject) program.Owner {
 	t.Helper()
 	path := "/x.o"
@@ -40,7 +40,7 @@ func ownerOf(t *testing.T, kind string, o v1alpha1.UserObject) program.Owner {
 	return owner
 }
 
-// tracepoint is an owner of one program with these tracepoints.
+// tracepoint returns an owner of one program with these tracepoints.
 func tracepoint(t *testing.T, names ...string) program.Owner {
 	t.Helper()
 	o := &v1alpha1.TracepointProgram{}
@@ -48,7 +48,7 @@ func tracepoint(t *testing.T, names ...string) program.Owner {
 	return ownerOf(t, "TracepointProgram", o)
 }
 
-// uprobe is an owner of one program in the containers of its namespace.
+// uprobe returns an owner of one program in the containers of its namespace.
 func uprobe(t *testing.T) program.Owner {
 	t.Helper()
 	o := &v1alpha1.UprobeNsProgram{}
@@ -57,7 +57,7 @@ func uprobe(t *testing.T) program.Owner {
 	return ownerOf(t, "UprobeNsProgram", o)
 }
 
-// application is an owner of tracepoint programs of these functions.
+// application returns an owner of tracepoint programs with these functions.
 func application(t *testing.T, functions ...string) program.Owner {
 	t.Helper()
 	o := &v1alpha1.BpfApplication{}
@@ -72,7 +72,7 @@ func application(t *testing.T, functions ...string) program.Owner {
 	return ownerOf(t, "BpfApplication", o)
 }
 
-// loaded is what the daemon holds of a plan's Load, from program 9 on, attached to the first links of each
+// loaded returns the daemon's programs for a plan, with IDs starting at 9, and the first links of each
 // program's attach points.
 func loaded(p plan.Plan, links int) []daemon.Program {
 	var out []daemon.Program
@@ -92,7 +92,7 @@ func loaded(p plan.Plan, links int) []daemon.Program {
 	return out
 }
 
-// text is what people read of an object: its condition and links.
+// text returns the parts of an object that users read: its condition and links.
 func text(o v1alpha1.ProgramObject) string {
 	lines := make([]string, 0, 4)
 	for _, c := range o.GetStatus().Conditions {
@@ -108,7 +108,7 @@ func text(o v1alpha1.ProgramObject) string {
 	return strings.Join(lines, "\n")
 }
 
-// What a user reads of a program in each state.
+// The conditions and links of a program in each state.
 func TestConditions(t *testing.T) {
 	points := tracepoint(t, "a/x", "b/y")
 	want := plan.Want(points, program.Node{}, nil)
@@ -236,7 +236,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// Programs that use one function tell of one program, each of its own links.
+// Reports of programs that share a function have the same program ID, and each has its own links.
 func TestSharedFunction(t *testing.T) {
 	o := &v1alpha1.BpfApplication{}
 	for _, names := range [][]string{{"a/x", "a/y"}, {"a/y", "b/z"}} {
@@ -294,7 +294,7 @@ func of(uid string, programs []daemon.Program) []daemon.Program {
 	return programs
 }
 
-// All that others read of an object: the CSI plugin, the operator, scripts.
+// The fields that the CSI plugin, the operator, and scripts read.
 func TestObject(t *testing.T) {
 	owner := application(t, "f", "g")
 	want := plan.Want(owner, program.Node{}, nil)
@@ -342,17 +342,18 @@ func describeAll(o *v1alpha1.BpfProgram) string {
 		s.Node, s.OwnerGeneration, s.ProgramID, s.Function, s.Tag, s.LoadedAt, s.MapIDs, *s.MapOwnerID, s.MapUsedBy, s.Links)
 }
 
-// ownerOfObject is the owner reference without pointers. Nothing of ours blocks a deletion.
+// ownerOfObject returns the owner reference as text, without pointers, and whether it doesn't block
+// deletion.
 func ownerOfObject(o *v1alpha1.BpfProgram) string {
 	r := o.OwnerReferences[0]
 	return fmt.Sprint(len(o.OwnerReferences), r.APIVersion, r.Kind, r.Name, r.UID, *r.Controller, r.BlockOwnerDeletion == nil)
 }
 
-// Names and labels are valid whatever the owner, its functions and the node are
-// called, and two programs never share a name.
+// Names and labels are valid for any names of the owner, its functions, and the node. Names of different
+// programs are different.
 func TestNames(t *testing.T) {
 	long := strings.Repeat("a", 253)
-	dotted := strings.Repeat("a", 243) + ".b" // cut behind the dot, which nothing but a letter or digit may follow
+	dotted := strings.Repeat("a", 243) + ".b" // is cut after the dot, which must be followed by a letter or digit
 	seen := map[string]string{}
 	for _, kind := range []string{"TracepointProgram", "KprobeProgram"} {
 		for _, namespace := range []string{"", "tenant", "tenant2"} {
@@ -379,7 +380,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
-	// Names are kept in the cluster: agents of two versions must agree on them.
+	// Names are stored in the cluster, so all versions of the agent must use the same ones.
 	owner := program.Owner{Key: program.Key{Kind: "TcxNsProgram", Namespace: "tenant", Name: "counter"}, UID: uid}
 	if got := Name(owner, "", "node"); got != "counter-da7726f8" {
 		t.Errorf("the name's making changed: %s", got)
@@ -410,11 +411,11 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// What is reported of links comes back to the next run of the agent.
+// A new process of the agent reads the links from the reports.
 func TestLinksComeBack(t *testing.T) {
 	owner := tracepoint(t, "a/x", "b/y", "c/z")
 	want := plan.Want(owner, program.Node{}, nil)
-	actual := with(loaded(want, 2), 200, daemon.Link{}) // c/z isn't attached, link 200 unknown
+	actual := with(loaded(want, 2), 200, daemon.Link{}) // c/z isn't attached, and link 200 is unknown
 	status := Programs(owner, "node", want, actual, attachErrors(want, "c/z"))[0].GetStatus()
 	if len(status.Links) != 3 {
 		t.Fatalf("links %v", status.Links)
@@ -447,8 +448,8 @@ func TestOutcomeJoinsItsErrors(t *testing.T) {
 	}
 }
 
-// Upstream's fault 27: references that block deletion need a right on the owner's
-// finalizers, which the agent hasn't, and shouldn't.
+// Upstream's fault 27: owner references that block deletion require a permission on the owner's
+// finalizers, which the agent doesn't have and doesn't need.
 func TestUpstreamFault27OwnerReferencesBlockNoDeletion(t *testing.T) {
 	for _, kind := range v1alpha1.UserKinds {
 		o := kind.New()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package verify has images verified by bpfman-verify, a process for each
-// question, and keeps the answers.
+// Package verify verifies images with bpfman-verify, in a separate process for each
+// request, and caches the answers.
 package verify
 
 import (
@@ -23,23 +23,24 @@ import (
 )
 
 const (
-	// deadline is how long a process may take to answer. It is killed a little later,
-	// as it knows best what it waited for.
+	// deadline is the default timeout of a request. The process is killed a little
+	// later than that, because its own error says what it waited for.
 	deadline = 30 * time.Second
-	// maxWords is how much is kept of what a process says on its standard error, in
+	// maxWords is the maximum length of the process's standard error that is kept, in
 	// bytes.
 	maxWords = 4096
 )
 
 // Process runs bpfman-verify.
 type Process struct {
-	// Path of the executable.
+	// Path is the path of the executable.
 	Path string
-	// Deadline is how long it may take; 0 means 30 seconds.
+	// Deadline is the timeout of a request. 0 means 30 seconds.
 	Deadline time.Duration
 }
 
-// Beside is the process whose executable is beside that of this one.
+// Beside returns the Process with bpfman-verify in the directory of this process's
+// executable.
 func Beside() (Process, error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -48,12 +49,12 @@ func Beside() (Process, error) {
 	return Process{Path: filepath.Join(filepath.Dir(own), verification.Command)}, nil
 }
 
-// environment is what the process gets of the agent's: where certificates are and
-// which proxies there are.
+// environment contains the names of variables that the process inherits: the paths of
+// certificates, and proxies.
 var environment = []string{"SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
-// Verify asks the process. That nothing could be found out is an error in the
-// answer. Credentials are in nothing but its standard input.
+// Verify runs the process. Errors are in the answer. Credentials are only passed on
+// standard input.
 func (p Process) Verify(ctx context.Context, request *verification.Request) verification.Answer {
 	answer, err := p.ask(ctx, request)
 	if err != nil {
@@ -85,7 +86,7 @@ func (p Process) ask(ctx context.Context, request *verification.Request) (answer
 			command.Env = append(command.Env, name+"="+value)
 		}
 	}
-	// A group of its own, so that nothing is left of it once it is killed.
+	// A process group, so that its children are killed too.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = time.Second
@@ -104,13 +105,12 @@ func (p Process) ask(ctx context.Context, request *verification.Request) (answer
 	return answer, nil
 }
 
-// bounded keeps what is written to it up to a limit, in bytes. What is more is an
-// error for the writer, or ignored. It doesn't embed the buffer, whose ReadFrom would
-// have no limit.
+// bounded stores what is written to it, up to a limit in bytes. It discards the rest,
+// or returns an error. It doesn't embed the buffer, whose ReadFrom method has no limit.
 type bounded struct {
 	kept  bytes.Buffer
 	limit int
-	rest  bool // ignore what is more
+	rest  bool // discard the rest
 	full  bool
 }
 

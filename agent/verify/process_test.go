@@ -18,7 +18,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/verification"
 )
 
-// script stands in for bpfman-verify.
+// script returns a Process with a shell script in place of bpfman-verify.
 func script(t *testing.T, text string) Process {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), verification.Command)
@@ -60,7 +60,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// A process that doesn't answer is killed with all that it has started.
+// A process that doesn't respond is killed together with its children.
 func TestProcessIsKilledWithItsChildren(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	p := script(t, fmt.Sprintf("sleep 600 & echo $! >%s; sleep 600", pids))

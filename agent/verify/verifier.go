@@ -16,45 +16,47 @@ import (
 )
 
 const (
-	// maxAnswers is how many answers are kept.
+	// maxAnswers is the maximum number of cached answers.
 	maxAnswers = 512
-	// atOnce is how many processes run at a time.
+	// atOnce is the maximum number of concurrent processes.
 	atOnce = 2
-	// patience is how long the one who asks waits for an answer.
+	// patience is the maximum time that Ask waits for an answer.
 	patience = 2 * time.Second
-	// lack is how long it holds that somebody hasn't signed, or that it couldn't be
-	// found out: a signature may come later.
+	// lack is how long an answer with an error or a missing signature is cached. The
+	// image might be signed later.
 	lack = 10 * time.Second
 )
 
-// Verifier keeps answers. An answer depends on the question alone, which names the
-// image by its digest and has the material of the authorities in it; so one in which
-// nothing lacks holds as long as the agent runs.
+// Verifier caches answers. An answer only depends on the question, which contains the
+// digest of the image and the material of authorities. So answers without errors or
+// missing signatures don't expire.
 type Verifier struct {
-	// Verify finds an answer. It ends with its context.
+	// Verify returns the answer to a request. It must return when its context ends.
 	Verify func(context.Context, *verification.Request) verification.Answer
-	// Observe, if set, is told how long finding an answer took, and whether it failed.
+	// Observe, if not nil, is called with the duration of a verification, and whether
+	// it failed.
 	Observe func(took time.Duration, failed bool)
 
 	once    sync.Once
 	slots   chan struct{}
 	mu      sync.Mutex
-	answers *lru.Cache // *run by question
+	answers *lru.Cache // maps question to *run
 }
 
 type question [sha256.Size]byte
 
-// run is a question that is being, or was, answered.
+// run is the verification for a question, in progress or completed.
 type run struct {
-	done   chan struct{} // closed once answer and until are set
+	done   chan struct{} // closed after answer and until are set
 	answer verification.Answer
-	until  time.Time // zero for ever
+	until  time.Time // zero if it doesn't expire
 }
 
-// Ask returns the answer to a question; false where it isn't there yet, and then
-// calls later once it is. Credentials are part of the question: what somebody can't
-// find out another can. A question that is new isn't asked where silent tells why
-// nobody would answer.
+// Ask returns the answer to a question, or false if it isn't available within two
+// seconds. In that case, Ask calls later when it is available, unless ctx ended first.
+// Credentials are part of the question, so that answers for one user aren't returned to
+// another. If there is no answer yet, and silent returns an error because the registry
+// doesn't respond, that error is the answer.
 func (v *Verifier) Ask(ctx context.Context, request *verification.Request, silent func() error, later func()) (verification.Answer, bool) {
 	v.once.Do(func() { v.answers, v.slots = lru.New(maxAnswers), make(chan struct{}, atOnce) })
 	key := questionOf(request)
@@ -74,14 +76,14 @@ func (v *Verifier) Ask(ctx context.Context, request *verification.Request, silen
 	case <-ctx.Done():
 	case <-wait.C:
 		go func() {
-			<-r.done // each process has a deadline
+			<-r.done // each process has a timeout
 			later()
 		}()
 	}
 	return verification.Answer{}, false
 }
 
-// known is the run of a question, nil where it has to be asked.
+// known returns the run for a question, or nil if there is none or it has expired.
 func (v *Verifier) known(key question) *run {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,7 +95,7 @@ func (v *Verifier) known(key question) *run {
 	return r
 }
 
-// start has a question answered, unless that has begun meanwhile.
+// start starts a run, unless another caller has started it since.
 func (v *Verifier) start(ctx context.Context, key question, request *verification.Request) *run {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -130,7 +132,8 @@ func (r *run) expired() bool {
 	}
 }
 
-// complete tells that nothing lacks which could come later.
+// complete reports whether an answer has no errors or missing signatures that could
+// change later.
 func complete(a *verification.Answer) bool {
 	for _, findings := range [][]verification.Finding{a.Signatures, a.Attestations} {
 		for _, f := range findings {

@@ -18,13 +18,13 @@ import (
 
 func never() error { return nil }
 
-// What is complete is asked for once, by however many at a time; what lacks is asked
-// for again a while later.
+// Concurrent requests for the same question share a process. Complete answers are
+// cached without expiry. Others are requested again after a while.
 func TestAnswersAreKept(t *testing.T) {
 	signed := verification.Finding{Authority: "p/a", Signer: "s"}
 	for name, c := range map[string]struct {
 		answer verification.Answer
-		again  int32 // after a while
+		again  int32 // number of further requests after a while
 	}{
 		"signed":      {verification.Answer{Signatures: []verification.Finding{signed}}, 0},
 		"nothing":     {verification.Answer{}, 0},
@@ -64,7 +64,7 @@ func TestAnswersAreKept(t *testing.T) {
 	}
 }
 
-// Another image, another key and other credentials are other questions.
+// A different image, key, or credentials make a different question.
 func TestQuestionsAreToldApart(t *testing.T) {
 	var asked atomic.Int32
 	v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer {
@@ -92,7 +92,8 @@ func TestQuestionsAreToldApart(t *testing.T) {
 	}
 }
 
-// Nobody waits for long: who asks is told later. Few processes run at a time.
+// Ask doesn't wait long for an answer, and calls a function when it is available. The
+// number of concurrent processes is limited.
 func TestSlowAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
@@ -125,8 +126,8 @@ func TestSlowAnswers(t *testing.T) {
 	})
 }
 
-// A registry that is known to be silent isn't asked; what is known of its images is
-// known.
+// If a registry is known not to respond, Ask doesn't start a process, but it still
+// returns cached answers.
 func TestSilentRegistry(t *testing.T) {
 	v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer { return verification.Answer{} }}
 	silent := func() error { return errors.New("it doesn't answer") }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command bpfman-agent runs on each node: it has the node's bpfman daemon load
-// and attach what the user objects ask for, and reports what is there.
+// Command bpfman-agent runs on each node. It loads and attaches the programs of the user
+// objects with the node's bpfman daemon, and reports their state.
 package main
 
 import (
@@ -44,7 +44,8 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// bpffsDir is where the daemon pins, in its and in the host's file system.
+// bpffsDir is the mount point of the daemon's BPF file system, in the daemon's container and on
+// the host.
 const bpffsDir = "/run/bpfman/fs"
 
 const component = "bpfman-agent"
@@ -80,17 +81,18 @@ func main() {
 	version.Flag(component)
 	flag.Parse()
 	log := logger(os.Getenv("GO_LOG"))
-	klog.SetLogger(log) // client-go's
+	klog.SetLogger(log) // for client-go
 	if err := run(o, log); err != nil {
 		log.Error(errors.Join(err, leaveWords(err.Error())), "Stopped")
 		os.Exit(1)
 	}
 }
 
-// terminationLog is what the container's status shows once the container has ended.
+// terminationLog is the container's default terminationMessagePath.
 const terminationLog = "/dev/termination-log"
 
-// leaveWords leaves words where the operator looks for them: in the status of the container.
+// leaveWords writes the container's termination message, which the operator reads from the
+// container's status.
 func leaveWords(words string) error {
 	file, err := os.OpenFile(terminationLog, os.O_WRONLY, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -103,8 +105,8 @@ func leaveWords(words string) error {
 	return errors.Join(err, file.Close())
 }
 
-// gcPercent trades a little CPU, of which the agent needs hardly any, for memory
-// on every node.
+// gcPercent is lower than Go's default, which saves memory on each node and takes a bit more
+// CPU. The agent needs little CPU.
 const gcPercent = 25
 
 func run(o options, log logr.Logger) error {
@@ -116,7 +118,7 @@ func run(o options, log logr.Logger) error {
 	}
 	debug.SetGCPercent(gcPercent)
 	if o.profilingAddr == "" {
-		runtime.MemProfileRate = 0 // samples that nobody can ask for, half a megabyte
+		runtime.MemProfileRate = 0 // can't be read without the server, and takes half a megabyte
 	} else {
 		go serveProfiles(o.profilingAddr, log)
 	}
@@ -148,7 +150,7 @@ func run(o options, log logr.Logger) error {
 		&metrics.Reports{List: reconciler.Reports}, server.Kinds)
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal ends the agent where it is
+	context.AfterFunc(ctx, stop) // a second signal stops the agent immediately
 	tasks, ctx := errgroup.WithContext(logr.NewContext(ctx, log))
 	start := func() error {
 		tasks.Go(func() error {
@@ -167,7 +169,7 @@ func run(o options, log logr.Logger) error {
 	if o.metricsAddr != "0" {
 		tasks.Go(func() error { return serveMetrics(ctx, o.metricsAddr, registry, config, log) })
 	}
-	return tasks.Wait() //nolint:wrapcheck // a task's own
+	return tasks.Wait() //nolint:wrapcheck // the error of a task
 }
 
 func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Reconciler, error) {
@@ -191,14 +193,16 @@ func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, me
 	}, nil
 }
 
-// How often the cluster's definitions are looked at, while nothing starts and afterwards: rarely, as every node does. The
-// operator says at once when they are another bpfman's.
+// Intervals of checks of the cluster's CRDs: lookAgain until the controllers start, and
+// lookLater after that, which is long because all nodes check. If the CRDs are of another
+// bpfman, the operator reports that immediately.
 const (
 	lookAgain = 10 * time.Second
 	lookLater = 10 * time.Minute
 )
 
-// clientConfig leads to the API server of a kubeconfig file, or of the agent's pod if it is "".
+// clientConfig returns the configuration of the API client from a kubeconfig file, or from the
+// agent's pod if kubeconfig is "".
 func clientConfig(kubeconfig string) (*rest.Config, error) {
 	load := rest.InClusterConfig
 	if kubeconfig != "" {
@@ -212,7 +216,7 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// ownNamespace is the one that the agent's pod is in, "" outside of a cluster.
+// ownNamespace returns the namespace of the agent's pod, or "" outside of a cluster.
 func ownNamespace() string {
 	content, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil {
@@ -221,8 +225,8 @@ func ownNamespace() string {
 	return strings.TrimSpace(string(content))
 }
 
-// logger writes JSON lines to standard error. Level is upstream's GO_LOG: info
-// unless it is debug or trace.
+// logger returns a logger that writes lines of JSON to standard error. Level is the value of
+// GO_LOG, as for upstream's agent. Any value except for debug and trace means info.
 func logger(level string) logr.Logger {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "trace": slog.LevelDebug - 4}
 	return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: levels[level]}))

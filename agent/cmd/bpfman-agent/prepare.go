@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// othersEnd is how long another daemon may take to end: that of a pod which
-	// this one's replaces has 15 seconds.
+	// othersEnd is the maximum wait for another daemon to stop. The pod that this pod
+	// replaces has 15 seconds.
 	othersEnd  = 30 * time.Second
 	othersPoll = 500 * time.Millisecond
 )
 
-// prepare makes the node ready for daemon and agent. Programs that aren't for pods do
-// without the container runtime, and what a daemon of v0.5 left doesn't keep that of v0.6
-// from working, so no error about them is one here.
+// prepare prepares the node for the daemon and the agent. It only logs errors about the
+// container runtime, which only programs in pods need, and about files of bpfman v0.5,
+// with which the daemon of v0.6 works.
 func prepare(o options, log logr.Logger) error {
 	hostProc := o.hostProc
 	if err := bpffs.Mount(bpffsDir); err != nil {
@@ -68,8 +68,8 @@ func prepare(o options, log logr.Logger) error {
 	return nil
 }
 
-// alone waits until no daemon runs on the node that uses the same bpffs, and
-// tells whether none does in the end.
+// alone waits until no other daemon on the node uses the same bpffs, and reports whether
+// that is so at the end.
 func alone(hostProc string, log logr.Logger) bool {
 	var failed error
 	err := wait.PollUntilContextTimeout(context.Background(), othersPoll, othersEnd, true, func(context.Context) (bool, error) {

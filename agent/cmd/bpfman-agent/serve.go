@@ -21,10 +21,10 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 )
 
-// headerTimeout is how long a client may take to say what it wants.
+// headerTimeout is the maximum time to read the headers of a request.
 const headerTimeout = 10 * time.Second
 
-// serve answers at an address until ctx ends, over TLS if there is a configuration for it.
+// serve serves HTTP at an address until ctx ends, or HTTPS if certified isn't nil.
 func serve(ctx context.Context, address string, handler http.Handler, certified *tls.Config, log logr.Logger) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -46,15 +46,16 @@ func serve(ctx context.Context, address string, handler http.Handler, certified 
 	return nil
 }
 
-// serveMetrics lets those scrape whom the cluster's RBAC allows to, until ctx ends.
+// serveMetrics serves metrics until ctx ends, to clients that the cluster's RBAC
+// authorizes.
 func serveMetrics(ctx context.Context, address string, gatherer prometheus.Gatherer, config *rest.Config, log logr.Logger) error {
 	filter, err := scrape.NewFilter(config, nil)
 	if err != nil {
-		return err //nolint:wrapcheck // it says what failed
+		return err //nolint:wrapcheck // the error has context
 	}
 	certified, err := scrape.TLS(component)
 	if err != nil {
-		return err //nolint:wrapcheck // as above
+		return err //nolint:wrapcheck // see above
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", filter.Protect(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}), slog.New(logr.ToSlogHandler(log))))
