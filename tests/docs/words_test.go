@@ -24,7 +24,7 @@ import (
 var speaking = []string{"agent", "apis", "cli", "csi", "inspector", "kinds", "operator", "verifier", "hack/cluster"}
 
 // commented are the directories whose comments are checked.
-var commented = []string{"agent/cluster", "agent/cmd", "agent/controller", "agent/metrics", "agent/report", "agent/verify", "apis", "cli", "csi", "examples", "hack", "inspector", "kinds", "operator", "tests", "verifier"}
+var commented = []string{"agent", "apis", "cli", "csi", "examples", "hack", "inspector", "kinds", "operator", "tests", "verifier"}
 
 // TestMessagesAvoidWords checks the strings of the commands for the words that Vale refuses on
 // pages (make prose), because Vale doesn't read Go.
