@@ -48,7 +48,7 @@ type Image struct {
 // Pinned returns the reference of the manifest with the digest only. With such a
 // reference, the daemon of v0.6.0 verifies the digests of what it pulls, and stores
 // the image under the digest. If a reference has a tag, it stores the image under
-// the tag, whatever the digest.
+// the tag, regardless of the digest.
 func (i Image) Pinned() string { return i.at(i.Manifest) }
 
 // Resolved returns the reference of the manifest or index that the user's reference
