@@ -137,11 +137,11 @@ func TestEventsInSeries(t *testing.T) {
 		say("a")
 		wants("PATCH default 2")
 		for range 12 { // for 36 minutes, in which the series continues
-			time.Sleep(3 * time.Minute)
+			time.Sleep(3 * time.Minute) //nolint:forbidigo // in the bubble, the clock isn't real
 			say("a")
 		}
 		wants("PATCH default 13")
-		time.Sleep(2 * seriesGap)
+		time.Sleep(2 * seriesGap) //nolint:forbidigo // in the bubble, the clock isn't real
 		wants("PATCH default 14")
 		say("a")
 		say("b")
@@ -173,14 +173,14 @@ func TestEventsThatCannotBeWritten(t *testing.T) {
 		say("b")
 		wants("POST default 1")
 		api.fail(nil)
-		time.Sleep(2 * eventRetry)
+		time.Sleep(2 * eventRetry) //nolint:forbidigo // in the bubble, the clock isn't real
 		wants("POST default 1", "POST default 1")
 
 		api.fail(func(request *http.Request) (*http.Response, error) {
 			return answer(request, http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`), nil
 		})
 		say("c")
-		time.Sleep(2 * eventRetry)
+		time.Sleep(2 * eventRetry) //nolint:forbidigo // in the bubble, the clock isn't real
 		wants("POST default 1")
 	})
 }

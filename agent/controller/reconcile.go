@@ -88,7 +88,7 @@ type Reconciler struct {
 // Reconcile executes an owner's plan, and reports the outcome. It returns the time until
 // the next reconciliation if nothing failed, or 0 for none.
 func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
-	owner, err := r.owner(ctx, key)
+	owner, err := r.owner(key)
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
 		// The operator reports the problem. The object's programs stay loaded until it can
 		// be decoded or is deleted.
@@ -274,7 +274,7 @@ func (r *Reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs,
 
 // owner returns the owner for a user object. It returns nil if there should be no programs
 // on this node: the object doesn't exist, is being deleted, or doesn't select this node.
-func (r *Reconciler) owner(ctx context.Context, key program.Key) (*program.Owner, error) {
+func (r *Reconciler) owner(key program.Key) (*program.Owner, error) {
 	// Any key in the queue means that there is, or was, an object of its kind.
 	r.Cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
 	object, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)

@@ -113,7 +113,7 @@ func (r *Reconciler) unattached(ctx context.Context) string {
 
 // isAttached reports whether the daemon has all wanted programs and links of an object on this node.
 func (r *Reconciler) isAttached(ctx context.Context, key program.Key) bool {
-	owner, err := r.owner(ctx, key)
+	owner, err := r.owner(key)
 	if err != nil || owner == nil {
 		return err == nil
 	}
