@@ -8,12 +8,9 @@ package endpoint
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -21,9 +18,6 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 )
-
-// headerTimeout bounds the time in which a client must send the headers of its request.
-const headerTimeout = 10 * time.Second
 
 // Server serves /metrics, /healthz, and /readyz.
 type Server struct {
@@ -58,17 +52,5 @@ func New(component string, config *rest.Config, gatherer prometheus.Gatherer, re
 
 // Serve listens on the address until the context ends.
 func (s *Server) Serve(ctx context.Context, address string) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("listen for scrapes: %w", err)
-	}
-	server := &http.Server{
-		Handler: s.handler, TLSConfig: s.certified, ReadHeaderTimeout: headerTimeout,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
-	context.AfterFunc(ctx, func() { server.Close() })
-	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve metrics: %w", err)
-	}
-	return nil
+	return scrape.Serve(ctx, address, s.handler, s.certified, s.log)
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package kindcache is a manager's cache that reads the API's kinds each apart from the
-// others, as package kinds does, with a mapper, and with sources that no controller waits for.
+// Package kindcache provides a manager's cache that reads kinds independently of each
+// other, as package kinds does. It also provides a REST mapper for the cache, and sources
+// that controllers don't wait for.
 package kindcache
 
 import (
@@ -14,9 +15,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -29,14 +30,14 @@ import (
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
-// Source starts the source of a kind. The controller doesn't wait until its
-// handler has got all objects: reading a kind before is an UnreadError, so that
-// one which can't be read holds up no other.
+// Source returns a source that starts of. The controller doesn't wait until the handler has
+// received all objects, so that a kind that can't be read doesn't delay others. To read a
+// kind before that returns a [kinds.UnreadError].
 func Source[request comparable](of source.TypedSyncingSource[request]) source.TypedSource[request] {
 	return eventSource[request]{of}
 }
 
-// eventSource isn't a source.TypedSyncingSource, for which a controller waits.
+// eventSource isn't a source.TypedSyncingSource, which a controller waits for.
 type eventSource[request comparable] struct{ of source.TypedSource[request] }
 
 // Start implements source.TypedSource.
@@ -53,8 +54,8 @@ func (s eventSource[request]) String() string { return fmt.Sprint(s.of) }
 // MarshalText names the source in logs of log/slog, which doesn't use String.
 func (s eventSource[request]) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Mapper maps the API's kinds without asking the API server, which may lack their
-// definitions just now. It asks for all others.
+// Mapper maps the API's kinds without requests to the API server, which might not have their
+// CRDs at that time. For other kinds, it asks the API server.
 func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 	known := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion})
 	add := func(name, resource string, namespaced bool) {
@@ -80,7 +81,7 @@ func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, erro
 	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, others}}, nil
 }
 
-// New returns a function that makes a manager's cache. known records which of its kinds can be read.
+// New returns a function that creates a manager's cache. known records which of its kinds can be read.
 func New(known *kinds.Kinds) cache.NewCacheFunc {
 	return func(config *rest.Config, options cache.Options) (cache.Cache, error) {
 		return newCache(known, config, options)
@@ -90,24 +91,18 @@ func New(known *kinds.Kinds) cache.NewCacheFunc {
 func newCache(known *kinds.Kinds, config *rest.Config, options cache.Options) (cache.Cache, error) {
 	api, err := kinds.NewClient(config, options.HTTPClient, options.Scheme)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what failed
-	}
-	selected := map[schema.GroupVersionKind]cache.ByObject{}
-	for object, by := range options.ByObject {
-		gvk, err := apiutil.GVKForObject(object, options.Scheme)
-		if err != nil {
-			return nil, fmt.Errorf("find the kind of %T: %w", object, err)
-		}
-		selected[gvk] = by
+		return nil, err //nolint:wrapcheck // the error has context
 	}
 	options.NewInformer = func(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		gvk, err := apiutil.GVKForObject(object, options.Scheme)
 		if err != nil {
-			return toolscache.NewSharedIndexInformer(lw, object, resync, indexers) // of no kind that can be waited for
+			return toolscache.NewSharedIndexInformer(lw, object, resync, indexers) // can't be recorded in known
 		}
 		from := toolscache.ToListerWatcherWithContext(lw)
-		if resource, newList, own := ownKind(object); own {
-			from = ofKind(api, resource, newList, selected[gvk])
+		for _, kind := range v1alpha1.UserKinds {
+			if kind.GroupVersionKind() == gvk {
+				from = toolscache.NewListWatchFromClient(api, kind.Resource(), metav1.NamespaceAll, fields.Everything())
+			}
 		}
 		informer := toolscache.NewSharedIndexInformer(known.Watch(gvk, from), object, resync, indexers)
 		known.Listed(gvk, informer.HasSynced)
@@ -117,84 +112,41 @@ func newCache(known *kinds.Kinds, config *rest.Config, options cache.Options) (c
 	if err != nil {
 		return nil, fmt.Errorf("create cache: %w", err)
 	}
-	return &apart{c, known, options.Scheme}, nil
+	return &independent{c, known, options.Scheme}, nil
 }
 
-// ownKind finds the resource and the list of an object of the API's.
-func ownKind(object runtime.Object) (resource string, newList func() runtime.Object, own bool) {
-	switch object.(type) {
-	case v1alpha1.UserObject:
-		for _, k := range v1alpha1.UserKinds {
-			if fmt.Sprintf("%T", k.New()) == fmt.Sprintf("%T", object) {
-				return k.Resource(), k.NewList, true
-			}
-		}
-	case v1alpha1.ProgramObject:
-		for _, k := range v1alpha1.ProgramKinds {
-			if fmt.Sprintf("%T", k.New()) == fmt.Sprintf("%T", object) {
-				return k.Resource(), k.NewList, true
-			}
-		}
-	}
-	return "", nil, false
-}
-
-// ofKind lists and watches a kind of the API's.
-func ofKind(api rest.Interface, resource string, newList func() runtime.Object, by cache.ByObject) *toolscache.ListWatch {
-	request := func(o metav1.ListOptions) *rest.Request {
-		if by.Label != nil {
-			o.LabelSelector = by.Label.String()
-		}
-		if by.Field != nil {
-			o.FieldSelector = by.Field.String()
-		}
-		return api.Get().Resource(resource).VersionedParams(&o, metav1.ParameterCodec)
-	}
-	return &toolscache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list := newList()
-			err := request(o).Do(ctx).Into(list)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.Watch, o.AllowWatchBookmarks = true, true
-			return request(o).Watch(ctx)
-		},
-	}
-}
-
-// apart is a cache whose kinds don't wait for each other.
-type apart struct {
+// independent is a cache whose kinds don't wait for each other.
+type independent struct {
 	cache.Cache
 	kinds  *kinds.Kinds
 	scheme *runtime.Scheme
 }
 
 // Get gets an object. It doesn't wait for a kind that hasn't been listed.
-func (a *apart) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	gvk, err := apiutil.GVKForObject(object, a.scheme)
+func (c *independent) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	gvk, err := apiutil.GVKForObject(object, c.scheme)
 	if err != nil {
 		return fmt.Errorf("find the kind of %T: %w", object, err)
 	}
-	if err := a.kinds.Read(gvk); err != nil {
+	if err := c.kinds.Read(gvk); err != nil {
 		return err
 	}
-	return a.Cache.Get(ctx, key, object, options...) //nolint:wrapcheck // callers ask whether it is NotFound
+	return c.Cache.Get(ctx, key, object, options...) //nolint:wrapcheck // callers ask whether it is NotFound
 }
 
 // List lists objects. It doesn't wait for a kind that hasn't been listed.
-func (a *apart) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	gvk, err := apiutil.GVKForObject(list, a.scheme)
+func (c *independent) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	gvk, err := apiutil.GVKForObject(list, c.scheme)
 	if err != nil {
 		return fmt.Errorf("find the kind of %T: %w", list, err)
 	}
 	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	if err := a.kinds.Read(gvk); err != nil {
+	if err := c.kinds.Read(gvk); err != nil {
 		return err
 	}
-	return a.Cache.List(ctx, list, options...) //nolint:wrapcheck // as above
+	return c.Cache.List(ctx, list, options...) //nolint:wrapcheck // as above
 }
 
-// WaitForCacheSync waits for nothing: who needs a kind waits for its own source,
-// or is told that the kind hasn't been read.
-func (a *apart) WaitForCacheSync(ctx context.Context) bool { return ctx.Err() == nil }
+// WaitForCacheSync doesn't wait. Callers that read a kind get a [kinds.UnreadError] until it
+// has been listed.
+func (c *independent) WaitForCacheSync(ctx context.Context) bool { return ctx.Err() == nil }

@@ -39,6 +39,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/pins"
 	"github.com/bpfman/bpfman-operator/agent/verify"
 	"github.com/bpfman/bpfman-operator/apis/definitions"
+	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -165,7 +166,9 @@ func run(o options, log logr.Logger) error {
 	}
 	server.Kinds.Held = func() error { return cmp.Or(guard.Held(), reconciler.Inventory.Ready()) }
 	tasks.Go(func() error { return guard.Start(ctx) })
-	tasks.Go(func() error { return serve(ctx, o.healthAddr, server.Kinds.Probes(), nil, log) })
+	tasks.Go(func() error {
+		return scrape.Serve(ctx, o.healthAddr, server.Kinds.Probes(), nil, slog.New(logr.ToSlogHandler(log)))
+	})
 	if o.metricsAddr != "0" {
 		tasks.Go(func() error { return serveMetrics(ctx, o.metricsAddr, registry, config, log) })
 	}
@@ -237,6 +240,6 @@ func serveProfiles(addr string, log logr.Logger) {
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	s := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	log.Error(s.ListenAndServe(), "Failed to serve profiles", "address", addr)
+	err := scrape.Serve(context.Background(), addr, mux, nil, slog.New(logr.ToSlogHandler(log)))
+	log.Error(err, "Failed to serve profiles", "address", addr)
 }

@@ -12,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -257,18 +256,10 @@ func serve(ctx context.Context, servers *errgroup.Group, path string, server *gr
 	return nil
 }
 
-const (
-	headerTimeout = 10 * time.Second
-	probeTimeout  = 5 * time.Second
-)
-
+// serveMetrics starts to serve metrics, to clients that RBAC allows. Address 0 turns it off.
 func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, handler http.Handler, log *slog.Logger) error {
 	if address == "0" {
 		return nil
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("listen for scrapes: %w", err)
 	}
 	certified, err := scrape.TLS("bpfman-csi")
 	if err != nil {
@@ -278,14 +269,7 @@ func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, 
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: protected, TLSConfig: certified, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
-	context.AfterFunc(ctx, func() { server.Close() })
-	servers.Go(func() error {
-		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve metrics: %w", err)
-		}
-		return nil
-	})
+	servers.Go(func() error { return scrape.Serve(ctx, address, protected, certified, log) })
 	return nil
 }
 
@@ -317,6 +301,8 @@ func protect(handler http.Handler, log *slog.Logger) (http.Handler, error) {
 	}
 	return filter.Protect(handler, log), nil
 }
+
+const probeTimeout = 5 * time.Second
 
 // probe asks the plugin at socket whether it is ready.
 func probe(socket string) error {

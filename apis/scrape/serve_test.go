@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package scrape
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// answered returns the response of the server at url as soon as it listens.
+func answered(t *testing.T, url string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // only whether it is TLS
+	for {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			select {
+			case <-t.Context().Done():
+				t.Fatal(err)
+			case <-time.After(time.Millisecond):
+				continue
+			}
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+}
+
+func TestServe(t *testing.T) {
+	certified, err := TLS("bpfman-csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for scheme, certified := range map[string]*tls.Config{"http": nil, "https": certified} {
+		t.Run(scheme, func(t *testing.T) {
+			address := unused(t)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.TLS != nil) })
+			ended := make(chan error, 1)
+			go func() { ended <- Serve(ctx, address, handler, certified, slog.New(slog.DiscardHandler)) }()
+			if encrypted, want := answered(t, scheme+"://"+address), fmt.Sprint(scheme == "https"); encrypted != want {
+				t.Errorf("encrypted: %s, want %s", encrypted, want)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Errorf("after the context ended: %v", err)
+			}
+		})
+	}
+}
+
+func TestServeReportsAnAddressInUse(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := Serve(t.Context(), listener.Addr().String(), http.NotFoundHandler(), nil, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("no error")
+	}
+}
+
+// unused returns an address at which nothing listens.
+func unused(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
