@@ -122,7 +122,7 @@ type CSIConfig struct {
 	Registration   string
 	RegistrarImage string
 	ClusterAccess  string
-	// MetricsAddr is on the node, because the pod uses the host's network.
+	// MetricsAddr is on the node, because the pod uses the host's network. It also serves the readiness probe.
 	MetricsAddr string
 	// SELinuxContext is the label for volumes on nodes with SELinux. If it is empty, volumes have the default
 	// label of a bpffs.

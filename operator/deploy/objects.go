@@ -101,7 +101,10 @@ func (v values) Requirements(container, cpu, memory string) (string, error) {
 	return inline(resources)
 }
 
-// CSIMetricsPort is the port of the CSI plugin's metrics.
+// CSIHost is the host for the CSI plugin's readiness probe.
+func (v values) CSIHost() string { return hostOf(v.CSI.MetricsAddr) }
+
+// CSIMetricsPort is the port of the CSI plugin's metrics and readiness probe.
 func (v values) CSIMetricsPort() string { return portOf(v.CSI.MetricsAddr) }
 
 func (v values) InspectorEnabled() bool { return !v.Inspector.Disabled }

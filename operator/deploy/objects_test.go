@@ -5,6 +5,7 @@ package deploy
 
 import (
 	"maps"
+	"net"
 	"os"
 	"reflect"
 	"slices"
@@ -81,10 +82,16 @@ func TestCSIDriver(t *testing.T) {
 
 func TestPluginIsProbed(t *testing.T) {
 	csi := containers(daemonSet(t, nil))["bpfman-csi"]
-	for name, probe := range map[string]*corev1.Probe{"liveness": csi.LivenessProbe, "readiness": csi.ReadinessProbe} {
-		if probe == nil || probe.Exec == nil || !slices.Equal(probe.Exec.Command, []string{csi.Command[0], "--probe", csi.Args[0]}) {
-			t.Errorf("%s: %+v, of a plugin with %q", name, probe, csi.Args)
-		}
+	if probe := csi.LivenessProbe; probe == nil || probe.Exec == nil || !slices.Equal(probe.Exec.Command, []string{csi.Command[0], "--probe", csi.Args[0]}) {
+		t.Errorf("liveness: %+v, of a plugin with %q", probe, csi.Args)
+	}
+	probe := csi.ReadinessProbe
+	if probe == nil || probe.HTTPGet == nil {
+		t.Fatalf("readiness: %+v", probe)
+	}
+	at := net.JoinHostPort(probe.HTTPGet.Host, probe.HTTPGet.Port.String())
+	if !slices.Contains(csi.Args, "--metrics-address="+at) || probe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
+		t.Errorf("readiness: %s at %s, of a plugin with %q", probe.HTTPGet.Scheme, at, csi.Args)
 	}
 }
 

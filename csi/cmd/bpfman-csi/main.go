@@ -74,7 +74,7 @@ func parseFlags() (options, error) {
 		"Who can mount the maps of cluster-scoped programs. all: every pod. rbac: pods whose ServiceAccount has the verb use on the program. read: as rbac, and every pod read-only.")
 	flag.StringVar(&o.selinuxContext, "selinux-context", "",
 		"SELinux context of volumes, on nodes with SELinux (default: that of every bpffs, which containers can't use).")
-	flag.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:8173", "Address to serve /metrics at, over TLS, to clients that RBAC allows; 0 turns it off.")
+	flag.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:8173", "Address to serve /metrics at, to clients that RBAC allows, and the probes /healthz and /readyz, over TLS; 0 turns it off.")
 	flag.BoolVar(&o.probe, "probe", false, "Only check whether the plugin that serves --endpoint is ready, and exit.")
 	version.Flag("bpfman-csi")
 	flag.Parse()
@@ -140,12 +140,13 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	volumes := maps.NewVolumes(filepath.Join(o.kubeletRoot, "pods"), o.selinuxContext)
 	counted := metrics.New()
 	plugin := driver.New(driver.Options{
 		NodeName: o.nodeName,
 		Version:  version.Version,
 		Programs: daemon,
-		Volumes:  maps.NewVolumes(filepath.Join(o.kubeletRoot, "pods"), o.selinuxContext),
+		Volumes:  volumes,
 		Policy:   policy,
 		Denied:   counted.Denied,
 		Log:      log,
@@ -161,7 +162,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err := serve(ctx, servers, o.endpoint, server); err != nil {
 		return err
 	}
-	if err := serveMetrics(ctx, servers, o.metricsAddress, counted.Handler(), log); err != nil {
+	if err := serveMetrics(ctx, servers, o.metricsAddress, counted.Handler(), volumes.Ready, log); err != nil {
 		return err
 	}
 	follow(ctx, servers, daemon, plugin, o.mapsRoot, log)
@@ -256,8 +257,8 @@ func serve(ctx context.Context, servers *errgroup.Group, path string, server *gr
 	return nil
 }
 
-// serveMetrics starts to serve metrics, to clients that RBAC allows. Address 0 turns it off.
-func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, handler http.Handler, log *slog.Logger) error {
+// serveMetrics starts to serve metrics to clients that RBAC allows, and probes. Address 0 turns it off.
+func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, handler http.Handler, ready func() error, log *slog.Logger) error {
 	if address == "0" {
 		return nil
 	}
@@ -269,7 +270,7 @@ func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, 
 	if err != nil {
 		return err
 	}
-	servers.Go(func() error { return scrape.Serve(ctx, address, protected, certified, log) })
+	servers.Go(func() error { return scrape.Serve(ctx, address, scrape.Endpoint(protected, ready), certified, log) })
 	return nil
 }
 

@@ -22,14 +22,15 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/inspector/conflict"
-	"github.com/bpfman/bpfman-operator/inspector/endpoint"
 	"github.com/bpfman/bpfman-operator/inspector/inspect"
 	"github.com/bpfman/bpfman-operator/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/inspector/metrics"
@@ -140,11 +141,16 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	defer inspector.Close()
 	tasks, ctx := errgroup.WithContext(ctx)
 	if o.metricsAddress != "0" {
-		server, err := endpoint.New(component, config, registry, inspector.Ready, log)
+		filter, err := scrape.NewFilter(config, nil)
 		if err != nil {
 			return err
 		}
-		tasks.Go(func() error { return server.Serve(ctx, o.metricsAddress) })
+		certified, err := scrape.TLS(component)
+		if err != nil {
+			return err
+		}
+		handler := scrape.Endpoint(filter.Protect(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), log), inspector.Ready)
+		tasks.Go(func() error { return scrape.Serve(ctx, o.metricsAddress, handler, certified, log) })
 	}
 	tasks.Go(func() error { return inspector.Run(ctx) })
 	return tasks.Wait()
