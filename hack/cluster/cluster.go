@@ -93,7 +93,7 @@ func (c cluster) locked(ctx context.Context, run func(context.Context) error) er
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for another cluster command: %w", err)
+		return fmt.Errorf("wait for another cluster command: %w", err)
 	}
 	defer lock.Close()
 	return run(ctx)
@@ -194,7 +194,7 @@ func (c cluster) switchOn(nodes []component.Settings) error {
 	}
 	for _, s := range nodes {
 		if _, err := node.Start(s, c.initProgram(), c.arguments(s)); err != nil {
-			return fmt.Errorf("starting node %s: %w", s.Node, err)
+			return fmt.Errorf("start node %s: %w", s.Node, err)
 		}
 	}
 	return nil
@@ -211,21 +211,21 @@ func (c cluster) arguments(s component.Settings) []string {
 // prepare creates the state directory of the cluster.
 func (c cluster) prepare() error {
 	if err := os.MkdirAll(c.stateDir, 0o755); err != nil {
-		return fmt.Errorf("making the state directory: %w", err)
+		return fmt.Errorf("create the state directory: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(c.stateDir, marker), nil, 0o644); err != nil {
-		return fmt.Errorf("marking the state directory: %w", err)
+		return fmt.Errorf("mark the state directory: %w", err)
 	}
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
-		return fmt.Errorf("reading this program: %w", err)
+		return fmt.Errorf("read this program: %w", err)
 	}
 	// Replace the file by renaming, because the other nodes run the existing one.
 	if err := os.WriteFile(c.initProgram()+".new", self, 0o755); err != nil {
-		return fmt.Errorf("copying this program: %w", err)
+		return fmt.Errorf("copy this program: %w", err)
 	}
 	if err := os.Rename(c.initProgram()+".new", c.initProgram()); err != nil {
-		return fmt.Errorf("copying this program: %w", err)
+		return fmt.Errorf("copy this program: %w", err)
 	}
 	return nil
 }
@@ -293,13 +293,13 @@ func (c cluster) explain() {
 func (c cluster) writeKubeconfig() error {
 	text, err := os.ReadFile(c.settings(c.number).AdminKubeconfig())
 	if err != nil {
-		return fmt.Errorf("reading the administrator's kubeconfig: %w", err)
+		return fmt.Errorf("read the administrator's kubeconfig: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(c.kubeconfig), 0o755); err != nil {
-		return fmt.Errorf("making the directory of the kubeconfig: %w", err)
+		return fmt.Errorf("create the directory of the kubeconfig: %w", err)
 	}
 	if err := os.WriteFile(c.kubeconfig, text, 0o600); err != nil {
-		return fmt.Errorf("writing the kubeconfig: %w", err)
+		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
 	return nil
 }
@@ -317,7 +317,7 @@ func (c cluster) clean(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the state directory: %w", err)
+		return fmt.Errorf("read the state directory: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(c.stateDir, marker)); err != nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty, and doesn't belong to a cluster: specify another --state-dir", c.stateDir)
@@ -338,7 +338,7 @@ func (c cluster) clean(ctx context.Context) error {
 		}
 	}
 	if err := os.RemoveAll(c.stateDir); err != nil {
-		return fmt.Errorf("removing the state directory: %w", err)
+		return fmt.Errorf("remove the state directory: %w", err)
 	}
 	return nil
 }
@@ -417,7 +417,7 @@ func (c cluster) execNet(command []string) error {
 func enter(command []string, namespaces ...string) error {
 	nsenter, err := exec.LookPath("nsenter")
 	if err != nil {
-		return fmt.Errorf("finding nsenter: %w", err)
+		return fmt.Errorf("find nsenter: %w", err)
 	}
 	if len(command) > 0 && command[0] == "--" {
 		command = command[1:]
@@ -426,5 +426,5 @@ func enter(command []string, namespaces ...string) error {
 		command = []string{"bash"}
 	}
 	args := slices.Concat([]string{"nsenter"}, namespaces, []string{"--"}, command)
-	return fmt.Errorf("executing nsenter: %w", syscall.Exec(nsenter, args, os.Environ()))
+	return fmt.Errorf("execute nsenter: %w", syscall.Exec(nsenter, args, os.Environ()))
 }

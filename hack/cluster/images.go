@@ -66,7 +66,7 @@ func loadImage(ctx context.Context, described image.Image, nodes []component.Set
 	}
 	digest, err := built.Digest()
 	if err != nil {
-		return fmt.Errorf("digesting %s: %w", described.Name, err)
+		return fmt.Errorf("digest %s: %w", described.Name, err)
 	}
 	want := digest.String() + " " + image.NextTag
 	record := func(s component.Settings) string { return s.Dir("images", url.PathEscape(described.Name)) }
@@ -85,7 +85,7 @@ func loadImage(ctx context.Context, described image.Image, nodes []component.Set
 					return err
 				}
 				if err := os.WriteFile(record(s), []byte(want), 0o644); err != nil {
-					return fmt.Errorf("recording that %s is loaded: %w", described.Name, err)
+					return fmt.Errorf("record that %s is loaded: %w", described.Name, err)
 				}
 				return nil
 			})
@@ -98,7 +98,7 @@ func loadImage(ctx context.Context, described image.Image, nodes []component.Set
 func importImage(ctx context.Context, s component.Settings, reference string, built v1.Image) error {
 	tag, err := name.NewTag(reference)
 	if err != nil {
-		return fmt.Errorf("parsing the image name %q: %w", reference, err)
+		return fmt.Errorf("parse the image name %q: %w", reference, err)
 	}
 	next := tag.Context().Tag(image.NextTag)
 	reader, writer := io.Pipe()
@@ -110,14 +110,14 @@ func importImage(ctx context.Context, s component.Settings, reference string, bu
 	output, err := command.CombinedOutput()
 	reader.CloseWithError(err)
 	if err != nil {
-		return fmt.Errorf("importing %s on node %s: %w: %s", reference, s.Node, err, output)
+		return fmt.Errorf("import %s on node %s: %w: %s", reference, s.Node, err, output)
 	}
 	return nil
 }
 
 func containerdReady(ctx context.Context, s component.Settings) error {
 	if output, err := ctr(ctx, s, "version").CombinedOutput(); err != nil {
-		return fmt.Errorf("asking containerd of node %s for its version: %w: %s", s.Node, err, output)
+		return fmt.Errorf("ask containerd of node %s for its version: %w: %s", s.Node, err, output)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (c cluster) addNode(ctx context.Context) error {
 	s := c.settings(number)
 	// It can be incomplete.
 	if err := os.RemoveAll(s.StateDir); err != nil {
-		return fmt.Errorf("removing what is left of node %s: %w", s.Node, err)
+		return fmt.Errorf("remove what is left of node %s: %w", s.Node, err)
 	}
 	if err := c.startAndAwait(ctx, s); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c cluster) removeNode(ctx context.Context) error {
 		return err
 	}
 	if err := os.RemoveAll(s.StateDir); err != nil {
-		return fmt.Errorf("removing the state of node %s: %w", s.Node, err)
+		return fmt.Errorf("remove the state of node %s: %w", s.Node, err)
 	}
 	return nil
 }

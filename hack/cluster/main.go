@@ -177,7 +177,7 @@ func makeAbsolute(files ...*string) error {
 		}
 		absolute, err := filepath.Abs(*file)
 		if err != nil {
-			return fmt.Errorf("finding %s: %w", *file, err)
+			return fmt.Errorf("find %s: %w", *file, err)
 		}
 		*file = absolute
 	}

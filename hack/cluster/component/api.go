@@ -26,11 +26,11 @@ type API struct {
 func NewAPI(s Settings) (*API, error) {
 	ca, err := os.ReadFile(s.Dir("pki", "ca.crt"))
 	if err != nil {
-		return nil, fmt.Errorf("reading the cluster's CA: %w", err)
+		return nil, fmt.Errorf("read the cluster's CA: %w", err)
 	}
 	client, err := tls.LoadX509KeyPair(s.Dir("pki", "admin-user.crt"), s.Dir("pki", "admin-user.key"))
 	if err != nil {
-		return nil, fmt.Errorf("reading the administrator's certificate: %w", err)
+		return nil, fmt.Errorf("read the administrator's certificate: %w", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
@@ -91,28 +91,28 @@ var errNotFound = errors.New("there is none")
 func (a *API) do(ctx context.Context, method, path string, result any) error {
 	request, err := http.NewRequestWithContext(ctx, method, a.settings.Server()+path, nil)
 	if err != nil {
-		return fmt.Errorf("asking the API server for %s: %w", path, err)
+		return fmt.Errorf("ask the API server for %s: %w", path, err)
 	}
 	response, err := a.http.Do(request)
 	if err != nil {
-		return fmt.Errorf("asking the API server: %w", err)
+		return fmt.Errorf("ask the API server: %w", err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("reading the API server's answer for %s: %w", path, err)
+		return fmt.Errorf("read the API server's answer for %s: %w", path, err)
 	}
 	if response.StatusCode == http.StatusNotFound {
-		return fmt.Errorf("asking the API server for %s: %w", path, errNotFound)
+		return fmt.Errorf("ask the API server for %s: %w", path, errNotFound)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("asking the API server for %s: %s", path, response.Status)
+		return fmt.Errorf("ask the API server for %s: %s", path, response.Status)
 	}
 	if result == nil {
 		return nil
 	}
 	if err := json.Unmarshal(body, result); err != nil {
-		return fmt.Errorf("parsing the API server's answer for %s: %w", path, err)
+		return fmt.Errorf("parse the API server's answer for %s: %w", path, err)
 	}
 	return nil
 }

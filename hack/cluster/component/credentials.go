@@ -106,7 +106,7 @@ func writeUser(s Settings, ca *pki.Pair, file string, subject pki.Subject) error
 		return err
 	}
 	if err := os.WriteFile(s.Dir("pki", file+".kubeconfig"), kubeconfig, 0o600); err != nil {
-		return fmt.Errorf("writing the kubeconfig of %s: %w", file, err)
+		return fmt.Errorf("write the kubeconfig of %s: %w", file, err)
 	}
 	return nil
 }

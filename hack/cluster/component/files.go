@@ -29,7 +29,7 @@ var directories = []string{"pki", "etc", "logs", "logs/pods", "etcd", "container
 func Write(s Settings, first string) error {
 	for _, dir := range directories {
 		if err := os.MkdirAll(s.Dir(dir), 0o755); err != nil {
-			return fmt.Errorf("making the cluster's directory %s: %w", dir, err)
+			return fmt.Errorf("create the cluster's directory %s: %w", dir, err)
 		}
 	}
 	if s.HasControlPlane() {
@@ -54,10 +54,10 @@ func copyCredentials(s Settings, first string) error {
 	for _, name := range []string{"ca.crt", "ca.key", "registry-ca.crt", "admin-user.crt", "admin-user.key", "admin.kubeconfig", "kube-proxy.kubeconfig"} {
 		text, err := os.ReadFile(filepath.Join(first, "pki", name))
 		if err != nil {
-			return fmt.Errorf("reading the control plane's credentials: %w", err)
+			return fmt.Errorf("read the control plane's credentials: %w", err)
 		}
 		if err := os.WriteFile(s.Dir("pki", name), text, 0o600); err != nil {
-			return fmt.Errorf("copying the control plane's credentials: %w", err)
+			return fmt.Errorf("copy the control plane's credentials: %w", err)
 		}
 	}
 	return nil
@@ -69,11 +69,11 @@ func trustRegistry(s Settings) error {
 	for _, host := range append([]string{net.JoinHostPort(s.API.String(), RegistryPort)}, Registries...) {
 		dir := filepath.Join(s.RegistryHosts(), host)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("making containerd's directory of the registry %s: %w", host, err)
+			return fmt.Errorf("create containerd's directory of the registry %s: %w", host, err)
 		}
 		text := fmt.Sprintf("server = %q\n\n[host.%[1]q]\n  ca = %q\n", "https://"+host, s.RegistryCA())
 		if err := os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(text), 0o644); err != nil {
-			return fmt.Errorf("configuring containerd for the registry %s: %w", host, err)
+			return fmt.Errorf("configure containerd for the registry %s: %w", host, err)
 		}
 	}
 	return nil
@@ -83,7 +83,7 @@ func trustRegistry(s Settings) error {
 func writeFiles(s Settings) error {
 	all, err := template.ParseFS(templates, "files/*")
 	if err != nil {
-		return fmt.Errorf("parsing the configuration files: %w", err)
+		return fmt.Errorf("parse the configuration files: %w", err)
 	}
 	data := struct {
 		Settings
@@ -93,10 +93,10 @@ func writeFiles(s Settings) error {
 	for _, t := range all.Templates() {
 		var text bytes.Buffer
 		if err := t.Execute(&text, data); err != nil {
-			return fmt.Errorf("rendering %s: %w", t.Name(), err)
+			return fmt.Errorf("render %s: %w", t.Name(), err)
 		}
 		if err := os.WriteFile(s.Dir("etc", t.Name()), text.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("writing %s: %w", t.Name(), err)
+			return fmt.Errorf("write %s: %w", t.Name(), err)
 		}
 	}
 	return nil
@@ -111,17 +111,17 @@ func Install(s Settings) error {
 	} {
 		text, err := os.ReadFile(s.Dir("etc", name))
 		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
+			return fmt.Errorf("read %s: %w", name, err)
 		}
 		if err := os.MkdirAll(path.Dir(target), 0o755); err != nil {
-			return fmt.Errorf("making the directory of %s: %w", target, err)
+			return fmt.Errorf("create the directory of %s: %w", target, err)
 		}
 		// In the host's image, the file can be a symlink to another place.
 		if err := os.Remove(target); err != nil && !os.IsNotExist(err) {
-			return fmt.Errorf("removing the host's %s: %w", target, err)
+			return fmt.Errorf("remove the host's %s: %w", target, err)
 		}
 		if err := os.WriteFile(target, text, 0o644); err != nil {
-			return fmt.Errorf("installing %s: %w", filepath.Base(target), err)
+			return fmt.Errorf("install %s: %w", filepath.Base(target), err)
 		}
 	}
 	return os.WriteFile("/etc/hostname", []byte(s.Node+"\n"), 0o644)

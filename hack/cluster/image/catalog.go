@@ -121,7 +121,7 @@ func existing(image, target, source string) (File, error) {
 	if _, err := os.Stat(source); errors.Is(err, fs.ErrNotExist) {
 		return File{}, &AbsentError{Image: image, File: source}
 	} else if err != nil {
-		return File{}, fmt.Errorf("looking for a file of %s: %w", image, err)
+		return File{}, fmt.Errorf("look for a file of %s: %w", image, err)
 	}
 	return File{Path: target, Mode: 0o755, Source: source}, nil
 }
@@ -134,7 +134,7 @@ func busybox(ctx context.Context, name string, _ Sources) (Image, error) {
 	}
 	applets, err := exec.CommandContext(ctx, executable.Source, "--list").Output()
 	if err != nil {
-		return Image{}, fmt.Errorf("listing busybox' applets: %w", err)
+		return Image{}, fmt.Errorf("list busybox' applets: %w", err)
 	}
 	files := append(base(), executable)
 	for applet := range strings.FieldsSeq(string(applets)) {
@@ -198,7 +198,7 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 func sharedLibraries(ctx context.Context, binary string) ([]File, error) {
 	output, err := exec.CommandContext(ctx, "ldd", binary).Output()
 	if err != nil {
-		return nil, fmt.Errorf("listing the libraries of %s: %w", binary, err)
+		return nil, fmt.Errorf("list the libraries of %s: %w", binary, err)
 	}
 	var files []File
 	for line := range strings.Lines(string(output)) {
@@ -223,7 +223,7 @@ func concatenate(files ...string) ([]byte, error) {
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("reading the CA certificates: %w", err)
+			return nil, fmt.Errorf("read the CA certificates: %w", err)
 		}
 		all.Write(text)
 	}

@@ -48,18 +48,18 @@ type Image struct {
 func (i Image) Build() (v1.Image, error) {
 	layer, err := archive(i.Files)
 	if err != nil {
-		return nil, fmt.Errorf("making the layer of %s: %w", i.Name, err)
+		return nil, fmt.Errorf("create the layer of %s: %w", i.Name, err)
 	}
 	// Without compression, because the image is imported on the same machine.
 	built, err := mutate.AppendLayers(
 		mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1),
 		static.NewLayer(layer, types.OCIUncompressedLayer))
 	if err != nil {
-		return nil, fmt.Errorf("adding the layer of %s: %w", i.Name, err)
+		return nil, fmt.Errorf("add the layer of %s: %w", i.Name, err)
 	}
 	config, err := built.ConfigFile()
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration of %s: %w", i.Name, err)
+		return nil, fmt.Errorf("read the configuration of %s: %w", i.Name, err)
 	}
 	config = config.DeepCopy()
 	config.OS = "linux" // containerd ignores an image without a platform
@@ -73,7 +73,7 @@ func (i Image) Build() (v1.Image, error) {
 	}
 	built, err = mutate.ConfigFile(built, config)
 	if err != nil {
-		return nil, fmt.Errorf("configuring %s: %w", i.Name, err)
+		return nil, fmt.Errorf("configure %s: %w", i.Name, err)
 	}
 	return built, nil
 }
@@ -99,7 +99,7 @@ func archive(files []File) ([]byte, error) {
 	writer := tar.NewWriter(&buffer)
 	for _, file := range sorted {
 		if err := file.write(writer); err != nil {
-			return nil, fmt.Errorf("adding %s: %w", file.Path, err)
+			return nil, fmt.Errorf("add %s: %w", file.Path, err)
 		}
 	}
 	if err := writer.Close(); err != nil {

@@ -45,7 +45,7 @@ func pretendMemlock() error {
 	err := install()
 	if errors.Is(err, unix.EACCES) { // without CAP_SYS_ADMIN, the filter requires no_new_privs
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-			return fmt.Errorf("setting no_new_privs: %w", err)
+			return fmt.Errorf("set no_new_privs: %w", err)
 		}
 		err = install()
 	}

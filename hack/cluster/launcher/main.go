@@ -43,18 +43,18 @@ func main() {
 func launch(args []string) error {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
-		return fmt.Errorf("finding the command %q: %w", args[0], err)
+		return fmt.Errorf("find the command %q: %w", args[0], err)
 	}
 	// A seccomp filter belongs to one thread, which must also execute the command.
 	runtime.LockOSThread()
 	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	if unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited) != nil {
 		if err := pretendMemlock(); err != nil {
-			return fmt.Errorf("setting the seccomp filter for RLIMIT_MEMLOCK: %w", err)
+			return fmt.Errorf("set the seccomp filter for RLIMIT_MEMLOCK: %w", err)
 		}
 	}
 	if err := syscall.Exec(path, args, os.Environ()); err != nil {
-		return fmt.Errorf("executing %q: %w", path, err)
+		return fmt.Errorf("execute %q: %w", path, err)
 	}
 	return nil
 }

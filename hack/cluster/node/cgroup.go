@@ -30,7 +30,7 @@ type hierarchy struct {
 func hierarchies() ([]hierarchy, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fmt.Errorf("listing the cgroup hierarchies: %w", err)
+		return nil, fmt.Errorf("list the cgroup hierarchies: %w", err)
 	}
 	defer file.Close()
 	var all []hierarchy
@@ -46,7 +46,7 @@ func hierarchies() ([]hierarchy, error) {
 		all = append(all, hierarchy{point: fields[4], fstype: types[0], options: strings.Join(options, ",")})
 	}
 	if len(all) == 0 {
-		return nil, errors.New("listing the cgroup hierarchies: none is mounted")
+		return nil, errors.New("list the cgroup hierarchies: none is mounted")
 	}
 	return all, nil
 }
@@ -64,7 +64,7 @@ func createCgroups(name string) error {
 		}
 		dir := filepath.Join(h.point, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("making the node's cgroup: %w", err)
+			return fmt.Errorf("create the node's cgroup: %w", err)
 		}
 		if err := inheritCpuset(h.point, dir); err != nil {
 			return err
@@ -91,10 +91,10 @@ func inheritCpuset(parent, dir string) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("reading the host's %s: %w", name, err)
+			return fmt.Errorf("read the host's %s: %w", name, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), value, 0); err != nil {
-			return fmt.Errorf("setting the node's %s: %w", name, err)
+			return fmt.Errorf("set the node's %s: %w", name, err)
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func joinCgroups(name string, pid int) error {
 	for _, h := range all {
 		procs := filepath.Join(h.point, name, "cgroup.procs")
 		if err := os.WriteFile(procs, []byte(strconv.Itoa(pid)), 0); err != nil {
-			return fmt.Errorf("moving process %d to the node's cgroup: %w", pid, err)
+			return fmt.Errorf("move process %d to the node's cgroup: %w", pid, err)
 		}
 	}
 	return nil
@@ -131,7 +131,7 @@ func removeCgroups(ctx context.Context, name string) error {
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("removing the cgroup %s: %w", dir, err)
+				return fmt.Errorf("remove the cgroup %s: %w", dir, err)
 			case <-time.After(20 * time.Millisecond):
 			}
 		}

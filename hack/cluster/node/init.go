@@ -24,7 +24,7 @@ func Init(ctx context.Context, s component.Settings, serveRegistry func(context.
 		return errors.New("this is for the node's first process only")
 	}
 	if err := unix.Sethostname([]byte(s.Node)); err != nil {
-		return fmt.Errorf("setting the host name: %w", err)
+		return fmt.Errorf("set the host name: %w", err)
 	}
 	if err := setUpMounts(s); err != nil {
 		return err
@@ -75,14 +75,14 @@ func leaveRootCgroup() error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for the cgroup version: %w", err)
+		return fmt.Errorf("look for the cgroup version: %w", err)
 	}
 	own := filepath.Join(root, "init")
 	if err := os.Mkdir(own, 0o755); err != nil {
-		return fmt.Errorf("making the init's cgroup: %w", err)
+		return fmt.Errorf("create the init's cgroup: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(own, "cgroup.procs"), []byte("1"), 0); err != nil {
-		return fmt.Errorf("moving the init to its cgroup: %w", err)
+		return fmt.Errorf("move the init to its cgroup: %w", err)
 	}
 	enableControllers(root)
 	return nil

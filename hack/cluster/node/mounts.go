@@ -88,24 +88,24 @@ func setUpMounts(s component.Settings) error {
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("making the mounts private: %w", err)
+		return fmt.Errorf("make the mounts private: %w", err)
 	}
 	// The layer must be on another file system than the lower one.
 	scratch := s.Dir("mnt")
 	if err := unix.Mount("tmpfs", scratch, "tmpfs", 0, "mode=755"); err != nil {
-		return fmt.Errorf("mounting a tmpfs on %s: %w", scratch, err)
+		return fmt.Errorf("mount a tmpfs on %s: %w", scratch, err)
 	}
 	layer := map[string]string{}
 	for _, name := range []string{"upper", "work", "root"} {
 		layer[name] = filepath.Join(scratch, name)
 		if err := os.Mkdir(layer[name], 0o755); err != nil {
-			return fmt.Errorf("making the node's root: %w", err)
+			return fmt.Errorf("create the node's root: %w", err)
 		}
 	}
 	root := layer["root"]
 	options := fmt.Sprintf("lowerdir=/,upperdir=%s,workdir=%s", layer["upper"], layer["work"])
 	if err := unix.Mount("overlay", root, "overlay", 0, options); err != nil {
-		return fmt.Errorf("mounting the node's root: %w", err)
+		return fmt.Errorf("mount the node's root: %w", err)
 	}
 	mounts := systemMounts()
 	mounts = append(mounts, cgroupMounts(all)...)
@@ -120,7 +120,7 @@ func setUpMounts(s component.Settings) error {
 	}
 	// Pods with bidirectional mounts require that the node's mounts are shared.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
-		return fmt.Errorf("making the node's mounts shared: %w", err)
+		return fmt.Errorf("make the node's mounts shared: %w", err)
 	}
 	return pinSysctls()
 }
@@ -130,11 +130,11 @@ func (m mount) mount(root string) error {
 	target := filepath.Join(root, m.target)
 	// In kernel file systems, only the kernel creates directories.
 	if err := os.MkdirAll(target, 0o755); err != nil && !m.optional {
-		return fmt.Errorf("making the mount point %s: %w", m.target, err)
+		return fmt.Errorf("create the mount point %s: %w", m.target, err)
 	}
 	err := unix.Mount(m.source, target, m.fstype, m.flags, m.data)
 	if err != nil && !m.optional {
-		return fmt.Errorf("mounting %s on %s: %w", m.source, m.target, err)
+		return fmt.Errorf("mount %s on %s: %w", m.source, m.target, err)
 	}
 	return nil
 }
@@ -143,14 +143,14 @@ func (m mount) mount(root string) error {
 // root.
 func enterRoot(root string) error {
 	if err := unix.Chdir(root); err != nil {
-		return fmt.Errorf("entering the node's root: %w", err)
+		return fmt.Errorf("enter the node's root: %w", err)
 	}
 	// With the same directory twice, the old root is stacked below the new one.
 	if err := unix.PivotRoot(".", "."); err != nil {
-		return fmt.Errorf("changing to the node's root: %w", err)
+		return fmt.Errorf("change to the node's root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("unmounting the host's root: %w", err)
+		return fmt.Errorf("unmount the host's root: %w", err)
 	}
 	return unix.Chdir("/")
 }
@@ -171,14 +171,14 @@ func pinSysctls() error {
 	for name, value := range sysctls {
 		file := filepath.Join("/run/sysctl", strings.ReplaceAll(name, "/", "."))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return fmt.Errorf("making the directory of %s: %w", file, err)
+			return fmt.Errorf("create the directory of %s: %w", file, err)
 		}
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
-			return fmt.Errorf("writing %s: %w", file, err)
+			return fmt.Errorf("write %s: %w", file, err)
 		}
 		err := unix.Mount(file, filepath.Join("/proc/sys", name), "", unix.MS_BIND, "")
 		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("mounting %s: %w", file, err)
+			return fmt.Errorf("mount %s: %w", file, err)
 		}
 	}
 	return nil

@@ -36,19 +36,19 @@ func MakeNetwork(s component.Settings) error {
 		return err
 	}
 	if err := os.WriteFile(s.Network(), nil, 0o600); err != nil {
-		return fmt.Errorf("making the file of the cluster's network: %w", err)
+		return fmt.Errorf("create the file of the cluster's network: %w", err)
 	}
 	err = onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("making the namespace of the cluster's network: %w", err)
+			return fmt.Errorf("create the namespace of the cluster's network: %w", err)
 		}
 		if err := unix.Mount("/proc/thread-self/ns/net", s.Network(), "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("keeping the namespace of the cluster's network: %w", err)
+			return fmt.Errorf("keep the namespace of the cluster's network: %w", err)
 		}
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name = bridge
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
-			return fmt.Errorf("making the bridge of the cluster's network: %w", err)
+			return fmt.Errorf("create the bridge of the cluster's network: %w", err)
 		}
 		return setUp(bridge)
 	})
@@ -69,7 +69,7 @@ func RemoveNetwork(s component.Settings) error {
 		return err
 	}
 	if err := unix.Unmount(s.Network(), unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("letting go of the cluster's network: %w", err)
+		return fmt.Errorf("release the cluster's network: %w", err)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func networkIsThere(s component.Settings) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking at the cluster's network: %w", err)
+		return false, fmt.Errorf("look at the cluster's network: %w", err)
 	}
 	return stat.Type == unix.NSFS_MAGIC, nil
 }
@@ -102,11 +102,11 @@ func inNetwork(s component.Settings, run func() error) error {
 	return onThread(func() error {
 		network, err := netns.GetFromPath(s.Network())
 		if err != nil {
-			return fmt.Errorf("opening the cluster's network: %w", err)
+			return fmt.Errorf("open the cluster's network: %w", err)
 		}
 		defer network.Close()
 		if err := netns.Set(network); err != nil {
-			return fmt.Errorf("entering the cluster's network: %w", err)
+			return fmt.Errorf("enter the cluster's network: %w", err)
 		}
 		return run()
 	})
@@ -116,13 +116,13 @@ func inNetwork(s component.Settings, run func() error) error {
 func connectHost(s component.Settings) error {
 	network, err := netns.GetFromPath(s.Network())
 	if err != nil {
-		return fmt.Errorf("opening the cluster's network: %w", err)
+		return fmt.Errorf("open the cluster's network: %w", err)
 	}
 	defer network.Close()
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = s.HostInterface
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: hostPort, PeerNamespace: netlink.NsFd(network)}); err != nil {
-		return fmt.Errorf("making the interface %s: %w", s.HostInterface, err)
+		return fmt.Errorf("create the interface %s: %w", s.HostInterface, err)
 	}
 	if err := inNetwork(s, func() error { return plugIn(hostPort) }); err != nil {
 		return err
@@ -152,7 +152,7 @@ func connect(s component.Settings, pid int) error {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name = s.Port
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: nodeInterface, PeerNamespace: netlink.NsPid(pid)}); err != nil {
-			return fmt.Errorf("making the port %s: %w", s.Port, err)
+			return fmt.Errorf("create the port %s: %w", s.Port, err)
 		}
 		return plugIn(s.Port)
 	})
@@ -168,7 +168,7 @@ func ConnectTap(s component.Settings) error {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name = s.Port
 		if err := netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TAP}); err != nil {
-			return fmt.Errorf("making the tap %s: %w", s.Port, err)
+			return fmt.Errorf("create the tap %s: %w", s.Port, err)
 		}
 		return plugIn(s.Port)
 	})
@@ -187,14 +187,14 @@ func disconnect(s component.Settings) error {
 func plugIn(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
-		return fmt.Errorf("finding the port %s: %w", name, err)
+		return fmt.Errorf("find the port %s: %w", name, err)
 	}
 	master, err := netlink.LinkByName(bridge)
 	if err != nil {
-		return fmt.Errorf("finding the bridge of the cluster's network: %w", err)
+		return fmt.Errorf("find the bridge of the cluster's network: %w", err)
 	}
 	if err := netlink.LinkSetMaster(link, master); err != nil {
-		return fmt.Errorf("making %s a port: %w", name, err)
+		return fmt.Errorf("make %s a port: %w", name, err)
 	}
 	return setUp(name)
 }
@@ -203,17 +203,17 @@ func plugIn(name string) error {
 func give(uplink string, pid int) error {
 	link, err := netlink.LinkByName(uplink)
 	if err != nil {
-		return fmt.Errorf("finding the interface %s: %w", uplink, err)
+		return fmt.Errorf("find the interface %s: %w", uplink, err)
 	}
 	// An interface must be down to be renamed.
 	if err := netlink.LinkSetDown(link); err != nil {
-		return fmt.Errorf("setting the interface %s down: %w", uplink, err)
+		return fmt.Errorf("set the interface %s down: %w", uplink, err)
 	}
 	if err := netlink.LinkSetName(link, nodeInterface); err != nil {
-		return fmt.Errorf("renaming the interface %s: %w", uplink, err)
+		return fmt.Errorf("rename the interface %s: %w", uplink, err)
 	}
 	if err := netlink.LinkSetNsPid(link, pid); err != nil {
-		return fmt.Errorf("giving the interface %s to the node: %w", uplink, err)
+		return fmt.Errorf("give the interface %s to the node: %w", uplink, err)
 	}
 	return nil
 }
@@ -225,10 +225,10 @@ func removeLink(name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("finding the interface %s: %w", name, err)
+		return fmt.Errorf("find the interface %s: %w", name, err)
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("removing the interface %s: %w", name, err)
+		return fmt.Errorf("remove the interface %s: %w", name, err)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func setUpNetwork(s component.Settings) error {
 	// interface.
 	for _, gateway := range []netip.Addr{s.HostIP.Addr(), s.HostIP6.Addr()} {
 		if err := netlink.RouteAdd(&netlink.Route{Gw: gateway.AsSlice()}); err != nil && gateway.Is4() {
-			return fmt.Errorf("adding the default route by %s: %w", gateway, err)
+			return fmt.Errorf("add the default route by %s: %w", gateway, err)
 		}
 	}
 	for _, way := range s.Ways() {
@@ -257,7 +257,7 @@ func setUpNetwork(s component.Settings) error {
 		}
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
-		return fmt.Errorf("enabling forwarding: %w", err)
+		return fmt.Errorf("enable forwarding: %w", err)
 	}
 	return nil
 }
@@ -267,10 +267,10 @@ func setUpNetwork(s component.Settings) error {
 func configure(name string, ip4, ip6 netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
-		return fmt.Errorf("finding the interface %s: %w", name, err)
+		return fmt.Errorf("find the interface %s: %w", name, err)
 	}
 	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(ip4)}); err != nil {
-		return fmt.Errorf("giving the interface %s its address: %w", name, err)
+		return fmt.Errorf("give the interface %s its address: %w", name, err)
 	}
 	_ = netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(ip6), Flags: unix.IFA_F_NODAD})
 	return setUp(name)
@@ -279,17 +279,17 @@ func configure(name string, ip4, ip6 netip.Prefix) error {
 func setUp(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
-		return fmt.Errorf("finding the interface %s: %w", name, err)
+		return fmt.Errorf("find the interface %s: %w", name, err)
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("setting the interface %s up: %w", name, err)
+		return fmt.Errorf("set the interface %s up: %w", name, err)
 	}
 	return nil
 }
 
 func addRoute(to netip.Prefix, by netip.Addr) error {
 	if err := netlink.RouteAdd(&netlink.Route{Dst: ipNet(to), Gw: by.AsSlice()}); err != nil {
-		return fmt.Errorf("adding the route to %s: %w", to, err)
+		return fmt.Errorf("add the route to %s: %w", to, err)
 	}
 	return nil
 }

@@ -26,10 +26,10 @@ var errNotRunning = errors.New("it doesn't run")
 func Signal(s component.Settings, name string, signal syscall.Signal) error {
 	process, err := find(s, name)
 	if err != nil {
-		return fmt.Errorf("sending %s of node %s a signal: %w", name, s.Node, err)
+		return fmt.Errorf("send %s of node %s a signal: %w", name, s.Node, err)
 	}
 	if err := process.Signal(signal); err != nil {
-		return fmt.Errorf("sending %s of node %s a signal: %w", name, s.Node, err)
+		return fmt.Errorf("send %s of node %s a signal: %w", name, s.Node, err)
 	}
 	return nil
 }
@@ -37,7 +37,7 @@ func Signal(s component.Settings, name string, signal syscall.Signal) error {
 // StopComponent kills a component, even if it is frozen, and prevents its restart.
 func StopComponent(ctx context.Context, s component.Settings, name string) error {
 	if err := os.WriteFile(s.StopMark(name), nil, 0o600); err != nil {
-		return fmt.Errorf("stopping %s of node %s: %w", name, s.Node, err)
+		return fmt.Errorf("stop %s of node %s: %w", name, s.Node, err)
 	}
 	// It can have been started just before the mark existed.
 	return component.Wait(ctx, func(context.Context) error {
@@ -52,7 +52,7 @@ func StopComponent(ctx context.Context, s component.Settings, name string) error
 // StartComponent allows a component to run again, and waits until it does.
 func StartComponent(ctx context.Context, s component.Settings, name string) error {
 	if err := os.Remove(s.StopMark(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("starting %s of node %s: %w", name, s.Node, err)
+		return fmt.Errorf("start %s of node %s: %w", name, s.Node, err)
 	}
 	return component.Wait(ctx, func(context.Context) error {
 		_, err := find(s, name)
@@ -68,7 +68,7 @@ func find(s component.Settings, name string) (*os.Process, error) {
 	}
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
-		return nil, fmt.Errorf("listing processes: %w", err)
+		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	for _, file := range files {
 		commandLine, err := os.ReadFile(file)
@@ -80,7 +80,7 @@ func find(s component.Settings, name string) (*os.Process, error) {
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {
-			return nil, fmt.Errorf("listing processes: %w", err)
+			return nil, fmt.Errorf("list processes: %w", err)
 		}
 		if fields, err := status(pid); err != nil || fields[1] != strconv.Itoa(state.PID) {
 			continue

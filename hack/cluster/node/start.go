@@ -37,14 +37,14 @@ func Start(s component.Settings, program string, arguments []string) (*State, er
 	}
 	log, err := os.OpenFile(s.Log("node"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("opening the node's log: %w", err)
+		return nil, fmt.Errorf("open the node's log: %w", err)
 	}
 	defer log.Close()
 	// The init waits for a byte from this pipe. At end of file, it exits, so that nothing
 	// stays running if the caller dies before it has stored the state.
 	ready, signal, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("making the pipe to the node's init: %w", err)
+		return nil, fmt.Errorf("create the pipe to the node's init: %w", err)
 	}
 	defer signal.Close()
 	command := exec.Command(program, append([]string{StageUnshare}, arguments...)...) //nolint:noctx // it outlives the caller
@@ -61,13 +61,13 @@ func Start(s component.Settings, program string, arguments []string) (*State, er
 	err = command.Start()
 	ready.Close()
 	if err != nil {
-		return nil, fmt.Errorf("starting the node's init: %w", err)
+		return nil, fmt.Errorf("start the node's init: %w", err)
 	}
 	pid := command.Process.Pid
 	go command.Wait() //nolint:errcheck // reap it if it ends before the caller
 	state, err := observe(pid)
 	if err != nil {
-		return nil, fmt.Errorf("looking at the node's init: %w", err)
+		return nil, fmt.Errorf("look at the node's init: %w", err)
 	}
 	state.Started = time.Now()
 	if err := state.save(s.StateDir); err != nil {
@@ -80,7 +80,7 @@ func Start(s component.Settings, program string, arguments []string) (*State, er
 		return nil, err
 	}
 	if _, err := signal.Write([]byte{1}); err != nil {
-		return nil, fmt.Errorf("releasing the node's init: %w", err)
+		return nil, fmt.Errorf("release the node's init: %w", err)
 	}
 	return state, nil
 }
@@ -90,13 +90,13 @@ func Start(s component.Settings, program string, arguments []string) (*State, er
 // locked its thread, because the cgroup namespace belongs to the thread.
 func Unshare(program string, arguments []string) error {
 	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil {
-		return fmt.Errorf("waiting for the node's cgroups and network: %w", err)
+		return fmt.Errorf("wait for the node's cgroups and network: %w", err)
 	}
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return fmt.Errorf("making the cgroup namespace: %w", err)
+		return fmt.Errorf("create the cgroup namespace: %w", err)
 	}
 	err := syscall.Exec(program, append([]string{program, StageInit}, arguments...), os.Environ())
-	return fmt.Errorf("executing the node's init: %w", err)
+	return fmt.Errorf("execute the node's init: %w", err)
 }
 
 // Stop stops the node, and removes what the kernel doesn't remove. It also works on a node
@@ -125,25 +125,25 @@ func kill(ctx context.Context, state *State) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("opening process %d: %w", state.PID, err)
+		return fmt.Errorf("open process %d: %w", state.PID, err)
 	}
 	defer unix.Close(fd)
 	if !state.Alive() {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("killing the node's init, process %d: %w", state.PID, err)
+		return fmt.Errorf("kill the node's init, process %d: %w", state.PID, err)
 	}
 	for {
 		ended, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, pollMilliseconds)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("waiting for the node's init, process %d, to end: %w", state.PID, err)
+			return fmt.Errorf("wait for the node's init, process %d, to end: %w", state.PID, err)
 		}
 		if ended > 0 {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("waiting for the node's init, process %d, to end: %w", state.PID, context.Cause(ctx))
+			return fmt.Errorf("wait for the node's init, process %d, to end: %w", state.PID, context.Cause(ctx))
 		}
 	}
 }

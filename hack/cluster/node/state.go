@@ -62,16 +62,16 @@ func observe(pid int) (*State, error) {
 func (s *State) save(stateDir string) error {
 	text, err := json.Marshal(s)
 	if err != nil {
-		return fmt.Errorf("encoding the node's state: %w", err)
+		return fmt.Errorf("encode the node's state: %w", err)
 	}
 	// Replace the file by renaming, because an incomplete file would hide a running
 	// node.
 	file := filepath.Join(stateDir, stateFile)
 	if err := os.WriteFile(file+".new", text, 0o644); err != nil {
-		return fmt.Errorf("writing the node's state: %w", err)
+		return fmt.Errorf("write the node's state: %w", err)
 	}
 	if err := os.Rename(file+".new", file); err != nil {
-		return fmt.Errorf("writing the node's state: %w", err)
+		return fmt.Errorf("write the node's state: %w", err)
 	}
 	return nil
 }
@@ -107,12 +107,12 @@ func status(pid int) ([]string, error) {
 		return nil, fmt.Errorf("process %d: %w", pid, os.ErrProcessDone)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the status of process %d: %w", pid, err)
+		return nil, fmt.Errorf("read the status of process %d: %w", pid, err)
 	}
 	// The name is in parentheses, and can contain blanks and parentheses.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 {
-		return nil, fmt.Errorf("reading the status of process %d: %d fields", pid, len(fields))
+		return nil, fmt.Errorf("read the status of process %d: %d fields", pid, len(fields))
 	}
 	if fields[0] == "Z" || fields[0] == "X" {
 		return nil, fmt.Errorf("process %d: %w", pid, os.ErrProcessDone)
@@ -123,7 +123,7 @@ func status(pid int) ([]string, error) {
 func bootID() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "", fmt.Errorf("reading the boot id: %w", err)
+		return "", fmt.Errorf("read the boot id: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -61,17 +61,17 @@ func (v *supervisor) start(p component.Process, logFile string) (<-chan unix.Wai
 	if path == "" {
 		var err error
 		if path, err = exec.LookPath(p.Name); err != nil {
-			return nil, fmt.Errorf("finding %s: %w", p.Name, err)
+			return nil, fmt.Errorf("find %s: %w", p.Name, err)
 		}
 	}
 	output, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("opening the log: %w", err)
+		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	defer output.Close()
 	input, err := os.Open(os.DevNull)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", os.DevNull, err)
+		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
 	}
 	defer input.Close()
 
@@ -85,7 +85,7 @@ func (v *supervisor) start(p component.Process, logFile string) (<-chan unix.Wai
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("executing %s: %w", path, err)
+		return nil, fmt.Errorf("execute %s: %w", path, err)
 	}
 	ended := make(chan unix.WaitStatus, 1)
 	v.waiting[pid] = ended

@@ -57,10 +57,10 @@ func run(args []string) error {
 	}
 	path, err := exec.LookPath("runc")
 	if err != nil {
-		return fmt.Errorf("finding runc: %w", err)
+		return fmt.Errorf("find runc: %w", err)
 	}
 	if err := syscall.Exec(path, append([]string{"runc"}, args...), os.Environ()); err != nil {
-		return fmt.Errorf("executing %s: %w", path, err)
+		return fmt.Errorf("execute %s: %w", path, err)
 	}
 	return nil
 }
@@ -69,11 +69,11 @@ func run(args []string) error {
 func adaptFile(file string, granted uint64, processOf func(map[string]any) any) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("reading the container's configuration: %w", err)
+		return fmt.Errorf("read the container's configuration: %w", err)
 	}
 	var config map[string]any
 	if err := json.Unmarshal(text, &config); err != nil {
-		return fmt.Errorf("parsing %s: %w", file, err)
+		return fmt.Errorf("parse %s: %w", file, err)
 	}
 	process, ok := processOf(config).(map[string]any)
 	if !ok {
@@ -81,10 +81,10 @@ func adaptFile(file string, granted uint64, processOf func(map[string]any) any) 
 	}
 	adapt(process, granted)
 	if text, err = json.Marshal(config); err != nil {
-		return fmt.Errorf("encoding %s: %w", file, err)
+		return fmt.Errorf("encode %s: %w", file, err)
 	}
 	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return fmt.Errorf("writing the container's configuration: %w", err)
+		return fmt.Errorf("write the container's configuration: %w", err)
 	}
 	return nil
 }
@@ -116,13 +116,13 @@ func adapt(process map[string]any, granted uint64) {
 func bounding() (uint64, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return 0, fmt.Errorf("reading this process's capabilities: %w", err)
+		return 0, fmt.Errorf("read this process's capabilities: %w", err)
 	}
 	for line := range strings.Lines(string(status)) {
 		if value, ok := strings.CutPrefix(line, "CapBnd:"); ok {
 			set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
 			if err != nil {
-				return 0, fmt.Errorf("parsing this process's capabilities: %w", err)
+				return 0, fmt.Errorf("parse this process's capabilities: %w", err)
 			}
 			return set, nil
 		}

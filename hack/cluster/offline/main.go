@@ -94,12 +94,12 @@ func write(ctx context.Context, file string, descriptions []image.Description, s
 		}
 		tag, err := name.NewTag(described.Name)
 		if err != nil {
-			return fmt.Errorf("parsing the image name %q: %w", described.Name, err)
+			return fmt.Errorf("parse the image name %q: %w", described.Name, err)
 		}
 		images[tag] = built
 	}
 	if err := tarball.MultiWriteToFile(file, images); err != nil {
-		return fmt.Errorf("writing the images to %s: %w", file, err)
+		return fmt.Errorf("write the images to %s: %w", file, err)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func certificates(dir string, names []string) error {
 func serve(ctx context.Context, dir string) error {
 	blobs := filepath.Join(dir, "blobs")
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
-		return fmt.Errorf("making the registry's directory: %w", err)
+		return fmt.Errorf("create the registry's directory: %w", err)
 	}
 	err := registry.Serve(ctx, registry.Options{
 		Addresses: []string{":443", ":5000"},

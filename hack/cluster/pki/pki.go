@@ -76,11 +76,11 @@ func issue(template *x509.Certificate, parent *Pair) (*Pair, error) {
 	name := template.Subject.CommonName
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("generating the key of %q: %w", name, err)
+		return nil, fmt.Errorf("generate the key of %q: %w", name, err)
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return nil, fmt.Errorf("drawing the serial number of %q: %w", name, err)
+		return nil, fmt.Errorf("draw the serial number of %q: %w", name, err)
 	}
 	template.SerialNumber = serial
 	template.NotBefore = time.Now().Add(-time.Hour)
@@ -90,11 +90,11 @@ func issue(template *x509.Certificate, parent *Pair) (*Pair, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent.Cert, key.Public(), parent.Key)
 	if err != nil {
-		return nil, fmt.Errorf("signing the certificate of %q: %w", name, err)
+		return nil, fmt.Errorf("sign the certificate of %q: %w", name, err)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("parsing the certificate of %q: %w", name, err)
+		return nil, fmt.Errorf("parse the certificate of %q: %w", name, err)
 	}
 	return &Pair{Cert: cert, Key: key}, nil
 }
@@ -108,7 +108,7 @@ func (p *Pair) CertPEM() []byte {
 func (p *Pair) KeyPEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(p.Key)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the key of %q: %w", p.Cert.Subject.CommonName, err)
+		return nil, fmt.Errorf("encode the key of %q: %w", p.Cert.Subject.CommonName, err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
@@ -120,10 +120,10 @@ func (p *Pair) Write(dir, name string) error {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, name+".key"), key, 0o600); err != nil {
-		return fmt.Errorf("writing the key of %q: %w", name, err)
+		return fmt.Errorf("write the key of %q: %w", name, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, name+".crt"), p.CertPEM(), 0o644); err != nil {
-		return fmt.Errorf("writing the certificate of %q: %w", name, err)
+		return fmt.Errorf("write the certificate of %q: %w", name, err)
 	}
 	return nil
 }
@@ -132,11 +132,11 @@ func (p *Pair) Write(dir, name string) error {
 func Read(dir, name string) (*Pair, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate and key %q: %w", name, err)
+		return nil, fmt.Errorf("read the certificate and key %q: %w", name, err)
 	}
 	key, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("reading the certificate and key %q: the key can't sign", name)
+		return nil, fmt.Errorf("read the certificate and key %q: the key can't sign", name)
 	}
 	return &Pair{Cert: pair.Leaf, Key: key}, nil
 }

@@ -39,13 +39,13 @@ func Serve(ctx context.Context, o Options) error {
 	for _, address := range o.Addresses {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err != nil {
-			return fmt.Errorf("listening on %s: %w", address, err)
+			return fmt.Errorf("listen on %s: %w", address, err)
 		}
 		go func() { failed <- server.ServeTLS(listener, o.Cert, o.Key) }()
 	}
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serving the registry: %w", err)
+		return fmt.Errorf("serve the registry: %w", err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
