@@ -1014,7 +1014,7 @@ AT_ONCE ?= 100
 .PHONY: soak
 soak: MINUTES = 60
 soak: PROGRAMS ?= 500
-soak: bytecode build/tests/cmd/node-probe cluster-up ## Load PROGRAMS=500 programs on the one-node cluster, AT_ONCE=100 at a time, unload them, and so on for MINUTES=60; bin/soak.csv and bin/soak.svg have what the components took.
+soak: bytecode build/tests/cmd/node-probe cluster-up ## Load and unload AT_ONCE=100 of PROGRAMS=500 programs at a time for MINUTES=60 on the one-node cluster; write what the components use to bin/soak.csv and bin/soak.svg.
 	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
 	@$(CHAOS_TEST) CHAOS_FILE=$(LOCALBIN)/soak.csv PROGRAMS=$(PROGRAMS) AT_ONCE=$(AT_ONCE) go test -count=1 -v -timeout 12h -run Soak ./chaos
 

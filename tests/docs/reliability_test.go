@@ -20,7 +20,7 @@ func TestPromisesAreTested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, found := strings.Cut(string(text), "## What survives what\n")
+	_, table, found := strings.Cut(string(text), "## Failures and their effects\n")
 	if !found {
 		t.Fatalf("%s has no table of promises", path)
 	}
