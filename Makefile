@@ -241,7 +241,7 @@ $(DOCS_VENV)/bin/mkdocs: hack/docs/requirements.txt
 	@touch $@
 
 .PHONY: docs
-docs: $(DOCS_VENV)/bin/mkdocs ## Build the documentation's site to bin/site; fail where a link, an anchor or a page of it leads nowhere.
+docs: $(DOCS_VENV)/bin/mkdocs ## Build the documentation's site to bin/site; fail if a link or an anchor is broken, or a page isn't in the navigation.
 	$(MKDOCS) build --quiet
 
 .PHONY: docs-serve
@@ -265,7 +265,7 @@ pin = $(PYTHON) -m venv $(LOCALBIN)/pip-tools && $(LOCALBIN)/pip-tools/bin/pip i
 	cd $1 && $(LOCALBIN)/pip-tools/bin/pip-compile -q --upgrade --generate-hashes --strip-extras --allow-unsafe --no-emit-find-links --no-emit-index-url --no-header -o requirements.txt requirements.in
 
 .PHONY: docs-requirements
-docs-requirements: ## Pin what the site's builder takes, with hashes, from hack/docs/requirements.in.
+docs-requirements: ## Pin the packages of the site's builder, with hashes, from hack/docs/requirements.in.
 	$(call pin,hack/docs)
 
 # A terminal recorder, and a program that converts recordings to animations.
@@ -284,19 +284,19 @@ recordings: $(RECORDINGS_VENV)/bin/termtosvg kubectl-bpfman build build-cluster 
 	@$(RECORD)
 
 .PHONY: render-recordings
-render-recordings: $(RECORDINGS_VENV)/bin/termtosvg ## Make the animations again, of the recordings that there are.
+render-recordings: $(RECORDINGS_VENV)/bin/termtosvg ## Render the animations of the existing recordings again.
 	@$(RECORD) render
 
 .PHONY: recordings-requirements
-recordings-requirements: ## Pin what records, with hashes, from hack/recordings/requirements.in.
+recordings-requirements: ## Pin the packages of the terminal recorder, with hashes, from hack/recordings/requirements.in.
 	$(call pin,hack/recordings)
 
 .PHONY: deps-docs
-deps-docs: ## Install what test-docs takes: Python's venv, and Chromium (as root).
+deps-docs: ## Install what test-docs needs: Python's venv, and Chromium (as root).
 	@hack/docs/deps.sh
 
 .PHONY: test-docs
-test-docs: deps-docs docs ## Look at each page of the documentation's site in a browser: narrow and wide, light and dark; search it.
+test-docs: deps-docs docs ## Test each page of the documentation's site in a browser: narrow and wide, light and dark, and the search.
 	SITE=$(LOCALBIN)/site GOWORK=off go -C hack/docs test -count=1 -timeout 30m ./site
 
 # This includes the API reference, and therefore checks the API's comments too.
@@ -440,7 +440,7 @@ build-launcher:
 	$(UNLESS_BUILT)GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 
 .PHONY: cluster-up
-cluster-up: deps build build-cluster ## Start a Kubernetes of CLUSTER_NODES=1 to 8 nodes on this machine, with the project's images.
+cluster-up: deps build build-cluster ## Start a Kubernetes cluster with CLUSTER_NODES=1 to 8 nodes on this machine, with the project's images.
 	@$(CLUSTER) --nodes $(CLUSTER_NODES) up
 	@$(MAKE) --no-print-directory cluster-bytecode
 
@@ -466,7 +466,7 @@ cluster-bytecode: ## Push the example programs to that cluster's registry, which
 
 # Another instance, so that it doesn't affect a cluster in use.
 .PHONY: test-cluster
-test-cluster: deps build-cluster ## Test that one-node clusters start, and that nothing remains of them (as root).
+test-cluster: deps build-cluster ## Test that clusters of one and of several nodes start, and that nothing is left of them (as root).
 	cd hack/cluster && GOWORK=off CLUSTER_PROGRAM=$(LOCALBIN)/cluster CLUSTER_KUBERNETES=$(KUBERNETES) go test -count=1 ./...
 
 .PHONY: cluster-shell
@@ -474,7 +474,7 @@ cluster-shell: build-cluster ## Open a shell inside that cluster's node NODE=1.
 	@$(CLUSTER) --node $(NODE) exec
 
 .PHONY: cluster-do
-cluster-do: build-cluster ## Break that cluster's node NODE=1, mend it, or have more: DO="halt", "boot", "reboot", "stop kubelet", "start kubelet", "signal STOP containerd", "add-node", "remove-node".
+cluster-do: build-cluster ## Stop, start, or signal the node NODE=1 of that cluster or its components, or add and remove nodes: DO="halt", "boot", "reboot", "stop kubelet", "start kubelet", "signal STOP containerd", "add-node", "remove-node".
 	@$(CLUSTER) --node $(NODE) $(or $(DO),$(error DO says what to do, for example DO="stop kubelet"))
 
 ##@ CRD Deployment
@@ -570,20 +570,20 @@ setup-kind: container-engine $(KIND) ## Create the kind cluster KIND_CLUSTER_NAM
 	else $(KIND_RUN) create cluster --name $(KIND_CLUSTER_NAME) --config hack/kind/cluster.yaml --wait 3m; fi
 
 .PHONY: destroy-kind
-destroy-kind: container-engine $(KIND) ## Delete that cluster.
+destroy-kind: container-engine $(KIND) ## Delete the kind cluster.
 	$(KIND_RUN) delete cluster --name $(KIND_CLUSTER_NAME)
 
 ##@ Build
 
 .PHONY: load-images-kind
-load-images-kind: container-engine $(KIND) ## Load the images that build-images builds into that cluster.
+load-images-kind: container-engine $(KIND) ## Load the images that build-images builds into the kind cluster.
 	@archive=$$(mktemp) && trap 'rm -f "$$archive"' EXIT && for image in $(BUILT_IMAGES); do \
 		echo "load $$image"; $(CONTAINER_ENGINE) save "$$image" >"$$archive"; $(KIND_RUN) load image-archive --name $(KIND_CLUSTER_NAME) "$$archive"; done
 
 ##@ Vanilla K8s Deployment
 
 .PHONY: run-on-kind
-run-on-kind: ## Check the requirements, create that cluster, build and load the images, and deploy bpfman.
+run-on-kind: ## Check the requirements, create the kind cluster, build and load the images, and deploy bpfman.
 	@$(NEEDS) engine buildkit go kubectl
 	@$(MAKE) --no-print-directory setup-kind
 	@$(MAKE) --no-print-directory build-images
@@ -630,7 +630,7 @@ release-yamls:
 	@cp hack/install/install.sh hack/install/uninstall.sh $(RELEASE_DIR)
 
 .PHONY: package-chart
-package-chart: $(LOCALBIN)/helm ## Package the Helm chart of that version, with its images, to bin/chart.
+package-chart: $(LOCALBIN)/helm ## Package the Helm chart of this version, with its images, to bin/chart.
 	@$(MAKE) --no-print-directory packaged-chart $(RELEASED)
 
 # Files in the archive have the time of the commit.
@@ -656,7 +656,7 @@ deploy-openshift: ## Deploy bpfman to the OpenShift cluster of KUBECONFIG, and w
 	@$(MAKE) --no-print-directory deploy DEPLOY=config/openshift
 
 .PHONY: undeploy-openshift
-undeploy-openshift: ## Remove bpfman from it, with its CustomResourceDefinitions and all objects of their kinds.
+undeploy-openshift: ## Remove bpfman from the OpenShift cluster, with its CustomResourceDefinitions and all objects of their kinds.
 	@$(MAKE) --no-print-directory undeploy DEPLOY=config/openshift
 
 ##@ Development
@@ -726,7 +726,7 @@ catalog-deploy: ## Add that catalog to the cluster of KUBECONFIG, which must hav
 	$(CATALOG_SOURCE) | $(KUBECTL) apply -f -
 
 .PHONY: catalog-undeploy
-catalog-undeploy: ## Remove it. The operator that was installed from it stays.
+catalog-undeploy: ## Remove that catalog from the cluster. The operator that was installed from it stays.
 	$(CATALOG_SOURCE) | $(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -f -
 
 ##@ Release
@@ -849,17 +849,17 @@ test-envtest: envtest kubectl-bpfman ## Run the tests that need a kube-apiserver
 	$(call requires,envtest commands) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman go -C tests test -count=1 $(ENVTEST_FLAGS) ./envtest/...
 
 .PHONY: test-manifests
-test-manifests: $(LOCALBIN)/helm ## Test manifests, Helm chart, rights, monitoring and documentation, which takes nothing but Go.
+test-manifests: $(LOCALBIN)/helm ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
 	$(call requires,helm) HELM=$(LOCALBIN)/helm go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./manifests ./monitoring ./rbac ./tutorials
 	GOWORK=off go -C hack/docs test -count=1 ./schemas
 
 .PHONY: test-bytecode
-test-bytecode: bytecode envtest build-launcher ## Run each call and the example programs on the real daemon (as root), as far as this kernel can; check samples against them.
+test-bytecode: bytecode envtest build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
 	$(call requires,daemon bytecode envtest) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
 		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./v05
 
 .PHONY: test-inspector
-test-inspector: bytecode envtest build/inspector/cmd/bpfman-inspector build-launcher ## See that the inspector finds what others load, attach, hold and leave, as bpftool does (as root).
+test-inspector: bytecode envtest build/inspector/cmd/bpfman-inspector build-launcher ## Test that the inspector finds the same programs as bpftool, no matter what loaded, attached, or holds them (as root).
 	$(call requires,daemon bytecode envtest commands) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector \
 		KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v ./inspector
 
@@ -868,7 +868,7 @@ deps-upstream-daemon: ## Build the bpfman daemon of v0.5.6, which test-upstream-
 	@hack/upstream-daemon.sh $(CACHE)
 
 .PHONY: test-upstream-daemon
-test-upstream-daemon: bytecode deps-upstream-daemon build-launcher ## Have the bpfman daemon of v0.5.6 leave programs for that of v0.6.0 (as root).
+test-upstream-daemon: bytecode deps-upstream-daemon build-launcher ## Test what the bpfman daemon of v0.5.6 leaves on a node, and how the agent handles it (as root).
 	$(call requires,daemon upstream-daemon) BPFMAN_V05_RPC=$(UPSTREAM_DAEMON) BPFMAN_RPC=$(DAEMON) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher \
 		go -C tests test -count=1 -v ./v05
 
@@ -898,7 +898,7 @@ test-kernel-node: deps deps-kernel build-kernel-tests ## Run a whole Kubernetes 
 	@$(KERNEL_TEST) node $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
 
 .PHONY: test-mixed-kernels
-test-mixed-kernels: deps deps-kernel build-kernel-tests kubectl-bpfman ## Have a node with Linux 6.12, in that virtual machine, join two nodes of this machine, and test one object on all (as root; takes minutes).
+test-mixed-kernels: deps deps-kernel build-kernel-tests kubectl-bpfman ## Join that virtual machine, with Linux 6.12, to two nodes on this machine, and test one object on all three (as root; takes minutes).
 	@$(KERNEL_TEST) mixed $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
 
 .PHONY: test-kyverno
@@ -918,7 +918,7 @@ VNG ?= $(CACHE)/virtme-ng-1.42/bin/vng
 VM_KERNEL ?= $(firstword $(wildcard $(CACHE)/linux-6.12/boot/vmlinuz-*))
 
 .PHONY: test-selinux
-test-selinux: ## Boot Linux 6.12 with SELinux enforcing in a virtual machine, and open maps of volumes in the domain of containers (as root; needs secilc).
+test-selinux: ## Test maps of volumes in a virtual machine with Linux 6.12, where SELinux is enforced (as root; needs secilc).
 	@test -x "$(VNG)" -a -f "$(VM_KERNEL)" || { echo "the virtual machine's parts are missing: set VNG and VM_KERNEL" >&2; exit 1; }
 	@hack/selinux/test.sh $(VNG) $(VM_KERNEL)
 
@@ -959,7 +959,7 @@ build-kubeadm:
 # hack/kind/test.sh explains what it does if nothing can be pulled.
 .PHONY: test-kind
 test-kind: E2E_FLAGS = -short
-test-kind: $(KIND) $(LOCALBIN)/cosign ## Create a kind cluster, deploy bpfman, run e2e there and delete it; without a container engine as root on a Debian 12.
+test-kind: $(KIND) $(LOCALBIN)/cosign ## Create a kind cluster, deploy bpfman, run the e2e tests there, and delete it. Without a container engine, this needs root and Debian 12.
 	@LOCALBIN=$(LOCALBIN) CACHE=$(CACHE) KUBERNETES=$(KUBERNETES) DAEMON=$(DAEMON) KIND=$(KIND) KUBECTL="$(KUBECTL)" \
 		CONTAINER_ENGINE="$(CONTAINER_ENGINE)" UPROBED_IMG=$(BPFMAN_GO_TARGET_IMG) E2E_FLAGS="$(E2E_FLAGS)" hack/kind/test.sh
 
@@ -968,7 +968,7 @@ NODES_INSTANCE ?= 252
 NODES_FLAGS ?=
 
 .PHONY: test-nodes
-test-nodes: ## Test bpfman on three nodes of this machine that come, go, fail and are drained (as root; NODES_FLAGS="-run OneFails").
+test-nodes: ## Test bpfman on three nodes on this machine, which join, leave, fail, and are drained (as root; NODES_FLAGS="-run OneFails").
 	@status=0; $(MAKE) --no-print-directory test-e2e CLUSTER_INSTANCE=$(NODES_INSTANCE) CLUSTER_NODES=3 E2E_NODES=3 E2E_FLAGS="-run '^TestNode' $(NODES_FLAGS)" || status=$$?; \
 		$(MAKE) --no-print-directory cluster-down CLUSTER_INSTANCE=$(NODES_INSTANCE) || status=1; exit $$status
 
@@ -1002,7 +1002,7 @@ CHAOS_TEST = cd tests && $(call requires,cluster) KUBECONFIG=$(CLUSTER_KUBECONFI
 
 .PHONY: test-chaos
 test-chaos: SEED := $(SEED)
-test-chaos: bytecode build/tests/cmd/node-probe cluster-up ## Do what users do, and break what can break, at random on the one-node cluster, for MINUTES from SEED, and compare with a model (docs/reliability.md).
+test-chaos: bytecode build/tests/cmd/node-probe cluster-up ## Perform random operations and inject random faults on the one-node cluster, for MINUTES from SEED, and compare the cluster with a model (docs/reliability.md).
 	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
 	@echo "SEED=$(SEED) MINUTES=$(MINUTES)"
 	@$(CHAOS_TEST) CHAOS_FILE=$(or $(CHAOS_FILE),$(LOCALBIN)/chaos-$(SEED).json) SEED=$(SEED) STRETCH="$(STRETCH)" WITHOUT="$(WITHOUT)" \
@@ -1020,7 +1020,7 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load and unload AT_ONCE=
 
 # Slow tests of what rarely breaks. docs/development.md says when to run them.
 .PHONY: test-slow
-test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtual machine, alone and among others, three nodes, the tutorials, and the longest tests of envtest, e2e, and test-lifecycle.
+test-slow: ## Run the slow tests that `.ci/run` leaves out: nodes in the virtual machine, three nodes, the tutorials, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
 	@$(MAKE) --no-print-directory test-envtest
 	@$(MAKE) --no-print-directory test-kernel-node
 	@$(MAKE) --no-print-directory test-mixed-kernels
@@ -1034,7 +1034,7 @@ test-slow: ## Run the tests that `.ci/run` leaves out: a whole node in the virtu
 test-integration: test-e2e ## Run test-e2e; this is the name that upstream uses.
 
 .PHONY: test-rbac
-test-rbac: ## Compare the components' rights with what they asked for, in the audit log of the one-node cluster, where e2e ran (AUDIT_LOG).
+test-rbac: ## Compare the components' permissions with their requests in the audit log of the one-node cluster, after test-e2e (AUDIT_LOG).
 	$(call requires,audit-log) AUDIT_LOG=$(AUDIT_LOG) go -C tests test -count=1 -v -run AuditLog ./rbac
 
 AUDIT_LOG ?= $(CLUSTER_STATE)/logs/audit.log
@@ -1078,8 +1078,8 @@ SCALE_FLAGS ?=
 .PHONY: bench-scale bench-agent
 bench-scale bench-agent: PROGRAMS ?= 20
 bench-agent: AGENT_ONLY = --agent-only --out $(LOCALBIN)/bench-agent.json
-bench-agent: bench-scale ## Measure the memory of an agent with 60 programs, in a minute, and nothing else of bench-scale.
-bench-scale: envtest build/operator/cmd/bpfman-operator build/agent/cmd/bpfman-agent $(LOCALBIN)/kwok ## Measure what a cluster of NODES nodes with PROGRAMS programs costs operator, API server and agents, on a kube-apiserver of its own.
+bench-agent: bench-scale ## Measure the memory of an agent with 60 programs; this is the part of bench-scale that takes a minute.
+bench-scale: envtest build/operator/cmd/bpfman-operator build/agent/cmd/bpfman-agent $(LOCALBIN)/kwok ## Measure what a cluster of NODES nodes with PROGRAMS programs costs the operator, the API server, and the agents, on a separate kube-apiserver.
 	go -C tests build -trimpath -o $(LOCALBIN)/scale ./scale
 	go -C operator test -c -trimpath -o $(LOCALBIN)/reports.test ./reports
 	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) $(LOCALBIN)/scale $(SCALE_FLAGS) --reports-test $(LOCALBIN)/reports.test --nodes $(NODES) --programs $(PROGRAMS) --operator $(LOCALBIN)/bpfman-operator --agent $(LOCALBIN)/bpfman-agent \

@@ -92,8 +92,8 @@ type BytecodePolicyMatch struct {
 	Kinds []string `json:"kinds,omitempty"`
 
 	// namespaces lists namespaces by name. An asterisk matches any characters. If
-	// it is present, the policy doesn't apply to cluster-scoped objects. For
-	// example: `[default, team-*]`.
+	// this field is present, the policy doesn't apply to cluster-scoped objects.
+	// For example: `[default, team-*]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -16,15 +16,16 @@ type KprobeProgramInfo struct {
 	FunctionName string `json:"func_name"`
 
 	// offset is added to the address of the function, in bytes. A kretprobe can't
-	// have an offset. An object with a negative offset is stored, and reported as
-	// unreadable. For example: `0`.
+	// have an offset. If it is negative, bpfman can't read the object, and its status
+	// reports the error. For example: `0`.
 	// +optional
 	// +default=0
 	Offset uint64 `json:"offset,omitempty"`
 
-	// retprobe says that the program runs when the function returns. It must match
-	// the section of the bytecode (kprobe or kretprobe), which decides. It has no
-	// effect in a kretprobe member of an application. For example: `false`.
+	// retprobe says whether the program runs when the function returns, instead of
+	// when it is called. The bytecode's section (kprobe or kretprobe) decides, so
+	// this field must match it. It has no effect in a kretprobe member of an
+	// application. For example: `false`.
 	// +optional
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`

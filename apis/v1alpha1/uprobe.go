@@ -15,8 +15,9 @@ type UprobeProgramInfo struct {
 	// +optional
 	FunctionName string `json:"func_name,omitempty"`
 
-	// offset is added to the address of the function, in bytes. An object with a
-	// negative offset is stored, and reported as unreadable. For example: `0`.
+	// offset is added to the address of the function, in bytes. If it is negative,
+	// bpfman can't read the object, and its status reports the error. For example:
+	// `0`.
 	// +optional
 	// +default=0
 	Offset uint64 `json:"offset,omitempty"`
@@ -26,9 +27,10 @@ type UprobeProgramInfo struct {
 	// +required
 	Target string `json:"target"`
 
-	// retprobe says that the program runs when the function returns. It must match
-	// the section of the bytecode (uprobe or uretprobe), which decides. It has no
-	// effect in a uretprobe member of an application. For example: `false`.
+	// retprobe says whether the program runs when the function returns, instead of
+	// when it is called. The bytecode's section (uprobe or uretprobe) decides, so
+	// this field must match it. It has no effect in a uretprobe member of an
+	// application. For example: `false`.
 	// +optional
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`
@@ -117,8 +119,9 @@ type UprobeNsProgramInfo struct {
 	// +optional
 	FunctionName string `json:"func_name,omitempty"`
 
-	// offset is added to the address of the function, in bytes. An object with a
-	// negative offset is stored, and reported as unreadable. For example: `0`.
+	// offset is added to the address of the function, in bytes. If it is negative,
+	// bpfman can't read the object, and its status reports the error. For example:
+	// `0`.
 	// +optional
 	// +default=0
 	Offset uint64 `json:"offset,omitempty"`
@@ -128,9 +131,10 @@ type UprobeNsProgramInfo struct {
 	// +required
 	Target string `json:"target"`
 
-	// retprobe says that the program runs when the function returns. It must match
-	// the section of the bytecode (uprobe or uretprobe), which decides. It has no
-	// effect in a uretprobe member of an application. For example: `false`.
+	// retprobe says whether the program runs when the function returns, instead of
+	// when it is called. The bytecode's section (uprobe or uretprobe) decides, so
+	// this field must match it. It has no effect in a uretprobe member of an
+	// application. For example: `false`.
 	// +optional
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`

@@ -10,12 +10,12 @@ package v1alpha1
 //
 // BpfNodeAttachPoint is a point that a program is attached to.
 type BpfNodeAttachPointApplyConfiguration struct {
-	// type is the type of the attachment: xdp, tc/ingress, tc/egress, tcx/ingress,
-	// tcx/egress, netkit/primary, netkit/peer, tracepoint, raw_tracepoint, kprobe,
-	// kretprobe, kprobe_multi, uprobe, uretprobe, uprobe_multi, perf_event,
-	// fentry, fexit, fmod_ret, lsm, freplace, netfilter, struct_ops, iter, or the
-	// kernel's attach type in lower case. For example: `tcx/ingress` or
-	// `cgroup_inet_ingress`.
+	// type is the type of the attachment. At interfaces: xdp, tc/ingress,
+	// tc/egress, tcx/ingress, tcx/egress, netkit/primary, netkit/peer. At functions
+	// and events: tracepoint, raw_tracepoint, kprobe, kretprobe, kprobe_multi,
+	// uprobe, uretprobe, uprobe_multi, perf_event, fentry, fexit, fmod_ret. Others:
+	// lsm, freplace, netfilter, struct_ops, iter, or the kernel's attach type in
+	// lower case. For example: `tcx/ingress` or `cgroup_inet_ingress`.
 	Type *string `json:"type,omitempty"`
 	// linkid is the kernel's id of the link. It is absent if the program is
 	// attached without a link. For example: `14`.

@@ -18,8 +18,8 @@ type BytecodePolicyMatchApplyConfiguration struct {
 	// kinds lists kinds of objects. For example: `[XdpProgram, BpfNsApplication]`.
 	Kinds []string `json:"kinds,omitempty"`
 	// namespaces lists namespaces by name. An asterisk matches any characters. If
-	// it is present, the policy doesn't apply to cluster-scoped objects. For
-	// example: `[default, team-*]`.
+	// this field is present, the policy doesn't apply to cluster-scoped objects.
+	// For example: `[default, team-*]`.
 	Namespaces []string `json:"namespaces,omitempty"`
 	// nodeSelector selects nodes by their labels. For example: `{matchLabels:
 	// {zone: public}}`.

@@ -19,15 +19,17 @@ type UprobeNsProgramInfoApplyConfiguration struct {
 	// func_name is the function to attach the program to. If it is absent, offset
 	// counts from the start of target. For example: `malloc`.
 	FunctionName *string `json:"func_name,omitempty"`
-	// offset is added to the address of the function, in bytes. An object with a
-	// negative offset is stored, and reported as unreadable. For example: `0`.
+	// offset is added to the address of the function, in bytes. If it is negative,
+	// bpfman can't read the object, and its status reports the error. For example:
+	// `0`.
 	Offset *uint64 `json:"offset,omitempty"`
 	// target is the name of a library, or the absolute path of a library or
 	// executable. For example: `libc` or `/usr/sbin/nginx`.
 	Target *string `json:"target,omitempty"`
-	// retprobe says that the program runs when the function returns. It must match
-	// the section of the bytecode (uprobe or uretprobe), which decides. It has no
-	// effect in a uretprobe member of an application. For example: `false`.
+	// retprobe says whether the program runs when the function returns, instead of
+	// when it is called. The bytecode's section (uprobe or uretprobe) decides, so
+	// this field must match it. It has no effect in a uretprobe member of an
+	// application. For example: `false`.
 	RetProbe *bool `json:"retprobe,omitempty"`
 	// pid limits the program to one process. If it is absent or 0, the program
 	// runs for all processes. For example: `1234`.
