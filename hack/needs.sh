@@ -44,9 +44,12 @@ need_engine() {
 need_buildkit() {
 	local engine version
 	engine=$(engine_running)
+	# Docker has its plugins even if it doesn't run. If Podman is installed too, you can start that instead.
+	[[ -n $engine ]] || engine=$(for engine in ${CONTAINER_ENGINE:-podman docker}; do command -v "$engine" && break; done) || true
 	[[ -n $engine && ${engine##*/} == docker ]] || return 0
 	! "$engine" buildx version >/dev/null 2>&1 || return 0
-	version=$("$engine" version --format '{{.Client.Version}}' 2>/dev/null) || version=unknown
+	# Without the daemon, this prints the version, and fails.
+	version=$("$engine" version --format '{{.Client.Version}}' 2>/dev/null) || version=${version:-unknown}
 	if [[ $(major "$version") == 0 ]] || (($(major "$version") >= 23)); then
 		missing+=("BuildKit: Docker $version takes it from the plugin buildx, which isn't installed (Debian and Ubuntu: docker-buildx or docker-buildx-plugin; https://docs.docker.com/go/buildx/)")
 	fi

@@ -17,7 +17,7 @@ import (
 // Scripts that replace the commands that the check uses.
 const (
 	engineRuns    = `[ "$1" = info ] || [ "$1" = version ] && echo 20.10.24`
-	engineIsDown  = `exit 1`
+	engineIsDown  = `[ "$1" = buildx ]`
 	buildx        = `case $1 in info|buildx) ;; version) echo 28.0.1 ;; esac`
 	withoutBuildx = `case $1 in info) ;; version) echo 28.0.1 ;; *) exit 1 ;; esac`
 )
@@ -68,12 +68,16 @@ func TestNeeds(t *testing.T) {
 		"an old docker":          {with(map[string]string{"docker": `case $1 in info) ;; version) echo 20.10.24 ;; *) exit 1 ;; esac`}), nil},
 		"docker without buildx":  {with(map[string]string{"docker": withoutBuildx}), []string{"BuildKit: Docker 28.0.1 takes it from the plugin buildx"}},
 		"docker that is stopped": {with(map[string]string{"docker": engineIsDown}), []string{`a container engine that runs: docker is installed, but "docker info" fails`}},
-		"no engine":              {with(map[string]string{"docker": ""}), []string{"a container engine, Docker or Podman"}},
-		"no Go":                  {with(map[string]string{"go": ""}), []string{"Go 1.21 or later: "}},
-		"an old Go":              {with(map[string]string{"go": goIs("1.19.8")}), []string{"Go 1.21 or later, not go1.19.8 linux/amd64"}},
-		"no kubectl":             {with(map[string]string{"kubectl": ""}), []string{"kubectl 1.31 or later: "}},
-		"an old kubectl":         {with(map[string]string{"kubectl": kubectlIs("1.20.2")}), []string{"kubectl 1.31 or later, not v1.20"}},
-		"nothing":                {nil, []string{"a container engine, Docker", "Go 1.21", "kubectl 1.31"}},
+		"docker that is stopped, without buildx": {with(map[string]string{"docker": `[ "$1" = version ] && echo 28.0.1; exit 1`}), []string{
+			`a container engine that runs: docker is installed, but "docker info" fails`, "BuildKit: Docker 28.0.1 takes it from the plugin buildx",
+		}},
+		"podman and docker that are stopped": {with(map[string]string{"docker": `exit 1`, "podman": `exit 1`}), []string{"a container engine that runs: docker podman is installed"}},
+		"no engine":                          {with(map[string]string{"docker": ""}), []string{"a container engine, Docker or Podman"}},
+		"no Go":                              {with(map[string]string{"go": ""}), []string{"Go 1.21 or later: "}},
+		"an old Go":                          {with(map[string]string{"go": goIs("1.19.8")}), []string{"Go 1.21 or later, not go1.19.8 linux/amd64"}},
+		"no kubectl":                         {with(map[string]string{"kubectl": ""}), []string{"kubectl 1.31 or later: "}},
+		"an old kubectl":                     {with(map[string]string{"kubectl": kubectlIs("1.20.2")}), []string{"kubectl 1.31 or later, not v1.20"}},
+		"nothing":                            {nil, []string{"a container engine, Docker", "Go 1.21", "kubectl 1.31"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			command := exec.CommandContext(t.Context(), bash, filepath.Join(root, "hack/needs.sh"), "engine", "buildkit", "go", "kubectl")
