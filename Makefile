@@ -584,7 +584,7 @@ load-images-kind: container-engine $(KIND) ## Load the images that build-images 
 
 .PHONY: run-on-kind
 run-on-kind: ## Check the requirements, create the kind cluster, build and load the images, and deploy bpfman.
-	@$(NEEDS) engine buildkit go kubectl
+	@$(NEEDS) engine rootful buildkit go kubectl
 	@$(MAKE) --no-print-directory setup-kind
 	@$(MAKE) --no-print-directory build-images
 	@$(MAKE) --no-print-directory load-images-kind

@@ -5,7 +5,7 @@
 # Checks that this machine has what a target needs, before the target changes anything. One message lists
 # everything that is missing. The script changes nothing, and only runs what it checks.
 #
-# usage: needs.sh engine|buildkit|go|kubectl|root|apt|rust …
+# usage: needs.sh engine|rootful|buildkit|go|kubectl|root|apt|rust …
 #
 # CONTAINER_ENGINE is the selected engine, KUBECTL the kubectl, and DAEMON the daemon that Rust builds.
 set -euo pipefail
@@ -36,6 +36,17 @@ need_engine() {
 		missing+=("a container engine that runs: ${installed[*]} is installed, but \"${installed[0]} info\" fails; start it, or use an account that may use it")
 	else
 		missing+=("a container engine, Docker or Podman (make cluster-images builds the images for the one-node cluster without one)")
+	fi
+}
+
+# In a user namespace, as that of a rootless engine, the kernel loads no programs for the daemon.
+need_rootful() {
+	local engine info
+	engine=$(engine_running)
+	[[ -n $engine ]] || return 0
+	info=$("$engine" info --format '{{json .}}' 2>/dev/null) || info=
+	if [[ $info =~ \"name=rootless|\"rootless\":\ *true ]]; then
+		missing+=("an engine that isn't rootless: ${engine##*/} is, so eBPF programs can't be loaded in its containers; use one that runs as root (with Podman, run this target as root)")
 	fi
 }
 
@@ -93,9 +104,9 @@ need_rust() {
 
 for what in "$@"; do
 	case $what in
-	engine | buildkit | go | kubectl | root | apt | rust) "need_$what" ;;
+	engine | rootful | buildkit | go | kubectl | root | apt | rust) "need_$what" ;;
 	*)
-		echo "usage: needs.sh engine|buildkit|go|kubectl|root|apt|rust …" >&2
+		echo "usage: needs.sh engine|rootful|buildkit|go|kubectl|root|apt|rust …" >&2
 		exit 2
 		;;
 	esac

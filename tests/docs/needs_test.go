@@ -16,7 +16,7 @@ import (
 
 // Scripts that replace the commands that the check uses.
 const (
-	engineRuns    = `[ "$1" = info ] || [ "$1" = version ] && echo 20.10.24`
+	engineRuns    = `[ "$1" = info ] && echo '"rootless": false' || [ "$1" = version ] && echo 20.10.24`
 	engineIsDown  = `[ "$1" = buildx ]`
 	buildx        = `case $1 in info|buildx) ;; version) echo 28.0.1 ;; esac`
 	withoutBuildx = `case $1 in info) ;; version) echo 28.0.1 ;; *) exit 1 ;; esac`
@@ -64,6 +64,8 @@ func TestNeeds(t *testing.T) {
 	}{
 		"all":                    {all, nil},
 		"podman":                 {with(map[string]string{"docker": "", "podman": engineRuns}), nil},
+		"rootless podman":        {with(map[string]string{"docker": "", "podman": `echo '"security": { "rootless": true }'`}), []string{"an engine that isn't rootless: podman is"}},
+		"rootless docker":        {with(map[string]string{"docker": `echo '"SecurityOptions":["name=seccomp,profile=builtin","name=rootless"]'`}), []string{"an engine that isn't rootless: docker is"}},
 		"podman beside docker":   {with(map[string]string{"docker": engineIsDown, "podman": engineRuns}), nil},
 		"an old docker":          {with(map[string]string{"docker": `case $1 in info) ;; version) echo 20.10.24 ;; *) exit 1 ;; esac`}), nil},
 		"docker without buildx":  {with(map[string]string{"docker": withoutBuildx}), []string{"BuildKit: Docker 28.0.1 takes it from the plugin buildx"}},
@@ -80,7 +82,7 @@ func TestNeeds(t *testing.T) {
 		"nothing":                            {nil, []string{"a container engine, Docker", "Go 1.21", "kubectl 1.31"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			command := exec.CommandContext(t.Context(), bash, filepath.Join(root, "hack/needs.sh"), "engine", "buildkit", "go", "kubectl")
+			command := exec.CommandContext(t.Context(), bash, filepath.Join(root, "hack/needs.sh"), "engine", "rootful", "buildkit", "go", "kubectl")
 			command.Env = []string{"PATH=" + standIns(t, c.commands)}
 			output, err := command.CombinedOutput()
 			if len(c.lacks) == 0 {
