@@ -69,7 +69,7 @@ func (r *Reconciler) Run(ctx context.Context, onConnect func(context.Context, fu
 		node.WatchInterfaces(ctx,
 			func() { r.enqueue(ctx, func(n program.Needs) bool { return n.Interfaces }) },
 			func(err error) {
-				logr.FromContextOrDiscard(ctx).Error(err, "Failed to watch network interfaces; changes may be noticed late")
+				logr.FromContextOrDiscard(ctx).Error(err, "Failed to watch network interfaces; changes are detected late")
 			})
 	})
 	tasks.Go(func() error { return r.compare(ctx) })

@@ -147,7 +147,7 @@ func check(file []byte) (err error) {
 		}
 	}()
 	if len(file) < len(elf.ELFMAG) || string(file[:len(elf.ELFMAG)]) != elf.ELFMAG {
-		return errors.New("it isn't an ELF file, which `clang -target bpf -g -O2 -c` makes of a source")
+		return errors.New("it isn't an ELF file, such as `clang -target bpf -g -O2 -c` writes")
 	}
 	f, err := elf.NewFile(bytes.NewReader(file))
 	if err != nil {

@@ -151,7 +151,7 @@ func choose(all []bytecode.Program, functions []string, fits func(bytecode.Progr
 		case i < 0:
 			return nil, fmt.Errorf("the bytecode has no function %q: it has %s", name, names(all))
 		case !fits(all[i]):
-			return nil, fmt.Errorf("function %s is in section %q, which doesn't fit this kind", name, all[i].Section)
+			return nil, fmt.Errorf("function %s is in section %q, which doesn't match this kind", name, all[i].Section)
 		}
 	}
 	var chosen []bytecode.Program

@@ -117,7 +117,7 @@ func (i *Inspector) Run(ctx context.Context) error {
 	tasks.Go(func() error { return i.publisher.Run(ctx) })
 	tasks.Go(func() error {
 		if err := network.Watch(ctx, func() { i.networkChanged.Store(true) }); err != nil {
-			i.options.Log.Error("Failed to watch the network; changes are noticed late", "error", err)
+			i.options.Log.Error("Failed to watch the network; changes are detected late", "error", err)
 		}
 		return nil
 	})

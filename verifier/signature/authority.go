@@ -63,7 +63,7 @@ func keyless(identities []verification.Identity, material *root.TrustedRoot) (*A
 		return nil, errors.New("its trusted root has no certificate authority")
 	}
 	if len(material.RekorLogs())+len(material.TimestampingAuthorities()) == 0 {
-		return nil, errors.New("its trusted root has neither a transparency log nor a timestamp authority, to tell when a certificate was used")
+		return nil, errors.New("its trusted root has neither a transparency log nor a timestamp authority, to prove when a certificate was used")
 	}
 	demanded := []verify.VerifierOption{verify.WithObserverTimestamps(1), verify.WithoutStatementPredicate()}
 	if len(material.RekorLogs()) > 0 {

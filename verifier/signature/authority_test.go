@@ -265,7 +265,7 @@ func TestMaterial(t *testing.T) {
 		"root without use for a key":  {verification.Authority{Keys: []string{key}, TrustedRoot: s.root("ca")}, "its trusted root has neither a transparency log nor a timestamp authority"},
 		"identities without a root":   {verification.Authority{Identities: identity}, "its trusted root has no certificate authority"},
 		"root without an authority":   {verification.Authority{Identities: identity, TrustedRoot: s.root("log", "tsa")}, "its trusted root has no certificate authority"},
-		"root without proof of time":  {verification.Authority{Identities: identity, TrustedRoot: s.root("ca", "ct")}, "its trusted root has neither a transparency log nor a timestamp authority, to tell when"},
+		"root without proof of time":  {verification.Authority{Identities: identity, TrustedRoot: s.root("ca", "ct")}, "its trusted root has neither a transparency log nor a timestamp authority, to prove when"},
 		"pattern that doesn't parse":  {verification.Authority{Identities: []verification.Identity{{Issuer: issuer, SubjectPattern: "("}}, TrustedRoot: s.root("ca", "log")}, "its identity ( (https://issuer.example) can't be used: "},
 		"identity without an issuer":  {verification.Authority{Identities: []verification.Identity{{Subject: subject}}, TrustedRoot: s.root("ca", "log")}, "its identity " + subject + " () can't be used: "},
 		"identity without a subject":  {verification.Authority{Identities: []verification.Identity{{Issuer: issuer}}, TrustedRoot: s.root("ca", "log")}, "its identity  (https://issuer.example) can't be used: "},

@@ -100,7 +100,11 @@ func (o traceOptions) run(ctx context.Context, connect cluster.Connect, streams 
 			if waiting--; waiting > 0 {
 				return nil
 			}
-			_, err := fmt.Fprintf(streams.ErrOut, "Tracing %d nodes. Press Ctrl-C to end.\n", len(asked))
+			nodes := "nodes"
+			if len(asked) == 1 {
+				nodes = "node"
+			}
+			_, err := fmt.Fprintf(streams.ErrOut, "Tracing %d %s. Press Ctrl-C to end.\n", len(asked), nodes)
 			return err //nolint:wrapcheck // the reader has closed the output
 		}, arguments...)
 	})

@@ -22,10 +22,10 @@ import (
 )
 
 func main() {
-	dir := flag.String("maps", "/run/maps", "directory with the pinned maps: the mount path of the volume")
-	only := flag.String("only", "", "comma-separated names of the maps to read; all in the directory by default")
-	interval := flag.Duration("interval", 5*time.Second, "time between two readings")
-	once := flag.Bool("once", false, "read once and exit, with an error if a map can't be read")
+	dir := flag.String("maps", "/run/maps", "Directory with the pinned maps: the mount path of the volume.")
+	only := flag.String("only", "", "Names of the maps to read, separated by commas. By default, all in the directory.")
+	interval := flag.Duration("interval", 5*time.Second, "Time between two readings.")
+	once := flag.Bool("once", false, "Read once and exit, with an error if a map can't be read.")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

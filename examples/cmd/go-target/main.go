@@ -71,9 +71,9 @@ func charge(x uint64) uint64 {
 }
 
 func main() {
-	orders := flag.Bool("orders", false, "also call main.stock, main.price and main.charge each time")
-	interval := flag.Duration("interval", time.Second, "time between two calls of main.getCount")
-	limit := flag.Uint64("calls", 0, "number of calls after which to end; 0 for no end")
+	orders := flag.Bool("orders", false, "Also call main.stock, main.price, and main.charge each time.")
+	interval := flag.Duration("interval", time.Second, "Time between two calls of main.getCount.")
+	limit := flag.Uint64("calls", 0, "Number of calls after which to exit; 0 to run forever.")
 	flag.Parse()
 	if err := withoutPreemption(); err != nil {
 		fmt.Fprintln(os.Stderr, "go-target:", err)

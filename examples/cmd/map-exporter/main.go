@@ -37,9 +37,9 @@ const (
 )
 
 func main() {
-	dir := flag.String("maps", "/maps", "directory with the maps: the mount path of the volume")
-	config := flag.String("config", "/etc/map-exporter/config.yaml", "file that says which maps are exported, and as which metrics")
-	address := flag.String("listen", ":9435", "address to serve /metrics and /healthz at")
+	dir := flag.String("maps", "/maps", "Directory with the maps: the mount path of the volume.")
+	config := flag.String("config", "/etc/map-exporter/config.yaml", "File that specifies which maps to export, and as which metrics.")
+	address := flag.String("listen", ":9435", "Address to serve /metrics and /healthz at.")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 

@@ -37,8 +37,8 @@ const (
 )
 
 func main() {
-	timeout := flag.Duration("timeout", 30*time.Second, "time limit for the answer")
-	printVersion := flag.Bool("version", false, "print the version and exit")
+	timeout := flag.Duration("timeout", 30*time.Second, "Time limit for the answer.")
+	printVersion := flag.Bool("version", false, "Only print the version.")
 	flag.Parse()
 	if *printVersion {
 		fmt.Println(version.Version)
