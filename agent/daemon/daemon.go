@@ -128,14 +128,14 @@ func ImageAbsent(err error) bool {
 }
 
 // noProgram and noLink are the messages of the daemon of v0.6.0 about a program or
-// link that doesn't exist any more. It uses one status code for all failures, and
+// link that no longer exists. It uses one status code for all failures, and
 // has similar messages about other objects.
 const (
 	noProgram = "Program %d does not exist"
 	noLink    = `does not exist in tree "link_%d"`
 )
 
-// gone reports whether the daemon doesn't have a program or link any more.
+// gone reports whether the daemon no longer has a program or link.
 func gone(err error, text string, id uint32) bool {
 	return strings.Contains(words(status.Convert(err).Message()), fmt.Sprintf(text, id))
 }

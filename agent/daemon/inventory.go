@@ -316,8 +316,8 @@ func (i *Inventory) Attach(ctx context.Context, id uint32, point program.AttachP
 	})
 }
 
-// Detach removes one link of a program. It is no error if the link doesn't exist
-// any more.
+// Detach removes one link of a program. If the link no longer exists, Detach returns
+// no error.
 func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
 	return do(ctx, i, fmt.Sprintf("detach link %d", link), func(ctx context.Context) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
@@ -334,8 +334,8 @@ func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
 	})
 }
 
-// Unload detaches and unloads a program. It is no error if the program doesn't
-// exist any more.
+// Unload detaches and unloads a program. If the program no longer exists,
+// Unload returns no error.
 func (i *Inventory) Unload(ctx context.Context, id uint32) error {
 	return do(ctx, i, fmt.Sprintf("unload program %d", id), func(ctx context.Context) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)

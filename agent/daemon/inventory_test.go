@@ -441,7 +441,7 @@ func TestUnfinishedSnapshots(t *testing.T) {
 	}
 }
 
-// Removing something that doesn't exist any more succeeds, but other errors about missing objects are returned.
+// Removing something that no longer exists succeeds, but other errors about missing objects are returned.
 func TestRemovalOfWhatIsGone(t *testing.T) {
 	for name, remove := range map[string]func(*Inventory, *daemontest.Daemon, Program) error{
 		"Detach": func(i *Inventory, d *daemontest.Daemon, p Program) error {

@@ -31,7 +31,7 @@ type container struct {
 	// ended is the state in the list. If set, state is the state in the status.
 	ended bool
 	state runtimeapi.ContainerState
-	// noSandbox means that its sandbox doesn't exist any more.
+	// noSandbox means that its sandbox no longer exists.
 	noSandbox bool
 	// info, if set, replaces containerd's info. err, if set, is the error of the status call.
 	info string

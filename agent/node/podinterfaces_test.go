@@ -94,7 +94,7 @@ func TestPodInterfaces(t *testing.T) {
 	proc.end(21)
 	expect("lo eth0", "lo eth0", "lo tun0", "", "")
 
-	// Pods that aren't requested any more are forgotten.
+	// Pods that are no longer requested are forgotten.
 	interfaces.Tell(nil)
 	expect("", "", "", "", "")
 }

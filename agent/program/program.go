@@ -93,7 +93,7 @@ type AttachPoint struct {
 // newAttachPoint returns an attach point. Instance distinguishes objects that
 // have the same name one after the other, for example interfaces by their index
 // and containers by their ID. If it changes, the object that the link was
-// attached to doesn't exist any more.
+// attached to no longer exists.
 func newAttachPoint(name string, info *gobpfman.AttachInfo, instance string) AttachPoint {
 	// Marshal only fails for invalid UTF-8, which the API server rejects.
 	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(info)

@@ -118,7 +118,7 @@ func (i *Inventory) attachedToCgroup(program uint32) bool {
 }
 
 // linkedPaths returns the paths of the cgroups that links are attached to. A cgroup that
-// doesn't exist any more gets its id as the path, so that it isn't looked for again.
+// no longer exists gets its id as the path, so that it isn't looked for again.
 func (i *Inventory) linkedPaths(all map[uint64]string) map[uint64]string {
 	linked := map[uint64]string{}
 	for _, l := range i.facts.Links {

@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package kernel reads programs, links, and maps from the kernel, by their ids. For an
-// object that doesn't exist any more, functions return os.ErrNotExist.
+// object that no longer exists, functions return os.ErrNotExist.
 package kernel
 
 import (

@@ -22,7 +22,7 @@ import (
 const maxSeries = 100
 
 // Kernel is queried on each scrape. Its functions return an error for an object that
-// doesn't exist any more.
+// no longer exists.
 type Kernel struct {
 	// Runs returns how often a program ran, and the total time. Runs is nil if the
 	// kernel's statistics are disabled.

@@ -21,7 +21,7 @@ const (
 )
 
 // holders returns who holds each program: first the processes, starting with those that
-// hold the program itself, then the pins. If no process holds a program any more, it
+// hold the program itself, then the pins. If no process holds a program anymore, it
 // returns the last ones that did.
 func holders(facts *Facts) map[uint32][]v1alpha1.BpfNodeHolder {
 	all := heldBy{facts: facts, ofLink: programsOfLinks(facts), inMap: map[uint32][]uint32{}, holders: map[uint32][]v1alpha1.BpfNodeHolder{}}

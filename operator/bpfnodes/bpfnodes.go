@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package bpfnodes deletes BpfNodes that no inspector updates, because the inspector is disabled, or doesn't run
-// on that node any more. The garbage collector deletes the BpfNodes of deleted nodes, because the Node is their
+// Package bpfnodes deletes BpfNodes that no inspector updates, because the inspector is disabled, or no longer
+// runs on that node. The garbage collector deletes the BpfNodes of deleted nodes, because the Node is their
 // owner.
 package bpfnodes
 

@@ -41,7 +41,7 @@ func TestDriftIsRepairedAtOnceAndAContestSlowsDown(t *testing.T) {
 		}
 		want = min(2*want, longest)
 	}
-	// Nobody reverts it any more, so the next difference is normal drift.
+	// Nobody reverts it anymore, so the next difference is normal drift.
 	advance(window + time.Second)
 	if l.Repeated("a") {
 		t.Error("the contest isn't forgotten")

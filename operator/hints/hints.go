@@ -44,7 +44,7 @@ const (
 	passTimeout  = 30 * time.Second
 
 	// unusedAfter is how long a kind is published after its last object was deleted.
-	// This avoids notifying agents of kinds whose objects come and go.
+	// This avoids notifying agents of kinds whose objects are often created and deleted.
 	unusedAfter = time.Hour
 	// relistFor is how long a node is published. It is longer than an agent needs to
 	// notice.

@@ -24,7 +24,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
-// Leftovers deletes the BpfPrograms of deleted nodes, because these have no agent any more.
+// Leftovers deletes the BpfPrograms of deleted nodes, because these no longer have an agent.
 type Leftovers struct {
 	Client  client.Client
 	Reports *reports.Store

@@ -14,8 +14,8 @@ func TestModel(t *testing.T) {
 		name  string
 		steps []Step
 		want  Expected
-		// held means that something is loaded. anew means that it was loaded again.
-		held, anew bool
+		// held means that something is loaded. again means that it was reloaded.
+		held, again bool
 	}{
 		{"not selected", []Step{{Do: "create an object", Object: &o}}, Expected{}, false, false},
 		{
@@ -63,7 +63,7 @@ func TestModel(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 		held := m.Objects["o"].Held("node")
-		if (held.Serial != 0) != c.held || (held.Serial != serial && held.Serial != 0) != c.anew {
+		if (held.Serial != 0) != c.held || (held.Serial != serial && held.Serial != 0) != c.again {
 			t.Errorf("%s: holds %+v, load %d before", c.name, held, serial)
 		}
 		serial = held.Serial

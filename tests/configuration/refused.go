@@ -10,8 +10,8 @@ import "github.com/bpfman/bpfman-operator/operator/deploy"
 // Bad is a value that the operator refuses, and a part of the reason.
 type Bad struct{ Value, Reason string }
 
-// Authority is a valid certificate for the key with registries' certificates. Its private key doesn't
-// exist any more.
+// Authority is a valid certificate for the key with registries' certificates. Its private key no longer
+// exists.
 const Authority = `-----BEGIN CERTIFICATE-----
 MIIBljCCATugAwIBAgIUaNCubE2lXhFTP9031qnpNZFmaVgwCgYIKoZIzj0EAwIw
 HzEdMBsGA1UEAwwUcmVnaXN0cnkuZXhhbXBsZS5jb20wIBcNMjYxMTIyMDAxNjM5

@@ -92,8 +92,8 @@ func TestUpstreamV06(t *testing.T) {
 	)
 }
 
-// anew returns a client that has no cached kinds, because BpfApplication has another scope.
-func anew(t *testing.T) client.Client {
+// newClient returns a client that has no cached kinds, because BpfApplication has another scope.
+func newClient(t *testing.T) client.Client {
 	t.Helper()
 	c, err := client.New(under.resources.GetConfig(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
@@ -115,14 +115,14 @@ func createUpstream(ctx context.Context, t *testing.T, objects []*unstructured.U
 	for _, object := range objects {
 		status := object.Object["status"]
 		await(ctx, t, object.GetKind()+" is served", func(ctx context.Context) (bool, string) {
-			err := anew(t).Create(ctx, object)
+			err := newClient(t).Create(ctx, object)
 			return err == nil, fmt.Sprint(err)
 		})
 		if status == nil {
 			continue
 		}
 		object.Object["status"] = status
-		if err := anew(t).Status().Update(ctx, object); err != nil {
+		if err := newClient(t).Status().Update(ctx, object); err != nil {
 			t.Fatalf("write the status of %s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -132,7 +132,7 @@ func createUpstream(ctx context.Context, t *testing.T, objects []*unstructured.U
 // objects.
 func removeUpstream(ctx context.Context, t *testing.T, objects []*unstructured.Unstructured, users *corev1.Namespace) {
 	t.Helper()
-	api := anew(t)
+	api := newClient(t)
 	for _, object := range objects {
 		now := object.DeepCopy()
 		if err := api.Get(ctx, client.ObjectKeyFromObject(object), now); err != nil {
@@ -162,7 +162,7 @@ func removeUpstream(ctx context.Context, t *testing.T, objects []*unstructured.U
 // checkUnwritten checks that upstream's objects are unchanged, and its definitions exist.
 func checkUnwritten(ctx context.Context, t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
-	api := anew(t)
+	api := newClient(t)
 	for _, object := range objects {
 		now := object.DeepCopy()
 		if err := api.Get(ctx, client.ObjectKeyFromObject(object), now); err != nil || now.GetResourceVersion() != object.GetResourceVersion() {

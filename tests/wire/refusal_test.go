@@ -114,8 +114,8 @@ func TestPhantomLink(t *testing.T) {
 }
 
 // TestUnfinishedSnapshot reproduces another fault of the daemon. If the daemon is killed, or
-// its disk is full, while it writes a snapshot of its database, it can't open the database any
-// more, and refuses every call. The agent removes the snapshot, and nothing is lost.
+// its disk is full, while it writes a snapshot of its database, it can no longer open the
+// database, and refuses every call. The agent removes the snapshot, and nothing is lost.
 func TestUnfinishedSnapshot(t *testing.T) {
 	c := start(t)
 	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]

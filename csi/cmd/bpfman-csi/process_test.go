@@ -244,7 +244,7 @@ func residentKB(tb testing.TB, pid int) int {
 	return 0
 }
 
-// TestReboot simulates a reboot of the node. The mounts don't exist any more, but the
+// TestReboot simulates a reboot of the node. The mounts no longer exist, but the
 // directories do. The kubelet publishes the volumes of pods that start again, and
 // unpublishes the others.
 func TestReboot(t *testing.T) {

@@ -35,7 +35,7 @@ const (
 	desktop = 1280
 )
 
-// patience bounds the time until one page is loaded and doesn't change any more, on a busy machine.
+// patience bounds the time until a page is loaded and no longer changes, on a busy machine.
 const patience = 2 * time.Minute
 
 // versions is the file that mike writes.

@@ -145,7 +145,7 @@ func startNamed(t *testing.T, name string, labels map[string]string) *node {
 	return n
 }
 
-// crash stops the agent immediately, without any more calls or writes.
+// crash stops the agent immediately, without further calls or writes.
 func (n *node) crash() {
 	n.stop()
 }
