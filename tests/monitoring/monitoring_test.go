@@ -235,7 +235,7 @@ var (
 )
 
 // Words of PromQL in the expressions.
-var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or", "topk"}
+var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or", "and", "topk", "count", "max_over_time", "end", "label_replace", "label_join"}
 
 // Labels of the target, not of the series.
 var ofTarget = []string{"node", "job", "pod", "namespace", "instance"}
@@ -267,6 +267,43 @@ func check(t *testing.T, where, expression string, series map[string][]string) {
 	}
 }
 
+// panel is a panel of the dashboard, or the title of a row of panels.
+type panel struct {
+	Title, Type string
+	GridPos     place
+	FieldConfig struct {
+		Defaults struct {
+			Unit              string
+			Color, Thresholds any
+		}
+	}
+	Targets []struct{ Expr string }
+}
+
+// place is a rectangle in the dashboard's grid, which has 24 columns.
+type place struct{ X, Y, W, H int }
+
+func (p place) overlaps(o place) bool {
+	return p.X < o.X+o.W && o.X < p.X+p.W && p.Y < o.Y+o.H && o.Y < p.Y+p.H
+}
+
+// check checks what a panel needs to be shown.
+func (p panel) check(t *testing.T) {
+	t.Helper()
+	if p.GridPos.W == 0 || p.GridPos.H == 0 || p.GridPos.X+p.GridPos.W > 24 {
+		t.Errorf("panel %q leaves the grid", p.Title)
+	}
+	if p.Type == "row" {
+		return
+	}
+	if len(p.Targets) == 0 || p.FieldConfig.Defaults.Unit == "" {
+		t.Errorf("panel %q shows nothing, or has no unit", p.Title)
+	}
+	if p.Type == "stat" && p.FieldConfig.Defaults.Color == nil && p.FieldConfig.Defaults.Thresholds == nil {
+		t.Errorf("panel %q is green below 80 and red from there on, which is Grafana's default", p.Title)
+	}
+}
+
 func TestNamedMetricsAreRegistered(t *testing.T) {
 	series := registered(t)
 
@@ -287,19 +324,16 @@ func TestNamedMetricsAreRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			GridPos struct{ X, W int }
-			Targets []struct{ Expr string }
-		}
-	}
+	var dashboard struct{ Panels []panel }
 	if err := json.Unmarshal(content, &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	for _, panel := range dashboard.Panels {
-		if len(panel.Targets) == 0 || panel.GridPos.X+panel.GridPos.W > 24 {
-			t.Errorf("panel %q shows nothing, or leaves the grid", panel.Title)
+	for i, panel := range dashboard.Panels {
+		panel.check(t)
+		for _, other := range dashboard.Panels[:i] {
+			if panel.GridPos.overlaps(other.GridPos) {
+				t.Errorf("panels %q and %q overlap", other.Title, panel.Title)
+			}
 		}
 		for _, target := range panel.Targets {
 			check(t, "panel "+panel.Title, target.Expr, series)
