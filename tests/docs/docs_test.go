@@ -93,6 +93,7 @@ func parse(path, content string) page {
 var (
 	linkPattern    = regexp.MustCompile(`\]\(([^)\s\[*]+)\)`) // [ and * appear in regular expressions in the API reference
 	headingPattern = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	ofMode         = regexp.MustCompile(`^gh-(light|dark)-mode-only$`)
 	notInAnchor    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
@@ -122,7 +123,8 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s: link %s: %v", p.path, link[1], err)
 				continue
 			}
-			if fragment == "" {
+			// GitHub and the site show such a picture in one mode only.
+			if mode := ofMode.FindStringSubmatch(fragment); fragment == "" || mode != nil && strings.HasSuffix(path, "-"+mode[1]+".webp") {
 				continue
 			}
 			content, err := os.ReadFile(target)
