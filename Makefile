@@ -588,12 +588,16 @@ undeploy-helm: $(LOCALBIN)/helm
 # A kind cluster (https://kind.sigs.k8s.io), whose nodes are containers.
 KIND_CLUSTER_NAME ?= bpfman-deployment
 KIND ?= $(LOCALBIN)/kind
+# The image of the nodes, by default that of kind's release, and the cluster's configuration.
+KIND_NODE_IMAGE ?=
+KIND_CONFIG ?= hack/kind/cluster.yaml
+KIND_TIMEOUT ?= 3m
 KIND_RUN = KIND_EXPERIMENTAL_PROVIDER=$(filter podman,$(notdir $(CONTAINER_ENGINE))) $(KIND)
 
 .PHONY: setup-kind
 setup-kind: container-engine $(KIND) ## Create the kind cluster KIND_CLUSTER_NAME, if it doesn't exist, and make it the current context.
 	@if $(KIND_RUN) get clusters 2>/dev/null | grep -qx '$(KIND_CLUSTER_NAME)'; then $(KIND_RUN) export kubeconfig --name $(KIND_CLUSTER_NAME); \
-	else $(KIND_RUN) create cluster --name $(KIND_CLUSTER_NAME) --config hack/kind/cluster.yaml --wait 3m; fi
+	else $(KIND_RUN) create cluster --name $(KIND_CLUSTER_NAME) --config $(KIND_CONFIG) $(addprefix --image ,$(KIND_NODE_IMAGE)) --wait $(KIND_TIMEOUT); fi
 
 .PHONY: destroy-kind
 destroy-kind: container-engine $(KIND) ## Delete the kind cluster.
@@ -615,6 +619,8 @@ run-on-kind: ## Check the requirements, create the kind cluster, build and load 
 	@$(MAKE) --no-print-directory build-images
 	@$(MAKE) --no-print-directory load-images-kind
 	@$(MAKE) --no-print-directory deploy IMAGES_LOADED=yes
+	@printf '\n%s\n' 'bpfman runs on the kind cluster $(KIND_CLUSTER_NAME), which is now the current context of kubectl.' \
+		'To attach a program, continue with docs/get-started.md#attach-a-program. To delete the cluster, run: make destroy-kind'
 
 .PHONY: kind-reload-images
 kind-reload-images: load-images-kind ## Load the images again after make build-images, and restart the pods that use them.
@@ -983,11 +989,17 @@ build-kubeadm:
 	$(UNLESS_BUILT)GOWORK=off go -C hack/kind/kubeadm build -trimpath -ldflags "-s -w $(foreach setting,gitVersion=$(KUBERNETES_VERSION) gitTreeState=clean gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))),-X k8s.io/component-base/version.$(setting))" -o $(LOCALBIN)/kubeadm .
 
 # hack/kind/test.sh explains what it does if nothing can be pulled.
+KIND_TEST = LOCALBIN=$(LOCALBIN) CACHE=$(CACHE) KUBERNETES=$(KUBERNETES) DAEMON=$(DAEMON) KIND=$(KIND) KUBECTL="$(KUBECTL)" \
+	CONTAINER_ENGINE="$(CONTAINER_ENGINE)" hack/kind/test.sh
+
 .PHONY: test-kind
 test-kind: E2E_FLAGS = -short
 test-kind: $(KIND) $(LOCALBIN)/cosign ## Create a kind cluster, deploy bpfman, run the e2e tests there, and delete it. Without a container engine, this needs root and Debian 12.
-	@LOCALBIN=$(LOCALBIN) CACHE=$(CACHE) KUBERNETES=$(KUBERNETES) DAEMON=$(DAEMON) KIND=$(KIND) KUBECTL="$(KUBECTL)" \
-		CONTAINER_ENGINE="$(CONTAINER_ENGINE)" UPROBED_IMG=$(BPFMAN_GO_TARGET_IMG) E2E_FLAGS="$(E2E_FLAGS)" hack/kind/test.sh
+	@UPROBED_IMG=$(BPFMAN_GO_TARGET_IMG) E2E_FLAGS="$(E2E_FLAGS)" $(KIND_TEST) test-e2e
+
+.PHONY: test-tutorials-kind
+test-tutorials-kind: $(KIND) ## Create a kind cluster, deploy bpfman, run the tutorials there, and delete it. Without a container engine, this needs root and Debian 12 (TUTORIALS_FLAGS="-run /firewall").
+	@TUTORIALS_FLAGS="$(TUTORIALS_FLAGS)" $(KIND_TEST) test-tutorials
 
 # A separate cluster, because nodes are stopped, added, and removed.
 NODES_INSTANCE ?= 252

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
 #
-# Runs the e2e tests on a kind cluster that it creates and deletes. If there is no container engine, it starts
-# Debian's temporarily (engine.sh). If kind's image can't be pulled, it builds one (node-image.sh), and serves the
-# example programs itself. Both need root and Debian 12.
+# Runs tests on a kind cluster that it creates and deletes. If there is no container engine, it starts Debian's
+# temporarily (engine.sh). If kind's image can't be pulled, it builds one (node-image.sh), and serves the example
+# programs itself. Both need root and Debian 12.
 #
-# usage: test.sh, as make test-kind
+# usage: test.sh test-e2e|test-tutorials, as make test-kind or make test-tutorials-kind
 set -euo pipefail
-: "${LOCALBIN:?run this as: make test-kind}" "${CACHE:?}" "${KUBERNETES:?}" "${DAEMON:?}" "${KIND:?}" "${KUBECTL:?}" "${UPROBED_IMG:?}"
+tests=${1:?run this as: make test-kind, or make test-tutorials-kind}
+: "${LOCALBIN:?}" "${CACHE:?}" "${KUBERNETES:?}" "${DAEMON:?}" "${KIND:?}" "${KUBECTL:?}"
 cache=$CACHE
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
@@ -23,10 +24,43 @@ step() { make --no-print-directory "$@"; }
 
 # build_offline builds and downloads everything that is needed before the network is unavailable.
 build_offline() {
-	step deps build build-cluster build-kubeadm kubectl-bpfman bytecode cosign
+	step deps build build-cluster build-kubeadm kubectl-bpfman bytecode
 	"$here/deps.sh" "$cache"
 	go -C examples build -o /dev/null ./cmd/bytecode-images
-	KUBECONFIG='' TEST_REQUIRES='' go -C tests test -run '^$' ./e2e
+	case $tests in
+	test-e2e)
+		step cosign
+		KUBECONFIG='' TEST_REQUIRES='' go -C tests test -run '^$' ./e2e
+		;;
+	test-tutorials)
+		step prometheus promtool
+		KUBECONFIG='' TEST_REQUIRES='' go -C tests test -run '^$' ./tutorials
+		! command -v rustup >/dev/null || { step bpf-linker && fetch_crates; }
+		;;
+	esac
+}
+
+# fetch_crates downloads the crates of the tutorial in Rust, from the files that its reader saves.
+fetch_crates() (
+	set -e
+	directory=$(mktemp -d)
+	trap 'rm -rf "$directory"' EXIT
+	mkdir "$directory"/{.cargo,src}
+	awk -v directory="$directory" '
+		file && /^```/ { file = "" }
+		file { print >file }
+		match($0, /^```(toml|rust) title="[^"]+"/) { split($0, parts, "\""); file = directory "/" parts[2] }
+	' docs/tutorials/program-in-rust.md
+	cd "$directory"
+	cargo fetch
+)
+
+# run_tests runs the tests on the cluster, where test-e2e deploys bpfman itself.
+run_tests() {
+	case $tests in
+	test-tutorials) step deploy "$@" ;;
+	esac
+	step "$tests" "$@"
 }
 
 engine() { "${CONTAINER_ENGINE:-docker}" "$@"; }
@@ -82,7 +116,8 @@ published() {
 	section "kind with its published image"
 	step setup-kind "KIND_CLUSTER_NAME=$cluster"
 	step build-images load-images-kind "KIND_CLUSTER_NAME=$cluster"
-	step test-e2e IMAGES_LOADED=yes
+	section "$tests"
+	run_tests IMAGES_LOADED=yes
 }
 
 offline() {
@@ -103,18 +138,19 @@ offline() {
 	rm "$work/images.tar"
 	step push-bytecode "BYTECODE_REGISTRY=127.0.0.1:5000" "BYTECODE_PUSH_FLAGS=--ca $work/registry-ca.crt"
 
-	section "e2e"
-	BYTECODE_PUSH=$gateway:5000 BYTECODE_PUSH_CA=$work/registry-ca.crt SAMPLE_APP_IMG=$UPROBED_IMG \
+	section "$tests"
+	BYTECODE_PUSH=$gateway:5000 BYTECODE_PUSH_CA=$work/registry-ca.crt SAMPLE_APP_IMG=${UPROBED_IMG:-} \
 		REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest \
-		step test-e2e IMAGES_LOADED=yes DEPLOY=config/one-node
+		TUTORIALS_REGISTRY=$gateway:5000/tutorials TUTORIALS_REGISTRY_CA=$work/registry-ca.crt CARGO_NET_OFFLINE=true \
+		run_tests IMAGES_LOADED=yes DEPLOY=config/one-node
 }
 
-if [[ ${1:-} == --on-engine ]]; then
+if [[ ${2:-} == --on-engine ]]; then
 	on_engine
 elif engine info >/dev/null 2>&1; then
 	on_engine
 else
 	((EUID == 0)) || { hack/needs.sh engine; exit 1; }
 	build_offline
-	NO_NETWORK=yes CONTAINER_ENGINE=docker exec "$here/engine.sh" "$docker/usr" "$LOCALBIN/ociruntime" "$engine_state" "$here/test.sh" --on-engine
+	NO_NETWORK=yes CONTAINER_ENGINE=docker exec "$here/engine.sh" "$docker/usr" "$LOCALBIN/ociruntime" "$engine_state" "$here/test.sh" "$tests" --on-engine
 fi

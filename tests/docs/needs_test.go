@@ -129,6 +129,30 @@ func TestRun_NamesEverythingThatIsMissing(t *testing.T) {
 	}
 }
 
+// TestSetupKind_PassesItsSettings runs the target with a kind that prints its arguments, and has no cluster yet.
+func TestSetupKind_PassesItsSettings(t *testing.T) {
+	dir := standIns(t, map[string]string{"kind": `[ "$1" = get ] || echo "$@"`, "docker": engineRuns})
+	for name, c := range map[string]struct {
+		settings []string
+		want     string
+	}{
+		"none": {nil, "create cluster --name bpfman-deployment --config hack/kind/cluster.yaml --wait 3m\n"},
+		"all": {
+			[]string{"KIND_CLUSTER_NAME=other", "KIND_CONFIG=nodes.yaml", "KIND_NODE_IMAGE=registry.example.com/node:v1", "KIND_TIMEOUT=10m"},
+			"create cluster --name other --config nodes.yaml --image registry.example.com/node:v1 --wait 10m\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), "make", append([]string{"--no-print-directory", "-C", root, "setup-kind", "KIND=" + filepath.Join(dir, "kind")}, c.settings...)...)
+			command.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+			output, err := command.CombinedOutput()
+			if err != nil || string(output) != c.want {
+				t.Errorf("error %v: %s", err, output)
+			}
+		})
+	}
+}
+
 // TestRunOnKind_ChecksBeforeItCreates runs the target with only kind itself.
 func TestRunOnKind_ChecksBeforeItCreates(t *testing.T) {
 	called := filepath.Join(t.TempDir(), "called")
