@@ -171,11 +171,14 @@ generate-typed-informers: $(LOCALBIN)/informer-gen ## Generate the informers (ap
 	$(GENERATE) $< $(BOILERPLATE) --output-dir client/informers --output-pkg $(APIS)/client/informers --single-directory \
 		--versioned-clientset-package $(APIS)/client/clientset --listers-package $(APIS)/client/listers ./v1alpha1
 
+# The generator escapes braces in code too, where the backslashes would be shown, and keeps the comments' line breaks.
 .PHONY: generate-reference
 generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs/reference/api.md).
 	@mkdir -p docs/reference
 	$< --source-path=apis/v1alpha1 --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference/api.md --log-level=ERROR
-	@sed -i -E 's/^(_Appears in:_|_Validation:_)$$/&\n/' docs/reference/api.md
+	@sed -i -E -e 's/^(_Appears in:_|_Validation:_)$$/&\n/' \
+		-e 's/\\([{}])/\1/g' -e 's/(Required|Optional): \{\}/\1/g' -e 's/Schemaless: \{\} <br \/>//' \
+		-e ':join; s/([^ >])<br \/>([^<-])/\1 \2/; t join' docs/reference/api.md
 
 # `kubectl bpfman why` uses the texts of the page.
 .PHONY: generate-remedies
