@@ -635,7 +635,7 @@ kind-reload-images: load-images-kind ## Load the images again after make build-i
 .PHONY: run
 run: export CLUSTER_DOWN = make cluster-down$(if $(filter-out 0,$(CLUSTER_INSTANCE)), CLUSTER_INSTANCE=$(CLUSTER_INSTANCE))
 run: ## Start a one-node cluster, deploy bpfman, and show a sample program whose counters a pod without privileges reads.
-	@$(if $(KUBECONFIG),,DAEMON="$(DAEMON)" $(NEEDS) root apt go rust)
+	@$(if $(KUBECONFIG),,DAEMON="$(DAEMON)" $(NEEDS) root apt go rust cgroup disk)
 	@KUBECTL="$(KUBECTL)" CLUSTER_KUBECONFIG="$(CLUSTER_KUBECONFIG)" DEPLOY="$(DEPLOY)" \
 		BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" \
 		hack/run.sh

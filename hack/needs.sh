@@ -5,7 +5,7 @@
 # Checks that this machine has what a target needs, before the target changes anything. One message lists
 # everything that is missing. The script changes nothing, and only runs what it checks.
 #
-# usage: needs.sh engine|rootful|buildkit|go|kubectl|root|apt|rust …
+# usage: needs.sh engine|rootful|buildkit|go|kubectl|root|apt|rust|cgroup|disk …
 #
 # CONTAINER_ENGINE is the selected engine, KUBECTL the kubectl, and DAEMON the daemon that Rust builds.
 set -euo pipefail
@@ -88,8 +88,31 @@ need_kubectl() {
 	fi
 }
 
+# Root in a container often can't mount file systems, which starting a node takes.
 need_root() {
-	[[ $(id -u 2>/dev/null) == 0 ]] || missing+=("root access: run it as root")
+	local capabilities
+	if [[ $(id -u 2>/dev/null) != 0 ]]; then
+		missing+=("root access: run it as root")
+		return
+	fi
+	capabilities=$(sed -n 's/^CapEff:[[:space:]]*//p' "${STATUS:-/proc/self/status}")
+	((0x${capabilities:-0} & 1 << 21)) || missing+=("the capability SYS_ADMIN: in a container, use a privileged one, or a machine of its own")
+}
+
+# The kubelet and the container runtime put pods into control groups.
+need_cgroup() {
+	grep -qE ' - cgroup2? ' "${MOUNTS:-/proc/self/mountinfo}" 2>/dev/null ||
+		missing+=("a control group file system: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+}
+
+# The first build downloads and compiles Kubernetes and the daemon.
+need_disk() {
+	local directory gigabytes=2 free
+	[[ -x ${DAEMON:-} ]] || gigabytes=8
+	for directory in "${HOME:-/root}" /var/lib; do
+		free=$(df --output=avail -k "$directory" 2>/dev/null | tail -n 1) || continue
+		((free >= gigabytes * 1024 * 1024)) || missing+=("$gigabytes GiB of free disk space in $directory, which has $((free / 1024)) MiB: delete files, or set HOME to another disk")
+	done
 }
 
 # Missing packages are installed.
@@ -97,16 +120,23 @@ need_apt() {
 	command -v apt-get >/dev/null || missing+=("Debian 12, for its packages: on another system, use make run-on-kind, or KUBECONFIG=… for a cluster of yours")
 }
 
-# The daemon is a crate, which is built once.
+# The daemon is a crate, which is built once. Debian 12's own Rust is too old for it.
 need_rust() {
-	[[ -x ${DAEMON:-} ]] || command -v cargo >/dev/null || missing+=("Rust: https://rustup.rs")
+	local version
+	[[ ! -x ${DAEMON:-} ]] || return 0
+	version=$(cargo --version 2>/dev/null) || version=
+	if [[ ! $version =~ cargo\ 1\.([0-9]+) ]]; then
+		missing+=("Rust 1.85 or later: https://rustup.rs")
+	elif ((BASH_REMATCH[1] < 85)); then
+		missing+=("Rust 1.85 or later, not ${BASH_REMATCH[0]}: https://rustup.rs")
+	fi
 }
 
 for what in "$@"; do
 	case $what in
-	engine | rootful | buildkit | go | kubectl | root | apt | rust) "need_$what" ;;
+	engine | rootful | buildkit | go | kubectl | root | apt | rust | cgroup | disk) "need_$what" ;;
 	*)
-		echo "usage: needs.sh engine|rootful|buildkit|go|kubectl|root|apt|rust …" >&2
+		echo "usage: needs.sh engine|rootful|buildkit|go|kubectl|root|apt|rust|cgroup|disk …" >&2
 		exit 2
 		;;
 	esac

@@ -43,7 +43,7 @@ type page struct {
 // readPages reads the README files and everything in docs.
 func readPages(t *testing.T) []page {
 	t.Helper()
-	paths := []string{"README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "ROADMAP.md", "SECURITY.md", "charts/bpfman-operator/README.md", "examples/README.md", "gobpfman/README.md", "hack/cluster/README.md", "tests/README.md"}
+	paths := []string{"README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "GOVERNANCE.md", "ROADMAP.md", "SECURITY.md", "charts/bpfman-operator/README.md", "examples/README.md", "gobpfman/README.md", "hack/cluster/README.md", "tests/README.md"}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(entry.Name()) == ".md" {
 			path, err = filepath.Rel(root, path)

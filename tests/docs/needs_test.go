@@ -122,7 +122,7 @@ func TestRun_NamesEverythingThatIsMissing(t *testing.T) {
 	if err == nil {
 		t.Errorf("it succeeds: %s", output)
 	}
-	for _, want := range []string{"nothing was changed", "- root access", "- Debian 12", "- Go 1.21", "- Rust: "} {
+	for _, want := range []string{"nothing was changed", "- root access", "- Debian 12", "- Go 1.21", "- Rust 1.85"} {
 		if !strings.Contains(string(output), want) {
 			t.Errorf("the output lacks %q: %s", want, output)
 		}
@@ -148,6 +148,71 @@ func TestSetupKind_PassesItsSettings(t *testing.T) {
 			output, err := command.CombinedOutput()
 			if err != nil || string(output) != c.want {
 				t.Errorf("error %v: %s", err, output)
+			}
+		})
+	}
+}
+
+// TestNeeds_OneNode runs the check of `make run` on machines that lack one of the requirements.
+func TestNeeds_OneNode(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		prerequisite.Missing(t, err.Error(), prerequisite.Shell)
+	}
+	const mounts = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 none rw\n"
+	kibibytes := func(n string) string { return "echo Avail; echo " + n }
+	for name, c := range map[string]struct {
+		user, capabilities, mounts, cargo, free string
+		lacks                                   []string
+	}{
+		"all":                     {"0", "000001ffffffffff", mounts, "cargo 1.95.0", "20000000", nil},
+		"a user":                  {"1000", "0000000000000000", mounts, "cargo 1.95.0", "20000000", []string{"root access"}},
+		"root in a container":     {"0", "00000000a80425fb", mounts, "cargo 1.95.0", "20000000", []string{"the capability SYS_ADMIN"}},
+		"no control groups":       {"0", "000001ffffffffff", "", "cargo 1.95.0", "20000000", []string{"a control group file system"}},
+		"Debian 12's Rust":        {"0", "000001ffffffffff", mounts, "cargo 1.65.0", "20000000", []string{"Rust 1.85 or later, not cargo 1.65"}},
+		"a disk that is too full": {"0", "000001ffffffffff", mounts, "cargo 1.95.0", "1048576", []string{"8 GiB of free disk space in /home/me, which has 1024 MiB", "8 GiB of free disk space in /var/lib"}},
+		"nothing":                 {"0", "0", "", "", "0", []string{"the capability SYS_ADMIN", "Debian 12", "Go 1.21", "Rust 1.85", "a control group", "8 GiB", "8 GiB"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			commands := map[string]string{"id": "echo " + c.user, "cargo": "echo " + c.cargo, "df": kibibytes(c.free)}
+			if c.cargo != "" {
+				commands["apt-get"], commands["go"] = "", goIs("1.26.8")
+			}
+			dir := standIns(t, commands)
+			for _, tool := range []string{"sed", "grep", "tail"} {
+				path, err := exec.LookPath(tool)
+				if err != nil {
+					prerequisite.Missing(t, err.Error(), prerequisite.Shell)
+				}
+				if err := os.Symlink(path, filepath.Join(dir, tool)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			files := t.TempDir()
+			for file, content := range map[string]string{"status": "CapEff:\t" + c.capabilities + "\n", "mounts": c.mounts} {
+				if err := os.WriteFile(filepath.Join(files, file), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			command := exec.CommandContext(t.Context(), bash, filepath.Join(root, "hack/needs.sh"), "root", "apt", "go", "rust", "cgroup", "disk")
+			command.Env = []string{"PATH=" + dir, "HOME=/home/me", "STATUS=" + filepath.Join(files, "status"), "MOUNTS=" + filepath.Join(files, "mounts")}
+			output, err := command.CombinedOutput()
+			if (err == nil) != (len(c.lacks) == 0) {
+				t.Errorf("error %v: %s", err, output)
+			}
+			var lines []string
+			for line := range strings.Lines(string(output)) {
+				if line, found := strings.CutPrefix(line, "  - "); found {
+					lines = append(lines, line)
+				}
+			}
+			if len(lines) != len(c.lacks) {
+				t.Fatalf("the output lists %q, not %q", lines, c.lacks)
+			}
+			for i, want := range c.lacks {
+				if !strings.HasPrefix(lines[i], want) {
+					t.Errorf("%q doesn't begin with %q", lines[i], want)
+				}
 			}
 		})
 	}
