@@ -256,12 +256,14 @@ DOCS_ADDRESS ?= 127.0.0.1:8000
 # mike stores the site of each version in a separate directory of the branch, for the version selector.
 DOCS_VERSION ?= dev
 DOCS_ALIASES ?=
-DOCS_PUBLISH_FLAGS ?= --push
+DOCS_PUSH ?= git push origin gh-pages
 
 .PHONY: docs-publish
-docs-publish: $(DOCS_VENV)/bin/mkdocs ## Add this version's site to the branch gh-pages and push it (DOCS_VERSION, DOCS_ALIASES, DOCS_REF).
-	PATH="$(DOCS_VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 mike deploy $(DOCS_PUBLISH_FLAGS) --update-aliases $(DOCS_VERSION) $(DOCS_ALIASES)
-	$(if $(DOCS_ALIASES),PATH="$(DOCS_VENV)/bin:$$PATH" mike set-default $(DOCS_PUBLISH_FLAGS) $(firstword $(DOCS_ALIASES)))
+docs-publish: $(DOCS_VENV)/bin/mkdocs ## Add this version's site to the branch gh-pages and push it (DOCS_VERSION, DOCS_ALIASES, DOCS_REF). With DOCS_PUSH= it isn't pushed.
+	PATH="$(DOCS_VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 mike deploy --update-aliases $(DOCS_VERSION) $(DOCS_ALIASES)
+	$(if $(DOCS_ALIASES),PATH="$(DOCS_VENV)/bin:$$PATH" mike set-default $(firstword $(DOCS_ALIASES)))
+	hack/docs/not-found.sh $(DOCS_VERSION)
+	$(DOCS_PUSH)
 
 # pin DIRECTORY
 pin = $(PYTHON) -m venv $(LOCALBIN)/pip-tools && $(LOCALBIN)/pip-tools/bin/pip install -q pip-tools && \
@@ -324,9 +326,15 @@ $(DASHBOARD_MODULES)/installed: hack/dashboard/page/package-lock.json
 deps-docs: ## Install what test-docs needs: Python's venv, and Chromium (as root).
 	@hack/docs/deps.sh
 
+AXE := $(LOCALBIN)/axe/axe_playwright_python/axe.min.js
+
+$(AXE): hack/docs/axe.txt | $(DOCS_VENV)/bin/mkdocs
+	@$(DOCS_VENV)/bin/pip install -q --disable-pip-version-check --only-binary :all: --no-deps --require-hashes --upgrade --target $(LOCALBIN)/axe -r $<
+	@touch $@
+
 .PHONY: test-docs
-test-docs: deps-docs docs ## Test each page of the documentation's site in a browser: narrow and wide, light and dark, and the search.
-	SITE=$(LOCALBIN)/site GOWORK=off go -C hack/docs test -count=1 -timeout 30m ./site
+test-docs: deps-docs docs $(AXE) ## Test each page of the documentation's site in a browser: narrow and wide, light and dark, and the search.
+	SITE=$(LOCALBIN)/site AXE=$(AXE) GOWORK=off go -C hack/docs test -count=1 -timeout 30m ./site
 
 # This includes the API reference, and therefore checks the API's comments too.
 PAGES = $(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale' ':!cli/remedy')
