@@ -158,7 +158,7 @@ type InterfaceDiscovery struct {
 
 	// allowedinterfaces lists the only interfaces to which the program is
 	// attached. If it is absent or empty, these are all interfaces that aren't
-	// excluded. For example: `[eth0, /^eth[1-9]/]`.
+	// excluded. For example: `[eth0, "/^eth[1-9]/"]`.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=256

@@ -22,7 +22,7 @@ type InterfaceDiscoveryApplyConfiguration struct {
 	ExcludeInterfaces []string `json:"excludeinterfaces,omitempty"`
 	// allowedinterfaces lists the only interfaces to which the program is
 	// attached. If it is absent or empty, these are all interfaces that aren't
-	// excluded. For example: `[eth0, /^eth[1-9]/]`.
+	// excluded. For example: `[eth0, "/^eth[1-9]/"]`.
 	AllowedInterfaces []string `json:"allowedinterfaces,omitempty"`
 }
 
