@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// inspected is the maximum time until a node's BpfNode contains a change: the
-	// inspector writes at most every ten seconds.
-	inspected = 10 * time.Second
+	// inspected bounds the wait until a node's BpfNode contains a change. The inspector
+	// scans every three seconds, and writes at most every ten. The rest is for busy
+	// machines, and for containers that end later than their deleted pod.
+	inspected = 20 * time.Second
 	// foreign is a program that bpfman doesn't know.
 	foreign = "held_inspected"
 )
@@ -34,12 +35,11 @@ func bpfNode(ctx context.Context, nodeName string) (*v1alpha1.BpfNode, error) {
 	return node, err
 }
 
-// awaitInspected waits until the BpfNode of a node satisfies a condition. First, it waits
-// until the last write is old enough for an immediate one.
+// awaitInspected waits until the BpfNode of a node satisfies a condition.
 func awaitInspected(ctx context.Context, t *testing.T, nodeName, what string, right func(*v1alpha1.BpfNode) bool) {
 	t.Helper()
 	began := time.Now()
-	awaitFor(ctx, t, inspected+time.Second, what, func(ctx context.Context) (bool, string) {
+	awaitFor(ctx, t, inspected, what, func(ctx context.Context) (bool, string) {
 		node, err := bpfNode(ctx, nodeName)
 		return err == nil && right(node), fmt.Sprintf("%+v, %v", node.Status.Programs, err)
 	})
