@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Timeouts of a page, and of one of its blocks.
+// Timeouts of a page, and of one of its blocks. Rust's compiler took four minutes on a busy machine.
 const (
 	pageTimeout  = 15 * time.Minute
-	blockTimeout = 5 * time.Minute
+	blockTimeout = 10 * time.Minute
 )
 
 // strict are the options for blocks: the first command that fails ends the tutorial.
