@@ -36,12 +36,13 @@ type chainOptions struct {
 func chainCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	o := chainOptions{format: output.NewFlags()}
 	command := &cobra.Command{
-		Use:     "chain --node NODE",
-		Short:   "Show what runs at each hook of a node, in order",
-		Long:    chainLong,
-		Example: chainExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
+		Use:               "chain --node NODE",
+		Short:             "Show what runs at each hook of a node, in order",
+		Long:              chainLong,
+		Example:           chainExample,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
 	}
 	command.Flags().StringVar(&o.node, "node", "", "Node whose hooks to show.")
 	command.Flags().StringVar(&o.networkInterface, "interface", "", "Only show the hooks of this network interface.")

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/objectmaps"
 )
 
 // completionTimeout is how long a shell waits for completions. maxCompletions is the maximum
@@ -49,6 +51,39 @@ func completeUserObject(connect cluster.Connect) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		return complete(c, connect, list, typed+"/", kind.Namespaced)
+	}
+}
+
+// completeMap completes KIND/NAME MAP.
+func completeMap(connect cluster.Connect) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return completeUserObject(connect)(c, args, toComplete)
+		}
+		to, err := connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+		defer cancel()
+		reports, err := reportsOf(ctx, to, args, nil)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []cobra.Completion
+		for _, m := range objectmaps.List(reports, nil) {
+			if !slices.Contains(names, m.Name) {
+				names = append(names, m.Name)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeNamespace completes the name of a namespace.
+func completeNamespace(connect cluster.Connect) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return complete(c, connect, &corev1.NamespaceList{}, "", false)
 	}
 }
 

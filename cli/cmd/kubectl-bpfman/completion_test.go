@@ -47,11 +47,24 @@ func named(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
+// reportWithMaps returns a report of a TcxProgram.
+func reportWithMaps(name, owner string, maps ...string) *v1alpha1.BpfProgram {
+	report := &v1alpha1.BpfProgram{ObjectMeta: named("", name)}
+	report.Labels = map[string]string{v1alpha1.LabelOwnedByProgram: owner, v1alpha1.LabelOwnerKind: "TcxProgram"}
+	report.Spec.Maps = map[string]string{}
+	for _, m := range maps {
+		report.Spec.Maps[m] = "/" + name + "/" + m
+	}
+	return report
+}
+
 func TestCompletion(t *testing.T) {
 	connect := clusterOf(
 		&v1alpha1.TcxProgram{ObjectMeta: named("", "counter")}, &v1alpha1.TcxProgram{ObjectMeta: named("", "filter")},
 		&v1alpha1.TcxNsProgram{ObjectMeta: named("team", "ours")}, &v1alpha1.TcxNsProgram{ObjectMeta: named("other", "theirs")},
 		&corev1.Node{ObjectMeta: named("", "one")}, &corev1.Node{ObjectMeta: named("", "two")},
+		&corev1.Namespace{ObjectMeta: named("", "team")},
+		reportWithMaps("filter-one", "filter", "blocked", "stats"), reportWithMaps("filter-two", "filter", "stats"),
 	)
 	none := func() (*cluster.Cluster, error) { return nil, errors.New("no cluster") }
 	const noFiles = cobra.ShellCompDirectiveNoFileComp
@@ -69,6 +82,10 @@ func TestCompletion(t *testing.T) {
 		"no such kind":        {completeUserObject(connect), nil, "pod/", "", noFiles},
 		"no cluster":          {completeUserObject(none), nil, "tcxprog/", "", cobra.ShellCompDirectiveError},
 		"nothing after a one": {completeUserObject(connect), []string{"tcxprog/counter"}, "", "", noFiles},
+		"maps":                {completeMap(connect), []string{"tcxprog/filter"}, "", "blocked stats", noFiles},
+		"an object with maps": {completeMap(connect), nil, "tcxprog/f", "tcxprog/counter tcxprog/filter", noFiles},
+		"maps of no kind":     {completeMap(connect), []string{"pod/x"}, "", "", cobra.ShellCompDirectiveError},
+		"namespaces":          {completeNamespace(connect), nil, "", "team", noFiles},
 		"nodes":               {completeNode(connect), nil, "", "one two", noFiles},
 	} {
 		t.Run(name, func(t *testing.T) {

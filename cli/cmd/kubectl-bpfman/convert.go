@@ -40,11 +40,12 @@ type convertOptions struct {
 func convertCommand() *cobra.Command {
 	var o convertOptions
 	command := &cobra.Command{
-		Use:     "convert -f FILE",
-		Short:   "Convert objects of upstream's v0.6 API",
-		Long:    convertLong,
-		Example: convertExample,
-		Args:    cobra.NoArgs,
+		Use:               "convert -f FILE",
+		Short:             "Convert objects of upstream's v0.6 API",
+		Long:              convertLong,
+		Example:           convertExample,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.run(c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
 		},

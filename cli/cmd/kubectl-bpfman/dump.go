@@ -57,7 +57,7 @@ func dumpCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *c
 		Long:              dumpLong,
 		Example:           dumpExample,
 		Args:              cobra.MaximumNArgs(2),
-		ValidArgsFunction: completeUserObject(connect),
+		ValidArgsFunction: completeMap(connect),
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
 	}
 	o.live.addTo(command, connect, "Nodes whose maps to show. By default, all that the object selects.")

@@ -29,8 +29,10 @@ func main() {
 	// The errors that client-go only logs aren't meant for users.
 	utilruntime.ErrorHandlers = nil //nolint:reassign // the library provides no other way
 	flags := genericclioptions.NewConfigFlags(true)
-	command := root(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, cluster.With(flags))
+	connect := cluster.With(flags)
+	command := root(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, connect)
 	flags.AddFlags(command.PersistentFlags())
+	_ = command.RegisterFlagCompletionFunc("namespace", completeNamespace(connect)) // fails only for unknown flags
 	err := command.ExecuteContext(ctx)
 	stop()
 	switch {

@@ -42,13 +42,14 @@ type programsOptions struct {
 func programsCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	o := programsOptions{format: output.NewFlags()}
 	command := &cobra.Command{
-		Use:     "programs",
-		Aliases: []string{"program", "progs", "ps"},
-		Short:   "List the eBPF programs of all nodes, no matter what loaded them",
-		Long:    programsLong,
-		Example: programsExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
+		Use:               "programs",
+		Aliases:           []string{"program", "progs", "ps"},
+		Short:             "List the eBPF programs of all nodes, no matter what loaded them",
+		Long:              programsLong,
+		Example:           programsExample,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
 	}
 	flags := command.Flags()
 	addNodes(command, &o.nodes, connect, "Nodes whose programs to list. By default, all.")

@@ -47,12 +47,13 @@ type topOptions struct {
 func topCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	o := topOptions{format: output.NewFlags()}
 	command := &cobra.Command{
-		Use:     "top",
-		Short:   "Show which programs take CPU time",
-		Long:    topLong,
-		Example: topExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
+		Use:               "top",
+		Short:             "Show which programs take CPU time",
+		Long:              topLong,
+		Example:           topExample,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
 	}
 	o.live.addTo(command, connect, "Nodes whose programs to show. By default, all.")
 	command.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "Period over which runs are counted.")

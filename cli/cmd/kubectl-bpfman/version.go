@@ -14,9 +14,10 @@ import (
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this plugin",
-		Args:  cobra.NoArgs,
+		Use:               "version",
+		Short:             "Print the version of this plugin",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "%s %s %s/%s\n", version.Line("kubectl-bpfman"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err //nolint:wrapcheck // there is nothing to add
