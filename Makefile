@@ -182,8 +182,8 @@ generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs
 
 # `kubectl bpfman why` uses the texts of the page.
 .PHONY: generate-remedies
-generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cli/remedy/remedies.md) from docs/programs.md.
-	sed -n '/^## Read the status/,/^## Delete a program/p' docs/programs.md | grep '^|' >cli/remedy/remedies.md
+generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cli/remedy/remedies.md) from docs/status.md.
+	grep '^|' docs/status.md >cli/remedy/remedies.md
 
 .PHONY: generate-schemas
 generate-schemas generate-diagrams: export GOWORK = off

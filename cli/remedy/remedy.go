@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package remedy provides the solutions for the problems that bpfman reports. They come from the tables in
-// docs/programs.md.
+// docs/status.md.
 package remedy
 
 import (
