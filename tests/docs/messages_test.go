@@ -15,10 +15,10 @@ import (
 	"testing"
 )
 
-// TestMessagesOfVolumesAreExplained checks that the page about volumes explains all errors
+// TestMessagesOfVolumesAreExplained checks that the page about volumes' errors explains all errors
 // of the CSI plugin that a user of a pod can see.
 func TestMessagesOfVolumesAreExplained(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/volumes.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs/volume-errors.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestMessagesOfVolumesAreExplained(t *testing.T) {
 				messages++
 				for _, words := range fixedWords(message) {
 					if !strings.Contains(string(page), words) {
-						t.Errorf("%s: %q of the message %q is not in docs/volumes.md", path, words, message)
+						t.Errorf("%s: %q of the message %q is not in docs/volume-errors.md", path, words, message)
 					}
 				}
 			}

@@ -272,7 +272,7 @@ func TestSearch(t *testing.T) {
 		"program is not attached":     "status/",
 		"bpfman.csi.cluster.access":   "configuration/",
 		"prometheus alerts":           "monitoring/",
-		"permission denied":           "volumes/",
+		"permission denied":           "volume-errors/",
 		"xdp not supported":           "programs/",
 		"verifier error":              "status/",
 		"map volume read only":        "volumes/",
