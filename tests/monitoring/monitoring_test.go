@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -84,9 +85,9 @@ func TestServiceMonitor(t *testing.T) {
 	checkCredentials(t, endpoint.Authorization)
 }
 
-func TestPodMonitor(t *testing.T) {
-	var monitor monitoringv1.PodMonitor
-	read(t, "PodMonitor", "bpfman-nodes", &monitor)
+// nodeComponents returns the DaemonSet of config/monitoring, and the configuration that it is made of.
+func nodeComponents(t *testing.T) (deploy.Config, appsv1.DaemonSet) {
+	t.Helper()
 	var configMap corev1.ConfigMap
 	read(t, "ConfigMap", deploy.ConfigMapName, &configMap)
 	parsed, _, err := deploy.ParseConfig(configMap.Data)
@@ -101,6 +102,13 @@ func TestPodMonitor(t *testing.T) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &daemonSet); err != nil {
 		t.Fatal(err)
 	}
+	return parsed, daemonSet
+}
+
+func TestPodMonitor(t *testing.T) {
+	var monitor monitoringv1.PodMonitor
+	read(t, "PodMonitor", "bpfman-nodes", &monitor)
+	parsed, daemonSet := nodeComponents(t)
 	if !labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(daemonSet.Spec.Template.Labels)) {
 		t.Errorf("selects %v, the pods have %v", monitor.Spec.Selector.MatchLabels, daemonSet.Spec.Template.Labels)
 	}
@@ -121,6 +129,98 @@ func TestPodMonitor(t *testing.T) {
 	}
 	if len(served) > 0 {
 		t.Errorf("no endpoint reaches the metrics of %v", served)
+	}
+}
+
+// job is a job of a Prometheus' configuration.
+type job struct {
+	Name     string    `json:"job_name"`
+	Relabels []relabel `json:"relabel_configs"`
+}
+
+type relabel struct {
+	Sources []string `json:"source_labels"`
+	Regex   string   `json:"regex"`
+	Action  string   `json:"action"`
+	Target  string   `json:"target_label"`
+}
+
+// keeps reports whether the job scrapes a port of a pod with these labels.
+func (j job) keeps(t *testing.T, pod map[string]string, port string) bool {
+	t.Helper()
+	discovered := map[string]string{"__meta_kubernetes_pod_container_port_name": port}
+	for name, value := range pod {
+		discovered["__meta_kubernetes_pod_label_"+regexp.MustCompile(`\W`).ReplaceAllString(name, "_")] = value
+	}
+	for _, r := range j.Relabels {
+		if r.Action != "keep" {
+			continue
+		}
+		var values []string
+		for _, source := range r.Sources {
+			values = append(values, discovered[source])
+		}
+		if !regexp.MustCompile("^(?:" + r.Regex + ")$").MatchString(strings.Join(values, ";")) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestScrapeConfiguration checks that the configuration on the page, for a Prometheus without the Prometheus
+// operator, scrapes the ports that the monitors select, and no others.
+func TestScrapeConfiguration(t *testing.T) {
+	page, err := os.ReadFile("../../docs/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```yaml\n(rule_files.*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("the page has no configuration")
+	}
+	var configuration struct {
+		Jobs []job `json:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal(block[1], &configuration); err != nil {
+		t.Fatal(err)
+	}
+
+	_, daemonSet := nodeComponents(t)
+	var operator appsv1.Deployment
+	read(t, "Deployment", "bpfman-operator", &operator)
+	scraped := map[string][]string{}
+	for _, j := range configuration.Jobs {
+		for _, template := range []corev1.PodTemplateSpec{daemonSet.Spec.Template, operator.Spec.Template} {
+			for _, container := range template.Spec.Containers {
+				for _, port := range container.Ports {
+					if j.keeps(t, template.Labels, port.Name) {
+						scraped[j.Name] = append(scraped[j.Name], port.Name)
+					}
+				}
+			}
+		}
+	}
+
+	var nodes monitoringv1.PodMonitor
+	read(t, "PodMonitor", "bpfman-nodes", &nodes)
+	var one monitoringv1.ServiceMonitor
+	read(t, "ServiceMonitor", "bpfman-operator", &one)
+	// These are the names that the monitors' jobs end with.
+	const ofNodes, ofOperator = "bpfman-nodes", "bpfman-controller-manager-metrics-service"
+	want := map[string][]string{}
+	for _, endpoint := range nodes.Spec.PodMetricsEndpoints {
+		want[ofNodes] = append(want[ofNodes], *endpoint.Port)
+	}
+	for _, endpoint := range one.Spec.Endpoints {
+		want[ofOperator] = append(want[ofOperator], endpoint.Port)
+	}
+	if !reflect.DeepEqual(scraped, want) {
+		t.Errorf("scrapes %v, and the monitors select %v", scraped, want)
+	}
+	for _, j := range configuration.Jobs {
+		if j.Name == ofNodes && !slices.ContainsFunc(j.Relabels, func(r relabel) bool { return r.Target == "node" }) {
+			t.Errorf("the job %s has no label node, which alerts and the dashboard need", j.Name)
+		}
 	}
 }
 
