@@ -1026,7 +1026,7 @@ TUTORIALS_FLAGS ?=
 # On other clusters than the one-node cluster, tutorials that push images need TUTORIALS_REGISTRY, a registry to
 # push to, with a certificate of TUTORIALS_REGISTRY_CA. Without it, they are skipped.
 .PHONY: test-tutorials
-test-tutorials: kubectl-bpfman $(if $(shell command -v rustup),$(LOCALBIN)/bpf-linker) $(if $(ONE_NODE),$(LOCALBIN)/prometheus $(LOCALBIN)/promtool cluster-up) ## Run each tutorial, from its own text, on the cluster of KUBECONFIG where bpfman is deployed, or on the one-node cluster (TUTORIALS_FLAGS="-run /firewall").
+test-tutorials: kubectl-bpfman $(if $(shell command -v rustup),$(LOCALBIN)/bpf-linker) $(if $(ONE_NODE),$(LOCALBIN)/cosign $(LOCALBIN)/prometheus $(LOCALBIN)/promtool cluster-up) ## Run each tutorial, from its own text, on the cluster of KUBECONFIG where bpfman is deployed, or on the one-node cluster (TUTORIALS_FLAGS="-run /firewall").
 	$(if $(ONE_NODE),@$(MAKE) --no-print-directory deploy-kustomize)
 	@cd tests && $(call requires,cluster) $(if $(ONE_NODE),KUBECONFIG=$(CLUSTER_KUBECONFIG) TUTORIALS_REGISTRY=10.97.$(CLUSTER_INSTANCE).2:5000/tutorials TUTORIALS_REGISTRY_CA=$(CLUSTER_STATE)/pki/registry-ca.crt) \
 		TUTORIALS_COMMANDS=$(LOCALBIN) go test -count=1 -v -timeout 2h $(TUTORIALS_FLAGS) ./tutorials

@@ -33,7 +33,7 @@ build_offline() {
 		KUBECONFIG='' TEST_REQUIRES='' go -C tests test -run '^$' ./e2e
 		;;
 	test-tutorials)
-		step prometheus promtool
+		step cosign prometheus promtool
 		KUBECONFIG='' TEST_REQUIRES='' go -C tests test -run '^$' ./tutorials
 		! command -v rustup >/dev/null || { step bpf-linker && fetch_crates; }
 		;;
