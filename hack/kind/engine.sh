@@ -26,7 +26,7 @@ outside() {
 	for point in $(hierarchies); do
 		mkdir -p "$point/$cgroup"
 	done
-	trap '' INT TERM # the command also gets them, and this shell has to clean up afterwards
+	trap : INT TERM # the command also gets them, and this shell has to clean up afterwards
 	unshare --mount --net --pid --fork --kill-child --mount-proc "$0" --inside "$@" || status=$?
 	for point in $(hierarchies); do
 		find "$point/$cgroup" -depth -type d -exec rmdir {} + || status=1
