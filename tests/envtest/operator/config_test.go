@@ -95,9 +95,11 @@ var keyCases = []keyCase{
 	{
 		deploy.KeyCSIMetricsAddr, ":9173",
 		[]string{
+			"-containers[bpfman-csi].readinessProbe.httpGet.host",
 			"containers[bpfman-csi].args[--metrics-address]",
 			"containers[bpfman-csi].ports[csi-metrics].containerPort",
 			"containers[bpfman-csi].ports[csi-metrics].hostPort",
+			"containers[bpfman-csi].readinessProbe.httpGet.port",
 		},
 	},
 	{
