@@ -807,12 +807,12 @@ sbom: build-release build-architectures build-plugins ## Write a bill of materia
 	SOURCE_DATE_EPOCH=$(COMMIT_TIME) $(LOCALBIN)/release sbom --version $(VERSION) $(RELEASE_BINARIES) $(PLUGINS)
 
 .PHONY: licences
-licences: build-release build-architectures build-plugins ## Collect the licences of everything in the released commands in bin/licences; fail on one that is unknown or isn't allowed.
+licences: build-release build-architectures build-plugins ## Collect the licenses of everything in the released commands in bin/licences; fail on one that is unknown or isn't allowed.
 	@rm -rf $(LOCALBIN)/licences
 	$(LOCALBIN)/release licences --out $(LOCALBIN)/licences $(RELEASE_BINARIES) $(PLUGINS)
 
 .PHONY: release-files
-release-files: sbom licences build-release-yamls package-chart ## Write the files of a release to bin/release-files: install files, chart, commands, SBOMs, licences, checksums.
+release-files: sbom licences build-release-yamls package-chart ## Write the files of a release to bin/release-files: install files, chart, commands, SBOMs, licenses, checksums.
 	@rm -rf $(LOCALBIN)/release-files && mkdir -p $(LOCALBIN)/release-files
 	@named=$$(grep -hoE '^ *(- )?(image|bpfman\.(agent\.|csi\.|csi\.registrar\.|inspector\.)?image): *[^ ]+' $(RELEASE_DIR)/*.yaml | grep -v @sha256: | sort -u); test -z "$$named" || \
 		{ echo "a release names its images by digest (make release-images), but has:"; echo "$$named"; exit 1; } >&2
