@@ -87,7 +87,10 @@ func TestChaos(t *testing.T) {
 	recording := Recording{Seed: run.seed, Nodes: w.m.Nodes}
 	tally := newTally()
 	defer func() {
-		t.Logf("\n%s", tally)
+		// The reason of a failure comes last. What was done is in the recording.
+		if !t.Failed() {
+			t.Logf("\n%s", tally)
+		}
 		tally.save(t)
 	}()
 	if run.replay != "" {

@@ -523,8 +523,11 @@ var faultsDone = map[string]faultDone{
 	}},
 	"/run full": {
 		func(ctx context.Context, w *world, s Step) error {
-			_, err := w.onNode(ctx, s.Node, "sh", "-c", `mount -o remount,size=$(df --block-size=1 --output=used /run | tail -n 1) /run`)
-			return err
+			// The kernel refuses the size if something was written in between.
+			return await(ctx, accepted, func(ctx context.Context) error {
+				_, err := w.onNode(ctx, s.Node, "sh", "-c", `mount -o remount,size=$(df --block-size=1 --output=used /run | tail -n 1) /run`)
+				return err
+			})
 		},
 		func(ctx context.Context, w *world, s Step) error {
 			_, err := w.onNode(ctx, s.Node, "mount", "-o", "remount,size=50%", "/run")
