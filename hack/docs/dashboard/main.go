@@ -19,13 +19,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/bpfman/bpfman-operator/hack/docs/chromium"
 )
 
 // patience bounds the time until the page is drawn.
@@ -90,18 +91,17 @@ func run(ctx context.Context, s settings) (err error) {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.NoSandbox, chromedp.DisableGPU, // as root, in a container; the page is ours
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true),
-	)
-	allocator, cancel := chromedp.NewExecAllocator(ctx, options...)
-	defer cancel()
+	browser, end, err := chromium.Start(ctx)
+	defer end()
+	if err != nil {
+		return err //nolint:wrapcheck // the error has context
+	}
 	for _, mode := range []string{"light", "dark"} {
 		query := url.Values{
 			"mode": {mode}, "dashboard": {server.URL + "/dashboard.json"}, "prometheus": {prometheus}, "scrape": {s.scrape},
 			"from": {strconv.Itoa(recorded.From)}, "to": {strconv.Itoa(recorded.To)},
 		}
-		if err := take(allocator, s, server.URL+"/show?"+query.Encode(), mode); err != nil {
+		if err := take(browser, s, server.URL+"/show?"+query.Encode(), mode); err != nil {
 			return fmt.Errorf("%s: %w", mode, err)
 		}
 	}
@@ -168,15 +168,12 @@ func ready(ctx context.Context, address string) error {
 }
 
 // take takes a picture of each of the dashboard's rows, and of what is above them.
-func take(allocator context.Context, s settings, address, mode string) error {
-	ctx, cancel := chromedp.NewContext(allocator)
+func take(browser context.Context, s settings, address, mode string) error {
+	limited, cancel := context.WithTimeout(browser, patience)
 	defer cancel()
-	// The browser runs as long as the context of the first action.
-	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 4000), chromedp.Navigate(address)); err != nil {
+	if err := chromedp.Do(limited, chromedp.EmulateViewport(1280, 4000), chromedp.Navigate(address)); err != nil {
 		return fmt.Errorf("open the page: %w", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	drawn, err := chromedp.Run(limited, chromedp.Evaluate[dashboard](`dashboard`, chromedp.EvalAwaitPromise))
 	if err != nil {
 		return fmt.Errorf("draw the dashboard: %w", err)

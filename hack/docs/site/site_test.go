@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,6 +27,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/bpfman/bpfman-operator/hack/docs/chromium"
 )
 
 const (
@@ -59,33 +60,15 @@ func serve(t *testing.T) (directory, url string) {
 	return directory, server.URL + "/0.6/"
 }
 
-// browser starts Chromium, or Chrome, for one test.
+// browser starts a browser for one test.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	var path string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			path = found
-			break
-		}
-	}
-	if path == "" {
-		t.Fatal("no Chromium and no Chrome: run make deps-docs")
-	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(path),
-		chromedp.NoSandbox, chromedp.DisableGPU, // as root, in a container; the pages are ours
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true),
-		// A mouse, without which the theme doesn't let the keyboard scroll code.
-		chromedp.Flag("blink-settings", "primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"),
-	)
-	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel := chromedp.NewContext(allocator)
-	t.Cleanup(cancel)
-	// The browser runs as long as the context of the first action.
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start %s: %v", path, err)
+	// A mouse, without which the theme doesn't let the keyboard scroll code.
+	mouse := chromedp.Flag("blink-settings", "primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4")
+	ctx, stop, err := chromium.Start(t.Context(), mouse)
+	t.Cleanup(stop)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return ctx
 }
