@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/http/httpproxy"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,6 +65,8 @@ type Options struct {
 	HealthAddr  string
 	// LeaderElection makes only one of several replicas work at a time.
 	LeaderElection bool
+	// Proxy is the proxy that the node components use for the registries of bytecode.
+	Proxy httpproxy.Config
 }
 
 // New returns a manager with all controllers. After the manager starts, the controllers start as soon as the
@@ -98,7 +101,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("create client for logs: %w", err)
 	}
 	err = guard(mgr, recorder, o.Namespace, known, func() error {
-		for _, controller := range controllers(mgr, reports.NewStore(known), core, recorder, announcer, openShift) {
+		for _, controller := range controllers(mgr, reports.NewStore(known), core, recorder, announcer, openShift, o.Proxy) {
 			if err := controller.SetupWithManager(mgr); err != nil {
 				return fmt.Errorf("set up %T: %w", controller, err)
 			}
@@ -121,7 +124,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 
 type controller interface{ SetupWithManager(ctrl.Manager) error }
 
-func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsGetter, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool) []controller {
+func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsGetter, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool, proxy httpproxy.Config) []controller {
 	c, live, namespace := mgr.GetClient(), mgr.GetAPIReader(), announcer.ConfigMap.Namespace
 	finalizers := &contest.Ledger[types.UID]{Clock: clock.RealClock{}}
 	published := &hints.Reconciler{Client: c, Namespace: namespace, Clock: clock.RealClock{}}
@@ -129,7 +132,7 @@ func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsG
 		stored,
 		published,
 		&deploy.Reconciler{
-			Client: c, Live: live, Recorder: recorder, Namespace: namespace, OpenShift: openShift,
+			Client: c, Live: live, Recorder: recorder, Namespace: namespace, OpenShift: openShift, Proxy: proxy,
 			Announcer: announcer, Contests: &contest.Ledger[string]{Clock: clock.RealClock{}},
 		},
 		&status.Reconciler{

@@ -19,6 +19,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"github.com/distribution/reference"
+	"golang.org/x/net/http/httpproxy"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -86,6 +87,8 @@ type Config struct {
 	// RegistryCA contains certificates in PEM that the daemon and the agent trust for registries of bytecode,
 	// instead of those in their images. If it is empty, they use those in their images.
 	RegistryCA string
+	// Proxy is the proxy for these registries. It isn't in the ConfigMap, but in the operator's environment.
+	Proxy httpproxy.Config
 	// NodeSelector restricts the nodes further. Without it, all Linux nodes are selected.
 	NodeSelector map[string]string
 	// Tolerations are added to those for control plane nodes.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpproxy"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -71,6 +72,8 @@ type Reconciler struct {
 	// OpenShift means that the cluster is an OpenShift cluster, where pods need constraints that allow the volumes
 	// that they mount.
 	OpenShift bool
+	// Proxy is for the registries of bytecode.
+	Proxy     httpproxy.Config
 	Announcer *takeover.Announcer
 	// Contests are by deployed object.
 	Contests *contest.Ledger[string]
@@ -160,6 +163,7 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonInvalidConfig, action, "Invalid configuration, the node components are unchanged: "+err.Error())
 		return nil //nolint:nilerr // there is nothing to retry: the next change of the ConfigMap triggers a reconciliation
 	}
+	config.Proxy = r.Proxy
 	daemonSet, err := DaemonSet(config, r.Namespace)
 	if err != nil {
 		return err

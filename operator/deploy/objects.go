@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"strings"
 	"text/template"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,6 +114,29 @@ func (v values) InspectorEnabled() bool { return !v.Inspector.Disabled }
 func (v values) InspectorHost() string { return hostOf(v.Inspector.MetricsAddr) }
 
 func (v values) InspectorPort() string { return portOf(v.Inspector.MetricsAddr) }
+
+// Proxies returns the variables of the containers that pull bytecode. The agent doesn't use the proxy for the API server,
+// whose address the kubelet inserts.
+func (v values) Proxies() []corev1.EnvVar {
+	if v.Proxy.HTTPProxy == "" && v.Proxy.HTTPSProxy == "" {
+		return nil
+	}
+	const apiServer = "$(KUBERNETES_SERVICE_HOST)"
+	exceptions := apiServer
+	if v.Proxy.NoProxy != "" {
+		exceptions = literal(v.Proxy.NoProxy) + "," + apiServer
+	}
+	variables := []corev1.EnvVar{{Name: "NO_PROXY", Value: exceptions}}
+	for _, proxy := range []corev1.EnvVar{{Name: "HTTP_PROXY", Value: v.Proxy.HTTPProxy}, {Name: "HTTPS_PROXY", Value: v.Proxy.HTTPSProxy}} {
+		if proxy.Value != "" {
+			variables = append(variables, corev1.EnvVar{Name: proxy.Name, Value: literal(proxy.Value)})
+		}
+	}
+	return variables
+}
+
+// literal returns the value of a variable in which the kubelet replaces nothing.
+func literal(value string) string { return strings.ReplaceAll(value, "$", "$$") }
 
 // hostOf returns the host at which the kubelet reaches a server in the pod. It is empty, which stands for the
 // pod's address, if the server listens on all addresses of the node.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/http/httpproxy"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -220,6 +221,42 @@ func TestKubeletRootIsNowhereElse(t *testing.T) {
 	}
 	if strings.Contains(string(text), "/var/lib/kubelet") {
 		t.Errorf("the default root is left: %s", text)
+	}
+}
+
+func TestProxy(t *testing.T) {
+	for name, c := range map[string]struct {
+		proxy httpproxy.Config
+		want  map[string]string
+	}{
+		"none":       {httpproxy.Config{NoProxy: "10.0.0.0/8"}, map[string]string{}},
+		"HTTPS":      {httpproxy.Config{HTTPSProxy: "http://proxy:3128"}, map[string]string{"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"}},
+		"exceptions": {httpproxy.Config{HTTPProxy: "http://proxy", NoProxy: "10.0.0.0/8,.svc"}, map[string]string{"HTTP_PROXY": "http://proxy", "NO_PROXY": "10.0.0.0/8,.svc,$(KUBERNETES_SERVICE_HOST)"}},
+		"literally":  {httpproxy.Config{HTTPSProxy: "http://u:$(PATH)$@proxy"}, map[string]string{"HTTPS_PROXY": "http://u:$$(PATH)$$@proxy", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := mustParse(t, nil)
+			config.Proxy = c.proxy
+			object, err := DaemonSet(config, "bpfman")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, container := range containers(into[appsv1.DaemonSet](t, object)) {
+				want := map[string]string{}
+				if container.Name == "bpfman" || container.Name == "bpfman-agent" { // they pull bytecode
+					want = c.want
+				}
+				got := map[string]string{}
+				for _, v := range container.Env {
+					if strings.HasSuffix(v.Name, "_PROXY") {
+						got[v.Name] = v.Value
+					}
+				}
+				if !maps.Equal(got, want) {
+					t.Errorf("%s has %q, want %q", container.Name, got, want)
+				}
+			}
+		})
 	}
 }
 

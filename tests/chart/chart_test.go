@@ -274,6 +274,30 @@ func TestValuesReachTheOperator(t *testing.T) {
 	}
 }
 
+func TestProxy(t *testing.T) {
+	for name, c := range map[string]struct {
+		values string
+		want   map[string]string
+	}{
+		"none":       {`proxy.exceptions="10.0.0.0/8"`, map[string]string{}},
+		"everything": {`proxy.url="http://proxy:3128"`, map[string]string{"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ""}},
+		"exceptions": {`proxy={"url":"http://proxy:3128","exceptions":".example.com,10.0.0.0/8"}`, map[string]string{"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".example.com,10.0.0.0/8"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deployment := get[appsv1.Deployment](t, template(t, "bpfman", c.values), "Deployment bpfman bpfman-operator")
+			got := map[string]string{}
+			for _, v := range deployment.Spec.Template.Spec.Containers[0].Env {
+				if strings.HasSuffix(v.Name, "_PROXY") {
+					got[v.Name] = v.Value
+				}
+			}
+			if !maps.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // TestExporter checks that the exporter is only deployed on request, and that its pod satisfies the Pod Security
 // Standard restricted.
 func TestExporter(t *testing.T) {

@@ -22,17 +22,10 @@ import (
 // called with the same name, or the context ends. what is tcx or xdp, with an interface, or tracepoint, with a
 // tracepoint of syscalls. All programs have the name held_NAME, and do nothing.
 func Hold(ctx context.Context, name, what, where string, many int) (err error) {
-	control, err := (&net.ListenConfig{}).Listen(ctx, "unix", holdSocket(name))
+	control, err := listenForEnd(ctx, "hold-"+name)
 	if err != nil {
-		return fmt.Errorf("listen for the end of %s: %w", name, err)
+		return err
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if conn, err := control.Accept(); err == nil {
-			_ = conn.Close()
-		}
-	}()
 	defer func() { err = errors.Join(err, control.Close()) }()
 	for range many {
 		held, err := attach(name, what, where)
@@ -42,22 +35,14 @@ func Hold(ctx context.Context, name, what, where string, many int) (err error) {
 		defer func() { _ = held.Close() }()
 	}
 	select {
-	case <-ended:
+	case <-control.called:
 	case <-ctx.Done():
 	}
 	return nil
 }
 
 // EndHold ends a Hold.
-func EndHold(ctx context.Context, name string) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", holdSocket(name))
-	if err != nil {
-		return fmt.Errorf("end what %s holds: %w", name, err)
-	}
-	return conn.Close()
-}
-
-func holdSocket(name string) string { return "@node-probe-hold-" + name }
+func EndHold(ctx context.Context, name string) error { return end(ctx, "hold-"+name) }
 
 // attach attaches a program. Its link keeps it attached.
 func attach(name, what, where string) (io.Closer, error) {

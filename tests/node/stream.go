@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -38,18 +37,11 @@ const (
 // called. programs maps the ids of programs to the maps in which they count. The daemon
 // must run at the start and at the end.
 func SendStream(ctx context.Context, iface string, interval time.Duration, programs map[string]string) (s Stream, err error) {
-	control, err := (&net.ListenConfig{}).Listen(ctx, "unix", streamSocket(iface))
+	control, err := listenForEnd(ctx, "stream-"+iface)
 	if err != nil {
-		return s, fmt.Errorf("listen for the end of the stream: %w", err)
+		return s, err
 	}
 	defer func() { err = errors.Join(err, control.Close()) }()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if conn, err := control.Accept(); err == nil {
-			_ = conn.Close()
-		}
-	}()
 	all, err := newTap(iface, unix.ETH_P_ALL)
 	if err != nil {
 		return s, err
@@ -70,7 +62,7 @@ func SendStream(ctx context.Context, iface string, interval time.Duration, progr
 	if err != nil {
 		return s, err
 	}
-	if s.Sent, err = sender.sendUntil(ctx, ended, interval); err != nil {
+	if s.Sent, err = sender.sendUntil(ctx, control.called, interval); err != nil {
 		return s, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, settling)
@@ -92,17 +84,7 @@ func SendStream(ctx context.Context, iface string, interval time.Duration, progr
 }
 
 // EndStream ends the stream of frames on an interface's peer.
-func EndStream(ctx context.Context, iface string) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", streamSocket(iface))
-	if err != nil {
-		return fmt.Errorf("end the stream of %s: %w", iface, err)
-	}
-	return conn.Close()
-}
-
-// streamSocket returns the name of an abstract socket in the interface's network
-// namespace.
-func streamSocket(iface string) string { return "@node-probe-stream-" + iface }
+func EndStream(ctx context.Context, iface string) error { return end(ctx, "stream-"+iface) }
 
 // countAtRest reads what programs have counted, and what has arrived, at a time when
 // nothing arrives.

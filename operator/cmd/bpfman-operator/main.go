@@ -10,13 +10,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/net/http/httpproxy"
 	typedappsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -33,7 +37,8 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	o := operator.Options{Namespace: os.Getenv("POD_NAMESPACE")}
+	// OLM sets the variables of proxies for operators, which pass them to their workloads.
+	o := operator.Options{Namespace: os.Getenv("POD_NAMESPACE"), Proxy: *httpproxy.FromEnvironment()}
 	flag.StringVar(&o.MetricsAddr, "metrics-bind-address", ":8443", "Address to serve /metrics at, over TLS, to clients that RBAC allows; 0 turns it off.")
 	flag.StringVar(&o.HealthAddr, "health-probe-bind-address", ":8175", "Address to serve /healthz and /readyz at.")
 	flag.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader, so that only one of several replicas is active.")
@@ -63,9 +68,9 @@ func check(namespace string, timeout time.Duration) error {
 	if namespace == "" {
 		return errNoNamespace
 	}
-	config, err := ctrl.GetConfig()
+	config, err := clientConfig()
 	if err != nil {
-		return fmt.Errorf("load the API client's configuration: %w", err)
+		return err
 	}
 	client, err := typedappsv1.NewForConfig(config)
 	if err != nil {
@@ -80,15 +85,28 @@ func run(o operator.Options) error {
 	if o.Namespace == "" {
 		return errNoNamespace
 	}
-	config, err := ctrl.GetConfig()
+	config, err := clientConfig()
 	if err != nil {
-		return fmt.Errorf("load the API client's configuration: %w", err)
+		return err
 	}
 	mgr, err := operator.New(config, o)
 	if err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// clientConfig returns the configuration of the API client. It doesn't use the proxy of the environment, which is for the
+// node components.
+func clientConfig() (*rest.Config, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("load the API client's configuration: %w", err)
+	}
+	if config.Proxy == nil {
+		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // as http.Transport defines it
+	}
+	return config, nil
 }
 
 // logger follows GO_LOG, like upstream: "debug" and "trace" select a format for human readers, and all other

@@ -61,6 +61,10 @@ const usage = `usage: node-probe command
                           load N programs and attach them, as software does that knows
                           nothing of bpfman, until end-hold is called
   end-hold NAME           end it
+  proxy ADDRESS TARGET INSTEAD
+                          run an HTTP proxy that connects to INSTEAD in place of TARGET,
+                          until end-proxy is called; how often what was asked for
+  end-proxy ADDRESS       end it
   started EXECUTABLE      arguments and environment of the processes that run it
   read EXECUTABLE PATH    a file as the process that runs it sees it
   remove EXECUTABLE PATH  remove a file as the process that runs it sees it
@@ -75,7 +79,7 @@ const usage = `usage: node-probe command
 
 const (
 	deadline = 2 * time.Minute
-	// longest is the maximum duration of a stream, of holding programs, or of trying what a slow machine supports.
+	// longest is the maximum duration of a stream, of holding programs, of a proxy, or of trying what a slow machine supports.
 	longest = 15 * time.Minute
 )
 
@@ -98,7 +102,7 @@ func run(ctx context.Context, args []string) (any, error) {
 		return nil, nil
 	}
 	limit := deadline
-	if len(args) > 0 && slices.Contains([]string{"stream", "hold", "try"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"stream", "hold", "proxy", "try"}, args[0]) {
 		limit = longest
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -181,6 +185,13 @@ func onNetwork(ctx context.Context, command, argument string, args []string) (an
 		return nil, hold(ctx, args[1:])
 	case "end-hold":
 		return nil, node.EndHold(ctx, argument)
+	case "proxy":
+		if len(args) != 4 {
+			return nil, errors.New("proxy takes an address and two targets")
+		}
+		return node.Proxy(ctx, args[1], args[2], args[3])
+	case "end-proxy":
+		return nil, node.EndProxy(ctx, argument)
 	case "knock":
 		return nil, node.Knock(ctx, argument)
 	case "add-interface":

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestProxy loads a program whose image only an HTTP proxy can pull: nothing listens at the registry's port in its
+// reference, and the proxy connects to the right one. The operator has the proxy in its environment.
+func TestProxy(t *testing.T) {
+	requireType(t, "TCX")
+	requirePush(t)
+	const address = "127.0.0.1:13128" // on each node, whose network the components use
+	host, _, err := net.SplitHostPort(settings.push)
+	if err != nil {
+		t.Fatalf("the registry %s: %v", settings.push, err)
+	}
+	target := net.JoinHostPort(host, "15000")
+	program := tcx("e2e-proxy", "lo")
+	program.Spec.ByteCode.Image.Url = target + "/" + bytecodePrefix + "/tcx_test:latest"
+	var end func() map[string]map[string]int
+	feature(t,
+		step{"no proxy", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, program)
+			awaitFailure(ctx, s, program, "connection refused")
+		}},
+		step{"a proxy", func(ctx context.Context, s *testing.T) {
+			end = runProxies(ctx, t, address, target)
+			useProxy(ctx, t, "http://"+address)
+			awaitSuccess(ctx, s, program)
+		}},
+		step{"only for the registry", func(_ context.Context, s *testing.T) {
+			for name, requested := range end() {
+				// Both the agent and the daemon pull.
+				if len(requested) != 1 || requested[target] < 2 {
+					s.Errorf("the proxy of %s was asked for %v, want only %s", name, requested, target)
+				}
+			}
+		}},
+	)
+}
+
+// runProxies runs a proxy on each node until the returned function is called, which returns how often each proxy was
+// asked for what.
+func runProxies(ctx context.Context, t *testing.T, address, target string) (end func() map[string]map[string]int) {
+	t.Helper()
+	type result struct {
+		node      string
+		requested map[string]int
+		err       error
+	}
+	nodes := under.nodes()
+	results, running := make(chan result, len(nodes)), true
+	for _, name := range nodes {
+		go func() {
+			requested, err := ask[map[string]int](ctx, name, "proxy", address, target, settings.push)
+			results <- result{name, requested, err}
+		}()
+	}
+	end = func() map[string]map[string]int {
+		if !running {
+			return nil
+		}
+		running = false
+		all := map[string]map[string]int{}
+		for _, name := range nodes {
+			if _, err := ask[any](context.WithoutCancel(ctx), name, "end-proxy", address); err != nil {
+				t.Error(err)
+			}
+		}
+		for range nodes {
+			r := <-results
+			if r.err != nil {
+				t.Error(r.err)
+			}
+			all[r.node] = r.requested
+		}
+		return all
+	}
+	t.Cleanup(func() { end() })
+	return end
+}
+
+// useProxy configures a proxy as `kubectl set env` does, until the test ends.
+func useProxy(ctx context.Context, t *testing.T, url string) {
+	t.Helper()
+	variable := corev1.EnvVar{Name: "HTTPS_PROXY", Value: url}
+	set := func(ctx context.Context, change func([]corev1.EnvVar) []corev1.EnvVar, want bool) {
+		modify(ctx, t, operatorDeployment(), func(d *appsv1.Deployment) {
+			operator := &d.Spec.Template.Spec.Containers[0]
+			operator.Env = change(operator.Env)
+		})
+		awaitNodeComponents(ctx, t, func(d *appsv1.DaemonSet) bool {
+			return !slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+				pulls := c.Name == "bpfman" || c.Name == "bpfman-agent"
+				return slices.Contains(c.Env, variable) != (pulls && want)
+			})
+		})
+	}
+	t.Cleanup(func() {
+		set(context.WithoutCancel(ctx), func(env []corev1.EnvVar) []corev1.EnvVar {
+			return slices.DeleteFunc(env, func(v corev1.EnvVar) bool { return v == variable })
+		}, false)
+	})
+	set(ctx, func(env []corev1.EnvVar) []corev1.EnvVar { return append(env, variable) }, true)
+}
