@@ -14,21 +14,27 @@ import (
 	"time"
 )
 
-// headerTimeout is the maximum time to read the headers of a request.
-const headerTimeout = 10 * time.Second
+const (
+	// headerTimeout is the maximum time to read the headers of a request.
+	headerTimeout = 10 * time.Second
+	// retryInterval is the time between attempts to listen.
+	retryInterval = time.Second
+)
 
 // Serve serves HTTP at a TCP address until ctx ends, or HTTPS if certified isn't nil. It
-// returns nil if ctx has ended.
+// returns nil if ctx has ended. If it can't listen, it logs the error and retries: on the
+// host's network, other software can use the port, and that must not stop the component.
 func Serve(ctx context.Context, address string, handler http.Handler, certified *tls.Config, log *slog.Logger) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("listen at %s: %w", address, err)
+	listener := listen(ctx, address, log)
+	if listener == nil {
+		return nil
 	}
 	server := &http.Server{
 		Handler: handler, TLSConfig: certified, ReadHeaderTimeout: headerTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
+	var err error
 	if certified != nil {
 		err = server.ServeTLS(listener, "", "")
 	} else {
@@ -38,4 +44,25 @@ func Serve(ctx context.Context, address string, handler http.Handler, certified 
 		return fmt.Errorf("serve at %s: %w", address, err)
 	}
 	return nil
+}
+
+// listen returns nil if ctx ends first.
+func listen(ctx context.Context, address string, log *slog.Logger) net.Listener {
+	for attempt := 1; ; attempt++ {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		switch {
+		case err == nil && attempt > 1:
+			log.Info("Listening after earlier attempts failed", "address", address, "attempts", attempt)
+			return listener
+		case err == nil:
+			return listener
+		case attempt == 1 && ctx.Err() == nil:
+			log.Error("Can't listen, retrying", "address", address, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(retryInterval):
+		}
+	}
 }

@@ -4,6 +4,7 @@
 package scrape
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -66,14 +68,41 @@ func TestServe(t *testing.T) {
 	}
 }
 
-func TestServeReportsAnAddressInUse(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+// While other software uses the port, this is only logged. Once the port is free, it is served.
+func TestServeWaitsForAnAddressInUse(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	if err := Serve(t.Context(), listener.Addr().String(), http.NotFoundHandler(), nil, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("no error")
+	address := taken.Addr().String()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	read, write := io.Pipe()
+	defer read.Close()
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") })
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, address, handler, nil, slog.New(slog.NewTextHandler(write, nil))) }()
+	lines := bufio.NewScanner(read)
+	for _, words := range []string{"address already in use", "Listening after"} {
+		if !lines.Scan() || !strings.Contains(lines.Text(), words) {
+			t.Fatalf("logged %q, want %q", lines.Text(), words)
+		}
+		taken.Close()
+	}
+	if body := answered(t, "http://"+address); body != "here" {
+		t.Errorf("got %q", body)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("after the context ended: %v", err)
+	}
+}
+
+func TestServeEndsBeforeItListens(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := Serve(ctx, unused(t), http.NotFoundHandler(), nil, slog.New(slog.DiscardHandler)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -6,12 +6,14 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -182,6 +184,48 @@ func TestConfiguration(t *testing.T) {
 				s.Errorf("what is deployed was %+v, and is %+v", before, now)
 			}
 			awaitRunning(ctx, s)
+		}},
+	)
+}
+
+// TestPortInUse checks that volumes are mounted while other software uses the port of the CSI plugin's metrics. The
+// plugin isn't ready until the port is free.
+func TestPortInUse(t *testing.T) {
+	requireType(t, "Tracepoint")
+	const space, address = "e2e-port-in-use", "127.0.0.1:13173"
+	program := tracepoint("e2e-port-in-use")
+	pod := reader(space, "reader", program.Name, "tracepoint_stats_map")
+	var free func() map[string]map[string]int
+	feature(t,
+		step{"another server", func(ctx context.Context, s *testing.T) {
+			restoreConfig(ctx, t)
+			free = runProxies(ctx, t, address, "")
+			modify(ctx, s, configMap(), func(c *corev1.ConfigMap) { c.Data[deploy.KeyCSIMetricsAddr] = address })
+			await(ctx, s, "a plugin that says so, and isn't ready", func(ctx context.Context) (bool, string) {
+				pods, err := componentPods(ctx)
+				saw := fmt.Sprint(err)
+				for i := range pods {
+					log, err := under.clientset.CoreV1().Pods(bpfmanSpace).GetLogs(pods[i].Name, &corev1.PodLogOptions{Container: "bpfman-csi"}).DoRaw(ctx)
+					said := err == nil && bytes.Contains(log, []byte("listen tcp "+address+": bind: address already in use"))
+					if said && slices.ContainsFunc(pods[i].Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+						return c.Name == "bpfman-csi" && c.State.Running != nil && !c.Ready && c.RestartCount == 0
+					}) {
+						return true, ""
+					}
+					saw += fmt.Sprintf("; %s: %v", podState(&pods[i]), err)
+				}
+				return false, saw
+			})
+		}},
+		step{"volumes", func(ctx context.Context, s *testing.T) {
+			namespace(ctx, t, space)
+			create(ctx, t, program)
+			create(ctx, t, pod)
+			awaitReady(ctx, s, pod)
+		}},
+		step{"the port is free", func(ctx context.Context, s *testing.T) {
+			free()
+			awaitNodeComponents(ctx, s, func(*appsv1.DaemonSet) bool { return true })
 		}},
 	)
 }

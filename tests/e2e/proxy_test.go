@@ -7,12 +7,15 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
 // TestProxy loads a program whose image only an HTTP proxy can pull: nothing listens at the registry's port in its
@@ -88,6 +91,12 @@ func runProxies(ctx context.Context, t *testing.T, address, target string) (end 
 		return all
 	}
 	t.Cleanup(func() { end() })
+	for _, name := range nodes {
+		await(ctx, t, "a proxy on "+name, func(ctx context.Context) (bool, string) {
+			page, err := ask[node.Page](ctx, name, "fetch", "http://"+address)
+			return err == nil, fmt.Sprint(page, err)
+		})
+	}
 	return end
 }
 
