@@ -11,6 +11,7 @@ import (
 	"time"
 
 	libmetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 	"k8s.io/component-base/metrics"
 
@@ -32,13 +33,16 @@ type Metrics struct {
 // New returns metrics with the value 0.
 func New() *Metrics {
 	m := &Metrics{
-		operations: libmetrics.NewCSIMetricsManagerForPlugin(v1alpha1.CSIDriverName),
+		// The collector of the process has the start time, too.
+		operations: libmetrics.NewCSIMetricsManagerWithOptions(v1alpha1.CSIDriverName,
+			libmetrics.WithSubsystem(libmetrics.SubsystemPlugin), libmetrics.WithProcessStartTime(false)),
 		denials: metrics.NewCounter(&metrics.CounterOpts{
 			Subsystem: subsystem, Name: "denials_total",
 			Help: "Number of mounts that were refused because the pod's ServiceAccount lacks a permission, including retries.",
 		}),
 	}
 	m.operations.GetRegistry().MustRegister(m.denials)
+	m.operations.GetRegistry().RawMustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

@@ -30,7 +30,7 @@ func TestMetrics(t *testing.T) {
 		for component, at := range metricsServers(ctx, t) {
 			await(ctx, t, fmt.Sprintf("%s answers %d", at.url, status), func(ctx context.Context) (bool, string) {
 				page, err := ask[node.Page](ctx, at.node, "fetch", at.url, token)
-				served := strings.Contains(page.Body, at.metric)
+				served := strings.Contains(page.Body, at.metric) && strings.Contains(page.Body, "process_resident_memory_bytes")
 				return err == nil && page.Status == status && served == (status == http.StatusOK), fmt.Sprintf("%s: %d %.200s, %v", component, page.Status, page.Body, err)
 			})
 		}

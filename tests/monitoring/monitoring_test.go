@@ -338,7 +338,7 @@ var (
 var words = []string{"sum", "max", "rate", "increase", "histogram_quantile", "vector", "or", "and", "topk", "count", "max_over_time", "end", "label_replace", "label_join"}
 
 // Labels of the target, not of the series.
-var ofTarget = []string{"node", "job", "pod", "namespace", "instance"}
+var ofTarget = []string{"node", "job", "pod", "container", "namespace", "instance"}
 
 // check checks that each series and label in an expression is registered.
 func check(t *testing.T, where, expression string, series map[string][]string) {

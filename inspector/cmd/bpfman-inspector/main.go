@@ -22,6 +22,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -125,7 +126,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 
 	registry := prometheus.NewRegistry()
 	collector := metrics.New(measured)
-	registry.MustRegister(collector)
+	registry.MustRegister(collector, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cluster, err := objects.New(config, o.nodeName)
 	if err != nil {
 		return err
