@@ -12,7 +12,9 @@ import (
 
 // count adds what ran since the last scrape to the series, and returns it. Several programs can share
 // a series, and programs are unloaded. A sum of the kernel's counters would decrease then, which
-// looks like a reset of the counter, so count adds up the differences.
+// looks like a reset of the counter, so count adds up the differences. At the first scrape, it starts
+// with 0, because after a restart the kernel's counters are less than the sums with the unloaded
+// programs were, which would look like a reset to a large value.
 func (c *Collector) count() map[programKey]ran {
 	for _, s := range c.series {
 		s.programs = 0
@@ -26,6 +28,9 @@ func (c *Collector) count() map[programKey]ran {
 			continue // it was unloaded
 		}
 		now, before := ran{count, total}, c.counted[program.ID]
+		if c.counted == nil {
+			before = now
+		}
 		counted[program.ID] = now
 		key := programKey{ownerOf(program), program.Name}
 		if c.series[key] == nil {

@@ -53,7 +53,7 @@ type Collector struct {
 
 	mu      sync.Mutex
 	status  *v1alpha1.BpfNodeStatus
-	counted map[uint32]ran         // by program, at the last scrape
+	counted map[uint32]ran         // by program, at the last scrape; nil before the first
 	series  map[programKey]*series // by the key that distinguishes programs
 	rest    ran
 }
@@ -95,7 +95,7 @@ var other = ownerKey{holder: "other"}
 
 // New returns a collector without a status.
 func New(kernel Kernel) *Collector {
-	return &Collector{kernel: kernel, counted: map[uint32]ran{}, series: map[programKey]*series{}}
+	return &Collector{kernel: kernel, series: map[programKey]*series{}}
 }
 
 // See sets the node's status. It must be complete, and must not change afterwards.
