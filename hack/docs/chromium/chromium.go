@@ -6,9 +6,7 @@ package chromium
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 
 	"github.com/chromedp/chromedp"
@@ -17,12 +15,7 @@ import (
 // Start starts Chromium, or Chrome, with additional options. Run actions with the returned context. stop ends the
 // browser. Call it also after an error.
 func Start(ctx context.Context, options ...chromedp.ExecAllocatorOption) (browser context.Context, stop context.CancelFunc, err error) {
-	path, err := find()
-	if err != nil {
-		return nil, func() {}, err
-	}
 	allocator, end := chromedp.NewExecAllocator(ctx, slices.Concat(chromedp.DefaultExecAllocatorOptions[:], []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(path),
 		chromedp.NoSandbox, chromedp.DisableGPU, // as root, in a container; the pages are ours
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true),
 	}, options)...)
@@ -30,17 +23,7 @@ func Start(ctx context.Context, options ...chromedp.ExecAllocatorOption) (browse
 	stop = func() { cancel(); end() }
 	// The browser runs as long as the context of the first action.
 	if err := chromedp.Do(browser); err != nil {
-		return nil, stop, fmt.Errorf("start %s: %w", path, err)
+		return nil, stop, fmt.Errorf("start Chromium, which make deps-docs installs, or Chrome: %w", err)
 	}
 	return browser, stop, nil
-}
-
-// find returns the path of the browser.
-func find() (string, error) {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("no Chromium and no Chrome: run make deps-docs")
 }
