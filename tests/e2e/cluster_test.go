@@ -15,6 +15,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -259,6 +261,42 @@ func ask[T any](ctx context.Context, nodeName string, command ...string) (answer
 		return answer, fmt.Errorf("%s on node %s: answer: %w", strings.Join(command, " "), nodeName, err)
 	}
 	return answer, nil
+}
+
+// inBackground runs a command of the node probe on a node until the returned function is called, or the test ends. The
+// function ends the command with another one, and returns its answer.
+func inBackground[T any](ctx context.Context, t *testing.T, nodeName string, command []string, end ...string) func() T {
+	t.Helper()
+	type result struct {
+		answer T
+		err    error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		answer, err := ask[T](ctx, nodeName, command...)
+		ended <- result{answer, err}
+	}()
+	stop := sync.OnceValue(func() T {
+		if _, err := ask[any](context.WithoutCancel(ctx), nodeName, end...); err != nil {
+			t.Error(err)
+		}
+		r := <-ended
+		if r.err != nil {
+			t.Error(r.err)
+		}
+		return r.answer
+	})
+	t.Cleanup(func() { stop() })
+	return stop
+}
+
+// answers ends what inBackground runs on several nodes, and returns the answers by node.
+func answers[T any](stops map[string]func() T) map[string]T {
+	all := map[string]T{}
+	for name, stop := range stops {
+		all[name] = stop()
+	}
+	return all
 }
 
 func ready(pod *corev1.Pod) bool {

@@ -55,21 +55,8 @@ func awaitConflict(ctx context.Context, t *testing.T, name, kind, word, message 
 // hold attaches programs on a node like software that doesn't know bpfman, until end is called.
 func hold(ctx context.Context, t *testing.T, name, as, what, where string, many int) (end func()) {
 	t.Helper()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := ask[any](ctx, name, "hold", as, what, where, fmt.Sprint(many))
-		ended <- err
-	}()
-	end = sync.OnceFunc(func() {
-		if _, err := ask[any](context.WithoutCancel(ctx), name, "end-hold", as); err != nil {
-			t.Errorf("end what %s holds: %v", as, err)
-		}
-		if err := <-ended; err != nil {
-			t.Errorf("%s: %v", as, err)
-		}
-	})
-	t.Cleanup(end)
-	return end
+	stop := inBackground[any](ctx, t, name, []string{"hold", as, what, where, fmt.Sprint(many)}, "end-hold", as)
+	return func() { stop() }
 }
 
 // TestConflicts attaches programs of other software that conflict with objects. The BpfNode describes the conflict

@@ -57,47 +57,15 @@ func TestProxy(t *testing.T) {
 // asked for what.
 func runProxies(ctx context.Context, t *testing.T, address, target string) (end func() map[string]map[string]int) {
 	t.Helper()
-	type result struct {
-		node      string
-		requested map[string]int
-		err       error
-	}
-	nodes := under.nodes()
-	results, running := make(chan result, len(nodes)), true
-	for _, name := range nodes {
-		go func() {
-			requested, err := ask[map[string]int](ctx, name, "proxy", address, target, settings.push)
-			results <- result{name, requested, err}
-		}()
-	}
-	end = func() map[string]map[string]int {
-		if !running {
-			return nil
-		}
-		running = false
-		all := map[string]map[string]int{}
-		for _, name := range nodes {
-			if _, err := ask[any](context.WithoutCancel(ctx), name, "end-proxy", address); err != nil {
-				t.Error(err)
-			}
-		}
-		for range nodes {
-			r := <-results
-			if r.err != nil {
-				t.Error(r.err)
-			}
-			all[r.node] = r.requested
-		}
-		return all
-	}
-	t.Cleanup(func() { end() })
-	for _, name := range nodes {
+	stops := map[string]func() map[string]int{}
+	for _, name := range under.nodes() {
+		stops[name] = inBackground[map[string]int](ctx, t, name, []string{"proxy", address, target, settings.push}, "end-proxy", address)
 		await(ctx, t, "a proxy on "+name, func(ctx context.Context) (bool, string) {
 			page, err := ask[node.Page](ctx, name, "fetch", "http://"+address)
 			return err == nil, fmt.Sprint(page, err)
 		})
 	}
-	return end
+	return func() map[string]map[string]int { return answers(stops) }
 }
 
 // useProxy configures a proxy as `kubectl set env` does, until the test ends.

@@ -279,33 +279,13 @@ func (tr *traffic) during(ctx context.Context, t *testing.T, change func()) {
 // stream sends packets on all nodes until the returned function is called.
 func (tr *traffic) stream(ctx context.Context, t *testing.T, programs map[string]map[string]string) (end func() map[string]node.Stream) {
 	t.Helper()
-	type result struct {
-		node   string
-		stream node.Stream
-		err    error
-	}
-	results, ended := make(chan result, len(programs)), false
-	stop := func(ctx context.Context) {
-		if ended {
-			return
-		}
-		ended = true
-		for name := range programs {
-			if _, err := ask[any](ctx, name, "end-stream", tr.iface); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	stops := map[string]func() node.Stream{}
 	for name, maps := range programs {
 		command := []string{"stream", tr.iface, frameEvery}
 		for id, mapName := range maps {
 			command = append(command, id+"="+mapName)
 		}
-		go func() {
-			s, err := ask[node.Stream](ctx, name, command...)
-			results <- result{name, s, err}
-		}()
-		t.Cleanup(func() { stop(context.WithoutCancel(ctx)) })
+		stops[name] = inBackground[node.Stream](ctx, t, name, command, "end-stream", tr.iface)
 		for id, mapName := range maps {
 			var first uint64
 			await(ctx, t, "packets stream on "+name, func(ctx context.Context) (bool, string) {
@@ -317,18 +297,7 @@ func (tr *traffic) stream(ctx context.Context, t *testing.T, programs map[string
 			})
 		}
 	}
-	return func() map[string]node.Stream {
-		stop(ctx)
-		streams := map[string]node.Stream{}
-		for range programs {
-			r := <-results
-			if r.err != nil {
-				t.Error(r.err)
-			}
-			streams[r.node] = r.stream
-		}
-		return streams
-	}
+	return func() map[string]node.Stream { return answers(stops) }
 }
 
 // loaded returns the ids of the programs, by owner.
