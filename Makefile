@@ -7,7 +7,7 @@ SHELL := bash
 LOCALBIN ?= $(CURDIR)/bin
 # Large builds (Kubernetes, the daemon) are cached outside of the clone, by version.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bpfman-operator
-MODULES := apis gobpfman kinds agent verifier csi inspector operator cli examples tests
+MODULES := apis gobpfman kinds agent reader csi inspector operator cli examples tests
 export CGO_ENABLED ?= 0
 
 ##@ General
@@ -349,7 +349,7 @@ prose: $(LOCALBIN)/vale ## Check the documentation's language (vale, configured 
 ##@ Build
 
 # The commands in the images.
-COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go verifier/cmd/*/main.go csi/cmd/*/main.go inspector/cmd/*/main.go \
+COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go reader/cmd/*/main.go csi/cmd/*/main.go inspector/cmd/*/main.go \
 	examples/cmd/counters/main.go examples/cmd/firewall/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
 # A uprobe finds a function of go-target by its symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w) -X github.com/bpfman/bpfman-operator/apis/version.Version=$(VERSION)
@@ -789,7 +789,7 @@ build-architectures: ## Build all commands for each of ARCHITECTURES, to bin/lin
 		GOOS=linux GOARCH=$$architecture GOFLAGS=-buildvcs=false $(MAKE) --no-print-directory build LOCALBIN=$(LOCALBIN)/linux-$$architecture; done
 
 # The released commands. The others are for tests.
-RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-verify bpfman-csi bpfman-inspector counters map-exporter
+RELEASE_COMMANDS = bpfman-operator bpfman-agent bpfman-reader bpfman-csi bpfman-inspector counters map-exporter
 RELEASE_BINARIES = $(foreach architecture,$(ARCHITECTURES),$(RELEASE_COMMANDS:%=$(LOCALBIN)/linux-$(architecture)/%))
 
 # The kubectl plugin also runs on users' machines.
@@ -877,15 +877,15 @@ test: test-code test-e2e ## Run all tests (as root). The end-to-end tests, excep
 
 .PHONY: test-code
 test-code: ENVTEST_FLAGS = -short
-test-code: deps test-unit test-verify test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector ## Run all tests that need no cluster (as root).
+test-code: deps test-unit test-reader test-manifests test-release test-envtest test-bytecode test-csi test-sanity test-inspector ## Run all tests that need no cluster (as root).
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.
 	CGO_ENABLED=1 go test -race $(patsubst %,./%/...,$(filter-out tests,$(MODULES)))
 
-.PHONY: test-verify
-test-verify: $(LOCALBIN)/cosign build/verifier/cmd/bpfman-verify ## Run the tests of signatures with those that cosign itself makes.
-	$(call requires,cosign commands) COSIGN=$< BPFMAN_VERIFY=$(LOCALBIN)/bpfman-verify go -C verifier test -count=1 ./cmd/...
+.PHONY: test-reader
+test-reader: $(LOCALBIN)/cosign build/reader/cmd/bpfman-reader ## Run the tests of signatures with those that cosign itself makes.
+	$(call requires,cosign commands) COSIGN=$< BPFMAN_READER=$(LOCALBIN)/bpfman-reader go -C reader test -count=1 ./cmd/...
 
 .PHONY: test-envtest
 test-envtest: envtest kubectl-bpfman ## Run the tests that need a kube-apiserver and etcd.

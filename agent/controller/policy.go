@@ -26,7 +26,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
@@ -108,16 +108,16 @@ func (r *Reconciler) judge(ctx context.Context, key program.Key, g *gate, e poli
 }
 
 // answer verifies an image.
-func (r *Reconciler) answer(ctx context.Context, key program.Key, g *gate, request *verification.Request, image bytecode.Image) verification.Answer {
+func (r *Reconciler) answer(ctx context.Context, key program.Key, g *gate, request *reader.Request, image bytecode.Image) reader.Answer {
 	if image.Digest == "" {
-		return verification.Answer{Error: "the image's digest is unknown on this node, because an earlier version of bpfman pulled it"}
+		return reader.Answer{Error: "the image's digest is unknown on this node, because an earlier version of bpfman pulled it"}
 	}
 	credentials, err := g.credentials()
 	if err != nil {
-		return verification.Answer{Error: err.Error()}
+		return reader.Answer{Error: err.Error()}
 	}
 	if credentials != (bytecode.Credentials{}) {
-		request.Credentials = &verification.Credentials{Username: credentials.Username, Password: credentials.Password}
+		request.Credentials = &reader.Credentials{Username: credentials.Username, Password: credentials.Password}
 	}
 	request.Image = image.Resolved()
 	if image.Manifest != image.Digest {
@@ -126,7 +126,7 @@ func (r *Reconciler) answer(ctx context.Context, key program.Key, g *gate, reque
 	silent := func() error { return r.registries.Silent(ctx, image.Reference) }
 	answer, answered := r.Verifier.Ask(ctx, request, silent, func() { r.queue.Add(key) })
 	if !answered {
-		return verification.Answer{Error: "verification is still in progress"}
+		return reader.Answer{Error: "verification is still in progress"}
 	}
 	return answer
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package verify verifies images with bpfman-verify, in a separate process for each
+// Package verify verifies images with bpfman-reader, in a separate process for each
 // request, and caches the answers.
 package verify
 
@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 	maxWords = 4096
 )
 
-// Process runs bpfman-verify.
+// Process runs bpfman-reader.
 type Process struct {
 	// Path is the path of the executable.
 	Path string
@@ -39,14 +39,14 @@ type Process struct {
 	Deadline time.Duration
 }
 
-// Beside returns the Process with bpfman-verify in the directory of this process's
+// Beside returns the Process with bpfman-reader in the directory of this process's
 // executable.
 func Beside() (Process, error) {
 	own, err := os.Executable()
 	if err != nil {
-		return Process{}, fmt.Errorf("find bpfman-verify: %w", err)
+		return Process{}, fmt.Errorf("find bpfman-reader: %w", err)
 	}
-	return Process{Path: filepath.Join(filepath.Dir(own), verification.Command)}, nil
+	return Process{Path: filepath.Join(filepath.Dir(own), reader.Command)}, nil
 }
 
 // environment contains the names of variables that the process inherits: the paths of
@@ -55,21 +55,21 @@ var environment = []string{"SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS
 
 // Verify runs the process. Errors are in the answer. Credentials are only passed on
 // standard input.
-func (p Process) Verify(ctx context.Context, request *verification.Request) verification.Answer {
+func (p Process) Verify(ctx context.Context, request *reader.Request) reader.Answer {
 	answer, err := p.ask(ctx, request)
 	if err != nil {
-		return verification.Answer{Error: err.Error()}
+		return reader.Answer{Error: err.Error()}
 	}
 	return answer
 }
 
-func (p Process) ask(ctx context.Context, request *verification.Request) (answer verification.Answer, err error) {
+func (p Process) ask(ctx context.Context, request *reader.Request) (answer reader.Answer, err error) {
 	question, err := json.Marshal(request)
 	if err != nil {
-		return answer, fmt.Errorf("encode the request to %s: %w", verification.Command, err)
+		return answer, fmt.Errorf("encode the request to %s: %w", reader.Command, err)
 	}
-	if len(question) > verification.MaxRequest {
-		return answer, fmt.Errorf("the keys and trusted roots of the policies have %d bytes, but %s accepts at most %d", len(question), verification.Command, verification.MaxRequest)
+	if len(question) > reader.MaxRequest {
+		return answer, fmt.Errorf("the keys and trusted roots of the policies have %d bytes, but %s accepts at most %d", len(question), reader.Command, reader.MaxRequest)
 	}
 	limit := p.Deadline
 	if limit == 0 {
@@ -78,7 +78,7 @@ func (p Process) ask(ctx context.Context, request *verification.Request) (answer
 	killed := limit + limit/6
 	ctx, cancel := context.WithTimeout(ctx, killed)
 	defer cancel()
-	out, words := bounded{limit: verification.MaxAnswer}, bounded{limit: maxWords, rest: true}
+	out, words := bounded{limit: reader.MaxAnswer}, bounded{limit: maxWords, rest: true}
 	command := exec.CommandContext(ctx, p.Path, "--timeout="+limit.String())
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(question), &out, &words
 	for _, name := range environment {
@@ -93,14 +93,14 @@ func (p Process) ask(ctx context.Context, request *verification.Request) (answer
 	err = command.Run()
 	switch {
 	case out.full:
-		return answer, fmt.Errorf("the answer of %s has more than %d bytes", verification.Command, verification.MaxAnswer)
+		return answer, fmt.Errorf("the answer of %s has more than %d bytes", reader.Command, reader.MaxAnswer)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return answer, fmt.Errorf("%s didn't answer within %s", verification.Command, killed)
+		return answer, fmt.Errorf("%s didn't answer within %s", reader.Command, killed)
 	case err != nil:
-		return answer, fmt.Errorf("run %s: %w: %s", verification.Command, err, strings.TrimSpace(words.kept.String()))
+		return answer, fmt.Errorf("run %s: %w: %s", reader.Command, err, strings.TrimSpace(words.kept.String()))
 	}
 	if err := json.Unmarshal(out.kept.Bytes(), &answer); err != nil {
-		return verification.Answer{}, fmt.Errorf("read the answer of %s: %w", verification.Command, err)
+		return reader.Answer{}, fmt.Errorf("read the answer of %s: %w", reader.Command, err)
 	}
 	return answer, nil
 }

@@ -15,13 +15,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
-// script returns a Process with a shell script in place of bpfman-verify.
+// script returns a Process with a shell script in place of bpfman-reader.
 func script(t *testing.T, text string) Process {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), verification.Command)
+	path := filepath.Join(t.TempDir(), reader.Command)
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -31,31 +31,31 @@ func script(t *testing.T, text string) Process {
 func TestProcess(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
-		want   verification.Answer
+		want   reader.Answer
 	}{
-		"answers":     {`cat >/dev/null; echo '{"helpers":["a"],"signatures":[{"authority":"p/a","signer":"s"}]}'`, verification.Answer{Helpers: []string{"a"}, Signatures: []verification.Finding{{Authority: "p/a", Signer: "s"}}}},
-		"is asked":    {`read -r q; case $q in *'"image":"i@d"'*) echo '{"helpers":["asked"]}';; esac`, verification.Answer{Helpers: []string{"asked"}}},
-		"arguments":   {`printf '{"helpers":["%s"]}' "$*"`, verification.Answer{Helpers: []string{"--timeout=500ms"}}},
-		"environment": {`printf '{"helpers":["%s %s"]}' "$SSL_CERT_FILE" "$AGENT_SECRET"`, verification.Answer{Helpers: []string{"/ca.crt "}}},
-		"fails":       {`echo words >&2; exit 3`, verification.Answer{Error: "run bpfman-verify: exit status 3: words"}},
-		"says much":   {`head -c 100000 /dev/zero | tr '\0' x >&2; exit 3`, verification.Answer{Error: "run bpfman-verify: exit status 3: " + strings.Repeat("x", maxWords)}},
-		"too much":    {`head -c 2000000 /dev/zero`, verification.Answer{Error: "the answer of bpfman-verify has more than 1048576 bytes"}},
-		"no JSON":     {`echo no`, verification.Answer{Error: "read the answer of bpfman-verify: invalid character 'o' in literal null (expecting 'u')"}},
-		"nothing":     {`:`, verification.Answer{Error: "read the answer of bpfman-verify: unexpected end of JSON input"}},
+		"answers":     {`cat >/dev/null; echo '{"helpers":["a"],"signatures":[{"authority":"p/a","signer":"s"}]}'`, reader.Answer{Helpers: []string{"a"}, Signatures: []reader.Finding{{Authority: "p/a", Signer: "s"}}}},
+		"is asked":    {`read -r q; case $q in *'"image":"i@d"'*) echo '{"helpers":["asked"]}';; esac`, reader.Answer{Helpers: []string{"asked"}}},
+		"arguments":   {`printf '{"helpers":["%s"]}' "$*"`, reader.Answer{Helpers: []string{"--timeout=500ms"}}},
+		"environment": {`printf '{"helpers":["%s %s"]}' "$SSL_CERT_FILE" "$AGENT_SECRET"`, reader.Answer{Helpers: []string{"/ca.crt "}}},
+		"fails":       {`echo words >&2; exit 3`, reader.Answer{Error: "run bpfman-reader: exit status 3: words"}},
+		"says much":   {`head -c 100000 /dev/zero | tr '\0' x >&2; exit 3`, reader.Answer{Error: "run bpfman-reader: exit status 3: " + strings.Repeat("x", maxWords)}},
+		"too much":    {`head -c 2000000 /dev/zero`, reader.Answer{Error: "the answer of bpfman-reader has more than 1048576 bytes"}},
+		"no JSON":     {`echo no`, reader.Answer{Error: "read the answer of bpfman-reader: invalid character 'o' in literal null (expecting 'u')"}},
+		"nothing":     {`:`, reader.Answer{Error: "read the answer of bpfman-reader: unexpected end of JSON input"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("SSL_CERT_FILE", "/ca.crt")
 			t.Setenv("AGENT_SECRET", "s3cr3t")
-			if got := script(t, c.script).Verify(t.Context(), &verification.Request{Image: "i@d"}); !reflect.DeepEqual(got, c.want) {
+			if got := script(t, c.script).Verify(t.Context(), &reader.Request{Image: "i@d"}); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
 		})
 	}
-	if got := (Process{Path: "/absent"}).Verify(t.Context(), &verification.Request{}); !strings.Contains(got.Error, "no such file") {
+	if got := (Process{Path: "/absent"}).Verify(t.Context(), &reader.Request{}); !strings.Contains(got.Error, "no such file") {
 		t.Errorf("%+v", got)
 	}
-	long := verification.Request{Authorities: []verification.Authority{{TrustedRoot: strings.Repeat("x", verification.MaxRequest)}}}
-	if got := script(t, `echo '{}'`).Verify(t.Context(), &long); !strings.Contains(got.Error, "bpfman-verify accepts at most 16777216") {
+	long := reader.Request{Authorities: []reader.Authority{{TrustedRoot: strings.Repeat("x", reader.MaxRequest)}}}
+	if got := script(t, `echo '{}'`).Verify(t.Context(), &long); !strings.Contains(got.Error, "bpfman-reader accepts at most 16777216") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -65,8 +65,8 @@ func TestProcessIsKilledWithItsChildren(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	p := script(t, fmt.Sprintf("sleep 600 & echo $! >%s; sleep 600", pids))
 	start := time.Now()
-	got := p.Verify(t.Context(), &verification.Request{})
-	if want := "bpfman-verify didn't answer within 583.333333ms"; got.Error != want {
+	got := p.Verify(t.Context(), &reader.Request{})
+	if want := "bpfman-reader didn't answer within 583.333333ms"; got.Error != want {
 		t.Errorf("%+v, want %q", got, want)
 	}
 	if took := time.Since(start); took > 5*time.Second {

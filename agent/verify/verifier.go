@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/utils/lru"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 // missing signatures don't expire.
 type Verifier struct {
 	// Verify returns the answer to a request. It must return when its context ends.
-	Verify func(context.Context, *verification.Request) verification.Answer
+	Verify func(context.Context, *reader.Request) reader.Answer
 	// Observe, if not nil, is called with the duration of a verification, and whether
 	// it failed.
 	Observe func(took time.Duration, failed bool)
@@ -48,7 +48,7 @@ type question [sha256.Size]byte
 // run is the verification for a question, in progress or completed.
 type run struct {
 	done   chan struct{} // closed after answer and until are set
-	answer verification.Answer
+	answer reader.Answer
 	until  time.Time // zero if it doesn't expire
 }
 
@@ -57,13 +57,13 @@ type run struct {
 // Credentials are part of the question, so that answers for one user aren't returned to
 // another. If there is no answer yet, and silent returns an error because the registry
 // doesn't respond, that error is the answer.
-func (v *Verifier) Ask(ctx context.Context, request *verification.Request, silent func() error, later func()) (verification.Answer, bool) {
+func (v *Verifier) Ask(ctx context.Context, request *reader.Request, silent func() error, later func()) (reader.Answer, bool) {
 	v.once.Do(func() { v.answers, v.slots = lru.New(maxAnswers), make(chan struct{}, atOnce) })
 	key := questionOf(request)
 	r := v.known(key)
 	if r == nil {
 		if err := silent(); err != nil {
-			return verification.Answer{Error: err.Error()}, true
+			return reader.Answer{Error: err.Error()}, true
 		}
 		r = v.start(ctx, key, request)
 	}
@@ -80,7 +80,7 @@ func (v *Verifier) Ask(ctx context.Context, request *verification.Request, silen
 			later()
 		}()
 	}
-	return verification.Answer{}, false
+	return reader.Answer{}, false
 }
 
 // known returns the run for a question, or nil if there is none or it has expired.
@@ -96,7 +96,7 @@ func (v *Verifier) known(key question) *run {
 }
 
 // start starts a run, unless another caller has started it since.
-func (v *Verifier) start(ctx context.Context, key question, request *verification.Request) *run {
+func (v *Verifier) start(ctx context.Context, key question, request *reader.Request) *run {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	found, _ := v.answers.Get(key)
@@ -109,7 +109,7 @@ func (v *Verifier) start(ctx context.Context, key question, request *verificatio
 	return r
 }
 
-func (v *Verifier) find(ctx context.Context, request *verification.Request, r *run) {
+func (v *Verifier) find(ctx context.Context, request *reader.Request, r *run) {
 	v.slots <- struct{}{}
 	defer func() { <-v.slots }()
 	start := time.Now()
@@ -134,8 +134,8 @@ func (r *run) expired() bool {
 
 // complete reports whether an answer has no errors or missing signatures that could
 // change later.
-func complete(a *verification.Answer) bool {
-	for _, findings := range [][]verification.Finding{a.Signatures, a.Attestations} {
+func complete(a *reader.Answer) bool {
+	for _, findings := range [][]reader.Finding{a.Signatures, a.Attestations} {
 		for _, f := range findings {
 			if f.Signer == "" {
 				return false
@@ -145,7 +145,7 @@ func complete(a *verification.Answer) bool {
 	return a.Error == "" && a.BytecodeError == ""
 }
 
-func questionOf(request *verification.Request) question {
+func questionOf(request *reader.Request) question {
 	content, _ := json.Marshal(request) //nolint:errchkjson // strings always encode
 	return sha256.Sum256(content)
 }

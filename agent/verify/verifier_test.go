@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 func never() error { return nil }
@@ -21,27 +21,27 @@ func never() error { return nil }
 // Concurrent requests for the same question share a process. Complete answers are
 // cached without expiry. Others are requested again after a while.
 func TestAnswersAreKept(t *testing.T) {
-	signed := verification.Finding{Authority: "p/a", Signer: "s"}
+	signed := reader.Finding{Authority: "p/a", Signer: "s"}
 	for name, c := range map[string]struct {
-		answer verification.Answer
+		answer reader.Answer
 		again  int32 // number of further requests after a while
 	}{
-		"signed":      {verification.Answer{Signatures: []verification.Finding{signed}}, 0},
-		"nothing":     {verification.Answer{}, 0},
-		"not by all":  {verification.Answer{Signatures: []verification.Finding{signed, {Authority: "p/b"}}}, 1},
-		"attestation": {verification.Answer{Attestations: []verification.Finding{{Authority: "p/a"}}}, 1},
-		"error":       {verification.Answer{Error: "no"}, 1},
-		"bytecode":    {verification.Answer{BytecodeError: "no"}, 1},
+		"signed":      {reader.Answer{Signatures: []reader.Finding{signed}}, 0},
+		"nothing":     {reader.Answer{}, 0},
+		"not by all":  {reader.Answer{Signatures: []reader.Finding{signed, {Authority: "p/b"}}}, 1},
+		"attestation": {reader.Answer{Attestations: []reader.Finding{{Authority: "p/a"}}}, 1},
+		"error":       {reader.Answer{Error: "no"}, 1},
+		"bytecode":    {reader.Answer{BytecodeError: "no"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int32
-				v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer {
+				v := Verifier{Verify: func(context.Context, *reader.Request) reader.Answer {
 					asked.Add(1)
 					return c.answer
 				}}
 				ask := func() {
-					if _, ok := v.Ask(t.Context(), &verification.Request{Image: "i"}, never, nil); !ok {
+					if _, ok := v.Ask(t.Context(), &reader.Request{Image: "i"}, never, nil); !ok {
 						t.Error("no answer")
 					}
 				}
@@ -67,18 +67,18 @@ func TestAnswersAreKept(t *testing.T) {
 // A different image, key, or credentials make a different question.
 func TestQuestionsAreToldApart(t *testing.T) {
 	var asked atomic.Int32
-	v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer {
+	v := Verifier{Verify: func(context.Context, *reader.Request) reader.Answer {
 		asked.Add(1)
-		return verification.Answer{}
+		return reader.Answer{}
 	}}
-	requests := []verification.Request{
+	requests := []reader.Request{
 		{Image: "i"},
 		{Image: "i", Manifest: "m"},
 		{Image: "i", Bytecode: true},
-		{Image: "i", Authorities: []verification.Authority{{Name: "p/a", Keys: []string{"k"}}}},
-		{Image: "i", Authorities: []verification.Authority{{Name: "p/a", Keys: []string{"rotated"}}}},
-		{Image: "i", Credentials: &verification.Credentials{Username: "u", Password: "p"}},
-		{Image: "i", Credentials: &verification.Credentials{Username: "u", Password: "q"}},
+		{Image: "i", Authorities: []reader.Authority{{Name: "p/a", Keys: []string{"k"}}}},
+		{Image: "i", Authorities: []reader.Authority{{Name: "p/a", Keys: []string{"rotated"}}}},
+		{Image: "i", Credentials: &reader.Credentials{Username: "u", Password: "p"}},
+		{Image: "i", Credentials: &reader.Credentials{Username: "u", Password: "q"}},
 	}
 	for range 2 {
 		for i := range requests {
@@ -97,15 +97,15 @@ func TestQuestionsAreToldApart(t *testing.T) {
 func TestSlowAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
-		v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer {
+		v := Verifier{Verify: func(context.Context, *reader.Request) reader.Answer {
 			most.Store(max(most.Load(), running.Add(1)))
 			<-time.After(time.Minute)
 			running.Add(-1)
-			return verification.Answer{Helpers: []string{"late"}}
+			return reader.Answer{Helpers: []string{"late"}}
 		}}
 		const questions = 6
 		var told atomic.Int32
-		request := func(n int) *verification.Request { return &verification.Request{Image: fmt.Sprint(n)} }
+		request := func(n int) *reader.Request { return &reader.Request{Image: fmt.Sprint(n)} }
 		start := time.Now()
 		for n := range questions {
 			if _, ok := v.Ask(t.Context(), request(n), never, func() { told.Add(1) }); ok {
@@ -129,9 +129,9 @@ func TestSlowAnswers(t *testing.T) {
 // If a registry is known not to respond, Ask doesn't start a process, but it still
 // returns cached answers.
 func TestSilentRegistry(t *testing.T) {
-	v := Verifier{Verify: func(context.Context, *verification.Request) verification.Answer { return verification.Answer{} }}
+	v := Verifier{Verify: func(context.Context, *reader.Request) reader.Answer { return reader.Answer{} }}
 	silent := func() error { return errors.New("it doesn't answer") }
-	request := &verification.Request{Image: "i"}
+	request := &reader.Request{Image: "i"}
 	if answer, ok := v.Ask(t.Context(), request, silent, nil); !ok || answer.Error != "it doesn't answer" {
 		t.Errorf("%+v, %v", answer, ok)
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // mostReasons is the maximum number of reasons in a message.
@@ -19,7 +19,7 @@ const mostReasons = 8
 
 // Decide returns the verdict of each policy, in the order of the policies' names. answer
 // is the answer to Request. It is nil if there was no request, or no answer yet.
-func (e Evaluation) Decide(answer *verification.Answer) []v1alpha1.BpfProgramPolicy {
+func (e Evaluation) Decide(answer *reader.Answer) []v1alpha1.BpfProgramPolicy {
 	out := make([]v1alpha1.BpfProgramPolicy, 0, len(e.parts))
 	for _, p := range e.parts {
 		violations, unknown := p.violations, ""
@@ -57,7 +57,7 @@ func (p part) verdict(violations []string, unknown string) v1alpha1.BpfProgramPo
 
 // verified returns the violations that the answer shows. If the answer doesn't show
 // whether there are any, unknown is the reason.
-func (r *rule) verified(p *Policy, image Image, answer *verification.Answer) (violations []string, unknown string) {
+func (r *rule) verified(p *Policy, image Image, answer *reader.Answer) (violations []string, unknown string) {
 	if len(r.signedBy)+len(r.attestations) == 0 && !r.limits.bytecode() {
 		return nil, ""
 	}
@@ -67,11 +67,11 @@ func (r *rule) verified(p *Policy, image Image, answer *verification.Answer) (vi
 	case answer.Error != "":
 		return nil, r.says("image %s can't be verified: %s", image, answer.Error)
 	}
-	need := func(what string, authorities []string, findings []verification.Finding, predicateType string) {
+	need := func(what string, authorities []string, findings []reader.Finding, predicateType string) {
 		var reasons []string
 		untold := ""
 		for _, authority := range authorities {
-			i := slices.IndexFunc(findings, func(f verification.Finding) bool {
+			i := slices.IndexFunc(findings, func(f reader.Finding) bool {
 				return f.Authority == p.Name+"/"+authority && f.PredicateType == predicateType
 			})
 			switch {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // limits are the limits of a rule. A nil field limits nothing.
@@ -106,7 +106,7 @@ func (l *nameLimits) unallowed(found []string) []string {
 }
 
 // uses returns the limits that the helpers and map types of the bytecode violate.
-func (l limits) uses(answer *verification.Answer) []string {
+func (l limits) uses(answer *reader.Answer) []string {
 	if !l.bytecode() {
 		return nil
 	}

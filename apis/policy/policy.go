@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // Policy is a compiled BytecodePolicy.
@@ -40,7 +40,7 @@ type Policy struct {
 	node        labels.Selector
 	rules       []rule
 	unmatched   bool // deny images that no rule matches
-	authorities map[string]verification.Authority
+	authorities map[string]reader.Authority
 }
 
 type rule struct {
@@ -66,7 +66,7 @@ func Compile(object *v1alpha1.BytecodePolicy, material map[string]Material) *Pol
 		unmatched:   spec.UnmatchedImages == v1alpha1.UnmatchedDeny,
 		kinds:       spec.Match.Kinds,
 		node:        labels.Everything(),
-		authorities: map[string]verification.Authority{},
+		authorities: map[string]reader.Authority{},
 	}
 	if len(spec.Match.Namespaces) > 0 {
 		p.namespaces = compileNames(spec.Match.Namespaces)
@@ -102,10 +102,10 @@ func (p *Policy) addAuthority(a *v1alpha1.BytecodeAuthority, material map[string
 		p.problem("authority %q: %v", a.Name, m.Err)
 		return
 	}
-	out := verification.Authority{Name: p.Name + "/" + a.Name, Keys: m.Keys, TrustedRoot: m.TrustedRoot}
+	out := reader.Authority{Name: p.Name + "/" + a.Name, Keys: m.Keys, TrustedRoot: m.TrustedRoot}
 	if a.Keyless != nil {
 		for i, identity := range a.Keyless.Identities {
-			out.Identities = append(out.Identities, verification.Identity{
+			out.Identities = append(out.Identities, reader.Identity{
 				Issuer: identity.Issuer, IssuerPattern: p.anchored(a.Name, i, "issuerPattern", identity.IssuerPattern),
 				Subject: identity.Subject, SubjectPattern: p.anchored(a.Name, i, "subjectPattern", identity.SubjectPattern),
 			})
@@ -273,9 +273,9 @@ func (e Evaluation) Denied() bool {
 // Request returns what has to be found out about the image, or nil if nothing has to.
 // The caller fills in the image and the credentials. Equal policies and material result
 // in equal requests, so a caller can use a request as the key of a cache.
-func (e Evaluation) Request() *verification.Request {
-	var out verification.Request
-	authorities := map[string]verification.Authority{}
+func (e Evaluation) Request() *reader.Request {
+	var out reader.Request
+	authorities := map[string]reader.Authority{}
 	attestations := map[string][]string{}
 	for _, p := range e.parts {
 		if e.subject.Image.IsFile() {
@@ -303,7 +303,7 @@ func (e Evaluation) Request() *verification.Request {
 	}
 	for _, predicate := range sortedKeys(attestations) {
 		of := slices.Compact(slices.Sorted(slices.Values(attestations[predicate])))
-		out.Attestations = append(out.Attestations, verification.Attestation{PredicateType: predicate, Authorities: of})
+		out.Attestations = append(out.Attestations, reader.Attestation{PredicateType: predicate, Authorities: of})
 	}
 	if len(out.Authorities) == 0 && !out.Bytecode {
 		return nil

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 const acmeImage = "quay.io/acme/xdp:v1"
@@ -187,11 +187,11 @@ func TestViolations(t *testing.T) {
 }
 
 func TestVerification(t *testing.T) {
-	signed := verification.Finding{Authority: "p/acme", Signer: "SHA256:abc"}
-	unsigned := verification.Finding{Authority: "p/acme", Reason: "no signature is there"}
-	other := verification.Finding{Authority: "p/other", Signer: "SHA256:def"}
-	notOther := verification.Finding{Authority: "p/other"}
-	bySLSA := func(f verification.Finding) verification.Finding { f.PredicateType = "slsa"; return f }
+	signed := reader.Finding{Authority: "p/acme", Signer: "SHA256:abc"}
+	unsigned := reader.Finding{Authority: "p/acme", Reason: "no signature is there"}
+	other := reader.Finding{Authority: "p/other", Signer: "SHA256:def"}
+	notOther := reader.Finding{Authority: "p/other"}
+	bySLSA := func(f reader.Finding) reader.Finding { f.PredicateType = "slsa"; return f }
 	attested := v1alpha1.BytecodeRule{Attestations: []v1alpha1.BytecodeAttestation{{PredicateType: "slsa", SignedBy: []string{"acme", "other"}}}}
 	helpers := v1alpha1.BytecodeRule{Limits: &v1alpha1.BytecodeLimits{
 		Helpers: &v1alpha1.NameLimits{Allow: []string{"bpf_*"}, Deny: []string{"bpf_probe_write_*"}}, MapTypes: &v1alpha1.NameLimits{Allow: []string{"*hash", "array"}},
@@ -199,29 +199,29 @@ func TestVerification(t *testing.T) {
 	both := v1alpha1.BytecodeRule{SignedBy: []string{"acme", "other"}}
 	for name, test := range map[string]struct {
 		rule   v1alpha1.BytecodeRule
-		answer *verification.Answer
+		answer *reader.Answer
 		want   v1alpha1.PolicyVerdict
 		says   string
 	}{
 		"nothing is asked":       {v1alpha1.BytecodeRule{}, nil, "Allowed", ""},
 		"not asked yet":          {both, nil, "Unknown", "rule all: image quay.io/acme/xdp:v1 hasn't been verified yet"},
-		"no registry":            {both, &verification.Answer{Error: "quay.io: connection refused"}, "Unknown", "rule all: image quay.io/acme/xdp:v1 can't be verified: quay.io: connection refused"},
-		"signed by one":          {both, &verification.Answer{Signatures: []verification.Finding{unsigned, other}}, "Allowed", ""},
-		"signed by the other":    {both, &verification.Answer{Signatures: []verification.Finding{signed, notOther}}, "Allowed", ""},
-		"signed by none":         {both, &verification.Answer{Signatures: []verification.Finding{unsigned, notOther}}, "Denied", "rule all: image quay.io/acme/xdp:v1 has no signature of acme or other (acme: no signature is there; other: no signature)"},
-		"an answer of less":      {both, &verification.Answer{Signatures: []verification.Finding{unsigned}}, "Unknown", "rule all: image quay.io/acme/xdp:v1: there is no result for authority other"},
-		"less, and enough":       {both, &verification.Answer{Signatures: []verification.Finding{other}}, "Allowed", ""},
-		"another policy's":       {both, &verification.Answer{Signatures: []verification.Finding{{Authority: "q/acme", Signer: "x"}, unsigned, notOther}}, "Denied", "has no signature of acme or other"},
-		"attested":               {attested, &verification.Answer{Attestations: []verification.Finding{bySLSA(unsigned), bySLSA(other)}}, "Allowed", ""},
-		"not attested":           {attested, &verification.Answer{Attestations: []verification.Finding{bySLSA(unsigned), bySLSA(notOther)}}, "Denied", "has no attestation slsa of acme or other (acme: no signature is there; other: no signature)"},
-		"another predicate":      {attested, &verification.Answer{Attestations: []verification.Finding{signed, other, bySLSA(unsigned), bySLSA(notOther)}}, "Denied", "has no attestation slsa"},
-		"a signature is no such": {attested, &verification.Answer{Signatures: []verification.Finding{bySLSA(signed), bySLSA(other)}}, "Unknown", "there is no result for authority"},
-		"helpers":                {helpers, &verification.Answer{Helpers: []string{"bpf_map_lookup_elem"}, MapTypes: []string{"array", "percpu_hash"}}, "Allowed", ""},
-		"no helpers, no maps":    {helpers, &verification.Answer{}, "Allowed", ""},
-		"a denied helper":        {helpers, &verification.Answer{Helpers: []string{"bpf_map_lookup_elem", "bpf_probe_write_user"}}, "Denied", "rule all: the bytecode calls helpers that aren't allowed: bpf_probe_write_user"},
-		"a helper without name":  {helpers, &verification.Answer{Helpers: []string{"unknown#999"}}, "Denied", "rule all: the bytecode calls helpers that aren't allowed: unknown#999"},
-		"a map":                  {helpers, &verification.Answer{MapTypes: []string{"ringbuf", "hash"}}, "Denied", "rule all: the bytecode has maps of types that aren't allowed: ringbuf"},
-		"no bytecode":            {helpers, &verification.Answer{BytecodeError: "no ELF"}, "Denied", "rule all: the helpers and map types of the bytecode can't be determined: no ELF"},
+		"no registry":            {both, &reader.Answer{Error: "quay.io: connection refused"}, "Unknown", "rule all: image quay.io/acme/xdp:v1 can't be verified: quay.io: connection refused"},
+		"signed by one":          {both, &reader.Answer{Signatures: []reader.Finding{unsigned, other}}, "Allowed", ""},
+		"signed by the other":    {both, &reader.Answer{Signatures: []reader.Finding{signed, notOther}}, "Allowed", ""},
+		"signed by none":         {both, &reader.Answer{Signatures: []reader.Finding{unsigned, notOther}}, "Denied", "rule all: image quay.io/acme/xdp:v1 has no signature of acme or other (acme: no signature is there; other: no signature)"},
+		"an answer of less":      {both, &reader.Answer{Signatures: []reader.Finding{unsigned}}, "Unknown", "rule all: image quay.io/acme/xdp:v1: there is no result for authority other"},
+		"less, and enough":       {both, &reader.Answer{Signatures: []reader.Finding{other}}, "Allowed", ""},
+		"another policy's":       {both, &reader.Answer{Signatures: []reader.Finding{{Authority: "q/acme", Signer: "x"}, unsigned, notOther}}, "Denied", "has no signature of acme or other"},
+		"attested":               {attested, &reader.Answer{Attestations: []reader.Finding{bySLSA(unsigned), bySLSA(other)}}, "Allowed", ""},
+		"not attested":           {attested, &reader.Answer{Attestations: []reader.Finding{bySLSA(unsigned), bySLSA(notOther)}}, "Denied", "has no attestation slsa of acme or other (acme: no signature is there; other: no signature)"},
+		"another predicate":      {attested, &reader.Answer{Attestations: []reader.Finding{signed, other, bySLSA(unsigned), bySLSA(notOther)}}, "Denied", "has no attestation slsa"},
+		"a signature is no such": {attested, &reader.Answer{Signatures: []reader.Finding{bySLSA(signed), bySLSA(other)}}, "Unknown", "there is no result for authority"},
+		"helpers":                {helpers, &reader.Answer{Helpers: []string{"bpf_map_lookup_elem"}, MapTypes: []string{"array", "percpu_hash"}}, "Allowed", ""},
+		"no helpers, no maps":    {helpers, &reader.Answer{}, "Allowed", ""},
+		"a denied helper":        {helpers, &reader.Answer{Helpers: []string{"bpf_map_lookup_elem", "bpf_probe_write_user"}}, "Denied", "rule all: the bytecode calls helpers that aren't allowed: bpf_probe_write_user"},
+		"a helper without name":  {helpers, &reader.Answer{Helpers: []string{"unknown#999"}}, "Denied", "rule all: the bytecode calls helpers that aren't allowed: unknown#999"},
+		"a map":                  {helpers, &reader.Answer{MapTypes: []string{"ringbuf", "hash"}}, "Denied", "rule all: the bytecode has maps of types that aren't allowed: ringbuf"},
+		"no bytecode":            {helpers, &reader.Answer{BytecodeError: "no ELF"}, "Denied", "rule all: the helpers and map types of the bytecode can't be determined: no ELF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := v1alpha1.BytecodePolicySpec{Rules: all(test.rule), Authorities: authorities("acme", "other")}
@@ -252,8 +252,8 @@ func TestRequest(t *testing.T) {
 	}
 	want := `{[{b/acme [key of acme] [] } {b/ci [key of ci] [] } {z/acme [key of acme] [] }] [{sbom [b/ci]} {slsa [b/acme b/ci]}] false}`
 	if got := fmt.Sprint(struct {
-		A []verification.Authority
-		B []verification.Attestation
+		A []reader.Authority
+		B []reader.Attestation
 		C bool
 	}{request.Authorities, request.Attestations, request.Bytecode}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -307,10 +307,10 @@ func TestSeveralPolicies(t *testing.T) {
 		compiled(t, "another-denies", v1alpha1.BytecodePolicySpec{Rules: deny}),
 		compiled(t, "elsewhere", v1alpha1.BytecodePolicySpec{Rules: deny, Match: v1alpha1.BytecodePolicyMatch{Namespaces: []string{"*"}}}),
 	}
-	signature := &verification.Answer{Signatures: []verification.Finding{{Authority: "b-asks/acme", Signer: "x"}}}
+	signature := &reader.Answer{Signatures: []reader.Finding{{Authority: "b-asks/acme", Signer: "x"}}}
 	for _, test := range []struct {
 		policies []*Policy
-		answer   *verification.Answer
+		answer   *reader.Answer
 		want     string
 		loads    bool
 	}{
@@ -396,7 +396,7 @@ func TestIdentityPatternsAreAnchored(t *testing.T) {
 		Rules: all(v1alpha1.BytecodeRule{SignedBy: []string{"acme"}}),
 	}), map[string]Material{"acme": {TrustedRoot: "{}"}})
 	request := Evaluate([]*Policy{p}, xdp(acmeImage)).Request()
-	if want := (verification.Identity{Issuer: "https://i", SubjectPattern: `\A(?:a|b)\z`}); request == nil || request.Authorities[0].Identities[0] != want {
+	if want := (reader.Identity{Issuer: "https://i", SubjectPattern: `\A(?:a|b)\z`}); request == nil || request.Authorities[0].Identities[0] != want {
 		t.Errorf("%+v", request)
 	}
 }

@@ -479,7 +479,7 @@ func (w *world) checkProcesses(name string, processes []node.Usage, p *problems)
 		}
 	}
 	for _, u := range processes {
-		if u.Name == "bpfman-verify" || u.Name == "bpfman-ns" {
+		if u.Name == "bpfman-reader" || u.Name == "bpfman-ns" {
 			p.add("process %d of %s on %s goes on", u.PID, u.Name, name)
 		}
 		if parent := names[u.Parent]; u.Zombie && slices.Contains(ours, parent) {

@@ -31,7 +31,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/verify"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // traffic counts the bytes on the connections of a client, including TLS.
@@ -111,7 +111,7 @@ func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config
 	if err != nil {
 		return err
 	}
-	unsigned := func(context.Context, *verification.Request) verification.Answer { return verification.Answer{} }
+	unsigned := func(context.Context, *reader.Request) reader.Answer { return reader.Answer{} }
 	reconciler := &controller.Reconciler{
 		Cluster: server, Inventory: daemon.NewInventory(daemontest.New(root), root), NodeName: node, Namespace: namespace, Drift: time.Minute,
 		Interfaces:    func() (map[string]program.Interface, error) { return interfaces, nil },

@@ -42,7 +42,7 @@ func Catalog() []Description {
 		{Name: "docker.io/library/busybox:1.37", describe: busybox},
 		{Name: "quay.io/bpfman/bpfman:v0.6.0", describe: daemon},
 		ownBinary("bpfman-operator", "bpfman-operator", "65532:65532"),
-		ownBinary("bpfman-agent", "bpfman-agent", "", "bpfman-verify"),
+		ownBinary("bpfman-agent", "bpfman-agent", "", "bpfman-reader"),
 		ownBinary("bpfman-csi", "bpfman-csi", ""),
 		ownBinary("bpfman-inspector", "bpfman-inspector", ""),
 		ownBinary("bpfman-counters", "counters", "65534:65534"),

@@ -23,27 +23,27 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
 // policyNamespace is the agent's namespace for policies.
 const policyNamespace = "bpfman"
 
-// verify replaces bpfman-verify, which has its own tests.
-func (n *node) verify(_ context.Context, request *verification.Request) verification.Answer {
+// verify replaces bpfman-reader, which has its own tests.
+func (n *node) verify(_ context.Context, request *reader.Request) reader.Answer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.verified++
 	if n.unverified != "" {
-		return verification.Answer{Error: n.unverified}
+		return reader.Answer{Error: n.unverified}
 	}
 	_, digest, _ := strings.Cut(request.Image, "@")
-	var answer verification.Answer
+	var answer reader.Answer
 	for _, authority := range request.Authorities {
-		found := verification.Finding{Authority: authority.Name, Reason: "no signature"}
+		found := reader.Finding{Authority: authority.Name, Reason: "no signature"}
 		if _, name, _ := strings.Cut(authority.Name, "/"); slices.Contains(n.signed[digest], name) {
-			found = verification.Finding{Authority: authority.Name, Signer: "SHA256:" + name}
+			found = reader.Finding{Authority: authority.Name, Signer: "SHA256:" + name}
 		}
 		answer.Signatures = append(answer.Signatures, found)
 	}

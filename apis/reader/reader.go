@@ -1,46 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package verification defines the protocol between the agent and bpfman-verify: one
-// Request on standard input and one Answer on standard output, both in JSON.
-// bpfman-verify is a process for each request, so the memory that the verification of
-// signatures takes is free again afterwards.
+// Package reader defines the protocol between the agent and bpfman-reader, which reads
+// bytecode images: one Request on standard input and one Answer on standard output, both
+// in JSON. bpfman-reader is a process for each request: it is the only part of bpfman
+// that reads what a registry serves, has none of the agent's rights, and its memory is
+// free again afterwards.
 //
 // The answer contains findings, not a verdict. Package policy decides.
 //
 // The process exits with status 0 if it answered, even with an Answer.Error. With any
 // other status, it prints the reason to standard error. It answers within its flag
-// --timeout, which is a duration with the default 30s. Like the agent, it reads
-// SSL_CERT_FILE and the proxy variables from its environment.
-package verification
+// --timeout, which is a duration with the default 30s. It reads SSL_CERT_FILE,
+// SSL_CERT_DIR, and the proxy variables from its environment.
+//
+// If Request.Object is set, it writes the eBPF object to file descriptor 3 (ObjectFile).
+package reader
 
 // Command is the name of the executable. It is in the same directory as the agent's
 // executable.
-const Command = "bpfman-verify"
+const Command = "bpfman-reader"
+
+// ObjectFile is the number of the file descriptor to which the process writes the
+// object.
+const ObjectFile = 3
 
 // MaxRequest and MaxAnswer are the maximum sizes of a Request and an Answer, in bytes.
+// MaxObject is the maximum size of an eBPF object, before and after its debug sections
+// are removed.
 const (
 	MaxRequest = 16 << 20
 	MaxAnswer  = 1 << 20
+	MaxObject  = 32 << 20
 )
 
-// Request asks who signed an image, and what its bytecode uses.
+// Request asks what an image contains, and who signed it.
 type Request struct {
-	// Image is the image's repository with the digest that its reference was resolved
-	// to, such as quay.io/acme/xdp-pass@sha256:… .
+	// Image is the reference of the image, with a tag or a digest, such as
+	// quay.io/acme/xdp-pass:v1. A digest takes precedence over a tag.
 	Image string `json:"image"`
-	// Manifest is the digest of the manifest that is loaded, if Image is an index. The
-	// caller found it in the index. A signature of either is valid.
-	Manifest string `json:"manifest,omitempty"`
-	// Credentials are the credentials for the registry.
+	// Credentials are the credentials for the registry. They are only sent to the host
+	// of the reference, and to the one that it names for tokens.
 	Credentials *Credentials `json:"credentials,omitempty"`
+	// Object requests the eBPF object and what it contains, unless the image's manifest
+	// is Have.
+	Object bool `json:"object,omitempty"`
+	// Have is the digest of the manifest whose object the caller has.
+	Have string `json:"have,omitempty"`
 	// Authorities are the authorities whose signatures to look for.
 	Authorities []Authority `json:"authorities,omitempty"`
 	// Attestations are the predicate types of the attestations to look for, each with
 	// the names of the authorities whose signatures are valid.
 	Attestations []Attestation `json:"attestations,omitempty"`
-	// Bytecode requests the helper functions and map types that the bytecode uses.
-	Bytecode bool `json:"bytecode,omitempty"`
 }
 
 // Credentials are a user name and a password for a registry.
@@ -84,22 +95,66 @@ type Attestation struct {
 // Answer contains the findings.
 type Answer struct {
 	// Error is the reason why there are no findings, such as a registry that doesn't
-	// respond. All other fields are then empty, and a retry may help.
+	// respond. All other fields but Unfit are then empty.
 	Error string `json:"error,omitempty"`
-	// Signatures contains a finding for each authority of the request.
+	// Unfit means that Error is about the image itself: it doesn't have the form that
+	// bpfman accepts, and a retry can't help until the reference leads to another image.
+	Unfit bool `json:"unfit,omitempty"`
+	// Digest is the digest of the manifest or index that the reference resolves to.
+	Digest string `json:"digest,omitempty"`
+	// Manifest is the digest of the manifest for this machine. It equals Digest, unless
+	// that is the digest of an index.
+	Manifest string `json:"manifest,omitempty"`
+	// Object describes the object that was written, if it was requested and the caller
+	// doesn't have it.
+	Object *Object `json:"object,omitempty"`
+	// Signatures contains a finding for each authority of the request. A signature of
+	// the index or of the manifest is valid.
 	Signatures []Finding `json:"signatures,omitempty"`
 	// Attestations contains a finding for each authority of each attestation.
 	Attestations []Finding `json:"attestations,omitempty"`
+}
+
+// Object describes an eBPF object.
+type Object struct {
+	// Digest is the digest of what was written to ObjectFile (sha256:…), and Size its
+	// size in bytes: the object of the image without its debug sections.
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"`
+	// Functions are the functions that can be loaded as programs.
+	Functions []Function `json:"functions,omitempty"`
+	// Maps are the maps that the bytecode declares, without those for global data.
+	Maps []Map `json:"maps,omitempty"`
 	// Helpers are the names of the kernel's helper functions that the bytecode calls, as
 	// in bpf(7), such as bpf_map_lookup_elem. A helper without a known name is "unknown"
 	// with its number: unknown#999. A kernel function (kfunc) is named
 	// kfunc:bpf_cpumask_create.
 	Helpers []string `json:"helpers,omitempty"`
-	// MapTypes are the types of the maps that the bytecode declares, with the names that
-	// bpftool uses, such as hash. A type without a known name is "unknown#999".
+	// MapTypes are the types of all maps, with the names that bpftool uses, such as
+	// hash. A type without a known name is "unknown#999".
 	MapTypes []string `json:"mapTypes,omitempty"`
-	// BytecodeError is the reason why Helpers and MapTypes aren't known.
-	BytecodeError string `json:"bytecodeError,omitempty"`
+	// License is the license that the bytecode declares, such as GPL.
+	License string `json:"license,omitempty"`
+	// Unknown is the reason why Maps, Helpers, and MapTypes aren't known.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Function is a function that can be loaded as a program.
+type Function struct {
+	Name    string `json:"name"`
+	Section string `json:"section"`
+}
+
+// Map is a map that the bytecode declares.
+type Map struct {
+	Name string `json:"name"`
+	// Type is the kernel's number of the type.
+	Type      uint32 `json:"type"`
+	KeySize   uint32 `json:"keySize"`   // bytes
+	ValueSize uint32 `json:"valueSize"` // bytes
+	// Pinned means that the loader pins the map by its name (LIBBPF_PIN_BY_NAME), and
+	// uses a map that is pinned there already.
+	Pinned bool `json:"pinned,omitempty"`
 }
 
 // Finding is the result for one authority.

@@ -15,21 +15,21 @@ import (
 	"time"
 
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
-// built returns the path of the command, which `make test-verify` builds.
+// built returns the path of the command, which `make test-reader` builds.
 func built(t *testing.T) string {
 	t.Helper()
-	path := os.Getenv("BPFMAN_VERIFY")
+	path := os.Getenv("BPFMAN_READER")
 	if path == "" {
-		prerequisite.Missing(t, "BPFMAN_VERIFY doesn't say where bpfman-verify is: run `make test-verify`", prerequisite.Commands)
+		prerequisite.Missing(t, "BPFMAN_READER doesn't say where bpfman-reader is: run `make test-reader`", prerequisite.Commands)
 	}
 	return path
 }
 
 // process runs the command once, and returns its duration and memory.
-func process(t *testing.T, path string, in []byte, arguments ...string) (verification.Answer, *os.ProcessState, time.Duration, error) {
+func process(t *testing.T, path string, in []byte, arguments ...string) (reader.Answer, *os.ProcessState, time.Duration, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), path, arguments...)
 	command.Stdin = bytes.NewReader(in)
@@ -38,7 +38,7 @@ func process(t *testing.T, path string, in []byte, arguments ...string) (verific
 	began := time.Now()
 	err := command.Run()
 	took := time.Since(began)
-	var answer verification.Answer
+	var answer reader.Answer
 	if err == nil {
 		if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
 			t.Fatalf("%v: %s", err, out.Bytes())
@@ -47,7 +47,7 @@ func process(t *testing.T, path string, in []byte, arguments ...string) (verific
 	return answer, command.ProcessState, took, err
 }
 
-func marshalled(t *testing.T, request verification.Request) []byte {
+func marshalled(t *testing.T, request reader.Request) []byte {
 	t.Helper()
 	in, err := json.Marshal(request)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestProcess(t *testing.T) {
 	r := newRegistry(t, true)
 	image := r.push("signed")
 	r.refer(image, h.bundle(t, image))
-	in := marshalled(t, verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t)}, Bytecode: true})
+	in := marshalled(t, reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t)}, Bytecode: true})
 	var took []time.Duration
 	var most int64
 	for range 11 {

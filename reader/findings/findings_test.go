@@ -18,8 +18,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
-	"github.com/bpfman/bpfman-operator/verifier/registry"
+	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/reader/registry"
 )
 
 // served is a registry that returns the same manifest, list, and blob for every request.
@@ -63,7 +63,7 @@ func image(tb testing.TB) v1.Hash {
 	return h
 }
 
-func request(tb testing.TB) *verification.Request {
+func request(tb testing.TB) *reader.Request {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -73,12 +73,12 @@ func request(tb testing.TB) *verification.Request {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &verification.Request{
-		Authorities: []verification.Authority{
+	return &reader.Request{
+		Authorities: []reader.Authority{
 			{Name: "p/a", Keys: []string{string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}},
 			{Name: "p/wrong", Keys: []string{"no key"}},
 		},
-		Attestations: []verification.Attestation{{PredicateType: "https://slsa.dev/provenance/v1", Authorities: []string{"p/a", "p/unknown"}}},
+		Attestations: []reader.Attestation{{PredicateType: "https://slsa.dev/provenance/v1", Authorities: []string{"p/a", "p/unknown"}}},
 		Bytecode:     true,
 	}
 }
@@ -86,12 +86,12 @@ func request(tb testing.TB) *verification.Request {
 // There is an answer for each part of the request, in the order of the request.
 func TestFindingsOfEachAuthority(t *testing.T) {
 	got := Find(t.Context(), &served{[]byte(`{}`), []byte(`{}`), nil}, []v1.Hash{image(t)}, request(t))
-	want := verification.Answer{
-		Signatures: []verification.Finding{
+	want := reader.Answer{
+		Signatures: []reader.Finding{
 			{Authority: "p/a", Reason: "no signature was found"},
 			{Authority: "p/wrong", Reason: "authority p/wrong: its public key can't be read: PEM decoding failed"},
 		},
-		Attestations: []verification.Finding{
+		Attestations: []reader.Finding{
 			{Authority: "p/a", PredicateType: "https://slsa.dev/provenance/v1", Reason: "no attestation of type https://slsa.dev/provenance/v1 was found"},
 			{Authority: "p/unknown", PredicateType: "https://slsa.dev/provenance/v1", Reason: "authority p/unknown is unknown"},
 		},

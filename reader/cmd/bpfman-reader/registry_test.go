@@ -29,7 +29,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // hand signs with a key in cosign's formats, without cosign. These tests are about the
@@ -55,17 +55,17 @@ func (h *hand) signature(t *testing.T, content []byte) []byte {
 	return signature
 }
 
-func (h *hand) authority(t *testing.T) verification.Authority {
+func (h *hand) authority(t *testing.T) reader.Authority {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(&h.key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return verification.Authority{Name: "policy/release", Keys: []string{string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}}
+	return reader.Authority{Name: "policy/release", Keys: []string{string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}}
 }
 
 // another returns the same authority with another name.
-func (h *hand) another(t *testing.T) verification.Authority {
+func (h *hand) another(t *testing.T) reader.Authority {
 	t.Helper()
 	a := h.authority(t)
 	a.Name = "policy/another"
@@ -155,7 +155,7 @@ func TestHandSigns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			image := r.push(name)
 			sign(image)
-			got := ask(t, verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t), newHand(t).another(t)}})
+			got := ask(t, reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t), newHand(t).another(t)}})
 			if len(got.Signatures) != 2 || got.Signatures[0].Signer == "" || got.Signatures[1].Signer != "" {
 				t.Errorf("%+v", got)
 			}
@@ -199,7 +199,7 @@ func TestTenThousandSignatures(t *testing.T) {
 			list[c.at] = right
 			listed.Store(&list)
 			asked.Store(0)
-			got := ask(t, verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t)}})
+			got := ask(t, reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t)}})
 			if len(got.Signatures) != 1 || (got.Signatures[0].Signer != "") != c.found {
 				t.Errorf("%+v", got)
 			}
@@ -230,7 +230,7 @@ func TestTenThousandSignaturesUnderATag(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.attachMany(image, h.simple(t, image), mallory.simple(t, image), c.at, strings.Repeat("x", c.padded))
-			got := ask(t, verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t)}})
+			got := ask(t, reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t)}})
 			if len(got.Signatures) != 1 || got.Signatures[0].Reason != c.want {
 				t.Errorf("%+v", got)
 			}
@@ -330,9 +330,9 @@ func TestARegistryThatFails(t *testing.T) {
 			defer fails.Store(nil)
 			// Because there is no signature of the other authority, everything has to be
 			// read.
-			request := verification.Request{
-				Image: image, Authorities: []verification.Authority{h.authority(t), newHand(t).another(t)},
-				Credentials: &verification.Credentials{Username: "user", Password: "s3cr3t"},
+			request := reader.Request{
+				Image: image, Authorities: []reader.Authority{h.authority(t), newHand(t).another(t)},
+				Credentials: &reader.Credentials{Username: "user", Password: "s3cr3t"},
 			}
 			began := time.Now()
 			got := askWithin(t, request, 2*time.Second)
@@ -366,7 +366,7 @@ func TestAFailureBesideWhatIsFound(t *testing.T) {
 	})
 	image := r.push("signed")
 	r.refer(image, h.bundle(t, image))
-	if got := ask(t, verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t)}}); len(got.Signatures) != 1 || got.Signatures[0].Signer == "" {
+	if got := ask(t, reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t)}}); len(got.Signatures) != 1 || got.Signatures[0].Signer == "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -395,11 +395,11 @@ func TestCredentials(t *testing.T) {
 	image := r.push("signed")
 	r.refer(image, h.bundle(t, image))
 	locked.Store(true)
-	request := verification.Request{Image: image, Authorities: []verification.Authority{h.authority(t)}}
+	request := reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t)}}
 	if got := ask(t, request); got.Error != "registry "+host+" answers with status 403 Forbidden" {
 		t.Errorf("without: %+v", got)
 	}
-	request.Credentials = &verification.Credentials{Username: "user", Password: "s3cr3t"}
+	request.Credentials = &reader.Credentials{Username: "user", Password: "s3cr3t"}
 	if got := ask(t, request); len(got.Signatures) != 1 || got.Signatures[0].Signer == "" {
 		t.Errorf("with: %+v", got)
 	}
@@ -415,9 +415,9 @@ func TestNoTLS(t *testing.T) {
 	listener := listen(t)
 	go func() { _ = plain.Serve(listener) }()
 	t.Cleanup(func() { _ = plain.Close() })
-	got := ask(t, verification.Request{
+	got := ask(t, reader.Request{
 		Image: listener.Addr().String() + "/acme/xdp@sha256:" + strings.Repeat("a", 64), Bytecode: true,
-		Credentials: &verification.Credentials{Username: "user", Password: "s3cr3t"},
+		Credentials: &reader.Credentials{Username: "user", Password: "s3cr3t"},
 	})
 	if got.Error == "" || asked {
 		t.Errorf("%+v, asked: %v", got, asked)
@@ -435,22 +435,22 @@ func TestBytecode(t *testing.T) {
 		next.ServeHTTP(w, q)
 	})
 	unfit := r.push("no object")
-	if got := ask(t, verification.Request{Image: unfit, Bytecode: true}); got.Error != "" || !strings.HasPrefix(got.BytecodeError, "the bytecode can't be read: ") {
+	if got := ask(t, reader.Request{Image: unfit, Bytecode: true}); got.Error != "" || !strings.HasPrefix(got.BytecodeError, "the bytecode can't be read: ") {
 		t.Errorf("no object: %+v", got)
 	}
 	index, parts := r.pushIndex("one", "another")
-	if got := ask(t, verification.Request{Image: index, Bytecode: true}); got.BytecodeError != "the image has no layers" {
+	if got := ask(t, reader.Request{Image: index, Bytecode: true}); got.BytecodeError != "the image has no layers" {
 		t.Errorf("an index: %+v", got)
 	}
-	if got := ask(t, verification.Request{Image: index, Manifest: parts[1].String(), Bytecode: true}); !strings.HasPrefix(got.BytecodeError, "the bytecode can't be read: ") {
+	if got := ask(t, reader.Request{Image: index, Manifest: parts[1].String(), Bytecode: true}); !strings.HasPrefix(got.BytecodeError, "the bytecode can't be read: ") {
 		t.Errorf("of an index: %+v", got)
 	}
 	absent := r.reference("@sha256:" + strings.Repeat("a", 64)).String()
-	if got := ask(t, verification.Request{Image: absent, Bytecode: true}); got.Error != "read the image's manifest: the registry doesn't have it" {
+	if got := ask(t, reader.Request{Image: absent, Bytecode: true}); got.Error != "read the image's manifest: the registry doesn't have it" {
 		t.Errorf("absent: %+v", got)
 	}
 	tampered.Store(true)
-	if got := ask(t, verification.Request{Image: unfit, Bytecode: true}); !strings.Contains(got.Error, "read the image's layer: ") {
+	if got := ask(t, reader.Request{Image: unfit, Bytecode: true}); !strings.Contains(got.Error, "read the image's layer: ") {
 		t.Errorf("tampered: %+v", got)
 	}
 }
@@ -462,7 +462,7 @@ func TestRequests(t *testing.T) {
 		"quay.io/acme/xdp:latest": `image "quay.io/acme/xdp:latest" isn't referenced by digest`,
 		"quay.io/acme/xdp@sha384:" + strings.Repeat("a", 96): "its digest is neither sha256 nor sha512",
 	} {
-		if got := ask(t, verification.Request{Image: image}); !strings.Contains(got.Error, want) {
+		if got := ask(t, reader.Request{Image: image}); !strings.Contains(got.Error, want) {
 			t.Errorf("%s: %+v", image, got)
 		}
 	}
@@ -470,7 +470,7 @@ func TestRequests(t *testing.T) {
 	if err := run(strings.NewReader(`{"image": 1}`), &out, time.Second); err == nil || out.Len() != 0 {
 		t.Errorf("%v, %q", err, out.String())
 	}
-	if err := run(io.LimitReader(endless{}, verification.MaxRequest+2), &out, time.Second); err == nil || out.Len() != 0 {
+	if err := run(io.LimitReader(endless{}, reader.MaxRequest+2), &out, time.Second); err == nil || out.Len() != 0 {
 		t.Errorf("%v, %q", err, out.String())
 	}
 }

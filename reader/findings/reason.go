@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bpfman/bpfman-operator/verifier/signature"
+	"github.com/bpfman/bpfman-operator/reader/signature"
 )
 
 const (

@@ -29,7 +29,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // certificates is the file with the trusted certificates. All servers in these tests
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 func within(m *testing.M) int {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
-	directory, err := os.MkdirTemp("", "bpfman-verify")
+	directory, err := os.MkdirTemp("", "bpfman-reader")
 	if err != nil {
 		log.Print(err)
 		return 1
@@ -169,12 +169,12 @@ func bytecodeImage(t *testing.T, object []byte) v1.Image {
 }
 
 // ask runs the command's code in this process.
-func ask(t *testing.T, request verification.Request) verification.Answer {
+func ask(t *testing.T, request reader.Request) reader.Answer {
 	t.Helper()
 	return askWithin(t, request, 20*time.Second)
 }
 
-func askWithin(t *testing.T, request verification.Request, timeout time.Duration) verification.Answer {
+func askWithin(t *testing.T, request reader.Request, timeout time.Duration) reader.Answer {
 	t.Helper()
 	in, err := json.Marshal(request)
 	if err != nil {
@@ -184,7 +184,7 @@ func askWithin(t *testing.T, request verification.Request, timeout time.Duration
 	if err := run(bytes.NewReader(in), &out, timeout); err != nil {
 		t.Fatal(err)
 	}
-	var answer verification.Answer
+	var answer reader.Answer
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
 		t.Fatalf("%v: %s", err, out.Bytes())
 	}

@@ -1,4 +1,4 @@
-module github.com/bpfman/bpfman-operator/verifier
+module github.com/bpfman/bpfman-operator/reader
 
 go 1.26.0
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command bpfman-verify answers one request of the agent: who signed an image, and what
+// Command bpfman-reader answers one request of the agent: who signed an image, and what
 // its bytecode uses. It reads the request from standard input, writes the answer to
 // standard output, and exits. This way, the memory that a verification needs isn't part
 // of the agent's.
@@ -22,10 +22,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/version"
-	"github.com/bpfman/bpfman-operator/verifier/findings"
-	"github.com/bpfman/bpfman-operator/verifier/registry"
+	"github.com/bpfman/bpfman-operator/reader/findings"
+	"github.com/bpfman/bpfman-operator/reader/registry"
 )
 
 const (
@@ -51,20 +51,20 @@ func main() {
 		err = run(os.Stdin, os.Stdout, *timeout)
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", verification.Command, err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", reader.Command, err)
 		os.Exit(1)
 	}
 }
 
 func run(in io.Reader, out io.Writer, timeout time.Duration) error {
-	b, err := io.ReadAll(io.LimitReader(in, verification.MaxRequest+1))
+	b, err := io.ReadAll(io.LimitReader(in, reader.MaxRequest+1))
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	if len(b) > verification.MaxRequest {
-		return fmt.Errorf("read the request: it has more than %d bytes", verification.MaxRequest)
+	if len(b) > reader.MaxRequest {
+		return fmt.Errorf("read the request: it has more than %d bytes", reader.MaxRequest)
 	}
-	var request verification.Request
+	var request reader.Request
 	if err := json.Unmarshal(b, &request); err != nil {
 		// The parser's error can contain parts of a password.
 		return errors.New("read the request: it is not valid JSON")
@@ -75,7 +75,7 @@ func run(in io.Reader, out io.Writer, timeout time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("write the answer: %w", err)
 	}
-	if len(text) > verification.MaxAnswer {
+	if len(text) > reader.MaxAnswer {
 		text = []byte(`{"error":"the answer is too long"}`)
 	}
 	if _, err := out.Write(text); err != nil {
@@ -85,8 +85,8 @@ func run(in io.Reader, out io.Writer, timeout time.Duration) error {
 }
 
 // answer returns within the timeout. Reading bytecode can't be canceled.
-func answer(ctx context.Context, request *verification.Request, timeout time.Duration) verification.Answer {
-	found := make(chan verification.Answer, 1)
+func answer(ctx context.Context, request *reader.Request, timeout time.Duration) reader.Answer {
+	found := make(chan reader.Answer, 1)
 	go func() { found <- find(ctx, request) }()
 	select {
 	case a := <-found:
@@ -97,13 +97,13 @@ func answer(ctx context.Context, request *verification.Request, timeout time.Dur
 		case a := <-found:
 			return a
 		case <-time.After(time.Second):
-			return verification.Answer{Error: fmt.Sprintf("verification takes longer than %s", timeout)}
+			return reader.Answer{Error: fmt.Sprintf("verification takes longer than %s", timeout)}
 		}
 	}
 }
 
-func find(ctx context.Context, request *verification.Request) verification.Answer {
-	var c verification.Credentials
+func find(ctx context.Context, request *reader.Request) reader.Answer {
+	var c reader.Credentials
 	if request.Credentials != nil {
 		c = *request.Credentials
 	}
@@ -128,10 +128,10 @@ func find(ctx context.Context, request *verification.Request) verification.Answe
 }
 
 // failed removes credentials from the error, because any library can include them.
-func failed(err error, c verification.Credentials) verification.Answer {
+func failed(err error, c reader.Credentials) reader.Answer {
 	text := err.Error()
 	if c.Password != "" {
 		text = strings.ReplaceAll(text, c.Password, "…")
 	}
-	return verification.Answer{Error: text}
+	return reader.Answer{Error: text}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/testing/data"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 const provenance = "https://slsa.dev/provenance/v1"
@@ -26,7 +26,7 @@ const provenance = "https://slsa.dev/provenance/v1"
 func TestKeyless(t *testing.T) {
 	ours, others := newSigstore(t), newSigstore(t)
 	image := digest(t, "a")
-	exact := verification.Identity{Issuer: issuer, Subject: subject}
+	exact := reader.Identity{Issuer: issuer, Subject: subject}
 	right := signing{subject: subject, issuer: issuer, logged: true, stamped: true, predicate: PredicateType}
 	with := func(change func(*signing)) signing {
 		s := right
@@ -42,7 +42,7 @@ func TestKeyless(t *testing.T) {
 	for name, c := range map[string]struct {
 		by       *sigstore
 		how      signing
-		identity verification.Identity
+		identity reader.Identity
 		root     []string
 		want     string // "" if it is valid
 	}{
@@ -51,7 +51,7 @@ func TestKeyless(t *testing.T) {
 		"timestamp alone, root without a log":     {ours, with(func(s *signing) { s.logged = false }), exact, []string{"ca", "tsa"}, ""},
 		"simple signing, timestamp":               {ours, with(func(s *signing) { s.logged, s.old = false, true }), exact, []string{"ca", "tsa"}, ""},
 		"an attestation":                          {ours, with(func(s *signing) { s.predicate = provenance }), exact, []string{"ca", "log"}, ""},
-		"patterns":                                {ours, right, verification.Identity{IssuerPattern: "https://.*", SubjectPattern: ".*@acme[.]example"}, []string{"ca", "log"}, ""},
+		"patterns":                                {ours, right, reader.Identity{IssuerPattern: "https://.*", SubjectPattern: ".*@acme[.]example"}, []string{"ca", "log"}, ""},
 		"timestamp alone, root with a log":        {ours, with(func(s *signing) { s.logged = false }), exact, []string{"ca", "log", "tsa"}, noLog},
 		"neither log nor timestamp":               {ours, with(func(s *signing) { s.logged, s.stamped = false, false }), exact, []string{"ca", "tsa"}, noTime},
 		"neither, simple signing":                 {ours, with(func(s *signing) { s.logged, s.stamped, s.old = false, false, true }), exact, []string{"ca", "tsa"}, noTime},
@@ -63,15 +63,15 @@ func TestKeyless(t *testing.T) {
 		"another subject":                         {ours, with(func(s *signing) { s.subject = "mallory@acme.example" }), exact, []string{"ca", "log"}, stranger},
 		"another issuer":                          {ours, with(func(s *signing) { s.issuer = "https://elsewhere.example" }), exact, []string{"ca", "log"}, stranger},
 		"a subject that begins alike":             {ours, with(func(s *signing) { s.subject += ".evil" }), exact, []string{"ca", "log"}, stranger},
-		"a pattern matches the whole, not a part": {ours, right, verification.Identity{Issuer: issuer, SubjectPattern: "release"}, []string{"ca", "log"}, stranger},
-		"a pattern of alternatives is whole":      {ours, right, verification.Identity{Issuer: issuer, SubjectPattern: "x|release@acme"}, []string{"ca", "log"}, stranger},
+		"a pattern matches the whole, not a part": {ours, right, reader.Identity{Issuer: issuer, SubjectPattern: "release"}, []string{"ca", "log"}, stranger},
+		"a pattern of alternatives is whole":      {ours, right, reader.Identity{Issuer: issuer, SubjectPattern: "x|release@acme"}, []string{"ca", "log"}, stranger},
 		"a key, even one that would be right":     {ours, signing{key: ours.newKey(), predicate: PredicateType}, exact, []string{"ca", "tsa"}, "made with a key, not with a certificate"},
 		"timestamp before the certificate's time": {ours, with(func(s *signing) { s.logged, s.at = false, used.Add(-10*time.Minute) }), exact, []string{"ca", "tsa"}, notIssued},
 	} {
 		t.Run(name, func(t *testing.T) {
 			layer, content := c.by.sign(image, c.how)
-			authority, err := NewAuthority(verification.Authority{
-				Name: "policy/release", Identities: []verification.Identity{{Issuer: "https://none.example", Subject: "none"}, c.identity},
+			authority, err := NewAuthority(reader.Authority{
+				Name: "policy/release", Identities: []reader.Identity{{Issuer: "https://none.example", Subject: "none"}, c.identity},
 				TrustedRoot: ours.root(c.root...),
 			})
 			if err != nil {
@@ -116,8 +116,8 @@ func TestPromiseOfALog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	authority, err := NewAuthority(verification.Authority{
-		Identities: []verification.Identity{{Issuer: issuer, Subject: subject}}, TrustedRoot: string(text),
+	authority, err := NewAuthority(reader.Authority{
+		Identities: []reader.Identity{{Issuer: issuer, Subject: subject}}, TrustedRoot: string(text),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestKeys(t *testing.T) {
 		"timestamp doesn't mend another's key": {stamped, []string{publicPEM(t, another)}, s.root("tsa"), "not made with the authority's keys"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			authority, err := NewAuthority(verification.Authority{Name: "policy/key", Keys: c.keys, TrustedRoot: c.root})
+			authority, err := NewAuthority(reader.Authority{Name: "policy/key", Keys: c.keys, TrustedRoot: c.root})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -220,8 +220,8 @@ func TestPublicGood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	authority, err := NewAuthority(verification.Authority{
-		Identities: []verification.Identity{{
+	authority, err := NewAuthority(reader.Authority{
+		Identities: []reader.Identity{{
 			Issuer:         "https://token.actions.githubusercontent.com",
 			SubjectPattern: "https://github.com/sigstore/sigstore-js/[.]github/workflows/release[.]yml@refs/heads/main",
 		}},
@@ -252,26 +252,26 @@ const sigstoreJS = "46d4e2f74c4877316640000a6fdf8a8b59f1e0847667973e9859f774dd31
 func TestMaterial(t *testing.T) {
 	s := newSigstore(t)
 	key := publicPEM(t, s.newKey())
-	identity := []verification.Identity{{Issuer: issuer, Subject: subject}}
+	identity := []reader.Identity{{Issuer: issuer, Subject: subject}}
 	for name, c := range map[string]struct {
-		authority verification.Authority
+		authority reader.Authority
 		want      string
 	}{
-		"nothing":                     {verification.Authority{}, "it has neither keys nor identities"},
-		"no PEM":                      {verification.Authority{Keys: []string{"key"}}, "its public key can't be read: "},
-		"one of two keys is no PEM":   {verification.Authority{Keys: []string{key, "key"}}, "its public key can't be read: "},
-		"no JSON":                     {verification.Authority{Keys: []string{key}, TrustedRoot: "{"}, "its trusted root can't be read: "},
-		"another kind of JSON":        {verification.Authority{Keys: []string{key}, TrustedRoot: "{}"}, "its trusted root can't be read: "},
-		"root without use for a key":  {verification.Authority{Keys: []string{key}, TrustedRoot: s.root("ca")}, "its trusted root has neither a transparency log nor a timestamp authority"},
-		"identities without a root":   {verification.Authority{Identities: identity}, "its trusted root has no certificate authority"},
-		"root without an authority":   {verification.Authority{Identities: identity, TrustedRoot: s.root("log", "tsa")}, "its trusted root has no certificate authority"},
-		"root without proof of time":  {verification.Authority{Identities: identity, TrustedRoot: s.root("ca", "ct")}, "its trusted root has neither a transparency log nor a timestamp authority, to prove when"},
-		"pattern that doesn't parse":  {verification.Authority{Identities: []verification.Identity{{Issuer: issuer, SubjectPattern: "("}}, TrustedRoot: s.root("ca", "log")}, "its identity ( (https://issuer.example) can't be used: "},
-		"identity without an issuer":  {verification.Authority{Identities: []verification.Identity{{Subject: subject}}, TrustedRoot: s.root("ca", "log")}, "its identity " + subject + " () can't be used: "},
-		"identity without a subject":  {verification.Authority{Identities: []verification.Identity{{Issuer: issuer}}, TrustedRoot: s.root("ca", "log")}, "its identity  (https://issuer.example) can't be used: "},
-		"a certificate for a key":     {verification.Authority{Keys: []string{strings.ReplaceAll(key, "PUBLIC KEY", "CERTIFICATE")}}, "its public key can't be read: "},
-		"a private key for a key":     {verification.Authority{Keys: []string{strings.ReplaceAll(key, "PUBLIC", "PRIVATE")}}, "its public key can't be read: "},
-		"keys and identities, no key": {verification.Authority{Identities: identity, Keys: []string{"x"}, TrustedRoot: s.root("log")}, "its trusted root has no certificate authority"},
+		"nothing":                     {reader.Authority{}, "it has neither keys nor identities"},
+		"no PEM":                      {reader.Authority{Keys: []string{"key"}}, "its public key can't be read: "},
+		"one of two keys is no PEM":   {reader.Authority{Keys: []string{key, "key"}}, "its public key can't be read: "},
+		"no JSON":                     {reader.Authority{Keys: []string{key}, TrustedRoot: "{"}, "its trusted root can't be read: "},
+		"another kind of JSON":        {reader.Authority{Keys: []string{key}, TrustedRoot: "{}"}, "its trusted root can't be read: "},
+		"root without use for a key":  {reader.Authority{Keys: []string{key}, TrustedRoot: s.root("ca")}, "its trusted root has neither a transparency log nor a timestamp authority"},
+		"identities without a root":   {reader.Authority{Identities: identity}, "its trusted root has no certificate authority"},
+		"root without an authority":   {reader.Authority{Identities: identity, TrustedRoot: s.root("log", "tsa")}, "its trusted root has no certificate authority"},
+		"root without proof of time":  {reader.Authority{Identities: identity, TrustedRoot: s.root("ca", "ct")}, "its trusted root has neither a transparency log nor a timestamp authority, to prove when"},
+		"pattern that doesn't parse":  {reader.Authority{Identities: []reader.Identity{{Issuer: issuer, SubjectPattern: "("}}, TrustedRoot: s.root("ca", "log")}, "its identity ( (https://issuer.example) can't be used: "},
+		"identity without an issuer":  {reader.Authority{Identities: []reader.Identity{{Subject: subject}}, TrustedRoot: s.root("ca", "log")}, "its identity " + subject + " () can't be used: "},
+		"identity without a subject":  {reader.Authority{Identities: []reader.Identity{{Issuer: issuer}}, TrustedRoot: s.root("ca", "log")}, "its identity  (https://issuer.example) can't be used: "},
+		"a certificate for a key":     {reader.Authority{Keys: []string{strings.ReplaceAll(key, "PUBLIC KEY", "CERTIFICATE")}}, "its public key can't be read: "},
+		"a private key for a key":     {reader.Authority{Keys: []string{strings.ReplaceAll(key, "PUBLIC", "PRIVATE")}}, "its public key can't be read: "},
+		"keys and identities, no key": {reader.Authority{Identities: identity, Keys: []string{"x"}, TrustedRoot: s.root("log")}, "its trusted root has no certificate authority"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := NewAuthority(c.authority); err == nil || !strings.HasPrefix(err.Error(), c.want) {

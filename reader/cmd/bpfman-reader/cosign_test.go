@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // signer is a key pair of cosign, with the private key in a file, and the public key in
@@ -25,12 +25,12 @@ type signer struct {
 	PEM string
 }
 
-// cosignPath returns the path of cosign, which `make test-verify` builds.
+// cosignPath returns the path of cosign, which `make test-reader` builds.
 func cosignPath(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("COSIGN")
 	if path == "" {
-		prerequisite.Missing(t, "COSIGN doesn't say where it is: run `make test-verify`", prerequisite.Cosign)
+		prerequisite.Missing(t, "COSIGN doesn't say where it is: run `make test-reader`", prerequisite.Cosign)
 	}
 	return path
 }
@@ -73,8 +73,8 @@ func (s *signer) attest(image, predicate string, flags ...string) {
 	cosign(s.t, append(append([]string{"attest", "--key", s.key, "--type", predicate, "--predicate", file}, offline...), append(flags, image)...)...)
 }
 
-func (s *signer) authority() verification.Authority {
-	return verification.Authority{Name: "policy/release", Keys: []string{s.PEM}}
+func (s *signer) authority() reader.Authority {
+	return reader.Authority{Name: "policy/release", Keys: []string{s.PEM}}
 }
 
 // forms are the formats in which cosign signs.
@@ -99,25 +99,25 @@ func TestCosignSigns(t *testing.T) {
 			r := newRegistry(t, c.referrers)
 			signed, unsigned := r.push("signed"), r.push("unsigned")
 			right.in(t).sign(signed, c.flags...)
-			right.in(t).counts(t, verification.Request{Image: signed})
-			right.in(t).refused(t, verification.Request{Image: unsigned}, "no signature was found")
-			wrong.in(t).refused(t, verification.Request{Image: signed}, "the only signature that was found is not made with the authority's keys")
+			right.in(t).counts(t, reader.Request{Image: signed})
+			right.in(t).refused(t, reader.Request{Image: unsigned}, "no signature was found")
+			wrong.in(t).refused(t, reader.Request{Image: signed}, "the only signature that was found is not made with the authority's keys")
 
 			r.copy(signed, unsigned)
-			right.in(t).refused(t, verification.Request{Image: unsigned}, "the only signature that was found is of another image")
+			right.in(t).refused(t, reader.Request{Image: unsigned}, "the only signature that was found is of another image")
 
-			rotated := verification.Request{Image: signed, Authorities: []verification.Authority{
+			rotated := reader.Request{Image: signed, Authorities: []reader.Authority{
 				{Name: "policy/rotated", Keys: []string{wrong.PEM, right.PEM}},
 			}}
 			if got := ask(t, rotated); len(got.Signatures) != 1 || got.Signatures[0].Signer != right.fingerprint(t) {
 				t.Errorf("with the new key and the old: %+v", got)
 			}
 			wrong.in(t).sign(signed, c.flags...)
-			wrong.in(t).counts(t, verification.Request{Image: signed})
-			right.in(t).counts(t, verification.Request{Image: signed})
+			wrong.in(t).counts(t, reader.Request{Image: signed})
+			right.in(t).counts(t, reader.Request{Image: signed})
 
 			r.strip(signed)
-			right.in(t).refused(t, verification.Request{Image: signed}, "no signature was found")
+			right.in(t).refused(t, reader.Request{Image: signed}, "no signature was found")
 		})
 	}
 }
@@ -132,12 +132,12 @@ func TestCosignSignsAnIndex(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			r := newRegistry(t, c.referrers)
 			index, parts := r.pushIndex("amd64", "arm64")
-			s.in(t).refused(t, verification.Request{Image: index, Manifest: parts[0].String()}, "no signature was found")
+			s.in(t).refused(t, reader.Request{Image: index, Manifest: parts[0].String()}, "no signature was found")
 			s.in(t).sign(r.reference("@"+parts[0].String()).String(), c.flags...)
-			s.in(t).counts(t, verification.Request{Image: index, Manifest: parts[0].String()})
-			s.in(t).refused(t, verification.Request{Image: index, Manifest: parts[1].String()}, "no signature was found")
+			s.in(t).counts(t, reader.Request{Image: index, Manifest: parts[0].String()})
+			s.in(t).refused(t, reader.Request{Image: index, Manifest: parts[1].String()}, "no signature was found")
 			s.in(t).sign(index, c.flags...)
-			s.in(t).counts(t, verification.Request{Image: index, Manifest: parts[1].String()})
+			s.in(t).counts(t, reader.Request{Image: index, Manifest: parts[1].String()})
 		})
 	}
 }
@@ -160,10 +160,10 @@ func TestCosignAttests(t *testing.T) {
 			r := newRegistry(t, c.referrers)
 			attested, another := r.push("attested"), r.push("another")
 			right.in(t).attest(attested, "slsaprovenance1", c.flags...)
-			asked := func(image, predicate string, by *signer) verification.Finding {
-				got := ask(t, verification.Request{
-					Image: image, Authorities: []verification.Authority{by.authority()},
-					Attestations: []verification.Attestation{{PredicateType: predicate, Authorities: []string{"policy/release"}}},
+			asked := func(image, predicate string, by *signer) reader.Finding {
+				got := ask(t, reader.Request{
+					Image: image, Authorities: []reader.Authority{by.authority()},
+					Attestations: []reader.Attestation{{PredicateType: predicate, Authorities: []string{"policy/release"}}},
 				})
 				if len(got.Signatures) != 1 || got.Signatures[0].Signer != "" {
 					t.Errorf("an attestation is a signature: %+v", got)
@@ -210,19 +210,19 @@ func (s *signer) fingerprint(t *testing.T) string {
 	return "SHA256:" + hex.EncodeToString(sum[:])
 }
 
-func (s *signer) counts(t *testing.T, request verification.Request) {
+func (s *signer) counts(t *testing.T, request reader.Request) {
 	t.Helper()
-	request.Authorities = []verification.Authority{s.authority()}
-	want := verification.Finding{Authority: "policy/release", Signer: s.fingerprint(t)}
+	request.Authorities = []reader.Authority{s.authority()}
+	want := reader.Finding{Authority: "policy/release", Signer: s.fingerprint(t)}
 	if got := ask(t, request); len(got.Signatures) != 1 || got.Signatures[0] != want {
 		t.Errorf("%+v", got)
 	}
 }
 
-func (s *signer) refused(t *testing.T, request verification.Request, reason string) {
+func (s *signer) refused(t *testing.T, request reader.Request, reason string) {
 	t.Helper()
-	request.Authorities = []verification.Authority{s.authority()}
-	want := verification.Finding{Authority: "policy/release", Reason: reason}
+	request.Authorities = []reader.Authority{s.authority()}
+	want := reader.Finding{Authority: "policy/release", Reason: reason}
 	if got := ask(t, request); len(got.Signatures) != 1 || got.Signatures[0] != want {
 		t.Errorf("%+v, want %q", got, reason)
 	}

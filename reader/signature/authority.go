@@ -22,7 +22,7 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // Authority verifies signatures of an authority. A signature is valid if it can be
@@ -41,7 +41,7 @@ type way struct {
 }
 
 // NewAuthority creates an Authority from material that a user wrote.
-func NewAuthority(a verification.Authority) (*Authority, error) {
+func NewAuthority(a reader.Authority) (*Authority, error) {
 	var material *root.TrustedRoot
 	if a.TrustedRoot != "" {
 		var err error
@@ -58,7 +58,7 @@ func NewAuthority(a verification.Authority) (*Authority, error) {
 // keyless returns an authority that verifies certificates. It requires everything that
 // the trusted root contains. To make a log optional, the user removes it from the
 // trusted root.
-func keyless(identities []verification.Identity, material *root.TrustedRoot) (*Authority, error) {
+func keyless(identities []reader.Identity, material *root.TrustedRoot) (*Authority, error) {
 	if material == nil || len(material.FulcioCertificateAuthorities()) == 0 {
 		return nil, errors.New("its trusted root has no certificate authority")
 	}

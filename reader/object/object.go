@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package instructions finds out which kernel functions an eBPF object calls, and which
+// Package object finds out which kernel functions an eBPF object calls, and which
 // types of maps it declares.
-package instructions
+package object
 
 import (
 	"archive/tar"

@@ -23,10 +23,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
-	"github.com/bpfman/bpfman-operator/verifier/instructions"
-	"github.com/bpfman/bpfman-operator/verifier/registry"
-	"github.com/bpfman/bpfman-operator/verifier/signature"
+	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/reader/object"
+	"github.com/bpfman/bpfman-operator/reader/registry"
+	"github.com/bpfman/bpfman-operator/reader/signature"
 )
 
 const (
@@ -51,8 +51,8 @@ type Registry interface {
 
 // Find answers a request. digests contains the digests of the image and the manifest. A
 // signature can be for any of them. The last one is the one that is loaded.
-func Find(ctx context.Context, from Registry, digests []v1.Hash, request *verification.Request) verification.Answer {
-	var answer verification.Answer
+func Find(ctx context.Context, from Registry, digests []v1.Hash, request *reader.Request) reader.Answer {
+	var answer reader.Answer
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		s := newSearch(from, digests, request)
@@ -65,7 +65,7 @@ func Find(ctx context.Context, from Registry, digests []v1.Hash, request *verifi
 	if request.Bytecode {
 		group.Go(func() error {
 			used, err := bytecode(ctx, from, digests[len(digests)-1])
-			if unfit, ok := errors.AsType[*instructions.UnfitError](err); ok {
+			if unfit, ok := errors.AsType[*object.UnfitError](err); ok {
 				answer.BytecodeError = unfit.Error()
 				return nil
 			}
@@ -74,37 +74,37 @@ func Find(ctx context.Context, from Registry, digests []v1.Hash, request *verifi
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return verification.Answer{Error: err.Error()}
+		return reader.Answer{Error: err.Error()}
 	}
 	return answer
 }
 
-func bytecode(ctx context.Context, from Registry, digest v1.Hash) (instructions.Used, error) {
+func bytecode(ctx context.Context, from Registry, digest v1.Hash) (object.Used, error) {
 	m, err := from.Manifest(ctx, digest)
 	switch {
 	case errors.Is(err, registry.ErrMalformed):
-		return instructions.Used{}, &instructions.UnfitError{Text: "the image's manifest can't be read"}
+		return object.Used{}, &object.UnfitError{Text: "the image's manifest can't be read"}
 	case err != nil:
-		return instructions.Used{}, fmt.Errorf("read the image's manifest: %w", err)
+		return object.Used{}, fmt.Errorf("read the image's manifest: %w", err)
 	case len(m.Layers) == 0:
-		return instructions.Used{}, &instructions.UnfitError{Text: "the image has no layers"}
+		return object.Used{}, &object.UnfitError{Text: "the image has no layers"}
 	// The daemon would load a layer that Find didn't read.
 	case len(m.Layers[0].URLs) > 0:
-		return instructions.Used{}, &instructions.UnfitError{Text: "the image's layer isn't in its registry"}
+		return object.Used{}, &object.UnfitError{Text: "the image's layer isn't in its registry"}
 	}
-	layer, err := from.Blob(ctx, m.Layers[0].Digest, instructions.MaxLayer)
+	layer, err := from.Blob(ctx, m.Layers[0].Digest, object.MaxLayer)
 	switch {
 	case errors.Is(err, registry.ErrTooLarge):
-		return instructions.Used{}, &instructions.UnfitError{Text: fmt.Sprintf("the image's layer has more than %d MiB", instructions.MaxLayer>>20)}
+		return object.Used{}, &object.UnfitError{Text: fmt.Sprintf("the image's layer has more than %d MiB", object.MaxLayer>>20)}
 	case err != nil:
-		return instructions.Used{}, fmt.Errorf("read the image's layer: %w", err)
+		return object.Used{}, fmt.Errorf("read the image's layer: %w", err)
 	}
-	return instructions.OfLayer(layer)
+	return object.OfLayer(layer)
 }
 
 // wanted is one finding to look for.
 type wanted struct {
-	finding   *verification.Finding
+	finding   *reader.Finding
 	authority *signature.Authority
 	predicate string
 	// refused counts the invalid candidates by reason.
@@ -114,7 +114,7 @@ type wanted struct {
 type search struct {
 	from    Registry
 	digests []v1.Hash
-	request *verification.Request
+	request *reader.Request
 
 	mu     sync.Mutex
 	wanted []*wanted
@@ -128,7 +128,7 @@ type search struct {
 	payloads map[v1.Hash]func() ([]byte, error)
 }
 
-func newSearch(from Registry, digests []v1.Hash, request *verification.Request) *search {
+func newSearch(from Registry, digests []v1.Hash, request *reader.Request) *search {
 	s := &search{from: from, digests: digests, request: request, payloads: map[v1.Hash]func() ([]byte, error){}}
 	authorities := map[string]*signature.Authority{}
 	unusable := map[string]error{}
@@ -138,7 +138,7 @@ func newSearch(from Registry, digests []v1.Hash, request *verification.Request) 
 	}
 	want := func(name, predicate string) {
 		w := &wanted{
-			finding: &verification.Finding{Authority: name}, authority: authorities[name],
+			finding: &reader.Finding{Authority: name}, authority: authorities[name],
 			predicate: predicate, refused: map[string]int{},
 		}
 		if predicate != signature.PredicateType {
@@ -381,7 +381,7 @@ func verified(a *signature.Authority, c *signature.Candidate, digests []v1.Hash)
 	return a.Verify(c, digests)
 }
 
-func (s *search) findings() (signatures, attestations []verification.Finding) {
+func (s *search) findings() (signatures, attestations []reader.Finding) {
 	for _, w := range s.wanted {
 		if w.finding.Signer == "" && w.finding.Reason == "" {
 			w.finding.Reason = w.reason(s.cut)

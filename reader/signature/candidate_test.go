@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/bpfman/bpfman-operator/apis/verification"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // For anything that isn't a signature, the error is stable, because it is used in
@@ -104,11 +104,11 @@ func FuzzParse(f *testing.F) {
 	f.Add(SimpleSigning, annotations, simple(image))
 	another := newSigstore(f)
 	var authorities []*Authority
-	for _, a := range []verification.Authority{
+	for _, a := range []reader.Authority{
 		{Keys: []string{publicPEM(f, another.newKey())}},
 		{Keys: []string{publicPEM(f, another.newKey())}, TrustedRoot: s.root("log", "tsa")},
-		{Identities: []verification.Identity{{Issuer: "https://none.example", Subject: "none"}}, TrustedRoot: s.root("ca", "log", "tsa")},
-		{Identities: []verification.Identity{{IssuerPattern: ".*", SubjectPattern: ".*"}}, TrustedRoot: another.root("ca", "ct", "tsa")},
+		{Identities: []reader.Identity{{Issuer: "https://none.example", Subject: "none"}}, TrustedRoot: s.root("ca", "log", "tsa")},
+		{Identities: []reader.Identity{{IssuerPattern: ".*", SubjectPattern: ".*"}}, TrustedRoot: another.root("ca", "ct", "tsa")},
 	} {
 		authority, err := NewAuthority(a)
 		if err != nil {
