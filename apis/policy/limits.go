@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,14 +111,15 @@ func (l limits) uses(answer *reader.Answer) []string {
 	if !l.bytecode() {
 		return nil
 	}
-	if answer.BytecodeError != "" {
-		return []string{"the helpers and map types of the bytecode can't be determined: " + answer.BytecodeError}
+	object := cmp.Or(answer.Object, &reader.Object{Unknown: "it hasn't been read"})
+	if object.Unknown != "" {
+		return []string{"the helpers and map types of the bytecode can't be determined: " + object.Unknown}
 	}
 	var out []string
-	if names := l.helpers.unallowed(answer.Helpers); len(names) > 0 {
+	if names := l.helpers.unallowed(object.Helpers); len(names) > 0 {
 		out = append(out, "the bytecode calls helpers that aren't allowed: "+strings.Join(names, ", "))
 	}
-	if names := l.mapTypes.unallowed(answer.MapTypes); len(names) > 0 {
+	if names := l.mapTypes.unallowed(object.MapTypes); len(names) > 0 {
 		out = append(out, "the bytecode has maps of types that aren't allowed: "+strings.Join(names, ", "))
 	}
 	return out

@@ -270,6 +270,15 @@ func (e Evaluation) Denied() bool {
 	return slices.ContainsFunc(e.parts, func(p part) bool { return len(p.violations) > 0 && !p.warn })
 }
 
+// Signed reports whether a policy in mode enforce requires a signature of the image, or
+// denies it.
+func (e Evaluation) Signed() bool {
+	return slices.ContainsFunc(e.parts, func(p part) bool {
+		signed := slices.ContainsFunc(p.rules, func(r *rule) bool { return len(r.signedBy)+len(r.attestations) > 0 })
+		return !p.warn && (signed || len(p.violations) > 0)
+	})
+}
+
 // Request returns what has to be found out about the image, or nil if nothing has to.
 // The caller fills in the image and the credentials. Equal policies and material result
 // in equal requests, so a caller can use a request as the key of a cache.
@@ -295,7 +304,7 @@ func (e Evaluation) Request() *reader.Request {
 					attestations[a.PredicateType] = append(attestations[a.PredicateType], name(authority))
 				}
 			}
-			out.Bytecode = out.Bytecode || r.limits.bytecode()
+			out.Object = out.Object || r.limits.bytecode()
 		}
 	}
 	for _, name := range sortedKeys(authorities) {
@@ -305,7 +314,7 @@ func (e Evaluation) Request() *reader.Request {
 		of := slices.Compact(slices.Sorted(slices.Values(attestations[predicate])))
 		out.Attestations = append(out.Attestations, reader.Attestation{PredicateType: predicate, Authorities: of})
 	}
-	if len(out.Authorities) == 0 && !out.Bytecode {
+	if len(out.Authorities) == 0 && !out.Object {
 		return nil
 	}
 	return &out

@@ -196,6 +196,7 @@ func TestVerification(t *testing.T) {
 	helpers := v1alpha1.BytecodeRule{Limits: &v1alpha1.BytecodeLimits{
 		Helpers: &v1alpha1.NameLimits{Allow: []string{"bpf_*"}, Deny: []string{"bpf_probe_write_*"}}, MapTypes: &v1alpha1.NameLimits{Allow: []string{"*hash", "array"}},
 	}}
+	uses := func(o reader.Object) *reader.Answer { return &reader.Answer{Object: &o} }
 	both := v1alpha1.BytecodeRule{SignedBy: []string{"acme", "other"}}
 	for name, test := range map[string]struct {
 		rule   v1alpha1.BytecodeRule
@@ -216,12 +217,12 @@ func TestVerification(t *testing.T) {
 		"not attested":           {attested, &reader.Answer{Attestations: []reader.Finding{bySLSA(unsigned), bySLSA(notOther)}}, "Denied", "has no attestation slsa of acme or other (acme: no signature is there; other: no signature)"},
 		"another predicate":      {attested, &reader.Answer{Attestations: []reader.Finding{signed, other, bySLSA(unsigned), bySLSA(notOther)}}, "Denied", "has no attestation slsa"},
 		"a signature is no such": {attested, &reader.Answer{Signatures: []reader.Finding{bySLSA(signed), bySLSA(other)}}, "Unknown", "there is no result for authority"},
-		"helpers":                {helpers, &reader.Answer{Helpers: []string{"bpf_map_lookup_elem"}, MapTypes: []string{"array", "percpu_hash"}}, "Allowed", ""},
-		"no helpers, no maps":    {helpers, &reader.Answer{}, "Allowed", ""},
-		"a denied helper":        {helpers, &reader.Answer{Helpers: []string{"bpf_map_lookup_elem", "bpf_probe_write_user"}}, "Denied", "rule all: the bytecode calls helpers that aren't allowed: bpf_probe_write_user"},
-		"a helper without name":  {helpers, &reader.Answer{Helpers: []string{"unknown#999"}}, "Denied", "rule all: the bytecode calls helpers that aren't allowed: unknown#999"},
-		"a map":                  {helpers, &reader.Answer{MapTypes: []string{"ringbuf", "hash"}}, "Denied", "rule all: the bytecode has maps of types that aren't allowed: ringbuf"},
-		"no bytecode":            {helpers, &reader.Answer{BytecodeError: "no ELF"}, "Denied", "rule all: the helpers and map types of the bytecode can't be determined: no ELF"},
+		"helpers":                {helpers, uses(reader.Object{Helpers: []string{"bpf_map_lookup_elem"}, MapTypes: []string{"array", "percpu_hash"}}), "Allowed", ""},
+		"no helpers, no maps":    {helpers, uses(reader.Object{}), "Allowed", ""},
+		"a denied helper":        {helpers, uses(reader.Object{Helpers: []string{"bpf_map_lookup_elem", "bpf_probe_write_user"}}), "Denied", "rule all: the bytecode calls helpers that aren't allowed: bpf_probe_write_user"},
+		"a helper without name":  {helpers, uses(reader.Object{Helpers: []string{"unknown#999"}}), "Denied", "rule all: the bytecode calls helpers that aren't allowed: unknown#999"},
+		"a map":                  {helpers, uses(reader.Object{MapTypes: []string{"ringbuf", "hash"}}), "Denied", "rule all: the bytecode has maps of types that aren't allowed: ringbuf"},
+		"no bytecode":            {helpers, uses(reader.Object{Unknown: "no ELF"}), "Denied", "rule all: the helpers and map types of the bytecode can't be determined: no ELF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := v1alpha1.BytecodePolicySpec{Rules: all(test.rule), Authorities: authorities("acme", "other")}
