@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package bytecode finds the credentials to pull a bytecode image with, and protects
-// the daemon from harmful registries and images.
+// Package bytecode provides the eBPF objects in bytecode images. A process for each image,
+// bpfman-reader, reads it from its registry, and a store on the node's disk keeps the
+// object for the daemon.
 package bytecode
 
 import (
@@ -14,7 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -52,14 +52,6 @@ func CredentialsFor(ctx context.Context, secret func(ctx context.Context, namesp
 		return Credentials{}, fmt.Errorf("pull Secret %s: %w", key, err)
 	}
 	return credentials, nil
-}
-
-func parse(url string) (reference.Named, error) {
-	named, err := reference.ParseNormalizedNamed(url)
-	if err != nil {
-		return nil, fmt.Errorf("bytecode image %q: %w", url, err)
-	}
-	return named, nil
 }
 
 // entry is the entry of a registry in a Secret. Auth is user:password in base64.

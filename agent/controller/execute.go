@@ -8,17 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-
-	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // execute executes the steps from the daemon's current programs to the plan. If a step
@@ -76,39 +71,23 @@ func (r *Reconciler) attach(ctx context.Context, id uint32, point program.Attach
 	return r.Inventory.Attach(ctx, id, point)
 }
 
-// load executes the n-th Load of the plan, if policies allow it. Credentials are only
-// read for a Load, so that deleting a Secret doesn't affect running programs.
+// load executes the n-th Load of the plan, if policies allow it.
 func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Plan, n int, g *gate) (report.Judgement, error) {
-	var judgement report.Judgement
 	request, err := want.Loads[n].Request(owner)
 	if err != nil {
-		return judgement, &report.BytecodeError{Err: err}
+		return report.Judgement{}, &report.BytecodeError{Err: err}
 	}
 	if g.unread != nil {
-		return judgement, &report.PolicyError{Message: g.unread.Error()}
+		return report.Judgement{}, &report.PolicyError{Message: g.unread.Error()}
 	}
-	permit := func(image bytecode.Image) error {
-		judgement = r.judge(ctx, owner.Key, g, g.evaluation, image)
-		return refusal(judgement)
-	}
-	image := request.GetBytecode().GetImage()
-	if image == nil || g.evaluation.Denied() { // independently of the registry
-		if err := permit(bytecode.Image{Reference: report.BytecodeName(owner.Bytecode)}); err != nil {
-			return judgement, err
-		}
-	}
-	if image != nil {
-		credentials, unreadable := g.credentials()
-		if unreadable != nil {
-			return judgement, &report.BytecodeError{Err: unreadable}
-		}
-		authenticate(image, credentials)
-		err = r.loadImage(ctx, request, owner.Bytecode.Image.Url, credentials, permit)
-		if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
-			err = r.mendPins(ctx, owner, request, credentials, err)
-		}
+	var judgement report.Judgement
+	if owner.Bytecode.Image != nil {
+		judgement, err = r.loadImage(ctx, owner, request, g)
 	} else {
-		err = r.Inventory.Load(ctx, request)
+		judgement = report.Judgement{Image: bytecode.Image{Reference: report.BytecodeName(owner.Bytecode)}, Policies: g.evaluation.Decide(nil)}
+		if err = refusal(judgement); err == nil {
+			err = r.Inventory.Load(ctx, request)
+		}
 	}
 	if err != nil {
 		return judgement, err
@@ -138,143 +117,4 @@ func (r *Reconciler) checkSharing(ctx context.Context, mapOwner *uint32, loaded 
 	}
 	return errors.Join(append([]error{fmt.Errorf(
 		"the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", *mapOwner)}, errs...)...)
-}
-
-// loadImage loads an image by the digest of its manifest, so that the daemon loads the
-// same image that the agent inspected and policies allowed, even if the tag changes.
-func (r *Reconciler) loadImage(ctx context.Context, request *gobpfman.LoadRequest, reference string, c bytecode.Credentials, permit func(bytecode.Image) error) error {
-	policy := request.GetBytecode().GetImage().GetImagePullPolicy()
-	refused, loaded, err := r.loadKnown(ctx, request, reference, permit)
-	switch {
-	case loaded || err != nil:
-		return err
-	case policy == plan.PullNever && refused != nil:
-		return refused
-	case policy == plan.PullNever:
-		return r.loadPresent(ctx, request, reference, permit)
-	}
-	source, err := r.registries.Open(ctx, reference, c)
-	if err != nil {
-		return r.loadWithout(ctx, request, reference, permit, refused, err)
-	}
-	defer source.Close()
-	if err := permit(source.Image); err != nil {
-		return err
-	}
-	if unfit := source.Unfit(ctx); unfit != nil {
-		return &report.BytecodeError{Err: unfit}
-	}
-	return r.loadResolved(ctx, request, source.Image, policy)
-}
-
-// loadKnown loads the image on the node that a reference was last resolved to, without
-// a request to the registry, if the pull policy allows it. Refused is the error of
-// policies that don't allow it, or nil.
-func (r *Reconciler) loadKnown(ctx context.Context, request *gobpfman.LoadRequest, reference string, permit func(bytecode.Image) error) (refused error, loaded bool, err error) {
-	policy := request.GetBytecode().GetImage().GetImagePullPolicy()
-	present, known := r.resolved(reference)
-	if policy == plan.PullAlways || !known {
-		return nil, false, nil
-	}
-	if refused := permit(present); refused != nil {
-		return refused, false, nil
-	}
-	err = r.loadResolved(ctx, request, present, plan.PullNever)
-	if policy == plan.PullIfNotPresent && daemon.ImageAbsent(err) {
-		return nil, false, nil
-	}
-	return nil, err == nil, err
-}
-
-// loadWithout loads an image that the daemon might have, after the registry failed to
-// resolve its reference.
-func (r *Reconciler) loadWithout(ctx context.Context, request *gobpfman.LoadRequest, reference string, permit func(bytecode.Image) error, refused, unresolved error) error {
-	policy := request.GetBytecode().GetImage().GetImagePullPolicy()
-	if refused == nil {
-		refused = permit(bytecode.Image{Reference: reference})
-	}
-	switch {
-	case refused != nil:
-		return &report.PolicyError{Message: refused.Error() + "; " + unresolved.Error()}
-	case policy == plan.PullAlways || bytecode.IsUnfit(unresolved):
-		return &report.BytecodeError{Err: unresolved}
-	}
-	if err := r.loadPresent(ctx, request, reference, permit); err != nil {
-		return &report.BytecodeError{Err: fmt.Errorf("%w; fall back to the image on the node: %w", unresolved, err)}
-	}
-	return nil
-}
-
-// loadResolved loads a resolved image, and remembers what its reference was resolved
-// to.
-func (r *Reconciler) loadResolved(ctx context.Context, request *gobpfman.LoadRequest, image bytecode.Image, policy int32) error {
-	location := request.GetBytecode().GetImage()
-	location.Url, location.ImagePullPolicy = image.Pinned(), policy
-	request.Metadata[v1alpha1.MetadataImage] = image.Reference
-	request.Metadata[v1alpha1.MetadataDigest] = image.Digest
-	request.Metadata[v1alpha1.MetadataManifest] = image.Manifest
-	err := r.Inventory.Load(ctx, request)
-	if err == nil {
-		r.images.keep(image)
-	}
-	return err
-}
-
-// loadPresent loads the image that the daemon has under the unresolved reference,
-// because an earlier version of the agent pulled it.
-func (r *Reconciler) loadPresent(ctx context.Context, request *gobpfman.LoadRequest, reference string, permit func(bytecode.Image) error) error {
-	image := bytecode.Image{Reference: reference}
-	if digest, ok := bytecode.DigestOf(reference); ok {
-		image.Digest, image.Manifest = digest, digest
-	}
-	if err := permit(image); err != nil {
-		return err
-	}
-	if image.Digest != "" {
-		return r.loadResolved(ctx, request, image, plan.PullNever)
-	}
-	location := request.GetBytecode().GetImage()
-	location.Url, location.ImagePullPolicy = reference, plan.PullNever
-	for _, key := range []string{v1alpha1.MetadataImage, v1alpha1.MetadataDigest, v1alpha1.MetadataManifest} {
-		delete(request.GetMetadata(), key)
-	}
-	return r.Inventory.Load(ctx, request)
-}
-
-// resolved returns the image that a reference was resolved to when it was last loaded
-// on this node.
-func (r *Reconciler) resolved(reference string) (bytecode.Image, bool) {
-	if image, known := r.images.of(reference); known {
-		return image, true
-	}
-	return r.Inventory.Resolved(reference)
-}
-
-// images stores the images that references were resolved to, so that an image can be
-// loaded without its registry after all of its programs have been unloaded. The zero
-// value is ready to use.
-type images struct {
-	once sync.Once
-	kept *lru.Cache // maps reference to bytecode.Image
-}
-
-// maxImages is the maximum number of stored references.
-const maxImages = 256
-
-func (i *images) keep(image bytecode.Image) {
-	i.once.Do(func() { i.kept = lru.New(maxImages) })
-	i.kept.Add(image.Reference, image)
-}
-
-func (i *images) of(reference string) (bytecode.Image, bool) {
-	i.once.Do(func() { i.kept = lru.New(maxImages) })
-	found, known := i.kept.Get(reference)
-	image, _ := found.(bytecode.Image)
-	return image, known
-}
-
-func authenticate(image *gobpfman.BytecodeImage, c bytecode.Credentials) {
-	if c != (bytecode.Credentials{}) {
-		image.Username, image.Password = &c.Username, &c.Password
-	}
 }

@@ -9,16 +9,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/lru"
 
-	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/pins"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -31,8 +29,8 @@ const maxAside = 256
 // the bytecode declares. If the owner has the annotation for it, mendPins removes pins
 // that no other program uses, and loads the bytecode again. Otherwise, the error
 // explains what to do.
-func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, c bytecode.Credentials, failure error) error {
-	misfits := r.misfits(ctx, request.GetBytecode().GetImage().GetUrl(), c)
+func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, declared []reader.Map, failure error) error {
+	misfits := r.misfits(ctx, declared)
 	if len(misfits) == 0 {
 		return failure
 	}
@@ -54,15 +52,10 @@ func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request 
 	return r.Inventory.Load(ctx, request)
 }
 
-// misfits returns the maps of an image that don't fit their pins. It returns nil if it
-// can't compare them.
-func (r *Reconciler) misfits(ctx context.Context, url string, c bytecode.Credentials) []pins.Misfit {
-	if r.PinsDir == "" || !pins.Any(r.PinsDir) {
-		return nil
-	}
-	declared, err := r.pinned.of(ctx, &r.registries, url, c)
-	if err != nil {
-		logr.FromContextOrDiscard(ctx).V(1).Info("Skipped comparing pinned maps with the image", "reason", err.Error())
+// misfits returns the declared maps that don't fit their pins. It returns nil if it can't
+// compare them.
+func (r *Reconciler) misfits(ctx context.Context, declared []reader.Map) []pins.Misfit {
+	if r.PinsDir == "" {
 		return nil
 	}
 	misfits, err := pins.Misfits(r.PinsDir, declared)
@@ -70,37 +63,6 @@ func (r *Reconciler) misfits(ctx context.Context, url string, c bytecode.Credent
 		logr.FromContextOrDiscard(ctx).Info("Failed to compare pinned maps with the image", "reason", err.Error())
 	}
 	return misfits
-}
-
-// declarations caches which maps images pin by name, by the digest of the layer. Failed
-// Loads are retried without limit, and with the cache a retry only reads the manifest.
-type declarations struct {
-	once sync.Once
-	kept *lru.Cache
-}
-
-// maxDeclarations is the maximum number of cached images.
-const maxDeclarations = 64
-
-func (d *declarations) of(ctx context.Context, registries *bytecode.Registries, url string, c bytecode.Credentials) ([]pins.Map, error) {
-	d.once.Do(func() { d.kept = lru.New(maxDeclarations) })
-	layer, err := registries.Layer(ctx, url, c)
-	if err != nil {
-		return nil, err
-	}
-	defer layer.Close()
-	if kept, ok := d.kept.Get(layer.Digest); ok {
-		declared, _ := kept.([]pins.Map)
-		return declared, nil
-	}
-	object, err := layer.Object(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// Cached even after an error, because parsing the same object can't succeed later.
-	declared, err := pins.Declared(object)
-	d.kept.Add(layer.Digest, declared)
-	return declared, err
 }
 
 // replacePins removes the pins of maps that only the owner's programs use, after it has

@@ -26,7 +26,6 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/kinds"
 )
 
@@ -55,7 +54,13 @@ type gate struct {
 	unread error
 	// unknown means that the verdict for a running program is unknown.
 	unknown bool
+	// waits is how long to wait for images before reports change, or 0.
+	waits time.Duration
 }
+
+// wait delays reports, because an image is being read. It does nothing if left isn't
+// positive.
+func (g *gate) wait(left time.Duration) { g.waits = max(g.waits, left) }
 
 // gateFor evaluates the policies for an owner. It returns an error if they haven't been
 // read yet, shortly after the agent's start.
@@ -87,48 +92,17 @@ func (g *gate) again() time.Duration {
 	return 0
 }
 
-// judge returns the verdicts of policies on an image, whose digest can be unknown.
-func (r *Reconciler) judge(ctx context.Context, key program.Key, g *gate, e policy.Evaluation, image bytecode.Image) report.Judgement {
-	j := report.Judgement{Image: image}
+// judgeRunning returns the verdicts of policies on the image of a loaded program.
+func (r *Reconciler) judgeRunning(ctx context.Context, key program.Key, g *gate, e policy.Evaluation, image bytecode.Image) report.Judgement {
 	request := e.Request()
-	if request == nil || e.Denied() {
-		j.Policies = e.Decide(nil)
-		return j
+	switch {
+	case request == nil || e.Denied():
+		return report.Judgement{Image: image, Policies: e.Decide(nil)}
+	case image.Digest == "":
+		return judge(e, bytecode.Bytecode{Image: image}, errors.New("the image's digest is unknown on this node, because an earlier version of bpfman pulled it"))
 	}
-	answer := r.answer(ctx, key, g, request, image)
-	j.Policies = e.Decide(&answer)
-	for _, found := range answer.Signatures {
-		if found.Signer != "" {
-			j.Signers = append(j.Signers, found.Signer)
-		}
-	}
-	slices.Sort(j.Signers)
-	j.Signers = slices.Compact(j.Signers)
-	return j
-}
-
-// answer verifies an image.
-func (r *Reconciler) answer(ctx context.Context, key program.Key, g *gate, request *reader.Request, image bytecode.Image) reader.Answer {
-	if image.Digest == "" {
-		return reader.Answer{Error: "the image's digest is unknown on this node, because an earlier version of bpfman pulled it"}
-	}
-	credentials, err := g.credentials()
-	if err != nil {
-		return reader.Answer{Error: err.Error()}
-	}
-	if credentials != (bytecode.Credentials{}) {
-		request.Credentials = &reader.Credentials{Username: credentials.Username, Password: credentials.Password}
-	}
-	request.Image = image.Resolved()
-	if image.Manifest != image.Digest {
-		request.Manifest = image.Manifest
-	}
-	silent := func() error { return r.registries.Silent(ctx, image.Reference) }
-	answer, answered := r.Verifier.Ask(ctx, request, silent, func() { r.queue.Add(key) })
-	if !answered {
-		return reader.Answer{Error: "verification is still in progress"}
-	}
-	return answer
+	found, err := r.find(ctx, key, g, bytecode.Question{Image: image}, request)
+	return judge(e, found, err)
 }
 
 // refusal returns a PolicyError if the verdicts don't allow a Load, or nil.
@@ -172,7 +146,7 @@ func (r *Reconciler) inspect(ctx context.Context, owner *program.Owner, g *gate,
 			image, wanted[p.ID] = p.Image, true
 		}
 		image.Reference = cmp.Or(image.Reference, report.BytecodeName(owner.Bytecode))
-		j := r.judge(ctx, owner.Key, g, g.evaluation, image)
+		j := r.judgeRunning(ctx, owner.Key, g, g.evaluation, image)
 		judgements[n] = j
 		verdict, message := policy.Sum(j.Policies)
 		g.unknown = g.unknown || verdict == v1alpha1.VerdictUnknown
@@ -190,7 +164,7 @@ func (r *Reconciler) inspect(ctx context.Context, owner *program.Owner, g *gate,
 		subject := owner.Subject
 		subject.Image, subject.ImageError = policy.ParseImage(v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: p.Image.Reference}})
 		e := policy.Evaluate(g.policies, subject)
-		evict(e, r.judge(ctx, owner.Key, g, e, p.Image), p)
+		evict(e, r.judgeRunning(ctx, owner.Key, g, e, p.Image), p)
 	}
 	return judgements
 }

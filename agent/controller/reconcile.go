@@ -29,7 +29,6 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
-	"github.com/bpfman/bpfman-operator/agent/verify"
 	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -44,8 +43,11 @@ type Reconciler struct {
 	// Namespace is the agent's namespace, with the Secrets and ConfigMaps that policies
 	// refer to.
 	Namespace string
-	// Verifier verifies the signatures of images for policies.
-	Verifier *verify.Verifier
+	// Bytecode answers what is in an image, and who signed it.
+	Bytecode *bytecode.Library
+	// RequirePolicy refuses images for which no policy in mode enforce requires a
+	// signature.
+	RequirePolicy bool
 	// Inventory contains the daemon's programs.
 	Inventory *daemon.Inventory
 	// NodeName is the name of the agent's node.
@@ -73,14 +75,12 @@ type Reconciler struct {
 	// maximum is twice as long. 0 means 3 hours.
 	RelistReports time.Duration
 
-	queue      workqueue.TypedRateLimitingInterface[program.Key]
-	reports    reports
-	asked      []chan time.Duration
-	hinted     hinted
-	registries bytecode.Registries
-	images     images
-	policies   policyCache
-	pinned     declarations
+	queue    workqueue.TypedRateLimitingInterface[program.Key]
+	reports  reports
+	asked    []chan time.Duration
+	hinted   hinted
+	policies policyCache
+	refusals refusals
 	// sharers contains the keys of owners that use maps of other programs.
 	sharers sync.Map
 }
@@ -211,6 +211,9 @@ func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *progr
 		}
 		want, outcome, err = r.pass(ctx, key, owner, g)
 	}
+	if err == nil && g.waits > 0 {
+		err = &waitingError{g.waits}
+	}
 	return want, outcome, g.again(), err
 }
 
@@ -233,10 +236,13 @@ const heldUpRetry = 10 * time.Second
 // server doesn't let the agent read.
 const unreadRetry = 5 * time.Second
 
-// later returns when to retry a pass for which an object is unavailable. If a kind hasn't
-// been read, this isn't a failure of the owner, and nothing is changed, because it isn't
+// later returns when to retry a pass for which an object or an image is unavailable. If a
+// kind hasn't been read, this isn't a failure of the owner, and nothing is changed, because it isn't
 // known whether the object exists.
 func (*Reconciler) later(err error) (time.Duration, error) {
+	if waiting := (*waitingError)(nil); errors.As(err, &waiting) {
+		return waiting.left, nil
+	}
 	unread := (*kinds.UnreadError)(nil)
 	if !errors.As(err, &unread) {
 		return 0, err

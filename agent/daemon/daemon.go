@@ -23,8 +23,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Deadlines of one call, without the time that it waits for other calls. A Load
-// can include an image pull.
+// Deadlines of one call, without the time that it waits for other calls. The kernel
+// can take long to verify large programs.
 const (
 	loadDeadline = 2 * time.Minute
 	callDeadline = 30 * time.Second
@@ -116,15 +116,23 @@ func (e *Error) Unwrap() error { return e.Cause }
 // Refused reports whether the daemon answered that the operation failed.
 func (e *Error) Refused() bool { return !uncertain(e.Cause) }
 
-// noImage is the message of the daemon of v0.6.0 about an image that isn't on the
-// node, and that the pull policy doesn't let it pull.
-const noImage = "BytecodeImage not found: "
+// permanent matches the errors of the daemon of v0.6.0 about a Load that fails until the
+// object, the kernel, or the daemon changes: the kernel's verifier refuses a program, or
+// the kernel doesn't support what it uses (with the number of the error), the bytecode
+// can't be parsed or relocated, or a function or a global variable isn't in it.
+var permanent = regexp.MustCompile(strings.Join([]string{
+	`LoadError \{ io_error: Os \{ code: (1|7|13|22|95|524),`,
+	`UnexpectedProgramType`,
+	`error relocating (function|section)`,
+	`error parsing BPF object`,
+	`BpfFunctionNameNotValid`,
+	`not found in the symbols table`,
+	"but provided data is of size",
+}, "|"))
 
-// ImageAbsent reports whether a Load without permission to pull failed because the
-// daemon doesn't have the image.
-func ImageAbsent(err error) bool {
-	failed := (*Error)(nil)
-	return errors.As(err, &failed) && failed.Refused() && strings.Contains(words(status.Convert(failed.Cause).Message()), noImage)
+// Permanent reports whether the daemon refused a Load for a reason that stays.
+func (e *Error) Permanent() bool {
+	return e.Refused() && permanent.MatchString(words(status.Convert(e.Cause).Message()))
 }
 
 // noProgram and noLink are the messages of the daemon of v0.6.0 about a program or

@@ -76,3 +76,19 @@ func mendDatabase(root string, now time.Time) (removed []string, err error) {
 	}
 	return removed, nil
 }
+
+// DatabaseSize returns the size of the daemon's database below root, in bytes.
+func DatabaseSize(root string) int64 {
+	var size int64
+	// What disappears meanwhile isn't counted.
+	_ = filepath.WalkDir(filepath.Join(root, databaseDir), func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return nil //nolint:nilerr // see above
+		}
+		if info, err := entry.Info(); err == nil {
+			size += info.Size()
+		}
+		return nil
+	})
+	return size
+}

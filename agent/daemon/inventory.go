@@ -280,7 +280,7 @@ func (i *Inventory) pins(dir string) map[string]string {
 }
 
 // Load loads an owner's functions in one call. Errors contain the image reference
-// in the user's object, although the daemon gets the image by its digest.
+// in the user's object, although the daemon gets the image's object as a file.
 func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) error {
 	names := make([]string, 0, len(request.GetInfo()))
 	for _, f := range request.GetInfo() {
@@ -474,27 +474,23 @@ func (i *Inventory) Owners() []program.Key {
 func sortedKeys[V any](m map[uint32]V) []uint32 { return slices.Sorted(maps.Keys(m)) }
 
 func source(request *gobpfman.LoadRequest) string {
-	image := request.GetBytecode().GetImage()
-	if image == nil {
-		return "file " + request.GetBytecode().GetFile()
+	if image := request.GetMetadata()[v1alpha1.MetadataImage]; image != "" {
+		return "image " + image
 	}
-	return "image " + cmp.Or(request.GetMetadata()[v1alpha1.MetadataImage], image.GetUrl())
+	return "file " + request.GetBytecode().GetFile()
 }
 
-// Resolved returns what an image reference resolved to when a program in the
-// inventory was loaded from it. If there are several, it returns the result for
-// the newest program.
-func (i *Inventory) Resolved(reference string) (bytecode.Image, bool) {
+// Images returns the images of all programs.
+func (i *Inventory) Images() []bytecode.Image {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	var newest uint32
-	var found bytecode.Image
-	for id, p := range i.programs {
-		if id > newest && p.Image.Digest != "" && p.Image.Reference == reference {
-			newest, found = id, p.Image
+	var images []bytecode.Image
+	for _, p := range i.programs {
+		if p.Image != (bytecode.Image{}) {
+			images = append(images, p.Image)
 		}
 	}
-	return found, newest != 0
+	return images
 }
 
 // list joins the names for a message. It shortens long lists.

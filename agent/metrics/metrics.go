@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package metrics provides Prometheus metrics about the agent: its programs and links,
-// the daemon's calls, the verifications of images, and the work queue.
+// the daemon's calls and database, the images that are read, and the work queue.
 package metrics
 
 import (
@@ -26,17 +26,17 @@ type Metrics struct {
 	registry prometheus.Registerer
 	calls    *prometheus.HistogramVec
 	repaired *prometheus.CounterVec
-	verified *prometheus.HistogramVec
+	read     *prometheus.HistogramVec
 }
 
-// New registers metrics. The counters of repairs, and the verifications, start at 0.
+// New registers metrics. The counters of repairs, and the reads, start at 0.
 func New(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		registry: registry,
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "daemon_call_duration_seconds",
 			Help: "Duration of calls to the bpfman daemon in seconds, by call and gRPC code.",
-			// From an empty list to an image that is pulled from a remote registry
+			// From an empty list to a program that the kernel verifies for long
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60},
 		}, []string{"call", "code"}),
 		repaired: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -44,19 +44,19 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 			Help: "Number of programs and links that were removed outside of the agent and then restored.",
 		}, []string{"what"}),
 	}
-	m.verified = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: prefix + "verification_duration_seconds",
-		Help: "Duration of image verifications in seconds, by result: ok or error.",
+	m.read = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: prefix + "bytecode_read_duration_seconds",
+		Help: "Duration of reading an image or its signatures from a registry in seconds, by result: read, unfit, or failed.",
 		// From a local registry to one that doesn't respond
 		Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 15, 30},
 	}, []string{"result"})
 	for _, what := range []string{"program", "link"} {
 		m.repaired.WithLabelValues(what)
 	}
-	for _, result := range []string{resultOK, resultError} {
-		m.verified.WithLabelValues(result)
+	for _, result := range []string{"read", "unfit", "failed"} {
+		m.read.WithLabelValues(result)
 	}
-	for _, c := range []prometheus.Collector{m.calls, m.repaired, m.verified} {
+	for _, c := range []prometheus.Collector{m.calls, m.repaired, m.read} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -81,19 +81,25 @@ func (m *Metrics) Repaired(programs, links int) {
 	}
 }
 
-const (
-	resultOK    = "ok"
-	resultError = "error"
-)
-
-// Verified counts a verification and its duration.
-func (m *Metrics) Verified(took time.Duration, failed bool) {
-	result := resultOK
-	if failed {
-		result = resultError
-	}
+// Read counts a read of an image, with its duration and its result.
+func (m *Metrics) Read(took time.Duration, result string) {
 	if m != nil {
-		m.verified.WithLabelValues(result).Observe(took.Seconds())
+		m.read.WithLabelValues(result).Observe(took.Seconds())
+	}
+}
+
+// Disk registers gauges of what the agent and the daemon keep on the node's disk: the sizes
+// of the store of bytecode, and of the daemon's database, in bytes.
+func Disk(registry prometheus.Registerer, store, database func() int64) {
+	for name, gauge := range map[string]struct {
+		help string
+		size func() int64
+	}{
+		"bytecode_store_bytes":  {"Size of the objects in the node's store of bytecode in bytes.", store},
+		"daemon_database_bytes": {"Size of the bpfman daemon's database in the node's /run in bytes. The daemon doesn't shrink it.", database},
+	} {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + name, Help: gauge.help},
+			func() float64 { return float64(gauge.size()) }))
 	}
 }
 

@@ -60,17 +60,18 @@ func TestCallsAndRepairs(t *testing.T) {
 	call("List", status.Error(codes.Unavailable, "gone"))
 	m.Repaired(2, 0)
 	m.Repaired(0, 3)
-	m.Verified(time.Second, false)
-	m.Verified(time.Second, false)
-	m.Verified(time.Second, true)
+	m.Read(time.Second, "read")
+	m.Read(time.Second, "read")
+	m.Read(time.Second, "failed")
 	want := map[string]float64{
 		"bpfman_agent_daemon_call_duration_seconds{call=Load,code=OK}":          2,
 		"bpfman_agent_daemon_call_duration_seconds{call=Load,code=Aborted}":     1,
 		"bpfman_agent_daemon_call_duration_seconds{call=List,code=Unavailable}": 1,
 		"bpfman_agent_drift_repaired_total{what=program}":                       2,
 		"bpfman_agent_drift_repaired_total{what=link}":                          3,
-		"bpfman_agent_verification_duration_seconds{result=ok}":                 2,
-		"bpfman_agent_verification_duration_seconds{result=error}":              1,
+		"bpfman_agent_bytecode_read_duration_seconds{result=read}":              2,
+		"bpfman_agent_bytecode_read_duration_seconds{result=failed}":            1,
+		"bpfman_agent_bytecode_read_duration_seconds{result=unfit}":             0,
 	}
 	if got := values(t, registry); !maps.Equal(got, want) {
 		t.Errorf("got %v", got)

@@ -9,16 +9,14 @@
 package pins
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // Dir is the directory in which the daemon of v0.6.0 pins maps by name, like
@@ -37,36 +35,6 @@ func (m Map) String() string {
 	return fmt.Sprintf("type %s, %d-byte keys, and %d-byte values", m.Type, m.KeySize, m.ValueSize)
 }
 
-// Declared returns the maps that an object pins by name. The object is untrusted.
-func Declared(object []byte) ([]Map, error) {
-	// Objects without such maps need no parsing. Objects with such maps contain this
-	// string in their BTF, as the name of a member.
-	if !bytes.Contains(object, []byte("pinning")) {
-		return nil, nil
-	}
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
-	if err != nil {
-		return nil, fmt.Errorf("read eBPF object: %w", err)
-	}
-	var declared []Map
-	for name, m := range spec.Maps {
-		if m.Pinning == ebpf.PinByName && name == filepath.Base(name) && name != "." && name != ".." {
-			declared = append(declared, Map{Name: name, Type: m.Type, KeySize: m.KeySize, ValueSize: m.ValueSize})
-		}
-	}
-	slices.SortFunc(declared, func(a, b Map) int { return strings.Compare(a.Name, b.Name) })
-	return declared, nil
-}
-
-// Any reports whether a directory contains pins, apart from the kernel's own
-// files.
-func Any(dir string) bool {
-	entries, err := os.ReadDir(dir)
-	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return !e.IsDir() && !strings.HasSuffix(e.Name(), ".debug")
-	})
-}
-
 // Misfit is a pinned map whose definition differs from the declared one.
 type Misfit struct {
 	Declared, Pinned Map
@@ -80,12 +48,17 @@ func (m Misfit) String() string {
 	return fmt.Sprintf("the pinned map %s has %s, but the bytecode declares %s", filepath.Join(Dir, m.Pinned.Name), m.Pinned, m.Declared)
 }
 
-// Misfits compares the declared maps with those that are pinned in a directory.
+// Misfits compares the declared maps that are pinned by name with those that are pinned in a directory.
 // It ignores flags and the maximum number of entries, because the loader adapts
 // some of them.
-func Misfits(dir string, declared []Map) ([]Misfit, error) {
+func Misfits(dir string, declared []reader.Map) ([]Misfit, error) {
 	var misfits []Misfit
-	for _, want := range declared {
+	for _, d := range declared {
+		// The name comes from an untrusted object.
+		if !d.Pinned || d.Name != filepath.Base(d.Name) || d.Name == "." || d.Name == ".." {
+			continue
+		}
+		want := Map{Name: d.Name, Type: ebpf.MapType(d.Type), KeySize: d.KeySize, ValueSize: d.ValueSize}
 		m := Misfit{Declared: want, path: filepath.Join(dir, want.Name)}
 		err := m.look()
 		switch {

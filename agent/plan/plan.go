@@ -241,16 +241,15 @@ func loadID(owner program.Owner, functions []*gobpfman.LoadInfo) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Request returns the request for the Load, without credentials.
+// Request returns the request for the Load. If the bytecode is an image, it lacks the
+// location.
 func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 	location := &gobpfman.BytecodeLocation{}
 	switch b := owner.Bytecode; {
 	case b.Image != nil && b.Image.Url == "":
 		return nil, errors.New("bytecode.image.url is empty")
 	case b.Image != nil:
-		location.Location = &gobpfman.BytecodeLocation_Image{Image: &gobpfman.BytecodeImage{
-			Url: b.Image.Url, ImagePullPolicy: pullPolicies[b.Image.ImagePullPolicy],
-		}}
+		location = nil // a file that is found by the image
 	case b.Path != nil && *b.Path == "":
 		return nil, errors.New("bytecode.path is empty")
 	case b.Path != nil && isDevice(*b.Path):
@@ -292,15 +291,4 @@ func isDevice(file string) bool {
 	return slices.ContainsFunc([]string{"/dev", "/proc", "/sys", "/host/proc"}, func(dir string) bool {
 		return file == dir || strings.HasPrefix(file, dir+"/")
 	})
-}
-
-// The numbers of pull policies in the daemon's API.
-const (
-	PullAlways       = 0
-	PullIfNotPresent = 1
-	PullNever        = 2
-)
-
-var pullPolicies = map[v1alpha1.PullPolicy]int32{
-	v1alpha1.PullAlways: PullAlways, v1alpha1.PullIfNotPresent: PullIfNotPresent, v1alpha1.PullNever: PullNever, "": PullIfNotPresent,
 }

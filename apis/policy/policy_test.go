@@ -256,14 +256,14 @@ func TestRequest(t *testing.T) {
 		A []reader.Authority
 		B []reader.Attestation
 		C bool
-	}{request.Authorities, request.Attestations, request.Bytecode}); got != want {
+	}{request.Authorities, request.Attestations, request.Object}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	slices.Reverse(policies)
 	if again := Evaluate(policies, xdp(acmeImage)).Request(); fmt.Sprint(*again) != fmt.Sprint(*request) {
 		t.Errorf("%+v, in another order %+v", request, again)
 	}
-	if request := Evaluate(policies, xdp("evil.com/x")).Request(); request == nil || !request.Bytecode {
+	if request := Evaluate(policies, xdp("evil.com/x")).Request(); request == nil || !request.Object {
 		t.Errorf("the bytecode isn't asked for: %+v", request)
 	}
 	if request := Evaluate(policies, inFile("/x.o")).Request(); request != nil {

@@ -31,13 +31,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/pins"
-	"github.com/bpfman/bpfman-operator/agent/verify"
 	"github.com/bpfman/bpfman-operator/apis/definitions"
 	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -63,6 +63,9 @@ type options struct {
 	profilingAddr string
 	namespace     string
 	kubeconfig    string
+	bytecodeDir   string
+	bytecodeSize  int64
+	requirePolicy bool
 	mountBpffs    bool
 }
 
@@ -78,6 +81,9 @@ func main() {
 	flag.StringVar(&o.profilingAddr, "profiling-bind-address", "", "Address to serve pprof at, without authentication; empty turns it off.")
 	flag.StringVar(&o.namespace, "namespace", "", "Namespace of the Secrets and ConfigMaps that policies refer to, and of the operator's hints (default: the agent's own).")
 	flag.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "Path of a kubeconfig file, outside of a cluster.")
+	flag.StringVar(&o.bytecodeDir, "bytecode-dir", bytecode.Dir, "Directory for the objects of bytecode images, at the same path as in the daemon's container.")
+	flag.Int64Var(&o.bytecodeSize, "bytecode-dir-size", 256<<20, "Maximum size of these objects in bytes.")
+	flag.BoolVar(&o.requirePolicy, "require-policy", false, "Refuse images for which no BytecodePolicy in mode enforce requires a signature.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and set aside the pins that a daemon of v0.5 left.")
 	version.Flag(component)
 	flag.Parse()
@@ -149,6 +155,7 @@ func run(o options, log logr.Logger) error {
 	metrics.Requests(registry)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&metrics.Reports{List: reconciler.Reports}, server.Kinds)
+	metrics.Disk(registry, reconciler.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second signal stops the agent immediately
@@ -176,14 +183,16 @@ func run(o options, log logr.Logger) error {
 }
 
 func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Reconciler, error) {
-	process, err := verify.Beside()
+	process, err := bytecode.Beside()
 	if err != nil {
 		return nil, err
 	}
-	return &controller.Reconciler{
+	store := &bytecode.Store{Dir: o.bytecodeDir, Limit: o.bytecodeSize}
+	reconciler := &controller.Reconciler{
 		Cluster:       server,
 		Namespace:     o.namespace,
-		Verifier:      &verify.Verifier{Verify: process.Verify, Observe: measured.Verified},
+		Bytecode:      &bytecode.Library{Read: process.Read, Store: store, Observe: measured.Read},
+		RequirePolicy: o.requirePolicy,
 		Inventory:     daemon.NewInventory(gobpfman.NewBpfmanClient(conn), o.daemonRoot),
 		NodeName:      o.nodeName,
 		Drift:         time.Minute,
@@ -193,7 +202,9 @@ func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, me
 		PinsDir:       pins.Dir,
 		Metrics:       measured,
 		Bpffs:         bpffsDir,
-	}, nil
+	}
+	store.Used = reconciler.UsedImages
+	return reconciler, store.Open()
 }
 
 // Intervals of checks of the cluster's CRDs: lookAgain until the controllers start, and

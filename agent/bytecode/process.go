@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package verify verifies images with bpfman-reader, in a separate process for each
-// request, and caches the answers.
-package verify
+package bytecode
 
 import (
 	"bytes"
@@ -53,17 +51,17 @@ func Beside() (Process, error) {
 // certificates, and proxies.
 var environment = []string{"SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
-// Verify runs the process. Errors are in the answer. Credentials are only passed on
-// standard input.
-func (p Process) Verify(ctx context.Context, request *reader.Request) reader.Answer {
-	answer, err := p.ask(ctx, request)
+// Read runs the process, which writes the object to a file if it is requested. Errors are
+// in the answer. Credentials are only passed on standard input.
+func (p Process) Read(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
+	answer, err := p.ask(ctx, request, object)
 	if err != nil {
 		return reader.Answer{Error: err.Error()}
 	}
 	return answer
 }
 
-func (p Process) ask(ctx context.Context, request *reader.Request) (answer reader.Answer, err error) {
+func (p Process) ask(ctx context.Context, request *reader.Request, object *os.File) (answer reader.Answer, err error) {
 	question, err := json.Marshal(request)
 	if err != nil {
 		return answer, fmt.Errorf("encode the request to %s: %w", reader.Command, err)
@@ -81,6 +79,9 @@ func (p Process) ask(ctx context.Context, request *reader.Request) (answer reade
 	out, words := bounded{limit: reader.MaxAnswer}, bounded{limit: maxWords, rest: true}
 	command := exec.CommandContext(ctx, p.Path, "--timeout="+limit.String())
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(question), &out, &words
+	if object != nil {
+		command.ExtraFiles = []*os.File{object} // reader.ObjectFile
+	}
 	for _, name := range environment {
 		if value, set := os.LookupEnv(name); set {
 			command.Env = append(command.Env, name+"="+value)

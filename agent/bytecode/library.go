@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package bytecode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/lru"
+
+	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+const (
+	// maxRuns and maxFindings are the maximum numbers of reads and findings in memory.
+	maxRuns     = 512
+	maxFindings = 512
+	// holds and lacks are how long the result of a read is used: without errors, and with
+	// one. Objects and complete findings are stored without a limit.
+	holds = 10 * time.Second
+	lacks = time.Second
+)
+
+// Library answers what is in an image and who signed it, from the store or from the
+// image's registry. It never waits for a registry. Its methods can be called
+// concurrently.
+type Library struct {
+	// Read reads an image, and writes its object to a file if it is requested. It must
+	// return when its context ends.
+	Read func(ctx context.Context, request *reader.Request, object *os.File) reader.Answer
+	// Store has what was read.
+	Store *Store
+	// Observe, if not nil, is called after a read with its duration and its result:
+	// read, unfit, or failed.
+	Observe func(took time.Duration, result string)
+
+	once     sync.Once
+	lanes    *lanes
+	mu       sync.Mutex
+	runs     *lru.Cache // *run by the hash of the request
+	findings *lru.Cache // Findings by findingsKey
+}
+
+// Question asks about an image.
+type Question struct {
+	// Image is the image. Without digests, its reference is resolved, as the pull policy
+	// requires.
+	Image      Image
+	PullPolicy v1alpha1.PullPolicy
+	// Credentials returns the credentials for the registry. It is only called if the node
+	// doesn't have the answer, or for signatures: findings for one user aren't returned to
+	// another.
+	Credentials func() (Credentials, error)
+	// Object requests the object.
+	Object bool
+	// Authorities and Attestations are the signatures to look for.
+	Authorities  []reader.Authority
+	Attestations []reader.Attestation
+}
+
+// Findings contains who signed an image.
+type Findings struct {
+	Signatures   []reader.Finding `json:"signatures,omitempty"`
+	Attestations []reader.Finding `json:"attestations,omitempty"`
+}
+
+// Bytecode is the answer to a question.
+type Bytecode struct {
+	Image
+	Findings
+	// Path is the path of the object, and Object describes it. Path is empty if the node
+	// doesn't have the object.
+	Path   string
+	Object reader.Object
+}
+
+// PendingError means that an image is being read.
+type PendingError struct {
+	Reference string
+	Since     time.Time
+}
+
+func (e *PendingError) Error() string {
+	return fmt.Sprintf("image %s: waiting for its registry", e.Reference)
+}
+
+// UnfitError is about the image itself. It stays until the reference leads to another
+// image.
+type UnfitError struct{ Text string }
+
+func (e *UnfitError) Error() string { return e.Text }
+
+// run is a read, in progress or completed.
+type run struct {
+	started time.Time
+	done    chan struct{} // closed after the fields below are set
+	until   time.Time
+	found   Bytecode
+	err     error
+}
+
+// Find answers a question. If the answer isn't known yet, it returns a PendingError, and
+// calls later when it is. If there is an error about signatures, the answer still has the
+// object.
+func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode, error) {
+	l.once.Do(func() { l.lanes, l.runs, l.findings = newLanes(), lru.New(maxRuns), lru.New(maxFindings) })
+	found, request, err := l.known(q)
+	switch {
+	case err != nil || request == nil:
+		return found, err
+	case q.PullPolicy == v1alpha1.PullNever && request.Object:
+		return found, fmt.Errorf("image %s isn't on this node, and the pull policy is Never", q.Image.Reference)
+	}
+	c, err := q.Credentials()
+	if err != nil {
+		return found, err
+	}
+	if c != (Credentials{}) {
+		request.Credentials = &reader.Credentials{Username: c.Username, Password: c.Password}
+	}
+	r := l.run(ctx, q, request)
+	select {
+	case <-r.done:
+	default:
+		go func() {
+			<-r.done // each read has a timeout
+			later()
+		}()
+		return found, &PendingError{Reference: q.Image.Reference, Since: r.started}
+	}
+	if r.err != nil {
+		return found, r.err
+	}
+	return r.found, nil
+}
+
+// known returns what the store and the cache answer, and the request for the rest. It
+// returns no request if there is no rest.
+func (l *Library) known(q Question) (Bytecode, *reader.Request, error) {
+	request := &reader.Request{Image: q.Image.Reference, Object: q.Object, Authorities: q.Authorities, Attestations: q.Attestations}
+	found := Bytecode{Image: q.Image}
+	running := q.Image.Digest != ""
+	if !running {
+		resolved, ok := l.Store.Resolved(q.Image.Reference)
+		if !ok {
+			return found, request, nil
+		}
+		found.Image = resolved
+	}
+	path, object, ok := l.Store.Object(found.Image)
+	switch {
+	case ok:
+		found.Path, found.Object, request.Have = path, object, found.Manifest
+	case q.Object && !running:
+		return Bytecode{Image: q.Image}, request, nil // the tag is resolved again
+	}
+	if q.PullPolicy == v1alpha1.PullAlways && !running {
+		return Bytecode{Image: q.Image}, request, nil
+	}
+	request.Image, request.Object = found.Resolved(), q.Object && !ok
+	signed, err := l.signed(q, &found)
+	if signed && !request.Object {
+		return found, nil, err
+	}
+	return found, request, err
+}
+
+// signed sets stored findings. It returns true if there is nothing more to look for.
+func (l *Library) signed(q Question, found *Bytecode) (bool, error) {
+	if len(q.Authorities)+len(q.Attestations) == 0 {
+		return true, nil
+	}
+	key, err := q.findingsKey(found.Image)
+	if err != nil {
+		return false, err
+	}
+	if kept, ok := l.findings.Get(key); ok {
+		found.Findings, _ = kept.(Findings)
+		return true, nil
+	}
+	kept, ok := l.Store.Findings(key)
+	if ok {
+		found.Findings = kept
+		l.findings.Add(key, kept)
+	}
+	return ok, nil
+}
+
+// findingsKey returns a hash of everything that findings depend on.
+func (q Question) findingsKey(image Image) (string, error) {
+	c, err := q.Credentials()
+	content, _ := json.Marshal(struct { //nolint:errchkjson // strings always encode
+		Image, Manifest string
+		Credentials     Credentials
+		Authorities     []reader.Authority
+		Attestations    []reader.Attestation
+	}{image.Resolved(), image.Manifest, c, q.Authorities, q.Attestations})
+	return hash(content), err
+}
+
+// run returns the run for a request, and starts it if there is none.
+func (l *Library) run(ctx context.Context, q Question, request *reader.Request) *run {
+	content, _ := json.Marshal(request) //nolint:errchkjson // strings always encode
+	key := hash(content)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept, _ := l.runs.Get(key)
+	if r, _ := kept.(*run); r != nil && !r.expired(l.Store) {
+		return r
+	}
+	r := &run{started: time.Now(), done: make(chan struct{})}
+	l.runs.Add(key, r)
+	go func() {
+		defer close(r.done)
+		r.found, r.err = l.read(ctx, q, request)
+		r.until = time.Now().Add(holds)
+		if r.err != nil {
+			r.until = time.Now().Add(lacks)
+		}
+	}()
+	return r
+}
+
+// expired reports whether the result of a run isn't valid anymore.
+func (r *run) expired(store *Store) bool {
+	select {
+	case <-r.done:
+	default:
+		return false
+	}
+	if r.err == nil && r.found.Path != "" {
+		if _, _, there := store.Object(r.found.Image); !there {
+			return true
+		}
+	}
+	return time.Now().After(r.until)
+}
+
+// read reads an image from its registry, and stores the result.
+func (l *Library) read(ctx context.Context, q Question, request *reader.Request) (Bytecode, error) {
+	var answer reader.Answer
+	var file *os.File
+	var failed error
+	discard := func() {
+		if file != nil {
+			l.Store.Discard(file)
+			file = nil
+		}
+	}
+	err := l.lanes.run(ctx, hostOf(request.Image), func(ctx context.Context) {
+		discard()
+		start := time.Now()
+		if request.Object {
+			if file, failed = l.Store.Create(); failed != nil {
+				return
+			}
+		}
+		answer = l.Read(ctx, request, file)
+		if ctx.Err() == nil && l.Observe != nil {
+			l.Observe(time.Since(start), resultOf(&answer))
+		}
+	})
+	defer func() { discard() }()
+	text := fmt.Sprintf("image %s: %s", q.Image.Reference, answer.Error)
+	switch err = errors.Join(err, failed); {
+	case err != nil:
+		return Bytecode{}, fmt.Errorf("image %s: %w", q.Image.Reference, err)
+	case answer.Unfit:
+		return Bytecode{}, &UnfitError{text}
+	case answer.Error != "":
+		return Bytecode{}, errors.New(text)
+	}
+	found := Bytecode{
+		Image:    Image{Reference: q.Image.Reference, Digest: answer.Digest, Manifest: answer.Manifest},
+		Findings: Findings{answer.Signatures, answer.Attestations},
+	}
+	if q.Image.Digest != "" {
+		found.Image = q.Image
+	}
+	if answer.Object != nil && file != nil {
+		_, err = l.Store.Put(found.Image, file, *answer.Object)
+		file = nil
+	}
+	return l.keep(ctx, q, found, err)
+}
+
+// keep stores what was read. Only the object has to be stored.
+func (l *Library) keep(ctx context.Context, q Question, found Bytecode, err error) (Bytecode, error) {
+	if err == nil && q.Object {
+		var ok bool
+		if found.Path, found.Object, ok = l.Store.Object(found.Image); !ok {
+			err = fmt.Errorf("image %s: its object isn't in the store", q.Image.Reference)
+		}
+	}
+	if err != nil {
+		return Bytecode{}, err
+	}
+	if q.Object && q.Image.Digest == "" {
+		err = l.Store.Keep(found.Image)
+	}
+	if len(q.Authorities)+len(q.Attestations) > 0 && found.complete() {
+		key, unreadable := q.findingsKey(found.Image)
+		l.findings.Add(key, found.Findings)
+		err = errors.Join(err, unreadable, l.Store.KeepFindings(key, found.Findings))
+	}
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to store what is known about an image; it will be read again", "image", q.Image.Reference)
+	}
+	return found, nil
+}
+
+// complete reports whether all signatures were found. Others can be added later.
+func (f Findings) complete() bool {
+	for _, findings := range [][]reader.Finding{f.Signatures, f.Attestations} {
+		for _, finding := range findings {
+			if finding.Signer == "" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func resultOf(answer *reader.Answer) string {
+	switch {
+	case answer.Unfit:
+		return "unfit"
+	case answer.Error != "":
+		return "failed"
+	default:
+		return "read"
+	}
+}

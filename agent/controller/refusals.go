@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"cmp"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/utils/lru"
+
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+const (
+	// The first and the longest time after which a Load is tried again that can't succeed
+	// unless something changes. Each failed Load costs space in the node's /run, because
+	// the daemon of v0.6.0 stores the object before it loads it.
+	firstReload = time.Second
+	lastReload  = time.Hour
+	// maxRefusals is the maximum number of refused Loads that are known.
+	maxRefusals = 1024
+)
+
+// refusals delays Loads that the daemon or the kernel has refused for good, more after
+// each one. The zero value is ready to use.
+type refusals struct {
+	once sync.Once
+	kept *lru.Cache // refusedLoad by attempt
+}
+
+// attempt identifies a Load. When one of these changes, the Load is tried immediately.
+type attempt struct {
+	owner      program.Key
+	uid        string
+	generation int64
+	load       string // metadata bpfman.io/load
+	manifest   string
+	mapOwner   uint32
+}
+
+type refusedLoad struct {
+	err   error
+	delay time.Duration
+	until time.Time
+}
+
+// try calls load, unless it was refused recently. In that case, it returns the same
+// error.
+func (r *refusals) try(owner program.Key, generation int64, request *gobpfman.LoadRequest, load func() error) error {
+	r.once.Do(r.open)
+	id := attempt{
+		owner: owner, uid: request.GetUuid(), generation: generation, load: request.GetMetadata()[v1alpha1.MetadataLoad],
+		manifest: request.GetMetadata()[v1alpha1.MetadataManifest], mapOwner: request.GetMapOwnerId(),
+	}
+	found, _ := r.kept.Get(id)
+	last, _ := found.(refusedLoad)
+	if time.Now().Before(last.until) {
+		return last.err
+	}
+	err := load()
+	if failed := (*daemon.Error)(nil); !errors.As(err, &failed) || !failed.Permanent() {
+		r.kept.Remove(id)
+		return err
+	}
+	delay := min(cmp.Or(2*last.delay, firstReload), lastReload)
+	r.kept.Add(id, refusedLoad{err: err, delay: delay, until: time.Now().Add(delay)})
+	return err
+}
+
+// clear makes all Loads due, for example because the daemon has been replaced.
+func (r *refusals) clear() {
+	r.once.Do(r.open)
+	r.kept.Clear()
+}
+
+func (r *refusals) open() { r.kept = lru.New(maxRefusals) }
