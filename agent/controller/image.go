@@ -69,6 +69,25 @@ func (r *Reconciler) loadImage(ctx context.Context, owner program.Owner, request
 	})
 }
 
+// keep reads the images of an owner's programs into the store, if an earlier version of
+// bpfman loaded them without it. After a reboot, they are then loaded without a registry.
+func (r *Reconciler) keep(ctx context.Context, owner program.Owner, g *gate) {
+	if owner.Bytecode.Image == nil {
+		return
+	}
+	for _, p := range r.Inventory.Of(owner.Key) {
+		if _, kept := r.stored.Load(p.Image); kept || p.Image.Digest == "" || p.Image.Reference != owner.Bytecode.Image.Url {
+			continue
+		}
+		found, err := r.Bytecode.Find(ctx, bytecode.Question{
+			Image: p.Image, PullPolicy: owner.Bytecode.Image.ImagePullPolicy, Credentials: g.credentials, Object: true,
+		}, func() {})
+		if err == nil && found.Path != "" {
+			r.stored.Store(p.Image, nil)
+		}
+	}
+}
+
 // noPolicy says what to do if bpfman.toml requires signatures, which only policies can.
 const noPolicy = "bpfman.toml has verify_enabled = true and allow_unsigned = false, so an image needs a BytecodePolicy in mode enforce that matches it and requires a signature (signedBy); none does"
 

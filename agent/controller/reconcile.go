@@ -81,6 +81,8 @@ type Reconciler struct {
 	hinted   hinted
 	policies policyCache
 	refusals refusals
+	// stored contains the images of programs that are known to be in the store.
+	stored sync.Map
 	// sharers contains the keys of owners that use maps of other programs.
 	sharers sync.Map
 }
@@ -213,6 +215,9 @@ func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *progr
 	}
 	if err == nil && g.waits > 0 {
 		err = &waitingError{g.waits}
+	}
+	if err == nil {
+		r.keep(ctx, *owner, g)
 	}
 	return want, outcome, g.again(), err
 }

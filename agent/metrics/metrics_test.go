@@ -77,7 +77,7 @@ func TestCallsAndRepairs(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	(*Metrics)(nil).Repaired(1, 1)
-	(*Metrics)(nil).Verified(time.Second, true)
+	(*Metrics)(nil).Read(time.Second, "read")
 	if _, err := New(registry); err == nil {
 		t.Error("registered twice")
 	}

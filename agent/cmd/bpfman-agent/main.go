@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -179,7 +180,30 @@ func run(o options, log logr.Logger) error {
 	if o.metricsAddr != "0" {
 		tasks.Go(func() error { return serveMetrics(ctx, o.metricsAddr, registry, config, log) })
 	}
-	return tasks.Wait() //nolint:wrapcheck // the error of a task
+	err = tasks.Wait()
+	return errors.Join(err, forget(server, o.namespace, reconciler.Bytecode.Store, log))
+}
+
+// The ConfigMap with bpfman's configuration. Without it, bpfman is being uninstalled.
+const configMap = "bpfman-config"
+
+// forget removes the stored bytecode if bpfman is being uninstalled. Nobody else can: the
+// store is on the node's disk.
+func forget(server *cluster.Cluster, namespace string, store *bytecode.Store, log logr.Logger) error {
+	ctx, stop := context.WithTimeout(context.Background(), forgetDeadline)
+	defer stop()
+	found, err := server.ConfigMap(ctx, namespace, configMap)
+	switch {
+	case namespace == "": // outside of a cluster
+		return nil
+	case err == nil && found.DeletionTimestamp == nil:
+		return nil
+	case err != nil && !apierrors.IsNotFound(err):
+		log.Info("Failed to find out whether bpfman is being uninstalled; the stored bytecode is kept", "reason", err.Error())
+		return nil
+	}
+	log.Info("Bpfman is being uninstalled; removing the stored bytecode", "dir", store.Dir)
+	return store.Clear()
 }
 
 func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Reconciler, error) {
@@ -206,6 +230,9 @@ func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, me
 	store.Used = reconciler.UsedImages
 	return reconciler, store.Open()
 }
+
+// forgetDeadline is the timeout for a request when the agent stops. Its pod has 15 seconds.
+const forgetDeadline = 5 * time.Second
 
 // Intervals of checks of the cluster's CRDs: lookAgain until the controllers start, and
 // lookLater after that, which is long because all nodes check. If the CRDs are of another
