@@ -57,6 +57,7 @@ func dataMounts(s component.Settings) []mount {
 		bind(binary, binary),                             // it can be on another file system of the host
 		bind(s.Dir("containerd"), "/var/lib/containerd"), // an upper layer of overlayfs can't be on overlayfs
 		bind(s.Dir("kubelet"), "/var/lib/kubelet"),
+		bind(s.Dir("bpfman"), "/var/lib/bpfman"), // the store of bytecode survives a reboot
 		bind(s.Dir("logs", "pods"), "/var/log/pods"),
 	}
 }
