@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -254,6 +255,8 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 		return nil, errors.New("bytecode.path is empty")
 	case b.Path != nil && isDevice(*b.Path):
 		return nil, fmt.Errorf("bytecode path %s is not a regular file: the daemon would never finish reading it", *b.Path)
+	case b.Path != nil && below(*b.Path, bytecode.Dir):
+		return nil, fmt.Errorf("bytecode path %s is in the node's store of images: set bytecode.image instead", *b.Path)
 	case b.Path != nil:
 		location.Location = &gobpfman.BytecodeLocation_File{File: *b.Path}
 	default:
@@ -287,8 +290,11 @@ func (l Load) Request(owner program.Owner) (*gobpfman.LoadRequest, error) {
 // isDevice reports whether a path may lead to a file that has no end, or that blocks
 // readers.
 func isDevice(file string) bool {
+	return slices.ContainsFunc([]string{"/dev", "/proc", "/sys", "/host/proc"}, func(dir string) bool { return below(file, dir) })
+}
+
+// below reports whether a path is a directory or below it.
+func below(file, dir string) bool {
 	file = path.Clean("/" + file)
-	return slices.ContainsFunc([]string{"/dev", "/proc", "/sys", "/host/proc"}, func(dir string) bool {
-		return file == dir || strings.HasPrefix(file, dir+"/")
-	})
+	return file == dir || strings.HasPrefix(file, dir+"/")
 }
