@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	agentbytecode "github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
@@ -43,13 +44,15 @@ import (
 
 const (
 	patience = time.Minute
-	// objectDir is the output directory of `make bytecode`.
-	objectDir = "../../bin/bytecode"
-	namespace = "bytecodesource"
+	// objectDir is the output directory of `make bytecode`, and readerPath the command that
+	// `make build` builds.
+	objectDir  = "../../bin/bytecode"
+	readerPath = "../../bin/bpfman-reader"
+	namespace  = "bytecodesource"
 )
 
-// authority is the authority that the daemon and the agent trust. The agent runs in this
-// process.
+// authority is the authority that the reader trusts, and the daemon in the test of what it
+// does by itself. The agent runs in this process.
 var (
 	authority     *registry.Authority
 	authorityFile string
@@ -77,6 +80,8 @@ type node struct {
 	t      *testing.T
 	name   string
 	client client.Client
+	store  *agentbytecode.Store
+	stop   func() // ends the agent
 
 	mu    sync.Mutex
 	loads map[string]int // by the owner's name
@@ -84,6 +89,9 @@ type node struct {
 
 func start(t *testing.T) *node {
 	t.Helper()
+	if _, err := os.Stat(readerPath); err != nil {
+		prerequisite.Missing(t, "run `make build` first: "+err.Error(), prerequisite.Commands)
+	}
 	config := envtest.Config(t)
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), eventsv1.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
@@ -93,22 +101,31 @@ func start(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, loads: map[string]int{}, Daemon: daemon.Start(t, "SSL_CERT_FILE="+authorityFile)}
+	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, loads: map[string]int{}, Daemon: daemon.Start(t)}
 	n.Registry = registry.Serve(t, n.Daemon, authority)
+	n.store = &agentbytecode.Store{Dir: t.TempDir(), Limit: 256 * mebi}
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
 	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{"test": n.name}}})
 
-	server, err := cluster.New(config, "bpfman-agent", n.name, namespace, logr.Discard())
+	n.startAgent()
+	return n
+}
+
+// startAgent starts an agent, which ends with the test.
+func (n *node) startAgent() {
+	n.t.Helper()
+	server, err := cluster.New(envtest.Config(n.t), "bpfman-agent", n.name, namespace, logr.Discard())
 	if err != nil {
-		t.Fatal(err)
+		n.t.Fatal(err)
 	}
 	agent := &controller.Reconciler{
 		Cluster: server, Inventory: agentdaemon.NewInventory(&loadCounter{n.Client, n}, n.Path("/")), NodeName: n.name, Drift: time.Minute,
 		Interfaces: func() (map[string]program.Interface, error) {
 			return map[string]program.Interface{"lo": {Index: 1}}, nil
 		},
+		Bytecode:   &agentbytecode.Library{Read: agentbytecode.Process{Path: readerPath}.Read, Store: n.store},
 		PinsDir:    n.Path("/sys/fs/bpf"),
 		Containers: func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
 		FindKinds:  time.Second, // no operator publishes hints
@@ -119,8 +136,8 @@ func start(t *testing.T) *node {
 		defer close(ended)
 		_ = agent.Run(ctx, func(_ context.Context, f func()) { f() }) // the end of its context stops it
 	}()
-	t.Cleanup(func() { cancel(); <-ended })
-	return n
+	n.stop = func() { cancel(); <-ended }
+	n.t.Cleanup(n.stop)
 }
 
 // create creates an object that is deleted when the test ends.

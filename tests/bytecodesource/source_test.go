@@ -8,7 +8,9 @@ package bytecodesource
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -58,10 +60,10 @@ func TestReferences(t *testing.T) {
 	}{
 		{"tag", n.image("tag:latest", ""), "", ""},
 		{"no-tag", n.image("tag", ""), "", ""},
-		{"another-tag", n.image("tag:v1", ""), failed, "load tcx_next from image " + n.Address + "/tag:v1: "},
-		{"absent-tag", n.image("tag:v2", ""), notHad, "MANIFEST_UNKNOWN"},
+		{"another-tag", n.image("tag:v1", ""), failed, "load from image " + n.Address + "/tag:v1: it has no function tcx_next; its functions are "},
+		{"absent-tag", n.image("tag:v2", ""), notHad, "has no such image"},
 		{"digest", n.image("digest@"+digest(t, right), ""), "", ""},
-		// The daemon has the image of the tag, but the digest takes precedence.
+		// The node has the image of the digest, but not of the tag.
 		{"tag-for-digest", n.image("digest:latest", ""), failed, "tcx_next"},
 		{"digest-and-tag", n.image("digest:latest@"+digest(t, right), ""), "", ""},
 		{"index", n.image("index:latest", ""), "", ""},
@@ -103,7 +105,7 @@ func TestPullPolicies(t *testing.T) {
 
 	never := object("never", v1alpha1.PullNever)
 	n.create(never)
-	n.fails(never, v1alpha1.BpfProgCondNotLoaded, "policy:latest")
+	n.fails(never, v1alpha1.BpfProgCondBytecodeSelectorError, "policy:latest isn't on this node, and the pull policy is Never")
 	if pulls := n.Pulls("policy"); pulls != 0 {
 		t.Errorf("%d pulls with the policy Never", pulls)
 	}
@@ -249,6 +251,36 @@ func TestRegistryDown(t *testing.T) {
 	n.fails(waits, v1alpha1.BpfProgCondBytecodeSelectorError, "image "+n.Address+"/down:latest: ", "connection refused")
 	n.Start()
 	n.loaded(waits)
+}
+
+// After the agent has started again, it needs no registry for what the node has. If a file
+// in the store was altered, it does.
+func TestRestartWithoutRegistry(t *testing.T) {
+	n := start(t)
+	n.Push("kept:latest", build(t, "tcx_test"))
+	o := n.program("kept", n.image("kept:latest", v1alpha1.PullIfNotPresent))
+	n.create(o)
+	n.loaded(o)
+	n.Stop()
+	n.stop()
+	n.startAgent()
+	second := n.program("kept-second", n.image("kept:latest", v1alpha1.PullIfNotPresent))
+	n.create(second)
+	n.loaded(second)
+
+	files, err := filepath.Glob(filepath.Join(n.store.Dir, "images", "*", "kept@sha256:*.o"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	altered := append(bytecode(t, "tcx_test"), 0)
+	if err := errors.Join(os.Remove(files[0]), os.WriteFile(files[0], altered, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	third := n.program("kept-third", n.image("kept:latest", v1alpha1.PullIfNotPresent))
+	n.create(third)
+	n.fails(third, v1alpha1.BpfProgCondBytecodeSelectorError, "connection refused")
+	n.Start()
+	n.loaded(third)
 }
 
 // Globals of each size have the specified values in the program, from base64 or from a list.

@@ -42,7 +42,7 @@ const Private = "private/"
 
 const headerTimeout = time.Minute
 
-// Authority is a self-signed certificate for the loopback address.
+// Authority is a self-signed certificate for two loopback addresses.
 type Authority struct{ certificate tls.Certificate }
 
 // NewAuthority creates an Authority, and writes its certificate to a file for
@@ -56,7 +56,7 @@ func NewAuthority(file string) (*Authority, error) {
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "test registry"},
 		NotBefore:    time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2)},
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
@@ -205,3 +205,6 @@ func (r *Registry) Push(reference string, content remote.Taggable) {
 		r.t.Fatalf("push %s: %v", reference, err)
 	}
 }
+
+// Certificate returns the certificate with its key, for other servers.
+func (a *Authority) Certificate() tls.Certificate { return a.certificate }
