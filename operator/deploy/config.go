@@ -17,10 +17,10 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/BurntSushi/toml"
 	"github.com/distribution/reference"
 	"golang.org/x/net/http/httpproxy"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // The keys of the ConfigMap. Those of the daemon and the agent are upstream's.
@@ -28,6 +28,7 @@ const (
 	KeyDaemonImage       = "bpfman.image"
 	KeyDaemonLogLevel    = "bpfman.log.level"
 	KeyDaemonTOML        = "bpfman.toml"
+	KeyBytecodeStoreSize = "bpfman.bytecode.store.size"
 	KeyAgentImage        = "bpfman.agent.image"
 	KeyAgentLogLevel     = "bpfman.agent.log.level"
 	KeyAgentHealthAddr   = "bpfman.agent.healthprobe.addr"
@@ -84,8 +85,8 @@ type Config struct {
 	PullPolicy  corev1.PullPolicy
 	// PullSecrets are the names of Secrets in the operator's namespace.
 	PullSecrets []string
-	// RegistryCA contains certificates in PEM that the daemon and the agent trust for registries of bytecode,
-	// instead of those in their images. If it is empty, they use those in their images.
+	// RegistryCA contains certificates in PEM that the agent trusts for registries of bytecode, instead of those in
+	// its image. If it is empty, the agent uses those in its image.
 	RegistryCA string
 	// Proxy is the proxy for these registries. It isn't in the ConfigMap, but in the operator's environment.
 	Proxy httpproxy.Config
@@ -105,8 +106,10 @@ type DaemonConfig struct {
 	Image string
 	// LogLevel has the syntax of Rust's env_logger, such as "info" or "bpfman=debug".
 	LogLevel string
-	// TOML is the content of the daemon's own configuration file.
+	// TOML is the content of the daemon's own configuration file, in which the verification of signatures is off.
 	TOML string
+	// Signatures is what the user's file wants the daemon to do about signatures.
+	Signatures Signatures
 }
 
 // AgentConfig configures the agent's container. The addresses are on the node, because the pod uses the host's
@@ -116,6 +119,8 @@ type AgentConfig struct {
 	LogLevel    string
 	HealthAddr  string
 	MetricsAddr string
+	// StoreSize is the maximum size of the node's bytecode store, in bytes.
+	StoreSize int64
 }
 
 // CSIConfig configures the CSI plugin's container, and its registration with the kubelet.
@@ -166,11 +171,15 @@ type setting struct {
 var settings = []setting{
 	{key: KeyDaemonImage, required: true, set: func(c *Config, v string) error { c.Daemon.Image = v; return checkImage(v) }},
 	{key: KeyDaemonLogLevel, fallback: "info", set: func(c *Config, v string) error { c.Daemon.LogLevel = v; return checkLogFilter(v) }},
-	{key: KeyDaemonTOML, fallback: "[database]\nmax_retries = 30\nmillisec_delay = 10000\n", set: func(c *Config, v string) error { c.Daemon.TOML = v; return checkTOML(v) }},
+	{key: KeyDaemonTOML, fallback: "[database]\nmax_retries = 30\nmillisec_delay = 10000\n", set: func(c *Config, v string) (err error) {
+		c.Daemon.TOML, c.Daemon.Signatures, err = parseTOML(v)
+		return err
+	}},
 	{key: KeyAgentImage, required: true, set: func(c *Config, v string) error { c.Agent.Image = v; return checkImage(v) }},
 	{key: KeyAgentLogLevel, fallback: "info", set: func(c *Config, v string) error { c.Agent.LogLevel = v; return checkLogLevel(v) }},
 	{key: KeyAgentHealthAddr, fallback: ":8175", set: func(c *Config, v string) error { c.Agent.HealthAddr = v; return checkAddr(v) }},
 	{key: KeyAgentMetricsAddr, fallback: "127.0.0.1:8174", set: func(c *Config, v string) error { c.Agent.MetricsAddr = v; return checkAddr(v) }},
+	{key: KeyBytecodeStoreSize, fallback: "256Mi", set: func(c *Config, v string) (err error) { c.Agent.StoreSize, err = parseStoreSize(v); return err }},
 	{key: KeyCSIImage, fallback: "quay.io/bpfman/bpfman-csi:latest", set: func(c *Config, v string) error { c.CSI.Image = v; return checkImage(v) }},
 	{key: KeyCSILogLevel, fallback: "info", set: func(c *Config, v string) error { c.CSI.LogLevel = v; return checkLogLevel(v) }},
 	{key: KeyCSIRegistration, fallback: RegistrationSidecar, set: func(c *Config, v string) error {
@@ -223,12 +232,8 @@ func ParseConfig(data map[string]string) (config Config, unknown []string, err e
 	rest := maps.Clone(data)
 	var errs []error
 	for _, s := range settings {
-		value := data[s.key]
+		value := strings.TrimSpace(data[s.key])
 		delete(rest, s.key)
-		// The file keeps its white space, because users see it as they wrote it.
-		if s.key != KeyDaemonTOML {
-			value = strings.TrimSpace(value)
-		}
 		if value == "" {
 			value = s.fallback
 		}
@@ -335,6 +340,20 @@ func checkRoot(v string) error {
 	return nil
 }
 
+// minStoreSize is enough for a few objects of the maximum size that the agent accepts.
+var minStoreSize = resource.MustParse("32Mi")
+
+func parseStoreSize(v string) (int64, error) {
+	size, err := resource.ParseQuantity(v)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a quantity such as 256Mi", v)
+	}
+	if size.Cmp(minStoreSize) < 0 {
+		return 0, fmt.Errorf("%q is less than %s", v, minStoreSize.String())
+	}
+	return size.Value(), nil
+}
+
 // Limits, in bytes, for texts in annotations. All annotations of an object together can have 256 KiB.
 const (
 	maxTOML         = 64 << 10
@@ -359,41 +378,6 @@ func checkCertificates(v string) error {
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
 			return fmt.Errorf("the value contains an invalid certificate: %w", err)
 		}
-	}
-	return nil
-}
-
-// daemonFile contains the fields that the daemon reads from its configuration file. If one of them has a wrong
-// type, the daemon uses its defaults for all of them, and only its log says so.
-type daemonFile struct {
-	Interfaces map[string]struct {
-		XDPMode string `toml:"xdp_mode"`
-	} `toml:"interfaces"`
-	Signing struct {
-		AllowUnsigned bool `toml:"allow_unsigned"`
-		VerifyEnabled bool `toml:"verify_enabled"`
-	} `toml:"signing"`
-	Database struct {
-		MaxRetries    uint32 `toml:"max_retries"`
-		MillisecDelay uint32 `toml:"millisec_delay"` // the maximum is 49 days
-	} `toml:"database"`
-}
-
-func checkTOML(v string) error {
-	if _, err := toml.Decode(v, new(map[string]any)); err != nil {
-		return fmt.Errorf("the value is not valid TOML: %w", err)
-	}
-	var file daemonFile
-	if _, err := toml.Decode(v, &file); err != nil {
-		return fmt.Errorf("the daemon can't use the value: %w", err)
-	}
-	for name, i := range file.Interfaces {
-		if err := checkOneOf(i.XDPMode, "skb", "drv", "hw"); err != nil {
-			return fmt.Errorf("xdp_mode of interface %s: %w", name, err)
-		}
-	}
-	if len(v) > maxTOML {
-		return fmt.Errorf("the value has %d bytes, but the limit is %d", len(v), maxTOML)
 	}
 	return nil
 }

@@ -37,8 +37,8 @@ func mustParse(t *testing.T, changes map[string]string) Config {
 func TestParseConfigDefaults(t *testing.T) {
 	config := mustParse(t, nil)
 	want := Config{
-		Daemon:      DaemonConfig{"quay.io/bpfman/bpfman:v0.6.0", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n"},
-		Agent:       AgentConfig{"quay.io/bpfman/bpfman-agent:latest", "info", ":8175", "127.0.0.1:8174"},
+		Daemon:      DaemonConfig{"quay.io/bpfman/bpfman:v0.6.0", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n\n[signing]\nverify_enabled = false\n", SignaturesDefault},
+		Agent:       AgentConfig{"quay.io/bpfman/bpfman-agent:latest", "info", ":8175", "127.0.0.1:8174", 256 << 20},
 		CSI:         CSIConfig{"quay.io/bpfman/bpfman-csi:latest", "info", RegistrationSidecar, "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", ClusterAccessAll, "127.0.0.1:8173", "", false},
 		Inspector:   InspectorConfig{"quay.io/bpfman/bpfman-inspector:latest", "info", "127.0.0.1:8172", false, false},
 		KubeletRoot: "/var/lib/kubelet",
@@ -91,6 +91,9 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyAgentHealthAddr, "localhost:8175", "is not an IP address"},
 		{KeyAgentMetricsAddr, "127.0.0.1:8175", "is already used by " + KeyAgentHealthAddr},
 		{KeyCSIMetricsAddr, ":8174", "is already used by " + KeyAgentMetricsAddr},
+		{KeyBytecodeStoreSize, "large", `"large" is not a quantity such as 256Mi`},
+		{KeyBytecodeStoreSize, "32M", `"32M" is less than 32Mi`},
+		{KeyBytecodeStoreSize, "-1Gi", "is less than 32Mi"},
 		{KeyCSIRegistration, "both", "is not one of sidecar, self"},
 		{KeyCSIClusterAccess, "none", "is not one of all, read, rbac"},
 		{KeyCSISELinuxContext, "container_file_t", "is not an SELinux context"},
@@ -144,18 +147,18 @@ func TestParseConfigRefuses(t *testing.T) {
 	}
 }
 
-// Fields that only another version of the daemon supports are accepted.
-func TestDaemonFile(t *testing.T) {
-	const text = "[interfaces.eth0]\nxdp_mode = \"drv\"\n[signing]\nallow_unsigned = true\n[new]\na = [1]\n"
-	if got := mustParse(t, map[string]string{KeyDaemonTOML: text}).Daemon.TOML; got != text {
-		t.Errorf("%q became %q", text, got)
-	}
-}
-
 func TestDaemonLogLevels(t *testing.T) {
 	for _, level := range []string{"info", "WARN", "off", "bpfman=debug", "info, bpfman::multiprog = trace", "debug/attach|a=b", "info,", "bpfman="} {
 		if got := mustParse(t, map[string]string{KeyDaemonLogLevel: level}).Daemon.LogLevel; got != level {
 			t.Errorf("%q became %q", level, got)
+		}
+	}
+}
+
+func TestStoreSize(t *testing.T) {
+	for value, want := range map[string]int64{"32Mi": 32 << 20, "1G": 1e9, "1.5Gi": 3 << 29, "1e9": 1e9, "40000000": 4e7} {
+		if got := mustParse(t, map[string]string{KeyBytecodeStoreSize: value}).Agent.StoreSize; got != want {
+			t.Errorf("%q is %d bytes, want %d", value, got, want)
 		}
 	}
 }

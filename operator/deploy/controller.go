@@ -51,6 +51,9 @@ const (
 	ReasonInvalidConfig = "InvalidConfig"
 	// ReasonUnknownKey means that a key isn't known, and is probably misspelled.
 	ReasonUnknownKey = "UnknownKey"
+	// ReasonVerificationMoved means that the daemon's configuration file asks the daemon to verify signatures, which
+	// only BytecodePolicies do.
+	ReasonVerificationMoved = "VerificationMoved"
 	// ReasonApplied means that an object was created or changed.
 	ReasonApplied = "Applied"
 	// ReasonApplyFailed means that the API server refused an object.
@@ -162,6 +165,9 @@ func (r *Reconciler) deploy(ctx context.Context, configMap *corev1.ConfigMap) er
 	if err != nil {
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonInvalidConfig, action, "Invalid configuration, the node components are unchanged: "+err.Error())
 		return nil //nolint:nilerr // there is nothing to retry: the next change of the ConfigMap triggers a reconciliation
+	}
+	if warning := config.Daemon.Signatures.warning(); warning != "" {
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonVerificationMoved, action, warning)
 	}
 	config.Proxy = r.Proxy
 	daemonSet, err := DaemonSet(config, r.Namespace)

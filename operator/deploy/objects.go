@@ -115,8 +115,15 @@ func (v values) InspectorHost() string { return hostOf(v.Inspector.MetricsAddr) 
 
 func (v values) InspectorPort() string { return portOf(v.Inspector.MetricsAddr) }
 
-// Proxies returns the variables of the containers that pull bytecode. The agent doesn't use the proxy for the API server,
-// whose address the kubelet inserts.
+// RequirePolicy reports whether the agent refuses images for which no policy requires a signature.
+func (v values) RequirePolicy() bool { return v.Daemon.Signatures == SignaturesRequired }
+
+// StoreDir is the path of the bytecode store, on the node and in the containers. The paths that the agent gives the
+// daemon contain it.
+func (v values) StoreDir() string { return "/var/lib/bpfman/bytecode" }
+
+// Proxies returns the variables of the agent, which reads bytecode from registries. The agent doesn't use the proxy
+// for the API server, whose address the kubelet inserts.
 func (v values) Proxies() []corev1.EnvVar {
 	if v.Proxy.HTTPProxy == "" && v.Proxy.HTTPSProxy == "" {
 		return nil

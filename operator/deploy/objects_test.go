@@ -243,7 +243,7 @@ func TestProxy(t *testing.T) {
 			}
 			for _, container := range containers(into[appsv1.DaemonSet](t, object)) {
 				want := map[string]string{}
-				if container.Name == "bpfman" || container.Name == "bpfman-agent" { // they pull bytecode
+				if container.Name == "bpfman-agent" { // it reads bytecode
 					want = c.want
 				}
 				got := map[string]string{}
@@ -266,7 +266,8 @@ func TestEachKeyRollsThePods(t *testing.T) {
 	for _, c := range []struct{ key, value string }{
 		{KeyDaemonImage, "quay.io/bpfman/bpfman:v2"},
 		{KeyDaemonLogLevel, "bpfman=debug"},
-		{KeyDaemonTOML, "[signing]\nverify_enabled = false\n"},
+		{KeyDaemonTOML, "[database]\nmax_retries = 1\n"},
+		{KeyBytecodeStoreSize, "1Gi"},
 		{KeyAgentImage, "quay.io/bpfman/bpfman-agent:v2"},
 		{KeyAgentLogLevel, "trace"},
 		{KeyAgentHealthAddr, "127.0.0.1:9175"},
@@ -371,7 +372,7 @@ func TestWithoutInspector(t *testing.T) {
 func TestInspectorReadsOnly(t *testing.T) {
 	inspector := containers(daemonSet(t, nil))[InspectorContainer]
 	for _, m := range inspector.VolumeMounts {
-		if m.Name != "bpfman-sock" && (!m.ReadOnly || m.MountPropagation == nil || *m.MountPropagation != corev1.MountPropagationHostToContainer) {
+		if !slices.Contains([]string{"bpfman-sock", "kube-api-access"}, m.Name) && (!m.ReadOnly || m.MountPropagation == nil || *m.MountPropagation != corev1.MountPropagationHostToContainer) {
 			t.Errorf("it has %+v", m)
 		}
 	}
@@ -407,15 +408,6 @@ func TestProbesFollowTheAgentsAddress(t *testing.T) {
 	}
 }
 
-// The text comes from the user. Quotes, templates, and line breaks must stay unchanged.
-func TestTOMLArrivesVerbatim(t *testing.T) {
-	text := "# {{ .Nothing }} \"quoted\" 'too' \\ é\n[database]\nmax_retries = 1\n"
-	ds := daemonSet(t, map[string]string{KeyDaemonTOML: text})
-	if got := ds.Spec.Template.Annotations["bpfman.io/bpfman.toml"]; got != text {
-		t.Errorf("got %q, want %q", got, text)
-	}
-}
-
 // authority returns a certificate in PEM.
 func authority(t *testing.T) string {
 	t.Helper()
@@ -426,8 +418,7 @@ func authority(t *testing.T) string {
 	return string(text)
 }
 
-// TestRegistryCA checks that only the daemon and the agent get the certificates, unchanged and at the expected
-// path.
+// TestRegistryCA checks that only the agent gets the certificates, unchanged and at the expected path.
 func TestRegistryCA(t *testing.T) {
 	template := daemonSet(t, map[string]string{KeyRegistryCA: "\n" + authority(t) + "\n" + authority(t)}).Spec.Template
 	if got, want := template.Annotations["bpfman.io/registry-ca.crt"], authority(t)+"\n"+authority(t); got != want {
@@ -435,15 +426,93 @@ func TestRegistryCA(t *testing.T) {
 	}
 	for _, c := range template.Spec.Containers {
 		trusts := slices.Contains(c.Env, corev1.EnvVar{Name: "SSL_CERT_FILE", Value: "/etc/bpfman-registry/ca.crt"}) &&
-			slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-				return m.Name == "registry-ca" && m.MountPath == "/etc/bpfman-registry"
-			})
-		if want := c.Name == "bpfman" || c.Name == "bpfman-agent"; trusts != want {
-			t.Errorf("%s trusts them: %v", c.Name, trusts)
+			slices.Contains(c.Env, corev1.EnvVar{Name: "SSL_CERT_DIR", Value: "/etc/bpfman-registry"}) &&
+			mounts(c, "registry-ca", "/etc/bpfman-registry", true)
+		if want := c.Name == "bpfman-agent"; trusts != want {
+			t.Errorf("%s trusts them alone: %v", c.Name, trusts)
 		}
-		alone := slices.Contains(c.Env, corev1.EnvVar{Name: "SSL_CERT_DIR", Value: "/etc/bpfman-registry"})
-		if want := c.Name == "bpfman-agent"; alone != want {
-			t.Errorf("%s trusts them alone: %v", c.Name, alone)
+	}
+}
+
+func mounts(c corev1.Container, volume, path string, readOnly bool) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == volume && m.MountPath == path && m.ReadOnly == readOnly
+	})
+}
+
+// TestDaemonReadsNoCertificates checks that there are none in its container: it would parse them in each call.
+func TestDaemonReadsNoCertificates(t *testing.T) {
+	for _, changes := range []map[string]string{nil, {KeyRegistryCA: authority(t)}} {
+		daemon := containers(daemonSet(t, changes))["bpfman"]
+		for _, name := range []string{"SSL_CERT_FILE", "SSL_CERT_DIR"} {
+			if !slices.Contains(daemon.Env, corev1.EnvVar{Name: name, Value: os.DevNull}) {
+				t.Errorf("%s isn't %s: %v", name, os.DevNull, daemon.Env)
+			}
 		}
+	}
+}
+
+// TestStore checks that only the agent writes bytecode, and that the daemon reads it at the same path, because the
+// agent gives it paths of files.
+func TestStore(t *testing.T) {
+	ds := daemonSet(t, map[string]string{KeyBytecodeStoreSize: "1Gi"})
+	at := slices.IndexFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "bytecode" })
+	if at < 0 {
+		t.Fatal("there is no store")
+	}
+	// On the disk, so that a node can load programs after a reboot without a registry.
+	host := ds.Spec.Template.Spec.Volumes[at].HostPath
+	if host == nil || host.Path != "/var/lib/bpfman/bytecode" || *host.Type != corev1.HostPathDirectoryOrCreate {
+		t.Errorf("the store is at %+v", host)
+	}
+	for name, c := range containers(ds) {
+		has := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "bytecode" })
+		if want := name == "bpfman" || name == "bpfman-agent"; has != want || (has && !mounts(c, "bytecode", host.Path, name == "bpfman")) {
+			t.Errorf("%s has %+v", name, c.VolumeMounts)
+		}
+	}
+	agent := containers(ds)["bpfman-agent"]
+	for _, want := range []string{"--bytecode-dir=" + host.Path, "--bytecode-dir-size=1073741824"} {
+		if !slices.Contains(agent.Args, want) {
+			t.Errorf("the agent has %q, not %q", agent.Args, want)
+		}
+	}
+}
+
+// TestTokens checks that only the containers that use the API server have a token.
+func TestTokens(t *testing.T) {
+	ds := daemonSet(t, nil)
+	pod := ds.Spec.Template.Spec
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		t.Error("each container has a token")
+	}
+	var got []string
+	for name, c := range containers(ds) {
+		if mounts(c, "kube-api-access", "/var/run/secrets/kubernetes.io/serviceaccount", true) {
+			got = append(got, name)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"bpfman-agent", "bpfman-csi", "bpfman-inspector"}; !slices.Equal(got, want) {
+		t.Errorf("%q have one, want %q", got, want)
+	}
+	at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "kube-api-access" })
+	if at < 0 || pod.Volumes[at].Projected == nil {
+		t.Fatal("there is no volume with a token")
+	}
+	var files []string
+	for _, source := range pod.Volumes[at].Projected.Sources {
+		switch {
+		case source.ServiceAccountToken != nil:
+			files = append(files, source.ServiceAccountToken.Path)
+		case source.ConfigMap != nil:
+			files = append(files, source.ConfigMap.Items[0].Path)
+		case source.DownwardAPI != nil:
+			files = append(files, source.DownwardAPI.Items[0].Path)
+		}
+	}
+	// client-go looks for these.
+	if want := []string{"token", "ca.crt", "namespace"}; !slices.Equal(files, want) {
+		t.Errorf("files %q, want %q", files, want)
 	}
 }

@@ -37,8 +37,8 @@ var keyCases = []keyCase{
 		[]string{"containers[bpfman].env[RUST_LOG].value"},
 	},
 	{
-		deploy.KeyDaemonTOML, "[signing]\nverify_enabled = false\n",
-		[]string{"metadata.annotations.bpfman.io/bpfman.toml"},
+		deploy.KeyDaemonTOML, "[signing]\nallow_unsigned = false\n",
+		[]string{"+containers[bpfman-agent].args[--require-policy]", "metadata.annotations.bpfman.io/bpfman.toml"},
 	},
 	{
 		deploy.KeyAgentImage, "quay.io/bpfman/bpfman-agent:v2",
@@ -68,6 +68,10 @@ var keyCases = []keyCase{
 			"containers[bpfman-agent].ports[metrics].containerPort",
 			"containers[bpfman-agent].ports[metrics].hostPort",
 		},
+	},
+	{
+		deploy.KeyBytecodeStoreSize, "1Gi",
+		[]string{"containers[bpfman-agent].args[--bytecode-dir-size]"},
 	},
 	{
 		deploy.KeyCSIImage, "quay.io/bpfman/bpfman-csi:v2",
@@ -136,8 +140,6 @@ var keyCases = []keyCase{
 			"+containers[bpfman-agent].env[SSL_CERT_DIR]",
 			"+containers[bpfman-agent].env[SSL_CERT_FILE]",
 			"+containers[bpfman-agent].volumeMounts[/etc/bpfman-registry]",
-			"+containers[bpfman].env[SSL_CERT_FILE]",
-			"+containers[bpfman].volumeMounts[/etc/bpfman-registry]",
 			"+metadata.annotations.bpfman.io/registry-ca.crt",
 			"+volumes[registry-ca]",
 		},

@@ -113,11 +113,39 @@ func TestNodeComponentsAreDeployed(t *testing.T) {
 func TestUpstreamFault25ConfigMapEditsReachTheDaemonSet(t *testing.T) {
 	c := cluster(t)
 	getDaemonSet(t, c)
-	set(t, c, map[string]string{deploy.KeyAgentImage: "quay.io/bpfman/bpfman-agent:other", deploy.KeyDaemonTOML: "[signing]\nverify_enabled = false\n"})
+	set(t, c, map[string]string{deploy.KeyAgentImage: "quay.io/bpfman/bpfman-agent:other", deploy.KeyDaemonTOML: "[database]\nmax_retries = 1\n"})
 	eventually(t, "the new image is there", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:other"))
-	if got := getDaemonSet(t, c).Spec.Template.Annotations["bpfman.io/bpfman.toml"]; got != "[signing]\nverify_enabled = false\n" {
+	if got := getDaemonSet(t, c).Spec.Template.Annotations["bpfman.io/bpfman.toml"]; got != "[database]\nmax_retries = 1\n\n[signing]\nverify_enabled = false\n" {
 		t.Errorf("bpfman.toml is %q", got)
 	}
+}
+
+// The daemon can't verify signatures, because it reads no images. What the user wanted isn't lost.
+func TestUnsignedBytecodeStaysRefused(t *testing.T) {
+	c := cluster(t)
+	getDaemonSet(t, c)
+	requires := func(want bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			ds := &appsv1.DaemonSet{}
+			if err := c.Get(ctx, daemonSetKey, ds); err != nil {
+				return err
+			}
+			for _, container := range ds.Spec.Template.Spec.Containers {
+				if container.Name == "bpfman-agent" && slices.Contains(container.Args, "--require-policy") != want {
+					return fmt.Errorf("the agent has %q", container.Args)
+				}
+			}
+			return nil
+		}
+	}
+	t.Run("refused", func(t *testing.T) {
+		configMap := set(t, c, map[string]string{deploy.KeyDaemonTOML: "[signing]\nallow_unsigned = false\n"})
+		eventually(t, "the agent refuses bytecode without a policy", requires(true))
+		eventually(t, "an Event says what to do", hasEvent(c, configMap, deploy.ReasonVerificationMoved, func(note string) bool {
+			return strings.Contains(note, "BytecodePolicy with mode: enforce")
+		}))
+	})
+	eventually(t, "the agent needs no policy", requires(false))
 }
 
 func TestWithoutCSI(t *testing.T) {
