@@ -593,6 +593,7 @@ deploy-helm: $(LOCALBIN)/helm
 
 undeploy-helm: $(LOCALBIN)/helm
 	$(LOCALBIN)/helm uninstall bpfman -n bpfman --ignore-not-found
+	-$(KUBECTL) -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=1m
 	$(KUBECTL) delete namespace bpfman --ignore-not-found
 	@$(MAKE) --no-print-directory uninstall
 

@@ -138,6 +138,10 @@ func same(t *testing.T, chart, built objects) {
 	t.Helper()
 	// Helm needs the namespace before it creates objects of the chart.
 	delete(built, "Namespace  bpfman")
+	for _, key := range keptUntilThePodsEnd {
+		object := &unstructured.Unstructured{Object: chart[key]}
+		object.SetAnnotations(nil)
+	}
 	for _, key := range slices.Sorted(maps.Keys(built)) {
 		if there, ok := chart[key]; !ok {
 			t.Errorf("the chart has no %s", key)
@@ -149,6 +153,35 @@ func same(t *testing.T, chart, built objects) {
 		if _, ok := built[key]; !ok {
 			t.Errorf("the chart alone has %s", key)
 		}
+	}
+}
+
+// keptUntilThePodsEnd are the objects that Helm doesn't delete. With them, an agent that ends finds out whether bpfman
+// is being uninstalled.
+var keptUntilThePodsEnd = []string{
+	"Role bpfman bpfman-agent-policy-role", "RoleBinding bpfman bpfman-agent-policy-rolebinding", "ServiceAccount bpfman bpfman-daemon",
+}
+
+// TestAgentsCanFindOutThatTheyAreUninstalled checks that the agent can get the ConfigMap after `helm uninstall`, which
+// deletes roles before ConfigMaps. Nothing is kept that isn't deleted with the namespace.
+func TestAgentsCanFindOutThatTheyAreUninstalled(t *testing.T) {
+	rendered := template(t, "bpfman", "crds.keep=false")
+	var kept []string
+	for key, object := range rendered {
+		if (&unstructured.Unstructured{Object: object}).GetAnnotations()["helm.sh/resource-policy"] == "keep" {
+			kept = append(kept, key)
+		}
+	}
+	slices.Sort(kept)
+	if !slices.Equal(kept, keptUntilThePodsEnd) {
+		t.Fatalf("Helm keeps %q, not %q", kept, keptUntilThePodsEnd)
+	}
+	role, binding := get[rbacv1.Role](t, rendered, kept[0]), get[rbacv1.RoleBinding](t, rendered, kept[1])
+	account := get[corev1.ServiceAccount](t, rendered, kept[2])
+	get := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}
+	if binding.RoleRef.Name != role.Name || len(binding.Subjects) != 1 || binding.Subjects[0].Name != account.Name ||
+		!slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return reflect.DeepEqual(r, get) }) {
+		t.Errorf("%s may %v, by %v of %v", account.Name, role.Rules, binding.RoleRef, binding.Subjects)
 	}
 }
 
