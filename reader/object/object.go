@@ -1,136 +1,142 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package object finds out which kernel functions an eBPF object calls, and which
-// types of maps it declares.
+// Package object reads eBPF object files, which can come from an untrusted source: their
+// programs, maps, and global variables, and which functions of the kernel they call. It
+// also removes what isn't needed to load them.
 package object
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
-	"errors"
+	"cmp"
+	"encoding/binary"
 	"fmt"
-	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 
 	"github.com/bpfman/bpfman-operator/apis/maptype"
+	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/reader/plain"
 )
 
+// Object describes the content of an object file.
+type Object struct {
+	// ByteOrder is "little" or "big".
+	ByteOrder string     `json:"byteOrder"`
+	Programs  []Program  `json:"programs"`
+	Maps      []Map      `json:"maps"`
+	Globals   []Variable `json:"globals"`
+	// License is the license that the object declares. Without one, the daemon's loader
+	// declares GPL.
+	License string `json:"license,omitempty"`
+	// Helpers are the functions of the kernel that the code calls, and MapTypes the types
+	// of all maps, including those for global data. Both have the names of package
+	// apis/reader.
+	Helpers  []string `json:"helpers,omitempty"`
+	MapTypes []string `json:"mapTypes,omitempty"`
+	// Unknown is the reason why Maps, Globals, and MapTypes aren't known.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Program is a function that can be loaded as a program.
+type Program struct {
+	Name string `json:"name"`
+	// Type is the type that results from the section, with bpfman's name, such as tc for
+	// both TC and TCX. For a section that no kind of bpfman corresponds to, it is the
+	// prefix of the section's name.
+	Type    string `json:"type"`
+	Section string `json:"section"`
+}
+
+// Map is a map that the programs define.
+type Map struct {
+	Name string `json:"name"`
+	// Type is the type, as in the label of a bytecode image, such as hash or
+	// per_cpu_array. Number is the kernel's number of the type.
+	Type   string `json:"type"`
+	Number uint32 `json:"-"`
+	// KeySize and ValueSize are in bytes. MaxEntries can also be a size in bytes, for
+	// example for ring buffers. Zero means that the loader decides.
+	KeySize    uint32 `json:"keySize"`
+	ValueSize  uint32 `json:"valueSize"`
+	MaxEntries uint32 `json:"maxEntries"`
+	// PinnedByName means that the map is pinned at /sys/fs/bpf/<name>, once for the whole
+	// node.
+	PinnedByName bool `json:"pinnedByName,omitempty"`
+}
+
+// Values of Object.ByteOrder.
 const (
-	// MaxLayer is the maximum compressed size of an image's layer, in bytes. maxObject
-	// is the maximum size of its first file. They are the same as the agent's limits.
-	MaxLayer  = 8 << 20
-	maxObject = 8 << 20
+	littleEndian = "little"
+	bigEndian    = "big"
 )
 
-// Used contains what bytecode uses, sorted: helpers with their names in bpf(7), and
-// types of maps with bpftool's names.
-type Used struct {
-	Helpers  []string
-	MapTypes []string
+// Read reads an object file. An error describes the file, and continues a sentence about
+// it. If only the maps and variables can't be read, Read sets Object.Unknown.
+func Read(content []byte) (*Object, error) {
+	f, err := parse(content)
+	if err != nil {
+		return nil, err
+	}
+	o := &Object{ByteOrder: littleEndian, Maps: []Map{}, Globals: []Variable{}, License: f.license(), Helpers: f.calls()}
+	if f.order == binary.BigEndian {
+		o.ByteOrder = bigEndian
+	}
+	if o.Programs, err = f.functions(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(o.Programs, func(a, b Program) int { return cmp.Compare(a.Name, b.Name) })
+	stripped, err := f.strip()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.declared(stripped); err != nil {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		o.Maps, o.Globals, o.MapTypes, o.Unknown = []Map{}, []Variable{}, nil, plain.Text(first)
+	}
+	return o, nil
 }
 
-// UnfitError describes why an image's bytecode is invalid.
-type UnfitError struct{ Text string }
-
-func (e *UnfitError) Error() string { return e.Text }
-
-// OfLayer reads the first file of an image's layer, like the daemon of v0.6.0.
-func OfLayer(layer []byte) (Used, error) {
-	unzipped, err := gzip.NewReader(bytes.NewReader(layer))
-	if err != nil {
-		return Used{}, &UnfitError{"the image's layer isn't a gzipped tar archive"}
-	}
-	archive := tar.NewReader(io.LimitReader(unzipped, maxObject+4096))
-	header, err := archive.Next()
-	switch {
-	case errors.Is(err, io.EOF):
-		return Used{}, &UnfitError{"the image's layer contains no files"}
-	case err != nil:
-		return Used{}, &UnfitError{"the image's layer isn't a gzipped tar archive"}
-	case header.Size > maxObject:
-		return Used{}, &UnfitError{fmt.Sprintf("the image's first file has more than %d MiB", maxObject>>20)}
-	}
-	object, err := io.ReadAll(archive)
-	if err != nil {
-		return Used{}, &UnfitError{"the image's first file can't be read to its end"}
-	}
-	return Of(object)
-}
-
-// Of reads an object file, which isn't trusted.
-func Of(object []byte) (used Used, err error) {
+// declared reads the maps and global variables.
+func (o *Object) declared(stripped []byte) (err error) {
 	defer func() {
 		// The parser is a library, and can panic on malicious input.
 		if r := recover(); r != nil {
-			used, err = Used{}, &UnfitError{"the bytecode can't be read: it isn't a valid object file"}
+			err = fmt.Errorf("it is malformed: %v", r)
 		}
 	}()
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(stripped))
 	if err != nil {
-		return Used{}, &UnfitError{"the bytecode can't be read: " + firstLine(err)}
+		return err //nolint:wrapcheck // there is nothing to add
 	}
-	helpers, types := map[string]bool{}, map[string]bool{}
-	for _, program := range spec.Programs {
-		for i := range program.Instructions {
-			if name := called(&program.Instructions[i]); name != "" {
-				helpers[name] = true
-			}
+	if len(spec.Maps) > maxFunctions || len(spec.Variables) > maxFunctions {
+		return fmt.Errorf("it has more than %d maps or variables", maxFunctions)
+	}
+	types := map[string]bool{}
+	for name, m := range spec.Maps {
+		for inner := m; inner != nil; inner = inner.InnerMap {
+			types[mapType(inner.Type)] = true
+		}
+		// The compiler's data sections are also maps.
+		if !strings.HasPrefix(name, ".") {
+			o.Maps = append(o.Maps, Map{name, snakeCase(m.Type.String()), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName})
+		}
+		if len(name) > maxName {
+			return fmt.Errorf("the name of its map %s has more than %d bytes", plain.Quote(name), maxName)
 		}
 	}
-	for _, m := range spec.Maps {
-		for ; m != nil; m = m.InnerMap {
-			types[mapType(m.Type)] = true
-		}
+	for name, v := range spec.Variables {
+		o.Globals = append(o.Globals, Variable{name, typeName(v.Type), v.SectionName, uint32(len(v.Value)), v.Value}) //nolint:gosec // within the file
 	}
-	return Used{slices.Sorted(maps.Keys(helpers)), slices.Sorted(maps.Keys(types))}, nil
-}
-
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	if len(line) > 300 {
-		line = line[:300] + "…"
-	}
-	return strings.ToValidUTF8(line, "?")
-}
-
-// called returns the kernel function that an instruction calls, or "".
-func called(i *asm.Instruction) string {
-	if i.OpCode.Class() != asm.JumpClass && i.OpCode.Class() != asm.Jump32Class {
-		return ""
-	}
-	switch {
-	case i.IsKfuncCall():
-		return "kfunc:" + i.Reference()
-	case i.IsBuiltinCall():
-		return helper(asm.BuiltinFunc(i.Constant)) //nolint:gosec // the number of a helper has 32 bits
-	}
-	return ""
-}
-
-// helper returns the name of a helper in linux/bpf.h. The library has it in camel case.
-func helper(f asm.BuiltinFunc) string {
-	name, known := strings.CutPrefix(f.String(), "Fn")
-	if !known || f == asm.FnUnspec {
-		return "unknown#" + strconv.FormatUint(uint64(f), 10)
-	}
-	var b strings.Builder
-	b.WriteString("bpf")
-	for _, r := range name {
-		if unicode.IsUpper(r) {
-			b.WriteByte('_')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
+	slices.SortFunc(o.Maps, func(a, b Map) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.Globals, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
+	o.MapTypes = slices.Sorted(maps.Keys(types))
+	return nil
 }
 
 func mapType(t ebpf.MapType) string {
@@ -138,4 +144,32 @@ func mapType(t ebpf.MapType) string {
 		return name
 	}
 	return "unknown#" + strconv.FormatUint(uint64(t), 10)
+}
+
+// Describe strips an object, and returns what the agent needs to know about the result,
+// apart from its digest. The object must have this machine's byte order.
+func Describe(content []byte) ([]byte, *reader.Object, error) {
+	stripped, err := Strip(content)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := Read(stripped)
+	if err != nil {
+		return nil, nil, err
+	}
+	machine := littleEndian
+	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+		machine = bigEndian
+	}
+	if o.ByteOrder != machine {
+		return nil, nil, fmt.Errorf("it is %s-endian, but %s isn't", o.ByteOrder, runtime.GOARCH)
+	}
+	facts := &reader.Object{Size: int64(len(stripped)), Helpers: o.Helpers, MapTypes: o.MapTypes, License: o.License, Unknown: o.Unknown}
+	for _, p := range o.Programs {
+		facts.Functions = append(facts.Functions, reader.Function{Name: p.Name, Section: p.Section})
+	}
+	for _, m := range o.Maps {
+		facts.Maps = append(facts.Maps, reader.Map{Name: m.Name, Type: m.Number, KeySize: m.KeySize, ValueSize: m.ValueSize, Pinned: m.PinnedByName})
+	}
+	return stripped, facts, nil
 }
