@@ -289,6 +289,7 @@ func registered(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	ctrlmetrics.Registry.MustRegister(&metrics.Reports{List: func() []v1alpha1.ProgramObject { return []v1alpha1.ProgramObject{report} }})
+	metrics.Disk(ctrlmetrics.Registry, func() int64 { return 1 }, func() int64 { return 1 })
 	invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }
 	if err := m.Call(t.Context(), "/bpfman.v1.Bpfman/Load", nil, nil, nil, invoke); err != nil {
 		t.Fatal(err)
