@@ -37,6 +37,23 @@ warn() {
 	[[ -z $pods ]] || echo "pods with volumes of maps, which can't terminate without bpfman if you delete them later: $pods"
 }
 
+# The agents remove the bytecode that they keep on their nodes when they end, if they find that the ConfigMap is gone.
+stored=/var/lib/bpfman/bytecode
+agents='{{range .items}}{{$runs := false}}{{range .status.containerStatuses}}{{if and (eq .name "bpfman-agent") .state.running}}{{$runs = true}}{{end}}{{end}}{{if not $runs}}{{.spec.nodeName}} {{end}}{{end}}'
+
+# warn_stored names the nodes on which no agent runs that could do so.
+warn_stored() {
+	local pods nodes
+	[[ -n $(kubectl -n bpfman get configmap bpfman-config --ignore-not-found -o name) ]] || return 0
+	pods=$(kubectl -n bpfman get pods -l name=bpfman-daemon -o name)
+	nodes=$(kubectl -n bpfman get pods -l name=bpfman-daemon -o go-template="$agents")
+	if [[ -z $pods ]]; then
+		echo "no agent runs: on nodes where one ran before, $stored stays until you delete it"
+	elif [[ -n $nodes ]]; then
+		echo "the agents on these nodes don't run, so $stored stays there until you delete it: $nodes"
+	fi
+}
+
 # release removes upstream's finalizers from objects of some kinds, whose controllers no longer run. Arguments are
 # for kubectl get.
 release() {
@@ -57,8 +74,8 @@ release() {
 object='{{.kind}}|{{with .metadata.namespace}}{{.}}{{end}}|{{.metadata.name}}|{{.metadata.resourceVersion}}|{{range .metadata.finalizers}}{{.}} {{end}}{{"\n"}}'
 with_finalizers="{{if .items}}{{range .items}}$object{{end}}{{else if .metadata.name}}$object{{end}}"
 
-# Remove the ConfigMap first, while the operator can still remove what it created. The ConfigMap, or the DaemonSet,
-# can have a finalizer of upstream, which a running operator removes.
+# Remove the ConfigMap first, while the operator can still remove what it created, and the agents can still find out
+# that it is gone. The ConfigMap, or the DaemonSet, can have a finalizer of upstream, which a running operator removes.
 remove_components() {
 	local what
 	kubectl -n bpfman delete configmap bpfman-config --ignore-not-found --wait=false
@@ -69,6 +86,7 @@ remove_components() {
 	kubectl -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=60s >/dev/null 2>&1 || true
 	what=$(kubectl get csidriver csi.bpfman.io --ignore-not-found -o name && kubectl -n bpfman get pods -l name=bpfman-daemon -o name)
 	[[ -z $what ]] || echo "the operator doesn't run, so these are deleted with the namespace: ${what//$'\n'/ }"
+	[[ $what != *pod/* ]] || echo "if their agents lose their permissions before they end, $stored stays on their nodes until you delete it"
 }
 
 # Deleting a definition deletes all objects of its kind, so finalizers of upstream on these protect nothing.
@@ -118,6 +136,7 @@ trap 'rm -f "$manifests"' EXIT
 cat -- "$1" >"$manifests"
 [[ -s $manifests ]] || die "nothing is deleted: $1 is empty"
 warn
+warn_stored
 remove_components
 remove_definitions
 if [[ -n $others ]]; then

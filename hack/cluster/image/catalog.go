@@ -19,7 +19,7 @@ import (
 type Sources struct {
 	Bin        string // the directory with the project's static binaries
 	Daemon     string // bpfman-rpc
-	RegistryCA string // a certificate that the daemon and the agent trust in addition to the host's
+	RegistryCA string // a certificate that the agent trusts in addition to the host's
 	Kubernetes string // the multi-call binary of hack/kubernetes
 }
 
@@ -81,7 +81,7 @@ func ownBinary(repository, binary, user string, others ...string) Description {
 				}
 				files = append(files, executable)
 			}
-			// The agent accesses the same registries of bytecode images as the daemon.
+			// The agent reads bytecode images from the cluster's registry.
 			trusted, err := concatenate(bundle, s.RegistryCA)
 			if err != nil {
 				return Image{}, err

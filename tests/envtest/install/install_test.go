@@ -432,8 +432,14 @@ func TestForeignDefinitions(t *testing.T) {
 	unchanged()
 
 	t.Run("what was applied is uninstalled", func(t *testing.T) {
-		if said, err := c.run(t, whole, "uninstall.sh", "-"); err != nil || !strings.Contains(said, "stay, and the namespace bpfman") {
-			t.Errorf("uninstall.sh: %v\n%s", err, said)
+		said, err := c.run(t, whole, "uninstall.sh", "-")
+		for _, expected := range []string{"stay, and the namespace bpfman", "no agent runs: on nodes where one ran before, /var/lib/bpfman/bytecode stays"} {
+			if err != nil || !strings.Contains(said, expected) {
+				t.Errorf("uninstall.sh: %v, without %q:\n%s", err, expected, said)
+			}
+		}
+		if again, err := c.run(t, whole, "uninstall.sh", "-"); err == nil || strings.Contains(again, "/var/lib/bpfman") {
+			t.Errorf("uninstall.sh again: %v\n%s", err, again)
 		}
 		for name, marked := range c.definitions(t) {
 			if marked {
