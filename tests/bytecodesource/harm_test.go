@@ -156,7 +156,7 @@ func TestHarmfulImages(t *testing.T) {
 		}, "32 MiB"},
 		"header-bomb": {func() io.Reader { return headerBomb(t) }, "pax"},
 		"two-faces":   {func() io.Reader { return bytes.NewReader(twoFaces(t, object, other)) }, "GNU.sparse"},
-		"sparse-bomb": {func() io.Reader { return bytes.NewReader(sparse(t, "10000000000")) }, "sparse"},
+		"sparse-bomb": {func() io.Reader { return bytes.NewReader(sparse(t, "10000000000")) }, "POSIX ustar"},
 		"fifty-megabytes": {func() io.Reader {
 			return io.MultiReader(bytes.NewReader(archive(t, "large.o", 50*mebi)), bytes.NewReader(object), zeros(50*mebi-int64(len(object))+1024))
 		}, "32 MiB"},

@@ -67,7 +67,7 @@ func TestReferences(t *testing.T) {
 		{"tag-for-digest", n.image("digest:latest", ""), failed, "tcx_next"},
 		{"digest-and-tag", n.image("digest:latest@"+digest(t, right), ""), "", ""},
 		{"index", n.image("index:latest", ""), "", ""},
-		{"index-of-others", n.image("other:latest", ""), notHad, "other:latest: the image has no manifest for this node"},
+		{"index-of-others", n.image("other:latest", ""), notHad, "other:latest: it has no manifest for linux/"},
 		{"path", v1alpha1.BytecodeSelector{Path: &path}, "", ""},
 		{"absent-path", v1alpha1.BytecodeSelector{Path: new("/absent.o")}, failed, "load tcx_next from file /absent.o"},
 	} {
@@ -248,7 +248,7 @@ func TestRegistryDown(t *testing.T) {
 	}
 	waits := n.program("down-waits", n.image("down:latest", v1alpha1.PullAlways))
 	n.create(waits)
-	n.fails(waits, v1alpha1.BpfProgCondBytecodeSelectorError, "image "+n.Address+"/down:latest: ", "connection refused")
+	n.fails(waits, v1alpha1.BpfProgCondBytecodeSelectorError, "image "+n.Address+"/down:latest: ", "refuses connections")
 	n.Start()
 	n.loaded(waits)
 }
@@ -278,7 +278,7 @@ func TestRestartWithoutRegistry(t *testing.T) {
 	}
 	third := n.program("kept-third", n.image("kept:latest", v1alpha1.PullIfNotPresent))
 	n.create(third)
-	n.fails(third, v1alpha1.BpfProgCondBytecodeSelectorError, "connection refused")
+	n.fails(third, v1alpha1.BpfProgCondBytecodeSelectorError, "refuses connections")
 	n.Start()
 	n.loaded(third)
 }

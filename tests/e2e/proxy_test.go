@@ -35,7 +35,7 @@ func TestProxy(t *testing.T) {
 	feature(t,
 		step{"no proxy", func(ctx context.Context, s *testing.T) {
 			create(ctx, t, program)
-			awaitFailure(ctx, s, program, "connection refused")
+			awaitFailure(ctx, s, program, "refuses connections")
 		}},
 		step{"a proxy", func(ctx context.Context, s *testing.T) {
 			end = runProxies(ctx, t, address, target)
