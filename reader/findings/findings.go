@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package findings looks for the signatures and attestations of an image, and for what
-// its bytecode uses, and returns what it finds.
+// Package findings looks for the signatures and attestations of an image, and returns what
+// it finds.
 //
 // It limits what it reads from a registry, because anyone who can push to a repository
 // can add thousands of signatures to an image. If a list is too long, it reads its
@@ -24,7 +24,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bpfman/bpfman-operator/apis/reader"
-	"github.com/bpfman/bpfman-operator/reader/object"
 	"github.com/bpfman/bpfman-operator/reader/registry"
 	"github.com/bpfman/bpfman-operator/reader/signature"
 )
@@ -49,57 +48,15 @@ type Registry interface {
 	Blob(ctx context.Context, digest v1.Hash, limit int64) ([]byte, error)
 }
 
-// Find answers a request. digests contains the digests of the image and the manifest. A
-// signature can be for any of them. The last one is the one that is loaded.
-func Find(ctx context.Context, from Registry, digests []v1.Hash, request *reader.Request) reader.Answer {
-	var answer reader.Answer
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		s := newSearch(from, digests, request)
-		if err := s.run(ctx); err != nil {
-			return err
-		}
-		answer.Signatures, answer.Attestations = s.findings()
-		return nil
-	})
-	if request.Bytecode {
-		group.Go(func() error {
-			used, err := bytecode(ctx, from, digests[len(digests)-1])
-			if unfit, ok := errors.AsType[*object.UnfitError](err); ok {
-				answer.BytecodeError = unfit.Error()
-				return nil
-			}
-			answer.Helpers, answer.MapTypes = used.Helpers, used.MapTypes
-			return err
-		})
+// Find looks for the signatures and attestations of a request. digests contains the
+// digests of the image and the manifest. A signature can be for any of them.
+func Find(ctx context.Context, from Registry, digests []v1.Hash, request *reader.Request) (signatures, attestations []reader.Finding, err error) {
+	s := newSearch(from, digests, request)
+	if err := s.run(ctx); err != nil {
+		return nil, nil, err
 	}
-	if err := group.Wait(); err != nil {
-		return reader.Answer{Error: err.Error()}
-	}
-	return answer
-}
-
-func bytecode(ctx context.Context, from Registry, digest v1.Hash) (object.Used, error) {
-	m, err := from.Manifest(ctx, digest)
-	switch {
-	case errors.Is(err, registry.ErrMalformed):
-		return object.Used{}, &object.UnfitError{Text: "the image's manifest can't be read"}
-	case err != nil:
-		return object.Used{}, fmt.Errorf("read the image's manifest: %w", err)
-	case len(m.Layers) == 0:
-		return object.Used{}, &object.UnfitError{Text: "the image has no layers"}
-	// The daemon would load a layer that Find didn't read.
-	case len(m.Layers[0].URLs) > 0:
-		return object.Used{}, &object.UnfitError{Text: "the image's layer isn't in its registry"}
-	}
-	layer, err := from.Blob(ctx, m.Layers[0].Digest, object.MaxLayer)
-	switch {
-	case errors.Is(err, registry.ErrTooLarge):
-		return object.Used{}, &object.UnfitError{Text: fmt.Sprintf("the image's layer has more than %d MiB", object.MaxLayer>>20)}
-	case err != nil:
-		return object.Used{}, fmt.Errorf("read the image's layer: %w", err)
-	}
-	return object.OfLayer(layer)
+	signatures, attestations = s.findings()
+	return signatures, attestations, nil
 }
 
 // wanted is one finding to look for.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bpfman/bpfman-operator/reader/plain"
 	"github.com/bpfman/bpfman-operator/reader/signature"
 )
 
@@ -65,9 +66,4 @@ func (w *wanted) listed() string {
 	return strings.Join(parts, ", ")
 }
 
-func shown(reason string) string {
-	if len(reason) > maxReason {
-		reason = reason[:maxReason] + "…"
-	}
-	return strings.ToValidUTF8(reason, "?")
-}
+func shown(reason string) string { return plain.Cut(reason, maxReason) }

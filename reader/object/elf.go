@@ -254,8 +254,8 @@ func (f *file) functions() ([]Program, error) {
 			continue
 		}
 		switch {
-		case len(y.name) > maxName || len(s.name) > maxName:
-			return nil, fmt.Errorf("the name of its function %s in section %s has more than %d bytes", plain.Quote(y.name), plain.Quote(s.name), maxName)
+		case plain.Cut(y.name, maxName) != y.name || plain.Cut(s.name, maxName) != s.name:
+			return nil, fmt.Errorf("the name of its function %s in section %s has more than %d bytes, or isn't printable", plain.Quote(y.name), plain.Quote(s.name), maxName)
 		case seen[y.name]:
 			return nil, fmt.Errorf("it has two functions %s", plain.Quote(y.name))
 		case len(found) == maxFunctions:

@@ -2,8 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package registry reads an image from a registry, and what belongs to it: manifests,
-// blobs, and referrers of a manifest. All responses are limited in size. As in the
-// agent, TLS is required, and digests must be sha256 or sha512.
+// blobs, and referrers of a manifest.
 package registry
 
 import (
@@ -17,7 +16,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/distribution/reference"
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -26,17 +24,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/bpfman/bpfman-operator/reader/plain"
 )
 
-const (
-	// MaxManifest is the maximum size of a manifest or a list of referrers, in bytes.
-	// Registries have the same limit.
-	MaxManifest = 4 << 20
-	// headerDeadline bounds the time until a registry starts to respond.
-	headerDeadline = 5 * time.Second
-	// maxPages is the maximum number of pages of referrers to read.
-	maxPages = 100
-)
+// maxPages is the maximum number of pages of referrers to read.
+const maxPages = 100
 
 // ErrAbsent means that the registry doesn't have the requested content.
 var ErrAbsent = errors.New("the registry doesn't have it")
@@ -50,36 +43,30 @@ var (
 
 // Repository is one repository of a registry.
 type Repository struct {
-	// Digest is the digest of the image that it was opened with.
-	Digest v1.Hash
-
-	name   name.Repository
-	wire   *wire
-	client *http.Client
-	puller *remote.Puller
+	name    name.Repository
+	version name.Reference
+	wire    *Transport
+	client  *http.Client
+	puller  *remote.Puller
+	// authenticated means that there are credentials.
+	authenticated bool
 }
 
-// Open logs in to the registry of an image, which must be referenced by digest. through
-// carries the requests. If it is nil, the package uses its own transport. The caller
-// must close the repository.
-func Open(ctx context.Context, image, username, password string, through http.RoundTripper) (*Repository, error) {
+// Open logs in to the registry of an image. The caller must close the repository.
+func Open(ctx context.Context, image, username, password string) (*Repository, error) {
 	r, err := parse(image)
 	if err != nil {
 		return nil, err
 	}
-	if through == nil {
-		own := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is documented to be one
-		own.ResponseHeaderTimeout = headerDeadline
-		through = own
-	}
-	r.wire = &wire{http.Client{Transport: through}}
+	r.wire = NewTransport(r.name.RegistryStr(), Options{})
+	r.authenticated = username != "" || password != ""
 	auth := authn.Anonymous
-	if username != "" || password != "" {
+	if r.authenticated {
 		// The library would ignore the credentials if the user name or the password is
 		// empty.
 		auth = authn.FromConfig(authn.AuthConfig{Auth: base64.StdEncoding.EncodeToString([]byte(username + ":" + password))})
 	}
-	authenticated, err := transport.NewWithContext(ctx, r.name.Registry, auth, r.wire, []string{r.name.Scope(transport.PullScope)})
+	authenticated, err := transport.NewWithContext(ctx, r.name.Registry, auth, lenient{r.wire}, []string{r.name.Scope(transport.PullScope)})
 	if err != nil {
 		return nil, r.told(err)
 	}
@@ -90,18 +77,21 @@ func Open(ctx context.Context, image, username, password string, through http.Ro
 	return r, nil
 }
 
+// lenient is a transport that accepts any response at the API's root, like the daemon.
+type lenient struct{ *Transport }
+
+func (l lenient) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.Transport.RoundTrip(request)
+	if err == nil && request.URL.Path == "/v2/" && response.StatusCode != http.StatusUnauthorized {
+		response.StatusCode = http.StatusOK
+	}
+	return response, err
+}
+
 func parse(image string) (*Repository, error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
-		return nil, fmt.Errorf("image %q: %w", image, err)
-	}
-	digested, ok := named.(reference.Digested)
-	if !ok {
-		return nil, fmt.Errorf("image %q isn't referenced by digest", image)
-	}
-	digest, err := Digest(digested.Digest().String())
-	if err != nil {
-		return nil, fmt.Errorf("image %q: %w", image, err)
+		return nil, fmt.Errorf("image %s: %w", plain.Quote(image), err)
 	}
 	host := reference.Domain(named)
 	if host == "docker.io" {
@@ -109,13 +99,23 @@ func parse(image string) (*Repository, error) {
 	}
 	// With a port, the library doesn't treat a name without a dot as a part of the path.
 	if _, _, err := net.SplitHostPort(host); err != nil {
-		host = net.JoinHostPort(host, "443")
+		host = net.JoinHostPort(strings.Trim(host, "[]"), "443")
 	}
 	registry, err := name.NewRegistry(host)
 	if err != nil {
-		return nil, fmt.Errorf("image %q: %w", image, err)
+		return nil, fmt.Errorf("image %s: %w", plain.Quote(image), err)
 	}
-	return &Repository{Digest: digest, name: registry.Repo(reference.Path(named))}, nil
+	r := &Repository{name: registry.Repo(reference.Path(named))}
+	if digested, ok := named.(reference.Digested); ok {
+		digest, err := Digest(digested.Digest().String())
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", plain.Quote(image), err)
+		}
+		r.version = r.name.Digest(digest.String())
+	} else if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok {
+		r.version = r.name.Tag(tagged.Tag())
+	}
+	return r, nil
 }
 
 // Digest parses a digest with a supported algorithm.
@@ -128,7 +128,29 @@ func Digest(digest string) (v1.Hash, error) {
 }
 
 // Close closes the connections to the registry.
-func (r *Repository) Close() { r.wire.client.CloseIdleConnections() }
+func (r *Repository) Close() { r.wire.CloseIdleConnections() }
+
+// Host returns the host of the registry, with its port.
+func (r *Repository) Host() string { return r.name.RegistryStr() }
+
+// Document reads the manifest or index of the image's reference, and returns its digest.
+func (r *Repository) Document(ctx context.Context) ([]byte, v1.Hash, error) {
+	return r.document(ctx, r.version)
+}
+
+// Part reads the manifest with a digest.
+func (r *Repository) Part(ctx context.Context, digest v1.Hash) ([]byte, error) {
+	content, _, err := r.document(ctx, r.name.Digest(digest.String()))
+	return content, err
+}
+
+func (r *Repository) document(ctx context.Context, version name.Reference) ([]byte, v1.Hash, error) {
+	got, err := r.puller.Get(ctx, version)
+	if err != nil {
+		return nil, v1.Hash{}, r.told(err)
+	}
+	return got.Manifest, got.Digest, nil
+}
 
 // Manifest reads the manifest or index with a digest.
 func (r *Repository) Manifest(ctx context.Context, digest v1.Hash) (*v1.Manifest, error) {
@@ -141,12 +163,12 @@ func (r *Repository) Tagged(ctx context.Context, tag string) (*v1.Manifest, erro
 }
 
 func (r *Repository) manifest(ctx context.Context, version name.Reference) (*v1.Manifest, error) {
-	got, err := r.puller.Get(ctx, version)
+	content, _, err := r.document(ctx, version)
 	if err != nil {
-		return nil, r.told(err)
+		return nil, err
 	}
 	var m v1.Manifest
-	if err := json.Unmarshal(got.Manifest, &m); err != nil {
+	if err := json.Unmarshal(content, &m); err != nil {
 		return nil, fmt.Errorf("%w: %s isn't a manifest", ErrMalformed, version.Identifier())
 	}
 	return &m, nil
@@ -259,71 +281,4 @@ func following(at *url.URL, header http.Header) *url.URL {
 		}
 	}
 	return nil
-}
-
-// told converts an error for users. The result contains neither addresses, which can
-// include secrets, nor text from the registry, which can repeat a password.
-func (r *Repository) told(err error) error {
-	var answered *transport.Error
-	var long *http.MaxBytesError
-	var waited net.Error
-	var carried *url.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &answered) && answered.StatusCode == http.StatusNotFound:
-		return ErrAbsent
-	case errors.As(err, &answered):
-		return fmt.Errorf("registry %s answers with status %d %s", r.name.RegistryStr(), answered.StatusCode, http.StatusText(answered.StatusCode))
-	case errors.As(err, &long):
-		return ErrTooLarge
-	case errors.As(err, &waited) && waited.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("registry %s doesn't answer in time", r.name.RegistryStr())
-	case errors.As(err, &carried):
-		return fmt.Errorf("registry %s: %w", r.name.RegistryStr(), innermost(carried))
-	}
-	return fmt.Errorf("registry %s: %w", r.name.RegistryStr(), err)
-}
-
-// innermost returns the cause of an error, without the requests around it.
-func innermost(err *url.Error) error {
-	for {
-		var inner *url.Error
-		if !errors.As(err.Err, &inner) {
-			return err.Err
-		}
-		err = inner
-	}
-}
-
-// wire carries the library's requests. It limits the size of responses, because the
-// library would accept manifests of a hundred megabytes. It requires TLS, which the
-// library doesn't for addresses that seem local. Like the daemon, it accepts any
-// redirect, and any response at the API's root.
-type wire struct{ client http.Client }
-
-func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.URL.Scheme != "https" {
-		return nil, errors.New("the connection doesn't use TLS")
-	}
-	response, err := w.client.Do(request) //nolint:gosec // an image is where its reference says
-	if err != nil {
-		return nil, err //nolint:wrapcheck // a transport returns errors unchanged
-	}
-	if request.URL.Path == "/v2/" && response.StatusCode != http.StatusUnauthorized {
-		response.StatusCode = http.StatusOK
-	}
-	limit := int64(MaxManifest)
-	if own, ok := request.Context().Value(limitKey{}).(int64); ok {
-		limit = own
-	}
-	response.Body = http.MaxBytesReader(nil, response.Body, limit)
-	return response, nil
-}
-
-// limitKey is the context key for the maximum size of a response, in bytes.
-type limitKey struct{}
-
-func within(ctx context.Context, limit int64) context.Context {
-	return context.WithValue(ctx, limitKey{}, limit)
 }

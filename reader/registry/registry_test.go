@@ -38,15 +38,18 @@ func TestFollowing(t *testing.T) {
 func TestParse(t *testing.T) {
 	const digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 	for image, want := range map[string]string{
-		"quay.io/acme/xdp@" + digest:                          "quay.io:443/acme/xdp",
-		"quay.io/acme/xdp:v1@" + digest:                       "quay.io:443/acme/xdp",
-		"registry.example:5000/xdp@" + digest:                 "registry.example:5000/xdp",
-		"localhost/xdp@" + digest:                             "localhost:443/xdp",
-		"alpine@" + digest:                                    "registry-1.docker.io:443/library/alpine",
+		"quay.io/acme/xdp@" + digest:          "quay.io:443/acme/xdp",
+		"quay.io/acme/xdp:v1@" + digest:       "quay.io:443/acme/xdp",
+		"registry.example:5000/xdp@" + digest: "registry.example:5000/xdp",
+		"localhost/xdp@" + digest:             "localhost:443/xdp",
+		"alpine@" + digest:                    "registry-1.docker.io:443/library/alpine",
+		"alpine":                              "registry-1.docker.io:443/library/alpine",
+		"quay.io/acme/xdp":                    "quay.io:443/acme/xdp",
+		"[::1]/acme/xdp":                      "[::1]:443/acme/xdp",
 		"quay.io/acme/xdp@sha512:" + strings.Repeat("0", 128): "quay.io:443/acme/xdp",
 	} {
 		got, err := parse(image)
-		if err != nil || got.name.Name() != want {
+		if err != nil || got.version.Context().Name() != want {
 			t.Errorf("%s: %v, %v, want %s", image, got, err, want)
 		}
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command bpfman-reader answers one request of the agent: who signed an image, and what
-// its bytecode uses. It reads the request from standard input, writes the answer to
-// standard output, and exits. This way, the memory that a verification needs isn't part
-// of the agent's.
+// Command bpfman-reader answers one request of the agent: what is in an image, and who
+// signed it. It reads the request from standard input, writes the answer to standard
+// output and the object to another file, and exits. This way, the memory that this needs
+// isn't part of the agent's, and a bug in a parser has none of the agent's rights.
 package main
 
 import (
@@ -17,15 +17,14 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/version"
-	"github.com/bpfman/bpfman-operator/reader/findings"
-	"github.com/bpfman/bpfman-operator/reader/registry"
+	"github.com/bpfman/bpfman-operator/reader/plain"
+	"github.com/bpfman/bpfman-operator/reader/sandbox"
 )
 
 const (
@@ -34,6 +33,10 @@ const (
 	// the kernel would also kill the agent.
 	memory     = 96 << 20
 	hardMemory = 512 << 20
+	// maxFiles is the maximum number of open files and connections.
+	maxFiles = 128
+	// maxError is the maximum length of an error in the answer, in bytes.
+	maxError = 1000
 )
 
 func main() {
@@ -44,11 +47,10 @@ func main() {
 		fmt.Println(version.Version)
 		return
 	}
-	debug.SetMemoryLimit(memory)
-	limit := syscall.Rlimit{Cur: hardMemory, Max: hardMemory}
-	err := syscall.Setrlimit(syscall.RLIMIT_DATA, &limit)
+	err := limit()
 	if err == nil {
-		err = run(os.Stdin, os.Stdout, *timeout)
+		sandbox.Enter()
+		err = run(os.Stdin, os.Stdout, os.NewFile(reader.ObjectFile, "the object's file"), *timeout)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", reader.Command, err)
@@ -56,7 +58,20 @@ func main() {
 	}
 }
 
-func run(in io.Reader, out io.Writer, timeout time.Duration) error {
+// limit limits what this process can use, whatever it reads.
+func limit() error {
+	debug.SetMemoryLimit(memory)
+	for resource, most := range map[int]uint64{
+		unix.RLIMIT_DATA: hardMemory, unix.RLIMIT_FSIZE: reader.MaxObject, unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxFiles,
+	} {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+			return fmt.Errorf("limit resource %d: %w", resource, err)
+		}
+	}
+	return nil
+}
+
+func run(in io.Reader, out, object io.Writer, timeout time.Duration) error {
 	b, err := io.ReadAll(io.LimitReader(in, reader.MaxRequest+1))
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
@@ -71,23 +86,27 @@ func run(in io.Reader, out io.Writer, timeout time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	text, err := json.Marshal(answer(ctx, &request, timeout))
+	a := answer(ctx, &request, object, timeout)
+	text, err := json.Marshal(a)
 	if err != nil {
 		return fmt.Errorf("write the answer: %w", err)
 	}
 	if len(text) > reader.MaxAnswer {
-		text = []byte(`{"error":"the answer is too long"}`)
+		text, err = json.Marshal(reader.Answer{Error: "the answer is too long", Unfit: a.Object != nil})
 	}
-	if _, err := out.Write(text); err != nil {
+	if err == nil {
+		_, err = out.Write(text)
+	}
+	if err != nil {
 		return fmt.Errorf("write the answer: %w", err)
 	}
 	return nil
 }
 
 // answer returns within the timeout. Reading bytecode can't be canceled.
-func answer(ctx context.Context, request *reader.Request, timeout time.Duration) reader.Answer {
+func answer(ctx context.Context, request *reader.Request, object io.Writer, timeout time.Duration) reader.Answer {
 	found := make(chan reader.Answer, 1)
-	go func() { found <- find(ctx, request) }()
+	go func() { found <- find(ctx, request, object) }()
 	select {
 	case a := <-found:
 		return a
@@ -97,41 +116,16 @@ func answer(ctx context.Context, request *reader.Request, timeout time.Duration)
 		case a := <-found:
 			return a
 		case <-time.After(time.Second):
-			return reader.Answer{Error: fmt.Sprintf("verification takes longer than %s", timeout)}
+			return reader.Answer{Error: fmt.Sprintf("reading the image takes longer than %s", timeout)}
 		}
 	}
-}
-
-func find(ctx context.Context, request *reader.Request) reader.Answer {
-	var c reader.Credentials
-	if request.Credentials != nil {
-		c = *request.Credentials
-	}
-	repository, err := registry.Open(ctx, request.Image, c.Username, c.Password, nil)
-	if err != nil {
-		return failed(err, c)
-	}
-	defer repository.Close()
-	digests := []v1.Hash{repository.Digest}
-	if request.Manifest != "" && request.Manifest != repository.Digest.String() {
-		manifest, err := registry.Digest(request.Manifest)
-		if err != nil {
-			return failed(fmt.Errorf("manifest %q: %w", request.Manifest, err), c)
-		}
-		digests = append(digests, manifest)
-	}
-	a := findings.Find(ctx, repository, digests, request)
-	if a.Error != "" {
-		return failed(errors.New(a.Error), c)
-	}
-	return a
 }
 
 // failed removes credentials from the error, because any library can include them.
-func failed(err error, c reader.Credentials) reader.Answer {
+func failed(err error, c *reader.Credentials) reader.Answer {
 	text := err.Error()
-	if c.Password != "" {
+	if c != nil && c.Password != "" {
 		text = strings.ReplaceAll(text, c.Password, "…")
 	}
-	return reader.Answer{Error: text}
+	return reader.Answer{Error: plain.Cut(text, maxError), Unfit: isUnfit(err)}
 }

@@ -7,6 +7,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"io"
@@ -29,6 +31,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
@@ -144,6 +147,16 @@ func (f *testRegistry) pushIndex(contents ...string) (string, []v1.Hash) {
 	return at.String(), parts
 }
 
+// compiled returns an object that `make bytecode` has built.
+func compiled(t *testing.T) []byte {
+	t.Helper()
+	content, err := os.ReadFile("../../../bin/bytecode/go-app-counter.o")
+	if err != nil {
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
+	}
+	return content
+}
+
 func bytecodeImage(t *testing.T, object []byte) v1.Image {
 	t.Helper()
 	var b bytes.Buffer
@@ -180,13 +193,18 @@ func askWithin(t *testing.T, request reader.Request, timeout time.Duration) read
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := run(bytes.NewReader(in), &out, timeout); err != nil {
+	var out, object bytes.Buffer
+	if err := run(bytes.NewReader(in), &out, &object, timeout); err != nil {
 		t.Fatal(err)
 	}
 	var answer reader.Answer
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
 		t.Fatalf("%v: %s", err, out.Bytes())
+	}
+	if o := answer.Object; o != nil {
+		if sum := sha256.Sum256(object.Bytes()); o.Digest != "sha256:"+hex.EncodeToString(sum[:]) || o.Size != int64(object.Len()) {
+			t.Errorf("%+v isn't what was written", o)
+		}
 	}
 	return answer
 }

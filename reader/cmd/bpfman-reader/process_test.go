@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -33,10 +34,16 @@ func process(t *testing.T, path string, in []byte, arguments ...string) (reader.
 	t.Helper()
 	command := exec.CommandContext(t.Context(), path, arguments...)
 	command.Stdin = bytes.NewReader(in)
+	object, err := os.Create(filepath.Join(t.TempDir(), "object"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer object.Close()
+	command.ExtraFiles = []*os.File{object}
 	var out bytes.Buffer
 	command.Stdout = &out
 	began := time.Now()
-	err := command.Run()
+	err = command.Run()
 	took := time.Since(began)
 	var answer reader.Answer
 	if err == nil {
@@ -62,14 +69,14 @@ func TestProcess(t *testing.T) {
 	path := built(t)
 	h := newHand(t)
 	r := newRegistry(t, true)
-	image := r.push("signed")
+	image := r.push(string(compiled(t)))
 	r.refer(image, h.bundle(t, image))
-	in := marshalled(t, reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t)}, Bytecode: true})
+	in := marshalled(t, reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t)}, Object: true})
 	var took []time.Duration
 	var most int64
-	for range 11 {
+	for range 20 {
 		answer, state, each, err := process(t, path, in)
-		if err != nil || len(answer.Signatures) != 1 || answer.Signatures[0].Signer == "" {
+		if err != nil || len(answer.Signatures) != 1 || answer.Signatures[0].Signer == "" || answer.Object == nil {
 			t.Fatalf("%+v, %v", answer, err)
 		}
 		took = append(took, each)

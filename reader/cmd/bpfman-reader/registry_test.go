@@ -16,6 +16,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -306,8 +307,8 @@ func TestARegistryThatFails(t *testing.T) {
 		"never to blobs":     {"/blobs/", never, "doesn't answer in time"},
 		"500 to referrers":   {"/referrers/", status(500), "list what refers to DIGEST: registry HOST answers with status 500 Internal Server Error"},
 		"500 to the tag":     {".sig", status(500), "registry HOST answers with status 500 Internal Server Error"},
-		"403 to referrers":   {"/referrers/", status(403), "list what refers to DIGEST: registry HOST answers with status 403 Forbidden"},
-		"429 to blobs":       {"/blobs/", status(429), "registry HOST answers with status 429 Too Many Requests"},
+		"403 to referrers":   {"/referrers/", status(403), "list what refers to DIGEST: registry HOST refuses the credentials (status 403 Forbidden)"},
+		"429 to blobs":       {"/blobs/", status(429), "registry HOST limits the number of requests (status 429 Too Many Requests)"},
 		"an end in the middle": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "900")
 			_, _ = io.WriteString(w, "x")
@@ -396,7 +397,7 @@ func TestCredentials(t *testing.T) {
 	r.refer(image, h.bundle(t, image))
 	locked.Store(true)
 	request := reader.Request{Image: image, Authorities: []reader.Authority{h.authority(t)}}
-	if got := ask(t, request); got.Error != "registry "+host+" answers with status 403 Forbidden" {
+	if got := ask(t, request); got.Error != "registry "+host+" requires credentials (status 403 Forbidden)" {
 		t.Errorf("without: %+v", got)
 	}
 	request.Credentials = &reader.Credentials{Username: "user", Password: "s3cr3t"}
@@ -416,7 +417,7 @@ func TestNoTLS(t *testing.T) {
 	go func() { _ = plain.Serve(listener) }()
 	t.Cleanup(func() { _ = plain.Close() })
 	got := ask(t, reader.Request{
-		Image: listener.Addr().String() + "/acme/xdp@sha256:" + strings.Repeat("a", 64), Bytecode: true,
+		Image: listener.Addr().String() + "/acme/xdp@sha256:" + strings.Repeat("a", 64), Object: true,
 		Credentials: &reader.Credentials{Username: "user", Password: "s3cr3t"},
 	})
 	if got.Error == "" || asked {
@@ -435,31 +436,54 @@ func TestBytecode(t *testing.T) {
 		next.ServeHTTP(w, q)
 	})
 	unfit := r.push("no object")
-	if got := ask(t, reader.Request{Image: unfit, Bytecode: true}); got.Error != "" || !strings.HasPrefix(got.BytecodeError, "the bytecode can't be read: ") {
+	if got := ask(t, reader.Request{Image: unfit, Object: true}); !got.Unfit || got.Digest != "" || !strings.HasPrefix(got.Error, "its bytecode can't be used: it isn't an ELF file") {
 		t.Errorf("no object: %+v", got)
 	}
-	index, parts := r.pushIndex("one", "another")
-	if got := ask(t, reader.Request{Image: index, Bytecode: true}); got.BytecodeError != "the image has no layers" {
+	object := string(compiled(t))
+	index, parts := r.pushIndex(object, object+" ")
+	_, digest, _ := strings.Cut(index, "@")
+	want := parts[0].String()
+	got := ask(t, reader.Request{Image: index, Object: true})
+	if got.Error != "" || got.Digest != digest || got.Manifest != want || got.Object == nil || len(got.Object.Functions) == 0 || !slices.Contains(got.Object.Helpers, "bpf_map_lookup_elem") {
 		t.Errorf("an index: %+v", got)
 	}
-	if got := ask(t, reader.Request{Image: index, Manifest: parts[1].String(), Bytecode: true}); !strings.HasPrefix(got.BytecodeError, "the bytecode can't be read: ") {
-		t.Errorf("of an index: %+v", got)
+	if got := ask(t, reader.Request{Image: index, Object: true, Have: want}); got.Error != "" || got.Manifest != want || got.Object != nil {
+		t.Errorf("what the caller has: %+v", got)
 	}
-	absent := r.reference("@sha256:" + strings.Repeat("a", 64)).String()
-	if got := ask(t, reader.Request{Image: absent, Bytecode: true}); got.Error != "read the image's manifest: the registry doesn't have it" {
-		t.Errorf("absent: %+v", got)
+	if got := ask(t, reader.Request{Image: index}); got.Error != "" || got.Digest != digest || got.Manifest != want || got.Object != nil {
+		t.Errorf("only the digests: %+v", got)
+	}
+	tagged := r.reference(":v1")
+	if err := remote.Tag(tagged.Context().Tag("v1"), r.described(index), r.options()...); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, reader.Request{Image: tagged.String(), Object: true}); got.Error != "" || got.Digest != digest || got.Object == nil {
+		t.Errorf("a tag: %+v", got)
+	}
+	for _, version := range []string{"@sha256:" + strings.Repeat("a", 64), ":v2"} {
+		if got := ask(t, reader.Request{Image: r.reference(version).String(), Object: true}); got.Error != "registry "+r.host()+" has no such image" || got.Unfit {
+			t.Errorf("absent: %+v", got)
+		}
 	}
 	tampered.Store(true)
-	if got := ask(t, reader.Request{Image: unfit, Bytecode: true}); !strings.Contains(got.Error, "read the image's layer: ") {
+	if got := ask(t, reader.Request{Image: index, Object: true}); !got.Unfit && !strings.HasPrefix(got.Error, "registry "+r.host()) || got.Error == "" || got.Object != nil {
 		t.Errorf("tampered: %+v", got)
 	}
+}
+
+func (f *testRegistry) described(image string) *remote.Descriptor {
+	f.t.Helper()
+	d, err := remote.Get(f.parse(image), f.options()...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return d
 }
 
 // An invalid request results in an error.
 func TestRequests(t *testing.T) {
 	for image, want := range map[string]string{
-		"UPPER CASE":              `image "UPPER CASE": invalid reference format`,
-		"quay.io/acme/xdp:latest": `image "quay.io/acme/xdp:latest" isn't referenced by digest`,
+		"UPPER CASE": `image "UPPER CASE": invalid reference format`,
 		"quay.io/acme/xdp@sha384:" + strings.Repeat("a", 96): "its digest is neither sha256 nor sha512",
 	} {
 		if got := ask(t, reader.Request{Image: image}); !strings.Contains(got.Error, want) {
@@ -467,10 +491,10 @@ func TestRequests(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := run(strings.NewReader(`{"image": 1}`), &out, time.Second); err == nil || out.Len() != 0 {
+	if err := run(strings.NewReader(`{"image": 1}`), &out, io.Discard, time.Second); err == nil || out.Len() != 0 {
 		t.Errorf("%v, %q", err, out.String())
 	}
-	if err := run(io.LimitReader(endless{}, reader.MaxRequest+2), &out, time.Second); err == nil || out.Len() != 0 {
+	if err := run(io.LimitReader(endless{}, reader.MaxRequest+2), &out, io.Discard, time.Second); err == nil || out.Len() != 0 {
 		t.Errorf("%v, %q", err, out.String())
 	}
 }

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// inside is the variable with which this test's binary runs itself in the sandbox.
+const inside = "BPFMAN_TEST_SANDBOX"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(inside) == "" {
+		os.Exit(m.Run())
+	}
+	var paths paths
+	if err := json.Unmarshal([]byte(os.Getenv(inside)), &paths); err != nil {
+		os.Exit(1)
+	}
+	Enter()
+	if err := json.NewEncoder(os.Stdout).Encode(paths.try()); err != nil {
+		os.Exit(1)
+	}
+}
+
+// paths are what the process in the sandbox tries to use.
+type paths struct{ Secret, Socket, Written, Trusted, URL string }
+
+// try returns the errors of what the process tries.
+func (p paths) try() map[string]string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	results := map[string]string{}
+	note := func(what string, err error) {
+		results[what] = ""
+		if err != nil {
+			results[what] = err.Error()
+		}
+		if errors.Is(err, os.ErrPermission) {
+			results[what] = "denied"
+		}
+	}
+	_, err := os.ReadFile(p.Secret)
+	note("read", err)
+	note("write", os.WriteFile(p.Written, nil, 0o600))
+	_, err = os.ReadFile(p.Trusted)
+	note("certificates", err)
+	_, err = (&net.Dialer{}).DialContext(ctx, "unix", p.Socket)
+	note("socket", err)
+	note("execute", exec.CommandContext(ctx, "/bin/true").Run())
+	note("kill", syscall.Kill(os.Getppid(), 0))
+	_, _, errno := unix.Syscall(unix.SYS_BPF, 0, 0, 0)
+	note("bpf", errnoOf(errno))
+	_, _, errno = unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
+	note("io_uring", errnoOf(errno))
+	note("mount", unix.Mount("none", "/mnt", "tmpfs", 0, ""))
+	// All threads are restricted, and the runtime still works.
+	for range 8 {
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread()
+			_, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			done <- err
+		}()
+		note("thread", <-done)
+	}
+	runtime.GC()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, http.NoBody)
+	if err == nil {
+		var response *http.Response
+		if response, err = http.DefaultClient.Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+	}
+	note("network", err)
+	_, err = net.DefaultResolver.LookupHost(ctx, "localhost")
+	note("names", err)
+	return results
+}
+
+func errnoOf(errno syscall.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return errno
+}
+
+func TestEnter(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	dir := t.TempDir()
+	p := paths{
+		Secret: filepath.Join(dir, "token"), Socket: filepath.Join(dir, "bpfman.sock"), Written: filepath.Join(dir, "written"),
+		Trusted: filepath.Join(dir, "ca.pem"), URL: server.URL,
+	}
+	for _, path := range []string{p.Secret, p.Trusted} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := exec.CommandContext(t.Context(), os.Args[0])
+	self.Env = append(os.Environ(), inside+"="+string(text), "SSL_CERT_FILE="+p.Trusted)
+	out, err := self.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	got := map[string]string{}
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for what, want := range map[string]string{
+		"read": "denied", "write": "denied", "certificates": "", "socket": "denied", "execute": "denied", "kill": "denied", "bpf": "denied",
+		"io_uring": "denied", "mount": "denied", "thread": "denied", "network": "", "names": "",
+	} {
+		if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 && (what == "read" || what == "write") {
+			t.Logf("%s: %q, because this kernel has no Landlock", what, got[what])
+			continue
+		}
+		if got[what] != want {
+			t.Errorf("%s: %q, want %q", what, got[what], want)
+		}
+	}
+}
