@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -43,6 +44,12 @@ const (
 	// logTail is how much of the daemon's log a failed test shows, in bytes.
 	logTail = 4096
 )
+
+// Environment contains the environment variables with which the operator runs the daemon:
+// operator/deploy/daemonset.yaml.
+func Environment() []string {
+	return []string{"SSL_CERT_FILE=/dev/null", "SSL_CERT_DIR=/dev/null", "MALLOC_ARENA_MAX=1", "MALLOC_TRIM_THRESHOLD_=1000000"}
+}
 
 // setUp prepares the namespaces, and holds them. The daemon's directories are on separate
 // file systems. /etc is an overlay, because the path of the daemon's configuration is
@@ -123,8 +130,9 @@ type Daemon struct {
 	ended <-chan struct{}
 }
 
-// Start runs the daemon until the test ends, with additional environment variables. It
-// skips the test if there is no daemon, or no permission to run it.
+// Start runs the daemon until the test ends, with Environment and additional environment
+// variables. For a daemon that pulls images, set SSL_CERT_FILE. Start skips the test if
+// there is no daemon, or no permission to run it.
 func Start(t *testing.T, env ...string) *Daemon {
 	t.Helper()
 	binary := os.Getenv(binaryVariable)
@@ -134,7 +142,8 @@ func Start(t *testing.T, env ...string) *Daemon {
 	return NewPlace(t).Start(t, binary, env...)
 }
 
-// Start runs a daemon in the place, until it is killed or the test ends.
+// Start runs a daemon in the place, until it is killed or the test ends. The variables of
+// env have precedence over those of Environment.
 func (p *Place) Start(t *testing.T, binary string, env ...string) *Daemon {
 	t.Helper()
 	dir := t.TempDir()
@@ -146,7 +155,7 @@ func (p *Place) Start(t *testing.T, binary string, env ...string) *Daemon {
 	args = append(args, binary, "--timeout", "0", "--socket-path", socket)
 
 	cmd := exec.CommandContext(t.Context(), "nsenter", args...) //nolint:gosec // whoever runs the tests chooses it
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = slices.Concat(os.Environ(), Environment(), env)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
