@@ -144,12 +144,16 @@ func isOurs(c client.Client) func(context.Context) error {
 		}
 		pod := ds.Spec.Template
 		env := pod.Spec.Containers[0].Env
+		wanted, err := variables(ctx, c)
+		if err != nil {
+			return err
+		}
 		switch {
 		case len(ds.Finalizers) > 0 || metav1.GetControllerOf(ds) == nil:
 			return fmt.Errorf("finalizers %q, owners %v", ds.Finalizers, ds.OwnerReferences)
 		case image(ds, "bpfman-csi") == "":
 			return errors.New("no CSI plugin")
-		case len(env) != 2 || env[0].ValueFrom != nil || env[0].Value == "":
+		case !slices.EqualFunc(env, wanted, func(v corev1.EnvVar, name string) bool { return v.Name == name }) || env[0].ValueFrom != nil || env[0].Value == "":
 			return fmt.Errorf("environment of %s: %+v", pod.Spec.Containers[0].Name, env)
 		}
 		for key := range pod.Annotations {
@@ -164,6 +168,31 @@ func isOurs(c client.Client) func(context.Context) error {
 		}
 		return nil
 	}
+}
+
+// variables returns the names of the variables that the operator sets for the daemon.
+func variables(ctx context.Context, c client.Client) ([]string, error) {
+	configMap := &corev1.ConfigMap{}
+	if err := c.Get(ctx, configMapKey, configMap); err != nil {
+		return nil, err
+	}
+	config, _, err := deploy.ParseConfig(configMap.Data)
+	if err != nil {
+		return nil, err
+	}
+	object, err := deploy.DaemonSet(config, namespace)
+	if err != nil {
+		return nil, err
+	}
+	wanted := &appsv1.DaemonSet{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, wanted); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, v := range wanted.Spec.Template.Spec.Containers[0].Env {
+		names = append(names, v.Name)
+	}
+	return names, nil
 }
 
 // alone creates a separate configuration for a test, so that its repairs don't count together with those of other
