@@ -14,10 +14,10 @@ import (
 const (
 	// slice is the time after which a process is slow. With a registry nearby, it takes
 	// less.
-	slice = 250 * time.Millisecond
+	slice = 200 * time.Millisecond
 	// maxFast and maxSlow are the maximum numbers of processes that aren't slow, and that
 	// are.
-	maxFast = 8
+	maxFast = 10
 	maxSlow = 12
 	// maxSlowHosts is the maximum number of hosts that are known to be slow.
 	maxSlowHosts = 1024

@@ -23,10 +23,10 @@ const (
 	// maxRuns and maxFindings are the maximum numbers of reads and findings in memory.
 	maxRuns     = 512
 	maxFindings = 512
-	// holds and lacks are how long the result of a read is used: without errors, and with
-	// one. Objects and complete findings are stored without a limit.
+	// holds is how long the result of a read is used: for those who waited for it, and
+	// for everybody if signatures are missing, because some can be added. Objects and
+	// complete findings are stored without a limit.
 	holds = 10 * time.Second
-	lacks = time.Second
 )
 
 // Library answers what is in an image and who signed it, from the store or from the
@@ -101,6 +101,10 @@ func (e *UnfitError) Error() string { return e.Text }
 // run is a read, in progress or completed.
 type run struct {
 	started time.Time
+	// waiting is how many questions wait for the result.
+	waiting int
+	// lasting means that the result is also for questions that didn't wait for it.
+	lasting bool
 	done    chan struct{} // closed after the fields below are set
 	until   time.Time
 	found   Bytecode
@@ -213,35 +217,35 @@ func (l *Library) run(ctx context.Context, q Question, request *reader.Request) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kept, _ := l.runs.Get(key)
-	if r, _ := kept.(*run); r != nil && !r.expired(l.Store) {
+	if r, _ := kept.(*run); r != nil && r.use(l.Store) {
 		return r
 	}
-	r := &run{started: time.Now(), done: make(chan struct{})}
+	r := &run{started: time.Now(), waiting: 1, lasting: request.Image != q.Image.Reference, done: make(chan struct{})}
 	l.runs.Add(key, r)
 	go func() {
 		defer close(r.done)
 		r.found, r.err = l.read(ctx, q, request)
 		r.until = time.Now().Add(holds)
-		if r.err != nil {
-			r.until = time.Now().Add(lacks)
-		}
 	}()
 	return r
 }
 
-// expired reports whether the result of a run isn't valid anymore.
-func (r *run) expired(store *Store) bool {
+// use reports whether a question can use the run, and counts who waits for it. An error,
+// or what a tag was resolved to, is only for those who waited.
+func (r *run) use(store *Store) bool {
 	select {
 	case <-r.done:
 	default:
-		return false
+		r.waiting++
+		return true
 	}
 	if r.err == nil && r.found.Path != "" {
 		if _, _, there := store.Object(r.found.Image); !there {
-			return true
+			return false
 		}
 	}
-	return time.Now().After(r.until)
+	r.waiting--
+	return time.Now().Before(r.until) && (r.waiting >= 0 || r.lasting && r.err == nil)
 }
 
 // read reads an image from its registry, and stores the result.
