@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package bytecodeimage builds and reads OCI images of eBPF objects in the format of the bpfman daemon. An image
-// has a single gzipped layer, whose first file is the object, and two labels with its programs and maps. An index
+// Package bytecodeimage builds and reads OCI images of eBPF objects. An image has a single gzipped layer with a single
+// file, which is the object. Two labels with its programs and maps are for bpfman without this operator. An index
 // contains such an image for each platform.
 package bytecodeimage
 
@@ -26,7 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/bpfman/bpfman-operator/cli/bytecode"
+	"github.com/bpfman/bpfman-operator/reader/object"
 )
 
 // The labels of a bytecode image. Each contains a JSON object that maps names to types.
@@ -61,11 +61,11 @@ type File struct {
 func Build(files []File, created time.Time) (partial.WithRawManifest, error) {
 	chosen := map[string]File{}
 	for _, file := range files {
-		object, err := bytecode.Read(file.Content)
+		content, err := described(file.Content)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file.Name, err)
 		}
-		on, err := file.architectures(object.ByteOrder)
+		on, err := file.architectures(content.ByteOrder)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file.Name, err)
 		}
@@ -118,12 +118,12 @@ func (f File) architectures(byteOrder string) ([]string, error) {
 }
 
 // ForArchitecture returns the image of one object, with labels for its content.
-func ForArchitecture(fileName string, object []byte, architecture string, created time.Time) (v1.Image, error) {
-	labels, err := Labels(object)
+func ForArchitecture(fileName string, file []byte, architecture string, created time.Time) (v1.Image, error) {
+	labels, err := Labels(file)
 	if err != nil {
 		return nil, fmt.Errorf("labels of %s: %w", fileName, err)
 	}
-	return Image(fileName, object, labels, architecture, created)
+	return Image(fileName, file, labels, architecture, created)
 }
 
 // Image returns an image of one file with the given labels. It doesn't validate the labels or the content.
@@ -164,10 +164,10 @@ func FromArchive(archive []byte, labels map[string]string, architecture string, 
 
 // Labels returns the labels for an object: its programs by function, and its maps without the compiler's data
 // sections.
-func Labels(object []byte) (map[string]string, error) {
-	content, err := bytecode.Read(object)
+func Labels(file []byte) (map[string]string, error) {
+	content, err := described(file)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what was read
+		return nil, err
 	}
 	programs, declared := map[string]string{}, map[string]string{}
 	for _, p := range content.Programs {
@@ -187,8 +187,19 @@ func Labels(object []byte) (map[string]string, error) {
 	return labels, nil
 }
 
-// tarOf returns an archive that contains only the file. The daemon uses the first entry as the object, even if it
-// is a directory.
+// described reads an object, including its maps.
+func described(file []byte) (*object.Object, error) {
+	content, err := object.Read(file)
+	if err == nil && content.Unknown != "" {
+		err = errors.New(content.Unknown)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read eBPF object: %w", err)
+	}
+	return content, nil
+}
+
+// tarOf returns an archive that contains only the file.
 func tarOf(fileName string, content []byte, modified time.Time) ([]byte, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)

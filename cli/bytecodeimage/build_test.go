@@ -7,6 +7,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/pem"
 	"errors"
 	"io"
 	"log"
@@ -23,11 +24,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
-	"github.com/bpfman/bpfman-operator/cli/bytecode"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 const (
-	object   = "../../bin/bytecode/tcx_test.o"
+	counting = "../../bin/bytecode/tcx_test.o"
 	another  = "../../bin/bytecode/xdp_pass.o"
 	someTime = 1700000000
 )
@@ -57,16 +58,16 @@ func TestBuildForPlatforms(t *testing.T) {
 		want  []string
 		err   string
 	}{
-		"of its byte order":     {[]File{file(t, object, "")}, []string{"tcx_test.o " + all}, ""},
-		"of a byte order":       {[]File{file(t, object, "bpfel")}, []string{"tcx_test.o " + all}, ""},
-		"of an architecture":    {[]File{file(t, object, "arm64")}, []string{"tcx_test.o linux/arm64"}, ""},
-		"one rules":             {[]File{file(t, another, "linux/arm64"), file(t, object, "bpfel")}, []string{"tcx_test.o linux/amd64 linux/ppc64le linux/riscv64", "xdp_pass.o linux/arm64"}, ""},
-		"one rules, given last": {[]File{file(t, object, "bpfel"), file(t, another, "arm64")}, []string{"tcx_test.o linux/amd64 linux/ppc64le linux/riscv64", "xdp_pass.o linux/arm64"}, ""},
-		"two for one":           {[]File{file(t, object, "arm64"), file(t, another, "linux/arm64")}, nil, "tcx_test.o and xdp_pass.o are both for linux/arm64"},
-		"two for an order":      {[]File{file(t, object, "bpfel"), file(t, another, "")}, nil, "tcx_test.o and xdp_pass.o are both for linux/"},
-		"of the other order":    {[]File{file(t, object, "bpfeb")}, nil, "tcx_test.o: it is little-endian, but bpfeb isn't"},
-		"of another's order":    {[]File{file(t, object, "s390x")}, nil, "tcx_test.o: it is little-endian, but s390x isn't"},
-		"of no platform":        {[]File{file(t, object, "windows/amd64")}, nil, `"windows/amd64" is not a platform`},
+		"of its byte order":     {[]File{file(t, counting, "")}, []string{"tcx_test.o " + all}, ""},
+		"of a byte order":       {[]File{file(t, counting, "bpfel")}, []string{"tcx_test.o " + all}, ""},
+		"of an architecture":    {[]File{file(t, counting, "arm64")}, []string{"tcx_test.o linux/arm64"}, ""},
+		"one rules":             {[]File{file(t, another, "linux/arm64"), file(t, counting, "bpfel")}, []string{"tcx_test.o linux/amd64 linux/ppc64le linux/riscv64", "xdp_pass.o linux/arm64"}, ""},
+		"one rules, given last": {[]File{file(t, counting, "bpfel"), file(t, another, "arm64")}, []string{"tcx_test.o linux/amd64 linux/ppc64le linux/riscv64", "xdp_pass.o linux/arm64"}, ""},
+		"two for one":           {[]File{file(t, counting, "arm64"), file(t, another, "linux/arm64")}, nil, "tcx_test.o and xdp_pass.o are both for linux/arm64"},
+		"two for an order":      {[]File{file(t, counting, "bpfel"), file(t, another, "")}, nil, "tcx_test.o and xdp_pass.o are both for linux/"},
+		"of the other order":    {[]File{file(t, counting, "bpfeb")}, nil, "tcx_test.o: it is little-endian, but bpfeb isn't"},
+		"of another's order":    {[]File{file(t, counting, "s390x")}, nil, "tcx_test.o: it is little-endian, but s390x isn't"},
+		"of no platform":        {[]File{file(t, counting, "windows/amd64")}, nil, `"windows/amd64" is not a platform`},
 		"no object":             {[]File{{Name: "x.o", Content: []byte("not an object")}}, nil, "x.o: read eBPF object: it isn't an ELF file"},
 		"nothing":               {nil, nil, "no file is specified"},
 	} {
@@ -136,7 +137,7 @@ func TestImageHoldsTheFileAlone(t *testing.T) {
 
 // The same files result in the same image and archive, in any order. Another time results in another image.
 func TestReproducible(t *testing.T) {
-	files := []File{file(t, object, "amd64"), file(t, another, "arm64")}
+	files := []File{file(t, counting, "amd64"), file(t, another, "arm64")}
 	write := func(files []File, created time.Time) (string, string) {
 		image, err := Build(files, created)
 		if err != nil {
@@ -164,9 +165,9 @@ func TestReproducible(t *testing.T) {
 
 // What was written can be read, from a directory, from an archive, and from a registry.
 func TestThereAndBack(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
-	for name, files := range map[string][]File{"image": {file(t, object, "amd64")}, "index": {file(t, object, "bpfel"), file(t, another, "arm64")}} {
+	for name, files := range map[string][]File{"image": {file(t, counting, "amd64")}, "index": {file(t, counting, "bpfel"), file(t, another, "arm64")}} {
 		t.Run(name, func(t *testing.T) {
 			image, err := Build(files, time.Unix(someTime, 0))
 			if err != nil {
@@ -186,11 +187,15 @@ func TestThereAndBack(t *testing.T) {
 				}
 				closeIt()
 			}
-			registries, err := NewRegistries("")
+			authority := filepath.Join(t.TempDir(), "ca.pem")
+			if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			registries, err := NewRegistries(authority)
 			if err != nil {
 				t.Fatal(err)
 			}
-			reference := strings.TrimPrefix(server.URL, "http://") + "/team/" + name
+			reference := strings.TrimPrefix(server.URL, "https://") + "/team/" + name
 			pushed, err := registries.Push(t.Context(), reference+":v1", image)
 			if err != nil || pushed != reference+"@"+want {
 				t.Fatalf("pushed %s, %v, want %s", pushed, err, want)
@@ -209,7 +214,7 @@ func TestThereAndBack(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	f := file(t, object, "")
+	f := file(t, counting, "")
 	labels, err := Labels(f.Content)
 	if err != nil {
 		t.Fatal(err)
@@ -219,11 +224,7 @@ func TestProblems(t *testing.T) {
 		architecture string
 	}{
 		"": {labels, "amd64"},
-		"it is for s390x, but the object is little-endian, so the daemon refuses it":     {labels, "s390x"},
-		"it lacks the label io.ebpf.maps, so the daemon refuses it":                      {map[string]string{ProgramsLabel: labels[ProgramsLabel]}, "amd64"},
-		"its label io.ebpf.programs isn't a JSON object of names and types":              {map[string]string{ProgramsLabel: "pass", MapsLabel: "{}"}, "amd64"},
-		"its label io.ebpf.programs lacks tcx_next, so the daemon refuses that function": {map[string]string{ProgramsLabel: "{}", MapsLabel: "{}"}, "amd64"},
-		"its label io.ebpf.programs has names that the object lacks: other":              {map[string]string{ProgramsLabel: strings.Replace(labels[ProgramsLabel], "{", `{"other":"tc",`, 1), MapsLabel: "{}"}, "amd64"},
+		"it is for s390x, but the object is little-endian, so bpfman refuses it": {labels, "s390x"},
 	} {
 		img, err := Image(f.Name, f.Content, c.labels, c.architecture, time.Time{})
 		if err != nil {
@@ -247,15 +248,15 @@ func TestReadRefuses(t *testing.T) {
 		_ = z.Close()
 		return b.Bytes()
 	}
-	bomb, err := tarOf("bomb.o", make([]byte, bytecode.MaxSize+1), time.Time{})
+	bomb, err := tarOf("bomb.o", make([]byte, reader.MaxObject+1), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, archive := range map[string][]byte{
-		"the image's layer contains no files": make([]byte, 1024),
-		"isn't a tar archive":                 bytes.Repeat([]byte("no tar "), 200),
-		"has more than 32 MiB":                bomb,
-		"isn't a tar archive: arc":            zipped(bytes.Repeat([]byte("twice zipped"), 200)),
+		"its layer contains no file": make([]byte, 1024),
+		"isn't a tar archive":        bytes.Repeat([]byte("no tar "), 200),
+		"has more than 32 MiB":       bomb,
+		"isn't a tar archive: arc":   zipped(bytes.Repeat([]byte("twice zipped"), 200)),
 	} {
 		want, _, _ = strings.Cut(want, ": arc")
 		img, err := FromArchive(archive, nil, "amd64", time.Time{})
@@ -275,7 +276,7 @@ func TestReadRefuses(t *testing.T) {
 // An archive isn't trusted. Files that aren't part of a layout aren't extracted, and content that doesn't match
 // its digest isn't read.
 func TestHostileArchives(t *testing.T) {
-	image, err := Build([]File{file(t, object, "amd64")}, time.Time{})
+	image, err := Build([]File{file(t, counting, "amd64")}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +329,7 @@ func TestHostileArchives(t *testing.T) {
 
 // FuzzLayout checks that no archive makes reading panic.
 func FuzzLayout(f *testing.F) {
-	image, err := Build([]File{file(f, object, "amd64")}, time.Time{})
+	image, err := Build([]File{file(f, counting, "amd64")}, time.Time{})
 	if err != nil {
 		f.Fatal(err)
 	}

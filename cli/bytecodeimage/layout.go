@@ -20,12 +20,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 
-	"github.com/bpfman/bpfman-operator/cli/bytecode"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // Limits and modes for the archive of a layout.
 const (
-	maxArchive = 8 * bytecode.MaxSize
+	maxArchive = 8 * reader.MaxObject
 	dirMode    = 0o755
 	fileMode   = 0o644
 )
@@ -135,7 +135,7 @@ func extract(from, dir string) error {
 		case header.Typeflag != tar.TypeReg || !inLayout.MatchString(header.Name):
 			continue
 		}
-		content, err := atMost(in, bytecode.MaxSize)
+		content, err := atMost(in, reader.MaxObject)
 		if err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}

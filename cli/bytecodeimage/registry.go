@@ -5,12 +5,11 @@ package bytecodeimage
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -18,36 +17,37 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/bpfman/bpfman-operator/cli/bytecode"
+	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/reader/registry"
 )
 
-// Registries accesses registries, with the credentials from docker login and podman login.
-type Registries struct{ transport http.RoundTripper }
+// headerDeadline bounds the time until a registry starts to respond. Some take long to store what was pushed.
+const headerDeadline = time.Minute
+
+// Registries accesses registries, with the credentials from docker login and podman login, and with the same rules as
+// on nodes, such as TLS.
+type Registries struct{ authorities *x509.CertPool }
 
 // NewRegistries trusts the certificate authorities in caFile, in PEM. If it is empty, it trusts the system's
 // authorities.
 func NewRegistries(caFile string) (*Registries, error) {
-	base, ok := remote.DefaultTransport.(*http.Transport)
-	if !ok {
-		return nil, fmt.Errorf("the default transport is a %T instead of an HTTP transport", remote.DefaultTransport)
+	if caFile == "" {
+		return &Registries{}, nil
 	}
-	transport := base.Clone()
-	if caFile != "" {
-		pem, err := os.ReadFile(caFile)
-		if err != nil {
-			return nil, fmt.Errorf("read certificate authority: %w", err)
-		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("there is no certificate in %s", caFile)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate authority: %w", err)
 	}
-	return &Registries{bounded{transport}}, nil
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("there is no certificate in %s", caFile)
+	}
+	return &Registries{pool}, nil
 }
 
-func (r *Registries) options(ctx context.Context) []remote.Option {
-	return []remote.Option{remote.WithContext(ctx), remote.WithTransport(r.transport), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+func (r *Registries) options(ctx context.Context, of name.Reference) []remote.Option {
+	transport := registry.NewTransport(of.Context().RegistryStr(), registry.Options{RootCAs: r.authorities, Limit: reader.MaxObject, HeaderDeadline: headerDeadline})
+	return []remote.Option{remote.WithContext(ctx), remote.WithTransport(transport), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 }
 
 // Push pushes an image or an index, and returns its reference by digest.
@@ -58,9 +58,9 @@ func (r *Registries) Push(ctx context.Context, to string, content partial.WithRa
 	}
 	switch content := content.(type) {
 	case v1.Image:
-		err = remote.Write(ref, content, r.options(ctx)...)
+		err = remote.Write(ref, content, r.options(ctx, ref)...)
 	case v1.ImageIndex:
-		err = remote.WriteIndex(ref, content, r.options(ctx)...)
+		err = remote.WriteIndex(ref, content, r.options(ctx, ref)...)
 	default:
 		err = fmt.Errorf("%T is neither an image nor an index", content)
 	}
@@ -80,7 +80,7 @@ func (r *Registries) Get(ctx context.Context, from string) (partial.WithRawManif
 	if err != nil {
 		return nil, v1.Hash{}, fmt.Errorf("read image: %w", err)
 	}
-	found, err := remote.Get(ref, r.options(ctx)...)
+	found, err := remote.Get(ref, r.options(ctx, ref)...)
 	if err != nil {
 		return nil, v1.Hash{}, fmt.Errorf("read image: %w", err)
 	}
@@ -97,15 +97,4 @@ func (r *Registries) Get(ctx context.Context, from string) (partial.WithRawManif
 		return nil, v1.Hash{}, fmt.Errorf("read image %s: %w", ref, err)
 	}
 	return content, found.Digest, nil
-}
-
-// bounded truncates responses that are larger than any part of a bytecode image.
-type bounded struct{ http.RoundTripper }
-
-func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := b.RoundTripper.RoundTrip(request)
-	if err == nil {
-		response.Body = http.MaxBytesReader(nil, response.Body, bytecode.MaxSize)
-	}
-	return response, err //nolint:wrapcheck // a transport returns errors unchanged
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/cli/bytecode"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/reader/object"
 )
 
 // Options are what the bytecode doesn't contain.
@@ -38,7 +38,7 @@ type Options struct {
 	Target string
 }
 
-func (o Options) attachTo(p bytecode.Program) string {
+func (o Options) attachTo(p object.Program) string {
 	return cmp.Or(o.AttachTo[p.Name], o.AttachTo[""])
 }
 
@@ -49,7 +49,7 @@ type member struct {
 	// section is the type of the section that contains such programs.
 	section string
 	// fields returns the fields of the program, without its function.
-	fields func(bytecode.Program, Options) (map[string]any, error)
+	fields func(object.Program, Options) (map[string]any, error)
 }
 
 // members contains all types. An application uses the first type that matches a section.
@@ -67,17 +67,17 @@ var members = []member{
 }
 
 // Object returns an object that the API server accepts. It sets only required fields that have no default.
-func Object(content bytecode.Object, o Options) (map[string]any, error) {
+func Object(content object.Object, o Options) (map[string]any, error) {
 	kind, err := kindOf(o.Kind)
 	if err != nil {
 		return nil, err
 	}
-	programs, err := choose(content.Programs, o.Functions, func(p bytecode.Program) bool { return find(p, kind) != nil })
+	programs, err := choose(content.Programs, o.Functions, func(p object.Program) bool { return find(p, kind) != nil })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", kind.Name, err)
 	}
 	for name := range o.AttachTo {
-		if !slices.ContainsFunc(programs, func(p bytecode.Program) bool { return p.Name == name || name == "" && len(programs) == 1 }) {
+		if !slices.ContainsFunc(programs, func(p object.Program) bool { return p.Name == name || name == "" && len(programs) == 1 }) {
 			return nil, fmt.Errorf("%s: specify which function %q is for: the bytecode has %s", kind.Name, o.AttachTo[name], names(programs))
 		}
 	}
@@ -126,7 +126,7 @@ func kindOf(name string) (v1alpha1.Kind[v1alpha1.UserObject], error) {
 }
 
 // find returns how to write the program with the kind, or nil if the kind doesn't support it.
-func find(p bytecode.Program, kind v1alpha1.Kind[v1alpha1.UserObject]) *member {
+func find(p object.Program, kind v1alpha1.Kind[v1alpha1.UserObject]) *member {
 	i := slices.IndexFunc(members, func(m member) bool {
 		if m.section != p.Type {
 			return false
@@ -145,16 +145,16 @@ func find(p bytecode.Program, kind v1alpha1.Kind[v1alpha1.UserObject]) *member {
 }
 
 // choose returns the requested programs that fit the kind.
-func choose(all []bytecode.Program, functions []string, fits func(bytecode.Program) bool) ([]bytecode.Program, error) {
+func choose(all []object.Program, functions []string, fits func(object.Program) bool) ([]object.Program, error) {
 	for _, name := range functions {
-		switch i := slices.IndexFunc(all, func(p bytecode.Program) bool { return p.Name == name }); {
+		switch i := slices.IndexFunc(all, func(p object.Program) bool { return p.Name == name }); {
 		case i < 0:
 			return nil, fmt.Errorf("the bytecode has no function %q: it has %s", name, names(all))
 		case !fits(all[i]):
 			return nil, fmt.Errorf("function %s is in section %q, which doesn't match this kind", name, all[i].Section)
 		}
 	}
-	var chosen []bytecode.Program
+	var chosen []object.Program
 	for _, p := range all {
 		if fits(p) && (len(functions) == 0 || slices.Contains(functions, p.Name)) {
 			chosen = append(chosen, p)
@@ -166,7 +166,7 @@ func choose(all []bytecode.Program, functions []string, fits func(bytecode.Progr
 	return chosen, nil
 }
 
-func names(programs []bytecode.Program) string {
+func names(programs []object.Program) string {
 	texts := make([]string, len(programs))
 	for i, p := range programs {
 		texts[i] = fmt.Sprintf("%s (%s)", p.Name, p.Section)
@@ -174,7 +174,7 @@ func names(programs []bytecode.Program) string {
 	return strings.Join(texts, ", ")
 }
 
-func (m member) describe(p bytecode.Program, kind v1alpha1.Kind[v1alpha1.UserObject], o Options) (map[string]any, error) {
+func (m member) describe(p object.Program, kind v1alpha1.Kind[v1alpha1.UserObject], o Options) (map[string]any, error) {
 	fields, err := m.fields(p, o)
 	if err != nil {
 		return nil, fmt.Errorf("function %s: %w", p.Name, err)
@@ -186,8 +186,8 @@ func (m member) describe(p bytecode.Program, kind v1alpha1.Kind[v1alpha1.UserObj
 	return fields, nil
 }
 
-func network(more map[string]any) func(bytecode.Program, Options) (map[string]any, error) {
-	return func(p bytecode.Program, o Options) (map[string]any, error) {
+func network(more map[string]any) func(object.Program, Options) (map[string]any, error) {
+	return func(p object.Program, o Options) (map[string]any, error) {
 		fields := map[string]any{"interfaceselector": map[string]any{"primarynodeinterface": true}}
 		if name := o.attachTo(p); name != "" {
 			fields["interfaceselector"] = map[string]any{"interfaces": []any{name}}
@@ -197,7 +197,7 @@ func network(more map[string]any) func(bytecode.Program, Options) (map[string]an
 	}
 }
 
-func tracepoint(p bytecode.Program, o Options) (map[string]any, error) {
+func tracepoint(p object.Program, o Options) (map[string]any, error) {
 	name := cmp.Or(o.attachTo(p), target(p))
 	if strings.Count(name, "/") != 1 {
 		return nil, fmt.Errorf("its section %q names no tracepoint: specify one, such as syscalls/sys_enter_kill", p.Section)
@@ -205,8 +205,8 @@ func tracepoint(p bytecode.Program, o Options) (map[string]any, error) {
 	return map[string]any{"names": []any{name}}, nil
 }
 
-func function(returns bool) func(bytecode.Program, Options) (map[string]any, error) {
-	return func(p bytecode.Program, o Options) (map[string]any, error) {
+func function(returns bool) func(object.Program, Options) (map[string]any, error) {
+	return func(p object.Program, o Options) (map[string]any, error) {
 		name := cmp.Or(o.attachTo(p), target(p))
 		if name == "" {
 			return nil, fmt.Errorf("its section %q names no kernel function: specify one", p.Section)
@@ -219,8 +219,8 @@ func function(returns bool) func(bytecode.Program, Options) (map[string]any, err
 	}
 }
 
-func userFunction(returns bool) func(bytecode.Program, Options) (map[string]any, error) {
-	return func(p bytecode.Program, o Options) (map[string]any, error) {
+func userFunction(returns bool) func(object.Program, Options) (map[string]any, error) {
+	return func(p object.Program, o Options) (map[string]any, error) {
 		// The section is uprobe//usr/bin/bash:readline or uprobe/libc:malloc, for example.
 		file, symbol, _ := strings.Cut(target(p), ":")
 		fields := map[string]any{}
@@ -241,7 +241,7 @@ func userFunction(returns bool) func(bytecode.Program, Options) (map[string]any,
 }
 
 // target returns the part of the section after its type.
-func target(p bytecode.Program) string {
+func target(p object.Program) string {
 	_, name, _ := strings.Cut(p.Section, "/")
 	return name
 }
@@ -249,7 +249,7 @@ func target(p bytecode.Program) string {
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
 // nameFor derives the name of an object from its only function, or from the repository of the image.
-func nameFor(programs []bytecode.Program, image string) string {
+func nameFor(programs []object.Program, image string) string {
 	name := programs[0].Name
 	if len(programs) > 1 {
 		repository := image[strings.LastIndex(image, "/")+1:]

@@ -9,12 +9,12 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/bpfman/bpfman-operator/cli/bytecode"
 	"github.com/bpfman/bpfman-operator/cli/golden"
+	"github.com/bpfman/bpfman-operator/reader/object"
 )
 
 // content contains a program of each type, with sections that name an attach point, and without.
-var content = bytecode.Object{Programs: []bytecode.Program{
+var content = object.Object{Programs: []object.Program{
 	{Name: "filter", Type: "tc", Section: "classifier"},
 	{Name: "bare_tracepoint", Type: "tracepoint", Section: "tracepoint"},
 	{Name: "count", Type: "xdp", Section: "xdp"},
@@ -76,7 +76,7 @@ func TestObjectSaysWhatIsMissing(t *testing.T) {
 			t.Errorf("%v, error %v, want %q", object, err, want)
 		}
 	}
-	nothing := bytecode.Object{Programs: []bytecode.Program{{Name: "sockets", Type: "sockops", Section: "sockops"}}}
+	nothing := object.Object{Programs: []object.Program{{Name: "sockets", Type: "sockops", Section: "sockops"}}}
 	if _, err := Object(nothing, options("application")); err == nil {
 		t.Error("an application was made of what bpfman has no kind for")
 	}
@@ -85,7 +85,7 @@ func TestObjectSaysWhatIsMissing(t *testing.T) {
 func TestNames(t *testing.T) {
 	long := strings.Repeat("x", 80)
 	for name, want := range map[string]string{"Xdp_Pass": "xdp-pass", "__start": "start", "ns::f(int)": "ns-f-int", "ü": "program", long: long[:63]} {
-		if got := nameFor([]bytecode.Program{{Name: name}}, "r/i:t"); got != want {
+		if got := nameFor([]object.Program{{Name: name}}, "r/i:t"); got != want {
 			t.Errorf("%q is named %q, want %q", name, got, want)
 		}
 	}

@@ -23,12 +23,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bpfman/bpfman-operator/cli/bytecode"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/manifest"
 	"github.com/bpfman/bpfman-operator/cli/output"
 	"github.com/bpfman/bpfman-operator/cli/terminal"
+	"github.com/bpfman/bpfman-operator/reader/object"
 )
 
 func imageCommand(connect cluster.Connect) *cobra.Command {
@@ -128,7 +129,7 @@ func readObject(path string) ([]byte, error) {
 		return nil, err //nolint:wrapcheck // it names the file
 	}
 	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, bytecode.MaxSize+1))
+	content, err := io.ReadAll(io.LimitReader(file, reader.MaxObject+1))
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
 	}
@@ -197,7 +198,7 @@ The reference by digest, which you can use as an object's bytecode.image.url, is
 	return command
 }
 
-// warn prints warnings about objects that the daemon can't load.
+// warn prints warnings about objects that bpfman can't load.
 func warn(w io.Writer, image partial.WithRawManifest) error {
 	contents, err := bytecodeimage.Read(image)
 	if err != nil {
@@ -253,7 +254,7 @@ func imageInspectCommand(connect cluster.Connect) *cobra.Command {
 		Short: "Show what is in a bytecode image or object file",
 		Long: `Show the programs, maps, and global variables of a bytecode image in a registry, of an OCI layout, or of an object file. With --as, print an object that loads it. If a file or directory with the name exists, it is used.
 
-If the daemon would refuse an image, the command says why.`,
+If bpfman would refuse an image, the command says why.`,
 		Example: imageInspectExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -306,9 +307,12 @@ func inspect(ctx context.Context, registries *bytecodeimage.Registries, source s
 		if err != nil {
 			return nil, false, err
 		}
-		object, err := bytecode.Read(file)
-		image.Objects = []bytecodeimage.Content{{File: filepath.Base(source), Object: object, Problems: object.Problems()}}
-		return image, false, err //nolint:wrapcheck // it says what it reads
+		content, err := object.Read(file)
+		if err != nil {
+			return nil, false, fmt.Errorf("read eBPF object %s: %w", source, err)
+		}
+		image.Objects = []bytecodeimage.Content{{File: filepath.Base(source), Object: *content, Problems: content.Problems()}}
+		return image, false, nil
 	}
 	var content partial.WithRawManifest
 	var digest v1.Hash
@@ -367,6 +371,9 @@ func printImage(w io.Writer, flags *output.Flags, image *BytecodeImage) error {
 			fmt.Fprintf(&out, "Platforms:  %s\n", terminal.Line(strings.Join(o.Platforms, ", ")))
 		}
 		fmt.Fprintf(&out, "Object:     %s, %s-endian\n", terminal.Line(o.File), o.ByteOrder)
+		if o.License != "" {
+			fmt.Fprintf(&out, "License:    %s\n", terminal.Line(o.License))
+		}
 		for _, problem := range o.Problems {
 			fmt.Fprintf(&out, "Problem:    %s\n", terminal.Line(problem))
 		}
@@ -393,19 +400,19 @@ func section[T any](w io.Writer, title string, columns []output.Column[T], items
 	return output.Table[T]{Columns: columns}.Print(w, output.NewFlags(), slices.Clone(items)) //nolint:wrapcheck // it says what it prints
 }
 
-var programColumns = []output.Column[bytecode.Program]{
-	{Name: "NAME", Cell: func(p bytecode.Program) any { return p.Name }},
-	{Name: "TYPE", Cell: func(p bytecode.Program) any { return p.Type }},
-	{Name: "SECTION", Cell: func(p bytecode.Program) any { return p.Section }},
+var programColumns = []output.Column[object.Program]{
+	{Name: "NAME", Cell: func(p object.Program) any { return p.Name }},
+	{Name: "TYPE", Cell: func(p object.Program) any { return p.Type }},
+	{Name: "SECTION", Cell: func(p object.Program) any { return p.Section }},
 }
 
-var mapColumns = []output.Column[bytecode.Map]{
-	{Name: "NAME", Cell: func(m bytecode.Map) any { return m.Name }},
-	{Name: "TYPE", Cell: func(m bytecode.Map) any { return m.Type }},
-	{Name: "KEY", Cell: func(m bytecode.Map) any { return int64(m.KeySize) }},
-	{Name: "VALUE", Cell: func(m bytecode.Map) any { return int64(m.ValueSize) }},
-	{Name: "ENTRIES", Cell: func(m bytecode.Map) any { return int64(m.MaxEntries) }},
-	{Name: "PINNED", Cell: func(m bytecode.Map) any {
+var mapColumns = []output.Column[object.Map]{
+	{Name: "NAME", Cell: func(m object.Map) any { return m.Name }},
+	{Name: "TYPE", Cell: func(m object.Map) any { return m.Type }},
+	{Name: "KEY", Cell: func(m object.Map) any { return int64(m.KeySize) }},
+	{Name: "VALUE", Cell: func(m object.Map) any { return int64(m.ValueSize) }},
+	{Name: "ENTRIES", Cell: func(m object.Map) any { return int64(m.MaxEntries) }},
+	{Name: "PINNED", Cell: func(m object.Map) any {
 		if m.PinnedByName {
 			return "by name"
 		}
@@ -413,20 +420,20 @@ var mapColumns = []output.Column[bytecode.Map]{
 	}},
 }
 
-func variableColumns(byteOrder string) []output.Column[bytecode.Variable] {
+func variableColumns(byteOrder string) []output.Column[object.Variable] {
 	const shown = 48 // in characters of a value
-	return []output.Column[bytecode.Variable]{
-		{Name: "NAME", Cell: func(v bytecode.Variable) any { return v.Name }},
-		{Name: "TYPE", Cell: func(v bytecode.Variable) any { return v.Type }},
-		{Name: "SIZE", Cell: func(v bytecode.Variable) any { return int64(v.Size) }},
-		{Name: "DEFAULT", Cell: func(v bytecode.Variable) any {
+	return []output.Column[object.Variable]{
+		{Name: "NAME", Cell: func(v object.Variable) any { return v.Name }},
+		{Name: "TYPE", Cell: func(v object.Variable) any { return v.Type }},
+		{Name: "SIZE", Cell: func(v object.Variable) any { return int64(v.Size) }},
+		{Name: "DEFAULT", Cell: func(v object.Variable) any {
 			value := v.Value(byteOrder)
 			if len(value) > shown {
 				value = value[:shown] + "…"
 			}
 			return value
 		}},
-		{Name: "CONSTANT", Cell: func(v bytecode.Variable) any { return strconv.FormatBool(v.Constant()) }},
+		{Name: "CONSTANT", Cell: func(v object.Variable) any { return strconv.FormatBool(v.Constant()) }},
 	}
 }
 
@@ -437,11 +444,11 @@ func printObject(w io.Writer, image *BytecodeImage, o manifest.Options, connect 
 	if to, err := connect(); err == nil {
 		o.Namespace = to.Namespace
 	}
-	object, err := manifest.Object(image.Objects[0].Object, o)
+	made, err := manifest.Object(image.Objects[0].Object, o)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what is missing
 	}
-	text, err := yaml.Marshal(object)
+	text, err := yaml.Marshal(made)
 	if err != nil {
 		return fmt.Errorf("encode object: %w", err)
 	}

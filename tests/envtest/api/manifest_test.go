@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/cli/bytecode"
+	bytecode "github.com/bpfman/bpfman-operator/reader/object"
 	"github.com/bpfman/bpfman-operator/cli/manifest"
 )
 
