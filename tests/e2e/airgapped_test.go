@@ -43,7 +43,7 @@ func TestWithoutInternet(t *testing.T) {
 	feature(t,
 		step{"another authority", func(ctx context.Context, s *testing.T) {
 			restoreConfig(ctx, t)
-			edit(ctx, s, map[string]string{deploy.KeyDaemonTOML: page[deploy.KeyDaemonTOML], deploy.KeyRegistryCA: configuration.Authority})
+			edit(ctx, s, map[string]string{deploy.KeyRegistryCA: configuration.Authority})
 			create(ctx, t, program)
 			awaitFailure(ctx, s, program, "certificate signed by unknown authority")
 		}},
@@ -51,13 +51,13 @@ func TestWithoutInternet(t *testing.T) {
 			edit(ctx, s, page)
 			awaitSuccess(ctx, s, program)
 		}},
-		step{"with signatures verified", func(ctx context.Context, s *testing.T) {
-			edit(ctx, s, map[string]string{deploy.KeyDaemonTOML: "[database]\nmax_retries = 30\nmillisec_delay = 100\n"})
+		step{"with unsigned images refused", func(ctx context.Context, s *testing.T) {
+			edit(ctx, s, map[string]string{deploy.KeyDaemonTOML: "[signing]\nallow_unsigned = false\n"})
 			// The image is already loaded. Another object with the same image is loaded now.
-			unverified := program.DeepCopy()
-			unverified.ObjectMeta = named("unverified")
-			create(ctx, t, unverified)
-			awaitFailure(ctx, s, unverified, "tuf-repo-cdn.sigstore.dev")
+			unsigned := program.DeepCopy()
+			unsigned.ObjectMeta = named("unsigned")
+			create(ctx, t, unsigned)
+			awaitFailure(ctx, s, unsigned, "allow_unsigned = false", "BytecodePolicy")
 		}},
 	)
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -48,7 +49,7 @@ var elsewhere = map[string]string{
 }
 
 // daemonTOML is appended to the daemon's file.
-const daemonTOML = "\n# from TestConfiguration\n"
+const daemonTOML = "\n[interfaces.e2e0]\nxdp_mode = \"skb\"\n"
 
 // effects returns edits of all other keys.
 func effects(toml string) map[string]effect {
@@ -71,10 +72,11 @@ func effects(toml string) map[string]effect {
 		deploy.KeyDaemonTOML: {toml + daemonTOML, func(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 			t.Helper()
 			text, err := ask[string](ctx, pod.Spec.NodeName, "read", node.Daemon, "/etc/bpfman/bpfman.toml")
-			if err != nil || text != toml+daemonTOML {
+			if err != nil || !strings.Contains(text, "[interfaces.e2e0]") || !strings.Contains(text, "verify_enabled = false") {
 				t.Errorf("the daemon's file is %q, %v", text, err)
 			}
 		}},
+		deploy.KeyBytecodeStoreSize:    {"64Mi", args(node.Agent, "--bytecode-dir-size=67108864")},
 		deploy.KeyAgentLogLevel:        {"debug", env(node.Agent, "GO_LOG=debug")},
 		deploy.KeyAgentHealthAddr:      {"127.0.0.1:18175", serves("http://127.0.0.1:18175/readyz", http.StatusOK)},
 		deploy.KeyAgentMetricsAddr:     {"127.0.0.1:18174", serves("https://127.0.0.1:18174/metrics", http.StatusUnauthorized)},
