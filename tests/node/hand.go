@@ -53,10 +53,12 @@ func (b ByHand) Attach(ctx context.Context, client gobpfman.BpfmanClient) (Progr
 	default:
 		return Program{}, fmt.Errorf("programs of type %q aren't attached to interfaces", b.Type)
 	}
+	location, err := Stage(ctx, b.Image)
+	if err != nil {
+		return Program{}, err
+	}
 	loaded, err := client.Load(ctx, &gobpfman.LoadRequest{
-		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_Image{
-			Image: &gobpfman.BytecodeImage{Url: b.Image, ImagePullPolicy: 1},
-		}},
+		Bytecode:   location,
 		GlobalData: b.Globals,
 		Info:       []*gobpfman.LoadInfo{load},
 	})

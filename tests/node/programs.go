@@ -147,10 +147,13 @@ func Try(ctx context.Context, client gobpfman.BpfmanClient, prefix string) ([]Tr
 
 func (t trial) run(ctx context.Context, client gobpfman.BpfmanClient, prefix string) Trial {
 	result := Trial{Type: t.name}
+	location, err := Stage(ctx, prefix+"/"+t.image+":latest")
+	if err != nil {
+		result.Error = err.Error()
+		return result
+	}
 	loaded, err := client.Load(ctx, &gobpfman.LoadRequest{
-		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_Image{
-			Image: &gobpfman.BytecodeImage{Url: prefix + "/" + t.image + ":latest", ImagePullPolicy: 1},
-		}},
+		Bytecode: location,
 		Metadata: map[string]string{"bpfman.io/ProgramName": "trial"},
 		Info:     []*gobpfman.LoadInfo{t.load},
 	})

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package node
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/bpfman/bpfman-operator/apis/reader"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// Stage writes the object of an image to a file in the daemon's container, and returns its
+// location for the daemon, which has no access to registries. It runs the agent's reader
+// as the agent does.
+func Stage(ctx context.Context, image string) (*gobpfman.BytecodeLocation, error) {
+	sum := sha256.Sum256([]byte(image))
+	path := filepath.Join("/tmp", "staged-"+hex.EncodeToString(sum[:8])+".o")
+	seen, err := seenAs(Daemon, path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Create(seen)
+	if err != nil {
+		return nil, fmt.Errorf("stage %s: %w", image, err)
+	}
+	if err := errors.Join(read(ctx, image, file), file.Close()); err != nil {
+		return nil, fmt.Errorf("stage %s: %w", image, err)
+	}
+	return &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: path}}, nil
+}
+
+// read runs the reader in the agent's root, with its environment.
+func read(ctx context.Context, image string, object *os.File) error {
+	agents, err := Processes(Agent)
+	if err != nil || len(agents) == 0 {
+		return errors.Join(fmt.Errorf("%d processes run %s", len(agents), Agent), err)
+	}
+	request, err := json.Marshal(reader.Request{Image: image, Object: true})
+	if err != nil {
+		return fmt.Errorf("encode the request: %w", err)
+	}
+	environment, err := os.ReadFile(filepath.Join(procOf(agents[0]), "environ"))
+	if err != nil {
+		return fmt.Errorf("read the agent's environment: %w", err)
+	}
+	command := exec.CommandContext(ctx, "/"+reader.Command)
+	command.SysProcAttr = &syscall.SysProcAttr{Chroot: filepath.Join(procOf(agents[0]), "root")}
+	command.Dir = "/"
+	command.Env = strings.Split(strings.Trim(string(environment), "\x00"), "\x00")
+	command.Stdin, command.ExtraFiles = bytes.NewReader(request), []*os.File{object}
+	out, err := command.Output()
+	if err != nil {
+		return fmt.Errorf("run %s: %w", reader.Command, err)
+	}
+	var answer reader.Answer
+	if err := json.Unmarshal(out, &answer); err != nil {
+		return fmt.Errorf("read the answer of %s: %w", reader.Command, err)
+	}
+	if answer.Error != "" {
+		return errors.New(answer.Error)
+	}
+	return nil
+}
