@@ -1097,12 +1097,14 @@ BENCH_ROUNDS ?= 5
 BENCH_AUDIT_LOG ?= $(if $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG))),$(CLUSTER_STATE)/logs/audit.log)
 # The cost of policies is measured if the image can be signed, which requires a writable registry.
 BENCH_POLICY ?= $(if $(BENCH_AUDIT_LOG),--cosign $(LOCALBIN)/cosign --sign-at 10.97.$(CLUSTER_INSTANCE).2:5000/$(BYTECODE_PREFIX)/go-tracepoint-counter:latest --sign-ca $(CLUSTER_STATE)/pki/registry-ca.crt)
+# A reboot is simulated only on a cluster for tests, because it removes everything that bpfman has loaded on the node.
+BENCH_REBOOT ?= $(if $(BENCH_AUDIT_LOG),--reboot)
 
 .PHONY: bench
-bench: $(LOCALBIN)/cosign ## Measure time, requests, and memory, compared with the daemon alone, on the cluster of KUBECONFIG or the one-node cluster, where bpfman is deployed.
+bench: $(LOCALBIN)/cosign ## Measure time, requests, and memory, compared with the daemon alone and with the daemon as upstream ships it, on the cluster of KUBECONFIG or the one-node cluster, where bpfman is deployed.
 	go -C tests build -trimpath -o $(LOCALBIN)/bench ./bench
 	KUBECONFIG=$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)) $(LOCALBIN)/bench --kubectl $(KUBECTL) --probe-image $(BPFMAN_NODE_PROBE_IMG) \
-		--rounds $(BENCH_ROUNDS) --audit-log "$(BENCH_AUDIT_LOG)" --out $(LOCALBIN)/bench.json $(BENCH_POLICY)
+		--rounds $(BENCH_ROUNDS) --audit-log "$(BENCH_AUDIT_LOG)" --out $(LOCALBIN)/bench.json $(BENCH_POLICY) $(BENCH_REBOOT)
 	@$(MAKE) --no-print-directory bench-csi bench-inspector bench-plugin
 
 # Its results are added to those of the other benchmarks.

@@ -18,16 +18,24 @@ import (
 )
 
 // measuredProcesses are the processes whose memory is shown.
-var measuredProcesses = []string{node.Agent, node.CSI, node.Operator, node.Daemon}
+var measuredProcesses = []string{node.Agent, node.CSI, node.Operator, node.Daemon, node.Inspector, node.Registrar}
+
+// nodeProcesses are the processes of the DaemonSet's pod.
+var nodeProcesses = []string{node.Agent, node.CSI, node.Daemon, node.Inspector, node.Registrar}
 
 // loadAndAttach is the daemon's time that the declared time is compared with.
 func loadAndAttach(t node.Times) time.Duration { return t.Load + t.Attach }
 
 // results are the measurements.
 type results struct {
-	own    map[int][]node.Times    // by number of programs
-	ours   map[int][]declaredTimes // by number of programs
-	memory map[string][]float64    // MiB, by process
+	shipped map[int][]node.Times    // the daemon as upstream ships it, by number of programs
+	own     map[int][]node.Times    // the cluster's daemon, by number of programs
+	ours    map[int][]declaredTimes // by number of programs
+	memory  map[string][]float64    // MiB, by process
+	// afterLoads is the memory of the daemon after manyLoads, in bytes.
+	afterLoads int
+	// reboot is the time after a reboot. It is 0 if it isn't measured.
+	reboot time.Duration
 	// policies are the rounds with policies. There are none if these aren't measured.
 	policies []policyTimes
 
@@ -35,17 +43,33 @@ type results struct {
 }
 
 func newResults() *results {
-	return &results{own: map[int][]node.Times{}, ours: map[int][]declaredTimes{}, memory: map[string][]float64{}}
+	return &results{shipped: map[int][]node.Times{}, own: map[int][]node.Times{}, ours: map[int][]declaredTimes{}, memory: map[string][]float64{}}
 }
 
-func (f *results) add(n int, own node.Times, ours declaredTimes) {
-	f.own[n] = append(f.own[n], own)
-	f.ours[n] = append(f.ours[n], ours)
+// timesOfRound are the measurements of one round.
+type timesOfRound struct {
+	shipped, own node.Times
+	ours         declaredTimes
+}
+
+func (f *results) add(n int, t timesOfRound) {
+	f.shipped[n] = append(f.shipped[n], t.shipped)
+	f.own[n] = append(f.own[n], t.own)
+	f.ours[n] = append(f.ours[n], t.ours)
+}
+
+// loads returns how many programs the cluster's daemon has loaded.
+func (f *results) loads() int {
+	loads := 0
+	for n, all := range f.own {
+		loads += n * (len(all) + len(f.ours[n]))
+	}
+	return loads
 }
 
 func (f *results) addMemory(resident map[string]int) {
 	for name, bytes := range resident {
-		f.memory[name] = append(f.memory[name], float64(bytes)/(1<<20))
+		f.memory[name] = append(f.memory[name], mebibytes(bytes))
 	}
 }
 
@@ -76,12 +100,20 @@ func (f *results) programs() float64 {
 	return float64(sum)
 }
 
-// ratio returns the declared time divided by the daemon's own time, as the median of the
-// rounds. Each round measures one after the other.
+// ratio returns the declared time divided by the cluster's daemon's own time, as the
+// median of the rounds. Each round measures one after the other.
 func (f *results) ratio(n int, of func(declaredTimes) time.Duration) float64 {
-	ratios := make([]float64, 0, len(f.ours[n]))
-	for round, ours := range f.ours[n] {
-		ratios = append(ratios, of(ours).Seconds()/loadAndAttach(f.own[n][round]).Seconds())
+	return ratio(f.ours[n], of, f.own[n])
+}
+
+// ratioToShipped returns the declared time, from the first object seen, divided by the
+// time of the daemon as upstream ships it.
+func (f *results) ratioToShipped(n int) float64 { return ratio(f.ours[n], served, f.shipped[n]) }
+
+func ratio(declared []declaredTimes, of func(declaredTimes) time.Duration, direct []node.Times) float64 {
+	ratios := make([]float64, 0, len(declared))
+	for round, ours := range declared {
+		ratios = append(ratios, of(ours).Seconds()/loadAndAttach(direct[round]).Seconds())
 	}
 	return figures.Median(ratios, func(r float64) float64 { return r })
 }
@@ -119,21 +151,14 @@ func (f *results) json() map[string]any {
 		"csi_rss_mb":         figures.Round(f.resident(node.CSI)),
 		"operator_rss_mb":    figures.Round(f.resident(node.Operator)),
 		"daemon_rss_mb":      figures.Round(f.resident(node.Daemon)),
+		"node_rss_mb":        figures.Round(f.residentOnNode()),
+
+		"daemon_rss_600_loads_mb": figures.Round(mebibytes(f.afterLoads)),
 	}
-	for _, n := range sizes {
-		key := func(name string) string { return fmt.Sprintf("%s_%d", name, n) }
-		out[key("attach_ratio")] = figures.Round(f.ratio(n, attached))
-		out[key("attach_ratio_from_first_object")] = figures.Round(f.ratio(n, served))
-		out[key("daemon_s")] = figures.Round(figures.Median(f.own[n], loadAndAttach).Seconds())
-		for name, of := range map[string]func(declaredTimes) time.Duration{
-			"first_object_s": func(t declaredTimes) time.Duration { return t.Seen },
-			"applied_s":      func(t declaredTimes) time.Duration { return t.Applied },
-			"loaded_s":       func(t declaredTimes) time.Duration { return t.Loaded },
-			"attached_s":     func(t declaredTimes) time.Duration { return t.Attached },
-		} {
-			out[key(name)] = figures.Round(figures.Median(f.ours[n], of).Seconds())
-		}
+	if f.reboot != 0 {
+		out["reboot_60_s"] = figures.Round(f.reboot.Seconds())
 	}
+	maps.Copy(out, f.timesJSON())
 	maps.Copy(out, f.policiesJSON())
 	if f.attaching != nil {
 		requests := []map[string]any{}
@@ -144,6 +169,31 @@ func (f *results) json() map[string]any {
 			})
 		}
 		out["requests_per_program"] = requests
+	}
+	return out
+}
+
+// timesJSON returns the times and ratios by number of programs.
+func (f *results) timesJSON() map[string]any {
+	out := map[string]any{}
+	for _, n := range sizes {
+		key := func(name string) string { return fmt.Sprintf("%s_%d", name, n) }
+		out[key("attach_ratio")] = figures.Round(f.ratio(n, attached))
+		out[key("attach_ratio_from_first_object")] = figures.Round(f.ratio(n, served))
+		out[key("attach_vs_shipped")] = figures.Round(f.ratioToShipped(n))
+		for name, direct := range map[string][]node.Times{"daemon": f.own[n], "shipped": f.shipped[n]} {
+			out[key(name+"_s")] = figures.Round(figures.Median(direct, loadAndAttach).Seconds())
+			out[key(name+"_load_s")] = figures.Round(figures.Median(direct, func(t node.Times) time.Duration { return t.Load }).Seconds())
+			out[key(name+"_attach_s")] = figures.Round(figures.Median(direct, func(t node.Times) time.Duration { return t.Attach }).Seconds())
+		}
+		for name, of := range map[string]func(declaredTimes) time.Duration{
+			"first_object_s": func(t declaredTimes) time.Duration { return t.Seen },
+			"applied_s":      func(t declaredTimes) time.Duration { return t.Applied },
+			"loaded_s":       func(t declaredTimes) time.Duration { return t.Loaded },
+			"attached_s":     func(t declaredTimes) time.Duration { return t.Attached },
+		} {
+			out[key(name)] = figures.Round(figures.Median(f.ours[n], of).Seconds())
+		}
 	}
 	return out
 }
@@ -171,6 +221,25 @@ func (f *results) resident(process string) float64 {
 	return slices.Max(f.memory[process])
 }
 
+// residentOnNode returns the maximum memory of all processes of the DaemonSet's pod.
+func (f *results) residentOnNode() float64 {
+	var sums []float64
+	for _, process := range nodeProcesses {
+		for round, resident := range f.memory[process] {
+			if round == len(sums) {
+				sums = append(sums, 0)
+			}
+			sums[round] += resident
+		}
+	}
+	if len(sums) == 0 {
+		return 0
+	}
+	return slices.Max(sums)
+}
+
+func mebibytes(bytes int) float64 { return float64(bytes) / (1 << 20) }
+
 // requests returns the kinds of requests of both phases.
 func (f *results) requests() []request {
 	all := map[request]int{}
@@ -190,7 +259,12 @@ func (f *results) print(w io.Writer) {
 	for _, process := range measuredProcesses {
 		fmt.Fprintf(table, "  %s\t%.1f\n", process, f.resident(process))
 	}
+	fmt.Fprintf(table, "  all of the DaemonSet's pod\t%.1f\n", f.residentOnNode())
+	fmt.Fprintf(table, "  %s, after %d loads or more\t%.1f\n", node.Daemon, manyLoads, mebibytes(f.afterLoads))
 	_ = table.Flush() // to standard output
+	if f.reboot != 0 {
+		fmt.Fprintf(w, "\nAfter a reboot without the image in the registry, %d programs were attached after %.2f s\n", sizes[len(sizes)-1], f.reboot.Seconds())
+	}
 }
 
 func (f *results) printTimes(w io.Writer) {
@@ -200,34 +274,35 @@ func (f *results) printTimes(w io.Writer) {
 	for _, n := range sizes {
 		fmt.Fprintf(table, "%d\t", n)
 	}
-	own := func(name string, of func(node.Times) time.Duration) {
+	row := func(name string, of func(n int) float64) {
 		fmt.Fprintf(table, "\n  %s\t", name)
 		for _, n := range sizes {
-			fmt.Fprintf(table, "%.2f\t", figures.Median(f.own[n], of).Seconds())
+			fmt.Fprintf(table, "%.2f\t", of(n))
 		}
+	}
+	direct := func(name string, all map[int][]node.Times, of func(node.Times) time.Duration) {
+		row(name, func(n int) float64 { return figures.Median(all[n], of).Seconds() })
 	}
 	ours := func(name string, of func(declaredTimes) time.Duration) {
-		fmt.Fprintf(table, "\n  %s\t", name)
-		for _, n := range sizes {
-			fmt.Fprintf(table, "%.2f\t", figures.Median(f.ours[n], of).Seconds())
-		}
+		row(name, func(n int) float64 { return figures.Median(f.ours[n], of).Seconds() })
 	}
-	own("daemon, called directly: Load", func(t node.Times) time.Duration { return t.Load })
-	own("daemon, called directly: Attach", func(t node.Times) time.Duration { return t.Attach })
-	own("daemon, called directly: both", loadAndAttach)
+	load := func(t node.Times) time.Duration { return t.Load }
+	attach := func(t node.Times) time.Duration { return t.Attach }
+	direct("daemon as upstream ships it, called directly: Load", f.shipped, load)
+	direct("… Attach", f.shipped, attach)
+	direct("… both", f.shipped, loadAndAttach)
+	direct("the cluster's daemon, called directly: Load", f.own, load)
+	direct("… Attach", f.own, attach)
+	direct("… both", f.own, loadAndAttach)
 	ours("kubectl apply started; first object seen after", func(t declaredTimes) time.Duration { return t.Seen })
 	ours("… kubectl apply ended after", func(t declaredTimes) time.Duration { return t.Applied })
 	ours("… last BpfProgram Loaded after", func(t declaredTimes) time.Duration { return t.Loaded })
 	ours("… last object ReconcileSuccess after", func(t declaredTimes) time.Duration { return t.Attached })
-	ratio := func(name string, of func(declaredTimes) time.Duration) {
-		fmt.Fprintf(table, "\n  %s\t", name)
-		for _, n := range sizes {
-			fmt.Fprintf(table, "%.2f\t", f.ratio(n, of))
-		}
-	}
-	ratio("ratio, all from kubectl's start over the daemon's own", attached)
-	ratio("ratio, from the first object seen", served)
-	own("daemon, called directly: Unload", func(t node.Times) time.Duration { return t.Unload })
+	row("ratio, from the first object seen, to the daemon as upstream ships it", f.ratioToShipped)
+	row("ratio, from the first object seen, to the cluster's daemon", func(n int) float64 { return f.ratio(n, served) })
+	row("ratio, from kubectl's start, to the cluster's daemon", func(n int) float64 { return f.ratio(n, attached) })
+	direct("daemon as upstream ships it, called directly: Unload", f.shipped, func(t node.Times) time.Duration { return t.Unload })
+	direct("the cluster's daemon, called directly: Unload", f.own, func(t node.Times) time.Duration { return t.Unload })
 	ours("kubectl delete started; last BpfProgram gone after", func(t declaredTimes) time.Duration { return t.Removed })
 	fmt.Fprintln(table)
 	_ = table.Flush() // to standard output

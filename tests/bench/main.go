@@ -49,7 +49,10 @@ type options struct {
 	// cosign signs the image at signedAt, whose registry has a certificate of signedCA.
 	// Without cosign, the cost of policies isn't measured.
 	cosign, signedAt, signedCA string
-	out                        string
+	// certificates are those that a distribution ships.
+	certificates string
+	reboot       bool
+	out          string
 }
 
 func main() {
@@ -71,6 +74,8 @@ func run(args []string) error {
 	flags.StringVar(&o.cosign, "cosign", "", "cosign, to sign the image with; without it what policies cost isn't measured.")
 	flags.StringVar(&o.signedAt, "sign-at", "", "The image as cosign reaches it, if not by its name.")
 	flags.StringVar(&o.signedCA, "sign-ca", "", "Certificates that cosign trusts, if not the machine's.")
+	flags.StringVar(&o.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "Certificates as a distribution ships them, for the daemon that runs as upstream ships it.")
+	flags.BoolVar(&o.reboot, "reboot", false, "Also simulate a reboot of the node, which removes everything that bpfman has loaded there; needs --sign-at.")
 	flags.StringVar(&o.out, "out", "bench.json", "File for the figures.")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("parse arguments: %w", err)
@@ -89,8 +94,8 @@ func run(args []string) error {
 	return nil
 }
 
-// measure does all rounds. The two measurements alternate, so that variations of the
-// machine affect both.
+// measure does all rounds. The measurements alternate, so that variations of the machine
+// affect all of them.
 func measure(ctx context.Context, o options) (f *results, err error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.Install(scheme)); err != nil {
@@ -114,28 +119,21 @@ func measure(ctx context.Context, o options) (f *results, err error) {
 	if err != nil {
 		return nil, err
 	}
+	certificates, err := bundle(o.certificates, o.signedCA)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.startShipped(ctx, c, nodeName, o.probeImage, certificates); err != nil {
+		return nil, err
+	}
 	b := bench{options: o, cluster: cluster{client: c, kubectl: o.kubectl, node: nodeName}, helper: h, results: newResults()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.cleanUp(context.WithoutCancel(ctx)))
 		}
 	}()
-	// The first round pulls the image, and fills kubectl's caches.
-	if err := b.pair(ctx, 1, false, newResults()); err != nil {
+	if err := b.all(ctx); err != nil {
 		return nil, err
-	}
-	for round := range o.rounds {
-		for _, n := range sizes {
-			if err := b.pair(ctx, n, round%2 == 1, b.results); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if o.cosign != "" {
-		b.signedAt = cmp.Or(o.signedAt, o.image)
-		if err := b.policies(ctx); err != nil {
-			return nil, err
-		}
 	}
 	if o.auditLog == "" {
 		return b.results, nil
@@ -143,39 +141,94 @@ func measure(ctx context.Context, o options) (f *results, err error) {
 	return b.results, b.results.readRequests(o.auditLog)
 }
 
+// all makes all measurements.
+func (b *bench) all(ctx context.Context) error {
+	b.signedAt = cmp.Or(b.signedAt, b.image)
+	// The first objects make the node pull the image, and fill kubectl's caches.
+	if _, err := b.declare(ctx, 1, newResults()); err != nil {
+		return err
+	}
+	var err error
+	if b.file, err = b.helper.stored(ctx, b.image); err != nil {
+		return err
+	}
+	if err := b.round(ctx, 1, 0, newResults()); err != nil {
+		return err
+	}
+	for round := range b.rounds {
+		for _, n := range sizes {
+			if err := b.round(ctx, n, round, b.results); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.memoryAfterLoads(ctx); err != nil {
+		return err
+	}
+	if b.cosign != "" {
+		if err := b.policies(ctx); err != nil {
+			return err
+		}
+	}
+	if !b.options.reboot {
+		return nil
+	}
+	b.results.reboot, err = b.reboot(ctx)
+	return err
+}
+
 type bench struct {
 	options
 	cluster cluster
 	helper  helper
 	results *results
+	// file is the object of the image in the node's store.
+	file string
 }
 
-// pair measures the daemon's own time and the declared time, in this order or the
-// opposite.
-func (b bench) pair(ctx context.Context, n int, oursFirst bool, f *results) error {
-	var own node.Times
-	var ours declaredTimes
+// round measures the daemon as upstream ships it, the cluster's daemon, and declared
+// objects. Each round starts with another one.
+func (b *bench) round(ctx context.Context, n, round int, f *results) error {
+	var t timesOfRound
 	steps := []func() error{
 		func() (err error) {
-			own, err = b.helper.direct(ctx, n, b.image, b.function)
+			t.shipped, err = b.helper.shipped(ctx, n, b.image, b.function)
 			return err
 		},
 		func() (err error) {
-			ours, err = b.declare(ctx, n, f)
+			t.own, err = b.helper.direct(ctx, n, b.file, b.function)
+			return err
+		},
+		func() (err error) {
+			t.ours, err = b.declare(ctx, n, f)
 			return err
 		},
 	}
-	if oursFirst {
-		steps[0], steps[1] = steps[1], steps[0]
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
+	for i := range steps {
+		if err := steps[(round+i)%len(steps)](); err != nil {
 			return err
 		}
 	}
-	f.add(n, own, ours)
-	fmt.Printf("%3d programs: daemon alone %6.2f s, kubectl apply to all attached %6.2f s\n", n, loadAndAttach(own).Seconds(), ours.Attached.Seconds())
+	f.add(n, t)
+	fmt.Printf("%3d programs: daemon as shipped %6.2f s, the cluster's daemon alone %6.2f s, kubectl apply to all attached %6.2f s\n",
+		n, loadAndAttach(t.shipped).Seconds(), loadAndAttach(t.own).Seconds(), t.ours.Attached.Seconds())
 	return nil
+}
+
+// manyLoads is the number of loads after which the daemon's memory is measured again.
+const manyLoads = 600
+
+// memoryAfterLoads measures the daemon's memory after many loads. The rounds count, as the
+// daemon is the same.
+func (b *bench) memoryAfterLoads(ctx context.Context) error {
+	for loads := b.results.loads(); loads < manyLoads; loads += sizes[len(sizes)-1] {
+		if _, err := b.helper.direct(ctx, sizes[len(sizes)-1], b.file, b.function); err != nil {
+			return err
+		}
+	}
+	resident, err := b.helper.memory(ctx, node.Daemon)
+	b.results.afterLoads = resident[node.Daemon]
+	return err
 }
 
 func (b bench) declare(ctx context.Context, n int, f *results) (declaredTimes, error) {

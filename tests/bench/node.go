@@ -9,8 +9,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,10 +66,12 @@ func startHelper(ctx context.Context, c client.Client, kubectl, nodeName, image 
 			return h, fmt.Errorf("create helper %T: %w", object, err)
 		}
 	}
-	if _, err := h.run(ctx, nil, "wait", "pod/"+helperPod, "--for=condition=Ready", "--timeout=60s"); err != nil {
-		return h, err
-	}
-	return h, nil
+	return h, h.awaitReady(ctx, helperPod)
+}
+
+func (h helper) awaitReady(ctx context.Context, pod string) error {
+	_, err := h.run(ctx, nil, "wait", "pod/"+pod, "--for=condition=Ready", "--timeout=60s")
+	return err
 }
 
 func (h helper) stop(ctx context.Context) error {
@@ -75,11 +79,74 @@ func (h helper) stop(ctx context.Context) error {
 	return err
 }
 
-// direct makes the daemon load and attach n programs, with calls from the node.
-func (h helper) direct(ctx context.Context, n int, image, function string) (node.Times, error) {
+// direct makes the cluster's daemon load and attach n programs of a file in the store,
+// with calls from the node.
+func (h helper) direct(ctx context.Context, n int, file, function string) (node.Times, error) {
 	var times node.Times
-	err := h.call(ctx, &times, "time", strconv.Itoa(n), image, function)
+	err := h.call(ctx, &times, "time", strconv.Itoa(n), file, function)
 	return times, err
+}
+
+// shipped makes the daemon that runs as upstream ships it load and attach n programs of
+// an image.
+func (h helper) shipped(ctx context.Context, n int, image, function string) (node.Times, error) {
+	var times node.Times
+	err := h.callIn(ctx, shippedPod, helperPod, &times, "time-at", shippedSocket, strconv.Itoa(n), image, function)
+	return times, err
+}
+
+// stored returns the file from which the cluster's daemon loads an image.
+func (h helper) stored(ctx context.Context, image string) (string, error) {
+	var files []string
+	if err := h.call(ctx, &files, "list", node.Daemon, storeDir); err != nil {
+		return "", err
+	}
+	file := storedFile(files, image)
+	if file == "" {
+		return "", fmt.Errorf("the store %s on the node has no object of %s, only %v: does the agent keep what it reads?", storeDir, image, files)
+	}
+	return file, nil
+}
+
+// loseState removes what a reboot of the node removes, and freezes the agent.
+func (h helper) loseState(ctx context.Context) error {
+	_, err := h.run(ctx, nil, "exec", helperPod, "--", "/node-probe", "lose-state")
+	return err
+}
+
+// thaw lets the frozen processes go on.
+func (h helper) thaw(ctx context.Context) error {
+	var failed error
+	for _, executable := range []string{node.Daemon, node.Agent} {
+		_, err := h.run(context.WithoutCancel(ctx), nil, "exec", helperPod, "--", "/node-probe", "continue", executable)
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
+
+// storeDir is the directory of the agent's store of objects.
+const storeDir = "/var/lib/bpfman/bytecode/images"
+
+// storedFile returns the object of an image among files in the order of their change. With
+// several digests, it is the newest. The store names objects <repository>@<digest>.o.
+func storedFile(files []string, image string) string {
+	repository := repositoryOf(image)
+	for _, file := range slices.Backward(files) {
+		name, found := strings.CutPrefix(file, storeDir+"/"+repository+"@sha256:")
+		if found && strings.HasSuffix(name, ".o") {
+			return file
+		}
+	}
+	return ""
+}
+
+// repositoryOf returns a reference without its tag and digest.
+func repositoryOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		image = image[:colon]
+	}
+	return image
 }
 
 // memory returns the resident memory, in bytes, of the node's processes with each name.
@@ -90,7 +157,11 @@ func (h helper) memory(ctx context.Context, names ...string) (map[string]int, er
 }
 
 func (h helper) call(ctx context.Context, out any, args ...string) error {
-	answer, err := h.run(ctx, nil, append([]string{"exec", helperPod, "--", "/node-probe"}, args...)...)
+	return h.callIn(ctx, helperPod, helperPod, out, args...)
+}
+
+func (h helper) callIn(ctx context.Context, pod, container string, out any, args ...string) error {
+	answer, err := h.run(ctx, nil, append([]string{"exec", pod, "--container", container, "--", "/node-probe"}, args...)...)
 	if err != nil {
 		return err
 	}

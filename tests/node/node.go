@@ -11,9 +11,12 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,8 +42,12 @@ const (
 // daemonSocket is the path of the daemon's socket in its container.
 const daemonSocket = "/run/bpfman-sock/bpfman.sock"
 
+// Beside is an environment variable. A process that has it doesn't belong to bpfman on the
+// node: a benchmark has started it for a comparison.
+const Beside = "BPFMAN_BENCH_BESIDE"
+
 // Processes returns the processes that run an executable with that name, or a program of
-// Kubernetes' multi-call binary.
+// Kubernetes' multi-call binary. It leaves out those that have the variable Beside.
 func Processes(executable string) ([]int, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
@@ -52,13 +59,18 @@ func Processes(executable string) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", link, err)
 		}
-		if programName(pid) != executable {
+		if programName(pid) != executable || beside(pid) {
 			continue // it ended in the meantime, or is a kernel thread or another process
 		}
 		pids = append(pids, pid)
 	}
 	slices.Sort(pids)
 	return pids, nil
+}
+
+func beside(pid int) bool {
+	environment, err := os.ReadFile(filepath.Join(procOf(pid), "environ"))
+	return err == nil && bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+Beside+"="))
 }
 
 // Process describes how a process was started.
@@ -118,6 +130,33 @@ func RemoveAs(executable, path string) error {
 		return fmt.Errorf("remove %s as %s: %w", path, executable, err)
 	}
 	return nil
+}
+
+// Below lists the files below a directory as seen by the process that runs the
+// executable, the one that was changed last at the end.
+func Below(executable, dir string) ([]string, error) {
+	seen, err := seenAs(executable, dir)
+	if err != nil {
+		return nil, err
+	}
+	changed := map[string]time.Time{}
+	err = filepath.WalkDir(seen, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return fmt.Errorf("stat %s: %w", path, err)
+		}
+		changed[filepath.Join(dir, strings.TrimPrefix(path, seen))] = info.ModTime()
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list %s as %s: %w", dir, executable, err)
+	}
+	return slices.SortedFunc(maps.Keys(changed), func(a, b string) int {
+		return cmp.Or(changed[a].Compare(changed[b]), cmp.Compare(a, b))
+	}), nil
 }
 
 // seenAs returns the path for this process to what the process that runs the executable
@@ -227,11 +266,16 @@ func DialDaemon() (*grpc.ClientConn, error) {
 		if _, err := os.Stat(socket); err != nil {
 			continue
 		}
-		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			return nil, fmt.Errorf("dial daemon at %s: %w", socket, err)
-		}
-		return conn, nil
+		return DialSocket(socket)
 	}
 	return nil, fmt.Errorf("no process among %v runs %s with a socket at %s", pids, Daemon, daemonSocket)
+}
+
+// DialSocket connects to a daemon.
+func DialSocket(socket string) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("dial daemon at %s: %w", socket, err)
+	}
+	return conn, nil
 }

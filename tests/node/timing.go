@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -30,8 +31,9 @@ type Times struct {
 	Load, Attach, Unload time.Duration
 }
 
-// TimeCalls makes the daemon load, attach, and unload n programs, and returns the times.
-func TimeCalls(ctx context.Context, daemon gobpfman.BpfmanClient, n int, image, function string) (times Times, err error) {
+// TimeCalls makes the daemon load, attach, and unload n programs of an image, or of a file
+// with an absolute path, and returns the times.
+func TimeCalls(ctx context.Context, daemon gobpfman.BpfmanClient, n int, bytecode, function string) (times Times, err error) {
 	// Connect before measuring.
 	only := true
 	if _, err := daemon.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only}); err != nil {
@@ -52,7 +54,7 @@ func TimeCalls(ctx context.Context, daemon gobpfman.BpfmanClient, n int, image, 
 	}()
 	for i := range n {
 		took, err := timed(ctx, func(ctx context.Context) error {
-			loaded, err := daemon.Load(ctx, loadRequest(i, image, function))
+			loaded, err := daemon.Load(ctx, loadRequest(i, bytecode, function))
 			for _, p := range loaded.GetPrograms() {
 				ids = append(ids, p.GetKernelInfo().GetId())
 			}
@@ -60,7 +62,7 @@ func TimeCalls(ctx context.Context, daemon gobpfman.BpfmanClient, n int, image, 
 		})
 		times.Load += took
 		if err != nil {
-			return times, fmt.Errorf("load %s from %s: %w", function, image, err)
+			return times, fmt.Errorf("load %s from %s: %w", function, bytecode, err)
 		}
 		took, err = timed(ctx, func(ctx context.Context) error {
 			_, err := daemon.Attach(ctx, &gobpfman.AttachRequest{Id: ids[i], Attach: &gobpfman.AttachInfo{
@@ -81,18 +83,25 @@ const ifNotPresent = 1
 
 // loadRequest returns the same request as the agent's, except for the keys of the
 // metadata. With these, the agent would consider the program its own.
-func loadRequest(i int, image, function string) *gobpfman.LoadRequest {
+func loadRequest(i int, bytecode, function string) *gobpfman.LoadRequest {
 	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
 	return &gobpfman.LoadRequest{
-		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_Image{
-			Image: &gobpfman.BytecodeImage{Url: image, ImagePullPolicy: ifNotPresent},
-		}},
-		Uuid: &uid,
+		Bytecode: locationOf(bytecode),
+		Uuid:     &uid,
 		Metadata: map[string]string{
 			"bench/uuid": uid, "bench/ProgramName": fmt.Sprintf("bench-%02d", i), "bench/kind": "TracepointProgram", "bench/load": "0123456789abcdef",
 		},
 		Info: []*gobpfman.LoadInfo{{Name: function, ProgramType: gobpfman.BpfmanProgramType_TRACEPOINT}},
 	}
+}
+
+func locationOf(bytecode string) *gobpfman.BytecodeLocation {
+	if filepath.IsAbs(bytecode) {
+		return &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: bytecode}}
+	}
+	return &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_Image{
+		Image: &gobpfman.BytecodeImage{Url: bytecode, ImagePullPolicy: ifNotPresent},
+	}}
 }
 
 func timed(ctx context.Context, call func(context.Context) error) (time.Duration, error) {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 
 	"github.com/bpfman/bpfman-operator/tests/node"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -49,7 +50,14 @@ const usage = `usage: node-probe command
   pulse EXECUTABLE D      stop them and let them go on, in turn, for a duration
   files POD-UID DIR       list a directory as a pod sees it, with modes and groups
   signal N                call kill(2) N times, harmlessly
-  time N IMAGE FUNCTION   time the daemon's calls for N programs of a bytecode image
+  time N BYTECODE FUNCTION
+                          time the daemon's calls for N programs of a bytecode image, or of
+                          a file with an absolute path
+  time-at SOCKET N BYTECODE FUNCTION
+                          the same with the daemon at a socket
+  lose-state              stop the agent and the daemon, and remove what a reboot removes
+  list EXECUTABLE DIR     the files below a directory as the process that runs it sees it,
+                          in the order of their last change
   memory EXECUTABLE...    the resident memory of their processes, in bytes
   knock ADDRESS           send a few packets to an address
   frame INTERFACE         send a frame at an interface
@@ -161,10 +169,24 @@ func answer(ctx context.Context, command, argument, second string, args []string
 		return node.PodFiles(argument, second)
 	case "signal":
 		return nil, signalSelf(argument)
+	case "list":
+		return node.Below(argument, second)
+	case "lose-state":
+		return nil, node.LoseState()
+	default:
+		return measure(ctx, command, argument, args)
+	}
+}
+
+// measure runs one of the commands for benchmarks.
+func measure(ctx context.Context, command, argument string, args []string) (any, error) {
+	switch command {
 	case "time":
 		return onDaemon(ctx, func(ctx context.Context, c gobpfman.BpfmanClient) (node.Times, error) {
 			return timeCalls(ctx, c, args[1:])
 		})
+	case "time-at":
+		return timeAt(ctx, argument, args[min(2, len(args)):])
 	case "memory":
 		return node.Memory(args[1:]...)
 	default:
@@ -219,6 +241,20 @@ func onDaemon[T any](ctx context.Context, f func(context.Context, gobpfman.Bpfma
 	return f(ctx, gobpfman.NewBpfmanClient(conn))
 }
 
+// timeAt waits until the daemon at a socket serves, and times its calls.
+func timeAt(ctx context.Context, socket string, args []string) (times node.Times, err error) {
+	conn, err := node.DialSocket(socket)
+	if err != nil {
+		return times, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	daemon := gobpfman.NewBpfmanClient(conn)
+	if _, err := daemon.List(ctx, &gobpfman.ListRequest{}, grpc.WaitForReady(true)); err != nil {
+		return times, fmt.Errorf("wait for the daemon at %s: %w", socket, err)
+	}
+	return timeCalls(ctx, daemon, args)
+}
+
 func unload(ctx context.Context, client gobpfman.BpfmanClient, argument string) error {
 	id, err := strconv.ParseUint(argument, 10, 32)
 	if err != nil {
@@ -232,7 +268,7 @@ func unload(ctx context.Context, client gobpfman.BpfmanClient, argument string) 
 
 func timeCalls(ctx context.Context, client gobpfman.BpfmanClient, args []string) (node.Times, error) {
 	if len(args) != 3 {
-		return node.Times{}, fmt.Errorf("time takes a number, an image and a function, not %d arguments", len(args))
+		return node.Times{}, fmt.Errorf("time takes a number, bytecode and a function, not %d arguments", len(args))
 	}
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
