@@ -152,8 +152,8 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// UsedImages returns the images that objects on this node use: those of the daemon's
-// programs, and those of the objects that select the node.
+// UsedImages returns the images that objects on this node can use: those of the daemon's
+// programs, and those of all objects, whether they select the node now or not.
 func (r *Reconciler) UsedImages() []bytecode.Image {
 	used := r.Inventory.Images()
 	for _, kind := range v1alpha1.UserKinds {
