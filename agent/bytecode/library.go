@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -212,7 +213,11 @@ func (q Question) findingsKey(image Image) (string, error) {
 
 // run returns the run for a request, and starts it if there is none.
 func (l *Library) run(ctx context.Context, q Question, request *reader.Request) *run {
-	content, _ := json.Marshal(request) //nolint:errchkjson // strings always encode
+	content, _ := json.Marshal(struct { //nolint:errchkjson // strings always encode
+		Request *reader.Request
+		Image   Image // the result has its reference
+		Object  bool  // the result has the object's path, even if it wasn't requested
+	}{request, q.Image, q.Object})
 	key := hash(content)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +225,7 @@ func (l *Library) run(ctx context.Context, q Question, request *reader.Request) 
 	if r, _ := kept.(*run); r != nil && r.use(l.Store) {
 		return r
 	}
-	r := &run{started: time.Now(), waiting: 1, lasting: request.Image != q.Image.Reference, done: make(chan struct{})}
+	r := &run{started: time.Now(), waiting: 1, lasting: strings.Contains(request.Image, "@"), done: make(chan struct{})}
 	l.runs.Add(key, r)
 	go func() {
 		defer close(r.done)
@@ -286,8 +291,9 @@ func (l *Library) read(ctx context.Context, q Question, request *reader.Request)
 		Image:    Image{Reference: q.Image.Reference, Digest: answer.Digest, Manifest: answer.Manifest},
 		Findings: Findings{answer.Signatures, answer.Attestations},
 	}
-	if q.Image.Digest != "" {
-		found.Image = q.Image
+	_, digest, byDigest := strings.Cut(request.Image, "@")
+	if byDigest && digest != answer.Digest || q.Image.Manifest != "" && q.Image.Manifest != answer.Manifest {
+		return Bytecode{}, fmt.Errorf("image %s: %s answered about another one: digest %q, manifest %q", q.Image.Reference, reader.Command, answer.Digest, answer.Manifest)
 	}
 	if answer.Object != nil && file != nil {
 		_, err = l.Store.Put(found.Image, file, *answer.Object)

@@ -171,7 +171,7 @@ func (s *Store) Put(image Image, file *os.File, object reader.Object) (path stri
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.makeRoom(size); err != nil {
+	if err := s.makeRoom(path, size); err != nil {
 		return "", err
 	}
 	if err := errors.Join(os.MkdirAll(filepath.Dir(base), dirMode), file.Chmod(objectMode), file.Sync(), file.Close()); err != nil {
@@ -181,7 +181,10 @@ func (s *Store) Put(image Image, file *os.File, object reader.Object) (path stri
 	if err := os.Rename(file.Name(), path); err != nil {
 		return "", err
 	}
-	return path, s.put(base+recordSuffix, object)
+	if err := s.put(base+recordSuffix, object); err != nil {
+		return "", errors.Join(err, os.Remove(path))
+	}
+	return path, nil
 }
 
 // Findings returns stored findings.
@@ -214,6 +217,9 @@ func (s *Store) objects() ([]stored, error) {
 			return err
 		}
 		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another agent has removed it since
+		}
 		if err != nil {
 			return err
 		}
@@ -238,32 +244,39 @@ func (s *Store) Size() int64 {
 }
 
 // makeRoom removes objects that nothing on this node uses until there is space for one
-// more.
-func (s *Store) makeRoom(size int64) error {
+// more, or for another version of one. It removes none if that isn't enough.
+func (s *Store) makeRoom(path string, size int64) error {
 	all, err := s.objects()
 	if err != nil {
 		return err
 	}
-	total := size
+	used := s.used()
+	var unused []stored
+	var inUse, total int64
 	for _, o := range all {
+		switch {
+		case o.path == path:
+			continue // it is replaced
+		case used[o.path]:
+			inUse += o.size
+		default:
+			unused = append(unused, o)
+		}
 		total += o.size
 	}
-	if total <= s.Limit {
-		return nil
+	if inUse+size > s.Limit {
+		return fmt.Errorf("the node's store of bytecode is full: %d MiB of %d are in use; increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", inUse>>20, s.Limit>>20)
 	}
-	used := s.used()
-	for _, o := range all {
-		if used[o.path] {
-			continue
+	for n := 0; total+size > s.Limit; n++ {
+		o := unused[n]
+		for _, file := range []string{o.path, strings.TrimSuffix(o.path, objectSuffix) + recordSuffix} {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("remove an unused object: %w", err)
+			}
 		}
-		if err := errors.Join(os.Remove(o.path), os.Remove(strings.TrimSuffix(o.path, objectSuffix)+recordSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove an unused object: %w", err)
-		}
-		if total -= o.size; total <= s.Limit {
-			return nil
-		}
+		total -= o.size
 	}
-	return fmt.Errorf("the node's store of bytecode is full: %d MiB of %d are in use; increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", (total-size)>>20, s.Limit>>20)
+	return nil
 }
 
 // used returns the paths of the objects that objects on this node use.
@@ -356,8 +369,11 @@ func prune(dir string) error {
 		}
 	}
 	slices.SortFunc(all, func(a, b stored) int { return a.used.Compare(b.used) })
-	for _, o := range all[:len(all)-maxRecords*9/10] {
-		err = errors.Join(err, os.Remove(o.path))
+	// Others can have removed some since.
+	for _, o := range all[:max(0, len(all)-maxRecords*9/10)] {
+		if failed := os.Remove(o.path); !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, failed)
+		}
 	}
 	return err
 }

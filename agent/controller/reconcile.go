@@ -88,7 +88,8 @@ type Reconciler struct {
 }
 
 // Reconcile executes an owner's plan, and reports the outcome. It returns the time until
-// the next reconciliation if nothing failed, or 0 for none.
+// the next reconciliation if nothing failed, or 0 for none. A waitingError means that nothing
+// is reported yet.
 func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
 	owner, err := r.owner(key)
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
@@ -245,9 +246,6 @@ const unreadRetry = 5 * time.Second
 // kind hasn't been read, this isn't a failure of the owner, and nothing is changed, because it isn't
 // known whether the object exists.
 func (*Reconciler) later(err error) (time.Duration, error) {
-	if waiting := (*waitingError)(nil); errors.As(err, &waiting) {
-		return waiting.left, nil
-	}
 	unread := (*kinds.UnreadError)(nil)
 	if !errors.As(err, &unread) {
 		return 0, err

@@ -6,6 +6,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
@@ -99,6 +100,10 @@ func (r *Reconciler) process(ctx context.Context, key program.Key) {
 	defer r.queue.Done(key)
 	log := logr.FromContextOrDiscard(ctx).WithValues("owner", key.String())
 	again, err := r.reconcileSafely(logr.NewContext(ctx, log), key)
+	if waiting := (*waitingError)(nil); errors.As(err, &waiting) {
+		r.queue.AddAfter(key, waiting.left) // without Forget: a registry that fails is asked less often each time
+		return
+	}
 	if err != nil {
 		log.Error(err, "Failed to reconcile; retrying")
 		r.queue.AddRateLimited(key)

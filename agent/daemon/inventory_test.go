@@ -523,7 +523,7 @@ func TestOperationsAreNamed(t *testing.T) {
 	d.Fault = func(string, proto.Message, bool) error { return status.Error(codes.Aborted, "no") }
 	i := NewInventory(d, "")
 	image := request(owner, "a", "b", "c", "d", "e", "f", "g")
-	image.Bytecode.Location = &gobpfman.BytecodeLocation_Image{Image: &gobpfman.BytecodeImage{Url: "quay.io/x", Password: new("s3cr3t")}}
+	image.Metadata[v1alpha1.MetadataImage] = "quay.io/x"
 	for want, err := range map[string]error{
 		"load f from file /x.o: no":                              i.Load(t.Context(), request(owner, "f")),
 		"load a, b, c, d, e and 2 more from image quay.io/x: no": i.Load(t.Context(), image),
