@@ -37,9 +37,12 @@ import (
 const (
 	fieldManager = "bpfman-operator"
 
-	// writePace is the minimum interval between writes to one object, unless its condition's type changes. It is
-	// also the delay before the first status of an object that waits for its nodes is written.
+	// writePace is the minimum interval between writes to one object, unless its condition's type changes.
 	writePace = 200 * time.Millisecond
+
+	// waitingDelay is the delay before the status of an object that waits for its nodes is written. Most objects
+	// don't wait that long, so they cost one write instead of two, which also each agent receives.
+	waitingDelay = time.Second
 
 	// agentGrace is how long a node without an agent's pod still counts as running an agent, because a DaemonSet
 	// deletes a pod before it creates the next.
@@ -186,7 +189,7 @@ func (n note) due(condition v1alpha1.ProgramConditionType, transition bool, obje
 	due := n.wroteAt.Add(objectPace)
 	switch {
 	case condition == v1alpha1.ProgramNotYetLoaded:
-		if settled := n.waitingSince.Add(writePace); settled.After(due) {
+		if settled := n.waitingSince.Add(waitingDelay); settled.After(due) {
 			return settled
 		}
 	case transition:

@@ -113,8 +113,8 @@ func TestDue(t *testing.T) {
 		transition bool
 		want       time.Time
 	}{
-		{"waits from now on", note{waitingSince: at}, v1alpha1.ProgramNotYetLoaded, true, at.Add(writePace)},
-		{"waits again just after a write", note{waitingSince: at, wroteAt: at.Add(writePace / 2)}, v1alpha1.ProgramNotYetLoaded, false, at.Add(writePace * 3 / 2)},
+		{"waits from now on", note{waitingSince: at}, v1alpha1.ProgramNotYetLoaded, true, at.Add(waitingDelay)},
+		{"waits again just after a write", note{waitingSince: at, wroteAt: at.Add(waitingDelay)}, v1alpha1.ProgramNotYetLoaded, false, at.Add(waitingDelay + writePace)},
 		{"success", note{waitingSince: at, wroteAt: at}, v1alpha1.ProgramReconcileSuccess, true, time.Time{}},
 		{"another failure", note{wroteAt: at}, v1alpha1.ProgramReconcileError, false, at.Add(writePace)},
 	} {
