@@ -23,15 +23,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/bytecode/bytecodetest"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/agent/verify"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // traffic counts the bytes on the connections of a client, including TLS.
@@ -111,7 +111,7 @@ func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config
 	if err != nil {
 		return err
 	}
-	unsigned := func(context.Context, *reader.Request) reader.Answer { return reader.Answer{} }
+	store := &bytecode.Store{Dir: filepath.Join(root, "bytecode"), Limit: 256 << 20}
 	reconciler := &controller.Reconciler{
 		Cluster: server, Inventory: daemon.NewInventory(daemontest.New(root), root), NodeName: node, Namespace: namespace, Drift: time.Minute,
 		Interfaces:    func() (map[string]program.Interface, error) { return interfaces, nil },
@@ -119,8 +119,9 @@ func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config
 		PodInterfaces: func([]program.Container) {},
 		Metrics:       measured,
 		Bpffs:         filepath.Join(root, "run/bpfman/fs"),
-		Verifier:      &verify.Verifier{Verify: unsigned, Observe: measured.Verified},
+		Bytecode:      &bytecode.Library{Read: bytecodetest.Reader{}.Read, Store: store, Observe: measured.Read},
 	}
+	store.Used = reconciler.UsedImages
 	a.ended.Go(func() {
 		if err := reconciler.Run(ctx, func(_ context.Context, f func()) { f() }); err != nil {
 			select {
@@ -191,7 +192,7 @@ func startLoneAgent(c *controlPlane, path, node string) (*loneAgent, error) {
 		return nil, err
 	}
 	process, err := startComponent(c.dir, path, []string{"KUBECONFIG=" + kubeconfig, "KUBE_NODE_NAME=" + node},
-		"--daemon-socket", socket, "--daemon-root", root, "--namespace", namespace, "--host-proc", "/proc",
+		"--daemon-socket", socket, "--daemon-root", root, "--namespace", namespace, "--host-proc", "/proc", "--bytecode-dir", filepath.Join(root, "bytecode"),
 		"--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "127.0.0.1:0")
 	if err != nil {
 		server.Stop()

@@ -42,9 +42,6 @@ type Daemon struct {
 	// shared with programs that select a map owner, although the real daemon
 	// reports all maps as shared.
 	PinnedByName bool
-	// Images contains the references of the images that it has pulled. If nil, it
-	// has all images.
-	Images map[string]bool
 
 	mu       sync.Mutex
 	last     uint32
@@ -92,8 +89,8 @@ func call[R any](d *Daemon, name string, request proto.Message, do func() (R, er
 // Load implements gobpfman.BpfmanClient.
 func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.CallOption) (*gobpfman.LoadResponse, error) {
 	return call(d, "Load", in, func() (*gobpfman.LoadResponse, error) {
-		if err := d.refuses(in); err != nil {
-			return nil, err
+		if namesTwice(in.GetInfo()) {
+			return nil, aborted("AlreadyLoaded")
 		}
 		var owner *program
 		if in.MapOwnerId != nil {
@@ -129,35 +126,6 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 		}
 		return out, nil
 	})
-}
-
-// refuses returns the reason why a Load fails.
-func (d *Daemon) refuses(in *gobpfman.LoadRequest) error {
-	if namesTwice(in.GetInfo()) {
-		return aborted("AlreadyLoaded")
-	}
-	return d.pull(in.GetBytecode().GetImage())
-}
-
-// ForgetImages removes all pulled images.
-func (d *Daemon) ForgetImages() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.Images = map[string]bool{}
-}
-
-// never is the number of the pull policy Never.
-const never = 2
-
-func (d *Daemon) pull(image *gobpfman.BytecodeImage) error {
-	switch {
-	case image == nil || d.Images == nil || d.Images[image.GetUrl()]:
-		return nil
-	case image.GetImagePullPolicy() == never:
-		return aborted("BytecodeImage not found: %s", image.GetUrl())
-	}
-	d.Images[image.GetUrl()] = true
-	return nil
 }
 
 func namesTwice(functions []*gobpfman.LoadInfo) bool {
@@ -291,7 +259,7 @@ type Loaded struct {
 	ID       uint32
 	Function string
 	Metadata map[string]string
-	Image    string // the reference that was loaded
+	File     string // the path of the object that was loaded
 	Links    []*gobpfman.AttachInfo
 }
 
@@ -302,7 +270,7 @@ func (d *Daemon) Programs() []Loaded {
 	var out []Loaded
 	for _, id := range slices.Sorted(maps.Keys(d.programs)) {
 		p := d.programs[id]
-		l := Loaded{ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata(), Image: p.info.GetBytecode().GetImage().GetUrl()}
+		l := Loaded{ID: id, Function: p.info.GetName(), Metadata: p.info.GetMetadata(), File: p.info.GetBytecode().GetFile()}
 		for _, link := range slices.Sorted(maps.Keys(p.attach)) {
 			l.Links = append(l.Links, clone(p.attach[link]))
 		}

@@ -34,13 +34,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/agent/verify"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
@@ -73,6 +74,8 @@ type node struct {
 	name   string
 	client client.Client
 	daemon *daemontest.Daemon
+	// store is the directory with the objects of images.
+	store string
 	// writes is called for each write request of the agent, before it is sent and after
 	// the response. If it returns an error, the request fails with it.
 	writes func(request string, done bool) error
@@ -94,10 +97,10 @@ type node struct {
 	// resource without a definition.
 	unreadable, undefined string
 	// signed contains the names of the authorities that signed an image, by its digest.
-	// unverified is the reason why verification fails. verified counts requests.
-	signed     map[string][]string
-	unverified string
-	verified   int
+	// unread is the reason why images can't be read. read contains the requests.
+	signed map[string][]string
+	unread string
+	read   []*reader.Request
 
 	// drift is how often the next started agent compares. 0 means a minute.
 	drift time.Duration
@@ -138,7 +141,7 @@ func startNamed(t *testing.T, name string, labels map[string]string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, name: name, client: c, daemon: daemontest.New(t.TempDir()), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
+	n := &node{t: t, name: name, client: c, daemon: daemontest.New(t.TempDir()), store: t.TempDir(), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
 	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	n.startAgent()
 	t.Cleanup(func() { n.stop() })
@@ -169,6 +172,7 @@ func (n *node) startAgent() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	store := &bytecode.Store{Dir: n.store, Limit: 256 << 20}
 	reconciler := &controller.Reconciler{
 		Cluster: server, Inventory: daemon.NewInventory(n.daemon, n.daemon.Root), NodeName: n.name, Drift: cmp.Or(n.drift, time.Minute),
 		Interfaces: func() (map[string]program.Interface, error) {
@@ -187,9 +191,10 @@ func (n *node) startAgent() {
 		Metrics:   measured,
 		Bpffs:     n.bpffs(),
 		Namespace: policyNamespace,
-		Verifier:  &verify.Verifier{Verify: n.verify, Observe: measured.Verified},
+		Bytecode:  &bytecode.Library{Read: n.readImage, Store: store, Observe: measured.Read},
 		FindKinds: cmp.Or(n.findKinds, 200*time.Millisecond), RelistReports: n.relistReports,
 	}
+	store.Used = reconciler.UsedImages
 	connected := func(_ context.Context, f func()) { f() }
 	stopped := make(chan struct{})
 	n.ended = make(chan error, 1)

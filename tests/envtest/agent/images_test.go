@@ -4,21 +4,31 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode/bytecodetest"
+	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/tests/registry"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // image returns an image that is different for each content. The daemon in memory
@@ -49,19 +59,81 @@ func (n *node) ofImage(name, url string, policy v1alpha1.PullPolicy) *v1alpha1.T
 	return o
 }
 
-// loadedFrom waits until the daemon has loaded an owner's program from an image, and the
-// report says so.
+// resolve returns the digests of an image in a registry of the test. Images of other
+// registries have made-up ones.
+func resolve(ctx context.Context, image string) (digest, manifest string, err error) {
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		return "", "", fmt.Errorf("parse: %w", err)
+	}
+	if at := ref.Context().RegistryStr(); !strings.HasPrefix(at, "127.0.0.1:") || at == "127.0.0.1:1" {
+		return "", "", nil
+	}
+	got, err := remote.Get(ref, remote.WithContext(ctx), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	if err != nil {
+		return "", "", err //nolint:wrapcheck // it is an answer of the reader
+	}
+	if !got.MediaType.IsIndex() {
+		return got.Digest.String(), got.Digest.String(), nil
+	}
+	here, err := got.Image()
+	if err != nil {
+		return "", "", err //nolint:wrapcheck // see above
+	}
+	hash, err := here.Digest()
+	return got.Digest.String(), hash.String(), err //nolint:wrapcheck // see above
+}
+
+// readImage replaces bpfman-reader, which has its own tests.
+func (n *node) readImage(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
+	n.mu.Lock()
+	n.read = append(n.read, request)
+	unread := n.unread
+	n.mu.Unlock()
+	if unread != "" {
+		return reader.Answer{Error: unread}
+	}
+	signers := func(digest string) []string {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.signed[digest]
+	}
+	return bytecodetest.Reader{Resolve: resolve, Signers: signers}.Read(ctx, request, object)
+}
+
+// reads returns how often images were read.
+func (n *node) reads() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.read)
+}
+
+// reboot restarts the agent with a daemon that has no programs.
+func (n *node) reboot() {
+	n.t.Helper()
+	n.crash()
+	n.daemon = daemontest.New(n.t.TempDir())
+	n.startAgent()
+}
+
+// loadedFrom waits until the daemon has loaded an owner's program from the stored object of
+// an image, which is a reference with the digest of the manifest, and the report says so.
 func (n *node) loadedFrom(owner, reference string, want v1alpha1.BpfProgramBytecode) {
 	n.t.Helper()
+	path := filepath.Join(n.store, "images", reference+".o")
+	_, manifest, _ := strings.Cut(reference, "@")
 	n.eventually(owner+" from "+reference, func() error {
 		var from []string
 		for _, p := range n.daemon.Programs() {
 			if p.Metadata[v1alpha1.MetadataProgramName] == owner {
-				from = append(from, p.Image)
+				from = append(from, p.File)
 			}
 		}
-		if len(from) != 1 || from[0] != reference {
+		if len(from) != 1 || from[0] != path {
 			return fmt.Errorf("loaded from %q", from)
+		}
+		if content, err := os.ReadFile(path); err != nil || string(content) != "the object of "+manifest {
+			return fmt.Errorf("the file contains %q: %w", content, err)
 		}
 		objects, err := n.programs()
 		if err != nil {
@@ -80,14 +152,13 @@ func (n *node) loadedFrom(owner, reference string, want v1alpha1.BpfProgramBytec
 	})
 }
 
-// If a tag moves after the agent has resolved it and before the daemon's Load, the
-// daemon still gets the digest that the agent resolved.
-func TestTagMovedBetweenLookAndLoad(t *testing.T) {
+// If a tag moves after the image was read and before the daemon's Load, the daemon still
+// gets the object that was read.
+func TestTagMovedBetweenReadAndLoad(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
 	good, other := image(t, "good"), image(t, "other")
 	r.Push("moved:latest", good)
-	n.daemon.Images = map[string]bool{}
 	n.daemon.Fault = func(call string, _ proto.Message, done bool) error {
 		if call == "Load" && !done {
 			r.Push("moved:latest", other)
@@ -121,7 +192,6 @@ func TestPullPoliciesByDigest(t *testing.T) {
 	r := registry.Serve(t, nil, authority)
 	first, second := image(t, "first"), image(t, "second")
 	r.Push("policy:latest", first)
-	n.daemon.Images = map[string]bool{}
 	url := r.Address + "/policy:latest"
 	from := func(name string, image v1.Image) {
 		t.Helper()
@@ -129,7 +199,10 @@ func TestPullPoliciesByDigest(t *testing.T) {
 	}
 
 	n.create(n.ofImage("never-before", url, v1alpha1.PullNever))
-	n.says("never-before", v1alpha1.BpfProgCondNotLoaded, "load f from image "+url+": BytecodeImage not found")
+	n.says("never-before", v1alpha1.BpfProgCondBytecodeSelectorError, "image "+url+" isn't on this node, and the pull policy is Never")
+	if got := n.reads(); got > 0 {
+		t.Errorf("read %d times", got)
+	}
 	n.create(n.ofImage("present", url, v1alpha1.PullIfNotPresent))
 	from("present", first)
 	from("never-before", first)
@@ -144,37 +217,88 @@ func TestPullPoliciesByDigest(t *testing.T) {
 
 	r.Stop()
 	n.create(n.ofImage("down", url, v1alpha1.PullIfNotPresent))
-	from("down", second) // the last pulled image
+	from("down", second) // what was last read
 	n.create(n.ofImage("down-always", url, v1alpha1.PullAlways))
 	n.says("down-always", v1alpha1.BpfProgCondBytecodeSelectorError, "image "+url+": ")
-
-	// What the daemon no longer has, for example after a reboot, is resolved again.
-	n.daemon.ForgetImages()
-	n.create(n.ofImage("forgotten", url, v1alpha1.PullIfNotPresent))
-	n.says("forgotten", v1alpha1.BpfProgCondBytecodeSelectorError, "fall back to the image on the node: load f from image "+url)
-	r.Push("policy:latest", first)
 	r.Start()
-	from("forgotten", first)
+	from("down-always", second)
 }
 
-// Images that an earlier version of the agent pulled by tag aren't reloaded, and work
-// without the registry.
+// After a reboot, programs are loaded from the node's disk, without a registry. Without
+// the files, they are loaded when the registry returns.
+func TestRebootWithoutRegistry(t *testing.T) {
+	n := start(t)
+	r := registry.Serve(t, nil, authority)
+	signed := image(t, "signed")
+	r.Push("reboot:v1", signed)
+	n.sign(digestOf(t, signed), "team")
+	n.create(n.signedBy("reboot-signed", r.Address+"/**"))
+	url := r.Address + "/reboot:v1"
+	from := func(name string) {
+		t.Helper()
+		n.loadedFrom(name, r.Address+"/reboot@"+digestOf(t, signed), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, signed)})
+	}
+	n.create(n.ofImage("reboot", url, ""))
+	from("reboot")
+	n.verdict("reboot", "reboot-signed", v1alpha1.VerdictAllowed)
+
+	r.Stop()
+	before := n.reads()
+	n.reboot()
+	from("reboot")
+	n.verdict("reboot", "reboot-signed", v1alpha1.VerdictAllowed)
+	if got := n.reads(); got != before {
+		t.Errorf("read %d times more", got-before)
+	}
+
+	n.crash()
+	if err := os.RemoveAll(filepath.Join(n.store, "images")); err != nil {
+		t.Fatal(err)
+	}
+	n.reboot()
+	n.says("reboot", v1alpha1.BpfProgCondBytecodeSelectorError, "image "+url+": ")
+	r.Start()
+	from("reboot")
+}
+
+// Programs that an earlier version of the agent loaded aren't reloaded. Their images are
+// stored, so that the next reboot needs no registry.
 func TestImagesOfAnEarlierAgent(t *testing.T) {
 	n := start(t)
 	r := registry.Serve(t, nil, authority)
-	r.Stop()
-	url := r.Address + "/earlier:latest"
-	n.daemon.Images = map[string]bool{url: true}
-	n.create(n.ofImage("earlier", url, v1alpha1.PullIfNotPresent))
-	n.loadedFrom("earlier", url, v1alpha1.BpfProgramBytecode{Image: url})
-	id := n.daemon.Programs()[0].ID
+	known, another := image(t, "known"), image(t, "another")
+	r.Push("earlier:v1", known)
+	r.Push("earlier:unknown", known)
+	n.daemon.Fault = func(call string, request proto.Message, done bool) error {
+		if load, is := request.(*gobpfman.LoadRequest); is && !done && strings.HasSuffix(load.GetMetadata()[v1alpha1.MetadataImage], ":unknown") {
+			delete(load.GetMetadata(), v1alpha1.MetadataDigest) // the daemon pulled by tag
+			delete(load.GetMetadata(), v1alpha1.MetadataManifest)
+		}
+		return nil
+	}
+	url := r.Address + "/earlier:v1"
+	n.create(n.ofImage("earlier", url, ""))
+	n.create(n.ofImage("unknown", r.Address+"/earlier:unknown", ""))
+	n.loadedFrom("earlier", r.Address+"/earlier@"+digestOf(t, known), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, known)})
+	n.holds("TracepointProgram/earlier f a/earlier", "TracepointProgram/unknown f a/unknown")
+	programs := n.daemon.Programs()
 
-	r.Push("earlier:latest", image(t, "another"))
-	r.Start()
 	n.crash()
+	if err := errors.Join(os.RemoveAll(n.store), os.Mkdir(n.store, 0o750)); err != nil {
+		t.Fatal(err)
+	}
+	r.Push("earlier:v1", another)
+	r.Push("earlier:unknown", another)
 	n.startAgent()
-	n.holds("TracepointProgram/earlier f a/earlier")
-	if got := n.daemon.Programs()[0].ID; got != id {
-		t.Errorf("program %d became %d", id, got)
+	path := filepath.Join(n.store, "images", r.Address, "earlier@"+digestOf(t, known)+".o")
+	n.eventually("the image to be stored", func() error {
+		_, err := os.Stat(path)
+		return err //nolint:wrapcheck // it names the file
+	})
+	n.holds("TracepointProgram/earlier f a/earlier", "TracepointProgram/unknown f a/unknown")
+	for i, p := range n.daemon.Programs() {
+		if p.ID != programs[i].ID {
+			t.Errorf("program %d became %d", programs[i].ID, p.ID)
+		}
 	}
 }

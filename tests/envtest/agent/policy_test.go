@@ -4,7 +4,6 @@
 package agent
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -23,32 +21,11 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
 
 // policyNamespace is the agent's namespace for policies.
 const policyNamespace = "bpfman"
-
-// verify replaces bpfman-reader, which has its own tests.
-func (n *node) verify(_ context.Context, request *reader.Request) reader.Answer {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.verified++
-	if n.unverified != "" {
-		return reader.Answer{Error: n.unverified}
-	}
-	_, digest, _ := strings.Cut(request.Image, "@")
-	var answer reader.Answer
-	for _, authority := range request.Authorities {
-		found := reader.Finding{Authority: authority.Name, Reason: "no signature"}
-		if _, name, _ := strings.Cut(authority.Name, "/"); slices.Contains(n.signed[digest], name) {
-			found = reader.Finding{Authority: authority.Name, Signer: "SHA256:" + name}
-		}
-		answer.Signatures = append(answer.Signatures, found)
-	}
-	return answer
-}
 
 // sign adds signatures of authorities to an image.
 func (n *node) sign(digest string, authorities ...string) {
@@ -164,15 +141,11 @@ func TestPolicyEnforced(t *testing.T) {
 		"TracepointProgram/enforced-unsigned f a/enforced-unsigned")
 
 	// Findings about a digest are cached.
-	n.mu.Lock()
-	before := n.verified
-	n.mu.Unlock()
-	n.create(n.ofImage("enforced-again", r.Address+"/enforced/signed:v1", v1alpha1.PullAlways))
+	before := n.reads()
+	n.create(n.ofImage("enforced-again", r.Address+"/enforced/signed:v1", v1alpha1.PullIfNotPresent))
 	n.verdict("enforced-again", "enforced", v1alpha1.VerdictAllowed)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.verified != before {
-		t.Errorf("asked %d times more", n.verified-before)
+	if got := n.reads(); got != before {
+		t.Errorf("read %d times more", got-before)
 	}
 }
 
@@ -272,7 +245,7 @@ func TestPolicyThatCannotBeEvaluated(t *testing.T) {
 	id := n.daemon.Programs()[0].ID
 
 	n.mu.Lock()
-	n.unverified = "the registry is on fire"
+	n.unread = "the registry is on fire"
 	n.mu.Unlock()
 	p := n.signedBy("unknown", r.Address+"/**")
 	p.Spec.OnViolation = v1alpha1.OnViolationUnload
@@ -280,23 +253,28 @@ func TestPolicyThatCannotBeEvaluated(t *testing.T) {
 	n.says("unknown-running", v1alpha1.BpfProgCondLoaded, "policies can't be evaluated: policy unknown: ")
 	n.verdict("unknown-running", "unknown", v1alpha1.VerdictUnknown)
 	n.create(n.ofImage("unknown-waiting", r.Address+"/unknown/waiting:v1", ""))
-	n.says("unknown-waiting", v1alpha1.BpfProgCondPolicyDenied, "the registry is on fire")
+	n.says("unknown-waiting", v1alpha1.BpfProgCondBytecodeSelectorError, "the registry is on fire")
+	// The node has its object, but not the signatures.
+	n.create(n.ofImage("unknown-again", r.Address+"/unknown/running:v1", ""))
+	n.says("unknown-again", v1alpha1.BpfProgCondPolicyDenied, "the registry is on fire")
+	n.verdict("unknown-again", "unknown", v1alpha1.VerdictUnknown)
 	if got := n.daemon.Programs(); len(got) != 1 || got[0].ID != id {
 		t.Errorf("the daemon holds %+v", got)
 	}
 
 	n.mu.Lock()
-	n.unverified = ""
+	n.unread = ""
 	n.mu.Unlock()
 	n.verdict("unknown-waiting", "unknown", v1alpha1.VerdictAllowed)
+	n.verdict("unknown-again", "unknown", v1alpha1.VerdictAllowed)
 
 	// A registry that doesn't respond.
 	r.Stop()
 	n.create(n.ofImage("unknown-unreachable", r.Address+"/unknown/unreachable:v1", ""))
-	n.says("unknown-unreachable", v1alpha1.BpfProgCondPolicyDenied, "connection refused")
+	n.says("unknown-unreachable", v1alpha1.BpfProgCondBytecodeSelectorError, "connection refused")
 	n.create(n.ofImage("unknown-never", r.Address+"/unknown/never:v1", v1alpha1.PullNever))
-	n.says("unknown-never", v1alpha1.BpfProgCondPolicyDenied, "the image's digest is unknown on this node")
-	n.wantLoads("unknown-running", "unknown-waiting")
+	n.says("unknown-never", v1alpha1.BpfProgCondBytecodeSelectorError, "isn't on this node, and the pull policy is Never")
+	n.wantLoads("unknown-again", "unknown-running", "unknown-waiting")
 }
 
 // The daemon gets the verified digest, even if the tag has moved.
@@ -306,7 +284,6 @@ func TestPolicyAndATagThatMoves(t *testing.T) {
 	signed, evil := image(t, "signed"), image(t, "evil")
 	r.Push("moves:v1", signed)
 	n.sign(digestOf(t, signed), "team")
-	n.daemon.Images = map[string]bool{}
 	n.daemon.Fault = func(call string, _ proto.Message, done bool) error {
 		if call == "Load" && !done {
 			r.Push("moves:v1", evil)
@@ -319,9 +296,10 @@ func TestPolicyAndATagThatMoves(t *testing.T) {
 	n.loadedFrom("moves", r.Address+"/moves@"+digestOf(t, signed), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, signed)})
 	n.create(n.ofImage("moved", url, v1alpha1.PullAlways))
 	n.says("moved", v1alpha1.BpfProgCondPolicyDenied, "has no signature of team")
-	// The node's image is signed.
-	n.create(n.ofImage("stays", url, v1alpha1.PullIfNotPresent))
-	n.loadedFrom("stays", r.Address+"/moves@"+digestOf(t, signed), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, signed)})
+	// The node's image is what was last read.
+	n.create(n.ofImage("follows", url, v1alpha1.PullIfNotPresent))
+	n.says("follows", v1alpha1.BpfProgCondPolicyDenied, "has no signature of team")
+	n.loadedFrom("moves", r.Address+"/moves@"+digestOf(t, signed), v1alpha1.BpfProgramBytecode{Image: url, Digest: digestOf(t, signed)})
 }
 
 // A policy whose key is missing denies what it matches until the key exists.
