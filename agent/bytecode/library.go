@@ -313,7 +313,8 @@ func (l *Library) keep(ctx context.Context, q Question, found Bytecode, err erro
 	if err != nil {
 		return Bytecode{}, err
 	}
-	if q.Object && q.Image.Digest == "" {
+	// An image that was loaded by another version is what its reference was resolved to.
+	if _, known := l.Store.Resolved(q.Image.Reference); q.Object && (q.Image.Digest == "" || !known) {
 		err = l.Store.Keep(found.Image)
 	}
 	if len(q.Authorities)+len(q.Attestations) > 0 && found.complete() {

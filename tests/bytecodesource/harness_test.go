@@ -85,9 +85,11 @@ type node struct {
 
 	mu    sync.Mutex
 	loads map[string]int // by the owner's name
+	// earlier makes the daemon pull the image, as an earlier version of the agent did.
+	earlier bool
 }
 
-func start(t *testing.T) *node {
+func start(t *testing.T, environment ...string) *node {
 	t.Helper()
 	if _, err := os.Stat(readerPath); err != nil {
 		prerequisite.Missing(t, "run `make build` first: "+err.Error(), prerequisite.Commands)
@@ -101,7 +103,7 @@ func start(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, loads: map[string]int{}, Daemon: daemon.Start(t)}
+	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, loads: map[string]int{}, Daemon: daemon.Start(t, environment...)}
 	n.Registry = registry.Serve(t, n.Daemon, authority)
 	n.store = &agentbytecode.Store{Dir: t.TempDir(), Limit: 256 * mebi}
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {

@@ -26,6 +26,10 @@ type loadCounter struct {
 func (c *loadCounter) Load(ctx context.Context, in *gobpfman.LoadRequest, options ...grpc.CallOption) (*gobpfman.LoadResponse, error) {
 	c.node.mu.Lock()
 	c.node.loads[in.GetMetadata()[v1alpha1.MetadataProgramName]]++
+	if c.node.earlier {
+		location := &gobpfman.BytecodeImage{Url: c.node.Address + "/" + earlierImage, ImagePullPolicy: 1}
+		in.Bytecode = &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_Image{Image: location}}
+	}
 	c.node.mu.Unlock()
 	return c.BpfmanClient.Load(ctx, in, options...) //nolint:wrapcheck // a client returns errors unchanged
 }
