@@ -56,10 +56,15 @@ func (l *lanes) run(ctx context.Context, host string, read func(context.Context)
 	return ctx.Err() //nolint:wrapcheck // the caller adds context
 }
 
-// inSlice calls read in the fast lane. It returns false if read had to give way.
+// inSlice calls read in the fast lane. It returns false if read has to be called in the
+// slow lane.
 func (l *lanes) inSlice(ctx context.Context, host string, read func(context.Context)) (bool, error) {
 	if err := l.fast.Acquire(ctx, 1); err != nil {
 		return false, err //nolint:wrapcheck // the error of ctx
+	}
+	if _, slow := l.slowHosts.Get(host); slow { // found out while this waited
+		l.fast.Release(1)
+		return false, nil
 	}
 	reading, stop := context.WithCancel(ctx)
 	defer stop()

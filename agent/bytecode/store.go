@@ -314,6 +314,9 @@ func (s *Store) Open() error {
 // Clear removes everything from the store.
 func (s *Store) Clear() error {
 	entries, err := os.ReadDir(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	for _, entry := range entries {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, entry.Name())))
 	}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package bytecode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const (
+	lan     = 20 * time.Millisecond // a registry nearby
+	wan     = 3 * time.Second       // one that is far away
+	timeout = 30 * time.Second      // of bpfman-reader
+)
+
+// taking returns a read that takes some time, or ends with its context.
+func taking(took time.Duration) func(context.Context) {
+	return func(ctx context.Context) {
+		select {
+		case <-time.After(took):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// silent is a registry that doesn't respond.
+var silent = taking(timeout)
+
+// Hosts that don't respond only delay themselves: another host's image is read at once,
+// also if its registry isn't nearby, and all of them get their whole time in the end.
+func TestSilentHosts(t *testing.T) {
+	for name, c := range map[string]struct {
+		hosts, images int // silent hosts, and images of each
+		within        time.Duration
+	}{
+		"one host":                 {1, 1, lan},
+		"one host with 500 images": {1, 500, slice + lan},
+		"40 hosts":                 {40, 1, 2 * time.Second},
+		"40 hosts with 3 images":   {40, 3, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLanes()
+				var all sync.WaitGroup
+				var whole atomic.Int32
+				for host := range c.hosts {
+					for range c.images {
+						all.Go(func() {
+							err := l.run(t.Context(), fmt.Sprint(host), func(ctx context.Context) {
+								silent(ctx)
+								if ctx.Err() == nil {
+									whole.Add(1)
+								}
+							})
+							if err != nil {
+								t.Error(err)
+							}
+						})
+					}
+				}
+				synctest.Wait()
+				start := time.Now()
+				for range 3 { // also later, when the silent ones are known
+					begin := time.Now()
+					if err := l.run(t.Context(), "near", taking(lan)); err != nil {
+						t.Error(err)
+					}
+					if took := time.Since(begin); took > c.within {
+						t.Errorf("after %s, it took %s", begin.Sub(start), took)
+					}
+					<-time.After(time.Second)
+				}
+				all.Wait()
+				if got := int(whole.Load()); got != c.hosts*c.images {
+					t.Errorf("%d reads got their time, want %d", got, c.hosts*c.images)
+				}
+			})
+		})
+	}
+}
+
+// What is slow goes on if there is room, and isn't started twice. The number of concurrent
+// reads is limited.
+func TestSlowHosts(t *testing.T) {
+	for reads, twice := range map[int]int{1: 0, maxFast: 0, maxSlow: 0, 2 * maxFast: 2*maxFast - maxSlow, 60: 60 - maxSlow} {
+		t.Run(fmt.Sprint(reads), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLanes()
+				var all sync.WaitGroup
+				var starts, ends, running, most atomic.Int32
+				for n := range reads {
+					all.Go(func() {
+						err := l.run(t.Context(), fmt.Sprint(n), func(ctx context.Context) {
+							starts.Add(1)
+							most.Store(max(most.Load(), running.Add(1)))
+							taking(wan)(ctx)
+							running.Add(-1)
+							if ctx.Err() == nil {
+								ends.Add(1)
+							}
+						})
+						if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if starts.Load() != int32(reads+twice) || ends.Load() != int32(reads) || most.Load() > maxFast+maxSlow { //nolint:gosec // small
+					t.Errorf("%d starts, %d ends, %d at once", starts.Load(), ends.Load(), most.Load())
+				}
+			})
+		})
+	}
+}
+
+// A host whose last image was slow stays in the slow lane until one is fast.
+func TestHostsThatBecomeFast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		read := func(took time.Duration) {
+			if err := l.run(t.Context(), "h", taking(took)); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, step := range []struct {
+			took time.Duration
+			slow bool // afterwards
+		}{{lan, false}, {slice - time.Millisecond, false}, {wan, true}, {wan, true}, {slice, true}, {lan, false}, {lan, false}, {wan, true}} {
+			read(step.took)
+			if _, slow := l.slowHosts.Get("h"); slow != step.slow {
+				t.Errorf("after %s: slow is %v", step.took, slow)
+			}
+		}
+		// It doesn't take a place of the others.
+		var all sync.WaitGroup
+		for range 2 * maxFast {
+			all.Go(func() { read(timeout) })
+		}
+		synctest.Wait()
+		if !l.fast.TryAcquire(maxFast) {
+			t.Error("a host that is known to be slow has a fast place")
+		}
+		l.fast.Release(maxFast)
+		all.Wait()
+	})
+}
+
+// If ctx ends, run returns its error, no matter where it waits, and leaves all places.
+func TestLanesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for n := range 3 * (maxFast + maxSlow) {
+			all.Go(func() {
+				if err := l.run(ctx, fmt.Sprint(n), silent); !errors.Is(err, context.Canceled) {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+		<-time.After(slice + lan)
+		start := time.Now()
+		stop()
+		all.Wait()
+		if took := time.Since(start); took > 0 {
+			t.Errorf("it took %s", took)
+		}
+		if !l.fast.TryAcquire(maxFast) || !l.slow.TryAcquire(maxSlow) {
+			t.Error("places are taken")
+		}
+		if err := l.run(ctx, "another", func(context.Context) {}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
+}
