@@ -898,8 +898,8 @@ test-manifests: $(LOCALBIN)/helm ## Test the manifests, the Helm chart, permissi
 	GOWORK=off go -C hack/docs test -count=1 ./schemas
 
 .PHONY: test-bytecode
-test-bytecode: bytecode envtest build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
-	$(call requires,daemon bytecode envtest) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
+test-bytecode: bytecode envtest build/reader/cmd/bpfman-reader build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
+	$(call requires,daemon bytecode envtest commands) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
 		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./v05
 
 .PHONY: test-inspector

@@ -6,30 +6,26 @@
 package bytecode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
-	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/examples/counters"
+	bytecodeobject "github.com/bpfman/bpfman-operator/reader/object"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
-	"github.com/bpfman/bpfman-operator/tests/faultyimages"
-	"github.com/bpfman/bpfman-operator/tests/registry"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -38,11 +34,10 @@ const callTimeout = time.Minute
 // objectDir is the output directory of `make bytecode`.
 const objectDir = "../../bin/bytecode"
 
-// fixture is a daemon, a trusted registry with the images of all objects, and a program to probe.
+// fixture is a daemon, and a program to probe.
 type fixture struct {
 	*daemon.Daemon
-	registry string
-	target   string
+	target string
 }
 
 func setUp(t *testing.T) *fixture {
@@ -50,64 +45,38 @@ func setUp(t *testing.T) *fixture {
 	if objects, _ := filepath.Glob(filepath.Join(objectDir, "*.o")); len(objects) == 0 {
 		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
-	certificate := filepath.Join(t.TempDir(), "ca.crt")
-	authority, err := registry.NewAuthority(certificate)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fixture{Daemon: daemon.Start(t, "SSL_CERT_FILE="+certificate)}
-	served := registry.Serve(t, f.Daemon, authority)
-	for name, image := range images(t) {
-		served.Push("bpfman-bytecode/"+name+":latest", image)
-	}
-	f.registry = served.Address
-	f.target = build(t, "go-target")
-	return f
+	return &fixture{Daemon: daemon.Start(t), target: build(t, "go-target")}
 }
 
-// images returns images of all objects, and of each fault.
-func images(t *testing.T) map[string]v1.Image {
+// compiled returns the location of an object as the compiler wrote it.
+func compiled(t *testing.T, name string) *gobpfman.BytecodeLocation {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(objectDir, "*.o"))
+	path, err := filepath.Abs(filepath.Join(objectDir, name+".o"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	images := map[string]v1.Image{}
-	for _, file := range files {
-		object, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		base := filepath.Base(file)
-		if images[strings.TrimSuffix(base, ".o")], err = bytecodeimage.ForArchitecture(base, object, runtime.GOARCH, time.Time{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	faults, err := faultyimages.All()
-	if err != nil {
-		t.Fatal(err)
-	}
-	maps.Copy(images, faults)
-	return images
+	return file(path)
 }
 
-// locations returns both forms in which the daemon accepts bytecode.
-func (f *fixture) locations(t *testing.T, object string) map[string]*gobpfman.BytecodeLocation {
+// stripped returns the location of an object as agents pass it to the daemon.
+func stripped(t *testing.T, name string) *gobpfman.BytecodeLocation {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(objectDir, object+".o"))
+	content, err := os.ReadFile(filepath.Join(objectDir, name+".o"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]*gobpfman.BytecodeLocation{
-		"file":  {Location: &gobpfman.BytecodeLocation_File{File: path}},
-		"image": f.image(object),
+	if content, err = bytecodeobject.Strip(content); err != nil {
+		t.Fatal(err)
 	}
+	path := filepath.Join(t.TempDir(), name+".o")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file(path)
 }
 
-func (f *fixture) image(name string) *gobpfman.BytecodeLocation {
-	return &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_Image{Image: &gobpfman.BytecodeImage{
-		Url: fmt.Sprintf("%s/bpfman-bytecode/%s:latest", f.registry, name),
-	}}}
+func file(path string) *gobpfman.BytecodeLocation {
+	return &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: path}}
 }
 
 func (f *fixture) load(ctx context.Context, location *gobpfman.BytecodeLocation, globals map[string][]byte, programs ...program) (*gobpfman.LoadResponse, error) {
@@ -120,14 +89,20 @@ func (f *fixture) load(ctx context.Context, location *gobpfman.BytecodeLocation,
 	return f.Client.Load(ctx, request)
 }
 
-// TestObjects loads every object with one Load, from a file and from an image. It attaches each program, checks
-// that it counts, and checks that nothing is left after it is detached and unloaded.
+// TestObjects loads every object with one Load, as the compiler wrote it and as agents pass it to the daemon. It
+// attaches each program, checks that it counts, and checks that nothing is left after it is detached and unloaded.
+// Both forms are the same program to the kernel.
 func TestObjects(t *testing.T) {
 	f := setUp(t)
 	pins := f.pins(t)
 	for i, object := range objects(f.target) {
-		for form, location := range f.locations(t, object.name) {
-			t.Run(fmt.Sprintf("%s/%d/%s", object.name, i, form), func(t *testing.T) {
+		tags := map[string]string{}
+		for _, form := range []struct {
+			name string
+			of   func(*testing.T, string) *gobpfman.BytecodeLocation
+		}{{"compiled", compiled}, {"stripped", stripped}} {
+			t.Run(fmt.Sprintf("%s/%d/%s", object.name, i, form.name), func(t *testing.T) {
+				location := form.of(t, object.name)
 				loaded, err := f.load(t.Context(), location, object.globals, object.programs...)
 				if reason := kernelRefusal(err); reason != "" {
 					lacksTypes(t, reason, refused(object.programs)...)
@@ -138,6 +113,10 @@ func TestObjects(t *testing.T) {
 				t.Cleanup(func() { f.checkGone(t, loaded.Programs, pins) })
 				// If a kernel refuses one program, the test skips the others.
 				for _, result := range loaded.Programs {
+					if tag := result.KernelInfo.Tag; tag != cmp.Or(tags[result.Info.Name], tag) {
+						t.Errorf("%s has the tag %s, and %s as compiled", result.Info.Name, tag, tags[result.Info.Name])
+					}
+					tags[result.Info.Name] = result.KernelInfo.Tag
 					t.Cleanup(func() { f.unload(t, result.KernelInfo.Id) })
 				}
 				for j, p := range object.programs {

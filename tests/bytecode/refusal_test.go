@@ -19,12 +19,7 @@ import (
 // TestRefusals loads invalid bytecode. The daemon returns the reason, and keeps serving.
 func TestRefusals(t *testing.T) {
 	f := setUp(t)
-	file := func(path string) *gobpfman.BytecodeLocation {
-		return &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: path}}
-	}
-	local := func(object string) *gobpfman.BytecodeLocation {
-		return f.locations(t, object)["file"]
-	}
+	local := func(name string) *gobpfman.BytecodeLocation { return stripped(t, name) }
 	notBytecode, err := filepath.Abs("../go.mod")
 	if err != nil {
 		t.Fatal(err)
@@ -44,12 +39,6 @@ func TestRefusals(t *testing.T) {
 		"file no bytecode":   {file(notBytecode), nil, pass, "error parsing BPF object"},
 		"unknown global":     {local("tcx_test"), map[string][]byte{"ABSENT": {1}}, pass, "ABSENT"},
 		"global's width":     {local("tcx_test"), map[string][]byte{"GLOBAL_u32": {1}}, pass, "GLOBAL_u32"},
-		"absent image":       {f.image("absent"), nil, pass, "bpfman-bytecode/absent/manifests/latest"},
-		"image no labels":    {f.image("fault-no-labels"), nil, pass, "Labels not found"},
-		"image bad labels":   {f.image("fault-bad-labels"), nil, pass, "invalid image map label"},
-		"image no bytecode":  {f.image("fault-not-bytecode"), nil, pass, "Unknown file magic"},
-		"image no file":      {f.image("fault-no-file"), nil, pass, "Internal error occurred"},
-		"image URL no image": {f.image("UPPER CASE"), nil, pass, "invalid reference format"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.load(t.Context(), c.location, c.globals, c.program)

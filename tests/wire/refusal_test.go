@@ -41,18 +41,15 @@ func TestRefusals(t *testing.T) {
 	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}})
 	id := loaded.GetPrograms()[0].GetKernelInfo().GetId()
 	owner := uint32(unknown)
-	missing := &gobpfman.BytecodeImage{Url: "127.0.0.1:1/absent:latest"}
 	for what, tt := range map[string]struct {
 		do   func() error
 		want string
 	}{
-		"Unload, unknown":       {func() error { _, err := call(c, c.unload, unknown); return err }, "Program 4000000000 does not exist"},
-		"Detach, unknown":       {func() error { _, err := call(c, c.detach, unknown); return err }, `does not exist in tree "link_4000000000"`},
-		"Attach, unknown":       {func() error { _, err := call(c, c.attach, onLoopback(unknown, "ingress")); return err }, "Program 4000000000 does not exist"},
-		"Get, unknown":          {func() error { _, err := call(c, c.get, unknown); return err }, "Program 4000000000 does not exist"},
-		"PullBytecode, no host": {func() error { _, err := call(c, c.pull, missing); return err }, "127.0.0.1:1"},
-		"PullBytecode, nothing": {func() error { _, err := call(c, c.pull, nil); return err }, ""},
-		"Load, nothing":         {func() error { _, err := call(c, c.load, &gobpfman.LoadRequest{}); return err }, "missing bytecode info"},
+		"Unload, unknown": {func() error { _, err := call(c, c.unload, unknown); return err }, "Program 4000000000 does not exist"},
+		"Detach, unknown": {func() error { _, err := call(c, c.detach, unknown); return err }, `does not exist in tree "link_4000000000"`},
+		"Attach, unknown": {func() error { _, err := call(c, c.attach, onLoopback(unknown, "ingress")); return err }, "Program 4000000000 does not exist"},
+		"Get, unknown":    {func() error { _, err := call(c, c.get, unknown); return err }, "Program 4000000000 does not exist"},
+		"Load, nothing":   {func() error { _, err := call(c, c.load, &gobpfman.LoadRequest{}); return err }, "missing bytecode info"},
 		"Load, a name twice": {func() error {
 			_, err := call(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_next"), tcx("tcx_next")}})
 			return err

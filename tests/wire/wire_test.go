@@ -92,10 +92,6 @@ func (c client) list(ctx context.Context, r *gobpfman.ListRequest) (*gobpfman.Li
 	return c.Client.List(ctx, r)
 }
 
-func (c client) pull(ctx context.Context, image *gobpfman.BytecodeImage) (*gobpfman.PullBytecodeResponse, error) {
-	return c.Client.PullBytecode(ctx, &gobpfman.PullBytecodeRequest{Image: image})
-}
-
 // ids returns the ids of the programs that match a filter.
 func (c client) ids(r *gobpfman.ListRequest) []uint32 {
 	c.t.Helper()
