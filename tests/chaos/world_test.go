@@ -542,10 +542,17 @@ var faultsDone = map[string]faultDone{
 	},
 	Reboot: {begin: func(ctx context.Context, w *world, s Step) error {
 		w.faults.Wait() // lasting faults end with the node, and commands there can't end them
+		before, err := w.reportsOn(ctx, s.Node)
+		if err != nil {
+			return err
+		}
 		if out, err := clusterCommand(ctx, s.Node, "reboot").CombinedOutput(); err != nil {
 			return fmt.Errorf("reboot node %s: %w: %s", s.Node, err, out)
 		}
-		// The cluster's registry has its manifests in memory.
+		if err := w.awaitReload(ctx, s.Node, before); err != nil {
+			return err
+		}
+		// The cluster's registry has its manifests in memory, on the first node.
 		if out, err := exec.CommandContext(ctx, settings.push[0], settings.push[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("push the bytecode after a reboot: %w: %s", err, out)
 		}
