@@ -135,7 +135,8 @@ type Object struct {
 	MapTypes []string `json:"mapTypes,omitempty"`
 	// License is the license that the bytecode declares, such as GPL.
 	License string `json:"license,omitempty"`
-	// Unknown is the reason why Maps, Helpers, and MapTypes aren't known.
+	// Unknown is the reason why Maps and MapTypes aren't known. Helpers are known in any
+	// case.
 	Unknown string `json:"unknown,omitempty"`
 }
 

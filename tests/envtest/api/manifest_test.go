@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	bytecode "github.com/bpfman/bpfman-operator/reader/object"
 	"github.com/bpfman/bpfman-operator/cli/manifest"
+	bytecode "github.com/bpfman/bpfman-operator/reader/object"
 )
 
 // The API server accepts what `kubectl bpfman image inspect --as` prints, for each kind.
