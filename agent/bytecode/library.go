@@ -211,14 +211,21 @@ func (q Question) findingsKey(image Image) (string, error) {
 	return hash(content), err
 }
 
+// runKey returns a hash of everything that the result of a run depends on. What the node
+// has isn't a part of it, because the run changes that.
+func (q Question) runKey(request reader.Request) string {
+	request.Image, request.Object, request.Have = "", q.Object, ""
+	content, _ := json.Marshal(struct { //nolint:errchkjson // strings always encode
+		Request reader.Request
+		Image   Image
+		Always  bool // what others waited for can be older
+	}{request, q.Image, q.PullPolicy == v1alpha1.PullAlways})
+	return hash(content)
+}
+
 // run returns the run for a request, and starts it if there is none.
 func (l *Library) run(ctx context.Context, q Question, request *reader.Request) *run {
-	content, _ := json.Marshal(struct { //nolint:errchkjson // strings always encode
-		Request *reader.Request
-		Image   Image // the result has its reference
-		Object  bool  // the result has the object's path, even if it wasn't requested
-	}{request, q.Image, q.Object})
-	key := hash(content)
+	key := q.runKey(*request)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kept, _ := l.runs.Get(key)

@@ -4,6 +4,8 @@
 package bytecode
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -360,51 +362,52 @@ func TestEviction(t *testing.T) {
 // The number of records is limited. Those that weren't used for the longest time go.
 func TestRecordsAreBounded(t *testing.T) {
 	s := &Store{Dir: t.TempDir()}
-	used := named("quay.io/used")
-	old := time.Now().Add(-time.Hour)
-	for n := range maxRecords + 50 {
-		image := named(fmt.Sprintf("quay.io/%d", n))
-		if n == 1 {
-			image = used
+	image := func(n int) Image { return named(fmt.Sprintf("quay.io/%d", n)) }
+	key := func(n int) string { return hash([]byte(image(n).Reference)) }
+	found := func(n int) Findings {
+		return Findings{Signatures: []reader.Finding{{Authority: image(n).Reference}}}
+	}
+	for n := range maxRecords { // without the time that it takes to write them safely
+		for path, record := range map[string]any{s.reference(image(n).Reference): resolution(image(n)), filepath.Join(s.Dir, findingsDir, key(n)+recordSuffix): found(n)} {
+			content, err := json.Marshal(record)
+			at := time.Now().Add(time.Duration(n-2*maxRecords) * time.Second)
+			if err := errors.Join(err, os.MkdirAll(filepath.Dir(path), dirMode), os.WriteFile(path, content, recordMode), os.Chtimes(path, at, at)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := s.Keep(image); err != nil {
+	}
+	const used = 1 // the oldest but one
+	has := func(n int) bool {
+		got, ok := s.Resolved(image(n).Reference)
+		signed, also := s.Findings(key(n))
+		if ok != also || ok && (got != image(n) || !reflect.DeepEqual(signed, found(n))) {
+			t.Errorf("%d: %+v, %v, %+v, %v", n, got, ok, signed, also)
+		}
+		return ok
+	}
+	if !has(used) {
+		t.Fatal("it is absent")
+	}
+	for n := range 3 {
+		if err := errors.Join(s.Keep(image(maxRecords+n)), s.KeepFindings(key(maxRecords+n), found(maxRecords+n))); err != nil {
 			t.Fatal(err)
-		}
-		if err := s.KeepFindings(hash([]byte(image.Reference)), Findings{Signatures: []reader.Finding{{Authority: image.Reference}}}); err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range []string{s.reference(image.Reference), filepath.Join(s.Dir, findingsDir, hash([]byte(image.Reference))+recordSuffix)} {
-			at := old.Add(time.Duration(n) * time.Second)
-			if _, err := os.Stat(path); err == nil && n < maxRecords {
-				if err := os.Chtimes(path, at, at); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if n%100 == 1 {
-			if _, ok := s.Resolved(used.Reference); !ok {
-				t.Fatalf("after %d, the used one is gone", n)
-			}
-			if found, ok := s.Findings(hash([]byte(used.Reference))); !ok || found.Signatures[0].Authority != used.Reference {
-				t.Fatalf("after %d, the used one is gone", n)
-			}
 		}
 	}
 	for _, dir := range []string{referencesDir, findingsDir} {
-		if got := len(files(t, filepath.Join(s.Dir, dir))); got > maxRecords || got < maxRecords*9/10 {
+		if got := len(files(t, filepath.Join(s.Dir, dir))); got != maxRecords*9/10+2 {
 			t.Errorf("%s: %d records", dir, got)
 		}
 	}
-	for reference, want := range map[string]bool{used.Reference: true, "quay.io/0": false, fmt.Sprintf("quay.io/%d", maxRecords+49): true} {
-		if _, ok := s.Resolved(reference); ok != want {
-			t.Errorf("%s: %v", reference, ok)
+	for n, want := range map[int]bool{used: true, 0: false, 2: false, 90: false, 200: true, maxRecords - 1: true, maxRecords: true, maxRecords + 2: true} {
+		if has(n) != want {
+			t.Errorf("%d: %v", n, !want)
 		}
 	}
-	// Others can remove records in the meantime.
+	// Others can remove records at any time.
 	if err := os.RemoveAll(filepath.Join(s.Dir, referencesDir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Keep(used); err != nil {
+	if err := s.Keep(image(0)); err != nil {
 		t.Error(err)
 	}
 }
