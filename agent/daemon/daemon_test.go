@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -187,5 +188,69 @@ func await(t *testing.T, event <-chan struct{}, what string) {
 	case <-event:
 	case <-time.After(20 * time.Second):
 		t.Fatalf("waited in vain for %s", what)
+	}
+}
+
+// Which answers of the daemon of v0.6.0 to a Load stay until something changes. The others
+// can be different the next time.
+func TestPermanent(t *testing.T) {
+	const log = "verifier_log: 0: R1=ctx()\n1: exit\nverification time 25 usec\n"
+	load := func(code int, kind, message string) string {
+		return fmt.Sprintf(`one or more programs failed to load: [BpfProgramError(LoadError { io_error: Os { code: %d, kind: %s, message: %q }, %s })]`, code, kind, message, log)
+	}
+	for name, c := range map[string]struct {
+		code  codes.Code
+		cause string
+		want  bool
+	}{
+		"the verifier":            {codes.Aborted, load(13, "PermissionDenied", "Permission denied"), true},
+		"invalid bytecode":        {codes.Aborted, load(22, "InvalidInput", "Invalid argument"), true},
+		"too complex":             {codes.Aborted, load(7, "ArgumentListTooLong", "Argument list too long"), true},
+		"not permitted":           {codes.Aborted, load(1, "PermissionDenied", "Operation not permitted"), true},
+		"not supported":           {codes.Aborted, load(95, "Unsupported", "Operation not supported"), true},
+		"not by this kernel":      {codes.Aborted, load(524, "Uncategorized", "Unknown error 524"), true},
+		"no memory":               {codes.Aborted, load(12, "OutOfMemory", "Cannot allocate memory"), false},
+		"interrupted":             {codes.Aborted, load(4, "Interrupted", "Interrupted system call"), false},
+		"again":                   {codes.Aborted, load(11, "WouldBlock", "Resource temporarily unavailable"), false},
+		"busy":                    {codes.Aborted, load(16, "ResourceBusy", "Device or resource busy"), false},
+		"too large":               {codes.Aborted, load(28, "StorageFull", "No space left on device"), false},
+		"a number that begins so": {codes.Aborted, load(130, "Uncategorized", "Owner died"), false},
+		"a status in a status": {
+			codes.Aborted,
+			`status: Aborted, message: "one or more programs failed to load: [BpfProgramError(LoadError { io_error: Os { code: 13, kind: PermissionDenied, message: \"Permission denied\" }, verifier_log: \n })]", details: [], metadata: MetadataMap { headers: {} }`,
+			true,
+		},
+		"with Rust's own escapes": {
+			codes.Aborted,
+			`status: Aborted, message: "LoadError { io_error: Os { code: 13, kind: PermissionDenied, message: \"Permission denied\" }, verifier_log: \u{1b} })", details: [], metadata: MetadataMap { headers: {} }`,
+			true,
+		},
+		"the type of a program":     {codes.Aborted, `one or more programs failed to load: [BpfProgramError(UnexpectedProgramType)]`, true},
+		"an absent function":        {codes.Aborted, `one or more programs failed to load: [BpfFunctionNameNotValid("absent")]`, true},
+		"an unknown section":        {codes.Aborted, "error parsing BPF object: invalid program section `tc`", true},
+		"no bytecode":               {codes.Aborted, "error parsing BPF object: Unknown file magic", true},
+		"an unknown global":         {codes.Aborted, "error parsing BPF object: symbol with name ABSENT not found in the symbols table", true},
+		"a global of another size":  {codes.Aborted, "error parsing BPF object: symbol GLOBAL_u32 has size `4`, but provided data is of size `1`", true},
+		"no BTF":                    {codes.Aborted, "error relocating function", true},
+		"no section":                {codes.Aborted, "error relocating section", true},
+		"an absent file":            {codes.Aborted, "can't open file: No such file or directory (os error 2)", false},
+		"a full disk":               {codes.Aborted, "Failed to store the program: No space left on device (os error 28)", false},
+		"a map owner that is gone":  {codes.Aborted, "map_owner_id does not exist", false},
+		"its database":              {codes.Aborted, `status: Aborted, message: "failed to list programs: Database entry id does not exist in tree \"program_7\": ", details: [], metadata: MetadataMap { headers: {} }`, false},
+		"unknown":                   {codes.Aborted, "something that nobody has met", false},
+		"nothing":                   {codes.Aborted, "", false},
+		"a connection that is lost": {codes.Unavailable, "error reading from server: UnexpectedProgramType", false},
+		"a deadline":                {codes.DeadlineExceeded, "error parsing BPF object", false},
+		"another API":               {codes.Unimplemented, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := &Error{Op: "load f from image quay.io/x", Cause: status.Error(c.code, c.cause)}
+			if got := err.Permanent(); got != c.want {
+				t.Errorf("%v: %v", err, got)
+			}
+			if got, want := err.Refused(), c.code == codes.Aborted; got != want {
+				t.Errorf("%v: refused is %v", err, got)
+			}
+		})
 	}
 }

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/bytecode/bytecodetest"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/policy"
+	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+const imageURL = "quay.io/a:v1"
+
+// loader is a Reconciler that only loads images, with its daemon. Images are read after a
+// while.
+type loader struct {
+	Reconciler
+
+	t      *testing.T
+	daemon *daemontest.Daemon
+	takes  time.Duration
+	reads  int
+	// signers are the authorities that signed each image.
+	signers []string
+	alter   func(*reader.Answer)
+}
+
+func newLoader(t *testing.T) *loader {
+	t.Helper()
+	l := &loader{t: t, daemon: daemontest.New(t.TempDir())}
+	l.Inventory = daemon.NewInventory(l.daemon, "")
+	l.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[program.Key]())
+	read := bytecodetest.Reader{Signers: func(string) []string { return l.signers }}.Read
+	l.Bytecode = &bytecode.Library{
+		Read: func(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
+			select {
+			case <-time.After(l.takes):
+			case <-ctx.Done():
+			}
+			answer := read(ctx, request, object)
+			if ctx.Err() == nil {
+				l.reads++
+			}
+			if l.alter != nil {
+				l.alter(&answer)
+			}
+			return answer
+		},
+		Store: &bytecode.Store{Dir: t.TempDir(), Limit: 1000},
+	}
+	return l
+}
+
+// owned returns the owner of a test.
+func owned() program.Owner {
+	return program.Owner{
+		Key: program.Key{Kind: "XdpProgram", Name: "x"}, UID: "uid", Generation: 1,
+		Bytecode: v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: imageURL}},
+	}
+}
+
+// load calls loadImage with a new gate, and returns how long reports have to wait.
+func (l *loader) load(policies ...*v1alpha1.BytecodePolicy) (report.Judgement, time.Duration, error) {
+	l.t.Helper()
+	var all []*policy.Policy
+	for _, p := range policies {
+		all = append(all, policy.Compile(p, policy.ReadMaterial(p, policy.Reader{})))
+	}
+	subject := policy.Subject{}
+	subject.Image, subject.ImageError = policy.ParseImage(v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: imageURL}})
+	g := &gate{
+		evaluation:  policy.Evaluate(all, subject),
+		credentials: func() (bytecode.Credentials, error) { return bytecode.Credentials{}, nil },
+	}
+	request := &gobpfman.LoadRequest{
+		Uuid: new("uid"), Info: []*gobpfman.LoadInfo{{Name: "f"}}, Metadata: map[string]string{v1alpha1.MetadataUUID: "uid", v1alpha1.MetadataKind: "XdpProgram"},
+	}
+	judgement, err := l.loadImage(l.t.Context(), owned(), request, g)
+	return judgement, g.waits, err
+}
+
+// loaded returns the files of the daemon's programs.
+func (l *loader) loaded() []string {
+	var all []string
+	for _, p := range l.daemon.Programs() {
+		all = append(all, p.File)
+	}
+	return all
+}
+
+// A slow image isn't reported for five seconds. Then the report says what the agent waits
+// for. When the image was read, the owner is enqueued, and what was read is loaded.
+func TestQuietWhileImagesAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoader(t)
+		defer l.queue.ShutDown()
+		l.takes = 8 * time.Second
+		if _, waits, err := l.load(); waits != quiet || err == nil {
+			t.Errorf("it waits %s: %v", waits, err)
+		}
+		const wait = "image " + imageURL + ": waiting for its registry"
+		<-time.After(3 * time.Second)
+		if _, waits, err := l.load(); waits != quiet-3*time.Second || err == nil || err.Error() != wait {
+			t.Errorf("it waits %s: %v", waits, err)
+		}
+		<-time.After(3 * time.Second)
+		var about *report.BytecodeError
+		if _, waits, err := l.load(); waits != 0 || !errors.As(err, &about) || err.Error() != wait {
+			t.Errorf("it waits %s: %v", waits, err)
+		}
+		if l.queue.Len() > 0 {
+			t.Error("the owner is enqueued too early")
+		}
+		<-time.After(3 * time.Second)
+		synctest.Wait()
+		if key, _ := l.queue.Get(); key != owned().Key {
+			t.Errorf("%s is enqueued", key)
+		}
+		judgement, waits, err := l.load()
+		if err != nil || waits != 0 || judgement.Image.Digest == "" || l.reads != 1 {
+			t.Errorf("it waits %s: %v; %+v; %d reads", waits, err, judgement, l.reads)
+		}
+		want := filepath.Join(l.Bytecode.Store.Dir, "images/quay.io/a@"+bytecodetest.DigestOf(imageURL)+".o")
+		if got := l.loaded(); len(got) != 1 || got[0] != want {
+			t.Errorf("loaded %q, want %s", got, want)
+		}
+	})
+}
+
+// settle loads until the image was read.
+func (l *loader) settle(policies ...*v1alpha1.BytecodePolicy) (report.Judgement, error) {
+	l.t.Helper()
+	for {
+		judgement, waits, err := l.load(policies...)
+		if waits == 0 {
+			return judgement, err
+		}
+		<-time.After(l.takes + time.Millisecond)
+		synctest.Wait()
+	}
+}
+
+// signedByTeam returns a policy that requires a signature.
+func signedByTeam(mode v1alpha1.PolicyMode) *v1alpha1.BytecodePolicy {
+	const key = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8nXRh950IZbRj8Ra/N9sbqOPZrfM\n5/KAQN0/KjHcorm/J5yctVd7iEcnessRQjU917hmKO6JWVGHpDguIyakZA==\n-----END PUBLIC KEY-----\n"
+	return &v1alpha1.BytecodePolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: v1alpha1.BytecodePolicySpec{
+			Mode:        mode,
+			Rules:       []v1alpha1.BytecodeRule{{Name: "signed", Images: []string{"**"}, SignedBy: []string{"team"}}},
+			Authorities: []v1alpha1.BytecodeAuthority{{Name: "team", Key: &v1alpha1.AuthorityKey{PEM: key}}},
+		},
+	}
+}
+
+// If bpfman.toml requires signatures, images need a policy in mode enforce that does.
+func TestRequirePolicy(t *testing.T) {
+	unsigned := signedByTeam(v1alpha1.PolicyEnforce)
+	unsigned.Spec.Rules[0].SignedBy = nil
+	another := signedByTeam(v1alpha1.PolicyEnforce)
+	another.Spec.Rules[0].Images = []string{"ghcr.io/**"}
+	for name, c := range map[string]struct {
+		policy   *v1alpha1.BytecodePolicy
+		required bool
+		signers  []string
+		want     string
+	}{
+		"not required, no policy": {nil, false, nil, ""},
+		"no policy":               {nil, true, nil, noPolicy},
+		"mode warn":               {signedByTeam(v1alpha1.PolicyWarn), true, []string{"team"}, noPolicy},
+		"no signature required":   {unsigned, true, []string{"team"}, noPolicy},
+		"unsigned":                {signedByTeam(v1alpha1.PolicyEnforce), true, nil, "policy p: rule signed: "},
+		"signed":                  {signedByTeam(v1alpha1.PolicyEnforce), true, []string{"team"}, ""},
+		"another image":           {another, true, []string{"team"}, noPolicy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLoader(t)
+				defer l.queue.ShutDown()
+				l.RequirePolicy, l.signers = c.required, c.signers
+				var policies []*v1alpha1.BytecodePolicy
+				if c.policy != nil {
+					policies = append(policies, c.policy)
+				}
+				_, err := l.settle(policies...)
+				denied := (*report.PolicyError)(nil)
+				if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &denied) || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+				if got := len(l.loaded()); got > 0 != (c.want == "") {
+					t.Errorf("%d programs", got)
+				}
+				if c.want == noPolicy && l.reads > 0 {
+					t.Error("the image was read")
+				}
+			})
+		})
+	}
+}
+
+// A function that the object is known to lack is reported without asking the daemon.
+func TestMissingFunctions(t *testing.T) {
+	var many []string
+	for n := range 25 {
+		many = append(many, fmt.Sprintf("f%02d", n))
+	}
+	for name, c := range map[string]struct {
+		have, wanted []string
+		want         string
+	}{
+		"all there":      {[]string{"f", "g"}, []string{"g"}, ""},
+		"one is missing": {[]string{"f", "g"}, []string{"f", "h"}, "load from image " + imageURL + ": it has no function h; its functions are f, g"},
+		"two":            {[]string{"f"}, []string{"a", "f", "h"}, "load from image " + imageURL + ": it has no function a, h; its functions are f"},
+		"unknown":        {nil, []string{"f"}, ""},
+		"a long list":    {many, []string{"f"}, "load from image " + imageURL + ": it has no function f; its functions are " + strings.Join(many[:20], ", ") + ", and 5 more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := bytecode.Bytecode{Image: bytecode.Image{Reference: imageURL}}
+			for _, have := range c.have {
+				found.Object.Functions = append(found.Object.Functions, reader.Function{Name: have, Section: "xdp"})
+			}
+			request := &gobpfman.LoadRequest{}
+			for _, wanted := range c.wanted {
+				request.Info = append(request.Info, &gobpfman.LoadInfo{Name: wanted})
+			}
+			if err := missing(request, found); (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoader(t)
+		defer l.queue.ShutDown()
+		l.alter = func(a *reader.Answer) {
+			if a.Object != nil {
+				a.Object.Functions = []reader.Function{{Name: "g"}}
+			}
+		}
+		if _, err := l.settle(); err == nil || !strings.Contains(err.Error(), "it has no function f; its functions are g") {
+			t.Errorf("%v", err)
+		}
+		if calls := l.daemon.Calls(); len(calls) > 0 {
+			t.Errorf("asked the daemon to %q", calls)
+		}
+	})
+}
+
+// A Load that the daemon refuses for good isn't repeated at once.
+func TestRefusedImages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoader(t)
+		defer l.queue.ShutDown()
+		l.daemon.Fault = func(string, proto.Message, bool) error {
+			return status.Error(codes.Aborted, "error parsing BPF object: no")
+		}
+		for range 5 {
+			if _, err := l.settle(); err == nil || err.Error() != "load f from image "+imageURL+": error parsing BPF object: no" {
+				t.Errorf("%v", err)
+			}
+		}
+		if calls := l.daemon.Calls(); len(calls) != 1 {
+			t.Errorf("%q", calls)
+		}
+		l.daemon.Fault = nil
+		l.refusals.clear()
+		if _, err := l.settle(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What can't be read is about the bytecode, and what can't be verified is about policies.
+func TestUnreadableImages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoader(t)
+		defer l.queue.ShutDown()
+		p := signedByTeam(v1alpha1.PolicyEnforce)
+		l.alter = func(a *reader.Answer) { *a = reader.Answer{Error: "no route to host"} }
+		about, denied := (*report.BytecodeError)(nil), (*report.PolicyError)(nil)
+		if _, err := l.settle(p); !errors.As(err, &about) || err.Error() != "image "+imageURL+": no route to host" {
+			t.Errorf("%T: %v", err, err)
+		}
+		fail := l.alter
+		l.alter = nil
+		if _, err := l.settle(p); !errors.As(err, &denied) { // unsigned, but stored
+			t.Errorf("%T: %v", err, err)
+		}
+		l.alter = fail
+		<-time.After(time.Minute)
+		judgement, err := l.settle(p)
+		if !errors.As(err, &denied) || !strings.Contains(err.Error(), "no route to host") || judgement.Policies[0].Verdict != v1alpha1.VerdictUnknown {
+			t.Errorf("%T: %v, %+v", err, err, judgement)
+		}
+		if got := l.loaded(); len(got) > 0 {
+			t.Errorf("loaded %q", got)
+		}
+	})
+}
