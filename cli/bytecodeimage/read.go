@@ -82,17 +82,9 @@ func imagesOf(index v1.ImageIndex) ([]v1.Image, error) {
 		if !d.MediaType.IsImage() || d.Platform != nil && d.Platform.OS != operatingSystem {
 			continue
 		}
-		if d.Platform != nil {
-			if _, err := document.For(d.Platform.Architecture); err != nil {
-				return nil, err //nolint:wrapcheck // it is about the image
-			}
-		}
-		img, err := index.Image(d.Digest)
+		img, err := imageOf(index, document, &d)
 		if err != nil {
-			return nil, fmt.Errorf("read image %s of index: %w", d.Digest, err)
-		}
-		if got, err := img.Digest(); err != nil || got != d.Digest {
-			return nil, fmt.Errorf("read image %s of index: its manifest is %s", d.Digest, got)
+			return nil, err
 		}
 		if images = append(images, img); len(images) > maxPlatforms {
 			return nil, fmt.Errorf("read index: it has more than %d images", maxPlatforms)
@@ -102,6 +94,23 @@ func imagesOf(index v1.ImageIndex) ([]v1.Image, error) {
 		return nil, fmt.Errorf("read index: it has no image for %s", operatingSystem)
 	}
 	return images, nil
+}
+
+// imageOf returns an image of an index, which must be the only one for its platform.
+func imageOf(index v1.ImageIndex, document *image.Document, d *v1.Descriptor) (v1.Image, error) {
+	if d.Platform != nil {
+		if _, err := document.For(d.Platform.Architecture); err != nil {
+			return nil, err //nolint:wrapcheck // it is about the image
+		}
+	}
+	img, err := index.Image(d.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("read image %s of index: %w", d.Digest, err)
+	}
+	if got, err := img.Digest(); err != nil || got != d.Digest {
+		return nil, fmt.Errorf("read image %s of index: its manifest is %s", d.Digest, got)
+	}
+	return img, nil
 }
 
 // read reads one image, and returns the digest of its layer.

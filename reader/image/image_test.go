@@ -75,13 +75,13 @@ func changed(archive []byte, at int, to string) []byte {
 }
 
 // paxed returns an archive with a pax header of the given records.
-func paxed(tb testing.TB, kind byte, records string) []byte {
+func paxed(tb testing.TB, records string) []byte {
 	tb.Helper()
 	head := make([]byte, blockSize)
 	copy(head, "PaxHeaders.0/xdp.o")
 	copy(head[100:], "0000644\x000000000\x000000000\x00")
 	copy(head[124:], fmt.Sprintf("%011o\x0000000000000\x00", len(records)))
-	head[typeflag] = kind
+	head[typeflag] = 'x'
 	copy(head[magicAt:], magic)
 	body := append([]byte(records), make([]byte, -len(records)&(blockSize-1))...)
 	return append(append(changed(head, 0, ""), body...), archived(tb, &tar.Header{Name: "xdp.o", Mode: 0o644})...)
@@ -175,23 +175,23 @@ func refused(tb testing.TB) map[string][]byte {
 		"MiB of zeros":             append(bytes.Clone(plain), make([]byte, 2<<20)...),
 		"padding of a file":        append(append(bytes.Clone(plain[:2*blockSize-1]), 'x'), plain[2*blockSize:]...),
 		// The attack with two objects in one layer.
-		`the record "GNU.sparse.major=1"`:     paxed(tb, 'x', paxRecord("GNU.sparse.major", "1")+paxRecord("GNU.sparse.minor", "0")),
-		`the record "GNU.sparse.size=9"`:      paxed(tb, 'x', paxRecord("GNU.sparse.size", "9")),
-		`the record "SCHILY.realsize=9"`:      paxed(tb, 'x', paxRecord("SCHILY.realsize", "9")),
-		`the record "size=9"`:                 paxed(tb, 'x', paxRecord("size", "9")),
-		`the record "linkpath=/etc/shadow"`:   paxed(tb, 'x', paxRecord("linkpath", "/etc/shadow")),
-		`the record "hdrcharset=BINARY"`:      paxed(tb, 'x', paxRecord("hdrcharset", "BINARY")),
-		`the record "mtime=soon"`:             paxed(tb, 'x', paxRecord("mtime", "soon")),
-		`the record "path="`:                  paxed(tb, 'x', paxRecord("path", "")),
-		`the record "path=a\x00b"`:            paxed(tb, 'x', paxRecord("path", "a\x00b")),
-		`the record "\u202e=\x1b"`:            paxed(tb, 'x', paxRecord("\u202e", "\x1b")),
-		`two records "path"`:                  paxed(tb, 'x', paxRecord("path", "a")+paxRecord("path", "b")),
-		"malformed pax header":                paxed(tb, 'x', "99 path=a\n"),
-		"pax header of more than 64 KiB":      paxed(tb, 'x', paxRecord("comment", strings.Repeat("x", maxExtended))),
-		"two pax headers":                     append(bytes.Clone(paxed(tb, 'x', paxRecord("path", "a"))[:2*blockSize]), paxed(tb, 'x', paxRecord("path", "a"))...),
-		"a pax header without an entry":       append(bytes.Clone(paxed(tb, 'x', paxRecord("path", "a"))[:2*blockSize]), make([]byte, 2*blockSize)...),
+		`the record "GNU.sparse.major=1"`:     paxed(tb, paxRecord("GNU.sparse.major", "1")+paxRecord("GNU.sparse.minor", "0")),
+		`the record "GNU.sparse.size=9"`:      paxed(tb, paxRecord("GNU.sparse.size", "9")),
+		`the record "SCHILY.realsize=9"`:      paxed(tb, paxRecord("SCHILY.realsize", "9")),
+		`the record "size=9"`:                 paxed(tb, paxRecord("size", "9")),
+		`the record "linkpath=/etc/shadow"`:   paxed(tb, paxRecord("linkpath", "/etc/shadow")),
+		`the record "hdrcharset=BINARY"`:      paxed(tb, paxRecord("hdrcharset", "BINARY")),
+		`the record "mtime=soon"`:             paxed(tb, paxRecord("mtime", "soon")),
+		`the record "path="`:                  paxed(tb, paxRecord("path", "")),
+		`the record "path=a\x00b"`:            paxed(tb, paxRecord("path", "a\x00b")),
+		`the record "\u202e=\x1b"`:            paxed(tb, paxRecord("\u202e", "\x1b")),
+		`two records "path"`:                  paxed(tb, paxRecord("path", "a")+paxRecord("path", "b")),
+		"malformed pax header":                paxed(tb, "99 path=a\n"),
+		"pax header of more than 64 KiB":      paxed(tb, paxRecord("comment", strings.Repeat("x", maxExtended))),
+		"two pax headers":                     append(bytes.Clone(paxed(tb, paxRecord("path", "a"))[:2*blockSize]), paxed(tb, paxRecord("path", "a"))...),
+		"a pax header without an entry":       append(bytes.Clone(paxed(tb, paxRecord("path", "a"))[:2*blockSize]), make([]byte, 2*blockSize)...),
 		"contains more than 256 directories":  directories(tb, maxDirectories+1),
-		"more than 64 KiB":                    changed(paxed(tb, 'x', "")[:blockSize], 124, "77777777777\x00"), // 8 GiB that aren't there
+		"more than 64 KiB":                    changed(paxed(tb, "")[:blockSize], 124, "77777777777\x00"), // 8 GiB that aren't there
 		"isn't a tar archive in POSIX ustar ": []byte(strings.Repeat("no archive", 60)),
 	} {
 		layers[message] = zipped(tb, archive)

@@ -59,27 +59,32 @@ func (a *archive) next() (*entry, error) {
 	if err != nil || h == nil {
 		return nil, err
 	}
-	path := ""
-	if h[typeflag] == 'x' {
-		size := h.number(fieldSize)
-		if size > maxExtended {
-			return nil, unfit("its layer has a pax header of more than %d KiB", maxExtended>>10)
-		}
-		records, err := a.content(size)
-		if err != nil {
-			return nil, err
-		}
-		if path, err = extended(records); err != nil {
-			return nil, err
-		}
-		if h, err = a.header(); err == nil && h == nil {
-			err = unfit("its layer has a pax header without an entry")
-		}
-		if err != nil {
-			return nil, err
-		}
+	if h[typeflag] != 'x' {
+		return h.entry("")
+	}
+	path, err := a.extended(h.number(fieldSize))
+	if err != nil {
+		return nil, err
+	}
+	if h, err = a.header(); err == nil && h == nil {
+		err = unfit("its layer has a pax header without an entry")
+	}
+	if err != nil {
+		return nil, err
 	}
 	return h.entry(path)
+}
+
+// extended reads a pax header, and returns the path, if one is set.
+func (a *archive) extended(size int64) (path string, err error) {
+	if size > maxExtended {
+		return "", unfit("its layer has a pax header of more than %d KiB", maxExtended>>10)
+	}
+	records, err := a.content(size)
+	if err != nil {
+		return "", err
+	}
+	return extended(records)
 }
 
 type header []byte

@@ -81,15 +81,8 @@ func (f *file) call(instruction []byte) (source byte, ok bool) {
 func (f *file) targets(of int) map[uint64]symbol {
 	found := map[uint64]symbol{}
 	for _, s := range f.sections {
-		size := relSize
-		switch elf.SectionType(s.Type) { //nolint:exhaustive // only these have relocations
-		case elf.SHT_RELA:
-			size = relaSize
-		case elf.SHT_REL:
-		default:
-			continue
-		}
-		if int64(s.Info) != int64(of) {
+		size := s.relocationSize()
+		if size == 0 || int64(s.Info) != int64(of) {
 			continue
 		}
 		for at := 0; at+size <= len(s.data); at += size {
@@ -100,6 +93,19 @@ func (f *file) targets(of int) map[uint64]symbol {
 		}
 	}
 	return found
+}
+
+// relocationSize returns the size of a relocation in the section, in bytes, or 0 if it has
+// none.
+func (s *section) relocationSize() int {
+	switch elf.SectionType(s.Type) {
+	case elf.SHT_REL:
+		return relSize
+	case elf.SHT_RELA: //nolint:misspell // its name in ELF
+		return relaSize
+	default:
+		return 0
+	}
 }
 
 // helper returns the name of a helper in linux/bpf.h. The library has it in camel case.

@@ -117,23 +117,37 @@ func (f *file) readSections() error {
 			return fmt.Errorf("its sections have more than %d MiB", maxUnpacked>>20)
 		}
 		unpacked += s.Size
-		if elf.SectionType(s.Type) != elf.SHT_NOBITS {
-			if s.data, ok = within(f.content, s.Off, s.Size); !ok {
-				return fmt.Errorf("its section %d is outside of the file", i)
-			}
-		}
-		if s.Addralign > maxAlignment || bits.OnesCount64(s.Addralign) > 1 {
-			return fmt.Errorf("its section %d has the alignment %d", i, s.Addralign)
-		}
-		if int(s.Link) >= len(f.sections) {
-			return fmt.Errorf("its section %d is linked to a section that doesn't exist", i)
+		if err := f.load(s); err != nil {
+			return fmt.Errorf("its section %d %w", i, err)
 		}
 	}
+	return f.nameSections()
+}
+
+// load sets the content of a section, and checks its header.
+func (f *file) load(s *section) error {
+	if elf.SectionType(s.Type) != elf.SHT_NOBITS {
+		var ok bool
+		if s.data, ok = within(f.content, s.Off, s.Size); !ok {
+			return errors.New("is outside of the file")
+		}
+	}
+	if s.Addralign > maxAlignment || bits.OnesCount64(s.Addralign) > 1 {
+		return fmt.Errorf("has the alignment %d", s.Addralign)
+	}
+	if int(s.Link) >= len(f.sections) {
+		return errors.New("is linked to a section that doesn't exist")
+	}
+	return nil
+}
+
+func (f *file) nameSections() error {
 	if int(f.header.Shstrndx) >= len(f.sections) || elf.SectionType(f.sections[f.header.Shstrndx].Type) != elf.SHT_STRTAB {
 		return errors.New("it has no names of sections")
 	}
 	for i := range f.sections {
 		s := &f.sections[i]
+		var ok bool
 		if s.name, ok = text(f.sections[f.header.Shstrndx].data, s.Name); !ok && i > 0 {
 			return fmt.Errorf("its section %d has no name", i)
 		}
@@ -178,7 +192,7 @@ func (f *file) unique() error {
 			return fmt.Errorf("it has an unusual section %s of maps", plain.Quote(s.name))
 		case key != "" && seen[key]:
 			return fmt.Errorf("it has two sections for %s", key)
-		case elf.SectionFlag(s.Flags)&elf.SHF_COMPRESSED != 0 && !debugName(s.name):
+		case s.flags()&elf.SHF_COMPRESSED != 0 && !debugName(s.name):
 			return fmt.Errorf("its section %s is compressed", plain.Quote(s.name))
 		case kind == elf.SHT_DYNSYM || kind == elf.SHT_SYMTAB_SHNDX:
 			return fmt.Errorf("it has a section of the unusual type %s", kind)
@@ -193,6 +207,11 @@ func (f *file) unique() error {
 	return nil
 }
 
+// flags returns the flags that ELF defines, which have 32 bits.
+func (s *section) flags() elf.SectionFlag {
+	return elf.SectionFlag(s.Flags) //nolint:gosec // see above
+}
+
 // code reports whether a section contains instructions for the daemon's loader, either
 // of programs or of functions that they call.
 func (s *section) code() bool { return s.programs() || strings.HasPrefix(s.name, ".text") }
@@ -205,7 +224,7 @@ func (s *section) programs() bool {
 			return false
 		}
 	}
-	return elf.SectionType(s.Type) == elf.SHT_PROGBITS && elf.SectionFlag(s.Flags)&elf.SHF_EXECINSTR != 0 && s.Size > 0 && s.name != ".BTF" && s.name != ".BTF.ext"
+	return elf.SectionType(s.Type) == elf.SHT_PROGBITS && s.flags()&elf.SHF_EXECINSTR != 0 && s.Size > 0 && s.name != ".BTF" && s.name != ".BTF.ext"
 }
 
 func (f *file) readSymbols() error {

@@ -370,7 +370,7 @@ func TestReadRefuses(t *testing.T) {
 				s.Type = uint32(elf.SHT_PROGBITS)
 			}
 		}),
-		"two sections for a symbol table": changedObject(t, func(i int, s *elf.Section64) {
+		"two sections for a symbol table": changedObject(t, func(_ int, s *elf.Section64) {
 			if elf.SectionType(s.Type) == elf.SHT_REL {
 				s.Type = uint32(elf.SHT_SYMTAB)
 			}
@@ -417,7 +417,7 @@ func TestLocalFunctions(t *testing.T) {
 
 // There are programs and helpers even if the library can't read the maps.
 func TestUnknown(t *testing.T) {
-	content := changedObject(t, func(_ int, s *elf.Section64) {})
+	content := changedObject(t, func(int, *elf.Section64) {})
 	f, err := parse(content)
 	if err != nil {
 		t.Fatal(err)

@@ -81,14 +81,13 @@ func (f *file) debug() (map[int]bool, error) {
 			continue
 		}
 		const used = elf.SHF_ALLOC | elf.SHF_EXECINSTR | elf.SHF_WRITE | elf.SHF_GROUP
-		if elf.SectionType(s.Type) != elf.SHT_PROGBITS || elf.SectionFlag(s.Flags)&used != 0 {
+		if elf.SectionType(s.Type) != elf.SHT_PROGBITS || s.flags()&used != 0 {
 			return nil, fmt.Errorf("its section %s isn't an ordinary debug section", plain.Quote(s.name))
 		}
 		removed[i] = true
 	}
 	for i, s := range f.sections {
-		kind := elf.SectionType(s.Type)
-		if (kind == elf.SHT_REL || kind == elf.SHT_RELA) && removed[int(s.Info)] {
+		if s.relocationSize() != 0 && removed[int(s.Info)] {
 			removed[i] = true
 		}
 	}
