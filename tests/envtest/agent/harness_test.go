@@ -101,6 +101,8 @@ type node struct {
 	signed map[string][]string
 	unread string
 	read   []*reader.Request
+	// onRead, if set, is called for each of these requests.
+	onRead func(context.Context)
 
 	// drift is how often the next started agent compares. 0 means a minute.
 	drift time.Duration

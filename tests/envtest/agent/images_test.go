@@ -88,8 +88,11 @@ func resolve(ctx context.Context, image string) (digest, manifest string, err er
 func (n *node) readImage(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
 	n.mu.Lock()
 	n.read = append(n.read, request)
-	unread := n.unread
+	unread, hook := n.unread, n.onRead
 	n.mu.Unlock()
+	if hook != nil {
+		hook(ctx)
+	}
 	if unread != "" {
 		return reader.Answer{Error: unread}
 	}
@@ -259,6 +262,72 @@ func TestRebootWithoutRegistry(t *testing.T) {
 	n.says("reboot", v1alpha1.BpfProgCondBytecodeSelectorError, "image "+url+": ")
 	r.Start()
 	from("reboot")
+}
+
+// A registry that fails is asked less often each time, and nothing is reported while it is
+// asked. When it returns, the program is loaded.
+func TestFailingRegistryIsAskedLessOften(t *testing.T) {
+	const reads = 6
+	n := start(t)
+	at := make(chan time.Time, 100*reads)
+	n.mu.Lock()
+	n.unread = "no route to host"
+	n.onRead = func(context.Context) { at <- time.Now() }
+	n.mu.Unlock()
+	n.create(n.ofImage("failing", "127.0.0.1:1/failing", v1alpha1.PullAlways))
+	n.says("failing", v1alpha1.BpfProgCondBytecodeSelectorError, "image 127.0.0.1:1/failing: no route to host")
+	n.eventually("retries", func() error {
+		if len(at) < reads {
+			return fmt.Errorf("%d reads", len(at))
+		}
+		return nil
+	})
+	for last, delay := <-at, 200*time.Millisecond; len(at) > 0; delay *= 2 {
+		next := <-at
+		if waited := next.Sub(last); waited < delay {
+			t.Errorf("a retry after %s, want %s", waited, delay)
+		}
+		last = next
+	}
+	reports := 0
+	for _, w := range n.writesOf() {
+		if strings.Contains(w, "/bpfprograms") {
+			reports++
+		}
+	}
+	if reports != 2 { // its creation and its status
+		t.Errorf("it is written %d times", reports)
+	}
+	n.mu.Lock()
+	n.unread = ""
+	n.mu.Unlock()
+	n.holds("TracepointProgram/failing f a/failing")
+}
+
+// An image that takes long to read isn't reported for five seconds. Then the report says
+// what the agent waits for.
+func TestSlowRegistry(t *testing.T) {
+	n := start(t)
+	release := make(chan struct{})
+	n.mu.Lock()
+	n.onRead = func(ctx context.Context) {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+	}
+	n.mu.Unlock()
+	began := time.Now()
+	n.create(n.ofImage("slow", "127.0.0.1:1/slow", ""))
+	n.says("slow", v1alpha1.BpfProgCondBytecodeSelectorError, "image 127.0.0.1:1/slow: waiting for its registry")
+	if took := time.Since(began); took < 5*time.Second {
+		t.Errorf("reported after %s", took)
+	}
+	// Others don't wait.
+	n.create(n.tracepoint("other", "g", "b/y"))
+	n.says("other", v1alpha1.BpfProgCondLoaded, "")
+	close(release)
+	n.holds("TracepointProgram/slow f a/slow", "TracepointProgram/other g b/y")
 }
 
 // Programs that an earlier version of the agent loaded aren't reloaded. Their images are
