@@ -3,13 +3,18 @@ module github.com/bpfman/bpfman-operator/examples
 go 1.26.0
 
 require (
-	github.com/bpfman/bpfman-operator/apis v0.0.0-00010101000000-000000000000
+	github.com/bpfman/bpfman-operator/apis v0.0.0
 	github.com/cilium/ebpf v0.22.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/common v0.70.1
-	golang.org/x/sys v0.47.0
+	golang.org/x/sys v0.48.0
 	sigs.k8s.io/yaml v1.6.0
+)
+
+require (
+	github.com/bpfman/bpfman-operator/reader v0.0.0-00010101000000-000000000000 // indirect
+	github.com/distribution/reference v0.6.0 // indirect
 )
 
 require (
@@ -33,3 +38,5 @@ require (
 replace github.com/bpfman/bpfman-operator/cli => ../cli
 
 replace github.com/bpfman/bpfman-operator/apis => ../apis
+
+replace github.com/bpfman/bpfman-operator/reader => ../reader

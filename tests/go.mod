@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/bpfman/bpfman v0.0.0
 	github.com/bpfman/bpfman-operator/examples v0.0.0
+	github.com/bpfman/bpfman-operator/reader v0.0.0-00010101000000-000000000000
 	github.com/cilium/ebpf v0.22.0
 	github.com/container-storage-interface/spec v1.13.0
 	github.com/elazarl/goproxy v1.9.2
@@ -80,6 +81,7 @@ require (
 	github.com/google/cel-go v0.29.2 // indirect
 	github.com/google/gnostic-models v0.7.1 // indirect
 	github.com/google/pprof v0.0.0-20260402051712-545e8a4df936 // indirect
+	github.com/google/renameio/v2 v2.0.2 // indirect
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
@@ -179,3 +181,5 @@ replace github.com/bpfman/bpfman-operator/csi => ../csi
 replace github.com/bpfman/bpfman-operator/cli => ../cli
 
 replace github.com/bpfman/bpfman-operator/inspector => ../inspector
+
+replace github.com/bpfman/bpfman-operator/reader => ../reader
