@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // mostReasons is the maximum number of reasons in a message.

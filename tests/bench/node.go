@@ -70,12 +70,12 @@ func startHelper(ctx context.Context, c client.Client, kubectl, nodeName, image 
 }
 
 func (h helper) awaitReady(ctx context.Context, pod string) error {
-	_, err := h.run(ctx, nil, "wait", "pod/"+pod, "--for=condition=Ready", "--timeout=60s")
+	_, err := h.run(ctx, "wait", "pod/"+pod, "--for=condition=Ready", "--timeout=60s")
 	return err
 }
 
 func (h helper) stop(ctx context.Context) error {
-	_, err := h.run(ctx, nil, "delete", "namespace", helperNamespace, "--ignore-not-found")
+	_, err := h.run(ctx, "delete", "namespace", helperNamespace, "--ignore-not-found")
 	return err
 }
 
@@ -110,7 +110,7 @@ func (h helper) stored(ctx context.Context, image string) (string, error) {
 
 // loseState removes what a reboot of the node removes, and freezes the agent.
 func (h helper) loseState(ctx context.Context) error {
-	_, err := h.run(ctx, nil, "exec", helperPod, "--", "/node-probe", "lose-state")
+	_, err := h.run(ctx, "exec", helperPod, "--", "/node-probe", "lose-state")
 	return err
 }
 
@@ -118,7 +118,7 @@ func (h helper) loseState(ctx context.Context) error {
 func (h helper) thaw(ctx context.Context) error {
 	var failed error
 	for _, executable := range []string{node.Daemon, node.Agent} {
-		_, err := h.run(context.WithoutCancel(ctx), nil, "exec", helperPod, "--", "/node-probe", "continue", executable)
+		_, err := h.run(context.WithoutCancel(ctx), "exec", helperPod, "--", "/node-probe", "continue", executable)
 		failed = errors.Join(failed, err)
 	}
 	return failed
@@ -161,7 +161,7 @@ func (h helper) call(ctx context.Context, out any, args ...string) error {
 }
 
 func (h helper) callIn(ctx context.Context, pod, container string, out any, args ...string) error {
-	answer, err := h.run(ctx, nil, append([]string{"exec", pod, "--container", container, "--", "/node-probe"}, args...)...)
+	answer, err := h.run(ctx, append([]string{"exec", pod, "--container", container, "--", "/node-probe"}, args...)...)
 	if err != nil {
 		return err
 	}
@@ -171,8 +171,8 @@ func (h helper) callIn(ctx context.Context, pod, container string, out any, args
 	return nil
 }
 
-func (h helper) run(ctx context.Context, input []byte, args ...string) ([]byte, error) {
-	return runKubectl(ctx, h.kubectl, input, append([]string{"--namespace", helperNamespace}, args...)...)
+func (h helper) run(ctx context.Context, args ...string) ([]byte, error) {
+	return runKubectl(ctx, h.kubectl, nil, append([]string{"--namespace", helperNamespace}, args...)...)
 }
 
 func runKubectl(ctx context.Context, kubectl string, input []byte, args ...string) ([]byte, error) {

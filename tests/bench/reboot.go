@@ -14,12 +14,14 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -99,7 +101,7 @@ func (b bench) copyImage(ctx context.Context, tag string) (func(context.Context)
 	}
 	return func(ctx context.Context) error {
 		// Both exist in the registry: the tag, and the digest that it was resolved to.
-		for _, reference := range []name.Reference{to, to.Repository.Digest(original.Digest.String())} {
+		for _, reference := range []name.Reference{to, to.Digest(original.Digest.String())} {
 			if err := remote.Delete(reference, options(ctx)...); err != nil {
 				return fmt.Errorf("remove %s from the registry: %w", reference, err)
 			}
@@ -152,20 +154,19 @@ func (b bench) replaceNodePod(ctx context.Context) (time.Time, error) {
 	if err := b.cluster.client.Delete(ctx, old, client.GracePeriodSeconds(1)); err != nil {
 		return time.Time{}, errors.Join(fmt.Errorf("delete pod %s: %w", old.Name, err), b.helper.thaw(ctx))
 	}
-	ctx, cancel := context.WithTimeout(ctx, declareTimeout)
-	defer cancel()
-	for {
+	err = wait.PollUntilContextTimeout(ctx, rebootPoll, declareTimeout, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
 		if err := b.cluster.client.List(ctx, &pods, client.InNamespace("bpfman"), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
-			return time.Time{}, fmt.Errorf("wait for the new pod: %w", err)
+			return false, err
 		}
-		for _, pod := range pods.Items {
-			if pod.Spec.NodeName == b.cluster.node && pod.UID != old.UID {
-				return time.Now(), nil
-			}
-		}
-		time.Sleep(rebootPoll)
+		return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+			return pod.Spec.NodeName == b.cluster.node && pod.UID != old.UID
+		}), nil
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("wait for the new pod: %w", err)
 	}
+	return time.Now(), nil
 }
 
 // loadedPrograms returns the kernel's ids of the benchmark's programs that are loaded,
@@ -187,16 +188,12 @@ func (c cluster) loadedPrograms(ctx context.Context, old map[uint32]bool) (map[u
 
 // awaitReloaded waits until n other programs than before are loaded.
 func (c cluster) awaitReloaded(ctx context.Context, n int, before map[uint32]bool, start time.Time) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, declareTimeout)
-	defer cancel()
-	for {
+	err := wait.PollUntilContextTimeout(ctx, rebootPoll, declareTimeout, true, func(ctx context.Context) (bool, error) {
 		loaded, err := c.loadedPrograms(ctx, before)
-		if err != nil {
-			return 0, fmt.Errorf("after a reboot: %w", err)
-		}
-		if len(loaded) >= n {
-			return time.Since(start), nil
-		}
-		time.Sleep(rebootPoll)
+		return len(loaded) >= n, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("after a reboot: %w", err)
 	}
+	return time.Since(start), nil
 }

@@ -153,10 +153,7 @@ func run(o options, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	metrics.Requests(registry)
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&metrics.Reports{List: reconciler.Reports}, server.Kinds)
-	metrics.Disk(registry, reconciler.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
+	register(registry, o, server, reconciler)
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second signal stops the agent immediately
@@ -182,6 +179,13 @@ func run(o options, log logr.Logger) error {
 	}
 	err = tasks.Wait()
 	return errors.Join(err, forget(server, o.namespace, reconciler.Bytecode.Store, log))
+}
+
+func register(registry *prometheus.Registry, o options, server *cluster.Cluster, reconciler *controller.Reconciler) {
+	metrics.Requests(registry)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&metrics.Reports{List: reconciler.Reports}, server.Kinds)
+	metrics.Disk(registry, reconciler.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
 }
 
 // The ConfigMap with bpfman's configuration. Without it, bpfman is being uninstalled.
