@@ -112,7 +112,7 @@ func TestSlowHosts(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if starts.Load() != int32(reads+twice) || ends.Load() != int32(reads) || most.Load() > 2*maxFast+maxSlow { //nolint:gosec // small; those that give way are about to end
+				if starts.Load() != int32(reads+twice) || ends.Load() != int32(reads) || most.Load() > 2*maxFast+maxSlow { // those that give way are about to end
 					t.Errorf("%d starts, %d ends, %d at once", starts.Load(), ends.Load(), most.Load())
 				}
 			})

@@ -165,7 +165,13 @@ func (s *shelf) gets(q Question, content string, reads int) Bytecode {
 }
 
 // fails finds an error, with so many reads.
-func (s *shelf) fails(q Question, want string, reads int) error {
+func (s *shelf) fails(q Question, want string, reads int) {
+	s.t.Helper()
+	_ = s.failure(q, want, reads)
+}
+
+// failure is fails, and returns the error.
+func (s *shelf) failure(q Question, want string, reads int) error {
 	s.t.Helper()
 	s.reads()
 	found, err := s.find(q)
@@ -182,15 +188,16 @@ func (s *shelf) fails(q Question, want string, reads int) error {
 }
 
 // test runs a test with fake time.
-func test(t *testing.T, f func(t *testing.T, s *shelf)) {
+func test(t *testing.T, f func(s *shelf)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newShelf(t)) })
+	synctest.Test(t, func(t *testing.T) { f(newShelf(t)) })
 }
 
 // Always resolves a tag each time. The other policies use what the node has.
 func TestPullPolicies(t *testing.T) {
 	always, present, never := question("quay.io/a:v1", v1alpha1.PullAlways), question("quay.io/a:v1", v1alpha1.PullIfNotPresent), question("quay.io/a:v1", v1alpha1.PullNever)
-	test(t, func(t *testing.T, s *shelf) {
+	test(t, func(s *shelf) {
+		t := s.t
 		s.fails(never, "image quay.io/a:v1 isn't on this node, and the pull policy is Never", 0)
 		s.gets(present, "first", 1)
 		for _, q := range []Question{present, never, question("quay.io/a:v1", "")} {
@@ -223,7 +230,8 @@ func TestPullPolicies(t *testing.T) {
 
 // With Always, the object isn't read again if the node has it.
 func TestAlwaysReadsTheObjectOnce(t *testing.T) {
-	test(t, func(t *testing.T, s *shelf) {
+	test(t, func(s *shelf) {
+		t := s.t
 		q := question("quay.io/a:v1", v1alpha1.PullAlways)
 		first := s.gets(q, "first", 1)
 		for range 2 {
@@ -246,7 +254,8 @@ func TestObjectsThatAreGone(t *testing.T) {
 	} {
 		for reference, want := range map[string]string{"quay.io/a:v1": "second", "quay.io/a:v1@" + digest("index of first"): "first"} {
 			t.Run(name+" "+reference, func(t *testing.T) {
-				test(t, func(t *testing.T, s *shelf) {
+				test(t, func(s *shelf) {
+					t := s.t
 					q := question(reference, v1alpha1.PullIfNotPresent)
 					found := s.gets(q, "first", 1)
 					s.set(func() { s.content["quay.io/a:v1"], s.content["quay.io/a:old"] = "second", "first" })
@@ -281,7 +290,8 @@ func TestSharedReads(t *testing.T) {
 		"error":        {v1alpha1.PullIfNotPresent, "it is down", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test(t, func(t *testing.T, s *shelf) {
+			test(t, func(s *shelf) {
+				t := s.t
 				s.down = c.down
 				const owners = 20
 				q := question("quay.io/a:v1", c.policy)
@@ -322,7 +332,8 @@ func TestSharedReads(t *testing.T) {
 
 // Who waited, but asks too late, gets what is there then.
 func TestResultsExpire(t *testing.T) {
-	test(t, func(t *testing.T, s *shelf) {
+	test(t, func(s *shelf) {
+		t := s.t
 		q := question("quay.io/a:v1", v1alpha1.PullAlways)
 		for range 3 {
 			_, _ = s.Find(t.Context(), q, func() {})
@@ -336,7 +347,8 @@ func TestResultsExpire(t *testing.T) {
 // What two owners get about one image differs if one of them also needs the object, or has
 // another reference, although the registry is asked the same.
 func TestResultsAreNotMixedUp(t *testing.T) {
-	test(t, func(t *testing.T, s *shelf) {
+	test(t, func(s *shelf) {
+		t := s.t
 		s.content["quay.io/a:v2"] = "first"
 		for _, reference := range []string{"quay.io/a:v1", "quay.io/a:v2"} {
 			s.gets(question(reference, ""), "first", 1)
@@ -380,10 +392,11 @@ func TestBadAnswers(t *testing.T) {
 		"another of them":   {running, func(a *reader.Answer) { a.Digest = digest("evil") }, "bpfman-reader answered about another one"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test(t, func(t *testing.T, s *shelf) {
+			test(t, func(s *shelf) {
+				t := s.t
 				s.alter = c.alter
 				for range 2 { // errors aren't kept
-					err := s.fails(c.question, c.want, 1)
+					err := s.failure(c.question, c.want, 1)
 					if unfit := (*UnfitError)(nil); errors.As(err, &unfit) {
 						t.Errorf("%v is unfit", err)
 					}
@@ -400,13 +413,14 @@ func TestBadAnswers(t *testing.T) {
 
 // An image that bpfman doesn't accept has an error of its own.
 func TestUnfitImages(t *testing.T) {
-	test(t, func(t *testing.T, s *shelf) {
+	test(t, func(s *shelf) {
+		t := s.t
 		var results []string
 		s.Observe = func(took time.Duration, result string) { results = append(results, fmt.Sprint(result, " ", took)) }
 		s.alter = func(a *reader.Answer) { *a = reader.Answer{Error: "it has no object", Unfit: true} }
 		q := question("quay.io/a:v1", "")
 		unfit := (*UnfitError)(nil)
-		if err := s.fails(q, "image quay.io/a:v1: it has no object", 1); !errors.As(err, &unfit) {
+		if err := s.failure(q, "image quay.io/a:v1: it has no object", 1); !errors.As(err, &unfit) {
 			t.Errorf("%T", err)
 		}
 		s.set(func() { s.alter, s.down = nil, "it is down" })
@@ -421,7 +435,8 @@ func TestUnfitImages(t *testing.T) {
 
 // Credentials are only read if they are needed: for the registry, and for signatures.
 func TestCredentialsAreReadIfNeeded(t *testing.T) {
-	test(t, func(t *testing.T, s *shelf) {
+	test(t, func(s *shelf) {
+		t := s.t
 		calls := 0
 		secret := errors.New("get pull Secret a/b: not found")
 		q := question("quay.io/a:v1", v1alpha1.PullIfNotPresent)
@@ -448,7 +463,8 @@ func TestCredentialsAreReadIfNeeded(t *testing.T) {
 // Nobody gets what another user's credentials found out about signatures. The content of an
 // image that the node has is for everyone on the node.
 func TestFindingsOfUsers(t *testing.T) {
-	test(t, func(t *testing.T, s *shelf) {
+	test(t, func(s *shelf) {
+		t := s.t
 		s.signers[digest("index of first")] = "team"
 		as := func(user, password string) Question {
 			q := signedBy(question("quay.io/a:v1", ""))
@@ -496,7 +512,8 @@ func TestFindingsAreKept(t *testing.T) {
 		"not attested": {Findings{Signatures: []reader.Finding{signed}, Attestations: []reader.Finding{{Authority: "p/a"}}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test(t, func(t *testing.T, s *shelf) {
+			test(t, func(s *shelf) {
+				t := s.t
 				s.alter = func(a *reader.Answer) { a.Signatures, a.Attestations = c.findings.Signatures, c.findings.Attestations }
 				q := signedBy(question("quay.io/a:v1", ""))
 				s.gets(q, "first", 1)
@@ -526,7 +543,8 @@ func TestFindingsAreKept(t *testing.T) {
 
 // If the agent stops, reads end, and everyone is told.
 func TestLibraryEnds(t *testing.T) {
-	test(t, func(t *testing.T, s *shelf) {
+	test(t, func(s *shelf) {
+		t := s.t
 		ctx, stop := context.WithCancel(t.Context())
 		var ended, told atomic.Int32
 		s.Read = func(ctx context.Context, _ *reader.Request, _ *os.File) reader.Answer {
@@ -557,7 +575,7 @@ func TestLibraryEnds(t *testing.T) {
 
 // A store that can't be written is an error about the image, and not about the registry.
 func TestLibraryWithoutSpace(t *testing.T) {
-	test(t, func(t *testing.T, s *shelf) {
+	test(t, func(s *shelf) {
 		s.Store.Limit = 3
 		s.fails(question("quay.io/a:v1", ""), "store image quay.io/a:v1: the node's store of bytecode is full", 1)
 		s.Store.Limit, s.Store.Dir = 1000, "/proc/none"
@@ -567,7 +585,8 @@ func TestLibraryWithoutSpace(t *testing.T) {
 
 // Many images, owners, and restarts at the same time. The race detector checks them.
 func TestLibraryConcurrently(t *testing.T) {
-	test(t, func(t *testing.T, s *shelf) {
+	test(t, func(s *shelf) {
+		t := s.t
 		const images = 30
 		for n := range images {
 			s.content[fmt.Sprintf("quay.io/%d", n)] = fmt.Sprintf("%20d", n)

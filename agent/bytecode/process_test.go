@@ -22,7 +22,7 @@ import (
 func script(t *testing.T, text string) Process {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), reader.Command)
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil { //nolint:gosec // it is executed
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return Process{Path: path, Deadline: 500 * time.Millisecond}
@@ -112,17 +112,17 @@ func TestProcessIsKilledWithItsChildren(t *testing.T) {
 			pids := filepath.Join(t.TempDir(), "pids")
 			p := script(t, fmt.Sprintf("sleep 600 & echo $! >%s.new; mv %s.new %s; sleep 600", pids, pids, pids))
 			var pid string
-			started := func(context.Context) (bool, error) {
+			started := func() bool {
 				content, err := os.ReadFile(pids)
 				pid = strings.TrimSpace(string(content))
-				return err == nil, nil
+				return err == nil
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if c.cancelled {
 				p.Deadline = time.Minute
 				go func() {
-					_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 5*time.Second, true, started)
+					_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) { return started(), nil })
 					cancel()
 				}()
 			}
@@ -133,7 +133,7 @@ func TestProcessIsKilledWithItsChildren(t *testing.T) {
 			if took := time.Since(start); took > 10*time.Second {
 				t.Errorf("it took %s", took)
 			}
-			if there, _ := started(ctx); !there {
+			if !started() {
 				t.Fatal("it never ran")
 			}
 			err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {

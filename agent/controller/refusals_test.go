@@ -36,7 +36,7 @@ func newLoading() loading {
 	}}
 }
 
-// tries tries a Load, and returns whether the daemon was asked.
+// tries makes one try of a Load, and returns whether the daemon was asked.
 func tries(t *testing.T, r *refusals, l loading, answer error) bool {
 	t.Helper()
 	asked := false

@@ -338,7 +338,7 @@ func TestImagesOfAnEarlierAgent(t *testing.T) {
 	known, another := image(t, "known"), image(t, "another")
 	r.Push("earlier:v1", known)
 	r.Push("earlier:unknown", known)
-	n.daemon.Fault = func(call string, request proto.Message, done bool) error {
+	n.daemon.Fault = func(_ string, request proto.Message, done bool) error {
 		if load, is := request.(*gobpfman.LoadRequest); is && !done && strings.HasSuffix(load.GetMetadata()[v1alpha1.MetadataImage], ":unknown") {
 			delete(load.GetMetadata(), v1alpha1.MetadataDigest) // the daemon pulled by tag
 			delete(load.GetMetadata(), v1alpha1.MetadataManifest)
