@@ -276,19 +276,7 @@ func TestFailingRegistryIsAskedLessOften(t *testing.T) {
 	n.mu.Unlock()
 	n.create(n.ofImage("failing", "127.0.0.1:1/failing", v1alpha1.PullAlways))
 	n.says("failing", v1alpha1.BpfProgCondBytecodeSelectorError, "image 127.0.0.1:1/failing: no route to host")
-	n.eventually("retries", func() error {
-		if len(at) < reads {
-			return fmt.Errorf("%d reads", len(at))
-		}
-		return nil
-	})
-	for last, delay := <-at, 200*time.Millisecond; len(at) > 0; delay *= 2 {
-		next := <-at
-		if waited := next.Sub(last); waited < delay {
-			t.Errorf("a retry after %s, want %s", waited, delay)
-		}
-		last = next
-	}
+	n.backsOff(at, reads)
 	reports := 0
 	for _, w := range n.writesOf() {
 		if strings.Contains(w, "/bpfprograms") {

@@ -66,19 +66,7 @@ func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 			})
 			o := n.tracepoint(n.name, "f", "a/x")
 			n.create(o)
-			n.eventually("retries", func() error {
-				if len(at) < loads {
-					return fmt.Errorf("%d loads", len(at))
-				}
-				return nil
-			})
-			for last, delay := <-at, 200*time.Millisecond; len(at) > 0; delay *= 2 {
-				next := <-at
-				if waited := next.Sub(last); waited < delay {
-					t.Errorf("a retry after %s, want %s", waited, delay)
-				}
-				last = next
-			}
+			n.backsOff(at, loads)
 			if name == "another reason" {
 				return
 			}
@@ -108,5 +96,24 @@ func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 				t.Errorf("it is told of %d times", told)
 			}
 		})
+	}
+}
+
+// backsOff waits for attempts, whose times it receives, and checks that each interval is at
+// least twice the one before.
+func (n *node) backsOff(at <-chan time.Time, attempts int) {
+	n.t.Helper()
+	n.eventually("retries", func() error {
+		if len(at) < attempts {
+			return fmt.Errorf("%d attempts", len(at))
+		}
+		return nil
+	})
+	for last, delay := <-at, 200*time.Millisecond; len(at) > 0; delay *= 2 {
+		next := <-at
+		if waited := next.Sub(last); waited < delay {
+			n.t.Errorf("a retry after %s, want %s", waited, delay)
+		}
+		last = next
 	}
 }
