@@ -268,7 +268,7 @@ func TestMissingFunctions(t *testing.T) {
 	})
 }
 
-// A Load that the daemon refuses for good isn't repeated at once.
+// A Load that the daemon refuses for good isn't repeated immediately.
 func TestRefusedImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoader(t)

@@ -58,7 +58,7 @@ func main() {
 	}
 }
 
-// limit limits what this process can use, whatever it reads.
+// limit limits what this process can use, no matter what it reads.
 func limit() error {
 	debug.SetMemoryLimit(memory)
 	for resource, most := range map[int]uint64{
