@@ -33,7 +33,7 @@ func taking(took time.Duration) func(context.Context) {
 // silent is a registry that doesn't respond.
 var silent = taking(timeout)
 
-// Hosts that don't respond only delay themselves: another host's image is read at once,
+// Hosts that don't respond only delay themselves: another host's image is read immediately,
 // also if its registry isn't nearby, and all of them get their whole time in the end.
 func TestSilentHosts(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -113,7 +113,7 @@ func TestSlowHosts(t *testing.T) {
 				}
 				all.Wait()
 				if starts.Load() != int32(reads+twice) || ends.Load() != int32(reads) || most.Load() > 2*maxFast+maxSlow { // those that give way are about to end
-					t.Errorf("%d starts, %d ends, %d at once", starts.Load(), ends.Load(), most.Load())
+					t.Errorf("%d starts, %d ends, %d immediately", starts.Load(), ends.Load(), most.Load())
 				}
 			})
 		})
