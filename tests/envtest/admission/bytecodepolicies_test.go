@@ -175,7 +175,7 @@ func (j *judge) node(kind string, o v1alpha1.UserObject) (v1alpha1.PolicyVerdict
 	}
 	e := policy.Evaluate([]*policy.Policy{policy.Compile(j.policy, material)}, policy.SubjectOf(kind, o))
 	// Everything that has to be verified is valid.
-	return policy.Sum(e.Decide(&reader.Answer{Signatures: []reader.Finding{{Authority: j.policy.Name + "/acme", Signer: "acme"}}}))
+	return policy.Sum(e.Decide(&reader.Answer{Signatures: []reader.Finding{{Authority: j.policy.Name + "/acme", Signer: "acme"}}, Object: &reader.Object{}}))
 }
 
 // plainImage matches references in their usual form.
