@@ -284,7 +284,7 @@ func (l *Library) read(ctx context.Context, q Question, request *reader.Request)
 			l.Observe(time.Since(start), resultOf(&answer))
 		}
 	})
-	defer func() { discard() }()
+	defer discard()
 	text := fmt.Sprintf("image %s: %s", q.Image.Reference, answer.Error)
 	switch err = errors.Join(err, failed); {
 	case err != nil:

@@ -95,7 +95,7 @@ func (s *Store) Keep(image Image) error {
 	if err := image.check(); err != nil {
 		return err
 	}
-	return s.put(s.reference(image.Reference), resolution(image))
+	return s.putBounded(s.reference(image.Reference), resolution(image))
 }
 
 func (s *Store) reference(url string) string {
@@ -113,8 +113,7 @@ func (s *Store) Object(image Image) (path string, object reader.Object, ok bool)
 	if digest, _, err := digestOf(path); err != nil || digest != object.Digest {
 		return "", reader.Object{}, false
 	}
-	now := time.Now()
-	_ = os.Chtimes(path, now, now) // an object that wasn't marked is removed earlier
+	mark(path)
 	return path, object, true
 }
 
@@ -196,7 +195,7 @@ func (s *Store) Findings(key string) (Findings, bool) {
 
 // KeepFindings stores findings, which must not change later.
 func (s *Store) KeepFindings(key string, found Findings) error {
-	return s.put(filepath.Join(s.Dir, findingsDir, key+recordSuffix), found)
+	return s.putBounded(filepath.Join(s.Dir, findingsDir, key+recordSuffix), found)
 }
 
 // stored is an object in the store.
@@ -326,8 +325,17 @@ func (s *Store) Clear() error {
 	return nil
 }
 
-// put writes a record, and removes the oldest ones of its directory if they are too many.
-func (s *Store) put(path string, record any) error {
+// putBounded writes a record, and removes the oldest ones of its directory if they are too
+// many. The records of objects are removed with their objects instead.
+func (s *Store) putBounded(path string, record any) error {
+	if err := s.put(path, record); err != nil {
+		return err
+	}
+	return prune(filepath.Dir(path))
+}
+
+// put writes a record.
+func (*Store) put(path string, record any) error {
 	content, err := json.Marshal(record)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", filepath.Base(path), err)
@@ -339,10 +347,7 @@ func (s *Store) put(path string, record any) error {
 	if err := renameio.WriteFile(path, content, recordMode, renameio.WithTempDir(dir)); err != nil {
 		return fmt.Errorf("store bytecode: %w", err)
 	}
-	if filepath.Dir(dir) != s.Dir || filepath.Base(dir) == imagesDir {
-		return nil
-	}
-	return prune(dir)
+	return nil
 }
 
 // get reads a record, and marks it as used.
@@ -354,9 +359,14 @@ func (*Store) get(path string, record any) error {
 	if err := json.Unmarshal(content, record); err != nil {
 		return fmt.Errorf("read record %s: %w", path, err)
 	}
-	now := time.Now()
-	_ = os.Chtimes(path, now, now) // a record that wasn't marked is removed earlier
+	mark(path)
 	return nil
+}
+
+// mark marks a file as used. One that couldn't be marked is removed earlier.
+func mark(path string) {
+	now := time.Now()
+	_ = os.Chtimes(path, now, now)
 }
 
 // prune removes the records that weren't used for the longest time.
