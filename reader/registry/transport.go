@@ -198,10 +198,10 @@ func (p *paced) Read(b []byte) (int, error) {
 	n, err := p.body.Read(b)
 	p.n += int64(n)
 	switch {
+	case p.slow.Load(): // first, as a canceled response can seem to be at its end
+		err = &refusedError{"is too slow"}
 	case errors.Is(err, io.EOF):
 		p.timer.Stop()
-	case p.slow.Load():
-		err = &refusedError{"is too slow"}
 	case err == nil:
 		p.timer.Reset(time.Until(p.start.Add(grace + time.Duration(p.n)*time.Second/minRate)))
 	}
