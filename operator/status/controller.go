@@ -42,7 +42,7 @@ const (
 
 	// waitingDelay is the delay before the status of an object that waits for its nodes is written. Most objects
 	// don't wait that long, so they cost one write instead of two, which also each agent receives.
-	waitingDelay = time.Second
+	waitingDelay = 2 * time.Second
 
 	// agentGrace is how long a node without an agent's pod still counts as running an agent, because a DaemonSet
 	// deletes a pod before it creates the next.
