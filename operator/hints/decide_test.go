@@ -63,20 +63,20 @@ func TestNodesAreNamedForAWhile(t *testing.T) {
 	r.Relist("mine")
 	published := map[string]time.Time{"others": now.Add(-time.Minute), "old": now.Add(-relistFor), "future": now.Add(time.Hour), "mine": now.Add(-time.Minute)}
 	want := map[string]time.Time{"others": now.Add(-time.Minute), "mine": now}
-	if got := r.nodes(published, now); !maps.Equal(got, want) {
+	if got, _ := r.nodes(published); !maps.Equal(got, want) {
 		t.Errorf("named are %v", got)
 	}
 	if wait := next(nil, want, now); wait != relistFor-time.Minute {
 		t.Errorf("the next pass is due in %v", wait)
 	}
 	clock.SetTime(now.Add(relistFor))
-	if got := r.nodes(want, clock.Now()); len(got) != 0 {
+	if got, _ := r.nodes(want); len(got) != 0 {
 		t.Errorf("named are %v", got)
 	}
 	for n := range 3 * hints.MaxNodes {
 		r.Relist(fmt.Sprintf("node-%d", n))
 	}
-	if got := r.nodes(nil, clock.Now()); len(got) > hints.MaxNodes+2 || got[hints.EveryNode].IsZero() {
+	if got, _ := r.nodes(nil); len(got) > hints.MaxNodes+2 || got[hints.EveryNode].IsZero() {
 		t.Errorf("%d are named, all at %v", len(got), got[hints.EveryNode])
 	}
 }

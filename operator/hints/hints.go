@@ -62,7 +62,7 @@ type Reconciler struct {
 	Clock     clock.PassiveClock
 
 	// own is a cache that contains only the ConfigMap.
-	own   cache.Cache
+	own   client.Reader
 	asked chan event.GenericEvent
 
 	mu sync.Mutex
@@ -153,12 +153,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.own.Get(ctx, r.request()[0].NamespacedName, current); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("get ConfigMap %s: %w", hints.ConfigMapName, err)
 	}
-	now, published := r.Clock.Now(), hints.Parse(current.Data)
+	published := hints.Parse(current.Data)
 	used, err := r.used(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	want := hints.Hints{Kinds: named(used, published.Kinds, r.gone, now), Relist: r.nodes(published.Relist, now)}
+	nodes, now := r.nodes(published.Relist)
+	want := hints.Hints{Kinds: named(used, published.Kinds, r.gone, now), Relist: nodes}
 	owned := metav1.IsControlledBy(current, config)
 	again := reconcile.Result{RequeueAfter: next(r.gone, want.Relist, now)}
 	if data := want.Data(); owned && data["kinds"] == current.Data["kinds"] && data["relist"] == current.Data["relist"] {
@@ -204,10 +205,11 @@ func (r *Reconciler) pace(ctx context.Context) time.Duration {
 }
 
 // nodes returns the nodes to publish: those that are published, possibly by another
-// replica, and new ones, without those that have expired.
-func (r *Reconciler) nodes(published map[string]time.Time, now time.Time) map[string]time.Time {
+// replica, and new ones, without those that have expired. It also returns the current time.
+func (r *Reconciler) nodes(published map[string]time.Time) (map[string]time.Time, time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := r.Clock.Now() // while Relist can't add a later time
 	old := func(_ string, at time.Time) bool { return now.Sub(at) >= relistFor || at.After(now) }
 	maps.DeleteFunc(r.relist, old)
 	nodes := map[string]time.Time{}
@@ -218,7 +220,7 @@ func (r *Reconciler) nodes(published map[string]time.Time, now time.Time) map[st
 			nodes[node] = at
 		}
 	}
-	return nodes
+	return nodes, now
 }
 
 func (r *Reconciler) write(ctx context.Context, config *corev1.ConfigMap, want hints.Hints) error {
