@@ -141,7 +141,9 @@ func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsG
 			Agents: published,
 		},
 		&status.Leftovers{Client: c, Reports: stored, Live: live},
-		&nodes.Reconciler{Client: c, Recorder: recorder, ConfigMap: announcer.ConfigMap, Version: version.Version, Logs: nodes.LogsOf(core.Pods(namespace))},
+		&nodes.Reconciler{
+			Client: c, Recorder: recorder, ConfigMap: announcer.ConfigMap, Version: version.Version, Logs: nodes.LogsOf(core.Pods(namespace)), Clock: clock.RealClock{},
+		},
 		&bpfnodes.Reconciler{Client: c, Namespace: namespace},
 		&policies.Reconciler{Client: c, Reports: stored, Live: live, Namespace: namespace, Clock: clock.RealClock{}},
 		&takeover.Reports{Client: c, Reports: stored, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()},

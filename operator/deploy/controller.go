@@ -26,6 +26,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -106,13 +107,22 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("deploy").
-		For(&corev1.ConfigMap{}).
+		For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: configured})).
 		Watches(&appsv1.DaemonSet{}, toConfigMap, builder.WithPredicates(intended)).
 		Watches(&storagev1.CSIDriver{}, toConfigMap)
 	if r.OpenShift {
 		b = b.WatchesMetadata(constraintsMetadata(), toConfigMap)
 	}
 	return b.Complete(r)
+}
+
+// configured reports whether an update of the ConfigMap affects what is deployed. Updates of the annotation with the
+// nodes' problems don't.
+func configured(update ctrlevent.UpdateEvent) bool {
+	before, isBefore := update.ObjectOld.(*corev1.ConfigMap)
+	after, isAfter := update.ObjectNew.(*corev1.ConfigMap)
+	return !isBefore || !isAfter || fingerprint(before) != fingerprint(after) ||
+		!slices.Equal(before.Finalizers, after.Finalizers) || !before.DeletionTimestamp.Equal(after.DeletionTimestamp)
 }
 
 // Reconcile deploys the node components.

@@ -13,12 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/operator/pace"
 )
 
 const (
@@ -30,6 +32,8 @@ const (
 	passTimeout = 10 * time.Second
 	// logRetry is the delay before a log that couldn't be read is read again.
 	logRetry = time.Minute
+	// writePace is the minimum interval between writes in a small cluster.
+	writePace = time.Second
 )
 
 // Reconciler keeps the annotation of the ConfigMap up to date.
@@ -40,11 +44,13 @@ type Reconciler struct {
 	// Version is the version of the operator.
 	Version string
 	// Logs opens the logs of the node components.
-	Logs Logs
+	Logs  Logs
+	Clock clock.PassiveClock
 
 	// Reconciliations don't run concurrently.
 	plugins Versions
 	nextLog time.Time
+	wroteAt time.Time
 }
 
 // SetupWithManager watches the node pods. The manager's cache contains no other pods.
@@ -68,18 +74,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.Client.List(ctx, &pods, client.InNamespace(r.ConfigMap.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the pods of the node components: %w", err)
 	}
+	now := r.Clock.Now()
+	if wait := r.wroteAt.Add(pace.Between(writePace, len(pods.Items))).Sub(now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
 	if err := r.write(ctx, configMap, Problems(pods.Items, r.Version, r.plugins)); err != nil {
 		return reconcile.Result{}, err
 	}
-	// Problems are written without delay. A log that couldn't be read is only read again after logRetry, even if
-	// pods change.
-	if wait := time.Until(r.nextLog); wait > 0 {
+	// A log that couldn't be read is only read again after logRetry, even if pods change.
+	if wait := r.nextLog.Sub(now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	learned, err := r.plugins.learn(ctx, pods.Items, r.Logs)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("Failed to find the version of a CSI plugin", "reason", err.Error())
-		r.nextLog = time.Now().Add(logRetry)
+		r.nextLog = now.Add(logRetry)
 		return reconcile.Result{RequeueAfter: logRetry}, nil
 	}
 	if learned {
@@ -106,6 +115,7 @@ func (r *Reconciler) write(ctx context.Context, configMap *corev1.ConfigMap, fou
 	if err := r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the problems of the node components: %w", err)
 	}
+	r.wroteAt = r.Clock.Now()
 	if problems != "" {
 		ctrl.LoggerFrom(ctx).Info("Node components have problems", "problems", problems)
 		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, ReasonProblem, "Watch", problems)

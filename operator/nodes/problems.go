@@ -24,12 +24,16 @@ const (
 	// one was ready.
 	restarts = 2
 
+	// The limits of the text, in nodes per line, bytes per line without the nodes, and lines. The text is in an
+	// annotation, and all annotations of an object together can have 256 KiB.
 	maxNamed = 3
-	maxCause = 300
+	maxLine  = 500
+	maxLines = 20
 )
 
-// Problems returns the problems of the node components, one per line. version is the operator's version. plugins
-// contains the known versions of the CSI plugin.
+// Problems returns the problems of the node components, one per line. The problems that most nodes have are first.
+// If there are too many, the last line counts the rest. version is the operator's version. plugins contains the known
+// versions of the CSI plugin.
 func Problems(pods []corev1.Pod, version string, plugins Versions) []string {
 	nodes := map[string][]string{}
 	for i := range pods {
@@ -38,12 +42,27 @@ func Problems(pods []corev1.Pod, version string, plugins Versions) []string {
 			continue
 		}
 		for _, problem := range problemsOf(pod, version, plugins) {
+			problem = oneLine(problem)
 			nodes[problem] = append(nodes[problem], pod.Spec.NodeName)
 		}
 	}
+	problems := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(nodes[b]), len(nodes[a])), cmp.Compare(a, b))
+	})
+	var rest []string
+	if len(problems) > maxLines {
+		problems, rest = problems[:maxLines], problems[maxLines:]
+	}
 	var lines []string
-	for _, problem := range slices.Sorted(maps.Keys(nodes)) {
+	for _, problem := range problems {
 		lines = append(lines, problem+where(nodes[problem]))
+	}
+	if len(rest) > 0 {
+		var others []string
+		for _, problem := range rest {
+			others = append(others, nodes[problem]...)
+		}
+		lines = append(lines, fmt.Sprintf("%d more problems", len(rest))+where(others))
 	}
 	return lines
 }
@@ -77,9 +96,9 @@ func failure(status corev1.ContainerStatus) string {
 	case status.Ready:
 		return ""
 	case ended != nil && ended.ExitCode != 0 && status.RestartCount >= restarts:
-		return fmt.Sprintf("exit code %d: %s", ended.ExitCode, oneLine(cmp.Or(ended.Message, ended.Reason)))
+		return fmt.Sprintf("exit code %d: %s", ended.ExitCode, cmp.Or(ended.Message, ended.Reason))
 	case waiting != nil && slices.Contains(hopeless, waiting.Reason):
-		return oneLine(waiting.Reason + ": " + waiting.Message)
+		return waiting.Reason + ": " + waiting.Message
 	}
 	return ""
 }
@@ -92,6 +111,7 @@ var hopeless = []string{
 
 func where(nodes []string) string {
 	slices.Sort(nodes)
+	nodes = slices.Compact(nodes) // several problems of one node
 	more := ""
 	if n := len(nodes) - maxNamed; n > 0 {
 		nodes, more = nodes[:maxNamed], fmt.Sprintf(" and %d more", n)
@@ -101,8 +121,8 @@ func where(nodes []string) string {
 
 func oneLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxCause {
-		text = strings.ToValidUTF8(text[:maxCause], "") + "…"
+	if len(text) > maxLine {
+		text = strings.ToValidUTF8(text[:maxLine], "") + "…"
 	}
 	return text
 }

@@ -4,13 +4,23 @@
 package nodes
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bpfman/bpfman-operator/operator/pace"
 )
 
 func mounted(message string) corev1.ContainerStatus {
@@ -97,5 +107,87 @@ func TestManyNodesAreOneLine(t *testing.T) {
 	got := Problems(pods, "v1", nil)
 	if len(got) != 1 || !strings.HasSuffix(got[0], "(node-0000, node-0001, node-0002 and 4997 more)") {
 		t.Errorf("%q", got)
+	}
+}
+
+// Problems that each have another text, as the errors of agents do, fit into the annotation. The text doesn't depend
+// on the order of the pods.
+func TestManyProblemsFit(t *testing.T) {
+	var pods []corev1.Pod
+	for i := range 1000 {
+		fails := corev1.ContainerStatus{
+			Name: "bpfman-agent", Image: strings.Repeat("i", 1000), RestartCount: restarts,
+			LastTerminationState: ended(1, fmt.Sprintf("node %d: %s", i, strings.Repeat("é", 2000))),
+		}
+		if i%100 != 0 {
+			fails.Image = "agent:1"
+		}
+		pods = append(pods, pod(fmt.Sprintf("node-%04d-%s", i, strings.Repeat("n", 240)), mounted("bpfman-agent v1"), fails))
+	}
+	got := Problems(pods, "v1", nil)
+	if size := len(strings.Join(got, "\n")); size > 64<<10 || len(got) != maxLines+1 {
+		t.Errorf("%d lines of %d bytes", len(got), size)
+	}
+	if !strings.Contains(got[0], "iii") || !strings.HasPrefix(got[maxLines], "971 more problems (node-") || !strings.HasSuffix(got[maxLines], " and 968 more)") {
+		t.Errorf("first %q, last %q", got[0], got[maxLines])
+	}
+	slices.Reverse(pods)
+	if again := Problems(pods, "v1", nil); !slices.Equal(got, again) {
+		t.Errorf("in another order: %q", again)
+	}
+}
+
+// When many nodes fail one after another, the annotation isn't written for each of them.
+func TestWritesArePaced(t *testing.T) {
+	const nodes = 1000
+	clock := testingclock.NewFakePassiveClock(time.Unix(5000, 0))
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-config", UID: "1"}}
+	objects := []client.Object{configMap}
+	for i := range nodes {
+		healthy := pod(fmt.Sprintf("node-%d", i), mounted("bpfman-agent v1"))
+		healthy.Namespace, healthy.Name = "bpfman", healthy.Spec.NodeName
+		objects = append(objects, &healthy)
+	}
+	writes := 0
+	c := fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			writes++
+			return c.Patch(ctx, object, patch, options...)
+		},
+	}).Build()
+	r := &Reconciler{
+		Client: c, Recorder: events.NewFakeRecorder(nodes), ConfigMap: client.ObjectKeyFromObject(configMap), Version: "v1", Clock: clock, plugins: Versions{},
+	}
+	reconciled := func() time.Duration {
+		result, err := r.Reconcile(t.Context(), reconcile.Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	var wait time.Duration
+	for i := range 10 {
+		failing := &corev1.Pod{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(objects[1+i]), failing); err != nil {
+			t.Fatal(err)
+		}
+		failing.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "bpfman-agent", RestartCount: restarts, LastTerminationState: ended(1, failing.Name)}}
+		if err := c.Status().Update(t.Context(), failing); err != nil {
+			t.Fatal(err)
+		}
+		wait = reconciled()
+	}
+	if want := pace.Between(writePace, nodes); writes != 1 || wait != want {
+		t.Errorf("%d writes; the next pass is in %v, not %v", writes, wait, want)
+	}
+	clock.SetTime(clock.Now().Add(wait))
+	if wait := reconciled(); writes != 2 || wait != 0 {
+		t.Errorf("later %d writes; the next pass is in %v", writes, wait)
+	}
+	if err := c.Get(t.Context(), r.ConfigMap, configMap); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(configMap.Annotations[Annotation], "\n"); got != 9 {
+		t.Errorf("%q", configMap.Annotations[Annotation])
 	}
 }
