@@ -109,6 +109,9 @@ func TestChaos(t *testing.T) {
 	q.Without = run.without
 	deadline := time.Now().Add(time.Duration(run.minutes * float64(time.Minute)))
 	baseline := w.baseline(ctx, t)
+	if err := w.checkRestarts(ctx); err != nil {
+		t.Fatal(err)
+	}
 	for n := 1; time.Now().Before(deadline) && !t.Failed(); n++ {
 		steps := q.Burst()
 		recording.Steps = append(recording.Steps, steps...)
@@ -123,6 +126,9 @@ func TestChaos(t *testing.T) {
 	w.m = NewModel(w.m.Can, w.m.Nodes)
 	w.prepare(ctx, t)
 	w.compare(ctx, t, baseline)
+	if err := w.checkRestarts(ctx); err != nil {
+		t.Error(err)
+	}
 	w.leave(ctx, t)
 }
 
@@ -210,6 +216,9 @@ func (w *world) burst(ctx context.Context, t *testing.T, n int, steps []Step, ta
 		}
 		words = append(words, string(text))
 		tally.count(s)
+		for program, times := range s.Restarts() {
+			w.restarts.Expect(program, times)
+		}
 		if err := w.do(ctx, s); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", text, err), w.ended(), end())
 		}
@@ -242,9 +251,21 @@ func (w *world) burst(ctx context.Context, t *testing.T, n int, steps []Step, ta
 	if err := await(ctx, patience, w.checkLeft); err != nil {
 		return err
 	}
+	if err := w.checkRestarts(ctx); err != nil {
+		return err
+	}
 	tally.settled(settled)
 	t.Logf("%s burst %d: settled after %.1f s, took %.1f s", time.Now().UTC().Format(time.TimeOnly), n, settled.Seconds(), time.Since(begin).Seconds())
 	return nil
+}
+
+// checkRestarts checks that no container of bpfman restarted unless a fault restarted it.
+func (w *world) checkRestarts(ctx context.Context) error {
+	unexpected, err := w.restarts.Unexpected(ctx)
+	if err == nil && len(unexpected) > 0 {
+		err = errors.New(strings.Join(unexpected, "; "))
+	}
+	return err
 }
 
 // checkLeft checks that no unloaded program is left in the kernel, which the nodes share.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
 // Fault is a fault in a cluster. Only a reboot changes what is wanted or loaded.
@@ -51,6 +52,27 @@ var Faults = []Fault{
 	{Name: "/run full", Weight: 2, Draw: somewhere, Lasts: [2]int{2, 10}},
 	{Name: "etcd full", Weight: 2, Draw: func(*rand.Rand, *Model) Step { return Step{} }, Lasts: [2]int{2, 10}},
 	{Name: "reboot", Weight: 1, Draw: somewhere, Apply: func(m *Model, s Step) { m.rebooted[s.Node] = true }},
+}
+
+// Restarts returns how often the programs of bpfman can restart because of a step. A program that is kept down is
+// killed whenever it starts. The operator ends when it can't renew its lease.
+func (s Step) Restarts() map[string]int {
+	switch {
+	case s.Do == "kill" && slices.Contains(ours, s.Target):
+		return map[string]int{s.Target: 1}
+	case s.Do == "keep down" && slices.Contains(ours, s.Target):
+		return map[string]int{s.Target: restarts.Unlimited}
+	case s.Do == Reboot:
+		all := map[string]int{}
+		for _, program := range ours {
+			all[program] = restarts.Unlimited
+		}
+		return all
+	case s.Do == "API server unreachable from the node", s.Do == "etcd full",
+		s.Target == node.Operator, slices.Contains(controlPlane, s.Target):
+		return map[string]int{node.Operator: 1}
+	}
+	return nil
 }
 
 // Reboot is the name of the fault that unloads programs.

@@ -53,6 +53,9 @@ func TestSoak(t *testing.T) {
 	w := connect(ctx, t)
 	w.clear(ctx, t)
 	objects := w.soakObjects(ctx, t, programs)
+	if err := w.checkRestarts(ctx); err != nil {
+		t.Fatal(err)
+	}
 	s := newSampler(w)
 	stop := s.start(ctx, t)
 	defer stop()
@@ -76,6 +79,10 @@ func TestSoak(t *testing.T) {
 	stop()
 	t.Logf("%d loads, %d programs at a time, of %d", loads, atOnce, len(objects))
 	w.compare(ctx, t, first)
+	s.checkProcesses(t)
+	if err := w.checkRestarts(ctx); err != nil {
+		t.Error(err)
+	}
 	for _, name := range w.m.Nodes {
 		for i := range soakInterfaces(programs) {
 			if _, err := ask[any](ctx, w, name, "remove-interface", soakInterface(i)); err != nil {
@@ -227,6 +234,18 @@ func (s *sampler) start(ctx context.Context, t *testing.T) func() {
 		}
 	})
 	return func() { cancel(); done.Wait() }
+}
+
+// checkProcesses checks that each component was the same process all the time.
+func (s *sampler) checkProcesses(t *testing.T) {
+	t.Helper()
+	processes := map[string]int{}
+	for _, x := range s.samples {
+		if was, known := processes[x.Name]; known && was != x.PID {
+			t.Errorf("after %.0f s, %s is process %d, not %d", x.seconds, x.Name, x.PID, was)
+		}
+		processes[x.Name] = x.PID
+	}
 }
 
 // save writes the samples as CSV, and as a picture.

@@ -106,8 +106,9 @@ func (w *world) baseline(ctx context.Context, t *testing.T) map[string]usage {
 // Limits for the growth of a component's resources between times with the same state.
 // Connections vary, and Go returns memory with a delay.
 const (
-	moreFiles  = 12
-	moreMemory = 40 << 20
+	moreFiles   = 12
+	moreMemory  = 40 << 20
+	moreThreads = 8
 )
 
 // compare checks that the components use no more resources than at the start.
@@ -124,7 +125,7 @@ func (w *world) compare(ctx context.Context, t *testing.T, before map[string]usa
 			}
 			// The daemon caches data about each pulled image in memory, and starts with little
 			// memory.
-			if is.Files > was.Files+moreFiles || (is.Memory > was.Memory+moreMemory && component != node.Daemon) {
+			if is.Files > was.Files+moreFiles || is.Threads > was.Threads+moreThreads || (is.Memory > was.Memory+moreMemory && component != node.Daemon) {
 				t.Errorf("%s on %s takes more than at the beginning", component, name)
 			}
 		}

@@ -36,6 +36,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
 const (
@@ -92,6 +93,8 @@ type world struct {
 	ids map[string][]uint32
 	// seenPrograms and seenMaps are those since the last check that unloaded ones were removed from the kernel.
 	seenPrograms, seenMaps map[uint32]bool
+	// restarts contains the restarts of bpfman's containers.
+	restarts *restarts.Log
 }
 
 func connect(ctx context.Context, t *testing.T) *world {
@@ -118,6 +121,7 @@ func connect(ctx context.Context, t *testing.T) *world {
 	if w.clientset, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
+	w.restarts = restarts.NewLog(w, bpfmanSpace)
 	var nodes corev1.NodeList
 	if err := w.List(ctx, &nodes); err != nil {
 		t.Fatal(err)

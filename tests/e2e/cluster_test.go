@@ -35,6 +35,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
 const (
@@ -62,6 +63,8 @@ type cluster struct {
 	// trials show what the kernels of all nodes support, by type. refusals show which nodes don't support a type.
 	trials   map[string]node.Trial
 	refusals map[string]map[string]node.Trial
+	// restarts contains the restarts of bpfman's containers.
+	restarts *restarts.Log
 }
 
 func connect(ctx context.Context, cfg *envconf.Config) (context.Context, error) {
@@ -84,7 +87,7 @@ func connect(ctx context.Context, cfg *envconf.Config) (context.Context, error) 
 	if err != nil {
 		return ctx, fmt.Errorf("make a clientset: %w", err)
 	}
-	under = &cluster{Client: c, resources: r, clientset: clientset, probes: map[string]string{}, trials: map[string]node.Trial{}, refusals: map[string]map[string]node.Trial{}}
+	under = &cluster{Client: c, resources: r, clientset: clientset, restarts: restarts.NewLog(c, bpfmanSpace), probes: map[string]string{}, trials: map[string]node.Trial{}, refusals: map[string]map[string]node.Trial{}}
 	return ctx, nil
 }
 

@@ -133,12 +133,19 @@ func killAll(ctx context.Context, t *testing.T, victim string) {
 		if len(pids) == 0 {
 			continue // the operator runs on one node
 		}
-		if _, err := ask[any](ctx, n, "kill", victim); err != nil {
+		if err := killOn(ctx, n, victim); err != nil {
 			t.Error(err)
 			continue
 		}
 		killed++
 	}
+}
+
+// killOn kills a program on a node.
+func killOn(ctx context.Context, node, victim string) error {
+	under.restarts.Expect(victim, 1)
+	_, err := ask[any](ctx, node, "kill", victim)
+	return err
 }
 
 // awaitRunning waits until all pods of bpfman are ready.

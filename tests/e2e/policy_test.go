@@ -81,6 +81,18 @@ func awaitPolicy(ctx context.Context, t *testing.T, p *v1alpha1.BytecodePolicy, 
 	})
 }
 
+// verdictOf returns the verdict of a policy on a program, or "".
+func verdictOf(p v1alpha1.ProgramObject, policy string) v1alpha1.PolicyVerdict {
+	if b := p.GetStatus().Bytecode; b != nil {
+		for _, v := range b.Policies {
+			if v.Name == policy {
+				return v.Verdict
+			}
+		}
+	}
+	return ""
+}
+
 // TestPolicy allows only signed images, signed with cosign itself. It changes a policy, which is reported, and
 // unloads violating programs.
 func TestPolicy(t *testing.T) {
@@ -177,15 +189,23 @@ func TestPolicy(t *testing.T) {
 			}
 		}},
 		step{"kubectl counts", func(ctx context.Context, s *testing.T) {
-			nodes := len(under.nodes())
-			want := regexp.MustCompile(fmt.Sprintf(`(?m)^NAME +MODE +READY +ALLOWED +DENIED +WARNED +AGE *\ne2e-policy +enforce +True +%d +%d +0 `, 2*nodes, nodes))
 			kubectl, err := exec.LookPath(cmp.Or(os.Getenv("KUBECTL"), "kubectl"))
 			if err != nil {
 				prerequisite.Missing(s, "KUBECTL doesn't say where it is", prerequisite.Kubectl)
 			}
-			await(ctx, s, "columns like "+want.String(), func(ctx context.Context) (bool, string) {
-				out, err := exec.CommandContext(ctx, kubectl, "--kubeconfig", settings.kubeconfig, "get", "bytecodepolicies", policy.Name).CombinedOutput()
-				return err == nil && want.Match(out), fmt.Sprintf("%v\n%s", err, out)
+			await(ctx, s, "the columns count the reports", func(ctx context.Context) (bool, string) {
+				counts := map[v1alpha1.PolicyVerdict]int{}
+				judged, err := programs(ctx, func(p v1alpha1.ProgramObject) bool {
+					verdict := verdictOf(p, policy.Name)
+					counts[verdict]++ // the cluster can have other programs
+					return verdict == v1alpha1.VerdictDenied && metav1.IsControlledBy(p, violating) ||
+						verdict == v1alpha1.VerdictAllowed && (metav1.IsControlledBy(p, signed) || metav1.IsControlledBy(p, unsigned))
+				})
+				want := regexp.MustCompile(fmt.Sprintf(`(?m)^NAME +MODE +READY +ALLOWED +DENIED +WARNED +AGE *\ne2e-policy +enforce +True +%d +%d +%d `,
+					counts[v1alpha1.VerdictAllowed], counts[v1alpha1.VerdictDenied], counts[v1alpha1.VerdictWarned]))
+				out, failed := exec.CommandContext(ctx, kubectl, "--kubeconfig", settings.kubeconfig, "get", "bytecodepolicies", policy.Name).CombinedOutput()
+				done := err == nil && failed == nil && len(judged) == 3*len(under.nodes()) && want.Match(out)
+				return done, fmt.Sprintf("%v %v, counts %v\n%s", err, failed, counts, out)
 			})
 		}},
 		step{"onViolation unload unloads", func(ctx context.Context, s *testing.T) {

@@ -170,8 +170,8 @@ func TestSeveralVolumesInAPod(t *testing.T) {
 	}})
 }
 
-// restarts is how often each container of the node components is restarted.
-const restarts = 50
+// timesRestarted is how often each container of the node components is restarted.
+const timesRestarted = 50
 
 // TestRestartsLeaveTheMountTable repeatedly kills each container of the node components.
 // The node's mount table must stay the same, line by line (bpfman-operator#468).
@@ -211,10 +211,10 @@ func TestNewPodsLeaveTheMountTable(t *testing.T) {
 		awaitReady(ctx, s, pod)
 		awaitRunning(ctx, s)
 		before, start := tables(ctx, s), time.Now()
-		for range restarts {
+		for range timesRestarted {
 			renew(ctx, s)
 		}
-		s.Logf("%d times new pods in %v", restarts, time.Since(start).Round(time.Second))
+		s.Logf("%d times new pods in %v", timesRestarted, time.Since(start).Round(time.Second))
 		checkTables(ctx, s, before)
 		awaitGrowth(ctx, s, pod, "tracepoint_stats_map", callKill)
 	}})
@@ -243,10 +243,10 @@ func restart(ctx context.Context, t *testing.T, victims ...string) {
 	before := tables(ctx, t)
 	for _, victim := range victims {
 		start := time.Now()
-		for range restarts {
+		for range timesRestarted {
 			killAndAwait(ctx, t, victim)
 		}
-		t.Logf("%d restarts of %s in %v", restarts, victim, time.Since(start).Round(time.Second))
+		t.Logf("%d restarts of %s in %v", timesRestarted, victim, time.Since(start).Round(time.Second))
 	}
 	checkTables(ctx, t, before)
 }
@@ -269,7 +269,7 @@ func killAndAwait(ctx context.Context, t *testing.T, victim string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ask[any](ctx, n, "kill", victim); err != nil {
+		if err := killOn(ctx, n, victim); err != nil {
 			t.Fatal(err)
 		}
 		awaitFor(ctx, t, recovery, victim+" runs again", func(ctx context.Context) (bool, string) {

@@ -39,9 +39,13 @@ type step struct {
 	run  func(ctx context.Context, t *testing.T)
 }
 
-// feature runs steps that depend on the previous ones.
+// feature runs steps that depend on the previous ones. It fails if containers of bpfman restarted that no step
+// restarted.
 func feature(t *testing.T, steps ...step) {
 	t.Helper()
+	if _, err := under.restarts.Unexpected(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	b := features.New(t.Name())
 	for _, s := range steps {
 		b.Assess(s.name, func(ctx context.Context, own *testing.T, _ *envconf.Config) context.Context {
@@ -53,6 +57,13 @@ func feature(t *testing.T, steps ...step) {
 		})
 	}
 	testenv.Test(t, b.Feature())
+	unexpected, err := under.restarts.Unexpected(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, what := range unexpected {
+		t.Error(what)
+	}
 }
 
 // requireType skips the test if the daemon itself can't attach such programs here.
@@ -272,20 +283,22 @@ func eventsAbout(ctx context.Context, about client.Object) ([]corev1.Event, erro
 
 // programsOf returns the reports that a user object owns.
 func programsOf(ctx context.Context, o v1alpha1.UserObject) ([]v1alpha1.ProgramObject, error) {
+	return programs(ctx, func(p v1alpha1.ProgramObject) bool { return metav1.IsControlledBy(p, o) })
+}
+
+// programs returns the reports of all namespaces that keep selects.
+func programs(ctx context.Context, keep func(v1alpha1.ProgramObject) bool) ([]v1alpha1.ProgramObject, error) {
 	var out []v1alpha1.ProgramObject
 	for _, kind := range v1alpha1.ProgramKinds {
-		if kind.Namespaced != (o.GetNamespace() != "") {
-			continue
-		}
 		list, ok := kind.NewList().(client.ObjectList)
 		if !ok {
 			return nil, fmt.Errorf("%s: its list is none", kind.Name)
 		}
-		if err := under.List(ctx, list, client.InNamespace(o.GetNamespace())); err != nil {
+		if err := under.List(ctx, list); err != nil {
 			return nil, fmt.Errorf("list %ss: %w", kind.Name, err)
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
-			if p, ok := item.(v1alpha1.ProgramObject); ok && metav1.IsControlledBy(p, o) {
+			if p, ok := item.(v1alpha1.ProgramObject); ok && keep(p) {
 				out = append(out, p)
 			}
 			return nil
