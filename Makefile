@@ -888,6 +888,13 @@ test-unit: ## Run the tests that need nothing but Go and a C compiler, with the 
 test-reader: $(LOCALBIN)/cosign build/reader/cmd/bpfman-reader ## Run the tests of signatures with those that cosign itself makes.
 	$(call requires,cosign commands) COSIGN=$< BPFMAN_READER=$(LOCALBIN)/bpfman-reader go -C reader test -count=1 ./cmd/...
 
+# What the fuzz tests find interesting is kept outside of the clone, for the next run.
+FUZZ_TIME ?= 30s
+
+.PHONY: test-fuzz
+test-fuzz: ## Run each fuzz test for FUZZ_TIME=30s.
+	@CORPUS=$(CACHE)/fuzz FUZZ_TIME=$(FUZZ_TIME) hack/fuzz.sh $(MODULES)
+
 .PHONY: test-envtest
 test-envtest: envtest kubectl-bpfman ## Run the tests that need a kube-apiserver and etcd.
 	$(call requires,envtest commands) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman go -C tests test -count=1 $(ENVTEST_FLAGS) ./envtest/...
@@ -1070,7 +1077,8 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load and unload AT_ONCE=
 
 # Slow tests of what rarely breaks. docs/development.md says when to run them.
 .PHONY: test-slow
-test-slow: ## Run the slow tests that `.ci/run` leaves out: nodes in the virtual machine, three nodes, the tutorials, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
+test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, nodes in the virtual machine, three nodes, the tutorials, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
+	@$(MAKE) --no-print-directory test-fuzz
 	@$(MAKE) --no-print-directory test-envtest
 	@$(MAKE) --no-print-directory test-kernel-node
 	@$(MAKE) --no-print-directory test-mixed-kernels

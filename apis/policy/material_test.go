@@ -132,3 +132,19 @@ func TestReferences(t *testing.T) {
 		t.Errorf("%v, %v", secrets, configMaps)
 	}
 }
+
+func FuzzParseKeys(f *testing.F) {
+	f.Add("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n")
+	f.Add("-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		keys, err := parseKeys([]byte(text))
+		if (err == nil) != (len(keys) > 0) {
+			t.Errorf("%d keys, %v", len(keys), err)
+		}
+		for _, key := range keys {
+			if again, err := parseKeys([]byte(key)); err != nil || !slices.Equal(again, []string{key}) {
+				t.Errorf("%q becomes %q, %v", key, again, err)
+			}
+		}
+	})
+}

@@ -32,3 +32,21 @@ func TestGlobalDataIsWrittenInBase64(t *testing.T) {
 		t.Errorf("%s, %v", b, err)
 	}
 }
+
+func FuzzGlobalData(f *testing.F) {
+	f.Add([]byte(`{"base64": "DQwLCg==", "list": [13, 12], "none": [], "overflow": [256], "null": null}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, written []byte) {
+		var once, again GlobalData
+		if json.Unmarshal(written, &once) != nil {
+			return
+		}
+		text, err := json.Marshal(once)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(text, &again); err != nil || !reflect.DeepEqual(once, again) {
+			t.Errorf("%s becomes %s: %#v, then %#v, %v", written, text, once, again, err)
+		}
+	})
+}

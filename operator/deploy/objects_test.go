@@ -516,3 +516,39 @@ func TestTokens(t *testing.T) {
 		t.Errorf("files %q, want %q", files, want)
 	}
 }
+
+// FuzzDaemonSet checks that no value of the ConfigMap changes which containers there are, or their privileges.
+func FuzzDaemonSet(f *testing.F) {
+	keys := make([]string, 0, len(settings))
+	for i, s := range settings {
+		keys = append(keys, s.key)
+		f.Add(uint8(i), s.fallback)
+	}
+	for i, hostile := range []string{"x\n      - name: more", `"}, securityContext: {privileged: true}, x: {"`, "{{ .Daemon }}", "$(KUBE_NODE_NAME)", "\u2028- x"} {
+		f.Add(uint8(i), hostile)
+	}
+	privileges := func(t *testing.T, data map[string]string) map[string]*corev1.SecurityContext {
+		config, _, err := ParseConfig(minimal(data))
+		if err != nil {
+			return nil
+		}
+		object, err := DaemonSet(config, "bpfman")
+		if err != nil {
+			t.Fatalf("%q is accepted, and then: %v", data, err)
+		}
+		pod := into[appsv1.DaemonSet](t, object).Spec.Template.Spec
+		out := map[string]*corev1.SecurityContext{}
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			out[c.Name] = c.SecurityContext
+		}
+		return out
+	}
+	f.Fuzz(func(t *testing.T, key uint8, value string) {
+		all := privileges(t, nil)
+		for name, got := range privileges(t, map[string]string{keys[int(key)%len(keys)]: value}) {
+			if want, known := all[name]; name != "node-driver-registrar" && (!known || !reflect.DeepEqual(got, want)) {
+				t.Errorf("%s=%q: container %s has %+v, want %+v", keys[int(key)%len(keys)], value, name, got, want)
+			}
+		}
+	})
+}
