@@ -14,7 +14,7 @@ failed=()
 while IFS=: read -r file test; do
 	package=$(dirname "$file")
 	mkdir -p "$CORPUS/$package"
-	output=$(go -C "$package" test -run '^$' -fuzz "^$test\$" -fuzztime "$FUZZ_TIME" . -args -test.fuzzcachedir="$CORPUS/$package" 2>&1) || {
+	output=$(go -C "$package" test -run '^$' -fuzz "^$test\$" -fuzztime "$FUZZ_TIME" -fuzzminimizetime 50x . -args -test.fuzzcachedir="$CORPUS/$package" 2>&1) || {
 		printf '%s\n' "$output" >&2
 		failed+=("$package $test")
 		continue

@@ -528,6 +528,7 @@ func FuzzDaemonSet(f *testing.F) {
 		f.Add(uint8(i), hostile)
 	}
 	privileges := func(t *testing.T, data map[string]string) map[string]*corev1.SecurityContext {
+		t.Helper()
 		config, _, err := ParseConfig(minimal(data))
 		if err != nil {
 			return nil

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
 const (
@@ -148,6 +149,13 @@ func killOn(ctx context.Context, node, victim string) error {
 	return err
 }
 
+// keepDown kills a program on a node whenever it starts, for a time in milliseconds.
+func keepDown(ctx context.Context, node, victim, away string) error {
+	under.restarts.Expect(victim, restarts.Unlimited)
+	_, err := ask[any](ctx, node, "keep-down", victim, away)
+	return err
+}
+
 // awaitRunning waits until all pods of bpfman are ready.
 func awaitRunning(ctx context.Context, t *testing.T) {
 	t.Helper()
@@ -183,7 +191,7 @@ func TestDaemonDown(t *testing.T) {
 		done := make(chan error, len(under.nodes()))
 		for _, n := range under.nodes() {
 			go func() {
-				_, err := ask[any](ctx, n, "keep-down", node.Daemon, away)
+				err := keepDown(ctx, n, node.Daemon, away)
 				done <- err
 			}()
 		}

@@ -149,7 +149,7 @@ func TestNodesAgentDown(t *testing.T) {
 		const away = "8s"
 		done := make(chan error, 1)
 		go func() {
-			_, err := ask[any](ctx, down, "keep-down", node.Agent, away)
+			err := keepDown(ctx, down, node.Agent, away)
 			done <- err
 		}()
 		await(ctx, s, "the agent is away", func(ctx context.Context) (bool, string) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +31,9 @@ const Unlimited = 1 << 20
 type Log struct {
 	pods client.Reader
 	name string
-	seen map[instance]int
+	// mutex is for the rest.
+	mutex sync.Mutex
+	seen  map[instance]int
 	// expected are the restarts since the last check, and earlier those before it: the kubelet can report a restart
 	// only after the test has found the new process.
 	expected, earlier map[string]int
@@ -48,7 +51,11 @@ func NewLog(pods client.Reader, namespace string) *Log {
 }
 
 // Expect announces that the test restarts the container of a program once on n nodes.
-func (l *Log) Expect(program string, n int) { l.expected[containers[program]] += n }
+func (l *Log) Expect(program string, n int) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.expected[containers[program]] += n
+}
 
 // Unexpected returns the containers that have restarted since the last check more often than expected.
 func (l *Log) Unexpected(ctx context.Context) ([]string, error) {
@@ -56,6 +63,8 @@ func (l *Log) Unexpected(ctx context.Context) ([]string, error) {
 	if err := l.pods.List(ctx, &pods, client.InNamespace(l.name)); err != nil {
 		return nil, fmt.Errorf("list the pods of namespace %s: %w", l.name, err)
 	}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
 	now, again, ends := map[instance]int{}, map[string]int{}, map[string]string{}
 	for _, pod := range pods.Items {
 		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
