@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // Deadlines of one call, without the time that it waits for other calls. The kernel
@@ -30,17 +32,13 @@ const (
 	callDeadline = 30 * time.Second
 )
 
-// maxAnswer is the limit for responses, in bytes. The list contains the global
-// data of each program, which can be a megabyte.
-const maxAnswer = 64 << 20
-
 // Dial returns a connection to the daemon's socket. It connects at the first call,
 // and reconnects within about a second after the daemon has restarted.
 func Dial(socket string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix://"+socket, append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithIdleTimeout(0),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(v1alpha1.MaxDaemonResponse)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,

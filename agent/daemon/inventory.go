@@ -40,6 +40,8 @@ type Program struct {
 	Maps       map[string]string // pin path by name
 	Tag        string
 	LoadedAt   string
+	// Globals is the size of the global data in the daemon's list, in bytes.
+	Globals int
 	// Links by the daemon's ID. The daemon doesn't report what a link is attached to.
 	// The value is zero for links that this agent neither created nor has a record
 	// of.
@@ -244,6 +246,7 @@ func (i *Inventory) programOf(info *gobpfman.ProgramInfo, kernel *gobpfman.Kerne
 		Maps:       i.pins(info.GetMapPinPath()),
 		Tag:        kernel.GetTag(),
 		LoadedAt:   kernel.GetLoadedAt(),
+		Globals:    size(info.GetGlobalData()),
 		Links:      map[uint32]Link{},
 	}
 	for _, id := range info.GetLinks() {
@@ -288,6 +291,9 @@ func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) err
 	}
 	op := fmt.Sprintf("load %s from %s", list(names), source(request))
 	return do(ctx, i, op, func(ctx context.Context) (*gobpfman.LoadResponse, error) {
+		if err := i.fits(request); err != nil {
+			return nil, err
+		}
 		ctx, cancel := context.WithTimeout(ctx, loadDeadline)
 		defer cancel()
 		return i.rpc.Load(ctx, request)

@@ -684,3 +684,37 @@ func TestRefreshOfAnotherAPI(t *testing.T) {
 		t.Errorf("error %v, ready: %v", err, i.Ready())
 	}
 }
+
+// The daemon's list repeats an object's global data for each of its functions. A Load after
+// which the list couldn't be read anymore is refused.
+func TestGlobalDataIsLimited(t *testing.T) {
+	root := t.TempDir()
+	d := daemontest.New(root)
+	i := known(t, d, root)
+	loads := func(owner program.Key, functions, globals int) error {
+		var names []string
+		for n := range functions {
+			names = append(names, fmt.Sprint("f", n))
+		}
+		r := request(owner, names...)
+		r.GlobalData = map[string][]byte{"table": make([]byte, globals)}
+		return i.Load(t.Context(), r)
+	}
+	if err := loads(owner, 20, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	err := loads(other, 20, 1<<20)
+	if failed := (*Error)(nil); !errors.As(err, &failed) || !failed.Refused() || !strings.Contains(err.Error(), "make globaldata smaller") || len(i.Of(other)) != 0 {
+		t.Errorf("loaded %d programs: %v", len(i.Of(other)), err)
+	}
+	if !i.Known() {
+		t.Error("the refusal made the inventory unknown")
+	}
+	if err := loads(other, 20, 0); err != nil {
+		t.Errorf("without global data: %v", err)
+	}
+	if err := loads(owner, 20, 1<<20); err != nil {
+		t.Errorf("a reload, which replaces the object's programs: %v", err)
+	}
+	refresh(t, i)
+}

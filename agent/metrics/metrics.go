@@ -14,8 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 const prefix = "bpfman_agent_"
@@ -27,6 +29,7 @@ type Metrics struct {
 	calls    *prometheus.HistogramVec
 	repaired *prometheus.CounterVec
 	read     *prometheus.HistogramVec
+	listed   prometheus.Gauge
 }
 
 // New registers metrics. The counters of repairs, and the reads, start at 0.
@@ -50,13 +53,17 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		// From a local registry to one that doesn't respond
 		Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 15, 30},
 	}, []string{"result"})
+	m.listed = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: prefix + "daemon_list_bytes",
+		Help: "Size of the bpfman daemon's list of programs in bytes, which repeats the global data of an object for each of its programs.",
+	})
 	for _, what := range []string{"program", "link"} {
 		m.repaired.WithLabelValues(what)
 	}
 	for _, result := range []string{"read", "unfit", "failed"} {
 		m.read.WithLabelValues(result)
 	}
-	for _, c := range []prometheus.Collector{m.calls, m.repaired, m.read} {
+	for _, c := range []prometheus.Collector{m.calls, m.repaired, m.read, m.listed} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -65,11 +72,14 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 }
 
 // Call is an interceptor of the connection to the daemon that measures the duration of
-// calls. The duration doesn't include the time that a call waits for other calls.
+// calls, and the size of the daemon's list. The duration doesn't include the time that a call waits for other calls.
 func (m *Metrics) Call(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	start := time.Now()
 	err := invoke(ctx, method, request, reply, conn, options...)
 	m.calls.WithLabelValues(path.Base(method), status.Code(err).String()).Observe(time.Since(start).Seconds())
+	if list, ok := reply.(*gobpfman.ListResponse); ok && err == nil {
+		m.listed.Set(float64(proto.Size(list)))
+	}
 	return err
 }
 

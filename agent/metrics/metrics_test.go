@@ -15,8 +15,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // values returns the values of all metrics in a registry. For a histogram, it is the
@@ -47,16 +49,18 @@ func TestCallsAndRepairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	list := &gobpfman.ListResponse{Results: []*gobpfman.ListResponse_ListResult{{Info: &gobpfman.ProgramInfo{Name: "f"}}}}
 	call := func(method string, err error) {
 		t.Helper()
 		invoke := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return err }
-		if got := m.Call(t.Context(), "/bpfman.v1.Bpfman/"+method, nil, nil, nil, invoke); got != err { //nolint:errorlint // must be the same error
+		if got := m.Call(t.Context(), "/bpfman.v1.Bpfman/"+method, nil, list, nil, invoke); got != err { //nolint:errorlint // must be the same error
 			t.Errorf("%s returns %v", method, got)
 		}
 	}
 	call("Load", nil)
 	call("Load", nil)
 	call("Load", status.Error(codes.Aborted, "no"))
+	call("List", nil)
 	call("List", status.Error(codes.Unavailable, "gone"))
 	m.Repaired(2, 0)
 	m.Repaired(0, 3)
@@ -66,7 +70,9 @@ func TestCallsAndRepairs(t *testing.T) {
 	want := map[string]float64{
 		"bpfman_agent_daemon_call_duration_seconds{call=Load,code=OK}":          2,
 		"bpfman_agent_daemon_call_duration_seconds{call=Load,code=Aborted}":     1,
+		"bpfman_agent_daemon_call_duration_seconds{call=List,code=OK}":          1,
 		"bpfman_agent_daemon_call_duration_seconds{call=List,code=Unavailable}": 1,
+		"bpfman_agent_daemon_list_bytes{}":                                      float64(proto.Size(list)),
 		"bpfman_agent_drift_repaired_total{what=program}":                       2,
 		"bpfman_agent_drift_repaired_total{what=link}":                          3,
 		"bpfman_agent_bytecode_read_duration_seconds{result=read}":              2,

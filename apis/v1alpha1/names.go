@@ -63,6 +63,11 @@ const (
 	MetadataManifest = "bpfman.io/manifest"
 )
 
+// MaxDaemonResponse is the limit of the components of a node for responses of the
+// daemon, in bytes. The daemon's list repeats the global data of an object for each of
+// its programs. The agent keeps the list below the limit.
+const MaxDaemonResponse = 64 << 20
+
 // The CSI driver, and the attributes of its volumes.
 const (
 	// CSIDriverName is the name of the CSI driver.

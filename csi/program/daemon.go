@@ -35,7 +35,6 @@ const (
 	// maxReconnectDelay is the maximum delay before the plugin notices that the daemon
 	// is back.
 	maxReconnectDelay = time.Second
-	maxResponseBytes  = 16 << 20
 )
 
 // Daemon is the bpfman daemon of this node.
@@ -54,7 +53,7 @@ func NewDaemon(socket, mapsRoot string) (*Daemon, error) {
 	connection, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: connectTimeout}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(v1alpha1.MaxDaemonResponse)))
 	if err != nil {
 		return nil, fmt.Errorf("bpfman daemon at %s: %w", socket, err)
 	}
@@ -69,7 +68,7 @@ func (d *Daemon) Close() error { return d.connection.Close() }
 // Find returns the programs that match the query, newest first. It uses a list from the
 // daemon that is at least as recent as since and the last change.
 func (d *Daemon) Find(ctx context.Context, query Query, since time.Time) ([]Program, error) {
-	programs, err := d.listing.since(ctx, since)
+	programs, err := d.listing.since(ctx, query.Name, since)
 	if err != nil {
 		return nil, fmt.Errorf("%w to list its programs: %s", ErrDaemon, status.Convert(err).Message())
 	}
@@ -79,19 +78,18 @@ func (d *Daemon) Find(ctx context.Context, query Query, since time.Time) ([]Prog
 // Changed says that programs can have been loaded or unloaded.
 func (d *Daemon) Changed() { d.listing.outdate() }
 
-// list returns the daemon's programs that have names.
-func (d *Daemon) list(ctx context.Context) ([]Program, error) {
-	onlyBpfman := true
-	response, err := d.client.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &onlyBpfman})
+// list returns the daemon's programs of user objects with a name. The daemon selects them,
+// because its list of all programs can be large.
+func (d *Daemon) list(ctx context.Context, name string) ([]Program, error) {
+	response, err := d.client.List(ctx, &gobpfman.ListRequest{
+		BpfmanProgramsOnly: new(true), MatchMetadata: map[string]string{v1alpha1.MetadataProgramName: name},
+	})
 	if err != nil {
 		return nil, err
 	}
 	programs := make([]Program, 0, len(response.GetResults()))
 	for _, result := range response.GetResults() {
 		metadata := result.GetInfo().GetMetadata()
-		if metadata[v1alpha1.MetadataProgramName] == "" {
-			continue
-		}
 		programs = append(programs, Program{
 			ID:        result.GetKernelInfo().GetId(),
 			Name:      metadata[v1alpha1.MetadataProgramName],

@@ -55,11 +55,14 @@ func newDaemon(t *testing.T) (*Daemon, string) {
 }
 
 func listCounter(_ context.Context, request *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
-	if !request.GetBpfmanProgramsOnly() {
+	switch request.GetMatchMetadata()["bpfman.io/ProgramName"] {
+	case "counter":
+	case "":
+		return nil, status.Error(codes.ResourceExhausted, "the list of all programs is too large")
+	default:
 		return &gobpfman.ListResponse{}, nil
 	}
 	return &gobpfman.ListResponse{Results: []*gobpfman.ListResponse_ListResult{
-		{KernelInfo: &gobpfman.KernelProgramInfo{Id: 8}}, // without info, like a program of other software
 		{KernelInfo: &gobpfman.KernelProgramInfo{Id: 7}, Info: &gobpfman.ProgramInfo{
 			MapPinPath: "/run/bpfman/fs/maps/7",
 			Metadata:   map[string]string{"bpfman.io/ProgramName": "counter", "bpfman.io/namespace": "team", "bpfman.io/kind": "TcxNsProgram"},

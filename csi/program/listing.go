@@ -5,20 +5,25 @@ package program
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 )
 
-// listing shares the daemon's list between callers. The daemon serves one call at a
+// snapshotReuse is the maximum age that a snapshot has when it is used again. It is longer
+// than callers ask for.
+const snapshotReuse = time.Minute
+
+// listing shares the daemon's lists between callers. The daemon serves one call at a
 // time, and many volumes can be published at the same time.
 type listing struct {
-	ask func(context.Context) ([]Program, error)
+	ask func(ctx context.Context, name string) ([]Program, error)
 
 	calls   singleflight.Group
 	mu      sync.Mutex
-	latest  snapshot
+	latest  map[string]snapshot // by the name of the user object
 	changed time.Time
 }
 
@@ -35,19 +40,19 @@ func (l *listing) outdate() {
 	l.changed = time.Now()
 }
 
-// since returns a list from a call that started at or after the given time, and after
-// the last change. Callers share the call, so it continues when ctx ends.
-func (l *listing) since(ctx context.Context, since time.Time) ([]Program, error) {
+// since returns the programs of user objects with a name, from a call that started at or
+// after the given time, and after the last change. Callers share the call, so it continues when ctx ends.
+func (l *listing) since(ctx context.Context, name string, since time.Time) ([]Program, error) {
 	for {
 		l.mu.Lock()
-		latest, changed := l.latest, l.changed
+		latest, changed := l.latest[name], l.changed
 		l.mu.Unlock()
 		if !latest.asked.Before(since) && !latest.asked.Before(changed) {
 			return latest.programs, nil
 		}
 		// A call that started too early ends first, because the daemon doesn't serve two
 		// at the same time.
-		call := l.calls.DoChan("", func() (any, error) { return nil, l.refresh(context.WithoutCancel(ctx)) })
+		call := l.calls.DoChan(name, func() (any, error) { return nil, l.refresh(context.WithoutCancel(ctx), name) })
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -59,16 +64,20 @@ func (l *listing) since(ctx context.Context, since time.Time) ([]Program, error)
 	}
 }
 
-func (l *listing) refresh(ctx context.Context) error {
+func (l *listing) refresh(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	asked := time.Now()
-	programs, err := l.ask(ctx)
+	programs, err := l.ask(ctx, name)
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.latest = snapshot{programs, asked}
+	maps.DeleteFunc(l.latest, func(_ string, s snapshot) bool { return asked.Sub(s.asked) > snapshotReuse })
+	if l.latest == nil {
+		l.latest = map[string]snapshot{}
+	}
+	l.latest[name] = snapshot{programs, asked}
 	return nil
 }

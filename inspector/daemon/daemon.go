@@ -19,10 +19,6 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// maxAnswer is the maximum size of a response, in bytes. For each program, it contains
-// the global data, which can have a megabyte in a user's object.
-const maxAnswer = 64 << 20
-
 // Daemon is the daemon on this node.
 type Daemon struct {
 	conn   *grpc.ClientConn
@@ -33,7 +29,7 @@ type Daemon struct {
 func New(socket string) (*Daemon, error) {
 	conn, err := grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(v1alpha1.MaxDaemonResponse)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package daemon
+
+import (
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// maxGlobals is the limit for the global data in the daemon's list, in bytes. A list above
+// MaxDaemonResponse can't be read, so nothing could be loaded or unloaded anymore. The other
+// half is for programs that are being replaced, and for everything else in the list.
+const maxGlobals = v1alpha1.MaxDaemonResponse / 2
+
+// fits refuses a Load after which the daemon's list would be too large. It returns the
+// status of a call that the daemon refuses.
+func (i *Inventory) fits(request *gobpfman.LoadRequest) error {
+	globals := size(request.GetGlobalData())
+	if globals == 0 {
+		return nil
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	need := globals * len(request.GetInfo())
+	for _, p := range i.programs {
+		if p.OwnerUID != request.GetMetadata()[v1alpha1.MetadataUUID] { // else it is replaced
+			need += p.Globals
+		}
+	}
+	if need <= maxGlobals {
+		return nil
+	}
+	return status.Errorf(codes.Aborted, "the global data of all objects on this node would take %d bytes, because the daemon lists %d bytes "+
+		"for each of the object's %d functions; the limit is %d: make globaldata smaller", need, globals, len(request.GetInfo()), maxGlobals)
+}
+
+// size returns the size of global data, in bytes.
+func size(globals map[string][]byte) int {
+	n := 0
+	for name, value := range globals {
+		n += len(name) + len(value)
+	}
+	return n
+}
