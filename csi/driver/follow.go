@@ -69,6 +69,7 @@ func (n *node) followAll(ctx context.Context) {
 // reason. The caller has acquired the target.
 func (n *node) follow(ctx context.Context, p publication, since time.Time, log *slog.Logger) {
 	if !p.follow {
+		n.remarks.forget(p.target) // the volume is complete
 		return
 	}
 	err := n.update(ctx, p, since, log)

@@ -155,6 +155,33 @@ func TestPinnedVolumeStays(t *testing.T) {
 	}
 }
 
+// A failed request about a volume that is complete doesn't stay in its condition.
+func TestPinnedVolumeForgetsAFailure(t *testing.T) {
+	n, programs, _, _ := newTestNode()
+	programs.loaded = map[ebpf.MapID]bool{7: true}
+	request := publishRequest()
+	request.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
+	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	release, _ := n.busy.acquireFree(request.GetTargetPath())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.NodePublishVolume(ctx, request); err == nil {
+		t.Fatal("a request that was canceled succeeds")
+	}
+	release()
+	if abnormal, _ := conditionOf(t, n); !abnormal {
+		t.Error("the condition doesn't have the failure")
+	}
+	if _, err := n.NodePublishVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if abnormal, message := conditionOf(t, n); abnormal {
+		t.Errorf("condition %q", message)
+	}
+}
+
 func TestCreateAsksAgain(t *testing.T) {
 	n, programs, _, _ := newTestNode()
 	programs.err = program.ErrNotFound

@@ -60,6 +60,28 @@ func TestVolumeFollowsAReload(t *testing.T) {
 
 // TestReadersNeverMissAFile repeatedly opens a map while the volume alternates between
 // two generations.
+// A map that the reloaded program no longer has disappears from the volume, also from a
+// read-only one.
+func TestVolumeFollowsAMapThatGoes(t *testing.T) {
+	for _, readOnly := range []bool{false, true} {
+		n, access := newNode(t), Access{Group: new(uint32(2000)), ReadOnly: readOnly}
+		if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
+			t.Fatal(err)
+		}
+		reloaded := n.reload(t)[:1]
+		if shows, err := n.volumes.Shows(n.target, n.maps[:1], access); err != nil || shows {
+			t.Errorf("Shows = %v, %v with another map in the volume", shows, err)
+		}
+		if err := n.volumes.Publish(n.volume(), reloaded, access); err != nil {
+			t.Fatal(err)
+		}
+		n.checkShows(t, reloaded, access)
+		if pins, err := n.volumes.Pins(n.target); err != nil || len(pins) != 1 || pins[0].Name != reloaded[0].Name {
+			t.Errorf("pins %v, %v", pins, err)
+		}
+	}
+}
+
 func TestReadersNeverMissAFile(t *testing.T) {
 	n, access := newNode(t), Access{Group: new(uint32(2000))}
 	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {

@@ -180,8 +180,8 @@ func load(path, name string) (Pin, error) {
 	return result, nil
 }
 
-// removeTemporary removes temporary pins that a killed process left in a volume.
-func removeTemporary(directory *os.File) error {
+// removePins removes the pins in a volume whose names are unwanted.
+func removePins(directory *os.File, unwanted func(name string) bool) error {
 	entries, err := openDirectory(directory, ".", unix.O_RDONLY)
 	if err != nil {
 		return err
@@ -192,10 +192,11 @@ func removeTemporary(directory *os.File) error {
 		return fmt.Errorf("list pins: %w", err)
 	}
 	for _, name := range names {
-		if !strings.HasPrefix(name, temporary) {
+		if !unwanted(name) {
 			continue
 		}
-		if err := unix.Unlinkat(int(directory.Fd()), name, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		// Root in the pod can have made a directory, which isn't a pin.
+		if err := unix.Unlinkat(int(directory.Fd()), name, 0); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EISDIR) {
 			return &os.PathError{Op: "unlink", Path: filepath.Join(directory.Name(), name), Err: err}
 		}
 	}
@@ -303,9 +304,13 @@ func pinsIn(directory *os.File) ([]Pin, error) {
 	return pins, nil
 }
 
-// pinNames returns the sorted names of the pins in directory. It leaves out names with a
-// dot, which the kernel reserves for its own files, such as maps.debug, and temporary
-// names.
+// isPinName reports whether a file can be the pin of a map. Names with a dot are reserved for
+// the kernel's own files, such as maps.debug.
+func isPinName(name string) bool {
+	return !strings.Contains(name, ".") && !strings.HasPrefix(name, temporary)
+}
+
+// pinNames returns the sorted names of the pins in directory.
 func pinNames(directory *os.File) ([]string, error) {
 	entries, err := directory.ReadDir(-1)
 	if err != nil {
@@ -313,7 +318,7 @@ func pinNames(directory *os.File) ([]string, error) {
 	}
 	names := make([]string, 0, len(entries))
 	for _, entry := range entries {
-		if entry.Type().IsRegular() && !strings.Contains(entry.Name(), ".") && !strings.HasPrefix(entry.Name(), temporary) {
+		if entry.Type().IsRegular() && isPinName(entry.Name()) {
 			names = append(names, entry.Name())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -103,6 +104,9 @@ func (v *Volumes) Shows(target string, maps []Map, access Access) (bool, error) 
 	}
 	defer directory.Close()
 	if readOnly, err := isReadOnly(directory); err != nil || readOnly != access.ReadOnly {
+		return false, err
+	}
+	if found, err := pinNames(directory); err != nil || len(found) != len(maps) {
 		return false, err
 	}
 	for _, m := range maps {
@@ -200,7 +204,7 @@ func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) 
 	return attach(root, directory)
 }
 
-// refill updates the maps in a mounted volume. A read-only volume is writable in the
+// refill updates the maps in a mounted volume, and removes other pins. A read-only volume is writable in the
 // meantime.
 func refill(directory *os.File, maps []Map, access Access) (err error) {
 	if err := setReadOnly(directory, false); err != nil {
@@ -209,10 +213,15 @@ func refill(directory *os.File, maps []Map, access Access) (err error) {
 	if access.ReadOnly {
 		defer func() { err = errors.Join(err, setReadOnly(directory, true)) }()
 	}
-	if err := removeTemporary(directory); err != nil {
+	if err := removePins(directory, func(name string) bool { return strings.HasPrefix(name, temporary) }); err != nil {
 		return err
 	}
-	return fill(directory, maps, access)
+	if err := fill(directory, maps, access); err != nil {
+		return err
+	}
+	return removePins(directory, func(name string) bool {
+		return isPinName(name) && !slices.ContainsFunc(maps, func(m Map) bool { return m.Name == name })
+	})
 }
 
 // Unpublish unmounts every bpffs on target, and removes the directory. It isn't an error

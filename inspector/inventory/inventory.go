@@ -227,6 +227,7 @@ func (i *Inventory) readContents() {
 	i.facts.Contained = nil
 	kept := i.kept()
 	if !slices.ContainsFunc(i.facts.Programs, func(p kernel.Program) bool { return !kept[p.ID] }) {
+		i.tried("maps of programs", nil)
 		return
 	}
 	var failures []error
