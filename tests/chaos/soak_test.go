@@ -56,6 +56,10 @@ func TestSoak(t *testing.T) {
 	if err := w.checkRestarts(ctx); err != nil {
 		t.Fatal(err)
 	}
+	if err := await(ctx, patience, w.check); err != nil { // the programs of an earlier run are gone
+		t.Fatal(err)
+	}
+	others := w.otherPins(ctx, t)
 	s := newSampler(w)
 	stop := s.start(ctx, t)
 	defer stop()
@@ -69,7 +73,7 @@ func TestSoak(t *testing.T) {
 		begin := time.Now()
 		uids := w.loadAll(ctx, t, wave)
 		loaded := time.Since(begin)
-		w.unloadAll(ctx, t, wave, uids)
+		w.unloadAll(ctx, t, wave, uids, others)
 		loads += len(wave)
 		t.Logf("%s wave %d: %d programs attached after %.1f s, gone after %.1f s more", time.Now().UTC().Format(time.TimeOnly), n+1, len(wave), loaded.Seconds(), (time.Since(begin) - loaded).Seconds())
 		if first == nil {
@@ -162,8 +166,25 @@ func (w *world) loadAll(ctx context.Context, t *testing.T, objects []v1alpha1.Us
 	return uids
 }
 
-// unloadAll deletes the objects, and waits until nothing of them is left.
-func (w *world) unloadAll(ctx context.Context, t *testing.T, objects []v1alpha1.UserObject, uids map[types.UID]bool) {
+// otherPins returns the pins on each node before the test created any.
+func (w *world) otherPins(ctx context.Context, t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	all := map[string]map[string]bool{}
+	for _, name := range w.m.Nodes {
+		survey, err := ask[node.Survey](ctx, w, name, "survey")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = map[string]bool{}
+		for _, pin := range survey.Pins {
+			all[name][pin] = true
+		}
+	}
+	return all
+}
+
+// unloadAll deletes the objects, and waits until nothing of them is left beside the pins of others.
+func (w *world) unloadAll(ctx context.Context, t *testing.T, objects []v1alpha1.UserObject, uids map[types.UID]bool, others map[string]map[string]bool) {
 	t.Helper()
 	for _, o := range objects {
 		if err := w.remove(ctx, o); err != nil {
@@ -177,7 +198,7 @@ func (w *world) unloadAll(ctx context.Context, t *testing.T, objects []v1alpha1.
 				return err
 			}
 			left := slices.DeleteFunc(survey.Programs, func(p node.Program) bool { return !uids[types.UID(p.Metadata[v1alpha1.MetadataUUID])] })
-			pins := slices.DeleteFunc(survey.Pins, func(pin string) bool { return strings.HasPrefix(pin, ownPins) })
+			pins := slices.DeleteFunc(survey.Pins, func(pin string) bool { return strings.HasPrefix(pin, ownPins) || others[name][pin] })
 			if len(left) > 0 || len(pins) > 0 {
 				return fmt.Errorf("%s has %d programs, pins %q", name, len(left), pins)
 			}

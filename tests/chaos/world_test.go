@@ -27,6 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -93,6 +94,8 @@ type world struct {
 	ids map[string][]uint32
 	// seenPrograms and seenMaps are those since the last check that unloaded ones were removed from the kernel.
 	seenPrograms, seenMaps map[uint32]bool
+	// others are the user objects and pods that the test didn't create.
+	others map[types.UID]bool
 	// restarts contains the restarts of bpfman's containers.
 	restarts *restarts.Log
 }
@@ -110,7 +113,7 @@ func connect(ctx context.Context, t *testing.T) *world {
 	if err := v1alpha1.Install(scheme.Scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{ids: map[string][]uint32{}, seenPrograms: map[uint32]bool{}, seenMaps: map[uint32]bool{}}
+	w := &world{ids: map[string][]uint32{}, seenPrograms: map[uint32]bool{}, seenMaps: map[uint32]bool{}, others: map[types.UID]bool{}}
 	err = await(ctx, accepted, func(context.Context) (err error) {
 		w.Client, err = client.New(config, client.Options{Scheme: scheme.Scheme})
 		return err
