@@ -93,11 +93,14 @@ func (r *reports) set(key program.Key, name string, to record) {
 	r.owners[key][name] = to
 }
 
-// drop removes the record of a report that doesn't exist.
-func (r *reports) drop(key program.Key, name string) {
+// drop removes the record of a report that doesn't exist. It reports whether the report
+// was recorded.
+func (r *reports) drop(key program.Key, name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	known := r.owners[key][name].object != nil
 	r.forget(key, name)
+	return known
 }
 
 func (r *reports) forget(key program.Key, name string) {
@@ -331,9 +334,14 @@ func (r *Reconciler) readReport(ctx context.Context, key program.Key, name strin
 	if err != nil {
 		return fmt.Errorf("read %s %s: %w", kind.Name, name, err)
 	}
-	r.reports.drop(key, name)
-	for _, o := range found {
-		r.reports.put(key, o)
+	var changed bool
+	if len(found) == 0 {
+		changed = r.reports.drop(key, name)
+	} else {
+		changed = r.reports.put(key, found[0])
+	}
+	if changed { // a write whose response was lost can have taken effect
+		r.enqueueSharers()
 	}
 	return nil
 }

@@ -248,29 +248,14 @@ func merge(old, wanted map[string]string) map[string]string {
 	return out
 }
 
-// keep copies unchanged parts of the previous status, so that retries don't write it each
-// time: transition times, and errors that only differ in volatile parts. Errors about
-// another generation of the owner are never kept, because the user might have fixed the
-// cause.
+// keep copies the transition times of the previous status, so that retries that fail with
+// the same error don't write it each time.
 func keep(status, before *v1alpha1.BpfProgramStatus) {
-	same := func(was, is string) bool {
-		return status.OwnerGeneration == before.OwnerGeneration && sameFailure(was, is)
-	}
 	conditions := slices.Clone(before.Conditions)
 	for _, c := range status.Conditions {
-		if len(conditions) == 1 && conditions[0].Type == c.Type && same(conditions[0].Message, c.Message) {
-			c.Message = conditions[0].Message
-		}
 		v1alpha1.SetCondition(&conditions, c)
 	}
 	status.Conditions = conditions
-	for i, link := range status.Links {
-		for _, old := range before.Links {
-			if old.AttachPoint == link.AttachPoint && same(old.Error, link.Error) {
-				status.Links[i].Error = old.Error
-			}
-		}
-	}
 }
 
 func describe(o v1alpha1.ProgramObject) string {

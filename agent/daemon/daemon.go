@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -80,7 +79,7 @@ func (e *Error) Error() string {
 	case codes.Unimplemented:
 		return e.Op + ": " + otherAPI
 	default:
-		return e.Op + ": " + words(s.Message())
+		return e.Op + ": " + s.Message()
 	}
 }
 
@@ -95,20 +94,6 @@ func SpeaksOtherAPI(err error) bool {
 // daemon of v0.5 has neither Attach nor Detach, and it misreads this Load.
 const otherAPI = "the daemon in container bpfman has an incompatible API (bpfman v0.5?): this agent requires v0.6; set bpfman.image in the ConfigMap bpfman-config"
 
-// wrapped matches the errors of the daemon of v0.6.0. They are the debug format of
-// a status, of which only the message is useful for users.
-var wrapped = regexp.MustCompile(`^status: \w+, message: ("(?:[^"\\]|\\.)*"), details: `)
-
-// words returns the message in an error of the daemon.
-func words(message string) string {
-	if match := wrapped.FindStringSubmatch(message); match != nil {
-		if inner, err := strconv.Unquote(match[1]); err == nil {
-			return inner
-		}
-	}
-	return message
-}
-
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Refused reports whether the daemon answered that the operation failed.
@@ -116,11 +101,13 @@ func (e *Error) Refused() bool { return !uncertain(e.Cause) }
 
 // permanent matches the errors of the daemon of v0.6.0 about a Load that fails until the
 // object, the kernel, or the daemon changes: the kernel's verifier refuses a program, or
-// the kernel doesn't support what it uses (with the number of the error), the bytecode
-// can't be parsed or relocated, or a function or a global variable isn't in it.
+// the kernel doesn't support what it uses (with the number of the error) or one of its
+// maps, the bytecode can't be parsed or relocated, or a function or a global variable
+// isn't in it.
 var permanent = regexp.MustCompile(strings.Join([]string{
 	`LoadError \{ io_error: Os \{ code: (1|7|13|22|95|524),`,
 	`UnexpectedProgramType`,
+	`failed to create map`,
 	`error relocating (function|section)`,
 	`error parsing BPF object`,
 	`BpfFunctionNameNotValid`,
@@ -130,7 +117,7 @@ var permanent = regexp.MustCompile(strings.Join([]string{
 
 // Permanent reports whether the daemon refused a Load for a reason that stays.
 func (e *Error) Permanent() bool {
-	return e.Refused() && permanent.MatchString(words(status.Convert(e.Cause).Message()))
+	return e.Refused() && permanent.MatchString(status.Convert(e.Cause).Message())
 }
 
 // noProgram and noLink are the messages of the daemon of v0.6.0 about a program or
@@ -143,7 +130,7 @@ const (
 
 // gone reports whether the daemon no longer has a program or link.
 func gone(err error, text string, id uint32) bool {
-	return strings.Contains(words(status.Convert(err).Message()), fmt.Sprintf(text, id))
+	return strings.Contains(status.Convert(normal(err)).Message(), fmt.Sprintf(text, id))
 }
 
 // uncertain reports whether it is unknown if the call took effect. The daemon only

@@ -51,7 +51,7 @@ func TestErrorText(t *testing.T) {
 		"nothing": {"", "attach to lo: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (&Error{Op: "attach to lo", Cause: status.Error(codes.Aborted, c.cause)}).Error(); got != c.want {
+			if got := (&Error{Op: "attach to lo", Cause: normal(status.Error(codes.Aborted, c.cause))}).Error(); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -227,6 +227,7 @@ func TestPermanent(t *testing.T) {
 		},
 		"the type of a program":     {codes.Aborted, `one or more programs failed to load: [BpfProgramError(UnexpectedProgramType)]`, true},
 		"an absent function":        {codes.Aborted, `one or more programs failed to load: [BpfFunctionNameNotValid("absent")]`, true},
+		"a map":                     {codes.Aborted, "one or more programs failed to load: [BpfLoadError(failed to create map `events` with code -1)]", true},
 		"an unknown section":        {codes.Aborted, "error parsing BPF object: invalid program section `tc`", true},
 		"no bytecode":               {codes.Aborted, "error parsing BPF object: Unknown file magic", true},
 		"an unknown global":         {codes.Aborted, "error parsing BPF object: symbol with name ABSENT not found in the symbols table", true},
@@ -244,7 +245,7 @@ func TestPermanent(t *testing.T) {
 		"another API":               {codes.Unimplemented, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := &Error{Op: "load f from image quay.io/x", Cause: status.Error(c.code, c.cause)}
+			err := &Error{Op: "load f from image quay.io/x", Cause: normal(status.Error(c.code, c.cause))}
 			if got := err.Permanent(); got != c.want {
 				t.Errorf("%v: %v", err, got)
 			}

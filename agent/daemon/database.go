@@ -50,7 +50,7 @@ func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 // lacksDatabase reports whether the daemon refused a call because it can't open its database.
 func lacksDatabase(err error) bool {
 	failed := (*Error)(nil)
-	return errors.As(err, &failed) && failed.Refused() && strings.Contains(words(status.Convert(failed.Cause).Message()), noDatabase)
+	return errors.As(err, &failed) && failed.Refused() && strings.Contains(status.Convert(failed.Cause).Message(), noDatabase)
 }
 
 // mendDatabase removes the abandoned snapshots below root, which is the daemon's file system,

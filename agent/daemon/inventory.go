@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/utils/lru"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/program"
@@ -73,14 +74,19 @@ type Inventory struct {
 	// touched contains the owners whose programs were changed by calls for other
 	// owners.
 	touched map[program.Key]bool
+	// failures contains the last error of each Load that failed.
+	failures *lru.Cache
 }
+
+// maxFailures is how many failed Loads are remembered.
+const maxFailures = 1024
 
 // NewInventory returns an inventory that is empty until the first Refresh. Root is
 // the path of the daemon's file system, or "" if the agent has the same one.
 func NewInventory(rpc gobpfman.BpfmanClient, root string) *Inventory {
 	return &Inventory{
 		rpc: rpc, root: root, lane: make(chan struct{}, 1), programs: map[uint32]Program{}, touched: map[program.Key]bool{},
-		unready: errors.New("the bpfman daemon hasn't answered yet"),
+		failures: lru.New(maxFailures), unready: errors.New("the bpfman daemon hasn't answered yet"),
 	}
 }
 
@@ -102,7 +108,7 @@ func do[R any](ctx context.Context, i *Inventory, op string, call func(context.C
 		if uncertain(err) {
 			i.known = false
 		}
-		return &Error{Op: op, Cause: err}
+		return &Error{Op: op, Cause: normal(err)}
 	}
 	record(response)
 	return nil
@@ -280,33 +286,6 @@ func (i *Inventory) pins(dir string) map[string]string {
 		pins[e.Name()] = filepath.Join(dir, e.Name())
 	}
 	return pins
-}
-
-// Load loads an owner's functions in one call. Errors contain the image reference
-// in the user's object, although the daemon gets the image's object as a file.
-func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) error {
-	names := make([]string, 0, len(request.GetInfo()))
-	for _, f := range request.GetInfo() {
-		names = append(names, f.GetName())
-	}
-	op := fmt.Sprintf("load %s from %s", list(names), source(request))
-	return do(ctx, i, op, func(ctx context.Context) (*gobpfman.LoadResponse, error) {
-		if err := i.fits(request); err != nil {
-			return nil, err
-		}
-		ctx, cancel := context.WithTimeout(ctx, loadDeadline)
-		defer cancel()
-		return i.rpc.Load(ctx, request)
-	}, func(r *gobpfman.LoadResponse) {
-		for _, loaded := range r.GetPrograms() {
-			if p, ours := i.programOf(loaded.GetInfo(), loaded.GetKernelInfo()); ours {
-				i.programs[p.ID] = p
-			}
-			if loaded.GetInfo().MapOwnerId != nil {
-				i.share(loaded.GetInfo().GetMapUsedBy())
-			}
-		}
-	})
 }
 
 // Attach attaches a program to one attach point.

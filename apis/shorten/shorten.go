@@ -40,12 +40,6 @@ func Middle(text string, limit int) string {
 	return text[:end] + mark(min(left+start-end, maxLeft)) + text[start:]
 }
 
-// Parts returns the parts of a text that Middle didn't omit: the whole text, or the parts before and after each
-// mark.
-func Parts(text string) []string {
-	return marked.Split(text, -1)
-}
-
 // maxLeft is the largest number of omitted bytes that a mark can show.
 const maxLeft = 999_999_999
 

@@ -67,7 +67,7 @@ func (l *Log) Unexpected(ctx context.Context) ([]string, error) {
 	defer l.mutex.Unlock()
 	now, again, ends := map[instance]int{}, map[string]int{}, map[string]string{}
 	for _, pod := range pods.Items {
-		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		for _, c := range pod.Status.ContainerStatuses {
 			i := instance{pod.UID, c.Name}
 			now[i] = int(c.RestartCount)
 			if more := now[i] - l.seen[i]; more > 0 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +44,35 @@ func (n *node) shares(user, owner string) (id uint32) {
 		return nil
 	})
 	return id
+}
+
+// The write that reports a loaded map owner takes effect, and its response is lost. The program
+// that waits for the owner is loaded without waiting for the next list of reports.
+func TestSharedMapsAfterALostResponse(t *testing.T) {
+	n := start(t)
+	n.daemon.PinnedByName = true
+	waits, lost := make(chan struct{}), false
+	n.mu.Lock()
+	n.writes = func(request string, done bool) error {
+		if lost || !strings.Contains(request, "/bpfprograms/owner-") || !strings.HasSuffix(request, "/status") {
+			return nil
+		}
+		<-waits
+		if done {
+			lost = true
+			return errors.New("the response is lost")
+		}
+		return nil
+	}
+	n.mu.Unlock()
+	n.create(n.tracepoint("owner", "f", "a/x"))
+	n.create(n.sharer("user", "g", "owner", "b/y"))
+	n.says("user", v1alpha1.BpfProgCondMapOwnerNotLoaded, "map owner")
+	close(waits)
+	n.shares("user", "owner")
+	if !lost {
+		t.Error("no response was lost")
+	}
 }
 
 // The life of shared maps. A program that uses them waits for their owner, follows it after a

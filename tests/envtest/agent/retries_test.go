@@ -37,7 +37,7 @@ func TestAFailureThatRepeatsCostsItsRetriesAlone(t *testing.T) {
 		"order of names": func() string {
 			names := strings.Split("abcdefgh", "")
 			rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-			return fmt.Sprintf("Program f not found in bytecode image x with program names %q", names)
+			return `Program f not found in bytecode image x with program names ["` + strings.Join(names, `", "`) + `"]`
 		},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {

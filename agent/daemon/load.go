@@ -4,6 +4,9 @@
 package daemon
 
 import (
+	"context"
+	"fmt"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -15,6 +18,37 @@ import (
 // MaxDaemonResponse can't be read, so nothing could be loaded or unloaded anymore. The other
 // half is for programs that are being replaced, and for everything else in the list.
 const maxGlobals = v1alpha1.MaxDaemonResponse / 2
+
+// Load loads an owner's functions in one call. Errors contain the image reference
+// in the user's object, although the daemon gets the image's object as a file.
+func (i *Inventory) Load(ctx context.Context, request *gobpfman.LoadRequest) error {
+	names := make([]string, 0, len(request.GetInfo()))
+	for _, f := range request.GetInfo() {
+		names = append(names, f.GetName())
+	}
+	op := fmt.Sprintf("load %s from %s", list(names), source(request))
+	return do(ctx, i, op, func(ctx context.Context) (*gobpfman.LoadResponse, error) {
+		if err := i.fits(request); err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, loadDeadline)
+		defer cancel()
+		response, err := i.rpc.Load(ctx, request)
+		if err != nil {
+			err = i.loadFailure(request, err)
+		}
+		return response, err
+	}, func(r *gobpfman.LoadResponse) {
+		for _, loaded := range r.GetPrograms() {
+			if p, ours := i.programOf(loaded.GetInfo(), loaded.GetKernelInfo()); ours {
+				i.programs[p.ID] = p
+			}
+			if loaded.GetInfo().MapOwnerId != nil {
+				i.share(loaded.GetInfo().GetMapUsedBy())
+			}
+		}
+	})
+}
 
 // fits refuses a Load after which the daemon's list would be too large. It returns the
 // status of a call that the daemon refuses.
