@@ -3,6 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
 
 LOCALBIN ?= $(CURDIR)/bin
 # Large builds (Kubernetes, the daemon) are cached outside of the clone, by version.
@@ -139,7 +140,7 @@ generate: manifests ## Generate all generated code and manifests.
 	$(MAKE) generate-deepcopy generate-register
 	$(MAKE) generate-apply-configurations
 	$(MAKE) generate-typed-clients generate-typed-listers
-	$(MAKE) generate-typed-informers generate-reference generate-chart generate-remedies generate-schemas generate-diagrams
+	$(MAKE) generate-typed-informers generate-reference generate-remedies generate-diagrams
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(LOCALBIN)/controller-gen ## Generate the DeepCopy methods (zz_generated.deepcopy.go).
@@ -185,25 +186,34 @@ generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs
 generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cli/remedy/remedies.md) from docs/status.md.
 	grep '^|' docs/status.md >cli/remedy/remedies.md
 
-.PHONY: generate-schemas
-generate-schemas generate-diagrams: export GOWORK = off
-generate-schemas: ## Generate the JSON schemas of the kinds, for editors, from the CustomResourceDefinitions (docs/schemas).
-	rm -rf docs/schemas
-	go -C hack/docs run ./schemas ../../config/crd/bases ../../docs/schemas
-
 .PHONY: generate-diagrams
 generate-diagrams: ## Generate the documentation's diagrams (docs/diagrams).
-	go -C hack/docs run ./diagrams ../../docs/diagrams
+	GOWORK=off go -C hack/docs run ./diagrams ../../docs/diagrams
+
+# Nothing below is committed. The documentation's site has the schemas in the same directory.
+SCHEMAS := $(LOCALBIN)/schemas
+
+.PHONY: schemas
+schemas: $(SCHEMAS)/bpfman.io/all.json ## Generate the JSON schemas of the kinds, for editors, in bin/schemas.
+
+$(SCHEMAS)/bpfman.io/all.json: $(wildcard config/crd/bases/*.yaml hack/docs/schemas/*.go)
+	@rm -rf $(SCHEMAS)
+	GOWORK=off go -C hack/docs run ./schemas $(CURDIR)/config/crd/bases $(SCHEMAS)
 
 # The chart's namespace is the namespace of the release.
 CHART := charts/bpfman-operator
+CHART_FILES := $(addprefix $(CHART)/files/,crds.yaml rbac.yaml monitoring.yaml)
 IN_CHART = sed -e 's/namespace: bpfman$$/namespace: "@namespace@"/' -e 's/serviceaccount:bpfman:/serviceaccount:@namespace@:/g' -e 's/^  - bpfman$$/  - "@namespace@"/'
 
-.PHONY: generate-chart
-generate-chart: $(LOCALBIN)/kustomize ## Generate the parts of the Helm chart that come from other manifests.
-	$(LOCALBIN)/kustomize build config/crd >$(CHART)/files/crds.yaml
-	$(LOCALBIN)/kustomize build config/chart | $(IN_CHART) >$(CHART)/files/rbac.yaml
-	$(LOCALBIN)/kustomize build config/prometheus/objects | $(IN_CHART) >$(CHART)/files/monitoring.yaml
+.PHONY: chart
+chart: $(CHART_FILES) ## Complete the Helm chart of this clone with what it has in common with the manifests (charts/bpfman-operator/files).
+
+$(CHART)/files/crds.yaml: OVERLAY = config/crd
+$(CHART)/files/rbac.yaml: OVERLAY = config/chart
+$(CHART)/files/monitoring.yaml: OVERLAY = config/prometheus/objects
+$(CHART_FILES): $(LOCALBIN)/kustomize $(shell find config -type f) Makefile
+	@mkdir -p $(@D)
+	$(LOCALBIN)/kustomize build $(OVERLAY) | $(IN_CHART) >$@
 
 .PHONY: vendors
 vendors: ## Update the modules' dependencies, and the vendor directory for builds without a network.
@@ -220,7 +230,7 @@ verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale, or if
 	@changes=$$(git status --porcelain -- $(GENERATED)); test -z "$$changes" || { echo "generated files differ from what is committed, run make generate:"; echo "$$changes"; exit 1; }
 
 # The output of `generate`. Sections below add theirs.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml $(CHART)/files docs/reference/api.md docs/schemas docs/diagrams cli/remedy/remedies.md
+GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml docs/reference/api.md docs/diagrams cli/remedy/remedies.md
 
 # The linter runs on all modules of the workspace in one process, so it reads common dependencies once. Modules in
 # hack are outside of the workspace.
@@ -235,6 +245,8 @@ lint: $(LOCALBIN)/golangci-lint prose ## Run the linters: golangci-lint (.golang
 PYTHON ?= python3
 DOCS_VENV := $(LOCALBIN)/docs-venv
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
+# hack/docs/content.py adds them to the site.
+docs docs-serve docs-publish: export SCHEMAS := $(SCHEMAS)
 
 $(DOCS_VENV)/bin/mkdocs: hack/docs/requirements.txt
 	@rm -rf $(DOCS_VENV)
@@ -244,11 +256,11 @@ $(DOCS_VENV)/bin/mkdocs: hack/docs/requirements.txt
 	@touch $@
 
 .PHONY: docs
-docs: $(DOCS_VENV)/bin/mkdocs ## Build the documentation's site to bin/site; fail if a link or an anchor is broken, or a page isn't in the navigation.
+docs: $(DOCS_VENV)/bin/mkdocs schemas ## Build the documentation's site to bin/site; fail if a link or an anchor is broken, or a page isn't in the navigation.
 	$(MKDOCS) build --quiet
 
 .PHONY: docs-serve
-docs-serve: $(DOCS_VENV)/bin/mkdocs ## Show the documentation's site at http://127.0.0.1:8000, with edits as they are saved (DOCS_ADDRESS).
+docs-serve: $(DOCS_VENV)/bin/mkdocs schemas ## Show the documentation's site at http://127.0.0.1:8000, with edits as they are saved (DOCS_ADDRESS).
 	$(MKDOCS) serve --dev-addr $(DOCS_ADDRESS)
 
 DOCS_ADDRESS ?= 127.0.0.1:8000
@@ -259,7 +271,7 @@ DOCS_ALIASES ?=
 DOCS_PUSH ?= git push origin gh-pages
 
 .PHONY: docs-publish
-docs-publish: $(DOCS_VENV)/bin/mkdocs ## Add this version's site to the branch gh-pages and push it (DOCS_VERSION, DOCS_ALIASES, DOCS_REF). With DOCS_PUSH= it isn't pushed.
+docs-publish: $(DOCS_VENV)/bin/mkdocs schemas ## Add this version's site to the branch gh-pages and push it (DOCS_VERSION, DOCS_ALIASES, DOCS_REF). With DOCS_PUSH= it isn't pushed.
 	PATH="$(DOCS_VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 mike deploy --update-aliases $(DOCS_VERSION) $(DOCS_ALIASES)
 	$(if $(DOCS_ALIASES),PATH="$(DOCS_VENV)/bin:$$PATH" mike set-default $(firstword $(DOCS_ALIASES)))
 	hack/docs/not-found.sh $(DOCS_VERSION)
@@ -679,7 +691,7 @@ package-chart: $(LOCALBIN)/helm ## Package the Helm chart of this version, with 
 
 # Files in the archive have the time of the commit.
 .PHONY: packaged-chart
-packaged-chart:
+packaged-chart: chart
 	@rm -rf $(LOCALBIN)/chart && mkdir -p $(LOCALBIN)/chart && cp -r $(CHART) $(LOCALBIN)/chart
 	@for file in values.yaml Chart.yaml; do $(WITH_IMAGES) $(CHART)/$$file >$(LOCALBIN)/chart/$(notdir $(CHART))/$$file; done
 	@find $(LOCALBIN)/chart -exec touch --date=@$(COMMIT_TIME) {} +
@@ -813,7 +825,7 @@ licences: build-release build-architectures build-plugins ## Collect the license
 	$(LOCALBIN)/release licences --out $(LOCALBIN)/licences $(RELEASE_BINARIES) $(PLUGINS)
 
 .PHONY: release-files
-release-files: sbom licences build-release-yamls package-chart ## Write the files of a release to bin/release-files: install files, chart, commands, SBOMs, licenses, checksums.
+release-files: sbom licences build-release-yamls package-chart schemas ## Write the files of a release to bin/release-files: install files, chart, schemas, commands, SBOMs, licenses, checksums.
 	@rm -rf $(LOCALBIN)/release-files && mkdir -p $(LOCALBIN)/release-files
 	@named=$$(grep -hoE '^ *(- )?(image|bpfman\.(agent\.|csi\.|csi\.registrar\.|inspector\.)?image): *[^ ]+' $(RELEASE_DIR)/*.yaml | grep -v @sha256: | sort -u); test -z "$$named" || \
 		{ echo "a release names its images by digest (make release-images), but has:"; echo "$$named"; exit 1; } >&2
@@ -821,8 +833,9 @@ release-files: sbom licences build-release-yamls package-chart ## Write the file
 	@for architecture in $(ARCHITECTURES); do \
 		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN)/linux-$$architecture -c $(RELEASE_COMMANDS) $(RELEASE_COMMANDS:%=%.cdx.json) | \
 		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-linux-$$architecture.tar.gz; done
-	@tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN) -c licences | \
-		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-licences.tar.gz
+	@for dir in licences schemas; do \
+		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN) -c $$dir | \
+		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-$$dir.tar.gz; done
 	@$(MAKE) --no-print-directory plugin-archives
 	@cd $(LOCALBIN)/release-files && sha256sum * >checksums.txt && cat checksums.txt
 
@@ -896,11 +909,11 @@ test-fuzz: ## Run each fuzz test for FUZZ_TIME=30s.
 	@CORPUS=$(CACHE)/fuzz FUZZ_TIME=$(FUZZ_TIME) hack/fuzz.sh $(MODULES)
 
 .PHONY: test-envtest
-test-envtest: envtest kubectl-bpfman ## Run the tests that need a kube-apiserver and etcd.
+test-envtest: envtest kubectl-bpfman chart ## Run the tests that need a kube-apiserver and etcd.
 	$(call requires,envtest commands) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) KUBECTL_BPFMAN=$(LOCALBIN)/kubectl-bpfman go -C tests test -count=1 $(ENVTEST_FLAGS) ./envtest/...
 
 .PHONY: test-manifests
-test-manifests: $(LOCALBIN)/helm ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
+test-manifests: $(LOCALBIN)/helm chart ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
 	$(call requires,helm) HELM=$(LOCALBIN)/helm go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./manifests ./monitoring ./rbac ./tutorials
 	GOWORK=off go -C hack/docs test -count=1 ./schemas
 

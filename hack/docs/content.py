@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The bpfman-operator authors
-"""A hook for MkDocs. It marks prose in tables for site.css, and sets the rank of pages in search results."""
+"""A hook for MkDocs. It marks prose in tables for site.css, sets the rank of pages in search results, and adds the JSON
+schemas in the directory SCHEMAS to the site."""
 
+import os
 import re
+from pathlib import Path
+
+from mkdocs.structure.files import File
 
 CELL = re.compile(r"<td>(.*?)</td>", re.DOTALL)
 TAG = re.compile(r"<[^>]*>")
@@ -15,6 +20,13 @@ def on_page_markdown(_, page, config, **__):
     boost = config.extra["search_boost"].get(page.file.src_uri)
     if boost:
         page.meta.setdefault("search", {})["boost"] = boost
+
+
+def on_files(files, config, **_):
+    directory = Path(os.environ["SCHEMAS"])
+    for path in directory.rglob("*.json"):
+        name = Path("schemas") / path.relative_to(directory)
+        files.append(File.generated(config, name.as_posix(), abs_src_path=str(path)))
 
 
 def on_page_content(html, **_):

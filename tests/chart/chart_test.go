@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Package chart tests that the Helm chart deploys the same as kustomize, and what its values change. It needs
-// helm: HELM, or the output of `make helm`.
+// helm, from HELM or from the output of `make helm`, and the complete chart, the output of `make chart`.
 package chart
 
 import (
@@ -146,7 +146,7 @@ func same(t *testing.T, chart, built objects) {
 		if there, ok := chart[key]; !ok {
 			t.Errorf("the chart has no %s", key)
 		} else if diff := gocmp.Diff(built[key], there); diff != "" {
-			t.Errorf("%s is not the same in the chart (make generate-chart): %s", key, diff)
+			t.Errorf("%s is not the same in the chart (make chart): %s", key, diff)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(chart)) {

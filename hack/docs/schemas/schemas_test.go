@@ -24,16 +24,15 @@ const root = "../../.."
 // TestSamples validates the samples against the schema of their kind. It then adds an unknown field to each object
 // in them, which must be refused.
 func TestSamples(t *testing.T) {
-	compiler := jsonschema.NewCompiler()
-	compiler.AssertFormat()
-	all := compile(t, compiler, "all.json")
+	compile := generate(t)
+	all := compile("all.json")
 	samples := readSamples(t)
 	for name, sample := range samples {
 		kind, ok := sample["kind"].(string)
 		if !ok {
 			t.Fatalf("%s: no kind", name)
 		}
-		own := compile(t, compiler, strings.ToLower(kind)+"_v1alpha1.json")
+		own := compile(strings.ToLower(kind) + "_v1alpha1.json")
 		for _, schema := range []*jsonschema.Schema{own, all} {
 			if err := schema.Validate(sample); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -59,7 +58,7 @@ func TestSamples(t *testing.T) {
 
 // TestRefusals validates objects that must be refused.
 func TestRefusals(t *testing.T) {
-	compiler := jsonschema.NewCompiler()
+	all := generate(t)("all.json")
 	for name, manifest := range map[string]string{
 		"another kind":          "apiVersion: bpfman.io/v1alpha1\nkind: XdpProgramme\nmetadata: {name: a}\nspec: {}\n",
 		"another version":       "apiVersion: bpfman.io/v1\nkind: XdpProgram\nmetadata: {name: a}\nspec: {}\n",
@@ -68,20 +67,29 @@ func TestRefusals(t *testing.T) {
 		"a label with a number": "apiVersion: bpfman.io/v1alpha1\nkind: BpfNode\nmetadata: {name: a, labels: {b: 1}}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := compile(t, compiler, "all.json").Validate(decode(t, []byte(manifest))); err == nil {
+			if err := all.Validate(decode(t, []byte(manifest))); err == nil {
 				t.Error("it is accepted")
 			}
 		})
 	}
 }
 
-func compile(t *testing.T, compiler *jsonschema.Compiler, file string) *jsonschema.Schema {
+// generate generates the schemas, and returns a function that compiles one of them.
+func generate(t *testing.T) func(file string) *jsonschema.Schema {
 	t.Helper()
-	schema, err := compiler.Compile(filepath.Join(root, "docs/schemas/bpfman.io", file))
-	if err != nil {
+	directory := t.TempDir()
+	if err := run(filepath.Join(root, "config/crd/bases"), directory); err != nil {
 		t.Fatal(err)
 	}
-	return schema
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	return func(file string) *jsonschema.Schema {
+		schema, err := compiler.Compile(filepath.Join(directory, "bpfman.io", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return schema
+	}
 }
 
 // readSamples reads the objects of the project's kinds in config/samples, by file and name.

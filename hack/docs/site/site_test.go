@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -243,6 +244,24 @@ func TestPages(t *testing.T) {
 
 // TestSearch searches the site for what users ask, and expects the page with the answer among the first three
 // results.
+// TestSchemas checks that the site has the schemas whose addresses the pages tell users to configure.
+func TestSchemas(t *testing.T) {
+	directory, _ := serve(t)
+	page, err := os.ReadFile("../../../docs/editor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses := regexp.MustCompile(`/latest/(schemas/[a-z0-9_./]+\.json)`).FindAllStringSubmatch(string(page), -1)
+	if len(addresses) == 0 {
+		t.Error("the page has no addresses")
+	}
+	for _, address := range addresses {
+		if _, err := os.Stat(filepath.Join(directory, address[1])); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestSearch(t *testing.T) {
 	_, url := serve(t)
 	ctx := browser(t)
