@@ -69,29 +69,17 @@ func (o onNetwork) selection(n Node) (selection, error) {
 }
 
 // attachPoints calls info for each selected interface. What distinguishes the
-// attach points of one interface in their names, for example by the direction.
+// attach points of one interface in their names, for example by the direction. A namespaced
+// program can't be attached to the interfaces of the node, which all its pods share, not
+// even through a pod that uses them.
 func (o onNetwork) attachPoints(n Node, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) ([]AttachPoint, error) {
 	selected, err := o.selection(n)
 	if err != nil {
 		return nil, err
 	}
-	onHost := func() []AttachPoint {
-		names := selected.of(slices.Collect(maps.Keys(n.Interfaces)))
-		points := make([]AttachPoint, 0, len(names))
-		for _, name := range names {
-			i, there := n.Interfaces[name]
-			point := newAttachPoint(name+what, info(name, nil), strconv.Itoa(i.Index))
-			if !there && n.Interfaces != nil {
-				point.Lack = "the node has no interface " + name
-			}
-			points = append(points, point)
-		}
-		return points
-	}
 	if o.containers == nil {
-		return selected.bounded(onHost(), nil)
+		return selected.bounded(selected.onHost(n, what, info), nil)
 	}
-
 	containers, err := o.containers.onePerNetwork(n)
 	if err != nil {
 		return nil, err
@@ -99,26 +87,54 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 	var points []AttachPoint
 	var untold []error
 	for _, c := range containers {
-		if c.HostNetwork {
-			points = append(points, onHost()...)
-			continue
-		}
-		if selected.discovered != nil && c.InterfacesErr != nil {
-			untold = append(untold, c.InterfacesErr)
-		}
-		netns := c.netns()
-		for _, name := range selected.of(c.Interfaces) {
-			// The digest doesn't include the path, because the network namespace doesn't
-			// change during the sandbox's life.
-			point := newAttachPoint(name+what+" in pod "+c.Namespace+"/"+c.Pod, info(name, nil), c.Sandbox)
-			point.Info = info(name, &netns)
-			if c.NetNS == "" {
-				point.Lack = "the container runtime doesn't report the pod's network namespace"
+		switch {
+		case c.HostNetwork && o.containers.namespace != "":
+			refused := newAttachPoint("interfaces in pod "+c.Namespace+"/"+c.Pod, nil, "")
+			refused.Lack = "the pod uses the network of the node (hostNetwork), where namespaced programs aren't attached"
+			points = append(points, refused)
+		case c.HostNetwork:
+			points = append(points, selected.onHost(n, what, info)...)
+		default:
+			points = append(points, selected.inPod(c, what, info)...)
+			if selected.discovered != nil && c.InterfacesErr != nil {
+				untold = append(untold, c.InterfacesErr)
 			}
-			points = append(points, point)
 		}
 	}
 	return selected.bounded(points, errors.Join(untold...))
+}
+
+// onHost returns the attach points on the host's interfaces.
+func (s selection) onHost(n Node, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) []AttachPoint {
+	names := s.of(slices.Collect(maps.Keys(n.Interfaces)))
+	points := make([]AttachPoint, 0, len(names))
+	for _, name := range names {
+		i, there := n.Interfaces[name]
+		point := newAttachPoint(name+what, info(name, nil), strconv.Itoa(i.Index))
+		if !there && n.Interfaces != nil {
+			point.Lack = "the node has no interface " + name
+		}
+		points = append(points, point)
+	}
+	return points
+}
+
+// inPod returns the attach points in a pod's network namespace.
+func (s selection) inPod(c Container, what string, info func(iface string, netns *string) *gobpfman.AttachInfo) []AttachPoint {
+	netns := c.netns()
+	names := s.of(c.Interfaces)
+	points := make([]AttachPoint, 0, len(names))
+	for _, name := range names {
+		// The digest doesn't include the path, because the network namespace doesn't
+		// change during the sandbox's life.
+		point := newAttachPoint(name+what+" in pod "+c.Namespace+"/"+c.Pod, info(name, nil), c.Sandbox)
+		point.Info = info(name, &netns)
+		if c.NetNS == "" {
+			point.Lack = "the container runtime doesn't report the pod's network namespace"
+		}
+		points = append(points, point)
+	}
+	return points
 }
 
 // bounded limits the number of discovered interfaces. Named interfaces have no

@@ -183,6 +183,43 @@ func app(label string) metav1.LabelSelector {
 	return metav1.LabelSelector{MatchLabels: map[string]string{"app": label}}
 }
 
+// A namespaced program isn't attached to the interfaces of the node through a pod that uses the node's network.
+func TestNamespacedProgramsStayOffTheNodesNetwork(t *testing.T) {
+	yes := true
+	everywhere := node
+	everywhere.Containers = slices.Clone(node.Containers)
+	for i := range everywhere.Containers {
+		everywhere.Containers[i].PodLabels = app("web").MatchLabels
+	}
+	for name, interfaces := range map[string]v1alpha1.InterfaceSelector{
+		"by name": interfaces("eth0"), "the primary interface": {PrimaryNodeInterface: &yes}, "discovered": discover(nil, nil),
+	} {
+		pods := v1alpha1.ContainerNsSelector{Pods: app("web")}
+		for hook, kind := range map[string]Kind{
+			"xdp": xdpNsOf("acme", &v1alpha1.XdpNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods}),
+			"tc":  tcNsOf("acme", &v1alpha1.TcNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods, Direction: "ingress"}),
+			"tcx": tcxNsOf("acme", &v1alpha1.TcxNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods, Direction: "ingress"}),
+		} {
+			points, err := kind.AttachPoints(everywhere)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused := 0
+			for _, p := range points {
+				switch {
+				case p.Name == "interfaces in pod acme/net-a" && strings.Contains(p.Lack, "hostNetwork") && p.Info == nil:
+					refused++
+				case !strings.HasSuffix(p.Name, " in pod acme/web-0"):
+					t.Errorf("%s %s: %s, %q", hook, name, p.Name, p.Lack)
+				}
+			}
+			if refused != 1 {
+				t.Errorf("%s %s: refused %d times: %+v", hook, name, refused, points)
+			}
+		}
+	}
+}
+
 func TestAttachPoints(t *testing.T) {
 	log := []string{"log"}
 	for name, test := range map[string]struct {

@@ -180,8 +180,7 @@ func TestContainers(t *testing.T) {
 	once.Spec.RestartPolicy = corev1.RestartPolicyNever
 	once.Spec.Containers[0].Args = append(once.Spec.Containers[0].Args, "--calls=10")
 
-	const onHostNetwork = "lo ingress"
-	networks := []string{onHostNetwork, "lo ingress in pod " + selectedSpace + "/two"}
+	networks := []string{"lo ingress in pod " + selectedSpace + "/two"}
 	containers := []string{inContainer("on-host/target"), inContainer("two/first"), inContainer("two/second")}
 	var networkLinks, containerLinks map[string][]uint32
 	feature(t,
@@ -208,6 +207,8 @@ func TestContainers(t *testing.T) {
 			networkLinks = awaitLinks(ctx, s, inNetworks, networks...)
 			containerLinks = awaitLinks(ctx, s, inContainers, containers...)
 			awaitLinks(ctx, s, byName, inContainer("two/second"))
+			// A namespace has no rights on the interfaces of the node, which a pod with its network shares.
+			awaitFailure(ctx, s, inNetworks, selectedSpace+"/on-host", "hostNetwork")
 		}},
 		step{"containers start again", func(ctx context.Context, s *testing.T) {
 			killAll(ctx, s, "go-target")
@@ -228,7 +229,7 @@ func TestContainers(t *testing.T) {
 		step{"a pod gets the label", func(ctx context.Context, s *testing.T) {
 			modify(ctx, s, later, func(pod *corev1.Pod) { pod.Labels["app"] = "target" })
 			awaitLinks(ctx, s, inContainers, append([]string{inContainer("later/target")}, containers...)...)
-			awaitLinks(ctx, s, inNetworks, onHostNetwork, "lo ingress in pod "+selectedSpace+"/later", networks[1])
+			awaitLinks(ctx, s, inNetworks, "lo ingress in pod "+selectedSpace+"/later", networks[0])
 		}},
 		step{"and loses it", func(ctx context.Context, s *testing.T) {
 			modify(ctx, s, later, func(pod *corev1.Pod) { delete(pod.Labels, "app") })
