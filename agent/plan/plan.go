@@ -91,6 +91,8 @@ type Program struct {
 	Points []program.AttachPoint
 	// Problem is the reason why some attach points are unknown.
 	Problem error
+	// Idle is the type of the program's condition if there is nothing to attach to.
+	Idle v1alpha1.BpfProgramConditionType
 	// Policies contains the verdicts of policies on attach points.
 	Policies []v1alpha1.BpfProgramPolicy
 }
@@ -151,7 +153,11 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 		}
 		points, problem := member.AttachPoints(node)
 		load := p.loadFor(member.LoadInfo(), mapOwner)
-		load.Programs = append(load.Programs, Program{Member: member, Points: points, Problem: problem})
+		wanted := Program{Member: member, Points: points, Problem: problem}
+		if len(points) == 0 {
+			wanted.Idle = program.Idle(member.Kind, node)
+		}
+		load.Programs = append(load.Programs, wanted)
 	}
 	for n := range p.Loads {
 		p.Loads[n].ID = loadID(owner, p.Loads[n].Functions)

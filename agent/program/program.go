@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -68,6 +69,20 @@ type Needs struct {
 	// PodInterfaces are the interfaces in the network namespaces of pods. The
 	// kernel sends no messages about them.
 	PodInterfaces bool
+}
+
+// Idle returns the type of the condition of a program that has no attach points on a node,
+// or "" if it needs none.
+func Idle(k Kind, n Node) v1alpha1.BpfProgramConditionType {
+	network, isNetwork := k.(interface{ matchesPod(Node) bool })
+	there := !k.Needs().Containers || isNetwork && network.matchesPod(n)
+	switch {
+	case !there:
+		return v1alpha1.BpfProgCondNoContainersOnNode
+	case isNetwork:
+		return v1alpha1.BpfProgCondNoInterfacesOnNode
+	}
+	return ""
 }
 
 // AttachPoint is one link of a loaded program.

@@ -429,3 +429,32 @@ func TestUpstreamFault07UprobesOfOneProcess(t *testing.T) {
 		}
 	}
 }
+
+// Why a program has nothing to attach to on a node.
+func TestIdle(t *testing.T) {
+	pods := &v1alpha1.ContainerSelector{Pods: app("web")}
+	found := v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true), AllowedInterfaces: []string{"net9"}}}
+	web := Node{Interfaces: map[string]Interface{"eth0": {}}, Containers: []Container{{Pod: "web", PodLabels: map[string]string{"app": "web"}, Interfaces: []string{"eth0"}}}}
+	for name, test := range map[string]struct {
+		kind Kind
+		node Node
+		want v1alpha1.BpfProgramConditionType
+	}{
+		"no container":               {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Containers: pods}), Node{}, v1alpha1.BpfProgCondNoContainersOnNode},
+		"no running container":       {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Containers: pods}), web, v1alpha1.BpfProgCondNoContainersOnNode},
+		"no pod":                     {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: pods}), Node{}, v1alpha1.BpfProgCondNoContainersOnNode},
+		"no pod to discover in":      {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: found, Containers: pods}), Node{}, v1alpha1.BpfProgCondNoContainersOnNode},
+		"no interface in a pod":      {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: found, Containers: pods}), web, v1alpha1.BpfProgCondNoInterfacesOnNode},
+		"no interface of the host":   {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: found}), web, v1alpha1.BpfProgCondNoInterfacesOnNode},
+		"discovery is off":           {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{}}}), web, v1alpha1.BpfProgCondNoInterfacesOnNode},
+		"only loaded":                {attachedOrNot(tcxOf(&v1alpha1.TcxProgramInfo{BpfProgramCommon: v1alpha1.BpfProgramCommon{Attach: new(false)}, InterfaceSelector: found})), web, ""},
+		"a program without a target": {tracepointOf(&v1alpha1.TracepointProgramInfo{}), web, ""},
+	} {
+		if points, err := test.kind.AttachPoints(test.node); err != nil || len(points) != 0 {
+			t.Errorf("%s: %v, %v", name, points, err)
+		}
+		if got := Idle(test.kind, test.node); got != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

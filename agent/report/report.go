@@ -327,8 +327,8 @@ func loadedCondition(owner program.Owner, wanted plan.Program, attachErr error, 
 	}
 	loaded := v1alpha1.BpfProgCondLoaded.Condition()
 	messages := append([]string{loaded.Message}, owner.Choices(wanted.Member)...)
-	if len(wanted.Points) == 0 && wanted.Needs().Containers {
-		loaded = v1alpha1.BpfProgCondNoContainersOnNode.Condition()
+	if wanted.Idle != "" {
+		loaded = wanted.Idle.Condition()
 		messages = []string{loaded.Message}
 	}
 	if verdict == v1alpha1.VerdictWarned {

@@ -133,6 +133,7 @@ type BpfApplicationStatus struct {
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
 // +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type BpfApplication struct {
@@ -234,6 +235,7 @@ type BpfNsApplicationSpec struct {
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
 // +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type BpfNsApplication struct {

@@ -84,8 +84,8 @@ type BpfProgramStatus struct {
 
 	// conditions contains one condition. Its type is Loaded, NotLoaded,
 	// NotUnLoaded, MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError,
-	// PolicyDenied, PolicyViolated, or NoContainersOnNode. Its message quotes the
-	// daemon's error.
+	// PolicyDenied, PolicyViolated, NoContainersOnNode, or NoInterfacesOnNode. Its
+	// message quotes the daemon's error.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge

@@ -60,6 +60,9 @@ const (
 	// BpfProgCondNoContainersOnNode means that the object selects no container on the
 	// node.
 	BpfProgCondNoContainersOnNode BpfProgramConditionType = "NoContainersOnNode"
+	// BpfProgCondNoInterfacesOnNode means that the object selects no interface on the
+	// node, or in the selected pods there.
+	BpfProgCondNoInterfacesOnNode BpfProgramConditionType = "NoInterfacesOnNode"
 	// BpfProgCondNone is none of these states.
 	BpfProgCondNone BpfProgramConditionType = "None"
 )
@@ -87,6 +90,7 @@ var bpfProgramTexts = map[BpfProgramConditionType]text{
 	BpfProgCondPolicyDenied:          {"policyDenied", "A BytecodePolicy refuses the bytecode"},
 	BpfProgCondPolicyViolated:        {"policyViolated", "Loaded, but a BytecodePolicy no longer allows the bytecode"},
 	BpfProgCondNoContainersOnNode:    {"noContainersOnNode", "There are no containers on the node that match the container selector"},
+	BpfProgCondNoInterfacesOnNode:    {"noInterfacesOnNode", "There are no interfaces on the node that match the interface selector"},
 	BpfProgCondNone:                  {"None", "None of the conditions apply"},
 }
 
@@ -112,6 +116,12 @@ func (t BpfProgramConditionType) Failed() bool {
 	default:
 		return false
 	}
+}
+
+// Idle reports whether the type means that the program is loaded, but has nothing to attach
+// to on the node. It becomes attached when something appears there.
+func (t BpfProgramConditionType) Idle() bool {
+	return t == BpfProgCondNoContainersOnNode || t == BpfProgCondNoInterfacesOnNode
 }
 
 // maxMessage is the limit of metav1.Condition's message. The API counts characters, so a

@@ -29,7 +29,7 @@ func TestConditionReasons(t *testing.T) {
 		"NotSelected": "nodeNotSelected", "Unloaded": "bpfmanUnloaded",
 		"MapOwnerNotFound": "mapOwnerNotFound", "MapOwnerNotLoaded": "mapOwnerNotLoaded",
 		"BytecodeSelectorError": "bytecodeSelectorError", "NoContainersOnNode": "noContainersOnNode", "None": "None",
-		"PolicyDenied": "policyDenied", "PolicyViolated": "policyViolated",
+		"PolicyDenied": "policyDenied", "PolicyViolated": "policyViolated", "NoInterfacesOnNode": "noInterfacesOnNode",
 	}
 	for conditionType, reason := range program {
 		checkCondition(t, conditionType.Condition(), string(conditionType), reason)

@@ -65,7 +65,7 @@ func TestUserObjects(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, want := range []string{`"globaldata":{"answer":"Kg=="}`, `"nodes":{"selected":1,"attached":0,"failed":0}`} {
+			for _, want := range []string{`"globaldata":{"answer":"Kg=="}`, `"nodes":{"selected":1,"attached":0,"idle":0,"failed":0}`} {
 				if !strings.Contains(string(text), want) {
 					t.Errorf("%s lacks %s", text, want)
 				}

@@ -222,8 +222,8 @@ type BpfProgramStatusCommon struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchMergeKey:"type" patchStrategy:"merge"`
 }
 
-// NodeCounts counts nodes. Selected nodes that are neither attached nor failed
-// haven't reported yet.
+// NodeCounts counts nodes. Selected nodes that are neither attached, idle, nor
+// failed haven't reported yet.
 type NodeCounts struct {
 	// selected is the number of nodes that the object selects. For example: `3`.
 	// +required
@@ -233,6 +233,13 @@ type NodeCounts struct {
 	// and attached as requested. For example: `2`.
 	// +required
 	Attached int32 `json:"attached"`
+
+	// idle is the number of nodes where all programs of the object are loaded, but
+	// there is nothing to attach them to: no container or interface matches. For
+	// example: `1`.
+	// +optional
+	// +default=0
+	Idle int32 `json:"idle"`
 
 	// failed is the number of nodes that report a failure. For example: `1`.
 	// +required

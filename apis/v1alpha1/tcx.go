@@ -60,6 +60,7 @@ type TcxProgramStatus struct {
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
 // +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Direction",type=string,JSONPath=`.spec.direction`,priority=1
@@ -143,6 +144,7 @@ type TcxNsProgramSpec struct {
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
 // +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Direction",type=string,JSONPath=`.spec.direction`,priority=1

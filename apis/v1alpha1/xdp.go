@@ -67,6 +67,7 @@ type XdpProgramStatus struct {
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
 // +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,priority=1
@@ -153,6 +154,7 @@ type XdpNsProgramSpec struct {
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[0].reason`
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
 // +kubebuilder:printcolumn:name="Attached",type=integer,JSONPath=`.status.nodes.attached`
+// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.nodes.idle`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`,priority=1

@@ -153,7 +153,7 @@ func TestOneRemedyForEachImage(t *testing.T) {
 func TestReasonsAreKnown(t *testing.T) {
 	for _, c := range []v1alpha1.BpfProgramConditionType{
 		v1alpha1.BpfProgCondNotUnloaded, v1alpha1.BpfProgCondMapOwnerNotFound, v1alpha1.BpfProgCondMapOwnerNotLoaded,
-		v1alpha1.BpfProgCondBytecodeSelectorError, v1alpha1.BpfProgCondNoContainersOnNode,
+		v1alpha1.BpfProgCondBytecodeSelectorError, v1alpha1.BpfProgCondNoContainersOnNode, v1alpha1.BpfProgCondNoInterfacesOnNode,
 	} {
 		if len(For(c.Condition().Reason, "")) == 0 {
 			t.Errorf("nothing is known of %s", c)

@@ -67,12 +67,12 @@ func Explain(f Facts) (Page, error) {
 	selectors := selectorsOf(spec, f.Object.GetNamespace())
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[name]
-		if node.State == NoContainers && f.Pods != nil {
+		if node.State == Idle && f.Pods != nil {
 			node.Remarks = append(node.Remarks, containers(selectors, f.Pods, name)...)
 		}
 		page.Nodes = append(page.Nodes, *node)
 	}
-	order := []State{Failed, NotReported, NoAgent, Outdated, Left, NoContainers, Attached}
+	order := []State{Failed, NotReported, NoAgent, Outdated, Left, Idle, Attached}
 	slices.SortStableFunc(page.Nodes, func(a, b Node) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
@@ -156,7 +156,7 @@ func eachProgram(spec map[string]any, visit func(memberType string, fields map[s
 // programs returns the nodes that have reports, with the programs in these reports.
 func programs(f Facts) map[string]*Node {
 	nodes := map[string]*Node{}
-	done, idle := map[string]int{}, map[string]int{}
+	idle, linked := map[string]bool{}, map[string]bool{}
 	for _, report := range f.Reports {
 		status := report.GetStatus()
 		if !ownedBy(report, f.Object) {
@@ -176,10 +176,10 @@ func programs(f Facts) map[string]*Node {
 		case status.OwnerGeneration != f.Object.GetGeneration() && node.State != Failed:
 			node.State = Outdated
 			node.Remarks = []string{"the agent hasn't processed the last change of the object yet"}
-		case condition == v1alpha1.BpfProgCondNoContainersOnNode:
-			idle[status.Node]++
+		case condition.Idle():
+			idle[status.Node] = true
 		}
-		done[status.Node]++
+		linked[status.Node] = linked[status.Node] || len(status.Links) > 0
 		for _, text := range remedy.For(program.Reason, program.Message) {
 			if !slices.Contains(node.Remedies, text) {
 				node.Remedies = append(node.Remedies, text)
@@ -187,8 +187,8 @@ func programs(f Facts) map[string]*Node {
 		}
 	}
 	for name, node := range nodes {
-		if node.State == Attached && idle[name] == done[name] {
-			node.State = NoContainers
+		if node.State == Attached && idle[name] && !linked[name] {
+			node.State = Idle
 		}
 	}
 	return nodes

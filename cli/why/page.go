@@ -60,13 +60,13 @@ type State string
 
 // The states of an object on a node, the most severe first.
 const (
-	Failed       State = "Failed"
-	NotReported  State = "NotReported"
-	NoAgent      State = "NoAgent"
-	Outdated     State = "Outdated"
-	Left         State = "Left"
-	NoContainers State = "NoContainers"
-	Attached     State = "Attached"
+	Failed      State = "Failed"
+	NotReported State = "NotReported"
+	NoAgent     State = "NoAgent"
+	Outdated    State = "Outdated"
+	Left        State = "Left"
+	Idle        State = "Idle"
+	Attached    State = "Attached"
 )
 
 // Node describes an object on one node.

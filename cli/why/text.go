@@ -20,7 +20,7 @@ import (
 // words are the descriptions of states for users.
 var words = map[State]string{
 	Failed: "failed", NotReported: "not reported yet", NoAgent: "no agent", Outdated: "not up to date",
-	Left: "no longer selected", NoContainers: "no container to attach to", Attached: "attached",
+	Left: "no longer selected", Idle: "nothing to attach to", Attached: "attached",
 }
 
 // Print prints a page for users. Nodes with the same text share a paragraph. Its heading names the first of these

@@ -59,6 +59,7 @@ type status struct {
 		Type    v1alpha1.BpfProgramConditionType `json:"type"`
 		Message string                           `json:"message"`
 	} `json:"conditions"`
+	Links    []struct{} `json:"links"`
 	Bytecode struct {
 		Policies []v1alpha1.BpfProgramPolicy `json:"policies"`
 	} `json:"bytecode"`
@@ -111,7 +112,7 @@ func reportOf(m *metadata, state State, node string) *Report {
 }
 
 func stateOf(m *metadata, s *status) State {
-	state := State{Kind: m.Labels.OwnerKind, Member: m.Labels.Member, Generation: s.OwnerGeneration}
+	state := State{Kind: m.Labels.OwnerKind, Member: m.Labels.Member, Generation: s.OwnerGeneration, Linked: len(s.Links) > 0}
 	if len(s.Conditions) > 0 {
 		state.Condition = s.Conditions[0].Type
 	}

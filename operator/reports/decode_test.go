@@ -68,7 +68,7 @@ func decoded(tb testing.TB, o any) *Report {
 }
 
 func TestDecode(t *testing.T) {
-	loaded := State{Kind: "TcxProgram", Generation: 3, Condition: v1alpha1.BpfProgCondLoaded}
+	loaded := State{Kind: "TcxProgram", Generation: 3, Condition: v1alpha1.BpfProgCondLoaded, Linked: true}
 	failed := loaded
 	failed.Condition, failed.Message = v1alpha1.BpfProgCondNotLoaded, "no such interface"
 	for name, c := range map[string]struct {

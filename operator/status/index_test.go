@@ -88,7 +88,7 @@ func TestUpstreamFault24RollOutIsNoError(t *testing.T) {
 	check(t, x, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for b")
 
 	x.SetReport(program("b", "p-b", 1, v1alpha1.BpfProgCondNoContainersOnNode, ""))
-	check(t, x, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes; no container to attach to on 1 of them")
+	check(t, x, "2/1/0 ReconcileSuccess: Attached on 1 of 2 selected nodes; nothing to attach to on b (no container matches)")
 	if got := x.SetReport(program("b", "p-b", 1, v1alpha1.BpfProgCondNoContainersOnNode, "")); len(got) > 0 {
 		t.Errorf("the same again changed %v", got)
 	}
@@ -139,7 +139,8 @@ func TestApplication(t *testing.T) {
 	app.Programs = 3
 	x.SetOwner(ref, uid, app)
 	member := func(node, name string, condition v1alpha1.BpfProgramConditionType, message string) *reports.Report {
-		return reportOf(node, "app-"+name, reports.State{Member: name, Generation: 1, Condition: condition, Message: message})
+		linked := condition == v1alpha1.BpfProgCondLoaded && !strings.HasPrefix(name, "detached")
+		return reportOf(node, "app-"+name, reports.State{Member: name, Generation: 1, Condition: condition, Message: message, Linked: linked})
 	}
 	x.SetReport(member("a", "xdp-pass", v1alpha1.BpfProgCondLoaded, ""))
 	x.SetReport(member("a", "uprobe-malloc", v1alpha1.BpfProgCondNoContainersOnNode, ""))
@@ -150,6 +151,14 @@ func TestApplication(t *testing.T) {
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 	x.DeleteReport(member("a", "xdp-pass", "", ""))
 	check(t, x, "1/0/0 NotYetLoaded: Attached on 0 of 1 selected node, waiting for a")
+	// Members that are only loaded don't count, neither as attached nor as idle.
+	x.DeleteReport(member("a", "tcx-ingress-pass", "", ""))
+	x.SetReport(member("a", "detached", v1alpha1.BpfProgCondLoaded, ""))
+	x.SetReport(member("a", "detached-2", v1alpha1.BpfProgCondLoaded, ""))
+	check(t, x, "1/0/0 ReconcileSuccess: Attached on 0 of 1 selected node; nothing to attach to on a (no container matches)")
+	x.DeleteReport(member("a", "uprobe-malloc", "", ""))
+	x.SetReport(member("a", "detached-3", v1alpha1.BpfProgCondLoaded, ""))
+	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 	app.Generation, app.Programs = 2, 0
 	x.SetOwner(ref, uid, app)
 	check(t, x, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")

@@ -36,7 +36,7 @@ const (
 	uncounted outcome = iota
 	waiting
 	attached
-	// idle means attached, but there is no container to attach to.
+	// idle means that everything is loaded, but there is nothing to attach to.
 	idle
 	failed
 )
@@ -51,7 +51,8 @@ type report struct {
 	// lost means that the node would be selected if it were reachable.
 	lost    bool
 	outcome outcome
-	failure string
+	// reason is the reason of the outcome failed or idle.
+	reason string
 }
 
 // owner contains the reports about one object by node, and their sum. A change of a report has the same cost for
@@ -64,6 +65,7 @@ type owner struct {
 	sum     Summary
 	waiting *btree.BTreeG[*report]
 	failing *btree.BTreeG[*report]
+	idle    *btree.BTreeG[*report]
 	// without contains matching nodes without an agent. unreachable contains unreachable nodes.
 	without     *btree.BTreeG[*report]
 	unreachable *btree.BTreeG[*report]
@@ -78,6 +80,7 @@ func newOwner(ref Ref) *owner {
 		reports: map[string]*report{},
 		waiting: btree.NewG(treeDegree, byNode),
 		failing: btree.NewG(treeDegree, byNode),
+		idle:    btree.NewG(treeDegree, byNode),
 		without: btree.NewG(treeDegree, byNode), unreachable: btree.NewG(treeDegree, byNode),
 	}
 }
@@ -94,14 +97,14 @@ func (o *owner) update(n *node, change func(*report)) bool {
 	r.matching = o.Selector != nil && n.exists && o.Selector.Matches(n.labels)
 	r.selected = r.matching && n.runsAgent()
 	r.lost = r.matching && !n.reachable
-	r.outcome, r.failure = o.judge(r)
+	r.outcome, r.reason = o.judge(r)
 	o.count(r, +1)
 	if r.matching || len(r.programs) > 0 {
 		o.reports[n.key] = r
 	} else {
 		delete(o.reports, n.key)
 	}
-	return before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome || before.failure != r.failure
+	return before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome || before.reason != r.reason
 }
 
 // judge returns the combined result of the programs on a node.
@@ -116,7 +119,7 @@ func (o *owner) judge(r *report) (outcome, string) {
 		}
 		return uncounted, ""
 	}
-	done, without := 0, 0
+	done, linked, reason := 0, false, ""
 	for _, program := range r.programs {
 		p := program.State.Value()
 		switch {
@@ -125,20 +128,27 @@ func (o *owner) judge(r *report) (outcome, string) {
 		case p.Generation != o.Generation:
 		case p.Condition.Failed():
 			return failed, failure(p.Member, p.Message)
-		case p.Condition == v1alpha1.BpfProgCondNoContainersOnNode:
+		case p.Condition.Idle():
 			done++
-			without++
+			reason = idleReasons[p.Condition]
 		case p.Condition == v1alpha1.BpfProgCondLoaded:
 			done++
+			linked = linked || p.Linked
 		}
 	}
 	switch {
 	case done < o.Programs:
 		return waiting, ""
-	case without > 0 && without == done:
-		return idle, ""
+	case reason != "" && !linked:
+		return idle, reason
 	}
 	return attached, ""
+}
+
+// idleReasons are the reasons why there is nothing to attach to, by the type of a program's condition.
+var idleReasons = map[v1alpha1.BpfProgramConditionType]string{
+	v1alpha1.BpfProgCondNoContainersOnNode: "no container matches",
+	v1alpha1.BpfProgCondNoInterfacesOnNode: "no interface matches",
 }
 
 func failure(member, message string) string {
@@ -171,7 +181,7 @@ func (o *owner) count(r *report, n int) {
 		keep(o.failing, r, n > 0)
 	case idle:
 		o.sum.Idle += n
-		o.sum.Attached += n
+		keep(o.idle, r, n > 0)
 	case attached:
 		o.sum.Attached += n
 	}
@@ -191,11 +201,18 @@ func (o *owner) summary() Summary {
 	s.Generation, s.Deleting, s.Invalid, s.Undecodable = o.Generation, o.Deleting, o.Invalid, o.Undecodable
 	s.Unreachable = o.unreachable.Len()
 	s.WaitingFor, s.WithoutAgent, s.OutOfReach = names(o.waiting), names(o.without), names(o.unreachable)
-	o.failing.Ascend(func(r *report) bool {
-		s.Failures = append(s.Failures, NodeFailure{Node: r.node.name, Error: r.failure})
-		return len(s.Failures) < maxNamed
-	})
+	s.Failures, s.IdleOn = reasons(o.failing), reasons(o.idle)
 	return s
+}
+
+// reasons returns the names of the first nodes, with their reasons.
+func reasons(reports *btree.BTreeG[*report]) []NodeReason {
+	var first []NodeReason
+	reports.Ascend(func(r *report) bool {
+		first = append(first, NodeReason{r.node.name, r.reason})
+		return len(first) < maxNamed
+	})
+	return first
 }
 
 // names returns the names of the first nodes.

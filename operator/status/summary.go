@@ -39,29 +39,27 @@ type Summary struct {
 	// agent. Unreachable is the number of these that can't be reached, so it isn't known what they run.
 	Matching, Selected, Unreachable int
 	// Attached is the number of selected nodes where everything is attached as requested. Idle is the number of
-	// these that have no container to attach to.
+	// those where everything is loaded, but there is nothing to attach to.
 	Attached, Idle int
 	// Failed is the number of nodes that report a failure. Waiting is the number of nodes that haven't reported
 	// yet.
 	Failed, Waiting int
 
-	// WaitingFor, Failures, OutOfReach, and WithoutAgent contain the first nodes in these states.
+	// WaitingFor, Failures, IdleOn, OutOfReach, and WithoutAgent contain the first nodes in these states.
 	WaitingFor   []string
-	Failures     []NodeFailure
+	Failures     []NodeReason
+	IdleOn       []NodeReason
 	OutOfReach   []string
 	WithoutAgent []string
 }
 
-// NodeFailure is a failure on a node.
-type NodeFailure struct {
-	Node  string
-	Error string
-}
+// NodeReason is the reason of a node's state.
+type NodeReason struct{ Node, Reason string }
 
 // Counts returns the numbers for the object's status.
 func (s Summary) Counts() v1alpha1.NodeCounts {
 	//nolint:gosec // there are fewer than 2^31 nodes
-	return v1alpha1.NodeCounts{Selected: int32(s.Selected), Attached: int32(s.Attached), Failed: int32(s.Failed)}
+	return v1alpha1.NodeCounts{Selected: int32(s.Selected), Attached: int32(s.Attached), Idle: int32(s.Idle), Failed: int32(s.Failed)}
 }
 
 // pace returns the minimum interval between writes of the same type of condition. While the object waits for
@@ -116,7 +114,11 @@ func (s Summary) attached() string {
 func (s Summary) remarks() string {
 	var text string
 	if s.Idle > 0 {
-		text += fmt.Sprintf("; no container to attach to on %d of them", s.Idle)
+		names := make([]string, len(s.IdleOn))
+		for i, on := range s.IdleOn {
+			names[i] = fmt.Sprintf("%s (%s)", on.Node, on.Reason)
+		}
+		text += "; nothing to attach to on " + list(names, s.Idle)
 	}
 	if without := s.Matching - s.Selected - s.Unreachable; without > 0 {
 		text += fmt.Sprintf("; no agent runs on %s that the node selector also matches: %s", count(without, "node"), list(s.WithoutAgent, without))
@@ -135,7 +137,7 @@ func list(names []string, of int) string {
 func (s Summary) failures() string {
 	texts := make([]string, len(s.Failures))
 	for i, f := range s.Failures {
-		texts[i] = f.Node + ": " + shorten.Middle(f.Error, maxError)
+		texts[i] = f.Node + ": " + shorten.Middle(f.Reason, maxError)
 	}
 	return strings.Join(texts, "; ") + more(s.Failed-len(s.Failures))
 }

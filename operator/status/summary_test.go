@@ -13,7 +13,7 @@ import (
 )
 
 func TestCondition(t *testing.T) {
-	loadError := NodeFailure{"node-b", "load pass: verifier says no"}
+	loadError := NodeReason{"node-b", "load pass: verifier says no"}
 	for _, c := range []struct {
 		name      string
 		summary   Summary
@@ -32,8 +32,8 @@ func TestCondition(t *testing.T) {
 		},
 		{
 			"nothing to attach to on some",
-			Summary{Agents: 3, Matching: 3, Selected: 3, Attached: 3, Idle: 2},
-			v1alpha1.ProgramReconcileSuccess, "Attached on 3 of 3 selected nodes; no container to attach to on 2 of them",
+			Summary{Agents: 9, Matching: 9, Selected: 9, Attached: 6, Idle: 3, IdleOn: []NodeReason{{"a", "no container matches"}, {"b", "no interface matches"}}},
+			v1alpha1.ProgramReconcileSuccess, "Attached on 6 of 9 selected nodes; nothing to attach to on a (no container matches), b (no interface matches) and 1 more",
 		},
 		{
 			"nodes without agent don't block",
@@ -74,17 +74,17 @@ func TestCondition(t *testing.T) {
 		},
 		{
 			"roll-out with a failure",
-			Summary{Agents: 3, Matching: 3, Selected: 3, Attached: 1, Waiting: 1, WaitingFor: []string{"node-c"}, Failed: 1, Failures: []NodeFailure{loadError}},
+			Summary{Agents: 3, Matching: 3, Selected: 3, Attached: 1, Waiting: 1, WaitingFor: []string{"node-c"}, Failed: 1, Failures: []NodeReason{loadError}},
 			v1alpha1.ProgramNotYetLoaded, "Attached on 1 of 3 selected nodes, waiting for node-c; failed on 1 node: node-b: load pass: verifier says no",
 		},
 		{
 			"failures",
-			Summary{Agents: 9, Matching: 9, Selected: 9, Attached: 1, Failed: 8, Failures: []NodeFailure{loadError, {"node-d", "no such interface: eth7"}}},
+			Summary{Agents: 9, Matching: 9, Selected: 9, Attached: 1, Failed: 8, Failures: []NodeReason{loadError, {"node-d", "no such interface: eth7"}}},
 			v1alpha1.ProgramReconcileError, "Failed on 8 nodes, attached on 1 of 9 selected nodes: node-b: load pass: verifier says no; node-d: no such interface: eth7 and 6 more",
 		},
 		{
 			"a node that isn't selected any more can't unload",
-			Summary{Agents: 9, Matching: 1, Selected: 1, Attached: 1, Failed: 1, Failures: []NodeFailure{{"node-x", "unload 12: timed out"}}},
+			Summary{Agents: 9, Matching: 1, Selected: 1, Attached: 1, Failed: 1, Failures: []NodeReason{{"node-x", "unload 12: timed out"}}},
 			v1alpha1.ProgramReconcileError, "Failed on 1 node, attached on 1 of 1 selected node: node-x: unload 12: timed out",
 		},
 		{
@@ -95,7 +95,7 @@ func TestCondition(t *testing.T) {
 		{"normal deletion", Summary{Deleting: true, Agents: 3}, "", ""},
 		{
 			"deletion that fails",
-			Summary{Deleting: true, Agents: 3, Failed: 1, Failures: []NodeFailure{{"node-x", "unload 12: timed out"}}},
+			Summary{Deleting: true, Agents: 3, Failed: 1, Failures: []NodeReason{{"node-x", "unload 12: timed out"}}},
 			v1alpha1.ProgramDeleteError, "Failed to unload on 1 node: node-x: unload 12: timed out",
 		},
 	} {
@@ -111,7 +111,7 @@ func TestCondition(t *testing.T) {
 func TestMessageIsBounded(t *testing.T) {
 	s := Summary{Agents: 5000, Matching: 5000, Selected: 5000, Failed: 5000}
 	for i := range maxNamed {
-		s.Failures = append(s.Failures, NodeFailure{fmt.Sprintf("%0250d", i), strings.Repeat("é", 5000)})
+		s.Failures = append(s.Failures, NodeReason{fmt.Sprintf("%0250d", i), strings.Repeat("é", 5000)})
 	}
 	_, message, _ := s.Condition()
 	if len(message) > maxMessage || !utf8.ValidString(message) || !strings.HasPrefix(message, "Failed on 5000 nodes") || !strings.HasSuffix(message, " and 4995 more") {

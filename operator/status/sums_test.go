@@ -145,12 +145,15 @@ func randomReport(random *rand.Rand, o *worldOwner, owner types.UID, member, nod
 	}}
 	p.Status.Node, p.Status.OwnerGeneration = node, max(0, o.spec.Generation-int64(random.IntN(4)/3))
 	conditions := []v1alpha1.BpfProgramConditionType{
-		"", v1alpha1.BpfProgCondLoaded, v1alpha1.BpfProgCondLoaded, v1alpha1.BpfProgCondNoContainersOnNode, v1alpha1.BpfProgCondNotLoaded,
-		v1alpha1.BpfProgCondNotUnloaded,
+		"", v1alpha1.BpfProgCondLoaded, v1alpha1.BpfProgCondLoaded, v1alpha1.BpfProgCondNoContainersOnNode, v1alpha1.BpfProgCondNoInterfacesOnNode,
+		v1alpha1.BpfProgCondNotLoaded, v1alpha1.BpfProgCondNotUnloaded,
 	}
 	if condition := conditions[random.IntN(len(conditions))]; condition != "" {
 		c := condition.Condition(fmt.Sprintf("message %d", random.IntN(3)))
 		p.Status.Conditions = []metav1.Condition{c}
+		if condition == v1alpha1.BpfProgCondLoaded && random.IntN(3) > 0 {
+			p.Status.Links = []v1alpha1.BpfProgramLink{{AttachPoint: "lo", State: v1alpha1.LinkAttached}}
+		}
 	}
 	return p
 }
@@ -184,29 +187,31 @@ func (w *world) sum(uid types.UID) Summary {
 			name(&s.WithoutAgent, node)
 		}
 		wanted := matches && runs && !o.spec.Deleting
-		loaded, idle, failures := w.count(uid, node, wanted)
+		done, linked, idle, failures := w.count(uid, node, wanted)
 		switch {
 		case len(failures) > 0 && runs:
 			s.Failed++
 			if len(s.Failures) < maxNamed {
-				s.Failures = append(s.Failures, NodeFailure{Node: node, Error: failures[0]})
+				s.Failures = append(s.Failures, NodeReason{node, failures[0]})
 			}
 		case !wanted:
-		case loaded+idle < o.spec.Programs:
+		case done < o.spec.Programs:
 			s.Waiting++
 			name(&s.WaitingFor, node)
+		case idle != "" && !linked:
+			s.Idle++
+			if len(s.IdleOn) < maxNamed {
+				s.IdleOn = append(s.IdleOn, NodeReason{node, idle})
+			}
 		default:
 			s.Attached++
-			if idle > 0 && loaded == 0 {
-				s.Idle++
-			}
 		}
 	}
 	return s
 }
 
 // count counts the reports about an object from a node.
-func (w *world) count(uid types.UID, node string, wanted bool) (loaded, idle int, failures []string) {
+func (w *world) count(uid types.UID, node string, wanted bool) (done int, linked bool, idle string, failures []string) {
 	for _, id := range slices.Sorted(maps.Keys(w.reports)) {
 		p := w.reports[id]
 		if p.OwnerReferences[0].UID != uid || p.Status.Node != node || len(p.Status.Conditions) == 0 {
@@ -220,10 +225,12 @@ func (w *world) count(uid types.UID, node string, wanted bool) (loaded, idle int
 			failures = append(failures, strings.TrimPrefix(p.Labels[v1alpha1.LabelAppProgramID]+": "+c.Message, ": "))
 		case !current:
 		case condition == v1alpha1.BpfProgCondLoaded:
-			loaded++
-		case condition == v1alpha1.BpfProgCondNoContainersOnNode:
-			idle++
+			done++
+			linked = linked || len(p.Status.Links) > 0
+		case condition.Idle():
+			done++
+			idle = map[bool]string{true: "no container matches", false: "no interface matches"}[condition == v1alpha1.BpfProgCondNoContainersOnNode]
 		}
 	}
-	return loaded, idle, failures
+	return done, linked, idle, failures
 }

@@ -187,10 +187,13 @@ func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) 
 			continue
 		}
 		counts.Selected++
-		if e.Failed {
+		switch {
+		case e.Failed:
 			counts.Failed++
 			failing = append(failing, name)
-		} else {
+		case e.Idle:
+			counts.Idle++
+		default:
 			counts.Attached++
 		}
 	}

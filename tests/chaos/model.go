@@ -112,7 +112,7 @@ type Point struct {
 // Expected is what a node should have for an object.
 type Expected struct {
 	Selected bool
-	// Failed means that the node reports a failure. Idle means that there is no container.
+	// Failed means that the node reports a failure. Idle means that there is nothing to attach to.
 	Failed, Idle bool
 	// Loaded says whether the wanted program is loaded. Otherwise, an earlier one can be
 	// loaded.

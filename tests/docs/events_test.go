@@ -57,7 +57,7 @@ func TestEventReasons(t *testing.T) {
 		}
 	})
 	// Programs recover to these conditions.
-	computed["is.Type"] = append(computed["is.Type"], string(v1alpha1.BpfProgCondLoaded), string(v1alpha1.BpfProgCondNoContainersOnNode))
+	computed["is.Type"] = append(computed["is.Type"], string(v1alpha1.BpfProgCondLoaded), string(v1alpha1.BpfProgCondNoContainersOnNode), string(v1alpha1.BpfProgCondNoInterfacesOnNode))
 
 	emitted := map[string]bool{}
 	eachFile(t, components, false, func(path string, file *ast.File) {

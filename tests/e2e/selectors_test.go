@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,6 +131,64 @@ func TestDiscoveredInterfaces(t *testing.T) {
 			modify(ctx, s, inPods, func(o *v1alpha1.TcxNsProgram) { o.Spec.Attach = new(false) })
 			awaitLinks(ctx, s, inPods)
 			awaitSuccess(ctx, s, inPods)
+		}},
+	)
+}
+
+// TestNothingToAttachTo creates a program in a namespace without pods, and then a pod. An
+// object that waits for pods or interfaces is neither attached nor failed.
+func TestNothingToAttachTo(t *testing.T) {
+	requireType(t, "TCX")
+	const space = "e2e-idle"
+	inPods := &v1alpha1.TcxNsProgram{
+		ObjectMeta: metav1.ObjectMeta{Name: "idle", Namespace: space},
+		Spec:       v1alpha1.TcxNsProgramSpec{TcxNsProgramInfo: tcxNsInfo(), BpfAppCommon: of("go-tcx-counter")},
+	}
+	onHost := tcx("e2e-idle", "")
+	onHost.Spec.InterfaceSelector = discovered("e2eidle")
+	idle := func(ctx context.Context, t *testing.T, o v1alpha1.UserObject, is v1alpha1.BpfProgramConditionType, reason string) {
+		t.Helper()
+		await(ctx, t, kindOf(o)+" "+o.GetName()+" has nothing to attach to", func(ctx context.Context) (bool, string) {
+			c, err := conditionOf(ctx, o)
+			if err != nil || o.GetStatus().Nodes == nil {
+				return false, fmt.Sprint(err)
+			}
+			counts := *o.GetStatus().Nodes
+			return c.Type == string(v1alpha1.ProgramReconcileSuccess) && strings.HasPrefix(c.Message, "Attached on 0 of ") &&
+				strings.Contains(c.Message, "nothing to attach to on ") && strings.Contains(c.Message, "("+reason+")") &&
+				counts == v1alpha1.NodeCounts{Selected: counts.Selected, Idle: counts.Selected}, fmt.Sprintf("%s: %s, %+v", c.Type, c.Message, counts)
+		})
+		programs, err := programsOf(ctx, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range programs {
+			if c := p.GetStatus().Conditions[0]; c.Type != string(is) || p.GetStatus().ProgramID == 0 {
+				t.Errorf("%s, program %d, says %s: %s", p.GetName(), p.GetStatus().ProgramID, c.Type, c.Message)
+			}
+		}
+	}
+	feature(t,
+		step{"no interface", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, onHost)
+			idle(ctx, s, onHost, v1alpha1.BpfProgCondNoInterfacesOnNode, "no interface matches")
+		}},
+		step{"no pod", func(ctx context.Context, s *testing.T) {
+			namespace(ctx, t, space)
+			create(ctx, t, inPods)
+			idle(ctx, s, inPods, v1alpha1.BpfProgCondNoContainersOnNode, "no container matches")
+		}},
+		step{"a pod comes", func(ctx context.Context, s *testing.T) {
+			pod := selectedPod(space, "web", "target")
+			create(ctx, t, pod)
+			awaitReady(ctx, s, pod)
+			awaitLinks(ctx, s, inPods, podInterface+" ingress in pod "+space+"/web")
+			await(ctx, s, "it is attached on one node", func(ctx context.Context) (bool, string) {
+				c, err := conditionOf(ctx, inPods)
+				counts := inPods.GetStatus().Nodes
+				return err == nil && counts != nil && counts.Attached == 1 && counts.Idle == counts.Selected-1 &&
+					strings.HasPrefix(c.Message, "Attached on 1 of "), fmt.Sprintf("%s: %s, %+v, %v", c.Type, c.Message, counts, err)
+			})
 		}},
 	)
 }

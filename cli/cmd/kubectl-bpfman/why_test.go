@@ -114,7 +114,7 @@ func namespaced() []client.Object {
 		{Type: v1alpha1.ProgTypeUprobe, Uprobe: &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: "enter"}, FunctionName: "malloc", Target: "libc", Containers: pods}},
 		{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: v1alpha1.BpfProgramCommon{BpfFunctionName: "leave"}, FunctionName: "malloc", Target: "libc", Containers: pods}},
 	}
-	o.Status.Conditions = []metav1.Condition{v1alpha1.ProgramReconcileSuccess.Condition("Attached on 2 of 2 selected nodes; no container to attach to on 2 of them")}
+	o.Status.Conditions = []metav1.Condition{v1alpha1.ProgramReconcileSuccess.Condition("Attached on 0 of 2 selected nodes; nothing to attach to on one (no container matches), two (no container matches)")}
 	none := v1alpha1.BpfProgCondNoContainersOnNode.Condition()
 	pod := func(name, node string) *corev1.Pod {
 		return &corev1.Pod{

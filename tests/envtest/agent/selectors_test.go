@@ -253,6 +253,8 @@ func TestDiscoveredInterfacesOfPods(t *testing.T) {
 	n.attached(o, v1alpha1.BpfProgCondLoaded, "eth0@1", "net1@1")
 	inside("lo", "net1")
 	n.attached(o, v1alpha1.BpfProgCondLoaded, "net1@1")
+	inside("lo")
+	n.attached(o, v1alpha1.BpfProgCondNoInterfacesOnNode)
 }
 
 // The primary interface is the one with the first of the node's addresses that an interface has,

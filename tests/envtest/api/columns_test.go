@@ -22,8 +22,8 @@ import (
 // What kubectl shows of each kind, in order: the columns, after a bar those of
 // -o wide, and the cells of an object that has every field.
 var columns = map[string][2]string{
-	"BpfApplication":    {"Name NodeSelector Status Selected Attached Failed Age |", `{} ReconcileSuccess 3 2 1 |`},
-	"BpfNsApplication":  {"Name NodeSelector Status Selected Attached Failed Age |", `{} ReconcileSuccess 3 2 1 |`},
+	"BpfApplication":    {"Name NodeSelector Status Selected Attached Idle Failed Age |", `{} ReconcileSuccess 3 2 0 1 |`},
+	"BpfNsApplication":  {"Name NodeSelector Status Selected Attached Idle Failed Age |", `{} ReconcileSuccess 3 2 0 1 |`},
 	"BpfProgram":        {"Name Type Status Node Age | ProgramId", `tcx bpfmanLoaded node-1 | 7`},
 	"BpfNsProgram":      {"Name Type Status Node Age | ProgramId", `tcx bpfmanLoaded node-1 | 7`},
 	"FentryProgram":     {programColumns + " FunctionName", programCells + ` do_unlinkat`},
@@ -41,8 +41,8 @@ var columns = map[string][2]string{
 }
 
 const (
-	programColumns = "Name BpfFunctionName NodeSelector Status Selected Attached Failed Age |"
-	programCells   = `f {} ReconcileSuccess 3 2 1 |`
+	programColumns = "Name BpfFunctionName NodeSelector Status Selected Attached Idle Failed Age |"
+	programCells   = `f {} ReconcileSuccess 3 2 0 1 |`
 )
 
 // Fields that the minimal object lacks, and a column shows.

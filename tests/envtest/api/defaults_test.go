@@ -115,7 +115,7 @@ const loaded = `{"lastTransitionTime":"2026-01-02T03:04:05Z","message":"m","reas
 func TestStatusValidation(t *testing.T) {
 	t.Parallel()
 	userRules := []validation{
-		{`{"observedGeneration":3,"nodes":{"selected":2,"attached":1,"failed":0}}`, ``},
+		{`{"observedGeneration":3,"nodes":{"selected":2,"attached":1,"idle":1,"failed":0}}`, ``},
 		{`{"nodes":{"selected":2,"attached":1}}`, `status.nodes.failed: Required value`},
 		{`{"conditions":[` + loaded + `,` + loaded + `]}`, `status.conditions[1]: Duplicate value`},
 		{`{"conditions":[{"type":"Loaded"}]}`, `status.conditions[0].reason: Required value`},

@@ -43,8 +43,8 @@ type BpfProgramStatusApplyConfiguration struct {
 	Links []BpfProgramLinkApplyConfiguration `json:"links,omitempty"`
 	// conditions contains one condition. Its type is Loaded, NotLoaded,
 	// NotUnLoaded, MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError,
-	// PolicyDenied, PolicyViolated, or NoContainersOnNode. Its message quotes the
-	// daemon's error.
+	// PolicyDenied, PolicyViolated, NoContainersOnNode, or NoInterfacesOnNode. Its
+	// message quotes the daemon's error.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

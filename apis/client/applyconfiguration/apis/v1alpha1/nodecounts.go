@@ -8,14 +8,18 @@ package v1alpha1
 // NodeCountsApplyConfiguration represents a declarative configuration of the NodeCounts type for use
 // with apply.
 //
-// NodeCounts counts nodes. Selected nodes that are neither attached nor failed
-// haven't reported yet.
+// NodeCounts counts nodes. Selected nodes that are neither attached, idle, nor
+// failed haven't reported yet.
 type NodeCountsApplyConfiguration struct {
 	// selected is the number of nodes that the object selects. For example: `3`.
 	Selected *int32 `json:"selected,omitempty"`
 	// attached is the number of nodes where all programs of the object are loaded,
 	// and attached as requested. For example: `2`.
 	Attached *int32 `json:"attached,omitempty"`
+	// idle is the number of nodes where all programs of the object are loaded, but
+	// there is nothing to attach them to: no container or interface matches. For
+	// example: `1`.
+	Idle *int32 `json:"idle,omitempty"`
 	// failed is the number of nodes that report a failure. For example: `1`.
 	Failed *int32 `json:"failed,omitempty"`
 }
@@ -39,6 +43,14 @@ func (b *NodeCountsApplyConfiguration) WithSelected(value int32) *NodeCountsAppl
 // If called multiple times, the Attached field is set to the value of the last call.
 func (b *NodeCountsApplyConfiguration) WithAttached(value int32) *NodeCountsApplyConfiguration {
 	b.Attached = &value
+	return b
+}
+
+// WithIdle sets the Idle field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Idle field is set to the value of the last call.
+func (b *NodeCountsApplyConfiguration) WithIdle(value int32) *NodeCountsApplyConfiguration {
+	b.Idle = &value
 	return b
 }
 
