@@ -84,8 +84,21 @@ func (r *Reconciler) keep(ctx context.Context, owner program.Owner, g *gate) {
 		}, func() {})
 		if err == nil && found.Path != "" {
 			r.stored.Store(p.Image, nil)
+			r.forgetUnloaded()
 		}
 	}
+}
+
+// forgetUnloaded removes the images of programs that were unloaded from those that are known
+// to be in the store.
+func (r *Reconciler) forgetUnloaded() {
+	loaded := r.Inventory.Images()
+	r.stored.Range(func(image, _ any) bool {
+		if !slices.Contains(loaded, image.(bytecode.Image)) { //nolint:errcheck,forcetypeassert // the only type of its keys
+			r.stored.Delete(image)
+		}
+		return true
+	})
 }
 
 // noPolicy says what to do if bpfman.toml requires signatures, which only policies can.

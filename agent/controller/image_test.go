@@ -96,7 +96,9 @@ func (l *loader) load(policies ...*v1alpha1.BytecodePolicy) (report.Judgement, t
 		credentials: func() (bytecode.Credentials, error) { return bytecode.Credentials{}, nil },
 	}
 	request := &gobpfman.LoadRequest{
-		Uuid: new("uid"), Info: []*gobpfman.LoadInfo{{Name: "f"}}, Metadata: map[string]string{v1alpha1.MetadataUUID: "uid", v1alpha1.MetadataKind: "XdpProgram"},
+		Uuid: new("uid"), Info: []*gobpfman.LoadInfo{{Name: "f"}}, Metadata: map[string]string{
+			v1alpha1.MetadataUUID: "uid", v1alpha1.MetadataKind: "XdpProgram", v1alpha1.MetadataProgramName: "x",
+		},
 	}
 	judgement, err := l.loadImage(l.t.Context(), owned(), request, g)
 	return judgement, g.waits, err
@@ -146,6 +148,27 @@ func TestQuietWhileImagesAreRead(t *testing.T) {
 		want := filepath.Join(l.Bytecode.Store.Dir, "images/quay.io/a@"+bytecodetest.DigestOf(imageURL)+".o")
 		if got := l.loaded(); len(got) != 1 || got[0] != want {
 			t.Errorf("loaded %q, want %s", got, want)
+		}
+	})
+}
+
+// The images that are known to be in the store are those of loaded programs.
+func TestUnloadedImagesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoader(t)
+		defer l.queue.ShutDown()
+		l.stored.Store(bytecode.Image{Reference: "quay.io/unloaded:v1", Digest: "sha256:0"}, nil)
+		if _, err := l.settle(); err != nil {
+			t.Fatal(err)
+		}
+		l.keep(t.Context(), owned(), &gate{})
+		var kept []any
+		l.stored.Range(func(image, _ any) bool {
+			kept = append(kept, image)
+			return true
+		})
+		if want := l.Inventory.Images(); len(want) != 1 || len(kept) != 1 || kept[0] != want[0] {
+			t.Errorf("%+v, want %+v", kept, want)
 		}
 	})
 }
