@@ -60,7 +60,10 @@ func (r *Reconciler) loadImage(ctx context.Context, owner program.Owner, request
 	request.Metadata[v1alpha1.MetadataImage] = reference
 	request.Metadata[v1alpha1.MetadataDigest] = found.Digest
 	request.Metadata[v1alpha1.MetadataManifest] = found.Manifest
-	return judgement, r.refusals.try(owner.Key, owner.Generation, request, func() error {
+	return judgement, r.refusals.try(owner, request, func() error {
+		if err := r.settlePins(ctx); err != nil {
+			return err
+		}
 		err := r.Inventory.Load(ctx, request)
 		if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
 			return r.mendPins(ctx, owner, request, found.Object.Maps, err)

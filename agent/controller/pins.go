@@ -25,9 +25,20 @@ import (
 // maxAside is the maximum length of the daemon's error after a known cause, in bytes.
 const maxAside = 256
 
+// pinError is the failure of a Load with the pins that can be its cause.
+type pinError struct {
+	text    string
+	failure error
+}
+
+func (e *pinError) Error() string { return e.text }
+
+func (e *pinError) Unwrap() error { return e.failure }
+
 // mendPins checks whether a Load failed because pinned maps differ from the maps that
-// the bytecode declares. If the owner has the annotation for it, mendPins removes pins
-// that no other program uses, and loads the bytecode again. Otherwise, the error
+// the bytecode declares. If the owner has the annotation for it, mendPins loads the
+// bytecode with new maps. The version that is loaded keeps running with its maps until
+// then, and if the bytecode still can't be loaded. Without the annotation, the error
 // explains what to do.
 func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, declared []reader.Map, failure error) error {
 	misfits := r.misfits(ctx, declared)
@@ -39,17 +50,54 @@ func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request 
 		words[n] = m.String()
 	}
 	cause := strings.Join(words, "; ")
-	if !owner.ReplacePinnedMaps {
-		return fmt.Errorf("%s: remove the pin once no program uses the map, or set the annotation %s; the daemon reports: %s",
-			cause, v1alpha1.AnnotationReplacePinnedMaps, shorten.Middle(failure.Error(), maxAside))
+	explain := func(what string, err error) error {
+		return &pinError{fmt.Sprintf("%s: %s; the daemon reports: %s", cause, what, shorten.Middle(err.Error(), maxAside)), err}
 	}
-	if err := r.replacePins(ctx, owner.Key, misfits); err != nil {
-		return fmt.Errorf("%s: %w", cause, err)
+	if !owner.ReplacePinnedMaps {
+		return explain("to replace the map, whose entries are then lost, set the annotation "+v1alpha1.AnnotationReplacePinnedMaps, failure)
+	}
+	r.replacing.Lock()
+	defer r.replacing.Unlock()
+	if err := r.setAside(ctx, owner.Key, misfits); err != nil {
+		return fmt.Errorf("%s: %w", cause, errors.Join(err, r.settle(ctx)))
+	}
+	err := r.Inventory.Load(ctx, request)
+	if settled := r.settle(ctx); settled != nil {
+		logr.FromContextOrDiscard(ctx).Error(settled, "Failed to remove replaced pins, or to put them back; retrying at the next load")
+	}
+	if err != nil {
+		return explain("the bytecode can't be loaded with a new map either, so the pinned map stays", err)
 	}
 	if object, err := r.Cluster.UserObject(owner.Kind, owner.Namespace, owner.Name); err == nil {
-		event.Emit(r.Cluster.Events, object, corev1.EventTypeNormal, "PinsRemoved", "Load", fmt.Sprintf("Removed pins on node %s: %s", r.NodeName, cause))
+		event.Emit(r.Cluster.Events, object, corev1.EventTypeNormal, "PinsRemoved", "Load", fmt.Sprintf("Replaced maps on node %s: %s", r.NodeName, cause))
 	}
-	return r.Inventory.Load(ctx, request)
+	return nil
+}
+
+// settlePins ends replacements that were interrupted, for example by a restart of the agent.
+func (r *Reconciler) settlePins(ctx context.Context) error {
+	r.replacing.Lock()
+	defer r.replacing.Unlock()
+	return r.settle(ctx)
+}
+
+func (r *Reconciler) settle(ctx context.Context) error {
+	if r.PinsDir == "" {
+		return nil
+	}
+	replaced, err := pins.Replaced(r.PinsDir)
+	if err != nil || len(replaced) == 0 {
+		return err //nolint:wrapcheck // the error has context
+	}
+	users, err := r.Inventory.UsersOfMaps(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range replaced {
+		errs = append(errs, pins.Settle(r.PinsDir, name, func(id uint32) bool { return len(users[id]) > 0 }))
+	}
+	return errors.Join(errs...)
 }
 
 // misfits returns the declared maps that don't fit their pins. It returns nil if it can't
@@ -65,9 +113,8 @@ func (r *Reconciler) misfits(ctx context.Context, declared []reader.Map) []pins.
 	return misfits
 }
 
-// replacePins removes the pins of maps that only the owner's programs use, after it has
-// unloaded these programs.
-func (r *Reconciler) replacePins(ctx context.Context, key program.Key, misfits []pins.Misfit) error {
+// setAside sets aside the pins of maps that only the owner's programs use.
+func (r *Reconciler) setAside(ctx context.Context, key program.Key, misfits []pins.Misfit) error {
 	users, err := r.Inventory.UsersOfMaps(ctx)
 	if err != nil {
 		return err
@@ -82,29 +129,10 @@ func (r *Reconciler) replacePins(ctx context.Context, key program.Key, misfits [
 			return fmt.Errorf("the pin is kept because other programs use the map: %d", others)
 		}
 	}
-	unloaded := map[uint32]bool{}
 	for _, m := range misfits {
-		for _, id := range users[m.ID] {
-			if unloaded[id] {
-				continue
-			}
-			if err := r.Inventory.Unload(ctx, id); err != nil {
-				return err
-			}
-			unloaded[id] = true
+		if err := m.SetAside(); err != nil {
+			return err //nolint:wrapcheck // the error has context
 		}
 	}
-	if users, err = r.Inventory.UsersOfMaps(ctx); err != nil {
-		return err
-	}
-	for _, m := range misfits {
-		if still := users[m.ID]; len(still) > 0 {
-			return fmt.Errorf("the pin is kept because programs still use the map: %d", still)
-		}
-	}
-	var errs []error
-	for _, m := range misfits {
-		errs = append(errs, m.Remove())
-	}
-	return errors.Join(errs...)
+	return nil
 }

@@ -81,6 +81,8 @@ type Reconciler struct {
 	hinted   hinted
 	policies policyCache
 	refusals refusals
+	// replacing is held while pins are replaced.
+	replacing sync.Mutex
 	// stored contains the images of programs that are known to be in the store.
 	stored sync.Map
 	// sharers contains the keys of owners that use maps of other programs.

@@ -39,6 +39,7 @@ type attempt struct {
 	owner      program.Key
 	uid        string
 	generation int64
+	replaces   bool   // the annotation, which doesn't change the generation
 	load       string // metadata bpfman.io/load
 	manifest   string
 	mapOwner   uint32
@@ -52,10 +53,10 @@ type refusedLoad struct {
 
 // try calls load, unless it was refused recently. In that case, it returns the same
 // error.
-func (r *refusals) try(owner program.Key, generation int64, request *gobpfman.LoadRequest, load func() error) error {
+func (r *refusals) try(owner program.Owner, request *gobpfman.LoadRequest, load func() error) error {
 	r.once.Do(r.open)
 	id := attempt{
-		owner: owner, uid: request.GetUuid(), generation: generation, load: request.GetMetadata()[v1alpha1.MetadataLoad],
+		owner: owner.Key, uid: request.GetUuid(), generation: owner.Generation, replaces: owner.ReplacePinnedMaps, load: request.GetMetadata()[v1alpha1.MetadataLoad],
 		manifest: request.GetMetadata()[v1alpha1.MetadataManifest], mapOwner: request.GetMapOwnerId(),
 	}
 	found, _ := r.kept.Get(id)

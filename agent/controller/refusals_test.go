@@ -25,13 +25,12 @@ var refused = &daemon.Error{Op: "load f", Cause: status.Error(codes.Aborted, "er
 
 // loading is a Load of a test.
 type loading struct {
-	owner      program.Key
-	generation int64
-	request    *gobpfman.LoadRequest
+	owner   program.Owner
+	request *gobpfman.LoadRequest
 }
 
 func newLoading() loading {
-	return loading{program.Key{Kind: "XdpProgram", Name: "x"}, 1, &gobpfman.LoadRequest{
+	return loading{program.Owner{Key: program.Key{Kind: "XdpProgram", Name: "x"}, Generation: 1}, &gobpfman.LoadRequest{
 		Uuid: new("uid"), Metadata: map[string]string{v1alpha1.MetadataLoad: "load", v1alpha1.MetadataManifest: "manifest"},
 	}}
 }
@@ -40,7 +39,7 @@ func newLoading() loading {
 func tries(t *testing.T, r *refusals, l loading, answer error) bool {
 	t.Helper()
 	asked := false
-	got := r.try(l.owner, l.generation, l.request, func() error { asked = true; return answer })
+	got := r.try(l.owner, l.request, func() error { asked = true; return answer })
 	if got != answer { //nolint:errorlint // must be the same error
 		t.Errorf("%v, want %v", got, answer)
 	}
@@ -115,7 +114,8 @@ func TestChangesEndDelays(t *testing.T) {
 		"owner":              func(l *loading) { l.owner.Name = "y" },
 		"namespace":          func(l *loading) { l.owner.Namespace = "n" },
 		"created again":      func(l *loading) { l.request.Uuid = new("another") },
-		"generation":         func(l *loading) { l.generation++ },
+		"generation":         func(l *loading) { l.owner.Generation++ },
+		"annotation":         func(l *loading) { l.owner.ReplacePinnedMaps = true },
 		"load":               func(l *loading) { l.request.Metadata[v1alpha1.MetadataLoad] = "another" },
 		"manifest":           func(l *loading) { l.request.Metadata[v1alpha1.MetadataManifest] = "another" },
 		"map owner":          func(l *loading) { l.request.MapOwnerId = new(uint32(7)) },

@@ -2,17 +2,19 @@
 // Copyright The bpfman-operator authors
 
 // Package pins compares the maps that bytecode pins by name (LIBBPF_PIN_BY_NAME)
-// with the maps that are pinned on the node under these names. The daemon of
-// v0.6.0 uses a pinned map regardless of its definition. If the definition has
-// changed, the kernel rejects the program, or the program writes values that the
-// map's readers don't expect.
+// with the maps that are pinned on the node under these names, and replaces them.
+// The daemon of v0.6.0 uses a pinned map regardless of its definition. If the
+// definition has changed, the kernel rejects the program, or the program writes
+// values that the map's readers don't expect.
 package pins
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -22,6 +24,9 @@ import (
 // Dir is the directory in which the daemon of v0.6.0 pins maps by name, like
 // libbpf.
 const Dir = "/sys/fs/bpf"
+
+// aside is the prefix of the names of pins that are set aside.
+const aside = "bpfman-replaced-"
 
 // Map is the definition of a map.
 type Map struct {
@@ -33,6 +38,20 @@ type Map struct {
 
 func (m Map) String() string {
 	return fmt.Sprintf("type %s, %d-byte keys, and %d-byte values", m.Type, m.KeySize, m.ValueSize)
+}
+
+// inKernel returns the definition with the sizes that the kernel reports for the map. Bytecode
+// can leave out sizes of types for which the kernel accepts only that of a number.
+func (m Map) inKernel() Map {
+	const number = 4
+	switch m.Type {
+	case ebpf.PerfEventArray, ebpf.ProgramArray, ebpf.CGroupArray, ebpf.ArrayOfMaps, ebpf.XSKMap:
+		m.KeySize, m.ValueSize = cmp.Or(m.KeySize, number), cmp.Or(m.ValueSize, number)
+	case ebpf.HashOfMaps:
+		m.ValueSize = cmp.Or(m.ValueSize, number)
+	default:
+	}
+	return m
 }
 
 // Misfit is a pinned map whose definition differs from the declared one.
@@ -58,7 +77,7 @@ func Misfits(dir string, declared []reader.Map) ([]Misfit, error) {
 		if !d.Pinned || d.Name != filepath.Base(d.Name) || d.Name == "." || d.Name == ".." {
 			continue
 		}
-		want := Map{Name: d.Name, Type: ebpf.MapType(d.Type), KeySize: d.KeySize, ValueSize: d.ValueSize}
+		want := Map{Name: d.Name, Type: ebpf.MapType(d.Type), KeySize: d.KeySize, ValueSize: d.ValueSize}.inKernel()
 		m := Misfit{Declared: want, path: filepath.Join(dir, want.Name)}
 		err := m.look()
 		switch {
@@ -92,8 +111,9 @@ func (m *Misfit) look() error {
 	return nil
 }
 
-// Remove removes the pin, unless another map was pinned there meanwhile.
-func (m Misfit) Remove() error {
+// SetAside renames the pin, so that a loader creates the map again. It fails if another
+// map was pinned there meanwhile.
+func (m Misfit) SetAside() error {
 	now := Misfit{Declared: m.Declared, path: m.path}
 	if err := now.look(); err != nil {
 		return err
@@ -101,8 +121,49 @@ func (m Misfit) Remove() error {
 	if now.ID != m.ID {
 		return fmt.Errorf("pinned map %s: another map has replaced it", m.Declared.Name)
 	}
-	if err := os.Remove(m.path); err != nil {
-		return fmt.Errorf("remove pin: %w", err)
+	if err := os.Rename(m.path, filepath.Join(filepath.Dir(m.path), aside+m.Declared.Name)); err != nil {
+		return fmt.Errorf("set pin aside: %w", err)
+	}
+	return nil
+}
+
+// Replaced returns the names of the maps in a directory whose pins are set aside.
+func Replaced(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list pinned maps: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if name, is := strings.CutPrefix(e.Name(), aside); is && !e.IsDir() {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// Settle ends a replacement. If the map that is now pinned under the name is in use, Settle
+// removes the pin that was set aside. Otherwise, it puts that pin back, because what should
+// have used the new map isn't loaded.
+func Settle(dir, name string, used func(id uint32) bool) error {
+	before := filepath.Join(dir, aside+name)
+	now := Misfit{Declared: Map{Name: name}, path: filepath.Join(dir, name)}
+	switch err := now.look(); {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return err
+	case used(now.ID):
+		if err := os.Remove(before); err != nil {
+			return fmt.Errorf("remove replaced pin: %w", err)
+		}
+		return nil
+	default: // a rename in bpffs doesn't replace a file
+		if err := os.Remove(now.path); err != nil {
+			return fmt.Errorf("remove unused pin: %w", err)
+		}
+	}
+	if err := os.Rename(before, now.path); err != nil {
+		return fmt.Errorf("put pin back: %w", err)
 	}
 	return nil
 }

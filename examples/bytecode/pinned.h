@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Copyright The bpfman-operator authors
 
-// For tests of upgrades: a map that is pinned by name, with values of VALUE_SIZE bytes.
+// For tests of upgrades: a map that is pinned by name, with values of VALUE_SIZE bytes, of
+// which the program writes byte WRITTEN.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>
+
+#ifndef WRITTEN
+#define WRITTEN (VALUE_SIZE - 1)
+#endif
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -21,7 +26,7 @@ int pinned(struct __sk_buff *skb)
 	__u8 *value = bpf_map_lookup_elem(&pinned_flows, &key);
 
 	if (value)
-		value[VALUE_SIZE - 1]++;
+		value[WRITTEN]++;
 	return -1; /* TCX_NEXT */
 }
 
