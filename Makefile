@@ -109,7 +109,7 @@ kwok: $(LOCALBIN)/kwok ## Build kwok to bin/, to simulate nodes and pods.
 prometheus: $(LOCALBIN)/prometheus ## Build Prometheus to bin/, which a tutorial runs.
 promtool: $(LOCALBIN)/promtool ## Build Prometheus' promtool to bin/.
 bpf-linker: $(LOCALBIN)/bpf-linker ## Build bpf-linker to bin/, to build eBPF programs in Rust.
-opm: $(LOCALBIN)/opm ## Build opm to bin/, if the Go module proxy serves operator-registry; make bundle and make catalog then validate with it.
+opm: $(LOCALBIN)/opm ## Build opm to bin/, if the Go module proxy serves operator-registry; make catalog then validates with it.
 
 # One binary contains all of Kubernetes' components. The name with which it is called selects the component.
 ENVTEST_ASSETS := $(LOCALBIN)/envtest
@@ -229,7 +229,7 @@ verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale, or if
 	@files=$$($< -l $(MODULES) hack); test -z "$$files" || { echo "not formatted, run make fmt:"; echo "$$files"; exit 1; }
 	@changes=$$(git status --porcelain -- $(GENERATED)); test -z "$$changes" || { echo "generated files differ from what is committed, run make generate:"; echo "$$changes"; exit 1; }
 
-# The output of `generate`. Sections below add theirs.
+# The output of `generate`.
 GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml docs/reference/api.md docs/diagrams cli/remedy/remedies.md
 
 # The linter runs on all modules of the workspace in one process, so it reads common dependencies once. Modules in
@@ -732,36 +732,39 @@ CATALOG_NAMESPACE ?= openshift-marketplace
 build-release:
 	@cd hack/release && GOWORK=off go build -trimpath -o $(LOCALBIN)/release .
 
-.PHONY: bundle
-bundle: generate build-release $(LOCALBIN)/kustomize ## Generate the OLM bundle (bundle, bundle.Dockerfile) from config/manifests and config/samples, and check it, also with bin/opm if it exists.
-	@$(LOCALBIN)/release bundle --manifests <($(LOCALBIN)/kustomize build config/manifests | $(WITH_IMAGES)) \
-		--samples <($(LOCALBIN)/kustomize build config/samples) --version $(VERSION) \
-		--channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL) --replaces "$(BUNDLE_REPLACES)" --skip-range "$(BUNDLE_SKIP_RANGE)" --opm "$(wildcard $(LOCALBIN)/opm)"
+BUNDLE := $(LOCALBIN)/bundle
 
-verify: bundle
-GENERATED += bundle bundle.Dockerfile
+.PHONY: bundle
+bundle: build-release $(LOCALBIN)/kustomize ## Generate the OLM bundle from config/manifests and config/samples in bin/bundle, and validate it.
+	@$(LOCALBIN)/release bundle --manifests <($(LOCALBIN)/kustomize build config/manifests | $(WITH_IMAGES)) \
+		--samples <($(LOCALBIN)/kustomize build config/samples) --version $(VERSION) --dir $(BUNDLE) --dockerfile $(BUNDLE).Dockerfile \
+		--channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL) --replaces "$(BUNDLE_REPLACES)" --skip-range "$(BUNDLE_SKIP_RANGE)"
+
+# An existing bundle can be that of a release, so it isn't generated again.
+$(BUNDLE).Dockerfile:
+	@$(MAKE) --no-print-directory bundle
 
 .PHONY: release-bundle
 release-bundle: ## Generate the OLM bundle of a release, with the images of its install files.
 	@$(MAKE) --no-print-directory bundle $(RELEASED)
 
 .PHONY: test-release
-test-release: ## Test the rules for the bundle and the catalog, and the other parts of a release.
+test-release: bundle ## Validate the OLM bundle, and test the other parts of a release.
 	cd hack/release && GOWORK=off go test -count=1 ./...
 
 ##@ Build
 
 .PHONY: bundle-build
-bundle-build: container-engine ## Build the image of the bundle, BUNDLE_IMG.
-	$(CONTAINER_ENGINE) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
+bundle-build: container-engine $(BUNDLE).Dockerfile ## Build the image of the bundle in bin/bundle, BUNDLE_IMG.
+	$(CONTAINER_ENGINE) build -f $(BUNDLE).Dockerfile -t $(BUNDLE_IMG) $(BUNDLE)
 
 .PHONY: bundle-push
 bundle-push: container-engine ## Push the image of the bundle.
 	$(CONTAINER_ENGINE) push $(BUNDLE_IMG)
 
 .PHONY: catalog
-catalog: build-release ## Generate a catalog with the bundle of BUNDLE_IMG in bin/catalog.
-	@$(LOCALBIN)/release catalog --image $(BUNDLE_IMG) --out $(LOCALBIN)/catalog/configs/bpfman-operator/catalog.yaml
+catalog: build-release $(BUNDLE).Dockerfile ## Generate a catalog with the bundle of BUNDLE_IMG in bin/catalog.
+	@$(LOCALBIN)/release catalog --dir $(BUNDLE) --image $(BUNDLE_IMG) --out $(LOCALBIN)/catalog/configs/bpfman-operator/catalog.yaml
 	$(if $(wildcard $(LOCALBIN)/opm),@$(LOCALBIN)/opm validate $(LOCALBIN)/catalog/configs)
 
 .PHONY: catalog-build
@@ -825,7 +828,7 @@ licences: build-release build-architectures build-plugins ## Collect the license
 	$(LOCALBIN)/release licences --out $(LOCALBIN)/licences $(RELEASE_BINARIES) $(PLUGINS)
 
 .PHONY: release-files
-release-files: sbom licences build-release-yamls package-chart schemas ## Write the files of a release to bin/release-files: install files, chart, schemas, commands, SBOMs, licenses, checksums.
+release-files: sbom licences build-release-yamls package-chart release-bundle schemas ## Write the files of a release to bin/release-files: install files, chart, bundle, schemas, commands, SBOMs, licenses, checksums.
 	@rm -rf $(LOCALBIN)/release-files && mkdir -p $(LOCALBIN)/release-files
 	@named=$$(grep -hoE '^ *(- )?(image|bpfman\.(agent\.|csi\.|csi\.registrar\.|inspector\.)?image): *[^ ]+' $(RELEASE_DIR)/*.yaml | grep -v @sha256: | sort -u); test -z "$$named" || \
 		{ echo "a release names its images by digest (make release-images), but has:"; echo "$$named"; exit 1; } >&2
@@ -833,7 +836,7 @@ release-files: sbom licences build-release-yamls package-chart schemas ## Write 
 	@for architecture in $(ARCHITECTURES); do \
 		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN)/linux-$$architecture -c $(RELEASE_COMMANDS) $(RELEASE_COMMANDS:%=%.cdx.json) | \
 		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-linux-$$architecture.tar.gz; done
-	@for dir in licences schemas; do \
+	@for dir in bundle licences schemas; do \
 		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(COMMIT_TIME) -C $(LOCALBIN) -c $$dir | \
 		gzip -n >$(LOCALBIN)/release-files/bpfman-operator-$(VERSION)-$$dir.tar.gz; done
 	@$(MAKE) --no-print-directory plugin-archives

@@ -24,13 +24,9 @@ import (
 	"github.com/bpfman/bpfman-operator/hack/release/olm"
 )
 
-// opmTimeout bounds opm's validation of a bundle, which takes a few seconds.
-const opmTimeout = 2 * time.Minute
-
 const usage = `usage: release command [flags]
 
-  bundle    make the OLM bundle of manifests and samples, and check it
-  validate  check a bundle
+  bundle    make the OLM bundle of manifests and samples, and validate it
   catalog   make the catalog of a bundle
   sbom      write a bill of materials beside each of some binaries
   licences  collect the licences of all that is in some binaries
@@ -49,7 +45,6 @@ func main() {
 func run(args []string) error {
 	commands := map[string]func([]string) error{
 		"bundle":   bundle,
-		"validate": validate,
 		"catalog":  catalog,
 		"sbom":     sbom,
 		"licences": licences,
@@ -62,19 +57,13 @@ func run(args []string) error {
 	return commands[args[0]](args[1:])
 }
 
-// bundleFlags adds the flags for the location of a bundle.
-func bundleFlags(flags *flag.FlagSet) (dir, dockerfile *string) {
-	return flags.String("dir", "bundle", "the bundle's directory"),
-		flags.String("dockerfile", "bundle.Dockerfile", "the Dockerfile of its image")
-}
-
 func bundle(args []string) error {
 	flags := flag.NewFlagSet("bundle", flag.ExitOnError)
-	dir, dockerfile := bundleFlags(flags)
+	dir := flags.String("dir", "", "the bundle's directory")
+	dockerfile := flags.String("dockerfile", "", "the Dockerfile of its image")
 	manifests := flags.String("manifests", "", "a file with config/manifests, as kustomize builds it")
 	samples := flags.String("samples", "", "a file with config/samples, as kustomize builds it")
 	channels := flags.String("channels", "", "where it is published, separated by commas")
-	opm := opmFlag(flags)
 	var o olm.Options
 	flags.StringVar(&o.Version, "version", "", "the version, without a v")
 	flags.StringVar(&o.Replaces, "replaces", "", "the name of the version before")
@@ -104,7 +93,11 @@ func bundle(args []string) error {
 	if err := b.Write(*dir, *dockerfile); err != nil {
 		return err
 	}
-	return check(*dir, *dockerfile, *opm)
+	if err := olm.Validate(*dir); err != nil {
+		// No image must be built of it.
+		return errors.Join(fmt.Errorf("%s isn't valid:\n%w", *dir, err), os.Remove(*dockerfile))
+	}
+	return nil
 }
 
 // createdAt returns the time of a release. Without epoch, it returns none, so that a bundle doesn't depend on the
@@ -133,54 +126,15 @@ func readObjects(path string) ([]unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// opmFlag adds the flag of the command that validates a bundle.
-func opmFlag(flags *flag.FlagSet) *string {
-	return flags.String("opm", "", "operator-registry's command opm, to validate the bundle with it as well")
-}
-
-func check(dir, dockerfile, opm string) error {
-	b, err := olm.Read(dir, dockerfile)
-	if err != nil {
-		return err
-	}
-	if err := olm.Validate(b); err != nil {
-		return fmt.Errorf("%s isn't valid:\n%w", dir, err)
-	}
-	if opm == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), opmTimeout)
-	defer cancel()
-	return olm.ValidateWithOPM(ctx, opm, dir, b.Annotations)
-}
-
-func validate(args []string) error {
-	flags := flag.NewFlagSet("validate", flag.ExitOnError)
-	dir, dockerfile := bundleFlags(flags)
-	opm := opmFlag(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	return check(*dir, *dockerfile, *opm)
-}
-
 func catalog(args []string) error {
 	flags := flag.NewFlagSet("catalog", flag.ExitOnError)
-	dir, dockerfile := bundleFlags(flags)
+	dir := flags.String("dir", "", "the bundle's directory")
 	image := flags.String("image", "", "the bundle's image")
 	out := flags.String("out", "", "the catalog's file")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	b, err := olm.Read(*dir, *dockerfile)
-	if err != nil {
-		return err
-	}
-	c := olm.NewCatalog(b, *image)
-	if err := olm.ValidateCatalog(c); err != nil {
-		return fmt.Errorf("the catalog isn't valid:\n%w", err)
-	}
-	return c.Write(*out)
+	return olm.WriteCatalog(*dir, *image, *out)
 }
 
 func sbom(args []string) error {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -83,39 +84,34 @@ func (a *access) isOurs(b binding, namespace string) (bool, error) {
 
 // permissions returns the permissions of the ServiceAccounts in the cluster and in their namespace.
 // rest contains the objects with permissions for others.
-func (a *access) permissions(namespace string) (cluster, namespaced []Permission, rest []unstructured.Unstructured, err error) {
+func (a *access) permissions(namespace string) (cluster, namespaced []v1alpha1.StrategyDeploymentPermissions, rest []unstructured.Unstructured, err error) {
 	rules := map[string]map[string][]rbacv1.PolicyRule{"ClusterRoleBinding": {}, "RoleBinding": {}}
-	taken := map[rbacv1.RoleRef]bool{}
-	var others []unstructured.Unstructured
+	ours, others := map[rbacv1.RoleRef]bool{}, map[rbacv1.RoleRef]bool{}
 	for _, b := range a.bindings {
-		fail := func(err error) ([]Permission, []Permission, []unstructured.Unstructured, error) {
+		own, err := a.isOurs(b, namespace)
+		if err != nil {
 			return nil, nil, nil, fmt.Errorf("%s: %w", describeObject(b.object), err)
 		}
-		ours, err := a.isOurs(b, namespace)
-		if err != nil {
-			return fail(err)
-		}
-		if !ours {
-			others = append(others, b.object)
+		if !own {
+			others[b.roleRef] = true
+			rest = append(rest, b.object)
 			continue
 		}
 		granted, err := a.rulesOf(b.roleRef)
 		if err != nil {
-			return fail(err)
+			return nil, nil, nil, fmt.Errorf("%s: %w", describeObject(b.object), err)
 		}
-		taken[b.roleRef] = true
+		ours[b.roleRef] = true
 		for _, subject := range b.subjects {
 			rules[b.object.GetKind()][subject.Name] = append(rules[b.object.GetKind()][subject.Name], granted...)
 		}
 	}
 	for _, r := range a.roles {
-		if !taken[r.ref()] || slices.ContainsFunc(a.bindings, func(b binding) bool {
-			return b.roleRef == r.ref() && slices.ContainsFunc(others, func(o unstructured.Unstructured) bool { return describeObject(o) == describeObject(b.object) })
-		}) {
+		if !ours[r.ref()] || others[r.ref()] {
 			rest = append(rest, r.object)
 		}
 	}
-	return sorted(rules["ClusterRoleBinding"], namespace), sorted(rules["RoleBinding"], namespace), append(rest, others...), nil
+	return sorted(rules["ClusterRoleBinding"], namespace), sorted(rules["RoleBinding"], namespace), rest, nil
 }
 
 func (r *role) ref() rbacv1.RoleRef {
@@ -143,15 +139,15 @@ func (a *access) rulesOf(ref rbacv1.RoleRef) ([]rbacv1.PolicyRule, error) {
 
 // sorted returns the permissions, sorted by name. It changes rules that name the project's
 // namespace, because with OLM, the user chooses the namespace.
-func sorted(rules map[string][]rbacv1.PolicyRule, namespace string) []Permission {
-	var permissions []Permission
+func sorted(rules map[string][]rbacv1.PolicyRule, namespace string) []v1alpha1.StrategyDeploymentPermissions {
+	var permissions []v1alpha1.StrategyDeploymentPermissions
 	for _, account := range slices.Sorted(maps.Keys(rules)) {
 		for i, rule := range rules[account] {
 			if slices.Equal(rule.Resources, []string{"namespaces"}) && slices.Equal(rule.ResourceNames, []string{namespace}) {
 				rules[account][i].ResourceNames = nil
 			}
 		}
-		permissions = append(permissions, Permission{ServiceAccountName: account, Rules: rules[account]})
+		permissions = append(permissions, v1alpha1.StrategyDeploymentPermissions{ServiceAccountName: account, Rules: rules[account]})
 	}
 	return permissions
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
@@ -54,22 +55,25 @@ var acronyms = map[string]string{"Bpf": "BPF", "Tc": "TC", "Tcx": "TCX", "Xdp": 
 
 // describe describes the API of a CustomResourceDefinition for users, with the texts of its
 // schema.
-func describe(crd *apiextensionsv1.CustomResourceDefinition) (OwnedCRD, error) {
+func describe(crd *apiextensionsv1.CustomResourceDefinition) (v1alpha1.CRDDescription, error) {
 	version, err := storedVersion(crd)
 	if err != nil {
-		return OwnedCRD{}, err
+		return v1alpha1.CRDDescription{}, err
 	}
 	schema := version.Schema.OpenAPIV3Schema
-	return OwnedCRD{
-		Name:              crd.Name,
-		Kind:              crd.Spec.Names.Kind,
-		Version:           version.Name,
-		DisplayName:       kindTitle(crd.Spec.Names.Kind),
-		Description:       firstParagraph(schema.Description),
-		Resources:         []Resource{leadsTo(crd.Spec.Names.Kind, crd.Spec.Scope, version.Name)},
-		SpecDescriptors:   descriptors(schema.Properties["spec"]),
-		StatusDescriptors: descriptors(schema.Properties["status"]),
-	}, nil
+	described := v1alpha1.CRDDescription{
+		Name:            crd.Name,
+		Kind:            crd.Spec.Names.Kind,
+		Version:         version.Name,
+		DisplayName:     kindTitle(crd.Spec.Names.Kind),
+		Description:     firstParagraph(schema.Description),
+		Resources:       []v1alpha1.APIResourceReference{leadsTo(crd.Spec.Names.Kind, crd.Spec.Scope, version.Name)},
+		SpecDescriptors: descriptors(schema.Properties["spec"]),
+	}
+	for _, field := range descriptors(schema.Properties["status"]) {
+		described.StatusDescriptors = append(described.StatusDescriptors, v1alpha1.StatusDescriptor(field))
+	}
+	return described, nil
 }
 
 // storedVersion returns the storage version.
@@ -84,14 +88,14 @@ func storedVersion(crd *apiextensionsv1.CustomResourceDefinition) (*apiextension
 
 // leadsTo returns the kind with more information about an object. Objects that users write are
 // reported in BpfPrograms. These and BpfNodes are about a node.
-func leadsTo(kind string, scope apiextensionsv1.ResourceScope, version string) Resource {
+func leadsTo(kind string, scope apiextensionsv1.ResourceScope, version string) v1alpha1.APIResourceReference {
 	switch {
 	case isReport(kind):
-		return Resource{Kind: "Node", Version: "v1"}
+		return v1alpha1.APIResourceReference{Kind: "Node", Version: "v1"}
 	case scope == apiextensionsv1.NamespaceScoped:
-		return Resource{Kind: "BpfNsProgram", Version: version}
+		return v1alpha1.APIResourceReference{Kind: "BpfNsProgram", Version: version}
 	default:
-		return Resource{Kind: "BpfProgram", Version: version}
+		return v1alpha1.APIResourceReference{Kind: "BpfProgram", Version: version}
 	}
 }
 
@@ -100,14 +104,14 @@ func isReport(kind string) bool {
 	return kind == "BpfProgram" || kind == "BpfNsProgram" || kind == "BpfNode"
 }
 
-func descriptors(schema apiextensionsv1.JSONSchemaProps) []Descriptor {
-	var described []Descriptor
+func descriptors(schema apiextensionsv1.JSONSchemaProps) []v1alpha1.SpecDescriptor {
+	var described []v1alpha1.SpecDescriptor
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		title := fieldNames[name]
 		if title == "" {
 			title = strings.ToUpper(name[:1]) + name[1:]
 		}
-		d := Descriptor{Path: name, DisplayName: title, Description: firstParagraph(schema.Properties[name].Description)}
+		d := v1alpha1.SpecDescriptor{Path: name, DisplayName: title, Description: firstParagraph(schema.Properties[name].Description)}
 		if widget := widgets[name]; widget != "" {
 			d.XDescriptors = []string{widget}
 		}

@@ -5,8 +5,6 @@ package olm
 
 import (
 	"bufio"
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +13,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/blang/semver/v4"
+	scorecard "github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -22,12 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
-)
-
-// Kinds with special handling.
-const (
-	kindCSV = "ClusterServiceVersion"
-	kindCRD = "CustomResourceDefinition"
 )
 
 // The annotations of a ClusterServiceVersion that are generated.
@@ -56,6 +51,17 @@ var notInBundles = map[string]string{
 	"ValidatingAdmissionPolicyBinding": "to be applied beside the bundle: config/admission",
 }
 
+// supportedKinds are the kinds that OLM creates as they are in a bundle.
+var supportedKinds = map[string]bool{
+	"ConfigMap":             true,
+	"ConsoleYAMLSample":     true,
+	"PodDisruptionBudget":   true,
+	"PriorityClass":         true,
+	"Secret":                true,
+	"Service":               true,
+	"VerticalPodAutoscaler": true,
+}
+
 // Options are the parts of a bundle that don't come from the manifests.
 type Options struct {
 	Version        string
@@ -76,11 +82,15 @@ func Generate(manifests, samples []unstructured.Unstructured, o Options) (*Bundl
 	}
 	b := &Bundle{CSV: in.csv, CRDs: in.crds, Scorecard: in.scorecard, Objects: in.objects}
 	name, _, _ := strings.Cut(b.CSV.Name, ".")
+	version, err := o.version(name)
+	if err != nil {
+		return nil, err
+	}
 	b.CSV.Name = name + ".v" + o.Version
-	b.CSV.Spec.Version = o.Version
+	b.CSV.Spec.Version.Version = version
 	b.CSV.Spec.Replaces = o.Replaces
 	if len(in.deployment.Spec.Template.Spec.Containers) == 0 {
-		return nil, fmt.Errorf("Deployment %s has no containers", in.deployment.Name)
+		return nil, fmt.Errorf("the Deployment %s has no containers", in.deployment.Name)
 	}
 	if err := b.own(); err != nil {
 		return nil, err
@@ -101,14 +111,35 @@ func Generate(manifests, samples []unstructured.Unstructured, o Options) (*Bundl
 		annotationScorecardMedia: mediaTypeScorecard,
 		annotationScorecard:      scorecardDir,
 	}
-	b.Dockerfile = b.dockerfile()
 	return b, nil
+}
+
+// version decodes the version. It returns an error if the other options contradict it, or each other: neither the
+// validators of a bundle nor OLM before an upgrade notice that.
+func (o *Options) version(name string) (semver.Version, error) {
+	version, err := semver.Parse(o.Version)
+	if err != nil {
+		return version, fmt.Errorf("version %q: %w", o.Version, err)
+	}
+	if o.Replaces != "" {
+		former, err := semver.Parse(strings.TrimPrefix(o.Replaces, name+".v"))
+		if err != nil || former.GTE(version) {
+			return version, fmt.Errorf("%s.v%s can't replace %s, which isn't a former version", name, version, o.Replaces)
+		}
+	}
+	if _, err := semver.ParseRange(o.SkipRange); o.SkipRange != "" && err != nil {
+		return version, fmt.Errorf("versions that are skipped, %q: %w", o.SkipRange, err)
+	}
+	if !slices.Contains(o.Channels, o.DefaultChannel) {
+		return version, fmt.Errorf("the default channel %q isn't among %q", o.DefaultChannel, o.Channels)
+	}
+	return version, nil
 }
 
 // input contains the manifests by their use.
 type input struct {
-	csv        ClusterServiceVersion
-	scorecard  Scorecard
+	csv        v1alpha1.ClusterServiceVersion
+	scorecard  scorecard.Configuration
 	crds       []apiextensionsv1.CustomResourceDefinition
 	deployment appsv1.Deployment
 	namespace  corev1.Namespace
@@ -120,10 +151,10 @@ type input struct {
 func sortOut(manifests []unstructured.Unstructured) (*input, error) {
 	in := &input{}
 	singles := map[string]any{
-		kindCSV:         &in.csv,
-		"Configuration": &in.scorecard,
-		"Deployment":    &in.deployment,
-		"Namespace":     &in.namespace,
+		v1alpha1.ClusterServiceVersionKind: &in.csv,
+		"Configuration":                    &in.scorecard,
+		"Deployment":                       &in.deployment,
+		"Namespace":                        &in.namespace,
 	}
 	found := map[string]int{}
 	for _, object := range manifests {
@@ -133,7 +164,7 @@ func sortOut(manifests []unstructured.Unstructured) (*input, error) {
 		switch {
 		case singles[kind] != nil:
 			err = decode(object, singles[kind])
-		case kind == kindCRD:
+		case kind == "CustomResourceDefinition":
 			err = into(&in.crds, object)
 		case in.access.takes(kind):
 			err = in.access.add(object)
@@ -180,14 +211,17 @@ func (b *Bundle) install(in *input) error {
 		object.SetNamespace("")
 		b.Objects = append(b.Objects, object)
 	}
-	b.CSV.Spec.Install = Install{Strategy: "deployment", Spec: InstallSpec{
-		ClusterPermissions: cluster,
-		Permissions:        namespaced,
-		Deployments:        []Deployment{{Name: in.deployment.Name, Label: in.deployment.Labels, Spec: in.deployment.Spec}},
-	}}
+	b.CSV.Spec.InstallStrategy = v1alpha1.NamedInstallStrategy{
+		StrategyName: v1alpha1.InstallStrategyNameDeployment,
+		StrategySpec: v1alpha1.StrategyDetailsDeployment{
+			ClusterPermissions: cluster,
+			Permissions:        namespaced,
+			DeploymentSpecs:    []v1alpha1.StrategyDeploymentSpec{{Name: in.deployment.Name, Label: in.deployment.Labels, Spec: in.deployment.Spec}},
+		},
+	}
 	images := b.images()
 	for _, name := range slices.Sorted(maps.Keys(images)) {
-		b.CSV.Spec.RelatedImages = append(b.CSV.Spec.RelatedImages, RelatedImage{Name: name, Image: images[name]})
+		b.CSV.Spec.RelatedImages = append(b.CSV.Spec.RelatedImages, v1alpha1.RelatedImage{Name: name, Image: images[name]})
 	}
 	return nil
 }
@@ -196,7 +230,7 @@ func (b *Bundle) install(in *input) error {
 // ConfigMap, by key.
 func (b *Bundle) images() map[string]string {
 	images := map[string]string{}
-	for _, deployment := range b.CSV.Spec.Install.Spec.Deployments {
+	for _, deployment := range b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		for _, container := range deployment.Spec.Template.Spec.Containers {
 			images[container.Name] = container.Image
 		}
@@ -253,7 +287,11 @@ func (b *Bundle) annotate(in *input, samples []unstructured.Unstructured, o Opti
 	if o.CreatedAt != "" {
 		metav1.SetMetaDataAnnotation(&b.CSV.ObjectMeta, annotationCreatedAt, o.CreatedAt)
 	}
-	for _, architecture := range architectures(&in.deployment.Spec) {
+	supports := architectures(&in.deployment.Spec)
+	if len(supports) == 0 {
+		return fmt.Errorf("the Deployment %s doesn't select the architectures of its nodes", in.deployment.Name)
+	}
+	for _, architecture := range supports {
 		metav1.SetMetaDataLabel(&b.CSV.ObjectMeta, labelArchitecture+architecture, supported)
 	}
 	metav1.SetMetaDataLabel(&b.CSV.ObjectMeta, labelSystem+"linux", supported)
@@ -289,19 +327,6 @@ func architectures(spec *appsv1.DeploymentSpec) []string {
 		}
 	}
 	return nil
-}
-
-// dockerfile returns the Dockerfile of the bundle's image, with the annotations as labels.
-func (b *Bundle) dockerfile() string {
-	var text strings.Builder
-	text.WriteString(header + "FROM scratch\n")
-	for _, key := range slices.Sorted(maps.Keys(b.Annotations)) {
-		fmt.Fprintf(&text, "LABEL %s=%s\n", key, b.Annotations[key])
-	}
-	for _, dir := range []string{manifestsDir, metadataDir, scorecardDir} {
-		fmt.Fprintf(&text, "COPY bundle/%s /%s\n", dir, dir)
-	}
-	return text.String()
 }
 
 // Objects reads a stream of manifests.
@@ -345,12 +370,6 @@ func into[T any](list *[]T, object unstructured.Unstructured) error {
 	return nil
 }
 
-func compressedSize(content []byte) (int, error) {
-	var compressed bytes.Buffer
-	writer := gzip.NewWriter(&compressed)
-	if _, err := writer.Write(content); err != nil {
-		return 0, err
-	}
-	err := writer.Close()
-	return compressed.Len(), err
+func describeObject(object unstructured.Unstructured) string {
+	return object.GetKind() + " " + object.GetName()
 }
