@@ -66,6 +66,9 @@ type Reconciler struct {
 	// PinsDir is the directory with maps that bytecode pins by name, or "" if there is
 	// none.
 	PinsDir string
+	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
+	// "*" for all.
+	UprobeNamespaces []string
 	// Metrics counts repairs. It can be nil.
 	Metrics *metrics.Metrics
 	// FindKinds is the average interval of checks for the first object of an unused kind,
@@ -330,7 +333,7 @@ func (r *Reconciler) node() (*corev1.Node, error) {
 
 // plan collects the facts that the owner's plan depends on, and makes the plan.
 func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, error) {
-	facts := program.Node{Name: r.NodeName}
+	facts := program.Node{Name: r.NodeName, UprobeNamespaces: r.UprobeNamespaces}
 	needs := owner.Needs()
 	if needs.Interfaces {
 		node, err := r.node()

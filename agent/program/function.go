@@ -55,7 +55,7 @@ func containersOf(s *v1alpha1.ContainerSelector) *containerSelector {
 	if s == nil {
 		return nil
 	}
-	return &containerSelector{s.Namespace, s.Pods, s.ContainerNames}
+	return &containerSelector{namespace: s.Namespace, pods: s.Pods, names: s.ContainerNames}
 }
 
 // nsContainersOf limits a namespaced program to pods in its namespace. This is
@@ -63,9 +63,9 @@ func containersOf(s *v1alpha1.ContainerSelector) *containerSelector {
 // so that the program is never attached on the host.
 func nsContainersOf(namespace string, s *v1alpha1.ContainerNsSelector) *containerSelector {
 	if s == nil {
-		return &containerSelector{namespace: namespace}
+		return &containerSelector{namespace: namespace, tenant: true}
 	}
-	return &containerSelector{namespace, s.Pods, s.ContainerNames}
+	return &containerSelector{namespace: namespace, tenant: true, pods: s.Pods, names: s.ContainerNames}
 }
 
 // numbers converts actions to the daemon's numbers, without duplicates.

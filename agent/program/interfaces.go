@@ -94,7 +94,7 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 	var untold []error
 	for _, c := range containers {
 		switch {
-		case c.HostNetwork && o.containers.namespace != "":
+		case c.HostNetwork && o.containers.tenant:
 			refused := newAttachPoint("interfaces in pod "+c.Namespace+"/"+c.Pod, nil, "")
 			refused.Lack = "the pod uses the network of the node (hostNetwork), where namespaced programs aren't attached"
 			points = append(points, refused)

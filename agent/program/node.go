@@ -26,6 +26,14 @@ type Node struct {
 	// ContainersErr is the reason why they are unknown.
 	Containers    []Container
 	ContainersErr error
+	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
+	// "*" for all.
+	UprobeNamespaces []string
+}
+
+// allowsUprobes reports whether namespaced uprobes of a namespace can be attached.
+func (n Node) allowsUprobes(namespace string) bool {
+	return slices.Contains(n.UprobeNamespaces, namespace) || slices.Contains(n.UprobeNamespaces, "*")
 }
 
 // Interface is a network interface of the host.
@@ -55,8 +63,10 @@ type Container struct {
 // containerSelector is the API's selector, for cluster-scoped and namespaced programs.
 type containerSelector struct {
 	namespace string // "" for all namespaces
-	pods      metav1.LabelSelector
-	names     *[]string // nil or empty for all containers
+	// tenant means that the program is namespaced, and has no rights outside of its namespace.
+	tenant bool
+	pods   metav1.LabelSelector
+	names  *[]string // nil or empty for all containers
 }
 
 func (s *containerSelector) match(n Node) ([]Container, error) {

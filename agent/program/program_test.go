@@ -183,6 +183,32 @@ func app(label string) metav1.LabelSelector {
 	return metav1.LabelSelector{MatchLabels: map[string]string{"app": label}}
 }
 
+// A uprobe of a namespace runs for processes of other namespaces, so it is only attached where that is allowed.
+func TestUprobesOfNamespaces(t *testing.T) {
+	for _, test := range []struct {
+		allowed []string
+		want    bool
+	}{{nil, false}, {[]string{"beta", "acme"}, true}, {[]string{"acm"}, false}, {[]string{"*"}, true}} {
+		n := node
+		n.UprobeNamespaces = test.allowed
+		for member, kind := range map[string]Kind{
+			"namespaced":     uprobeNsOf("uprobe", "acme", &v1alpha1.UprobeNsProgramInfo{Target: "/bin/web", FunctionName: "main"}),
+			"cluster-scoped": uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", FunctionName: "main", Containers: &v1alpha1.ContainerSelector{Namespace: "acme"}}),
+		} {
+			points, err := kind.AttachPoints(n)
+			if err != nil || len(points) == 0 {
+				t.Fatalf("%+v, %v", points, err)
+			}
+			for _, p := range points {
+				want := test.want || member == "cluster-scoped"
+				if attached := p.Lack == "" && !p.Withdrawn; attached != want || !want && !strings.Contains(p.Lack, "bpfman.uprobe.namespaces") {
+					t.Errorf("%s, allowed %q: %+v", member, test.allowed, p)
+				}
+			}
+		}
+	}
+}
+
 // A namespaced program isn't attached to the interfaces of the node through a pod that uses the node's network.
 func TestNamespacedProgramsStayOffTheNodesNetwork(t *testing.T) {
 	yes := true
@@ -266,7 +292,7 @@ func TestAttachPoints(t *testing.T) {
 			want: map[string]string{"eth0 in pod acme/web-0": `xdp_attach_info:{iface:"eth0" netns:"/host/proc/10/ns/net"}`},
 		},
 		"pods on the host's network, once": {
-			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Pods: app("net")}}),
+			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Namespace: "acme", Pods: app("net")}}),
 			node: node,
 			want: map[string]string{"eth0 ingress": `tcx_attach_info:{iface:"eth0" direction:"ingress"}`},
 		},

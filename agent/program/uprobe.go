@@ -76,12 +76,35 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	refused := u.containers.tenant && !n.allowsUprobes(u.containers.namespace)
 	var points []AttachPoint
 	for _, c := range containers {
 		pid := int32(c.PID) //nolint:gosec // PIDs are smaller than 2^22
-		points = append(points, newAttachPoint(name+" of container "+c.path(), u.info(&pid), c.ID))
+		point := newAttachPoint(name+" of container "+c.path(), u.info(&pid), c.ID)
+		if refused {
+			point.Lack = "a uprobe runs for every process of the node with this file, also in other namespaces, " +
+				"and bpfman.uprobe.namespaces of the ConfigMap bpfman-config doesn't have this namespace"
+			point.Withdrawn = true
+		}
+		points = append(points, point)
 	}
 	return points, nil
+}
+
+// choices returns messages about the processes for which the uprobe runs. The kernel puts
+// a uprobe on the file, and containers of one image share its files. A pid could limit a
+// uprobe to one process, but the daemon of v0.6.0 ignores it outside of containers. In
+// containers, it looks the pid up in its own PID namespace, which doesn't have the
+// containers' processes.
+func (u uprobe) choices() []string {
+	var out []string
+	if u.pid != nil && u.containers == nil {
+		out = append(out, "bpfman v0.6 ignores pid: the uprobe runs for every process with this file")
+	}
+	if u.containers != nil && u.containers.tenant {
+		out = append(out, "the uprobe runs for every process of the node with this file, also in other namespaces")
+	}
+	return out
 }
 
 func (u uprobe) info(containerPID *int32) *gobpfman.AttachInfo {

@@ -29,6 +29,7 @@ const (
 	KeyDaemonLogLevel    = "bpfman.log.level"
 	KeyDaemonTOML        = "bpfman.toml"
 	KeyBytecodeStoreSize = "bpfman.bytecode.store.size"
+	KeyUprobeNamespaces  = "bpfman.uprobe.namespaces"
 	KeyAgentImage        = "bpfman.agent.image"
 	KeyAgentLogLevel     = "bpfman.agent.log.level"
 	KeyAgentHealthAddr   = "bpfman.agent.healthprobe.addr"
@@ -121,6 +122,9 @@ type AgentConfig struct {
 	MetricsAddr string
 	// StoreSize is the maximum size of the node's bytecode store, in bytes.
 	StoreSize int64
+	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, separated by commas, or
+	// "*" for all.
+	UprobeNamespaces string
 }
 
 // CSIConfig configures the CSI plugin's container, and its registration with the kubelet.
@@ -180,6 +184,7 @@ var settings = []setting{
 	{key: KeyAgentHealthAddr, fallback: ":8175", set: func(c *Config, v string) error { c.Agent.HealthAddr = v; return checkAddr(v) }},
 	{key: KeyAgentMetricsAddr, fallback: "127.0.0.1:8174", set: func(c *Config, v string) error { c.Agent.MetricsAddr = v; return checkAddr(v) }},
 	{key: KeyBytecodeStoreSize, fallback: "256Mi", set: func(c *Config, v string) (err error) { c.Agent.StoreSize, err = parseStoreSize(v); return err }},
+	{key: KeyUprobeNamespaces, set: func(c *Config, v string) (err error) { c.Agent.UprobeNamespaces, err = parseNamespaces(v); return err }},
 	{key: KeyCSIImage, fallback: "quay.io/bpfman/bpfman-csi:latest", set: func(c *Config, v string) error { c.CSI.Image = v; return checkImage(v) }},
 	{key: KeyCSILogLevel, fallback: "info", set: func(c *Config, v string) error { c.CSI.LogLevel = v; return checkLogLevel(v) }},
 	{key: KeyCSIRegistration, fallback: RegistrationSidecar, set: func(c *Config, v string) error {

@@ -268,6 +268,7 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		{KeyDaemonLogLevel, "bpfman=debug"},
 		{KeyDaemonTOML, "[database]\nmax_retries = 1\n"},
 		{KeyBytecodeStoreSize, "1Gi"},
+		{KeyUprobeNamespaces, "acme"},
 		{KeyAgentImage, "quay.io/bpfman/bpfman-agent:v2"},
 		{KeyAgentLogLevel, "trace"},
 		{KeyAgentHealthAddr, "127.0.0.1:9175"},

@@ -28,6 +28,16 @@ func parseNames(v string) ([]string, error) {
 	return names, nil
 }
 
+// parseNamespaces parses names of namespaces that are separated by commas, or "*" for all. It returns them without
+// spaces.
+func parseNamespaces(v string) (string, error) {
+	if v == "*" {
+		return v, nil
+	}
+	names, err := parseNames(v)
+	return strings.Join(names, ","), err
+}
+
 // parseLabels parses labels as key=value, separated by commas.
 func parseLabels(v string) (map[string]string, error) {
 	set, err := labels.ConvertSelectorToLabelsMap(v)

@@ -105,7 +105,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	testenv = env.NewWithConfig(envconf.NewWithKubeConfig(settings.kubeconfig))
-	testenv.Setup(connect, sweep, startProbes, tryKernel)
-	testenv.Finish(stopProbes, printResults)
+	testenv.Setup(connect, sweep, allowUprobes, startProbes, tryKernel)
+	testenv.Finish(stopProbes, restoreUprobes, printResults)
 	os.Exit(testenv.Run(m))
 }

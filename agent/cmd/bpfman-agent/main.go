@@ -68,6 +68,8 @@ type options struct {
 	bytecodeSize  int64
 	requirePolicy bool
 	mountBpffs    bool
+
+	uprobeNamespaces string
 }
 
 func main() {
@@ -85,6 +87,7 @@ func main() {
 	flag.StringVar(&o.bytecodeDir, "bytecode-dir", bytecode.Dir, "Directory for the objects of bytecode images, at the same path as in the daemon's container.")
 	flag.Int64Var(&o.bytecodeSize, "bytecode-dir-size", 256<<20, "Maximum size of these objects in bytes.")
 	flag.BoolVar(&o.requirePolicy, "require-policy", false, "Refuse images for which no BytecodePolicy in mode enforce requires a signature.")
+	flag.StringVar(&o.uprobeNamespaces, "uprobe-namespaces", "", "Namespaces, separated by commas, whose uprobes are attached although they run for every process with the same file; * for all.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and set aside the pins that a daemon of v0.5 left.")
 	version.Flag(component)
 	flag.Parse()
@@ -228,8 +231,11 @@ func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, me
 		Containers:    (&node.Runtime{Run: o.runtimeDir}).Containers,
 		PodInterfaces: (&node.PodInterfaces{Proc: o.hostProc}).Tell,
 		PinsDir:       pins.Dir,
-		Metrics:       measured,
-		Bpffs:         bpffsDir,
+
+		UprobeNamespaces: strings.FieldsFunc(o.uprobeNamespaces, func(r rune) bool { return r == ',' }),
+
+		Metrics: measured,
+		Bpffs:   bpffsDir,
 	}
 	store.Used = reconciler.UsedImages
 	return reconciler, store.Open()

@@ -182,7 +182,7 @@ func (n *node) startAgent() {
 			defer n.mu.Unlock()
 			return n.interfaces, nil
 		},
-		Containers: n.running,
+		Containers: n.running, UprobeNamespaces: []string{"*"},
 		PodInterfaces: func(containers []program.Container) {
 			n.mu.Lock()
 			defer n.mu.Unlock()

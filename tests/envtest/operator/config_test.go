@@ -74,6 +74,10 @@ var keyCases = []keyCase{
 		[]string{"containers[bpfman-agent].args[--bytecode-dir-size]"},
 	},
 	{
+		deploy.KeyUprobeNamespaces, "acme, beta",
+		[]string{"+containers[bpfman-agent].args[--uprobe-namespaces]"},
+	},
+	{
 		deploy.KeyCSIImage, "quay.io/bpfman/bpfman-csi:v2",
 		[]string{"containers[bpfman-csi].image"},
 	},
