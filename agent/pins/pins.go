@@ -41,14 +41,17 @@ func (m Map) String() string {
 }
 
 // inKernel returns the definition with the sizes that the kernel reports for the map. Bytecode
-// can leave out sizes of types for which the kernel accepts only that of a number.
+// can leave out sizes of types for which the kernel accepts only that of a number. The
+// daemon's loader, aya 0.13.1, ignores the declared value size of maps for redirects.
 func (m Map) inKernel() Map {
-	const number = 4
+	const number, redirect = 4, 8
 	switch m.Type {
 	case ebpf.PerfEventArray, ebpf.ProgramArray, ebpf.CGroupArray, ebpf.ArrayOfMaps, ebpf.XSKMap:
 		m.KeySize, m.ValueSize = cmp.Or(m.KeySize, number), cmp.Or(m.ValueSize, number)
 	case ebpf.HashOfMaps:
 		m.ValueSize = cmp.Or(m.ValueSize, number)
+	case ebpf.DevMap, ebpf.DevMapHash, ebpf.CPUMap:
+		m.ValueSize = redirect // others can have pinned one with that of a number
 	default:
 	}
 	return m
@@ -84,7 +87,7 @@ func Misfits(dir string, declared []reader.Map) ([]Misfit, error) {
 		case errors.Is(err, os.ErrNotExist):
 		case err != nil:
 			return nil, err
-		case m.Pinned != want:
+		case m.Pinned.inKernel() != want:
 			misfits = append(misfits, m)
 		}
 	}
