@@ -73,14 +73,15 @@ func normal(err error) error {
 }
 
 // loadFailure returns the error of a Load. If it only differs from the previous error of
-// the same Load in the name that the daemon chose, it returns the previous one.
+// the same Load of the same image in the name that the daemon chose, it returns the
+// previous one.
 func (i *Inventory) loadFailure(request *gobpfman.LoadRequest, err error) error {
-	type load struct{ uuid, id string }
+	type load struct{ uuid, id, manifest string }
 	err = normal(err)
 	if status.Code(err) != codes.Aborted {
 		return err
 	}
-	key := load{request.GetUuid(), request.GetMetadata()[v1alpha1.MetadataLoad]}
+	key := load{request.GetUuid(), request.GetMetadata()[v1alpha1.MetadataLoad], request.GetMetadata()[v1alpha1.MetadataManifest]}
 	if last, found := i.failures.Get(key); found {
 		if last, _ := last.(error); chosen.ReplaceAllString(last.Error(), "") == chosen.ReplaceAllString(err.Error(), "") {
 			return last

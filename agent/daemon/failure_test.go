@@ -49,16 +49,21 @@ func TestFailuresOfOneLoad(t *testing.T) {
 	}
 }
 
-// What a user changes in an object is another Load, whose error can be about something else.
+// What a user changes in an object is another Load, and the reference can lead to another
+// image. The error can then be about something else.
 func TestFailuresOfAnotherLoad(t *testing.T) {
-	i := NewInventory(nil, "")
-	wrong := func(load, global string) string {
-		request := &gobpfman.LoadRequest{Uuid: new("uid"), Metadata: map[string]string{v1alpha1.MetadataLoad: load}}
-		return status.Convert(i.loadFailure(request, status.Error(codes.Aborted, "symbol with name "+global+" not found in the symbols table"))).Message()
-	}
-	wrong("one", "A")
-	if got, want := wrong("two", "B"), "symbol with name B not found in the symbols table"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	for name, key := range map[string]string{"another Load": v1alpha1.MetadataLoad, "another image": v1alpha1.MetadataManifest} {
+		t.Run(name, func(t *testing.T) {
+			i := NewInventory(nil, "")
+			wrong := func(value, global string) string {
+				request := &gobpfman.LoadRequest{Uuid: new("uid"), Metadata: map[string]string{key: value}}
+				return status.Convert(i.loadFailure(request, status.Error(codes.Aborted, "symbol with name "+global+" not found in the symbols table"))).Message()
+			}
+			wrong("one", "A")
+			if got, want := wrong("two", "B"), "symbol with name B not found in the symbols table"; got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
 	}
 }
 
