@@ -160,10 +160,6 @@ func Settle(dir, name string, used func(id uint32) bool) error {
 			return fmt.Errorf("remove replaced pin: %w", err)
 		}
 		return nil
-	default: // a rename in bpffs doesn't replace a file
-		if err := os.Remove(now.path); err != nil {
-			return fmt.Errorf("remove unused pin: %w", err)
-		}
 	}
 	if err := os.Rename(before, now.path); err != nil {
 		return fmt.Errorf("put pin back: %w", err)
