@@ -180,7 +180,7 @@ func trimNode(o any) (any, error) {
 func trimPod(o any) (any, error) {
 	if p, ok := o.(*corev1.Pod); ok {
 		p.ManagedFields, p.Annotations, p.OwnerReferences = nil, nil, nil
-		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork}
+		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, HostPID: p.Spec.HostPID}
 		p.Status = corev1.PodStatus{
 			Phase:                      p.Status.Phase,
 			InitContainerStatuses:      p.Status.InitContainerStatuses,

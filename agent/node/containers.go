@@ -104,6 +104,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 			PodUID:      string(pod.UID),
 			PodLabels:   pod.Labels,
 			HostNetwork: pod.Spec.HostNetwork,
+			HostPID:     pod.Spec.HostPID,
 			Sandbox:     c.GetPodSandboxId(),
 			NetNS:       of.netns,
 			Name:        c.GetLabels()[containerNameLabel],

@@ -49,6 +49,7 @@ type Container struct {
 	PodUID      string
 	PodLabels   map[string]string
 	HostNetwork bool
+	HostPID     bool
 	Sandbox     string // its ID: another sandbox has another network
 	NetNS       string // the path of the sandbox's network namespace on the host
 	Name        string

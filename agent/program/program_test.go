@@ -183,6 +183,35 @@ func app(label string) metav1.LabelSelector {
 	return metav1.LabelSelector{MatchLabels: map[string]string{"app": label}}
 }
 
+// What isn't attached in a container, and stays for the cluster-scoped kind.
+func TestUprobesThatSeeMoreThanTheContainer(t *testing.T) {
+	hostPID := node
+	hostPID.UprobeNamespaces, hostPID.Containers = []string{"*"}, slices.Clone(node.Containers)
+	for i := range hostPID.Containers {
+		hostPID.Containers[i].HostPID = true
+	}
+	pid := &v1alpha1.UprobeNsProgramInfo{Target: "/bin/web", Pid: 1}
+	for name, test := range map[string]struct {
+		kind Kind
+		want string
+	}{
+		"hostPID":                   {uprobeNsOf("uprobe", "acme", &v1alpha1.UprobeNsProgramInfo{Target: "/proc/1/root/bin/sh"}), "(hostPID)"},
+		"a process":                 {uprobeNsOf("uprobe", "acme", pid), "remove pid"},
+		"cluster-scoped, hostPID":   {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", Containers: &v1alpha1.ContainerSelector{Namespace: "acme"}}), ""},
+		"cluster-scoped, a process": {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", Pid: 1, Containers: &v1alpha1.ContainerSelector{}}), "remove pid"},
+	} {
+		points, err := test.kind.AttachPoints(hostPID)
+		if err != nil || len(points) == 0 {
+			t.Fatalf("%s: %+v, %v", name, points, err)
+		}
+		for _, p := range points {
+			if !strings.Contains(p.Lack, test.want) || (p.Lack == "") != (test.want == "") || p.Withdrawn != (test.want != "") {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+	}
+}
+
 // A uprobe of a namespace runs for processes of other namespaces, so it is only attached where that is allowed.
 func TestUprobesOfNamespaces(t *testing.T) {
 	for _, test := range []struct {

@@ -76,30 +76,45 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	refused := u.containers.tenant && !n.allowsUprobes(u.containers.namespace)
 	var points []AttachPoint
 	for _, c := range containers {
 		pid := int32(c.PID) //nolint:gosec // PIDs are smaller than 2^22
 		point := newAttachPoint(name+" of container "+c.path(), u.info(&pid), c.ID)
-		if refused {
-			point.Lack = "a uprobe runs for every process of the node with this file, also in other namespaces, " +
-				"and bpfman.uprobe.namespaces of the ConfigMap bpfman-config doesn't have this namespace"
-			point.Withdrawn = true
-		}
+		point.Lack = u.refusal(n, c)
+		point.Withdrawn = point.Lack != ""
 		points = append(points, point)
 	}
 	return points, nil
 }
 
-// choices returns messages about the processes for which the uprobe runs. The kernel puts
-// a uprobe on the file, and containers of one image share its files. A pid could limit a
-// uprobe to one process, but the daemon of v0.6.0 ignores it outside of containers. In
-// containers, it looks the pid up in its own PID namespace, which doesn't have the
-// containers' processes.
+// refusal returns why the uprobe can't be attached in a container, or "". The kernel puts a
+// uprobe on the file, and containers of one image share its files. With the PID namespace of
+// the node, a target such as /proc/1/root/bin/sh is a file of another container.
+//
+// A pid can't limit a uprobe to a container's processes. The helper of the daemon of v0.6.0
+// looks it up in the /proc of the container, and the kernel in the daemon's PID namespace.
+// A pid that both have, such as 1, leads to another process.
+func (u uprobe) refusal(n Node, c Container) string {
+	switch {
+	case u.pid != nil:
+		return "bpfman v0.6 can't limit a uprobe in a container to a process: remove pid"
+	case u.containers.tenant && c.HostPID:
+		return "the pod uses the PID namespace of the node (hostPID), where namespaced uprobes aren't attached"
+	case u.containers.tenant && !n.allowsUprobes(u.containers.namespace):
+		return "a uprobe runs for every process of the node with this file, also in other namespaces, " +
+			"and bpfman.uprobe.namespaces of the ConfigMap bpfman-config doesn't have this namespace"
+	}
+	return ""
+}
+
+// choices returns messages about when the uprobe runs.
 func (u uprobe) choices() []string {
 	var out []string
 	if u.pid != nil && u.containers == nil {
 		out = append(out, "bpfman v0.6 ignores pid: the uprobe runs for every process with this file")
+	}
+	if u.containers != nil && u.member == "uretprobe" {
+		out = append(out, "bpfman v0.6 runs a uretprobe in a container when the function is called")
 	}
 	if u.containers != nil && u.containers.tenant {
 		out = append(out, "the uprobe runs for every process of the node with this file, also in other namespaces")

@@ -35,10 +35,9 @@ type UprobeProgramInfo struct {
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`
 
-	// pid is the id of a process. bpfman v0.6 ignores it outside of containers, so
-	// the program runs for all processes. In containers, attaching fails, because
-	// the daemon doesn't see their processes. If it is absent or 0, the program
-	// runs for all processes. For example: `1234`.
+	// pid is the id of a process. bpfman v0.6 ignores it, so the program runs for
+	// all processes. With containers, a program with a pid isn't attached. If it is
+	// absent or 0, the program runs for all processes. For example: `1234`.
 	// +optional
 	Pid int32 `json:"pid,omitempty"`
 
@@ -142,10 +141,9 @@ type UprobeNsProgramInfo struct {
 	// +default=false
 	RetProbe bool `json:"retprobe,omitempty"`
 
-	// pid is the id of a process. bpfman v0.6 ignores it outside of containers, so
-	// the program runs for all processes. In containers, attaching fails, because
-	// the daemon doesn't see their processes. If it is absent or 0, the program
-	// runs for all processes. For example: `1234`.
+	// pid is the id of a process. bpfman v0.6 ignores it, so the program runs for
+	// all processes. With containers, a program with a pid isn't attached. If it is
+	// absent or 0, the program runs for all processes. For example: `1234`.
 	// +optional
 	Pid int32 `json:"pid,omitempty"`
 

@@ -32,8 +32,6 @@ type request struct {
 	offset        uint64
 	target        string // a path in the container, or the name of a library
 	container     int    // the id of a process in it
-	pid           int
-	ret           bool
 }
 
 func main() {
@@ -59,9 +57,13 @@ func parse(args []string) (request, error) {
 	flags.Uint64Var(&r.offset, "offset", 0, "the offset from the function, or in the file")
 	flags.StringVar(&r.target, "target", "", "the executable's path, or a library's name")
 	flags.IntVar(&r.container, "container-pid", 0, "a process of the container")
-	flags.IntVar(&r.pid, "pid", 0, "the process to trace, 0 for all")
-	flags.BoolVar(&r.ret, "retprobe", false, "run when the function returns")
-	return r, flags.Parse(args[1:])
+	pid := flags.Int("pid", 0, "the process to trace, which upstream's helper of v0.6.0 looks for in the container's /proc")
+	_ = flags.Bool("retprobe", false, "run when the function returns, which upstream's helper of v0.6.0 ignores")
+	err := flags.Parse(args[1:])
+	if *pid != 0 {
+		err = errors.Join(err, fmt.Errorf("open /proc/%d/maps: no such file or directory", *pid))
+	}
+	return r, err
 }
 
 func (r request) attach() (err error) {
@@ -130,12 +132,9 @@ func (r request) attachTo(file string, program *ebpf.Program) (link.Link, error)
 	if err != nil {
 		return nil, err
 	}
-	options := &link.UprobeOptions{Offset: r.offset, PID: r.pid}
+	options := &link.UprobeOptions{Offset: r.offset}
 	if r.function == "" {
-		options = &link.UprobeOptions{Address: r.offset, PID: r.pid}
-	}
-	if r.ret {
-		return executable.Uretprobe(r.function, program, options)
+		options = &link.UprobeOptions{Address: r.offset}
 	}
 	return executable.Uprobe(r.function, program, options)
 }

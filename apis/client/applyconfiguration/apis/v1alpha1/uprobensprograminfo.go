@@ -31,10 +31,9 @@ type UprobeNsProgramInfoApplyConfiguration struct {
 	// this field must match it. It has no effect in a uretprobe member of an
 	// application. For example: `false`.
 	RetProbe *bool `json:"retprobe,omitempty"`
-	// pid is the id of a process. bpfman v0.6 ignores it outside of containers, so
-	// the program runs for all processes. In containers, attaching fails, because
-	// the daemon doesn't see their processes. If it is absent or 0, the program
-	// runs for all processes. For example: `1234`.
+	// pid is the id of a process. bpfman v0.6 ignores it, so the program runs for
+	// all processes. With containers, a program with a pid isn't attached. If it is
+	// absent or 0, the program runs for all processes. For example: `1234`.
 	Pid *int32 `json:"pid,omitempty"`
 	// containers selects the containers in which to look up target. The program is
 	// attached in each of them. For example: `{pods: {matchLabels: {app: web}}}`.
