@@ -82,7 +82,7 @@ func (r *Result) add(o Object) error {
 		Spec map[string]json.RawMessage `json:"spec"`
 	}
 	if err := json.Unmarshal(o.JSON, &head); err != nil {
-		return fmt.Errorf("not a Kubernetes object: %w", err)
+		return fmt.Errorf("not a Kubernetes object: %w", inWords(err))
 	}
 	name := head.Kind + " " + strings.TrimPrefix(head.Metadata.Namespace+"/"+head.Metadata.Name, "/")
 	group, version, _ := strings.Cut(head.APIVersion, "/")
@@ -114,14 +114,14 @@ func (r *Result) application(name string, raw []byte) error {
 	var in upstreamApplication
 	unknown, err := kjson.UnmarshalStrict(raw, &in)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, inWords(err))
 	}
 	c := &conversion{object: name, namespaced: in.Kind == kindApplication}
 	for _, u := range unknown {
 		c.lost("", u.Error()+" isn't part of upstream's v0.6 API")
 	}
 	members := c.programs(in.Spec.Programs)
-	meta, common := c.metadata(in.Metadata), c.common(in.Spec)
+	meta, common := c.metadata(in.Metadata), c.common(in.Spec, in.Metadata.Namespace)
 	if len(in.Status) > 0 {
 		c.note("status", "left out: the operator writes a new status")
 	}
@@ -198,7 +198,7 @@ func (c *conversion) metadata(in metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
-func (c *conversion) common(in upstreamSpec) v1alpha1.BpfAppCommon {
+func (c *conversion) common(in upstreamSpec, namespace string) v1alpha1.BpfAppCommon {
 	out := v1alpha1.BpfAppCommon{GlobalData: in.GlobalData}
 	if in.NodeSelector == nil {
 		c.fail("spec.nodeSelector", "required")
@@ -214,6 +214,11 @@ func (c *conversion) common(in upstreamSpec) v1alpha1.BpfAppCommon {
 		out.ByteCode.Image = &v1alpha1.BytecodeImage{Url: b.Image.URL, ImagePullPolicy: v1alpha1.PullPolicy(b.Image.ImagePullPolicy)}
 		if secret := b.Image.ImagePullSecret; secret != nil {
 			out.ByteCode.Image.ImagePullSecret = &v1alpha1.ImagePullSecretSelector{Name: secret.Name, Namespace: secret.Namespace}
+			if c.namespaced && secret.Namespace != namespace {
+				c.lost("spec.byteCode.image.imagePullSecret.namespace", fmt.Sprintf(
+					"a BpfNsApplication can only use a Secret of its own namespace: copy Secret %s from namespace %q, and set the field to the namespace with the copy",
+					secret.Name, secret.Namespace))
+			}
 		}
 	}
 	if s := in.MapOwnerSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {

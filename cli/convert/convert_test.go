@@ -209,7 +209,10 @@ func TestUnconvertible(t *testing.T) {
 		program("BpfApplication", `{"name":"f","type":"UProbe","uprobe":{"links":[{"target":"libc"}]}}`):                                       "uprobe.links[0].containers: required",
 		program("ClusterBpfApplication", `{"name":"f","type":"XDP","xdp":{"links":[{}]}}`):                                                     "interfaceSelector: exactly one of",
 		program("ClusterBpfApplication", `{"name":"f","type":"TC","tc":{"links":[{"interfaceSelector":{"interfaces":[]},"direction":"Up"}]}}`): `tc.links[0].direction: "Up" is neither Ingress nor Egress`,
-		program("ClusterBpfApplication", `{"name":"f","type":"KProbe","kprobe":{"links":[{"function":"f","offset":-1}]}}`):                     "cannot unmarshal number -1",
+		program("ClusterBpfApplication", `{"name":"f","type":"KProbe","kprobe":{"links":[{"function":"f","offset":-1}]}}`):                     "ClusterBpfApplication x: spec.programs.kprobe.links.offset: number -1 instead of an unsigned integer of 64 bits",
+		program("ClusterBpfApplication", `"f"`):                                                                                                "spec.programs: string instead of an object",
+		program("ClusterBpfApplication", `{"name":"f","type":"TCX","tcx":{"links":[{"priority":"1"}]}}`):                                       "spec.programs.tcx.links.priority: string instead of an integer of 32 bits",
+		head + `"kind":"ClusterBpfApplication","spec":{"globalData":{"a":"!"}}}`:                                                               "spec.globalData: illegal base64 data",
 		strings.Replace(program("BpfApplication", ""), "v1alpha1", "v1", 1):                                                                    "apiVersion bpfman.io/v1 isn't upstream's v0.6",
 	} {
 		result, err := converted("input", []byte(input))
@@ -236,8 +239,8 @@ func TestRead(t *testing.T) {
 		"apiVersion: v1\nkind: List\nitems: [{kind: A}]\n":                              "items[0]: not a Kubernetes object: no apiVersion",
 		"apiVersion: v1\nkind: AList\nitems: [null]\n":                                  "items[0]: not a Kubernetes object: null",
 		"{":         "input, document 1: unexpected EOF",
-		"[1, 2]":    "not a Kubernetes object",
-		"just text": "not a Kubernetes object",
+		"[1, 2]":    "read input, document 1: not a Kubernetes object: array instead of an object",
+		"just text": "read input, document 1: not a Kubernetes object: string instead of an object",
 	} {
 		objects, err := Read("input", strings.NewReader(input))
 		got := fmt.Sprint(len(objects))

@@ -25,14 +25,19 @@ func (c *conversion) network(path string, in upstreamNetwork) []attachment {
 	if in.Priority != nil {
 		out.priority = *in.Priority
 	}
+	d := out.interfaces.InterfacesDiscoveryConfig
+	discovers := d != nil && d.InterfaceAutoDiscovery != nil && *d.InterfaceAutoDiscovery
 	if in.NetworkNamespaces != nil {
+		if discovers {
+			c.note(path+".networkNamespaces", "upstream's v0.6 ignores it with discovery, and attaches on the host and in every network namespace; the result is attached only in the selected pods")
+		}
 		out.containers = c.pods(path+".networkNamespaces", *in.NetworkNamespaces)
 		return []attachment{out}
 	}
 	if c.namespaced {
 		c.fail(path+".networkNamespaces", "required in a BpfApplication, which is namespaced")
 	}
-	if d := out.interfaces.InterfacesDiscoveryConfig; d == nil || d.InterfaceAutoDiscovery == nil || !*d.InterfaceAutoDiscovery {
+	if !discovers {
 		return []attachment{out}
 	}
 	c.note(path+".interfaceSelector.interfacesDiscoveryConfig",
@@ -44,16 +49,23 @@ func (c *conversion) network(path string, in upstreamNetwork) []attachment {
 
 func (c *conversion) interfaces(path string, in upstreamInterfaces) v1alpha1.InterfaceSelector {
 	var out v1alpha1.InterfaceSelector
+	const nothing = "selects no interface, which is an error in upstream's v0.6; the result is loaded, and attached to no interface"
 	chosen := 0
 	if d := in.InterfacesDiscoveryConfig; d != nil {
 		chosen++
 		out.InterfacesDiscoveryConfig = &v1alpha1.InterfaceDiscovery{
 			InterfaceAutoDiscovery: d.InterfaceAutoDiscovery, ExcludeInterfaces: d.ExcludeInterfaces, AllowedInterfaces: d.AllowedInterfaces,
 		}
+		if d.InterfaceAutoDiscovery == nil || !*d.InterfaceAutoDiscovery {
+			c.note(path+".interfacesDiscoveryConfig.interfaceAutoDiscovery", "not true: "+nothing)
+		}
 	}
 	if in.Interfaces != nil {
 		chosen++
 		out.Interfaces = in.Interfaces
+		if len(*in.Interfaces) == 0 {
+			c.note(path+".interfaces", "empty: "+nothing)
+		}
 	}
 	if in.PrimaryNodeInterface != nil {
 		chosen++

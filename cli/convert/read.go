@@ -6,10 +6,14 @@ package convert
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,7 +101,7 @@ func flatten(o Object) ([]Object, error) {
 		Items           *[]json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(o.JSON, &list); err != nil {
-		return nil, fmt.Errorf("not a Kubernetes object: %w", err)
+		return nil, fmt.Errorf("not a Kubernetes object: %w", inWords(err))
 	}
 	kind, isList := strings.CutSuffix(list.Kind, "List")
 	if !isList || list.Items == nil {
@@ -125,7 +129,7 @@ func flatten(o Object) ([]Object, error) {
 func withKind(raw json.RawMessage, apiVersion, kind string) (json.RawMessage, error) {
 	var item map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &item); err != nil {
-		return nil, fmt.Errorf("not a Kubernetes object: %w", err)
+		return nil, fmt.Errorf("not a Kubernetes object: %w", inWords(err))
 	}
 	if item == nil {
 		return nil, errors.New("not a Kubernetes object: null")
@@ -136,4 +140,28 @@ func withKind(raw json.RawMessage, apiVersion, kind string) (json.RawMessage, er
 	item["apiVersion"], _ = json.Marshal(apiVersion) //nolint:errchkjson // a string
 	item["kind"], _ = json.Marshal(kind)             //nolint:errchkjson // a string
 	return json.Marshal(item)
+}
+
+// inWords describes an error of decoding JSON in terms of the manifest, instead of Go's
+// types.
+func inWords(err error) error {
+	if _, ok := errors.AsType[base64.CorruptInputError](err); ok {
+		return fmt.Errorf("spec.globalData: %w", err) // the only field in base64
+	}
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err
+	}
+	expected := cmp.Or(map[reflect.Kind]string{
+		reflect.Slice:  "a list",
+		reflect.String: "a string",
+		reflect.Bool:   "true or false",
+		reflect.Int32:  "an integer of 32 bits",
+		reflect.Int64:  "an integer of 64 bits",
+		reflect.Uint64: "an unsigned integer of 64 bits",
+	}[wrong.Type.Kind()], "an object")
+	field := slices.DeleteFunc(strings.Split(wrong.Field, "."), func(part string) bool {
+		return part == "TypeMeta" || strings.HasPrefix(part, "upstream") // an embedded type
+	})
+	return errors.New(strings.TrimPrefix(strings.Join(field, ".")+": ", ": ") + wrong.Value + " instead of " + expected)
 }
