@@ -8,7 +8,7 @@ SHELL := bash
 LOCALBIN ?= $(CURDIR)/bin
 # Large builds (Kubernetes, the daemon) are cached outside of the clone, by version.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bpfman-operator
-MODULES := apis gobpfman kinds agent reader csi inspector operator cli examples tests
+MODULES := apis gobpfman kinds agent csi operator cli examples tests
 export CGO_ENABLED ?= 0
 
 ##@ General
@@ -361,7 +361,7 @@ prose: $(LOCALBIN)/vale ## Check the documentation's language (vale, configured 
 ##@ Build
 
 # The commands in the images.
-COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go reader/cmd/*/main.go csi/cmd/*/main.go inspector/cmd/*/main.go \
+COMMANDS = $(patsubst %/main.go,%,$(wildcard operator/cmd/*/main.go agent/cmd/*/main.go csi/cmd/*/main.go \
 	examples/cmd/counters/main.go examples/cmd/firewall/main.go examples/cmd/go-target/main.go examples/cmd/map-exporter/main.go tests/cmd/*/main.go))
 # A uprobe finds a function of go-target by its symbol.
 LDFLAGS = $(if $(filter %/go-target,$1),,-s -w) -X github.com/bpfman/bpfman-operator/apis/version.Version=$(VERSION)
@@ -901,8 +901,8 @@ test-unit: ## Run the tests that need nothing but Go and a C compiler, with the 
 	CGO_ENABLED=1 go test -race $(patsubst %,./%/...,$(filter-out tests,$(MODULES)))
 
 .PHONY: test-reader
-test-reader: $(LOCALBIN)/cosign build/reader/cmd/bpfman-reader ## Run the tests of signatures with those that cosign itself makes.
-	$(call requires,cosign commands) COSIGN=$< BPFMAN_READER=$(LOCALBIN)/bpfman-reader go -C reader test -count=1 ./cmd/...
+test-reader: $(LOCALBIN)/cosign build/agent/cmd/bpfman-reader ## Run the tests of signatures with those that cosign itself makes.
+	$(call requires,cosign commands) COSIGN=$< BPFMAN_READER=$(LOCALBIN)/bpfman-reader go -C agent test -count=1 ./cmd/bpfman-reader
 
 # What the fuzz tests find interesting is kept outside of the clone, for the next run.
 FUZZ_TIME ?= 30s
@@ -921,12 +921,12 @@ test-manifests: $(LOCALBIN)/helm chart ## Test the manifests, the Helm chart, pe
 	GOWORK=off go -C hack/docs test -count=1 ./schemas
 
 .PHONY: test-bytecode
-test-bytecode: bytecode envtest build/reader/cmd/bpfman-reader build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
+test-bytecode: bytecode envtest build/agent/cmd/bpfman-reader build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
 	$(call requires,daemon bytecode envtest commands) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
 		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./v05
 
 .PHONY: test-inspector
-test-inspector: bytecode envtest build/inspector/cmd/bpfman-inspector build-launcher ## Test that the inspector finds the same programs as bpftool, no matter what loaded, attached, or holds them (as root).
+test-inspector: bytecode envtest build/agent/cmd/bpfman-inspector build-launcher ## Test that the inspector finds the same programs as bpftool, no matter what loaded, attached, or holds them (as root).
 	$(call requires,daemon bytecode envtest commands) BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector \
 		KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v ./inspector
 
@@ -1143,7 +1143,7 @@ bench-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Measure the CSI p
 		go -C csi test -count=1 -run '^$$' -bench Volumes -benchtime 1x ./cmd/bpfman-csi
 
 .PHONY: bench-inspector
-bench-inspector: envtest build/inspector/cmd/bpfman-inspector ## Measure the inspector with 200 programs, 200 links, and 500 processes: one scan, and its idle load (as root; takes three minutes).
+bench-inspector: envtest build/agent/cmd/bpfman-inspector ## Measure the inspector with 200 programs, 200 links, and 500 processes: one scan, and its idle load (as root; takes three minutes).
 	BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) BPFMAN_BENCH_JSON=$(LOCALBIN)/bench.json \
 		go -C tests test -count=1 -run '^$$' -bench Inspector -benchtime 1x -timeout 30m ./inspector
 

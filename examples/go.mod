@@ -8,12 +8,12 @@ require (
 	github.com/google/go-containerregistry v0.22.1
 	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/common v0.70.1
-	golang.org/x/sys v0.48.0
+	golang.org/x/sys v0.49.0
 	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
-	github.com/bpfman/bpfman-operator/reader v0.0.0-00010101000000-000000000000 // indirect
+	github.com/bpfman/bpfman-operator/agent v0.0.0 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
 )
 
@@ -31,12 +31,16 @@ require (
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	golang.org/x/sync v0.22.0 // indirect
-	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
+	golang.org/x/sync v0.23.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace github.com/bpfman/bpfman-operator/cli => ../cli
 
 replace github.com/bpfman/bpfman-operator/apis => ../apis
 
-replace github.com/bpfman/bpfman-operator/reader => ../reader
+replace github.com/bpfman/bpfman-operator/agent => ../agent
+
+replace github.com/bpfman/bpfman-operator/kinds => ../kinds
+
+replace github.com/bpfman/bpfman => ../gobpfman

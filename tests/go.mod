@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/bpfman/bpfman v0.0.0
 	github.com/bpfman/bpfman-operator/examples v0.0.0
-	github.com/bpfman/bpfman-operator/reader v0.0.0-00010101000000-000000000000
 	github.com/cilium/ebpf v0.22.0
 	github.com/container-storage-interface/spec v1.13.0
 	github.com/elazarl/goproxy v1.9.2
@@ -150,7 +149,6 @@ require (
 	github.com/bpfman/bpfman-operator/apis v0.0.0
 	github.com/bpfman/bpfman-operator/cli v0.0.0-00010101000000-000000000000
 	github.com/bpfman/bpfman-operator/csi v0.0.0
-	github.com/bpfman/bpfman-operator/inspector v0.0.0
 	github.com/bpfman/bpfman-operator/kinds v0.0.0
 	github.com/bpfman/bpfman-operator/operator v0.0.0
 	github.com/docker/cli v29.7.2+incompatible // indirect
@@ -179,7 +177,3 @@ replace github.com/bpfman/bpfman-operator/agent => ../agent
 replace github.com/bpfman/bpfman-operator/csi => ../csi
 
 replace github.com/bpfman/bpfman-operator/cli => ../cli
-
-replace github.com/bpfman/bpfman-operator/inspector => ../inspector
-
-replace github.com/bpfman/bpfman-operator/reader => ../reader

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 
+	"github.com/bpfman/bpfman-operator/agent/reader/image"
+	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/apis/reader"
-	"github.com/bpfman/bpfman-operator/reader/image"
-	"github.com/bpfman/bpfman-operator/reader/object"
 )
 
 // maxPlatforms is the maximum number of images that are read from an index.

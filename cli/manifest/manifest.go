@@ -14,9 +14,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
-	"github.com/bpfman/bpfman-operator/reader/object"
 )
 
 // Options are what the bytecode doesn't contain.

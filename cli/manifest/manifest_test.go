@@ -9,8 +9,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/cli/golden"
-	"github.com/bpfman/bpfman-operator/reader/object"
 )
 
 // content contains a program of each type, with sections that name an attach point, and without.

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 )
 

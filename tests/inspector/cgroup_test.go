@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/bpfman/bpfman-operator/agent/inspector/process"
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
-	"github.com/bpfman/bpfman-operator/inspector/process"
 )
 
 // cgroupVariable is the environment variable with the cgroup's directory, for processes

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/agent/inspector/inventory"
+	"github.com/bpfman/bpfman-operator/agent/inspector/report"
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/inspector/inventory"
-	"github.com/bpfman/bpfman-operator/inspector/report"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 )
 

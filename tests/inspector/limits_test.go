@@ -18,9 +18,9 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
 	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/inspector/conflict"
 )
 
 // TestLimits attaches programs at one hook until the kernel accepts no more. Conflicts are

@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/cli/output"
 	"github.com/bpfman/bpfman-operator/cli/terminal"
-	"github.com/bpfman/bpfman-operator/reader/object"
 )
 
 func printImage(w io.Writer, flags *output.Flags, image *BytecodeImage) error {

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	bytecode "github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/manifest"
-	bytecode "github.com/bpfman/bpfman-operator/reader/object"
 )
 
 // The API server accepts what `kubectl bpfman image inspect --as` prints, for each kind.

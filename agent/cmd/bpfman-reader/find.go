@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bpfman/bpfman-operator/agent/reader/findings"
+	"github.com/bpfman/bpfman-operator/agent/reader/image"
+	"github.com/bpfman/bpfman-operator/agent/reader/object"
+	"github.com/bpfman/bpfman-operator/agent/reader/registry"
+	"github.com/bpfman/bpfman-operator/apis/reader"
+)
+
+// source is an image at its registry.
+type source struct {
+	*registry.Repository
+
+	digest, manifest v1.Hash
+	layer            *image.Descriptor
+}
+
+// find answers a request, and writes the object if it is requested.
+func find(ctx context.Context, request *reader.Request, to io.Writer) reader.Answer {
+	var c reader.Credentials
+	if request.Credentials != nil {
+		c = *request.Credentials
+	}
+	repository, err := registry.Open(ctx, request.Image, c.Username, c.Password)
+	if err != nil {
+		return failed(err, &c)
+	}
+	defer repository.Close()
+	s := &source{Repository: repository}
+	if err := s.resolve(ctx); err != nil {
+		return failed(err, &c)
+	}
+	a := reader.Answer{Digest: s.digest.String(), Manifest: s.manifest.String()}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		digests := []v1.Hash{s.digest}
+		if s.manifest != s.digest {
+			digests = append(digests, s.manifest)
+		}
+		var err error
+		a.Signatures, a.Attestations, err = findings.Find(ctx, repository, digests, request)
+		return err //nolint:wrapcheck // it says what it was looking for
+	})
+	if request.Object && request.Have != a.Manifest {
+		group.Go(func() error {
+			var err error
+			a.Object, err = s.object(ctx, to)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return failed(err, &c)
+	}
+	return a
+}
+
+// resolve reads the image's manifest, and of an index, the manifest for this machine.
+func (s *source) resolve(ctx context.Context) error {
+	content, digest, err := s.Document(ctx)
+	if err != nil {
+		return s.told(err, "image")
+	}
+	s.digest, s.manifest = digest, digest
+	document, err := image.Parse(content)
+	if err != nil {
+		return err //nolint:wrapcheck // it is about the image
+	}
+	if document.Layer == nil {
+		part, err := document.For(runtime.GOARCH)
+		if err != nil {
+			return err //nolint:wrapcheck // it is about the image
+		}
+		if s.manifest, err = registry.Digest(part.Digest); err != nil {
+			return err //nolint:wrapcheck // it is about the image
+		}
+		if content, err = s.Part(ctx, s.manifest); err != nil {
+			return s.told(err, "manifest for this machine")
+		}
+		if document, err = image.ParsePart(part, content); err != nil {
+			return err //nolint:wrapcheck // it is about the image
+		}
+	}
+	s.layer = document.Layer
+	return nil
+}
+
+// object reads the layer, and writes its object.
+func (s *source) object(ctx context.Context, to io.Writer) (*reader.Object, error) {
+	digest, err := registry.Digest(s.layer.Digest)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it is about the image
+	}
+	// An empty layer isn't a gzip file either.
+	layer, err := s.Blob(ctx, digest, max(s.layer.Size, 1))
+	if err != nil {
+		return nil, s.told(err, "layer of the image")
+	}
+	if err := s.layer.Check(layer); err != nil {
+		return nil, err //nolint:wrapcheck // it is about the image
+	}
+	_, content, err := image.Open(layer)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it is about the image
+	}
+	stripped, facts, err := object.Describe(content)
+	if err != nil {
+		return nil, &image.UnfitError{Text: "its bytecode can't be used: " + err.Error()}
+	}
+	if _, err := to.Write(stripped); err != nil {
+		return nil, fmt.Errorf("write the object: %w", err)
+	}
+	sum := sha256.Sum256(stripped)
+	facts.Digest = "sha256:" + hex.EncodeToString(sum[:])
+	return facts, nil
+}
+
+// told adds to an error what was being read.
+func (s *source) told(err error, what string) error {
+	switch {
+	case errors.Is(err, registry.ErrAbsent):
+		return fmt.Errorf("registry %s has no such %s", s.Host(), what)
+	case errors.Is(err, registry.ErrTooLarge) && what == "layer of the image":
+		return &image.UnfitError{Text: "its layer is larger than its manifest says"}
+	case errors.Is(err, registry.ErrTooLarge):
+		return &image.UnfitError{Text: fmt.Sprintf("its manifest has more than %d MiB", registry.MaxManifest>>20)}
+	}
+	return err
+}
+
+func isUnfit(err error) bool {
+	_, ok := errors.AsType[*image.UnfitError](err)
+	return ok
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package bpffs finds what is pinned in the BPF file systems of a node, including those
+// of containers.
+package bpffs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/agent/inspector/dirents"
+	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/agent/inspector/process"
+)
+
+// Pin is a file that keeps a program, a map, or a link in the kernel.
+type Pin struct {
+	// Path is the path in the mount namespace of the processes that the file system is
+	// mounted for.
+	Path string
+	// Behind contains the id of what is pinned.
+	Behind kernel.Described
+	// Place is the place of these processes. It is empty for the host's.
+	Place process.Place
+}
+
+// Pins are the pins on a node. They cache what each file refers to, because that doesn't
+// change.
+type Pins struct {
+	// All are the pins, sorted by path.
+	All []Pin
+
+	proc        string
+	directories []directory
+	known       map[file]kernel.Described
+}
+
+// file identifies a file as long as it exists.
+type file struct {
+	device, inode uint64
+	changed       unix.Timespec
+}
+
+// directory is a directory with its state. The state changes when a file is added or
+// removed.
+type directory struct {
+	path string
+	is   file
+}
+
+// NewPins returns Pins that are empty until the first scan.
+func NewPins(proc string) *Pins { return &Pins{proc: proc} }
+
+// Changed reports whether something was pinned or unpinned since the scan. It makes one
+// system call for each directory.
+func (p *Pins) Changed() bool {
+	return slices.ContainsFunc(p.directories, func(d directory) bool {
+		var stat unix.Stat_t
+		return unix.Stat(d.path, &stat) != nil || identify(&stat) != d.is
+	})
+}
+
+func identify(stat *unix.Stat_t) file {
+	return file{uint64(stat.Dev), stat.Ino, stat.Ctim} //nolint:unconvert // 32 bits on some architectures
+}
+
+// Scan reads the BPF file systems of mount namespaces, each once, the host's first. It
+// joins errors, and continues after them.
+func (p *Pins) Scan(namespaces []process.Namespace) error {
+	walk := walk{pins: p, known: map[file]kernel.Described{}}
+	p.All, p.directories = nil, nil
+	seen := map[string]bool{}
+	var failures []error
+	for _, namespace := range namespaces {
+		mounts, err := process.Mounts(p.proc, namespace.PID, "bpf")
+		if err != nil {
+			if !ended(err) {
+				failures = append(failures, err)
+			}
+			continue
+		}
+		// Read a whole file system before a part of it.
+		slices.SortStableFunc(mounts, func(a, b process.Mount) int { return len(a.Root) - len(b.Root) })
+		for _, mount := range mounts {
+			if seen[mount.Device+"/"] || seen[mount.Device+mount.Root] {
+				continue
+			}
+			if err := walk.mount(namespace, mount); err != nil {
+				if !ended(err) {
+					failures = append(failures, err)
+				}
+				continue
+			}
+			seen[mount.Device+mount.Root] = true
+		}
+	}
+	p.known = walk.known
+	slices.SortFunc(p.All, func(a, b Pin) int { return strings.Compare(a.Path, b.Path) })
+	return errors.Join(failures...)
+}
+
+// ended reports whether an error means that the process has ended, or that its mount was
+// removed.
+func ended(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
+}
+
+// walk is the state of one scan.
+type walk struct {
+	pins  *Pins
+	known map[file]kernel.Described
+	place process.Place
+	depth int
+}
+
+// Limits, because a container could otherwise keep the inspector reading forever.
+const (
+	maxDepth = 32
+	maxFiles = 100_000
+)
+
+// mount reads a file system. A container can have created its files, so mount follows no
+// links, and reads only from a BPF file system.
+func (w *walk) mount(namespace process.Namespace, mount process.Mount) error {
+	root := filepath.Join(w.pins.proc, strconv.Itoa(namespace.PID), "root")
+	in, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open the root of process %d: %w", namespace.PID, err)
+	}
+	defer unix.Close(in)
+	dir, err := unix.Openat2(in, strings.TrimPrefix(mount.Point, "/"), &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return fmt.Errorf("open %s of process %d: %w", mount.Point, namespace.PID, err)
+	}
+	defer unix.Close(dir)
+	var of unix.Statfs_t
+	if err := unix.Fstatfs(dir, &of); err != nil || uint32(of.Type) != unix.BPF_FS_MAGIC { //nolint:gosec // a magic number
+		return nil // something else was mounted in its place
+	}
+	w.place, w.depth = namespace.Place, 0
+	return w.directory(dir, root, mount.Point)
+}
+
+// directory reads an open directory. path is its path below root.
+func (w *walk) directory(dir int, root, path string) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(dir, &stat); err != nil {
+		return fmt.Errorf("stat %s: %w", path, err)
+	}
+	w.pins.directories = append(w.pins.directories, directory{filepath.Join(root, path), identify(&stat)})
+	var entries []string
+	if err := dirents.Each(dir, func(name string) { entries = append(entries, name) }); err != nil {
+		return fmt.Errorf("list %s: %w", path, err)
+	}
+	var failures []error
+	for _, name := range entries {
+		if len(w.known) >= maxFiles {
+			return fmt.Errorf("%s: more than %d pins", path, maxFiles)
+		}
+		if err := w.entry(dir, uint64(stat.Dev), root, path, name); err != nil && !ended(err) { //nolint:unconvert // as above
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (w *walk) entry(dir int, device uint64, root, parent, name string) error {
+	path := filepath.Join(parent, name)
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return fmt.Errorf("stat %s: %w", path, err)
+	}
+	if uint64(stat.Dev) != device { //nolint:unconvert // as above
+		return nil // another file system is mounted on it, and is read separately
+	}
+	self := "/proc/thread-self/fd/" + strconv.Itoa(fd)
+	switch stat.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return w.file(self, path, identify(&stat))
+	case unix.S_IFDIR:
+		if w.depth >= maxDepth {
+			return fmt.Errorf("%s: more than %d directories deep", path, maxDepth)
+		}
+		sub, err := unix.Open(self, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", path, err)
+		}
+		defer unix.Close(sub)
+		w.depth++
+		defer func() { w.depth-- }()
+		return w.directory(sub, root, path)
+	}
+	return nil
+}
+
+// file finds out what an open file refers to.
+func (w *walk) file(self, path string, is file) error {
+	behind, known := w.pins.known[is]
+	if !known {
+		fd, err := kernel.OpenPin(self)
+		if err != nil {
+			return fmt.Errorf("open what is pinned at %s: %w", path, err)
+		}
+		behind, err = kernel.Describe("/proc/thread-self/fdinfo/" + strconv.Itoa(fd))
+		unix.Close(fd)
+		if err != nil {
+			return fmt.Errorf("read what is pinned at %s: %w", path, err)
+		}
+	}
+	w.known[is] = behind
+	w.pins.All = append(w.pins.All, Pin{Path: path, Behind: behind, Place: w.place})
+	return nil
+}

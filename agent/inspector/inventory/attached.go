@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bpfman/bpfman-operator/agent/inspector/cgroup"
+	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/agent/inspector/network"
+	"github.com/bpfman/bpfman-operator/agent/inspector/process"
+)
+
+// readNetwork reads the hooks of interfaces, if there are programs that can be attached
+// to them.
+func (i *Inventory) readNetwork() {
+	wanted := i.wanted()
+	if wanted == (network.Wanted{}) {
+		i.facts.Hooks = nil
+		i.tried("network", nil)
+		return
+	}
+	var namespaces []network.Namespace
+	seen := map[uint64]bool{}
+	for _, namespace := range i.facts.NetNS {
+		namespaces = append(namespaces, network.Namespace{
+			Inode: namespace.Inode, Path: filepath.Join(i.proc, strconv.Itoa(namespace.PID), "ns/net"),
+		})
+		seen[namespace.Inode] = true
+	}
+	// A mount keeps a namespace without a process.
+	mounts, err := process.Mounts(i.proc, i.host, "nsfs")
+	for _, mount := range mounts {
+		inode, ok := process.NamespaceInode(mount.Root, "net")
+		if ok && !seen[inode] {
+			seen[inode] = true
+			namespaces = append(namespaces, network.Namespace{Inode: inode, Path: i.hostFile(mount.Point)})
+		}
+	}
+	hooks, lookErr := network.Look(namespaces, wanted)
+	i.facts.Hooks = hooks
+	i.tried("network", errors.Join(err, lookErr))
+}
+
+// wanted returns the hooks for which there are programs.
+func (i *Inventory) wanted() (wanted network.Wanted) {
+	for _, program := range i.facts.Programs {
+		switch program.Type {
+		case "xdp":
+			wanted.XDP = true
+		case "sched_cls":
+			wanted.TC = true
+		case "flow_dissector":
+			wanted.Dissector = true
+		case "sk_lookup":
+			wanted.Lookup = true
+		}
+	}
+	wanted.Netkit = slices.ContainsFunc(i.facts.Links, func(l kernel.Link) bool { return strings.HasPrefix(l.Type, "netkit/") })
+	return wanted
+}
+
+// readCgroups visits the cgroups if a program that can be attached to one hasn't been
+// looked for, or if the path of a link's cgroup isn't known.
+func (i *Inventory) readCgroups(all, settling bool) {
+	types, queried := map[string]bool{}, map[uint32]bool{}
+	look := false
+	linked := map[uint32]bool{}
+	for _, l := range i.facts.Links {
+		if l.Cgroup == 0 {
+			continue
+		}
+		linked[l.Program] = true
+		if _, known := i.facts.Cgroups[l.Cgroup]; !known {
+			look = true
+		}
+	}
+	for _, program := range i.facts.Programs {
+		if !cgroup.Attaches(program.Type) && (program.Type != "lsm" || !linked[program.ID]) {
+			continue
+		}
+		types[program.Type], queried[program.ID] = true, true
+		look = look || all || !i.queried[program.ID] || settling && !linked[program.ID] && !i.attachedToCgroup(program.ID)
+	}
+	if len(types) == 0 {
+		i.facts.Cgroups, i.facts.CgroupHooks = nil, nil
+		i.queried = queried
+		i.tried("cgroups", nil)
+		return
+	}
+	if !look {
+		i.facts.CgroupHooks = slices.DeleteFunc(i.facts.CgroupHooks, func(h cgroup.Hook) bool { return !queried[h.Program] })
+		i.queried = queried
+		return
+	}
+	wanted := make([]string, 0, len(types))
+	for programType := range types {
+		wanted = append(wanted, programType)
+	}
+	slices.Sort(wanted)
+	paths, hooks, err := cgroup.Look(i.proc, i.host, wanted)
+	i.tried("cgroups", err)
+	if err != nil {
+		return
+	}
+	i.facts.Cgroups, i.facts.CgroupHooks = i.linkedPaths(paths), hooks
+	i.queried = queried
+}
+
+func (i *Inventory) attachedToCgroup(program uint32) bool {
+	return slices.ContainsFunc(i.facts.CgroupHooks, func(h cgroup.Hook) bool { return h.Program == program })
+}
+
+// linkedPaths returns the paths of the cgroups that links are attached to. A cgroup that
+// no longer exists gets its id as the path, so that it isn't looked for again.
+func (i *Inventory) linkedPaths(all map[uint64]string) map[uint64]string {
+	linked := map[uint64]string{}
+	for _, l := range i.facts.Links {
+		if l.Cgroup == 0 {
+			continue
+		}
+		path, ok := all[l.Cgroup]
+		if !ok {
+			path = fmt.Sprintf("id %d", l.Cgroup)
+		}
+		linked[l.Cgroup] = path
+	}
+	return linked
+}

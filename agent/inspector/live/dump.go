@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package live
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/agent/inspector/mapcontent"
+	"github.com/bpfman/bpfman-operator/apis/live"
+)
+
+// DumpOptions are the options of Dump.
+type DumpOptions struct {
+	// Map is the kernel's id of the map. It is 0 if Path is set.
+	Map uint32
+	// Path is the path where the map is pinned.
+	Path string
+	// Limit is the maximum number of entries. 0 means no limit.
+	Limit int
+	// Every is the interval at which to repeat the dump. With 0, there is one dump.
+	Every time.Duration
+}
+
+// Dump writes the content of a map. It closes the map between dumps, so that the kernel
+// can free the map when its last holder closes it. Then Dump returns. A single dump
+// doesn't read from in.
+func Dump(ctx context.Context, o DumpOptions, in io.Reader, out io.Writer) error {
+	if o.Every > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = whileRead(ctx, in, silence)
+		defer cancel()
+	}
+	answers := linesTo(out)
+	once := func() error {
+		m, err := o.open()
+		if err != nil {
+			return err //nolint:wrapcheck // the error says what was attempted
+		}
+		err = m.Dump(ctx, o.Limit, func(line live.DumpLine) error { return answers.write(line) })
+		return errors.Join(err, m.Close(), answers.flush())
+	}
+	if err := once(); err != nil || o.Every <= 0 {
+		return err
+	}
+	ticker := time.NewTicker(o.Every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := once(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (o DumpOptions) open() (*mapcontent.Map, error) {
+	if o.Path != "" {
+		return mapcontent.OpenPinned(o.Path) //nolint:wrapcheck // the error says what was attempted
+	}
+	return mapcontent.Open(o.Map) //nolint:wrapcheck // the error says what was attempted
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package objects reads the reports about users' objects on this node, and emits Events
+// about conflicts on these objects.
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/agent/inspector/apiserver"
+	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
+	"github.com/bpfman/bpfman-operator/apis/shorten"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+const (
+	// maxNote is the API's limit for the text of an Event.
+	maxNote = 1024
+	// maxInstance is the API's limit for the instance that emits an Event.
+	maxInstance = 128
+	// maxPrefix leaves space for the suffix that the API server adds to the name of an
+	// Event.
+	maxPrefix = 200
+	// controller is the reporting controller of Events.
+	controller = "bpfman-inspector"
+)
+
+// Cluster is the API server, as the inspector of one node uses it.
+type Cluster struct {
+	api  rest.Interface
+	node string
+}
+
+// New returns the Cluster for the inspector of a node.
+func New(config *rest.Config, node string) (*Cluster, error) {
+	client, err := apiserver.New(config)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what failed
+	}
+	return &Cluster{client, node}, nil
+}
+
+// Reports returns the BpfPrograms and BpfNsPrograms of the node, from the API server's
+// cache.
+func (c *Cluster) Reports(ctx context.Context) ([]conflict.Report, error) {
+	var reports []conflict.Report
+	for _, kind := range v1alpha1.ProgramKinds {
+		list := &v1alpha1.BpfProgramList{} // BpfNsProgramList has the same fields
+		body, err := c.api.Get().Resource(kind.Resource()).
+			Param("labelSelector", v1alpha1.LabelHostname+"="+v1alpha1.LabelValue(c.node)).Param("resourceVersion", "0").
+			DoRaw(ctx)
+		if err == nil {
+			err = json.Unmarshal(body, list)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list the %ss of node %s: %w", kind.Name, c.node, err)
+		}
+		for i := range list.Items {
+			reports = append(reports, reportsOf(&list.Items[i])...)
+		}
+	}
+	return reports, nil
+}
+
+// reportsOf returns one report, or none if the program has no owner.
+func reportsOf(program *v1alpha1.BpfProgram) []conflict.Report {
+	owner := metav1.GetControllerOf(program)
+	if owner == nil {
+		return nil
+	}
+	return []conflict.Report{{
+		Owner: v1alpha1.BpfNodeOwner{Kind: owner.Kind, Namespace: program.Namespace, Name: owner.Name},
+		UID:   owner.UID, Type: program.Spec.Type, Links: program.Status.Links,
+	}}
+}
+
+// Told returns the conflicts in the node's BpfNode.
+func (c *Cluster) Told(ctx context.Context) ([]v1alpha1.BpfNodeConflict, error) {
+	node := &v1alpha1.BpfNode{}
+	err := c.api.Get().Resource(v1alpha1.NodeKind.Resource()).Name(c.node).Do(ctx).Into(node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read BpfNode %s: %w", c.node, err)
+	}
+	return node.Status.Conflicts, nil
+}
+
+// Warn emits an Event.
+func (c *Cluster) Warn(ctx context.Context, owner v1alpha1.BpfNodeOwner, uid types.UID, found v1alpha1.BpfNodeConflict) error {
+	// Events about cluster-scoped objects are in this namespace.
+	namespace := owner.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	event := &eventsv1.Event{
+		TypeMeta:            metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
+		ObjectMeta:          metav1.ObjectMeta{GenerateName: begin(owner.Name, maxPrefix) + "-", Namespace: namespace},
+		EventTime:           metav1.NewMicroTime(time.Now()),
+		ReportingController: controller, ReportingInstance: begin(c.node, maxInstance), Action: "Inspect", Reason: found.Type, Type: corev1.EventTypeWarning,
+		Regarding: corev1.ObjectReference{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name, UID: uid,
+		},
+		Note: shorten.Middle("On node "+c.node+": "+found.Message, maxNote),
+	}
+	body, err := json.Marshal(event)
+	if err != nil {
+		return fmt.Errorf("encode an Event: %w", err)
+	}
+	err = c.api.Post().AbsPath("/apis/events.k8s.io/v1/namespaces", namespace, "events").SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("write an Event on %s: %w", owner, err)
+	}
+	return nil
+}
+
+// begin truncates a name to a valid name.
+func begin(name string, most int) string {
+	if len(name) > most {
+		name = strings.TrimRight(name[:most], "-.")
+	}
+	return name
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package object reads eBPF object files, which can come from an untrusted source: their
+// programs, maps, and global variables, and which functions of the kernel they call. It
+// also removes what isn't needed to load them.
+package object
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/bpfman/bpfman-operator/agent/reader/plain"
+	"github.com/bpfman/bpfman-operator/apis/maptype"
+	"github.com/bpfman/bpfman-operator/apis/reader"
+)
+
+// Object describes the content of an object file.
+type Object struct {
+	// ByteOrder is "little" or "big".
+	ByteOrder string     `json:"byteOrder"`
+	Programs  []Program  `json:"programs"`
+	Maps      []Map      `json:"maps"`
+	Globals   []Variable `json:"globals"`
+	// License is the license that the object declares. Without one, the daemon's loader
+	// declares GPL.
+	License string `json:"license,omitempty"`
+	// Helpers are the functions of the kernel that the code calls, and MapTypes the types
+	// of all maps, including those for global data. Both have the names of package
+	// apis/reader.
+	Helpers  []string `json:"helpers,omitempty"`
+	MapTypes []string `json:"mapTypes,omitempty"`
+	// Unknown is the reason why Maps, Globals, and MapTypes aren't known.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Program is a function that can be loaded as a program.
+type Program struct {
+	Name string `json:"name"`
+	// Type is the type that results from the section, with bpfman's name, such as tc for
+	// both TC and TCX. For a section that no kind of bpfman corresponds to, it is the
+	// prefix of the section's name.
+	Type    string `json:"type"`
+	Section string `json:"section"`
+}
+
+// Map is a map that the programs define.
+type Map struct {
+	Name string `json:"name"`
+	// Type is the type, as in the label of a bytecode image, such as hash or
+	// per_cpu_array. Number is the kernel's number of the type.
+	Type   string `json:"type"`
+	Number uint32 `json:"-"`
+	// KeySize and ValueSize are in bytes. MaxEntries can also be a size in bytes, for
+	// example for ring buffers. Zero means that the loader decides.
+	KeySize    uint32 `json:"keySize"`
+	ValueSize  uint32 `json:"valueSize"`
+	MaxEntries uint32 `json:"maxEntries"`
+	// PinnedByName means that the map is pinned at /sys/fs/bpf/<name>, once for the whole
+	// node.
+	PinnedByName bool `json:"pinnedByName,omitempty"`
+}
+
+// Values of Object.ByteOrder.
+const (
+	littleEndian = "little"
+	bigEndian    = "big"
+)
+
+// Read reads an object file. An error describes the file, and continues a sentence about
+// it. If only the maps and variables can't be read, Read sets Object.Unknown.
+func Read(content []byte) (*Object, error) {
+	f, err := parse(content)
+	if err != nil {
+		return nil, err
+	}
+	o := &Object{ByteOrder: littleEndian, Maps: []Map{}, Globals: []Variable{}, License: f.license(), Helpers: f.calls()}
+	if f.order == binary.BigEndian {
+		o.ByteOrder = bigEndian
+	}
+	if o.Programs, err = f.functions(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(o.Programs, func(a, b Program) int { return cmp.Compare(a.Name, b.Name) })
+	stripped, err := f.strip()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.declared(stripped); err != nil {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		o.Maps, o.Globals, o.MapTypes, o.Unknown = []Map{}, []Variable{}, nil, plain.Text(first)
+	}
+	return o, nil
+}
+
+// declared reads the maps and global variables.
+func (o *Object) declared(stripped []byte) (err error) {
+	defer func() {
+		// The parser is a library, and can panic on malicious input.
+		if r := recover(); r != nil {
+			err = fmt.Errorf("it is malformed: %v", r)
+		}
+	}()
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(stripped))
+	if err != nil {
+		return err //nolint:wrapcheck // there is nothing to add
+	}
+	if len(spec.Maps) > maxFunctions || len(spec.Variables) > maxFunctions {
+		return fmt.Errorf("it has more than %d maps or variables", maxFunctions)
+	}
+	types := map[string]bool{}
+	for name, m := range spec.Maps {
+		for inner := m; inner != nil; inner = inner.InnerMap {
+			types[mapType(inner.Type)] = true
+		}
+		// The compiler's data sections are also maps.
+		if !strings.HasPrefix(name, ".") {
+			o.Maps = append(o.Maps, Map{name, snakeCase(m.Type.String()), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName})
+		}
+		if plain.Cut(name, maxName) != name {
+			return fmt.Errorf("the name of its map %s has more than %d bytes, or isn't printable", plain.Quote(name), maxName)
+		}
+	}
+	for name, v := range spec.Variables {
+		o.Globals = append(o.Globals, Variable{name, typeName(v.Type), v.SectionName, uint32(len(v.Value)), v.Value}) //nolint:gosec // within the file
+	}
+	slices.SortFunc(o.Maps, func(a, b Map) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.Globals, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
+	o.MapTypes = slices.Sorted(maps.Keys(types))
+	return nil
+}
+
+func mapType(t ebpf.MapType) string {
+	if name, known := maptype.Name(uint32(t)); known {
+		return name
+	}
+	return "unknown#" + strconv.FormatUint(uint64(t), 10)
+}
+
+// Describe strips an object, and returns what the agent needs to know about the result,
+// apart from its digest. The object must have this machine's byte order.
+func Describe(content []byte) ([]byte, *reader.Object, error) {
+	stripped, err := Strip(content)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := Read(stripped)
+	if err != nil {
+		return nil, nil, err
+	}
+	machine := littleEndian
+	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+		machine = bigEndian
+	}
+	if o.ByteOrder != machine {
+		return nil, nil, fmt.Errorf("it is %s-endian, but %s isn't", o.ByteOrder, runtime.GOARCH)
+	}
+	facts := &reader.Object{Size: int64(len(stripped)), Helpers: o.Helpers, MapTypes: o.MapTypes, License: o.License, Unknown: o.Unknown}
+	for _, p := range o.Programs {
+		facts.Functions = append(facts.Functions, reader.Function{Name: p.Name, Section: p.Section})
+	}
+	for _, m := range o.Maps {
+		facts.Maps = append(facts.Maps, reader.Map{Name: m.Name, Type: m.Number, KeySize: m.KeySize, ValueSize: m.ValueSize, Pinned: m.PinnedByName})
+	}
+	return stripped, facts, nil
+}
