@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+// upstreamDefinitions returns the definitions of upstream's v0.5 from the directory UPSTREAM_DEFINITIONS, such as
+// config/crd/bases of its repository. Without it, they are this project's, in which a status has only conditions, as
+// in upstream's.
+func upstreamDefinitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	dir, published := os.LookupEnv("UPSTREAM_DEFINITIONS")
+	if !published {
+		dir = filepath.Join(root, "config/crd/bases")
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "bpfman.io_*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %q, %v", dir, files, err)
+	}
+	var definitions []*apiextensionsv1.CustomResourceDefinition
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, definition); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if status, has := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"]; has && !published {
+			status.Properties = map[string]apiextensionsv1.JSONSchemaProps{"conditions": status.Properties["conditions"]}
+			status.XValidations = nil
+			definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"] = status
+		}
+		definitions = append(definitions, definition)
+	}
+	return definitions
+}
+
+// TestBackToUpstream runs the commands of docs/from-upstream.md that save the objects, and restore them under
+// upstream's definitions.
+func TestBackToUpstream(t *testing.T) {
+	c := connect(t)
+	page, err := os.ReadFile(filepath.Join(root, "docs/from-upstream.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## Go back to upstream")
+	commands := regexp.MustCompile(`(?m)^ +(kubectl .*programs\.yaml.*)$`).FindAllStringSubmatch(section, -1)
+	if len(commands) != 2 {
+		t.Fatalf("the page has the commands %q", commands)
+	}
+	dir := t.TempDir()
+	shell := func(command string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		run := exec.CommandContext(ctx, "bash", "-c", command)
+		run.Dir = dir
+		assets, err := filepath.Abs(os.Getenv("KUBEBUILDER_ASSETS"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+assets+":"+os.Getenv("PATH"))
+		if output, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, output)
+		}
+	}
+
+	if err := envtest.Apply(t.Context(), c, "config/crd"); err != nil {
+		t.Fatal(err)
+	}
+	c.established(t)
+	samples, err := envtest.Build("config/samples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]any{}
+	for _, o := range samples {
+		if o.GroupVersionKind().Group != v1alpha1.SchemeGroupVersion.Group || o.GetKind() == "BytecodePolicy" {
+			continue
+		}
+		if space := o.GetNamespace(); space != "" {
+			err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}})
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+		before[nameOf(o)] = o.Object["spec"]
+		o.Object["status"] = map[string]any{
+			"observedGeneration": int64(1), "nodes": map[string]any{"selected": int64(1), "attached": int64(1), "failed": int64(0)},
+			"conditions": []any{map[string]any{
+				"type": "ReconcileSuccess", "status": "True", "reason": "ReconcileSuccess", "message": "Attached on 1 of 1 selected node",
+				"lastTransitionTime": metav1.Now().UTC().Format(time.RFC3339), "observedGeneration": int64(1),
+			}},
+		}
+		if err := c.Status().Update(t.Context(), o); err != nil {
+			t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+	}
+	if len(before) < 14 {
+		t.Fatalf("only %d samples", len(before))
+	}
+	shell(commands[0][1])
+
+	for _, definition := range upstreamDefinitions(t) {
+		old := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: definition.Name}}
+		if err := c.Delete(t.Context(), old); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+			err := c.Get(ctx, client.ObjectKeyFromObject(old), old)
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
+		if err := errors.Join(err, c.Create(t.Context(), definition)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.established(t)
+	shell(commands[1][1])
+	for name, spec := range before {
+		kind, rest, _ := strings.Cut(name, " ")
+		namespace, object, _ := strings.Cut(rest, "/")
+		now := &unstructured.Unstructured{}
+		now.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind))
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: object}, now); err != nil {
+			t.Error(err)
+			continue
+		}
+		if !reflect.DeepEqual(now.Object["spec"], spec) {
+			t.Errorf("%s has %v, want %v", name, now.Object["spec"], spec)
+		}
+	}
+}
+
+func nameOf(o *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+}
+
+// established waits until the definitions are served.
+func (c *cluster) established(t *testing.T) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		var list apiextensionsv1.CustomResourceDefinitionList
+		if err := c.List(ctx, &list); err != nil {
+			return false, err
+		}
+		for _, definition := range list.Items {
+			served := false
+			for _, condition := range definition.Status.Conditions {
+				served = served || condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
+			}
+			if !served {
+				return false, nil
+			}
+		}
+		return len(list.Items) > 0, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
