@@ -185,11 +185,7 @@ func (g *gate) limit(load *plan.Load) {
 		p := &load.Programs[i]
 		for j := range p.Points {
 			point := &p.Points[j]
-			hook, is := hookOf(*point)
-			if !is {
-				continue
-			}
-			said := g.evaluation.Hook(hook)
+			said := g.evaluation.Hook(program.HookOf(point.Info))
 			for _, s := range said {
 				if !slices.ContainsFunc(p.Policies, func(o v1alpha1.BpfProgramPolicy) bool { return o.Name == s.Name && o.Verdict == s.Verdict }) {
 					p.Policies = append(p.Policies, s)
@@ -197,17 +193,10 @@ func (g *gate) limit(load *plan.Load) {
 			}
 			if verdict, message := policy.Sum(said); verdict == v1alpha1.VerdictDenied {
 				point.Lack = message
-				point.Withdrawn = g.evaluation.Unloads(said)
+				point.Withdrawn = point.Withdrawn || g.evaluation.Unloads(said)
 			}
 		}
 	}
-}
-
-// hookOf returns the hook that policies evaluate for an attach point, and false for types
-// of attach points that are always named in the object.
-func hookOf(point program.AttachPoint) (policy.Hook, bool) {
-	name := cmp.Or(point.Info.GetXdpAttachInfo().GetIface(), point.Info.GetTcAttachInfo().GetIface(), point.Info.GetTcxAttachInfo().GetIface())
-	return policy.Hook{Type: policy.Interface, Name: name}, name != ""
 }
 
 // policyCache caches compiled policies, including the material of their authorities.

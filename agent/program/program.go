@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -105,13 +106,34 @@ type AttachPoint struct {
 	Digest string
 }
 
+// HookOf returns the hook for policies that a program is attached to, as the daemon gets it. It is
+// zero for fentry and fexit, whose hook is fixed when the program is loaded.
+func HookOf(info *gobpfman.AttachInfo) policy.Hook {
+	switch i := info.GetInfo().(type) {
+	case *gobpfman.AttachInfo_XdpAttachInfo:
+		return policy.Hook{Type: policy.Interface, Name: i.XdpAttachInfo.GetIface()}
+	case *gobpfman.AttachInfo_TcAttachInfo:
+		return policy.Hook{Type: policy.Interface, Name: i.TcAttachInfo.GetIface()}
+	case *gobpfman.AttachInfo_TcxAttachInfo:
+		return policy.Hook{Type: policy.Interface, Name: i.TcxAttachInfo.GetIface()}
+	case *gobpfman.AttachInfo_TracepointAttachInfo:
+		return policy.Hook{Type: policy.Tracepoint, Name: i.TracepointAttachInfo.GetTracepoint()}
+	case *gobpfman.AttachInfo_KprobeAttachInfo:
+		return policy.Hook{Type: policy.Function, Name: i.KprobeAttachInfo.GetFnName(), Offset: i.KprobeAttachInfo.GetOffset() != 0}
+	case *gobpfman.AttachInfo_UprobeAttachInfo:
+		return policy.Hook{Type: policy.Target, Name: i.UprobeAttachInfo.GetTarget()}
+	}
+	return policy.Hook{}
+}
+
 // newAttachPoint returns an attach point. Instance distinguishes objects that
 // have the same name one after the other, for example interfaces by their index
 // and containers by their ID. If it changes, the object that the link was
-// attached to no longer exists.
+// attached to no longer exists. If the name of the hook has a problem, nothing is attached there.
 func newAttachPoint(name string, info *gobpfman.AttachInfo, instance string) AttachPoint {
 	// Marshal only fails for invalid UTF-8, which the API server rejects.
 	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(info)
 	sum := sha256.Sum256(append(b, "\x00"+instance...))
-	return AttachPoint{Name: name, Info: info, Digest: hex.EncodeToString(sum[:8])}
+	problem := HookOf(info).Problem()
+	return AttachPoint{Name: name, Info: info, Digest: hex.EncodeToString(sum[:8]), Lack: problem, Withdrawn: problem != ""}
 }

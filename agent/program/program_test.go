@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -510,6 +512,67 @@ func TestIdle(t *testing.T) {
 		}
 		if got := Idle(test.kind, test.node); got != test.want {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// Nothing is attached to a hook whose name has a problem, in objects of any age. An interface in a
+// pod isn't looked up by its name, so nothing else refuses eth0:x-test there.
+func TestOddNames(t *testing.T) {
+	common := v1alpha1.BpfProgramCommon{BpfFunctionName: "f"}
+	pods := &v1alpha1.ContainerNsSelector{}
+	n := Node{Containers: []Container{{Namespace: "team", Pod: "p", PodUID: "u", Name: "c", PID: 7, NetNS: "/proc/7/ns/net"}}, UprobeNamespaces: []string{"team"}}
+	for what, kind := range map[string]Kind{
+		"interface": tcxNsOf("team", &v1alpha1.TcxNsProgramInfo{
+			BpfProgramCommon: common, InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0", "eth0:x-test", "a name of seventeen"}}, Containers: pods,
+		}),
+		"target":     uprobeNsOf("uprobe", "team", &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: common, Target: "/bin/sh\x00", Containers: pods}),
+		"function":   kprobeOf(&v1alpha1.KprobeProgramInfo{BpfProgramCommon: common, FunctionName: "f\x00"}),
+		"tracepoint": tracepointOf(&v1alpha1.TracepointProgramInfo{BpfProgramCommon: common, Names: []string{"a/b", "a/../b"}}),
+	} {
+		points, err := kind.AttachPoints(n)
+		if err != nil || len(points) == 0 {
+			t.Fatalf("%s: %v, %v", what, points, err)
+		}
+		for _, p := range points {
+			odd := HookOf(p.Info).Problem() != ""
+			if name := HookOf(p.Info).Name; odd == (name == "eth0" || name == "a/b") || (p.Lack != "") != odd || p.Withdrawn != odd {
+				t.Errorf("%s: %q lacks %q, withdrawn: %t", what, p.Name, p.Lack, p.Withdrawn)
+			}
+		}
+	}
+}
+
+// What policies compare is literally what the daemon gets, for each kind.
+func TestPoliciesSeeWhatTheDaemonGets(t *testing.T) {
+	const odd = " a/../B:c.isra.0\x00"
+	for _, kind := range v1alpha1.UserKinds {
+		o := kind.New()
+		content := map[string]any{"spec": map[string]any{
+			"bpffunctionname": "f", "func_name": odd, "target": odd, "names": []any{odd}, "interfaceselector": map[string]any{"interfaces": []any{odd}},
+		}}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, o); err != nil {
+			t.Fatal(err)
+		}
+		owner, err := OwnerOf(kind.Name, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(owner.Members) == 0 {
+			continue // an application, whose members are the same types
+		}
+		hooks := policy.SubjectOf(kind.Name, o).Programs[0].Hooks
+		points, err := owner.Members[0].AttachPoints(Node{Containers: []Container{{PID: 1, NetNS: "/x"}}})
+		if err != nil || len(hooks) != 1 || len(points) != 1 {
+			t.Fatalf("%s: hooks %v, points %v, %v", kind.Name, hooks, points, err)
+		}
+		info := owner.Members[0].LoadInfo().GetInfo()
+		got := HookOf(points[0].Info)
+		if got.Type == "" {
+			got = policy.Hook{Type: policy.Function, Name: info.GetFentryLoadInfo().GetFnName() + info.GetFexitLoadInfo().GetFnName()}
+		}
+		if got != hooks[0] || got.Name != odd {
+			t.Errorf("%s: the policy sees %+v, the daemon %+v", kind.Name, hooks[0], got)
 		}
 	}
 }

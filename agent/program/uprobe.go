@@ -80,7 +80,7 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 	for _, c := range containers {
 		pid := int32(c.PID) //nolint:gosec // PIDs are smaller than 2^22
 		point := newAttachPoint(name+" of container "+c.path(), u.info(&pid), c.ID)
-		point.Lack = u.refusal(n, c)
+		point.Lack = cmp.Or(point.Lack, u.refusal(n, c))
 		point.Withdrawn = point.Lack != ""
 		points = append(points, point)
 	}

@@ -29,11 +29,12 @@ func compileLimits(l *v1alpha1.BytecodeLimits) limits {
 		types: l.ProgramTypes, priority: l.Priority, hooks: map[HookType]names{},
 		helpers: compileNameLimits(l.Helpers), mapTypes: compileNameLimits(l.MapTypes),
 	}
-	for t, patterns := range map[HookType][]string{
-		Interface: l.Interfaces, Tracepoint: l.Tracepoints, Function: l.Functions, Target: l.Targets,
+	for t, patterns := range map[HookType]names{
+		Interface: compileNames(l.Interfaces), Tracepoint: compileNames(l.Tracepoints),
+		Function: compileFunctions(l.Functions), Target: compileNames(l.Targets),
 	} {
 		if len(patterns) > 0 {
-			out.hooks[t] = compileNames(patterns)
+			out.hooks[t] = patterns
 		}
 	}
 	return out
@@ -76,7 +77,9 @@ func (l limits) hook(h Hook) []string {
 		return nil
 	}
 	var out []string
-	if !patterns.match(h.Name) {
+	if problem := h.Problem(); problem != "" {
+		out = append(out, fmt.Sprintf("%s %q isn't allowed, because %s", h.Type, h.Name, problem))
+	} else if !patterns.match(h.Name) {
 		out = append(out, fmt.Sprintf("%s %q isn't allowed", h.Type, h.Name))
 	}
 	if h.Type == Function && h.Offset {
@@ -87,13 +90,6 @@ func (l limits) hook(h Hook) []string {
 		out = append(out, fmt.Sprintf("target %q isn't allowed, because its path has empty parts, . or ..", h.Name))
 	}
 	return out
-}
-
-// wanders reports whether a path has empty parts, "." or "..".
-func wanders(path string) bool {
-	return strings.Contains(path, "/") && slices.ContainsFunc(strings.Split(strings.TrimPrefix(path, "/"), "/"), func(part string) bool {
-		return part == "" || part == "." || part == ".."
-	})
 }
 
 // unallowed returns the names that aren't allowed.

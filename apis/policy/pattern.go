@@ -40,10 +40,16 @@ func whole(expression string) *regexp.Regexp { return regexp.MustCompile(`(?s)\A
 // names are patterns for names, in which "*" matches any characters.
 type names []*regexp.Regexp
 
-func compileNames(patterns []string) names {
+func compileNames(patterns []string) names { return compileWith(".*", patterns) }
+
+// compileFunctions compiles patterns for kernel functions, in which "*" doesn't match a colon.
+// In module:function, it separates the module, which can begin like an allowed function.
+func compileFunctions(patterns []string) names { return compileWith("[^:]*", patterns) }
+
+func compileWith(expression string, patterns []string) names {
 	out := make(names, 0, len(patterns))
 	for _, p := range patterns {
-		out = append(out, whole(glob(p, wildcard{"*", ".*"})))
+		out = append(out, whole(glob(p, wildcard{"*", expression})))
 	}
 	return out
 }

@@ -38,27 +38,6 @@ type Program struct {
 	Priority *int32
 }
 
-// Hook is a place where a program can be attached.
-type Hook struct {
-	Type HookType
-	// Name is the name of the interface, tracepoint (category/event), kernel function,
-	// or target.
-	Name string
-	// Offset means that the hook is at an offset from the kernel function.
-	Offset bool
-}
-
-// HookType decides which patterns a hook's name is compared with.
-type HookType string
-
-// The types of hooks that limits can restrict.
-const (
-	Interface  HookType = "interface"
-	Tracepoint HookType = "tracepoint"
-	Function   HookType = "function"
-	Target     HookType = "target"
-)
-
 // SubjectOf returns the subject for a user object of the given kind, without a node.
 func SubjectOf(kind string, o v1alpha1.UserObject) Subject {
 	s := Subject{Kind: kind, Namespace: o.GetNamespace()}

@@ -234,8 +234,9 @@ type BytecodeLimits struct {
 
 	// functions are patterns for the kernel functions that kprobes, fentry, and
 	// fexit programs can be attached to. If it is present, kprobes can't have an
-	// offset, because an offset can lead into another function. For example:
-	// `[tcp_*]`.
+	// offset, because an offset can lead into another function. `*` doesn't match
+	// the colon in the name of a module's function, such as
+	// `nf_tables:nft_do_chain`. For example: `[tcp_*]`.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

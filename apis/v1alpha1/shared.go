@@ -118,8 +118,11 @@ type ImagePullSecretSelector struct {
 type InterfaceSelector struct {
 	// interfaces lists interfaces by name. If an interface doesn't exist yet, the
 	// program is attached as soon as it appears. With an empty list, the program
-	// is loaded, but not attached. For example: `[eth0]`.
+	// is loaded, but not attached. The kernel limits names to 15 bytes, without
+	// whitespace, slashes, and colons. For example: `[eth0]`.
 	// +optional
+	// +kubebuilder:validation:items:MaxLength=15
+	// +kubebuilder:validation:items:Pattern=`^[^/:\s]*$`
 	Interfaces *[]string `json:"interfaces,omitempty"`
 
 	// primarynodeinterface selects the interface with the node's internal IP

@@ -162,6 +162,10 @@ func TestHarmfulImages(t *testing.T) {
 		}, "32 MiB"},
 		"no-archive": {func() io.Reader { return bytes.NewReader(object) }, "tar"},
 		"no-file":    {func() io.Reader { return zeros(1024) }, "no file"},
+		"path-of-a-map": {func() io.Reader {
+			content := bytes.ReplaceAll(bytecode(t, "pinned"), []byte("pinned_flows"), []byte("/run/.data/m"))
+			return io.MultiReader(bytes.NewReader(archive(t, "thief.o", int64(len(content)))), bytes.NewReader(content), zeros(int64(-len(content)&511+1024)))
+		}, `the name of its map "/run/.data/m"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n.Push(name+":latest", packed(t, c.layer))

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"regexp"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
@@ -216,6 +217,15 @@ func (s *section) flags() elf.SectionFlag {
 // of programs or of functions that they call.
 func (s *section) code() bool { return s.programs() || strings.HasPrefix(s.name, ".text") }
 
+// maps reports whether the daemon's loader reads maps from the section. Each has the name of a symbol.
+func (s *section) maps() bool {
+	return strings.HasPrefix(s.name, "maps") || strings.HasPrefix(s.name, ".maps")
+}
+
+// mapName matches what the kernel accepts in the name of a map (bpf_obj_name_cpy), in all of it. The daemon also uses
+// the name as a path: it opens and pins the map there.
+var mapName = regexp.MustCompile(`^[0-9A-Za-z_.]*[0-9A-Za-z_][0-9A-Za-z_.]*$`)
+
 // programs reports whether the daemon's loader (aya-obj 0.2.1 in bpfman v0.6.0) reads
 // programs from the section: EbpfSectionKind::Program.
 func (s *section) programs() bool {
@@ -243,6 +253,9 @@ func (f *file) readSymbols() error {
 			var ok bool
 			if y.name, ok = text(names.data, y.Name); !ok {
 				return fmt.Errorf("its symbol %d has no name", i)
+			}
+			if int(y.Shndx) < len(f.sections) && f.sections[y.Shndx].maps() && y.name != "" && !mapName.MatchString(y.name) {
+				return fmt.Errorf("the name of its map %s isn't one that the kernel accepts", plain.Quote(y.name))
 			}
 		}
 	}

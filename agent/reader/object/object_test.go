@@ -334,7 +334,18 @@ func TestReadRefuses(t *testing.T) {
 		content[at] = value
 		return content
 	}
+	// The compiler can't write such names, but an attacker can. Both the symbol and BTF have the name.
+	mapNamed := func(name string) []byte {
+		return bytes.ReplaceAll(compiled(t, "pinned.o"), []byte("pinned_flows"), append([]byte(name), make([]byte, 12-len(name))...))
+	}
 	for message, content := range map[string][]byte{
+		`its map "/run/.data/m"`:    mapNamed("/run/.data/m"),
+		`its map "../links/12"`:     mapNamed("../links/12"),
+		`its map "a/b"`:             mapNamed("a/b"),
+		`its map "a b"`:             mapNamed("a b"),
+		`its map "m\n"`:             mapNamed("m\n"),
+		`its map ".."`:              mapNamed(".."),
+		`its map "."`:               mapNamed("."),
 		"isn't an ELF file":         []byte("not an object"),
 		"isn't an ELF file, ":       []byte(elf.ELFMAG),
 		"has more than 32 MiB":      make([]byte, reader.MaxObject+1),

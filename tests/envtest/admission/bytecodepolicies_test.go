@@ -187,7 +187,10 @@ func (j *judge) compare(t *testing.T, kind string, o v1alpha1.UserObject) {
 	t.Helper()
 	b := o.GetAppCommon().ByteCode
 	_, err := policy.ParseImage(b)
-	untold := err != nil || b.Image != nil && !plainImage.MatchString(b.Image.Url) || b.Path != nil && path.Clean(*b.Path) != *b.Path
+	odd := slices.ContainsFunc(policy.SubjectOf(kind, o).Programs, func(p policy.Program) bool {
+		return slices.ContainsFunc(p.Hooks, func(h policy.Hook) bool { return h.Problem() != "" })
+	})
+	untold := err != nil || odd || b.Image != nil && !plainImage.MatchString(b.Image.Url) || b.Path != nil && path.Clean(*b.Path) != *b.Path
 	verdict, message := j.node(kind, o)
 	said := j.says(t.Context(), kind, o)
 	refused, denied := said != "", verdict != v1alpha1.VerdictAllowed
@@ -563,7 +566,7 @@ func (r random) limits() *v1alpha1.BytecodeLimits {
 		l.Tracepoints = some(r, "syscalls/*", "*/sched_switch", "a.b/c")
 	}
 	if r.maybe() {
-		l.Functions = some(r, "tcp_*", "do_unlinkat", "*")
+		l.Functions = some(r, "tcp_*", "do_unlinkat", "*", "nf_tables:*")
 	}
 	if r.maybe() {
 		l.Targets = some(r, "libc", "/opt/*", "*.so.?")
@@ -606,11 +609,13 @@ func (r random) object(kind v1alpha1.Kind[v1alpha1.UserObject]) v1alpha1.UserObj
 		case 2:
 			return v1alpha1.InterfaceSelector{Interfaces: &[]string{}}
 		}
-		return v1alpha1.InterfaceSelector{Interfaces: new(some(r, "eth0", "eth1", "br-lan", "lo", "eth0\n", "e\\E"))}
+		return v1alpha1.InterfaceSelector{Interfaces: new(some(r, "eth0", "eth1", "br-lan", "lo", ".", "e\\E"))}
 	}
 	priority := func() int32 { return int32(r.IntN(100)) }
 	offset := func() uint64 { return uint64(pick(r, []int{0, 0, 0, 4, 9223372036854775807})) }
-	function := func() string { return pick(r, []string{"tcp_connect", "do_unlinkat", "schedule", ""}) }
+	function := func() string {
+		return pick(r, []string{"tcp_connect", "do_unlinkat", "schedule", "nf_tables:nft_do_chain", "tcp_x:y", ""})
+	}
 	target := func() string {
 		return pick(r, []string{"libc", "/opt/bin/x", "/opt/../bin/x", "/opt//x", "/opt/", "/", "..", "../x", "./opt", "x.so.6", "/opt/a/..", ""})
 	}

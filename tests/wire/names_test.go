@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bpfman/bpfman-operator/agent/reader/object"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+// TestMapNamesArePaths shows why the reader refuses maps whose names are paths. The daemon opens a map that is pinned by
+// name at that path, also outside of /sys/fs/bpf. So a tenant's program would get the map of
+// another one. With .data in
+// the name, the daemon doesn't pin the map again, which would fail.
+func TestMapNamesArePaths(t *testing.T) {
+	c := start(t)
+	victim := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("pinned"), Info: []*gobpfman.LoadInfo{tcx("pinned")}}).GetPrograms()[0]
+	if err := errors.Join(os.Mkdir(c.Place.Path("/run/.data"), 0o755),
+		os.Symlink(victim.GetInfo().GetMapPinPath()+"/pinned_flows", c.Place.Path("/run/.data/m"))); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(c.object("pinned").GetFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	content = bytes.ReplaceAll(content, []byte("pinned_flows"), []byte("/run/.data/m"))
+	path := filepath.Join(t.TempDir(), "thief.o")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	thief := must(c, c.load, &gobpfman.LoadRequest{
+		Bytecode: &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: path}}, Info: []*gobpfman.LoadInfo{tcx("pinned")},
+	}).GetPrograms()[0]
+	if !slices.Equal(thief.GetKernelInfo().GetMapIds(), victim.GetKernelInfo().GetMapIds()) {
+		t.Errorf("maps %v, not the victim's %v: the daemon is mended", thief.GetKernelInfo().GetMapIds(), victim.GetKernelInfo().GetMapIds())
+	}
+	if _, _, err := object.Describe(content); err == nil || !strings.Contains(err.Error(), `the name of its map "/run/.data/m"`) {
+		t.Errorf("the reader accepts the object: %v", err)
+	}
+}
