@@ -308,32 +308,6 @@ render-recordings: $(RECORDINGS_VENV)/bin/termtosvg ## Render the animations of 
 recordings-requirements: ## Pin the packages of the terminal recorder, with hashes, from hack/recordings/requirements.in.
 	$(call pin,hack/recordings)
 
-# What Prometheus records on a cluster, and a page that draws the dashboard from it with Grafana's libraries.
-DASHBOARD_DATA ?= $(LOCALBIN)/dashboard-data
-DASHBOARD := config/prometheus/objects/bpfman.json
-DASHBOARD_MODULES := $(CACHE)/grafana-libraries-13.2.2
-
-.PHONY: dashboard-data
-dashboard-data: CLUSTER_NODES = 3
-dashboard-data: MINUTES = 18
-dashboard-data: $(LOCALBIN)/prometheus build/tests/cmd/node-probe cluster-up ## Record the metrics of a busy cluster of this machine for MINUTES=18, for dashboard-pictures (as root).
-	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
-	@DASHBOARD_DATA=$(DASHBOARD_DATA) KUBECONFIG=$(CLUSTER_KUBECONFIG) CLUSTER="$(CLUSTER)" LOCALBIN=$(LOCALBIN) KUBECTL="$(KUBECTL)" MINUTES=$(MINUTES) hack/dashboard/record.sh
-
-.PHONY: dashboard-pictures
-dashboard-pictures: deps-docs $(LOCALBIN)/prometheus $(DASHBOARD_MODULES)/installed ## Draw the Grafana dashboard with those metrics, to docs/images (needs Node.js); fail if a panel shows nothing.
-	@mkdir -p $(LOCALBIN)/dashboard
-	@NODE_PATH=$(DASHBOARD_MODULES)/node_modules $(DASHBOARD_MODULES)/node_modules/.bin/esbuild hack/dashboard/page/page.tsx --bundle --jsx=automatic --minify \
-		--define:process.env.NODE_ENV='"production"' --loader:.ttf=empty --log-level=error --outfile=$(LOCALBIN)/dashboard/page.js
-	GOWORK=off go -C hack/docs run ./dashboard --page $(LOCALBIN)/dashboard --dashboard $(CURDIR)/$(DASHBOARD) --data $(DASHBOARD_DATA) --prometheus $(LOCALBIN)/prometheus --out $(CURDIR)/docs/images
-
-$(DASHBOARD_MODULES)/installed: hack/dashboard/page/package-lock.json
-	@mkdir -p $(@D)
-	@cp hack/dashboard/page/package.json hack/dashboard/page/package-lock.json $(@D)
-	@echo "installing Grafana's libraries"
-	@cd $(@D) && npm ci --ignore-scripts --legacy-peer-deps --no-audit --no-fund --loglevel=error
-	@touch $@
-
 .PHONY: deps-docs
 deps-docs: ## Install what test-docs needs: Python's venv, and Chromium (as root).
 	@hack/docs/deps.sh
