@@ -39,6 +39,7 @@ const described = `Status:
  Nodes:
  Attached: 1
  Failed: 0
+ Idle: 0
  Selected: 1
  Observed Generation: 1
 Events:
