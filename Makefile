@@ -578,10 +578,7 @@ deploy-helm: $(LOCALBIN)/helm
 	$(LOCALBIN)/helm test bpfman --namespace bpfman
 
 undeploy-helm: $(LOCALBIN)/helm
-	$(LOCALBIN)/helm uninstall bpfman -n bpfman --ignore-not-found
-	-$(KUBECTL) -n bpfman wait --for=delete pod -l name=bpfman-daemon --timeout=1m
-	$(KUBECTL) delete namespace bpfman --ignore-not-found
-	@$(MAKE) --no-print-directory uninstall
+	HELM=$(LOCALBIN)/helm $(UNINSTALL_SCRIPT) --helm
 
 # A kind cluster (https://kind.sigs.k8s.io), whose nodes are containers.
 KIND_CLUSTER_NAME ?= bpfman-deployment

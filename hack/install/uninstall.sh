@@ -6,9 +6,11 @@
 # all objects of their kinds. Other definitions in bpfman.io stay.
 #
 #   uninstall.sh FILE             FILE - is standard input
+#   uninstall.sh --helm           the Helm release bpfman, the definitions, and the namespace
 #   uninstall.sh --definitions    only the definitions
 #
-# It ends within minutes, whether bpfman runs or not, and prints what is left. KUBECTL is the kubectl command.
+# It ends within minutes, whether bpfman runs or not, and prints what is left. If the cluster has only definitions of
+# other software, it deletes nothing. KUBECTL is the kubectl command, and HELM the helm command.
 set -euo pipefail
 
 kubectl() { command "${KUBECTL:-kubectl}" "$@"; }
@@ -120,7 +122,7 @@ documents() {
 		END { flush() }' "$manifests"
 }
 
-[[ $# == 1 ]] || die "usage: uninstall.sh FILE, or uninstall.sh --definitions"
+[[ $# == 1 ]] || die "usage: uninstall.sh FILE, uninstall.sh --helm, or uninstall.sh --definitions"
 owned=$(definitions "$mark")
 others=$(definitions "${mark/=/!=}")
 [[ -n $owned || -z $others ]] || die "nothing is deleted: the cluster's definitions belong to other software, or to an earlier version of this" \
@@ -133,8 +135,14 @@ fi
 
 manifests=$(mktemp)
 trap 'rm -f "$manifests"' EXIT
-cat -- "$1" >"$manifests"
-[[ -s $manifests ]] || die "nothing is deleted: $1 is empty"
+if [[ $1 == --helm ]]; then
+	helm() { command "${HELM:-helm}" "$@"; }
+	helm version >/dev/null || die "nothing is deleted: there is no helm command"
+	printf 'apiVersion: v1\nkind: Namespace\nmetadata:\n  name: bpfman\n' >"$manifests"
+else
+	cat -- "$1" >"$manifests"
+	[[ -s $manifests ]] || die "nothing is deleted: $1 is empty"
+fi
 warn
 warn_stored
 remove_components
@@ -142,5 +150,9 @@ remove_definitions
 if [[ -n $others ]]; then
 	echo "definitions of other software stay, and the namespace bpfman, which can contain their operator: $others"
 	namespace=keep
+fi
+if [[ $1 == --helm ]]; then
+	helm uninstall bpfman --namespace bpfman --ignore-not-found
+	[[ -z ${namespace:-} ]] || exit 0
 fi
 documents "${namespace:-delete}" | kubectl delete --ignore-not-found --timeout=120s -f -

@@ -27,7 +27,7 @@ func TestInstallAndUninstall(t *testing.T) {
 			"helm install bpfman bpfman-operator-0.6.0.tgz --namespace bpfman --create-namespace --take-ownership --force-conflicts",
 			"kubectl label --overwrite namespace bpfman pod-security.kubernetes.io/enforce=privileged",
 		},
-		"undeploy-helm": {"helm uninstall bpfman -n bpfman", "kubectl delete namespace bpfman"},
+		"undeploy-helm": {"release-v0.6.0/uninstall.sh --helm"},
 	} {
 		t.Run(target, func(t *testing.T) {
 			run := dryRun(t, target)
@@ -43,6 +43,22 @@ func TestInstallAndUninstall(t *testing.T) {
 				next += at + 1
 			}
 		})
+	}
+}
+
+// TestUninstallChecksFirst checks that all targets that uninstall leave deleting to the script, which first checks
+// whose definitions the cluster has.
+func TestUninstallChecksFirst(t *testing.T) {
+	for _, target := range []string{"undeploy", "undeploy-openshift", "undeploy-kustomize", "undeploy-release", "undeploy-helm", "uninstall"} {
+		run := dryRun(t, target)
+		if !slices.ContainsFunc(run, func(line string) bool { return strings.Contains(line, " uninstall.sh ") }) {
+			t.Errorf("make %s doesn't run the script:\n%s", target, strings.Join(run, "\n"))
+		}
+		for _, line := range run {
+			if words := strings.Fields(line); slices.Contains(words, "delete") || slices.Contains(words, "uninstall") {
+				t.Errorf("make %s deletes by itself: %s", target, line)
+			}
+		}
 	}
 }
 

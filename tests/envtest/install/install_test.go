@@ -361,7 +361,7 @@ func TestForeignDefinitions(t *testing.T) {
 				}
 			}
 		}
-		for _, argument := range []string{"--definitions", "-"} {
+		for _, argument := range []string{"--definitions", "--helm", "-"} {
 			if said, err := c.run(t, whole, "uninstall.sh", argument); err == nil || !strings.Contains(said, "nothing is deleted") {
 				t.Errorf("uninstall.sh %s: %v\n%s", argument, err, said)
 			}
