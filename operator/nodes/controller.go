@@ -21,6 +21,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/event"
 	"github.com/bpfman/bpfman-operator/operator/pace"
+	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
 const (
@@ -71,7 +72,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(r.ConfigMap.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	// Pods of upstream's DaemonSet, which are about to be replaced, lack the label.
+	if err := r.Client.List(ctx, &pods, client.InNamespace(r.ConfigMap.Namespace), client.HasLabels{takeover.PartOfLabel}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the pods of the node components: %w", err)
 	}
 	now := r.Clock.Now()

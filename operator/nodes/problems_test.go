@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/bpfman/bpfman-operator/operator/pace"
+	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
 func mounted(message string) corev1.ContainerStatus {
@@ -146,6 +147,7 @@ func TestWritesArePaced(t *testing.T) {
 	for i := range nodes {
 		healthy := pod(fmt.Sprintf("node-%d", i), mounted("bpfman-agent v1"))
 		healthy.Namespace, healthy.Name = "bpfman", healthy.Spec.NodeName
+		healthy.Labels = map[string]string{takeover.PartOfLabel: "bpfman"}
 		objects = append(objects, &healthy)
 	}
 	writes := 0

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
 // CacheByObject limits the manager's cache to what the status needs, because there is a Pod and a
@@ -53,8 +54,15 @@ func trimNode(node *corev1.Node) {
 	node.Status = corev1.NodeStatus{}
 }
 
+// oursOnly is shared by all pods except for those of upstream's DaemonSet.
+var oursOnly = map[string]string{takeover.PartOfLabel: ""}
+
 func trimPod(pod *corev1.Pod) {
-	pod.Labels = nil
+	if _, ours := pod.Labels[takeover.PartOfLabel]; ours {
+		pod.Labels = oursOnly
+	} else {
+		pod.Labels = nil
+	}
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	pod.Status = corev1.PodStatus{
 		Phase:                 pod.Status.Phase,

@@ -87,7 +87,7 @@ func (l *Lease) rival(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("look for pod %s, which holds Lease %s: %w", name, l.Lease.Name, err)
 	}
 	// If the holder has ended, or is about to, the Lease becomes free soon.
-	if len(pods.Items) == 0 || pods.Items[0].DeletionTimestamp != nil || pods.Items[0].Labels[partOfLabel] == partOf {
+	if len(pods.Items) == 0 || pods.Items[0].DeletionTimestamp != nil || pods.Items[0].Labels[PartOfLabel] == partOf {
 		return "", nil
 	}
 	return fmt.Sprintf("This operator is waiting, because pod %s of another operator holds the Lease %s", name, l.Lease.Name), nil

@@ -88,7 +88,7 @@ func (r *Reports) Reconcile(ctx context.Context, request reconcile.Request) (rec
 // agentRuns reports whether a pod of upstream's DaemonSet is on a node. Such a pod lacks a label that this
 // operator's pods have.
 func (r *Reports) agentRuns(ctx context.Context, node string) (bool, error) {
-	selector, err := lacking(partOfLabel, r.AgentLabels)
+	selector, err := lacking(PartOfLabel, r.AgentLabels)
 	if err != nil {
 		return false, fmt.Errorf("select upstream's pods: %w", err)
 	}

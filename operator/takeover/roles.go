@@ -21,13 +21,13 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// The label of all parts of this operator's installation.
 const (
-	partOfLabel = "app.kubernetes.io/part-of"
+	// PartOfLabel is the label of all parts of this operator's installation. Upstream's have none.
+	PartOfLabel = "app.kubernetes.io/part-of"
 	partOf      = "bpfman"
 )
 
-// Roles deletes the roles and bindings that only upstream's installation has, once after each start. An
+// Roles deletes the roles and bindings that only upstream's installation of v0.5 or v0.6 has, once after each start. An
 // installation of this operator replaces those that both have.
 type Roles struct {
 	Client client.Client
@@ -44,6 +44,9 @@ func (r *Roles) only() []client.Object {
 	return []client.Object{
 		&rbacv1.ClusterRoleBinding{ObjectMeta: named("", "bpfman-bpfman-operator-rolebinding")},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: named("", "bpfman-proxy-rolebinding")},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: named("", "bpfman-auth-delegator")},
+		&rbacv1.ClusterRole{ObjectMeta: named("", "bpfman-clusterbpfapplication-editor-role")},
+		&rbacv1.ClusterRole{ObjectMeta: named("", "bpfman-clusterbpfapplication-viewer-role")},
 		&rbacv1.ClusterRole{ObjectMeta: named("", "bpfman-proxy-role")},
 		&rbacv1.ClusterRole{ObjectMeta: named("", "bpfman-bpfprogram-editor-role")},
 		&rbacv1.RoleBinding{ObjectMeta: named(r.Namespace, "bpfman-agent-rolebinding")},
@@ -97,7 +100,7 @@ func (r *Roles) remove(ctx context.Context) error {
 
 // isUpstreams reports whether an object with such a name contains only what upstream's contains.
 func (r *Roles) isUpstreams(o client.Object) bool {
-	if o.GetLabels()[partOfLabel] == partOf {
+	if o.GetLabels()[PartOfLabel] == partOf {
 		return false
 	}
 	switch o := o.(type) {

@@ -2,7 +2,8 @@
 // Copyright The bpfman-operator authors
 
 // Package takeover removes what upstream's operator and agent of v0.5 leave in a cluster, so that this operator
-// can replace them: finalizers that no controller removes, reports that no current agent wrote, and unused roles.
+// can replace them: finalizers that no controller removes, reports that no current agent wrote, and unused roles. It
+// also removes roles of v0.6.
 package takeover
 
 import (

@@ -62,7 +62,7 @@ func TestRolesOfOthersAreKnown(t *testing.T) {
 	subject := func(namespace, name string) []rbacv1.Subject {
 		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
 	}
-	ours := metav1.ObjectMeta{Labels: map[string]string{partOfLabel: partOf}}
+	ours := metav1.ObjectMeta{Labels: map[string]string{PartOfLabel: partOf}}
 	for name, c := range map[string]struct {
 		object    client.Object
 		upstreams bool

@@ -455,4 +455,34 @@ func TestForeignDefinitions(t *testing.T) {
 		}
 	})
 	unchanged()
+
+	t.Run("docs/from-v0.6.md deletes the definitions", func(t *testing.T) {
+		for _, object := range objects {
+			if strings.HasSuffix(object.GetKind(), "State") {
+				continue // its agent has ended, so that its finalizer stays
+			}
+			object.SetFinalizers(nil)
+			if err := c.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		page, err := os.ReadFile(filepath.Join(root, "docs/from-v0.6.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const first, last = "kubectl get clusterbpfapplicationstates,", " configs.bpfman.io\n"
+		_, commands, found := strings.Cut(string(page), first)
+		commands, _, ended := strings.Cut(commands, last)
+		if !found || !ended {
+			t.Fatalf("the page has no commands from %q to %q", first, last)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		command := exec.CommandContext(ctx, "bash", "-e", "-o", "pipefail", "-c", first+commands+last)
+		command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
+		if said, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%v:\n%s", err, said)
+		}
+		c.awaitGone(t)
+	})
 }

@@ -6,6 +6,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
+	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
 // kubelet simulates the kubelet of a node, with the logs of its containers.
@@ -46,18 +48,27 @@ func kubelet(t *testing.T, c client.Client, node *corev1.Node, logs map[string]s
 }
 
 // The ConfigMap shows the current problems of the node components: an agent that exits because of a daemon with
-// another API, with its error, and a running CSI plugin of another version, which its status doesn't show.
+// another API, with its error, and a running CSI plugin of another version, which its status doesn't show. A pod of
+// upstream's DaemonSet, which is about to be replaced, has no problems.
 func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 	c := cluster(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}
 	create(t, c, node)
 	kubelet(t, c, node, map[string]string{"wrong/bpfman-csi": `{"msg":"Serving CSI","driver":"csi.bpfman.io","version":"of-yore"}` + "\n"})
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "wrong", Namespace: namespace, Labels: deploy.PodLabels()},
-		Spec: corev1.PodSpec{NodeName: node.Name, ServiceAccountName: "bpfman-daemon", Containers: []corev1.Container{
-			{Name: "bpfman-agent", Image: "agent"}, {Name: "bpfman-csi", Image: "csi"},
-		}},
+	spec := corev1.PodSpec{NodeName: node.Name, ServiceAccountName: "bpfman-daemon", Containers: []corev1.Container{
+		{Name: "bpfman-agent", Image: "agent"}, {Name: "bpfman-csi", Image: "csi"},
+	}}
+	theirs := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "upstreams", Namespace: namespace, Labels: deploy.PodLabels()}, Spec: spec}
+	create(t, c, theirs)
+	theirs.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: "mount-bpffs", Image: "quay.io/bpfman/bpfman-agent:v0.5.6", ImageID: "sha256:t", Ready: true,
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}},
+	}}
+	if err := c.Status().Update(t.Context(), theirs); err != nil {
+		t.Fatal(err)
 	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wrong", Namespace: namespace, Labels: map[string]string{takeover.PartOfLabel: "bpfman"}}, Spec: spec}
+	maps.Copy(pod.Labels, deploy.PodLabels())
 	create(t, c, pod)
 
 	configMap := &corev1.ConfigMap{}

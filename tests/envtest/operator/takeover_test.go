@@ -368,13 +368,13 @@ func TestUpstreamConfigMap(t *testing.T) {
 // What only upstream has is deleted once, when the operator starts. TestMain creates it before.
 func TestUpstreamRoles(t *testing.T) {
 	c := cluster(t)
-	for _, o := range upstream.Only(namespace) {
+	for _, o := range append(upstream.Only(namespace), upstream.V06Roles(namespace)...) {
 		eventually(t, fmt.Sprintf("%T %s goes", o, o.GetName()), gone(c, o))
 	}
 	// Other tests can have created another ConfigMap in the meantime.
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMapKey.Name}}
 	eventually(t, "an Event says so", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool {
-		return strings.Contains(note, "ClusterRole bpfman-proxy-role") && strings.Contains(note, "Role bpfman-agent-role")
+		return strings.Contains(note, "ClusterRole bpfman-proxy-role") && strings.Contains(note, "ClusterRoleBinding bpfman-auth-delegator") && strings.Contains(note, "Role bpfman-agent-role")
 	}))
 	for _, o := range upstream.Roles(namespace) {
 		only := slices.ContainsFunc(upstream.Only(namespace), func(other client.Object) bool {
