@@ -123,6 +123,10 @@ trap 'rm -f "$manifests"' EXIT
 cat -- "$file" >"$manifests"
 [[ -s $manifests ]] || die "nothing is applied: $file is empty"
 
+# Older ones apply other manifests from a kustomization, and can't wait for the DaemonSet's creation.
+minor=$(kubectl version --client -o json | sed -nE 's/.*"minor": "([0-9]+).*/\1/p')
+((${minor:-31} >= 31)) || die "nothing is applied: kubectl 1.31 or later is required, not 1.$minor"
+
 look
 refuse_foreign
 used=$(images)

@@ -309,6 +309,21 @@ func TestInstallAndUninstall(t *testing.T) {
 	c.awaitGone(t)
 }
 
+// TestOldKubectl refuses a kubectl whose kustomize leaves out replacements.
+func TestOldKubectl(t *testing.T) {
+	kubectl := filepath.Join(t.TempDir(), "kubectl")
+	const old = "#!/bin/sh\n[ \"$1\" = version ] && printf '{\\n \"clientVersion\": {\\n \"major\": \"1\",\\n \"minor\": \"30\"\\n }\\n}\\n'\n"
+	if err := os.WriteFile(kubectl, []byte(old), 0o700); err != nil { //nolint:gosec // it is executed
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), filepath.Join(root, "hack/install/install.sh"), "-")
+	command.Env = append(os.Environ(), "KUBECTL="+kubectl)
+	command.Stdin = strings.NewReader("kind: Namespace\n")
+	if said, err := command.CombinedOutput(); err == nil || !strings.Contains(string(said), "nothing is applied: kubectl 1.31 or later is required, not 1.30") {
+		t.Errorf("%v: %s", err, said)
+	}
+}
+
 // TestForeignDefinitions installs upstream's v0.6 in the cluster. It runs after the test that removes this
 // project's definitions.
 func TestForeignDefinitions(t *testing.T) {
