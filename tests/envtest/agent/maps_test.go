@@ -66,10 +66,10 @@ func TestSharedMapsAfterALostResponse(t *testing.T) {
 	}
 	n.mu.Unlock()
 	n.create(n.tracepoint("owner", "f", "a/x"))
-	n.create(n.sharer("user", "g", "owner", "b/y"))
-	n.says("user", v1alpha1.BpfProgCondMapOwnerNotLoaded, "map owner")
+	n.create(n.sharer("waiting", "g", "owner", "b/y"))
+	n.says("waiting", v1alpha1.BpfProgCondMapOwnerNotLoaded, "map owner")
 	close(waits)
-	n.shares("user", "owner")
+	n.shares("waiting", "owner")
 	if !lost {
 		t.Error("no response was lost")
 	}

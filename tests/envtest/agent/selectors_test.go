@@ -150,7 +150,7 @@ func TestInterfaces(t *testing.T) {
 	}
 
 	n.change(o, func() { o.Spec.InterfaceSelector.Interfaces = &[]string{} })
-	if again := n.attached(o, v1alpha1.BpfProgCondLoaded); again != id {
+	if again := n.attached(o, v1alpha1.BpfProgCondNoInterfacesOnNode); again != id {
 		t.Errorf("program %d became %d", id, again)
 	}
 }

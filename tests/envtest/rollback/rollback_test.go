@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package install
+// Package rollback tests the way back to upstream's operator, on a real kube-apiserver.
+package rollback
 
 import (
 	"context"
@@ -12,22 +13,65 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
+
+const root = "../../.."
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	envtest.Main(m)
+}
+
+// cluster is the API server, with what kubectl needs to reach it.
+type cluster struct {
+	client.Client
+	config     *rest.Config
+	kubeconfig string
+}
+
+func connect(t *testing.T) *cluster {
+	t.Helper()
+	config := envtest.Config(t)
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := apiextensionsv1.AddToScheme(c.Scheme()); err != nil {
+		t.Fatal(err)
+	}
+	access := clientcmdapi.NewConfig()
+	access.Clusters["test"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
+	access.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	access.CurrentContext = "test"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*access, path); err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{c, config, path}
+}
 
 // upstreamDefinitions returns the definitions of upstream's v0.5 from the directory UPSTREAM_DEFINITIONS, such as
 // config/crd/bases of its repository. Without it, they are this project's, in which a status has only conditions, as
@@ -92,10 +136,6 @@ func TestBackToUpstream(t *testing.T) {
 		}
 	}
 
-	if err := envtest.Apply(t.Context(), c, "config/crd"); err != nil {
-		t.Fatal(err)
-	}
-	c.established(t)
 	samples, err := envtest.Build("config/samples")
 	if err != nil {
 		t.Fatal(err)
@@ -131,16 +171,9 @@ func TestBackToUpstream(t *testing.T) {
 	}
 	shell(commands[0][1])
 
+	c.removeDefinitions(t)
 	for _, definition := range upstreamDefinitions(t) {
-		old := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: definition.Name}}
-		if err := c.Delete(t.Context(), old); client.IgnoreNotFound(err) != nil {
-			t.Fatal(err)
-		}
-		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			err := c.Get(ctx, client.ObjectKeyFromObject(old), old)
-			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-		})
-		if err := errors.Join(err, c.Create(t.Context(), definition)); err != nil {
+		if err := c.Create(t.Context(), definition); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,26 +198,51 @@ func nameOf(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 }
 
-// established waits until the definitions are served.
+// removeDefinitions removes this project's definitions, and waits until they are gone.
+func (c *cluster) removeDefinitions(t *testing.T) {
+	t.Helper()
+	all := &apiextensionsv1.CustomResourceDefinition{}
+	if err := c.DeleteAllOf(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all definitions are gone", func(ctx context.Context) error {
+		var left apiextensionsv1.CustomResourceDefinitionList
+		if err := c.List(ctx, &left); err != nil || len(left.Items) == 0 {
+			return err
+		}
+		return fmt.Errorf("there are %d", len(left.Items))
+	})
+}
+
+func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+}
+
+// established waits until the definitions are in the API server's discovery.
 func (c *cluster) established(t *testing.T) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var list apiextensionsv1.CustomResourceDefinitionList
-		if err := c.List(ctx, &list); err != nil {
-			return false, err
-		}
-		for _, definition := range list.Items {
-			served := false
-			for _, condition := range definition.Status.Conditions {
-				served = served || condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
-			}
-			if !served {
-				return false, nil
-			}
-		}
-		return len(list.Items) > 0, nil
-	})
+	found, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "all kinds are served", func(context.Context) error {
+		served, err := found.ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String())
+		if err != nil {
+			return err
+		}
+		for _, kind := range v1alpha1.UserKinds {
+			if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind.Name }) {
+				return errors.New("no " + kind.Name)
+			}
+		}
+		return nil
+	})
 }
