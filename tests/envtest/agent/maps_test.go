@@ -54,7 +54,7 @@ func TestSharedMapsAfterALostResponse(t *testing.T) {
 	waits, lost := make(chan struct{}), false
 	n.mu.Lock()
 	n.writes = func(request string, done bool) error {
-		if lost || !strings.Contains(request, "/bpfprograms/owner-") || !strings.HasSuffix(request, "/status") {
+		if lost || !strings.Contains(request, "/bpfprograms/holder-") || !strings.HasSuffix(request, "/status") {
 			return nil
 		}
 		<-waits
@@ -65,11 +65,11 @@ func TestSharedMapsAfterALostResponse(t *testing.T) {
 		return nil
 	}
 	n.mu.Unlock()
-	n.create(n.tracepoint("owner", "f", "a/x"))
-	n.create(n.sharer("waiting", "g", "owner", "b/y"))
+	n.create(n.tracepoint("holder", "f", "a/x"))
+	n.create(n.sharer("waiting", "h", "holder", "b/y"))
 	n.says("waiting", v1alpha1.BpfProgCondMapOwnerNotLoaded, "map owner")
 	close(waits)
-	n.shares("waiting", "owner")
+	n.shares("waiting", "holder")
 	if !lost {
 		t.Error("no response was lost")
 	}

@@ -313,7 +313,7 @@ func TestInstallAndUninstall(t *testing.T) {
 func TestOldKubectl(t *testing.T) {
 	kubectl := filepath.Join(t.TempDir(), "kubectl")
 	const old = "#!/bin/sh\n[ \"$1\" = version ] && printf '{\\n \"clientVersion\": {\\n \"major\": \"1\",\\n \"minor\": \"30\"\\n }\\n}\\n'\n"
-	if err := os.WriteFile(kubectl, []byte(old), 0o700); err != nil { //nolint:gosec // it is executed
+	if err := os.WriteFile(kubectl, []byte(old), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), filepath.Join(root, "hack/install/install.sh"), "-")
