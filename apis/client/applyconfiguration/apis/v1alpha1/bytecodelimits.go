@@ -27,8 +27,9 @@ type BytecodeLimitsApplyConfiguration struct {
 	Tracepoints []string `json:"tracepoints,omitempty"`
 	// functions are patterns for the kernel functions that kprobes, fentry, and
 	// fexit programs can be attached to. If it is present, kprobes can't have an
-	// offset, because an offset can lead into another function. For example:
-	// `[tcp_*]`.
+	// offset, because an offset can lead into another function. `*` doesn't match
+	// the colon in the name of a module's function, such as
+	// `nf_tables:nft_do_chain`. For example: `[tcp_*]`.
 	Functions []string `json:"functions,omitempty"`
 	// targets are patterns for the libraries and executables that uprobes can be
 	// attached to, as the object names them. If it is present, paths can't contain

@@ -13,7 +13,8 @@ package v1alpha1
 type InterfaceSelectorApplyConfiguration struct {
 	// interfaces lists interfaces by name. If an interface doesn't exist yet, the
 	// program is attached as soon as it appears. With an empty list, the program
-	// is loaded, but not attached. For example: `[eth0]`.
+	// is loaded, but not attached. The kernel limits names to 15 bytes, without
+	// whitespace, slashes, and colons. For example: `[eth0]`.
 	Interfaces *[]string `json:"interfaces,omitempty"`
 	// primarynodeinterface selects the interface with the node's internal IP
 	// address. The field selects it even if its value is false. To select other
