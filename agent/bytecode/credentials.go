@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -47,7 +48,7 @@ func CredentialsFor(ctx context.Context, secret func(ctx context.Context, namesp
 	if err != nil {
 		return Credentials{}, fmt.Errorf("get pull Secret %s: %w", key, err)
 	}
-	credentials, err := find(found, repository.Name())
+	credentials, err := find(found, repository.Repository)
 	if err != nil {
 		return Credentials{}, fmt.Errorf("pull Secret %s: %w", key, err)
 	}
@@ -99,7 +100,7 @@ func find(secret *corev1.Secret, repository string) (Credentials, error) {
 func scopeOf(name string) string {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://")
 	host, path, _ := strings.Cut(name, "/")
-	if host == "index.docker.io" || host == "registry-1.docker.io" {
+	if host = reader.PlainHost(host); host == "registry-1.docker.io" {
 		host = "docker.io"
 	}
 	for _, api := range []string{"v1/", "v2/"} {

@@ -59,6 +59,7 @@ func TestCredentials(t *testing.T) {
 		"plain HTTP":                     {dockerConfigJSON(entry("http://quay.io/v1/")), "quay.io/a/b", user},
 		"port":                           {dockerConfigJSON(entry("registry.example:5000")), "registry.example:5000/a", user},
 		"port and path":                  {dockerConfigJSON(entry("https://registry.example:5000/a")), "registry.example:5000/a/b", user},
+		"port 443, upper case":           {dockerConfigJSON(entry("https://quay.io:443")), "QUAY.io/a/b", user},
 		"another port":                   {dockerConfigJSON(entry("registry.example:5000")), "registry.example/a", Credentials{}},
 		"another registry":               {dockerConfigJSON(entry("quay.io")), "ghcr.io/a/b", Credentials{}},
 		"a registry that begins alike":   {dockerConfigJSON(entry("quay.io")), "quay.io.example/a/b", Credentials{}},

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"regexp"
 
-	"github.com/distribution/reference"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // Image is a resolved image reference. It identifies content, which registries can't
@@ -29,7 +29,7 @@ func (i Image) Resolved() string {
 	if err != nil {
 		return i.Reference // it was never resolved
 	}
-	return reference.TrimNamed(named).Name() + "@" + i.Digest
+	return named.Repository + "@" + i.Digest
 }
 
 // digestPattern matches the digests of manifests. They are parts of paths in the Store.
@@ -46,19 +46,16 @@ func (i Image) check() error {
 	return nil
 }
 
-func parse(url string) (reference.Named, error) {
-	named, err := reference.ParseNormalizedNamed(url)
+func parse(url string) (reader.Reference, error) {
+	named, err := reader.ParseReference(url)
 	if err != nil {
-		return nil, fmt.Errorf("bytecode image %q: %w", url, err)
+		return named, fmt.Errorf("bytecode image %q: %w", url, err)
 	}
 	return named, nil
 }
 
-// hostOf returns the host of an image's registry.
+// hostOf returns the host of an image's registry, or "" if the reference can't be parsed.
 func hostOf(url string) string {
-	named, err := parse(url)
-	if err != nil {
-		return ""
-	}
-	return reference.Domain(named)
+	named, _ := parse(url)
+	return named.Host()
 }

@@ -18,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/distribution/reference"
 	"github.com/google/renameio/v2"
 
 	"github.com/bpfman/bpfman-operator/apis/reader"
@@ -126,7 +125,7 @@ func (s *Store) base(image Image) (string, error) {
 	if err := image.check(); err != nil {
 		return "", err
 	}
-	return filepath.Join(s.Dir, imagesDir, filepath.FromSlash(reference.TrimNamed(named).Name())+"@"+image.Manifest), nil
+	return filepath.Join(s.Dir, imagesDir, filepath.FromSlash(named.Repository)+"@"+image.Manifest), nil
 }
 
 // Create returns a file for a new object. Callers must pass it to Put or Discard.

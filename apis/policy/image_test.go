@@ -37,13 +37,20 @@ func TestParseImage(t *testing.T) {
 		"localhost/xdp":                      "localhost/xdp:latest",
 		"localhost:5000/xdp:v1":              "localhost:5000/xdp:v1",
 		"[fd00::1]:5000/xdp":                 "[fd00::1]:5000/xdp:latest",
+		"quay.io:0443/acme/xdp":              "quay.io/acme/xdp:latest",
+		"quay.io:05000/acme/xdp":             "quay.io:5000/acme/xdp:latest",
+		"index.docker.io:0443/busybox":       "docker.io/library/busybox:latest",
+		"[0:0:0:0::1]:5000/xdp":              "[::1]:5000/xdp:latest",
+		"[FD00:0::01]:443/xdp":               "[fd00::1]/xdp:latest",
+		"[::ffff:a00:1]/xdp":                 "10.0.0.1/xdp:latest",
+		"[CAFE]/xdp":                         "cafe/xdp:latest",      // no address, and a host's name without the brackets
 		"file:5000/xdp":                      "file:5000/xdp:latest", // a host with that name
 		"":                                   "!bytecode.image.url is empty",
 		"quay.io/Acme/xdp":                   "!repository name (Acme/xdp) must be lowercase",
 		"quay.io/../xdp":                     "!invalid reference format",
 		"quay.io/acme/xdp@sha256:12":         "!invalid reference format",
 		"https://quay.io/acme/xdp":           "!invalid reference format",
-		"my_host.io/acme/xdp":                "!has no registry host",
+		"my_host.io/acme/xdp":                "!it has no registry host",
 		"file:/opt/x.o":                      "!invalid reference format",
 		"quay.io/acme/xdp\n":                 "!invalid reference format",
 	} {
@@ -94,7 +101,7 @@ func TestParseFile(t *testing.T) {
 // for the same image that the rules matched.
 func FuzzParseImage(f *testing.F) {
 	for _, url := range []string{
-		"quay.io/acme/xdp-pass:v1", "busybox", "DOCKER.IO:443/busybox@" + digest, "[::1]:5000/x", "a/b/c:d@" + digest, "file:5000/x", "A/b",
+		"quay.io/acme/xdp-pass:v1", "busybox", "DOCKER.IO:443/busybox@" + digest, "[::1]:5000/x", "a/b/c:d@" + digest, "file:5000/x", "A/b", "[0::1]:0443/x", "[::ffff:a00:1]/x",
 	} {
 		f.Add(url)
 	}

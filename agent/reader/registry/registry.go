@@ -17,7 +17,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/distribution/reference"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1"
@@ -26,6 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
+	"github.com/bpfman/bpfman-operator/apis/reader"
 )
 
 // maxPages is the maximum number of pages of referrers to read.
@@ -89,11 +89,11 @@ func (l lenient) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 func parse(image string) (*Repository, error) {
-	named, err := reference.ParseNormalizedNamed(image)
+	named, err := reader.ParseReference(image)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", plain.Quote(image), err)
 	}
-	host := reference.Domain(named)
+	host, repository, _ := strings.Cut(named.Repository, "/")
 	if host == "docker.io" {
 		host = "registry-1.docker.io"
 	}
@@ -105,16 +105,16 @@ func parse(image string) (*Repository, error) {
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", plain.Quote(image), err)
 	}
-	r := &Repository{name: registry.Repo(reference.Path(named))}
-	if digested, ok := named.(reference.Digested); ok {
-		digest, err := Digest(digested.Digest().String())
-		if err != nil {
-			return nil, fmt.Errorf("image %s: %w", plain.Quote(image), err)
-		}
-		r.version = r.name.Digest(digest.String())
-	} else if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok {
-		r.version = r.name.Tag(tagged.Tag())
+	r := &Repository{name: registry.Repo(repository)}
+	if named.Digest == "" {
+		r.version = r.name.Tag(named.Tag)
+		return r, nil
 	}
+	digest, err := Digest(named.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", plain.Quote(image), err)
+	}
+	r.version = r.name.Digest(digest.String())
 	return r, nil
 }
 

@@ -8,6 +8,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/apis/policy"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // The next page is on the same registry, because no other server must get the
@@ -47,6 +50,10 @@ func TestParse(t *testing.T) {
 		"alpine":                              "registry-1.docker.io:443/library/alpine",
 		"quay.io/acme/xdp":                    "quay.io:443/acme/xdp",
 		"[::1]/acme/xdp":                      "[::1]:443/acme/xdp",
+		"QUAY.io:443/acme/xdp":                "quay.io:443/acme/xdp",
+		"DOCKER.IO:443/alpine":                "registry-1.docker.io:443/library/alpine",
+		"index.docker.io:443/alpine":          "registry-1.docker.io:443/library/alpine",
+		"[0:0::1]:0443/acme/xdp":              "[::1]:443/acme/xdp",
 		long:                                  "quay.io:443/acme/xdp",
 	} {
 		got, err := parse(image)
@@ -54,6 +61,32 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %s", image, got, err, want)
 		}
 	}
+}
+
+// What is read is what policies match: they use the same parser, and nothing afterwards changes the repository, the
+// tag, or the digest.
+func FuzzParse(f *testing.F) {
+	for _, image := range []string{"quay.io/acme/xdp:v1", "busybox", "DOCKER.IO:443/busybox", "my_host.io/x", "localhost/x", "[0::1]/x", "[::ffff:a00:1]/x", "[CAFE]/x", "a:0443/b@sha256:" + strings.Repeat("0", 64)} {
+		f.Add(image)
+	}
+	f.Fuzz(func(t *testing.T, image string) {
+		r, err := parse(image)
+		if err != nil {
+			return
+		}
+		want, err := policy.ParseImage(v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: image}})
+		if err != nil {
+			t.Fatalf("%q is read, and policies can't parse it: %v", image, err)
+		}
+		host := strings.TrimSuffix(r.name.RegistryStr(), ":443")
+		if host == "registry-1.docker.io" && want.Host() == "docker.io" {
+			host = "docker.io"
+		}
+		version := r.version.Identifier()
+		if got := host + "/" + r.name.RepositoryStr(); got != want.Repository || version != want.Tag+want.Digest {
+			t.Errorf("%q: reads %s %s, policies match %+v", image, got, version, want)
+		}
+	})
 }
 
 func FuzzFollowing(f *testing.F) {

@@ -178,8 +178,9 @@ func (j *judge) node(kind string, o v1alpha1.UserObject) (v1alpha1.PolicyVerdict
 	return policy.Sum(e.Decide(&reader.Answer{Signatures: []reader.Finding{{Authority: j.policy.Name + "/acme", Signer: "acme"}}, Object: &reader.Object{}}))
 }
 
-// plainImage matches references in their usual form.
-var plainImage = regexp.MustCompile(`^[^\[]{1,255}(@sha(256|512):.*)?$`)
+// unusualImage matches references that only nodes take apart: with an address, with a port that begins with 0, or too
+// long.
+var unusualImage = regexp.MustCompile(`\[|^[^/]*:0[0-9]*/|^[^@]{256,}`)
 
 // compare compares both decisions. What admission refuses, the node must refuse. What the node refuses, admission
 // must refuse, unless it can't find that out.
@@ -190,7 +191,7 @@ func (j *judge) compare(t *testing.T, kind string, o v1alpha1.UserObject) {
 	odd := slices.ContainsFunc(policy.SubjectOf(kind, o).Programs, func(p policy.Program) bool {
 		return slices.ContainsFunc(p.Hooks, func(h policy.Hook) bool { return h.Problem() != "" })
 	})
-	untold := err != nil || odd || b.Image != nil && !plainImage.MatchString(b.Image.Url) || b.Path != nil && path.Clean(*b.Path) != *b.Path
+	untold := err != nil || odd || b.Image != nil && unusualImage.MatchString(b.Image.Url) || b.Path != nil && path.Clean(*b.Path) != *b.Path
 	verdict, message := j.node(kind, o)
 	said := j.says(t.Context(), kind, o)
 	refused, denied := said != "", verdict != v1alpha1.VerdictAllowed
@@ -465,9 +466,9 @@ var patternsOfImages = []string{
 
 var namesOfImages = []string{
 	"x", "x:v1", "acme/x", "acme/x:5000", "quay.io/acme/x", "quay.io/acme/x:v1", "quay.io/acme/x" + someDigest, "quay.io/acme/x:v1" + someDigest, "quay.io/acme/x/y",
-	"QUAY.io/acme/x", "quay.io:443/acme/x", "Quay.IO:443/acme/x:v1", "quay.io:4443/acme/x", "quay.io/Acme/x", "Acme/x", "ACME.io/x", "a.acme.io/x", "a.b.acme.io:5000/x/y",
+	"QUAY.io/acme/x", "quay.io:443/acme/x", "quay.io:0443/acme/x", "Quay.IO:443/acme/x:v1", "quay.io:4443/acme/x", "quay.io/Acme/x", "Acme/x", "ACME.io/x", "a.acme.io/x", "a.b.acme.io:5000/x/y",
 	"evil.com/a.acme.io/x", "docker.io/x", "index.docker.io/x", "INDEX.docker.io/x", "index.docker.io:443/x", "docker.io:443/acme/x", "docker.io/library/x", "localhost/x",
-	"localhost:5000/x", "LOCALHOST/x", "file:5000/x", "[fd00::1]:5000/x", "my_host.io/x", "a__b/x", "a___b/x", "quay.io/a-_b/x", "quay.io/a--b/x", "quay.io/x:", "quay.io/x:-v",
+	"localhost:5000/x", "LOCALHOST/x", "file:5000/x", "[fd00::1]:5000/x", "[fd00:0::1]/x", "[CAFE]/x", "my_host.io/x", "a__b/x", "a___b/x", "quay.io/a-_b/x", "quay.io/a--b/x", "quay.io/x:", "quay.io/x:-v",
 	"quay.io/x@sha256:12", "quay.io/x@md5:12345678901234567890123456789012", "quay.io/x@sha512:" + strings.Repeat("0123456789abcdef", 8), "quay.io/" + strings.Repeat("x/", 130) + "x",
 	strings.Repeat("0123456789abcdef", 4), "", " x", "x\n", "https://quay.io/x", "quay.io//x", "/x", "/opt/x.o", "/opt/a/x.o", "/opt/../etc/x.o", "/opt//x.o", "/opt/./x.o", "/opt/x/",
 	"/opt/a.b/[x]+(y)z", "/opt/axb/[x]+(y)z", "/", "/opt/x\\Ey", "/opt/a\nb", "/opt/a@b:c", "path:opt/x.o", "path:", "path:../x", "quay.io/acmex/x", "quay.io/acme/x:" + strings.Repeat("v", 128),
