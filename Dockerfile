@@ -13,7 +13,7 @@ FROM --platform=$BUILDPLATFORM $GO_IMAGE AS source
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    GOWORK=off CGO_ENABLED=0 go -C hack/release build -o /usr/local/bin/release .
+    CGO_ENABLED=0 go -C hack/release build -o /usr/local/bin/release .
 ARG TARGETOS TARGETARCH
 ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS="-trimpath -buildvcs=false -tags=grpcnotrace"
 

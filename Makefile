@@ -8,7 +8,9 @@ SHELL := bash
 LOCALBIN ?= $(CURDIR)/bin
 # Large builds (Kubernetes, the daemon) are cached outside of the clone, by version.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bpfman-operator
-MODULES := apis gobpfman kinds agent csi operator cli examples tests
+MODULES := apis gobpfman internal agent csi operator cli
+# All Go packages: those of the product's modules, and of the module at the root.
+PACKAGES := $(MODULES:%=./%/...) ./...
 export CGO_ENABLED ?= 0
 
 ##@ General
@@ -188,7 +190,7 @@ generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cl
 
 .PHONY: generate-diagrams
 generate-diagrams: ## Generate the documentation's diagrams (docs/diagrams).
-	GOWORK=off go -C hack/docs run ./diagrams ../../docs/diagrams
+	go -C hack/docs run ./diagrams ../../docs/diagrams
 
 # Nothing below is committed. The documentation's site has the schemas in the same directory.
 SCHEMAS := $(LOCALBIN)/schemas
@@ -198,7 +200,7 @@ schemas: $(SCHEMAS)/bpfman.io/all.json ## Generate the JSON schemas of the kinds
 
 $(SCHEMAS)/bpfman.io/all.json: $(wildcard config/crd/bases/*.yaml hack/docs/schemas/*.go)
 	@rm -rf $(SCHEMAS)
-	GOWORK=off go -C hack/docs run ./schemas $(CURDIR)/config/crd/bases $(SCHEMAS)
+	go -C hack/docs run ./schemas $(CURDIR)/config/crd/bases $(SCHEMAS)
 
 # The chart's namespace is the namespace of the release.
 CHART := charts/bpfman-operator
@@ -217,27 +219,26 @@ $(CHART_FILES): $(LOCALBIN)/kustomize $(shell find config -type f) Makefile
 
 .PHONY: vendors
 vendors: ## Update the modules' dependencies, and the vendor directory for builds without a network.
-	@for module in $(MODULES); do (cd $$module && GOWORK=off go mod tidy) || exit 1; done
+	go work sync
+	@for module in $(MODULES) .; do (cd $$module && GOWORK=off go mod tidy) || exit 1; done
 	go work vendor
 
 .PHONY: fmt
 fmt: $(LOCALBIN)/gofumpt ## Format the Go code.
-	$< -w $(MODULES) hack
+	$< -w $(MODULES) examples hack tests
 
 .PHONY: verify
 verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale, or if Go code isn't formatted.
-	@files=$$($< -l $(MODULES) hack); test -z "$$files" || { echo "not formatted, run make fmt:"; echo "$$files"; exit 1; }
+	@files=$$($< -l $(MODULES) examples hack tests); test -z "$$files" || { echo "not formatted, run make fmt:"; echo "$$files"; exit 1; }
 	@changes=$$(git status --porcelain -- $(GENERATED)); test -z "$$changes" || { echo "generated files differ from what is committed, run make generate:"; echo "$$changes"; exit 1; }
 
 # The output of `generate`.
 GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml docs/reference/api.md docs/diagrams cli/remedy/remedies.md
 
-# The linter runs on all modules of the workspace in one process, so it reads common dependencies once. Modules in
-# hack are outside of the workspace.
+# The linter runs on all modules of the workspace in one process, so it reads common dependencies once.
 .PHONY: lint
 lint: $(LOCALBIN)/golangci-lint prose ## Run the linters: golangci-lint (.golangci.yml), and vale for the documentation (hack/vale).
-	$< run --allow-parallel-runners $(MODULES:%=./%/...)
-	@for module in hack/cluster hack/docs hack/release; do echo "lint $$module"; (cd $$module && GOWORK=off $< run --allow-parallel-runners ./...) || exit 1; done
+	$< run --allow-parallel-runners $(PACKAGES)
 
 ##@ Documentation
 
@@ -320,7 +321,7 @@ $(AXE): hack/docs/axe.txt | $(DOCS_VENV)/bin/mkdocs
 
 .PHONY: test-docs
 test-docs: deps-docs docs $(AXE) ## Test each page of the documentation's site in a browser: narrow and wide, light and dark, and the search.
-	SITE=$(LOCALBIN)/site AXE=$(AXE) GOWORK=off go -C hack/docs test -count=1 -timeout 30m ./site
+	SITE=$(LOCALBIN)/site AXE=$(AXE) go -C hack/docs test -count=1 -timeout 30m ./site
 
 # This includes the API reference, and therefore checks the API's comments too.
 PAGES = $(shell git ls-files --cached --others --exclude-standard '*.md' ':!hack/vale' ':!cli/remedy')
@@ -456,11 +457,11 @@ CLUSTER = $(LOCALBIN)/cluster --instance $(CLUSTER_INSTANCE) --state-dir $(CLUST
 # The cluster's program, and the content of its images.
 .PHONY: build-cluster
 build-cluster: build-launcher
-	$(UNLESS_BUILT)GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/ . ./pause ./offline ./ociruntime
+	$(UNLESS_BUILT)go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/ . ./pause ./offline ./ociruntime
 
 .PHONY: build-launcher
 build-launcher:
-	$(UNLESS_BUILT)GOWORK=off go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
+	$(UNLESS_BUILT)go -C hack/cluster build -trimpath -ldflags "-s -w" -o $(LOCALBIN)/daemon-launcher ./launcher
 
 .PHONY: cluster-up
 cluster-up: deps build build-cluster ## Start a Kubernetes cluster with CLUSTER_NODES=1 to 8 nodes on this machine, with the project's images.
@@ -490,7 +491,7 @@ cluster-bytecode: ## Push the example programs to that cluster's registry, which
 # Another instance, so that it doesn't affect a cluster in use.
 .PHONY: test-cluster
 test-cluster: deps build-cluster ## Test that clusters of one and of several nodes start, and that nothing is left of them (as root).
-	cd hack/cluster && GOWORK=off CLUSTER_PROGRAM=$(LOCALBIN)/cluster CLUSTER_KUBERNETES=$(KUBERNETES) go test -count=1 ./...
+	cd hack/cluster && CLUSTER_PROGRAM=$(LOCALBIN)/cluster CLUSTER_KUBERNETES=$(KUBERNETES) go test -count=1 ./...
 
 .PHONY: cluster-shell
 cluster-shell: build-cluster ## Open a shell inside that cluster's node NODE=1.
@@ -701,7 +702,7 @@ CATALOG_NAMESPACE ?= openshift-marketplace
 
 .PHONY: build-release
 build-release:
-	@cd hack/release && GOWORK=off go build -trimpath -o $(LOCALBIN)/release .
+	@cd hack/release && go build -trimpath -o $(LOCALBIN)/release .
 
 BUNDLE := $(LOCALBIN)/bundle
 
@@ -721,7 +722,7 @@ release-bundle: ## Generate the OLM bundle of a release, with the images of its 
 
 .PHONY: test-release
 test-release: bundle ## Validate the OLM bundle, and test the other parts of a release.
-	cd hack/release && GOWORK=off go test -count=1 ./...
+	cd hack/release && go test -count=1 ./...
 
 ##@ Build
 
@@ -853,7 +854,7 @@ sign-images: ## Sign these images with cosign, with the identity of the workflow
 
 ##@ Development
 
-# A test without a prerequisite is skipped, but fails if TEST_REQUIRES names the prerequisite (apis/prerequisite).
+# A test without a prerequisite is skipped, but fails if TEST_REQUIRES names the prerequisite (internal/prerequisite).
 # Users name what their kernel and tools support. Targets add what they provide themselves.
 TEST_REQUIRES ?=
 requires = TEST_REQUIRES="$(TEST_REQUIRES) $1"
@@ -869,7 +870,7 @@ test-code: deps test-unit test-reader test-manifests test-release test-envtest t
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go and a C compiler, with the race detector.
-	CGO_ENABLED=1 go test -race $(patsubst %,./%/...,$(filter-out tests,$(MODULES)))
+	CGO_ENABLED=1 go test -race $(MODULES:%=./%/...) ./examples/...
 
 .PHONY: test-reader
 test-reader: $(LOCALBIN)/cosign build/agent/cmd/bpfman-reader ## Run the tests of signatures with those that cosign itself makes.
@@ -880,7 +881,7 @@ FUZZ_TIME ?= 30s
 
 .PHONY: test-fuzz
 test-fuzz: ## Run each fuzz test for FUZZ_TIME=30s.
-	@CORPUS=$(CACHE)/fuzz FUZZ_TIME=$(FUZZ_TIME) hack/fuzz.sh $(MODULES)
+	@CORPUS=$(CACHE)/fuzz FUZZ_TIME=$(FUZZ_TIME) hack/fuzz.sh $(MODULES) hack tests
 
 .PHONY: test-envtest
 test-envtest: envtest kubectl-bpfman chart ## Run the tests that need a kube-apiserver and etcd.
@@ -889,7 +890,7 @@ test-envtest: envtest kubectl-bpfman chart ## Run the tests that need a kube-api
 .PHONY: test-manifests
 test-manifests: $(LOCALBIN)/helm chart ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
 	$(call requires,helm) HELM=$(LOCALBIN)/helm go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./manifests ./monitoring ./rbac ./tutorials
-	GOWORK=off go -C hack/docs test -count=1 ./schemas
+	go -C hack/docs test -count=1 ./schemas
 
 .PHONY: test-bytecode
 test-bytecode: bytecode envtest build/agent/cmd/bpfman-reader build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).

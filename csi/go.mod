@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/bpfman/bpfman v0.0.0
 	github.com/bpfman/bpfman-operator/apis v0.0.0
+	github.com/bpfman/bpfman-operator/internal v0.0.0-00010101000000-000000000000
 	github.com/cilium/ebpf v0.22.0
 	github.com/container-storage-interface/spec v1.13.0
 	github.com/kubernetes-csi/csi-lib-utils v0.25.0
@@ -28,6 +29,7 @@ require (
 	github.com/fxamacker/cbor/v2 v2.9.3 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
+	github.com/klauspost/compress v1.19.2 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
@@ -58,4 +60,5 @@ require (
 replace (
 	github.com/bpfman/bpfman => ../gobpfman
 	github.com/bpfman/bpfman-operator/apis => ../apis
+	github.com/bpfman/bpfman-operator/internal => ../internal
 )

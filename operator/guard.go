@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/definitions"
-	"github.com/bpfman/bpfman-operator/apis/event"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/event"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 

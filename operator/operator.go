@@ -34,7 +34,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/operator/bpfnodes"
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/deploy"

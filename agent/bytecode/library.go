@@ -16,8 +16,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/lru"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 const (

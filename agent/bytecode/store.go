@@ -20,7 +20,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // Dir is the directory of the Store, on the node and in the containers of the agent and

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // digest returns a valid digest.

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/bpfman/bpfman-operator/apis/hints"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/hints"
 )
 
 // Kubernetes' kinds that an agent watches.

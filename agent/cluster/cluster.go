@@ -25,7 +25,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
 // Cluster provides an agent's access to the API server.

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/bpfman/bpfman-operator/apis/hints"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/hints"
 )
 
 // hinted is the state from the operator's last hints.

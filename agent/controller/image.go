@@ -15,10 +15,10 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
-	"github.com/bpfman/bpfman-operator/apis/policy"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 

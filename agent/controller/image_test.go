@@ -26,9 +26,9 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
-	"github.com/bpfman/bpfman-operator/apis/policy"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 

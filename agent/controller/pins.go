@@ -15,10 +15,10 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/pins"
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/apis/event"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/event"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 

@@ -29,10 +29,10 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
-	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/policy"
 )
 
 // Reconciler reconciles the programs on this node with the user objects. The keys of its

@@ -21,8 +21,8 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/apis/hints"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/hints"
 )
 
 func reportAt(version string) *v1alpha1.BpfProgram {

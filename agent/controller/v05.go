@@ -16,9 +16,9 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/v05"
-	"github.com/bpfman/bpfman-operator/apis/event"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/event"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
 const (

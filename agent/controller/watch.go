@@ -27,7 +27,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
 // workers is the number of owners that are processed concurrently. With several, the daemon,

@@ -18,8 +18,8 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
-	"github.com/bpfman/bpfman-operator/apis/event"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/event"
 )
 
 // ownerKey returns the key of the owner of a report, and false if it has none.

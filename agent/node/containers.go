@@ -19,7 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/apis/cri"
+	"github.com/bpfman/bpfman-operator/internal/cri"
 )
 
 // criDeadline is the deadline of one call of the container runtime.

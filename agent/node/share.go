@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bpfman/bpfman-operator/apis/cri"
+	"github.com/bpfman/bpfman-operator/internal/cri"
 )
 
 // ShareRuntime mounts the directory of the container runtime's socket below dir, at the

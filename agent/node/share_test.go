@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bpfman/bpfman-operator/apis/cri"
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/cri"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // onNode runs a test in which run is the host's /run. Mounts in shared propagate to

@@ -18,7 +18,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // Dir is the directory in which the daemon of v0.6.0 pins maps by name, like

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 func TestWhatIsNotPinnedFits(t *testing.T) {

@@ -23,9 +23,9 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/policy"
 )
 
 // Attach identifies a wanted link of a function in a plan.

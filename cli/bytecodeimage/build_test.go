@@ -23,8 +23,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 const (

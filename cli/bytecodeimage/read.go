@@ -14,7 +14,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/reader/image"
 	"github.com/bpfman/bpfman-operator/agent/reader/object"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // maxPlatforms is the maximum number of images that are read from an index.

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/registry"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // headerDeadline bounds the time until a registry starts to respond. Some take long to store what was pushed.

@@ -25,8 +25,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bpfman/bpfman-operator/apis/live"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 const (

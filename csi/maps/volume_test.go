@@ -19,8 +19,8 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 func TestMain(m *testing.M) {

@@ -19,7 +19,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 const (

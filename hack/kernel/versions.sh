@@ -10,7 +10,7 @@ kernel_series=6.12
 # 3. With 10.0.2, it never happened in 1052 times.
 qemu_oldest=10
 
-# What this kernel supports, with the names in apis/prerequisite. A test that lacks one of these fails.
+# What this kernel supports, with the names in internal/prerequisite. A test that lacks one of these fails.
 kernel_can="root bpf XDP TC TCX Fentry Fexit Kprobe Tracepoint Uprobe"
 
 virtme=$cache/virtme-ng-$virtme_version

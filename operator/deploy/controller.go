@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )

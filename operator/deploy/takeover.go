@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/bpfman/bpfman-operator/apis/hints"
+	"github.com/bpfman/bpfman-operator/internal/hints"
 )
 
 func set(kinds ...string) map[string]bool {

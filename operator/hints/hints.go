@@ -31,9 +31,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/bpfman/bpfman-operator/apis/hints"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/hints"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/pace"

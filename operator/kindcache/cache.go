@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
 // Source returns a source that starts of. The controller doesn't wait until the handler has

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/operator/pace"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bpfman/bpfman-operator/apis/policy"
+	"github.com/bpfman/bpfman-operator/internal/policy"
 )
 
 // materialFrom reads the Secrets and ConfigMaps that the authorities of

@@ -26,10 +26,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/policy"
 	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/pace"
 	"github.com/bpfman/bpfman-operator/operator/reports"

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
 // TestWay fills a store from a cluster in one of the ways that the API supports, and prints the cost. make

@@ -12,7 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bpfman/bpfman-operator/apis/event"
+	"github.com/bpfman/bpfman-operator/internal/event"
 )
 
 // Announcer informs administrators about what the operator took over, and about other operators. It logs, and

@@ -23,8 +23,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	bytecodeobject "github.com/bpfman/bpfman-operator/agent/reader/object"
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/examples/counters"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 

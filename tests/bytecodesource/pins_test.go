@@ -21,8 +21,8 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/pins"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // TestPinnedMapOfAnotherShape updates bytecode. The map in the new bytecode has larger values than the map that is

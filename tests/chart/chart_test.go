@@ -35,8 +35,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/examples/mapmetrics"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/installed"
 )

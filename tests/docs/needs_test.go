@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // Scripts that replace the commands that the check uses.

@@ -21,10 +21,10 @@ import (
 )
 
 // speaking are the directories with strings for users: messages, logs, and help.
-var speaking = []string{"agent", "apis", "cli", "csi", "kinds", "operator", "hack/cluster"}
+var speaking = []string{"agent", "apis", "cli", "csi", "internal", "operator", "hack/cluster"}
 
 // commented are the directories whose comments are checked.
-var commented = []string{"agent", "apis", "cli", "csi", "examples", "hack", "kinds", "operator", "tests"}
+var commented = []string{"agent", "apis", "cli", "csi", "examples", "hack", "internal", "operator", "tests"}
 
 // TestMessagesAvoidWords checks the strings of the commands for the words that Vale refuses on
 // pages (make prose), because Vale doesn't read Go.

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/e2e-framework/klient/decoder"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/configuration"
 )

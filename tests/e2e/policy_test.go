@@ -22,9 +22,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // cosign runs cosign, which trusts the registry that tests push to.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // controller-runtime defines the name of the variable.

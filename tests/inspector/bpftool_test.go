@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/process"
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // cgroupVariable is the environment variable with the cgroup's directory, for processes

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	inspected "github.com/bpfman/bpfman-operator/agent/inspector/daemon"
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )

@@ -17,8 +17,8 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/inventory"
 	"github.com/bpfman/bpfman-operator/agent/inspector/report"
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 )
 

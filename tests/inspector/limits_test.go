@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // TestLimits attaches programs at one hook until the kernel accepts no more. Conflicts are

@@ -27,9 +27,9 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 const (

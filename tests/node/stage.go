@@ -19,7 +19,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 

@@ -29,8 +29,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )

@@ -23,7 +23,7 @@ import (
 
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/v05"
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )

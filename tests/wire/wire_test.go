@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // Reader is a reader in memory. The zero value reads any image.

@@ -40,9 +40,9 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/pins"
 	"github.com/bpfman/bpfman-operator/apis/definitions"
-	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/internal/scrape"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 

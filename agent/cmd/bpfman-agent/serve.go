@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/rest"
 
-	"github.com/bpfman/bpfman-operator/apis/scrape"
+	"github.com/bpfman/bpfman-operator/internal/scrape"
 )
 
 // serveMetrics serves metrics until ctx ends, to clients that the cluster's RBAC

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/live"
-	messages "github.com/bpfman/bpfman-operator/apis/live"
+	messages "github.com/bpfman/bpfman-operator/internal/live"
 )
 
 // arguments parses the arguments of a command, which are only flags.

@@ -33,9 +33,9 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/agent/inspector/metrics"
 	"github.com/bpfman/bpfman-operator/agent/inspector/objects"
-	"github.com/bpfman/bpfman-operator/apis/live"
-	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/internal/live"
+	"github.com/bpfman/bpfman-operator/internal/scrape"
 )
 
 const component = "bpfman-inspector"

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // signer is a key pair of cosign, with the private key in a file, and the public key in

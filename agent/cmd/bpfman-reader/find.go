@@ -19,7 +19,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/reader/image"
 	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/agent/reader/registry"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // source is an image at its registry.

@@ -23,8 +23,8 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
 	"github.com/bpfman/bpfman-operator/agent/reader/sandbox"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 const (

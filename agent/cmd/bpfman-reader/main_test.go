@@ -31,8 +31,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // certificates is the file with the trusted certificates. All servers in these tests

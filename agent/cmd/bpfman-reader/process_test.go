@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // built returns the path of the command, which `make test-reader` builds.

@@ -6,7 +6,7 @@ package kernel
 import (
 	"strconv"
 
-	"github.com/bpfman/bpfman-operator/apis/maptype"
+	"github.com/bpfman/bpfman-operator/internal/maptype"
 )
 
 // The names that libbpf, and therefore bpftool, uses for the kernel's numbers, in the

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/mapcontent"
-	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 // DumpOptions are the options of Dump.

@@ -13,7 +13,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 // whileRead returns a context that ends when in ends, or sends nothing for longer than

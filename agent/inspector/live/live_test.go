@@ -23,8 +23,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"github.com/bpfman/bpfman-operator/apis/live"
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/live"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // asked runs a command, and returns its lines and a function that ends it.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
-	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 // Top writes, in each interval, which programs ran and for how long. It enables the

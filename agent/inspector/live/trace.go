@@ -14,7 +14,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/agent/inspector/tracefs"
-	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 // Trace writes what the programs with the given ids print from now on. Without ids, it includes all programs.

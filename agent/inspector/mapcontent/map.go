@@ -14,7 +14,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
-	"github.com/bpfman/bpfman-operator/apis/live"
+	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 // Map is a map in the kernel, open for reading.

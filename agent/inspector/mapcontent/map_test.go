@@ -11,8 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/bpfman/bpfman-operator/apis/live"
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/live"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // made creates a map in the kernel.

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bpfman/bpfman-operator/apis/cri"
+	"github.com/bpfman/bpfman-operator/internal/cri"
 )
 
 // criDeadline bounds both calls together.

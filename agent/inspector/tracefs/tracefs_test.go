@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // New removes the instance of a killed process. It keeps an instance that is in use, or

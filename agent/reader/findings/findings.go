@@ -25,7 +25,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/reader/registry"
 	"github.com/bpfman/bpfman-operator/agent/reader/signature"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 const (

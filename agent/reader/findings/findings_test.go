@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/registry"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // served is a registry that returns the same manifest, list, and blob for every request.

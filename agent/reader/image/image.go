@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 const (

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // zipped compresses an archive.

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // Document is a manifest or an index.

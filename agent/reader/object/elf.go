@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // Limits on what is accepted, no matter which sizes a file's headers claim.

@@ -20,8 +20,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
-	"github.com/bpfman/bpfman-operator/apis/maptype"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/maptype"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // Object describes the content of an object file.

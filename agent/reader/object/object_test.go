@@ -23,8 +23,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // objects is the directory with the output of `make bytecode`.

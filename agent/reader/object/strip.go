@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // Strip returns the object without its debug sections, which neither the kernel nor the

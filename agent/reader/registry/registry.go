@@ -25,7 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // maxPages is the maximum number of pages of referrers to read.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bpfman/bpfman-operator/apis/policy"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/policy"
 )
 
 // The next page is on the same registry, because no other server must get the

@@ -16,7 +16,7 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/testing/data"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 const provenance = "https://slsa.dev/provenance/v1"

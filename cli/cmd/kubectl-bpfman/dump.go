@@ -19,10 +19,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/bpfman/bpfman-operator/apis/live"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
 	"github.com/bpfman/bpfman-operator/cli/output"
+	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 const dumpLong = `Show the content of a map: a map of one of bpfman's objects, on each node that the object selects, or any map of a node, by its kernel ID.

@@ -23,12 +23,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/object"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/manifest"
 	"github.com/bpfman/bpfman-operator/cli/output"
 	"github.com/bpfman/bpfman-operator/cli/terminal"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 func imageCommand(connect cluster.Connect) *cobra.Command {

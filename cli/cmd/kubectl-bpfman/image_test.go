@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/golden"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // objects is the directory with the output of `make bytecode`.

@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/bpfman/bpfman-operator/apis/live"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
 	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/output"
+	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 const topLong = `Show which eBPF programs take CPU time, no matter what loaded them, on all nodes, and repeat this at each interval. CPU is relative to one CPU: a program that keeps two CPUs busy has 200%.

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/bpfman/bpfman-operator/apis/live"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
 	"github.com/bpfman/bpfman-operator/cli/terminal"
+	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 const traceLong = `Show what eBPF programs print with bpf_printk, from now on: the programs of one of bpfman's objects, or all programs of the nodes. Each line shows the node, the program with its kernel ID, and the process in which it ran. For a program that runs on packets, that is the process that was interrupted.

@@ -28,7 +28,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/client-go/rest"
 
-	"github.com/bpfman/bpfman-operator/apis/scrape"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/csi/access"
@@ -38,6 +37,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/metrics"
 	"github.com/bpfman/bpfman-operator/csi/program"
 	"github.com/bpfman/bpfman-operator/csi/registration"
+	"github.com/bpfman/bpfman-operator/internal/scrape"
 )
 
 // Values of --cluster-access.

@@ -41,9 +41,9 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )

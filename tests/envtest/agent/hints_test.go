@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/apis/hints"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/kinds"
+	"github.com/bpfman/bpfman-operator/internal/hints"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 )
 

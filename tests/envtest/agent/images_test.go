@@ -24,9 +24,9 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode/bytecodetest"
 	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )

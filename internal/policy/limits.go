@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // limits are the limits of a rule. A nil field limits nothing.

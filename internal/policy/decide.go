@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // mostReasons is the maximum number of reasons in a message.

@@ -1,10 +1,10 @@
-module github.com/bpfman/bpfman-operator/tests
+// Examples, tests, and what builds and releases the project: what nobody imports.
+module github.com/bpfman/bpfman-operator
 
-go 1.26.0
+go 1.26.3
 
 require (
 	github.com/bpfman/bpfman v0.0.0
-	github.com/bpfman/bpfman-operator/examples v0.0.0
 	github.com/cilium/ebpf v0.22.0
 	github.com/container-storage-interface/spec v1.13.0
 	github.com/elazarl/goproxy v1.9.2
@@ -46,7 +46,6 @@ require (
 	github.com/Masterminds/semver/v3 v3.4.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/blang/semver/v4 v4.0.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
@@ -98,7 +97,7 @@ require (
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
-	github.com/vishvananda/netns v0.0.5 // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
 	github.com/vladimirvivien/gexe v0.5.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xlab/treeprint v1.2.0 // indirect
@@ -110,21 +109,22 @@ require (
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.44.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.44.0 // indirect
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect
-	go.opentelemetry.io/otel/sdk v1.45.0 // indirect
+	go.opentelemetry.io/otel/sdk v1.46.0 // indirect
 	go.opentelemetry.io/otel/trace v1.46.0 // indirect
-	go.opentelemetry.io/proto/otlp v1.10.0 // indirect
+	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
+	go.podman.io/image/v5 v5.40.0 // indirect
+	go.podman.io/storage v1.63.0 // indirect
 	go.uber.org/mock v0.6.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
-	go.uber.org/zap v1.27.1 // indirect
+	go.uber.org/zap v1.28.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
-	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/term v0.46.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
-	golang.org/x/tools v0.49.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
 	gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
@@ -149,10 +149,9 @@ require (
 	github.com/bpfman/bpfman-operator/apis v0.0.0
 	github.com/bpfman/bpfman-operator/cli v0.0.0-00010101000000-000000000000
 	github.com/bpfman/bpfman-operator/csi v0.0.0
-	github.com/bpfman/bpfman-operator/kinds v0.0.0
 	github.com/bpfman/bpfman-operator/operator v0.0.0
 	github.com/docker/cli v29.7.2+incompatible // indirect
-	github.com/docker/docker-credential-helpers v0.9.3 // indirect
+	github.com/docker/docker-credential-helpers v0.9.7 // indirect
 	github.com/klauspost/compress v1.19.2 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
@@ -162,18 +161,24 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260825221802-da73d73af1c5 // indirect
 )
 
-replace github.com/bpfman/bpfman-operator/examples => ../examples
+require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
+	github.com/blang/semver/v4 v4.0.0
+	github.com/bpfman/bpfman-operator/internal v0.0.0-00010101000000-000000000000
+	github.com/chromedp/cdproto v0.159.2
+	github.com/chromedp/chromedp v0.23.0
+	github.com/operator-framework/api v0.45.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+	github.com/vishvananda/netns v0.0.5
+	golang.org/x/mod v0.42.0
+)
 
-replace github.com/bpfman/bpfman => ../gobpfman
-
-replace github.com/bpfman/bpfman-operator/apis => ../apis
-
-replace github.com/bpfman/bpfman-operator/operator => ../operator
-
-replace github.com/bpfman/bpfman-operator/kinds => ../kinds
-
-replace github.com/bpfman/bpfman-operator/agent => ../agent
-
-replace github.com/bpfman/bpfman-operator/csi => ../csi
-
-replace github.com/bpfman/bpfman-operator/cli => ../cli
+replace (
+	github.com/bpfman/bpfman => ./gobpfman
+	github.com/bpfman/bpfman-operator/agent => ./agent
+	github.com/bpfman/bpfman-operator/apis => ./apis
+	github.com/bpfman/bpfman-operator/cli => ./cli
+	github.com/bpfman/bpfman-operator/csi => ./csi
+	github.com/bpfman/bpfman-operator/internal => ./internal
+	github.com/bpfman/bpfman-operator/operator => ./operator
+)

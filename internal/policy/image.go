@@ -9,8 +9,8 @@ import (
 	"path"
 	"strings"
 
-	"github.com/bpfman/bpfman-operator/apis/reader"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // filePrefix is the prefix of a file's name. A repository can't have it: after a host

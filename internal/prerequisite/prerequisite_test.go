@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bpfman/bpfman-operator/apis/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
 // ending is a test that records how it ends.
