@@ -28,101 +28,11 @@ VERSION ?= 0.6.0
 
 ##@ Local Dependencies
 
-KUBERNETES := $(CACHE)/kubernetes-v1.36.3/kubernetes
-DAEMON := $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
-# For tests of switching from this version.
-UPSTREAM_DAEMON := $(CACHE)/bpfman-0.5.6/bin/bpfman-rpc
-
 .PHONY: deps
 deps: ## Install what is missing on this Debian 12 machine: packages, the bpfman daemon, Kubernetes (as root).
 	@hack/deps.sh $(CACHE) $(LOCALBIN)
 
-# hack/tools/go.mod pins the tools. They are built on first use.
-TOOLS := controller-gen register-gen client-gen lister-gen informer-gen applyconfiguration-gen crd-ref-docs gofumpt kustomize
-
-$(TOOLS:%=$(LOCALBIN)/%): $(LOCALBIN)/%: hack/tools/go.mod hack/tools/go.sum
-	@mkdir -p $(@D)
-	@echo "building $*"
-	@cd hack/tools && export GOWORK=off && go build -o $@ "$$(go list tool | grep -E '/$*(/v[0-9]+)?$$')" && touch $@
-
-# The linter's dependencies conflict with those of the other tools.
-$(LOCALBIN)/golangci-lint: hack/tools/lint/go.mod hack/tools/lint/go.sum
-	@mkdir -p $(@D)
-	@echo "building golangci-lint"
-	@cd hack/tools/lint && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint && touch $@
-
-# These conflict with the other tools too.
-$(LOCALBIN)/helm: PACKAGE = helm.sh/helm/v4/cmd/helm
-$(LOCALBIN)/kind: PACKAGE = sigs.k8s.io/kind
-$(LOCALBIN)/cosign: PACKAGE = github.com/sigstore/cosign/v3/cmd/cosign
-$(LOCALBIN)/kwok: PACKAGE = sigs.k8s.io/kwok/cmd/kwok
-$(LOCALBIN)/helm $(LOCALBIN)/kind $(LOCALBIN)/cosign $(LOCALBIN)/kwok: $(LOCALBIN)/%: hack/tools/%/go.mod hack/tools/%/go.sum
-	@mkdir -p $(@D)
-	@echo "building $*"
-	@cd hack/tools/$* && GOWORK=off go build -o $@ $(PACKAGE) && touch $@
-
-# Prometheus with only the service discovery that the tutorial uses, and without its web pages.
-$(LOCALBIN)/prometheus $(LOCALBIN)/promtool: $(LOCALBIN)/%: hack/tools/prometheus/go.mod hack/tools/prometheus/go.sum
-	@mkdir -p $(@D)
-	@echo "building $*"
-	@cd hack/tools/prometheus && GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -tags remove_all_sd,enable_kubernetes_sd -o $@ github.com/prometheus/prometheus/cmd/$* && touch $@
-
-# The linker for eBPF programs in Rust uses the LLVM of the compiler that builds it. The tutorial names both
-# versions.
-RUST_TOOLCHAIN = $(shell sed -n 's/^channel = "\(.*\)"/\1/p' docs/tutorials/program-in-rust.md)
-BPF_LINKER_VERSION := 0.10.4
-BPF_LINKER = $(CACHE)/bpf-linker-$(BPF_LINKER_VERSION)/bin/bpf-linker
-$(LOCALBIN)/bpf-linker: $(BPF_LINKER)
-	@mkdir -p $(@D)
-	@ln -sf $< $@
-
-$(BPF_LINKER):
-	rustup toolchain install $(RUST_TOOLCHAIN) --profile minimal --component rust-src
-	cargo +$(RUST_TOOLCHAIN) install bpf-linker --version $(BPF_LINKER_VERSION) --locked --root $(CACHE)/bpf-linker-$(BPF_LINKER_VERSION)
-
-# Its parsers for programming languages are written in C.
-$(LOCALBIN)/vale: hack/tools/vale/go.mod hack/tools/vale/go.sum
-	@mkdir -p $(@D)
-	@echo "building vale"
-	@cd hack/tools/vale && GOWORK=off CGO_ENABLED=1 go build -o $@ github.com/vale-cli/vale/v3/cmd/vale && touch $@
-
-# Without these tags, opm needs C libraries for image signatures.
-$(LOCALBIN)/opm: hack/tools/opm/go.mod hack/tools/opm/go.sum
-	@mkdir -p $(@D)
-	@echo "building opm"
-	@cd hack/tools/opm && GOWORK=off go build -tags json1,containers_image_openpgp -o $@ github.com/operator-framework/operator-registry/cmd/opm && touch $@
-
-.PHONY: $(TOOLS) golangci-lint vale helm kind cosign kwok opm bpf-linker prometheus promtool
-kustomize: $(LOCALBIN)/kustomize ## Build kustomize to bin/, in the version that hack/tools pins.
-controller-gen: $(LOCALBIN)/controller-gen ## Build controller-gen to bin/.
-register-gen: $(LOCALBIN)/register-gen ## Build register-gen to bin/.
-informer-gen: $(LOCALBIN)/informer-gen ## Build informer-gen to bin/.
-lister-gen: $(LOCALBIN)/lister-gen ## Build lister-gen to bin/.
-client-gen: $(LOCALBIN)/client-gen ## Build client-gen to bin/.
-applyconfiguration-gen: $(LOCALBIN)/applyconfiguration-gen ## Build applyconfiguration-gen to bin/.
-crd-ref-docs: $(LOCALBIN)/crd-ref-docs ## Build crd-ref-docs to bin/.
-gofumpt: $(LOCALBIN)/gofumpt ## Build gofumpt to bin/.
-golangci-lint: $(LOCALBIN)/golangci-lint ## Build golangci-lint to bin/.
-vale: $(LOCALBIN)/vale ## Build vale to bin/.
-helm: $(LOCALBIN)/helm ## Build helm to bin/.
-kind: $(LOCALBIN)/kind ## Build kind to bin/.
-cosign: $(LOCALBIN)/cosign ## Build cosign to bin/, to sign images.
-kwok: $(LOCALBIN)/kwok ## Build kwok to bin/, to simulate nodes and pods.
-prometheus: $(LOCALBIN)/prometheus ## Build Prometheus to bin/, which a tutorial runs.
-promtool: $(LOCALBIN)/promtool ## Build Prometheus' promtool to bin/.
-bpf-linker: $(LOCALBIN)/bpf-linker ## Build bpf-linker to bin/, to build eBPF programs in Rust.
-opm: $(LOCALBIN)/opm ## Build opm to bin/, if the Go module proxy serves operator-registry; make catalog then validates with it.
-
-# One binary contains all of Kubernetes' components. The name with which it is called selects the component.
-ENVTEST_ASSETS := $(LOCALBIN)/envtest
-
-.PHONY: envtest
-envtest: $(KUBERNETES) ## Build the API server and etcd that tests use, to bin/envtest.
-	@mkdir -p $(ENVTEST_ASSETS)
-	@for name in etcd kube-apiserver kubectl; do ln -sfn $(KUBERNETES) $(ENVTEST_ASSETS)/$$name; done
-
-$(KUBERNETES):
-	$(MAKE) deps
+include hack/make/tools.mk
 
 ##@ Development
 
@@ -989,14 +899,12 @@ test-e2e: kubectl-bpfman bytecode $(LOCALBIN)/cosign $(if $(ONE_NODE),cluster-up
 		BPFMAN_MAP_EXPORTER_IMG="$(BPFMAN_MAP_EXPORTER_IMG)" E2E_NODES="$(E2E_NODES)" \
 		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
 
-# The name of its directory contains the Kubernetes version.
 .PHONY: build-kubeadm
-build-kubeadm: KUBERNETES_VERSION = $(patsubst kubernetes-%,%,$(notdir $(patsubst %/,%,$(dir $(KUBERNETES)))))
 build-kubeadm:
-	$(UNLESS_BUILT)GOWORK=off go -C hack/kind/kubeadm build -trimpath -ldflags "-s -w $(foreach setting,gitVersion=$(KUBERNETES_VERSION) gitTreeState=clean gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))),-X k8s.io/component-base/version.$(setting))" -o $(LOCALBIN)/kubeadm .
+	$(UNLESS_BUILT)GOWORK=off go -C hack/kubernetes build -trimpath -ldflags "-s -w $(foreach setting,gitVersion=$(KUBERNETES_VERSION) gitTreeState=clean gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))),-X k8s.io/component-base/version.$(setting))" -o $(LOCALBIN)/kubeadm ./kubeadm
 
 # hack/kind/test.sh explains what it does if nothing can be pulled.
-KIND_TEST = LOCALBIN=$(LOCALBIN) CACHE=$(CACHE) KUBERNETES=$(KUBERNETES) DAEMON=$(DAEMON) KIND=$(KIND) KUBECTL="$(KUBECTL)" \
+KIND_TEST = KIND_FILES="$$($(call module_files,sigs.k8s.io/kind@$(KIND_VERSION)))" LOCALBIN=$(LOCALBIN) CACHE=$(CACHE) KUBERNETES=$(KUBERNETES) DAEMON=$(DAEMON) KIND=$(KIND) KUBECTL="$(KUBECTL)" \
 	CONTAINER_ENGINE="$(CONTAINER_ENGINE)" hack/kind/test.sh
 
 .PHONY: test-kind
@@ -1131,4 +1039,4 @@ bench-scale: envtest build/operator/cmd/bpfman-operator build/agent/cmd/bpfman-a
 	go -C tests build -trimpath -o $(LOCALBIN)/scale ./scale
 	go -C operator test -c -trimpath -o $(LOCALBIN)/reports.test ./reports
 	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) $(LOCALBIN)/scale $(SCALE_FLAGS) --reports-test $(LOCALBIN)/reports.test --nodes $(NODES) --programs $(PROGRAMS) --operator $(LOCALBIN)/bpfman-operator --agent $(LOCALBIN)/bpfman-agent \
-		--kwok $(LOCALBIN)/kwok --kwok-stages "$$(cd hack/tools/kwok && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage" --out $(LOCALBIN)/bench-scale.json $(AGENT_ONLY)
+		--kwok $(LOCALBIN)/kwok --kwok-stages "$$($(call module_files,sigs.k8s.io/kwok@$(KWOK_VERSION)))/kustomize/stage" --out $(LOCALBIN)/bench-scale.json $(AGENT_ONLY)

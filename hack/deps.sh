@@ -16,7 +16,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/packages.sh"
 
 daemon_version=0.6.0
-kubernetes_version=v1.36.3
 
 # What to look for, and the package that contains it. The script looks for commands
 # instead of packages if several packages contain the command: Debian's containerd must
@@ -59,31 +58,9 @@ install_daemon() {
 	rm -rf "$root/target"
 }
 
-install_kubernetes() {
-	local root=$cache/kubernetes-$kubernetes_version source name version
-	# The sources of the build, because the version alone doesn't identify it.
-	source=$(cat "$here"/kubernetes/{main.go,go.mod,go.sum} | sha256sum)
-	if [[ ! -x $root/kubernetes || $(cat "$root/source" 2>/dev/null) != "$source" ]]; then
-		mkdir -p "$root"
-		version=k8s.io/component-base/version
-		GOWORK=off CGO_ENABLED=0 slow "building Kubernetes $kubernetes_version (about 5 minutes on 2 cores)" \
-			go -C "$here/kubernetes" build -trimpath -o "$root/kubernetes.new" -ldflags "-s -w \
-				-X $version.gitVersion=$kubernetes_version -X $version.gitTreeState=clean \
-				-X $version.gitMajor=1 -X $version.gitMinor=$(cut -d. -f2 <<<"$kubernetes_version")" .
-		mv "$root/kubernetes.new" "$root/kubernetes"
-		echo "$source" >"$root/source"
-	fi
-	# The names that envtest expects.
-	for name in etcd kube-apiserver kubectl; do
-		[[ -L $root/$name ]] || ln -s kubernetes "$root/$name"
-	done
-	mkdir -p "$bin"
-	[[ $(readlink "$bin/kubectl") == "$root/kubectl" ]] || ln -sf "$root/kubectl" "$bin/kubectl"
-}
-
 for tool in go cargo; do
 	command -v "$tool" >/dev/null || { echo "$tool is needed: see https://go.dev/doc/install and https://rustup.rs" >&2; exit 1; }
 done
 install_packages
 install_daemon
-install_kubernetes
+"$here/kubernetes/build.sh" "$cache" "$bin"

@@ -3,11 +3,11 @@
 # Copyright The bpfman-operator authors
 #
 # Builds an image of a kind node if kind's own can't be pulled, and loads it into the running container engine. It
-# consists of the root file system of deps.sh, kind's files from its Go module, and the Kubernetes of
+# consists of the root file system of deps.sh, kind's files from its Go module (KIND_FILES), and the Kubernetes of
 # hack/kubernetes.
 #
 # usage: node-image.sh CACHE KUBERNETES BIN — KUBERNETES is the program of hack/kubernetes, and BIN contains those
-# of hack/kind/kubeadm, hack/cluster/offline, and hack/cluster/pause.
+# of hack/kubernetes/kubeadm, hack/cluster/offline, and hack/cluster/pause.
 set -euo pipefail
 cache=${1:?} kubernetes=${2:?} bin=${3:?}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,8 +23,7 @@ mount -t overlay -o "lowerdir=$node_root,upperdir=$work/added,workdir=$work/work
 root=$work/root
 
 # kind's own files, and the steps of its Dockerfile.
-module=$(cd "$here/../tools/kind" && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kind)
-cp -rT --no-preserve=mode "$module/images/base/files" "$root"
+cp -rT --no-preserve=mode "${KIND_FILES:?}/images/base/files" "$root"
 chmod 755 "$root"/usr/local/bin/* "$root"/kind/bin/*
 rm -f "$root"/lib/systemd/system/{multi-user,local-fs,basic}.target.wants/* "$root"/etc/systemd/system/*.wants/* \
 	"$root"/lib/systemd/system/sockets.target.wants/*{udev,initctl}* \

@@ -9,7 +9,7 @@
 # usage: test.sh test-e2e|test-tutorials, as make test-kind or make test-tutorials-kind
 set -euo pipefail
 tests=${1:?run this as: make test-kind, or make test-tutorials-kind}
-: "${LOCALBIN:?}" "${CACHE:?}" "${KUBERNETES:?}" "${DAEMON:?}" "${KIND:?}" "${KUBECTL:?}"
+: "${LOCALBIN:?}" "${CACHE:?}" "${KUBERNETES:?}" "${DAEMON:?}" "${KIND:?}" "${KIND_FILES:?}" "${KUBECTL:?}"
 cache=$CACHE
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
@@ -67,9 +67,8 @@ engine() { "${CONTAINER_ENGINE:-docker}" "$@"; }
 
 # pulls reports whether the engine has kind's default node image, or can pull it.
 pulls() {
-	local module image
-	module=$(cd hack/tools/kind && GOWORK=off go list -m -f '{{.Dir}}' sigs.k8s.io/kind)
-	image=$(sed -n 's/^const Image = "\(.*\)"/\1/p' "$module/pkg/apis/config/defaults/image.go")
+	local image
+	image=$(sed -n 's/^const Image = "\(.*\)"/\1/p' "$KIND_FILES/pkg/apis/config/defaults/image.go")
 	engine image inspect "$image" >/dev/null 2>&1 || engine pull "$image"
 }
 

@@ -139,7 +139,7 @@ func TestPrometheusVersion(t *testing.T) {
 	_, version, _ := strings.Cut(prometheusImage, ":v3.")
 	for file, want := range map[string]string{
 		"../../../docs/tutorials/prometheus.md": "image: " + prometheusImage + "\n",
-		"../../tools/prometheus/go.mod":         "github.com/prometheus/prometheus v0.3" + version + " ",
+		"../../prometheus/go.mod":               "github.com/prometheus/prometheus v0.3" + version + " ",
 	} {
 		content, err := os.ReadFile(file)
 		if err != nil {

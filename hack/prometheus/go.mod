@@ -1,4 +1,4 @@
-module github.com/bpfman/bpfman-operator/hack/tools/prometheus
+module github.com/bpfman/bpfman-operator/hack/prometheus
 
 go 1.26.0
 

@@ -2,7 +2,7 @@
 // Copyright The bpfman-operator authors
 
 // Command kubeadm is Kubernetes' own kubeadm, for the node image of hack/kind. It is separate from
-// hack/kubernetes, because only this image needs it.
+// the other components, because only this image needs it.
 package main
 
 import (

@@ -1,0 +1,100 @@
+# Tools, and Kubernetes and the daemon, which the tests run.
+
+##@ Local Dependencies
+
+# go install builds each tool to bin/ on first use, and again if the version here isn't the one in bin/. A tool's
+# own go.mod selects the versions of its dependencies.
+CODE_GENERATOR := k8s.io/code-generator/cmd
+CODE_GENERATOR_VERSION := v0.37.2
+KIND_VERSION := v0.33.0
+KWOK_VERSION := v0.8.0
+$(LOCALBIN)/applyconfiguration-gen: PACKAGE = $(CODE_GENERATOR)/applyconfiguration-gen@$(CODE_GENERATOR_VERSION)
+$(LOCALBIN)/client-gen: PACKAGE = $(CODE_GENERATOR)/client-gen@$(CODE_GENERATOR_VERSION)
+$(LOCALBIN)/informer-gen: PACKAGE = $(CODE_GENERATOR)/informer-gen@$(CODE_GENERATOR_VERSION)
+$(LOCALBIN)/lister-gen: PACKAGE = $(CODE_GENERATOR)/lister-gen@$(CODE_GENERATOR_VERSION)
+$(LOCALBIN)/register-gen: PACKAGE = $(CODE_GENERATOR)/register-gen@$(CODE_GENERATOR_VERSION)
+$(LOCALBIN)/controller-gen: PACKAGE = sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
+$(LOCALBIN)/crd-ref-docs: PACKAGE = github.com/elastic/crd-ref-docs@v0.3.0
+$(LOCALBIN)/kustomize: PACKAGE = sigs.k8s.io/kustomize/kustomize/v5@v5.8.2
+$(LOCALBIN)/gofumpt: PACKAGE = mvdan.cc/gofumpt@v0.12.0
+$(LOCALBIN)/golangci-lint: PACKAGE = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+$(LOCALBIN)/setup-envtest: PACKAGE = sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.25.1
+$(LOCALBIN)/helm: PACKAGE = helm.sh/helm/v4/cmd/helm@v4.3.1
+$(LOCALBIN)/kind: PACKAGE = sigs.k8s.io/kind@$(KIND_VERSION)
+$(LOCALBIN)/kwok: PACKAGE = sigs.k8s.io/kwok/cmd/kwok@$(KWOK_VERSION)
+$(LOCALBIN)/cosign: PACKAGE = github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
+# Its parsers for programming languages are written in C.
+$(LOCALBIN)/vale: PACKAGE = github.com/vale-cli/vale/v3/cmd/vale@v3.20.0
+$(LOCALBIN)/vale: export CGO_ENABLED = 1
+
+TOOLS := applyconfiguration-gen client-gen informer-gen lister-gen register-gen controller-gen crd-ref-docs kustomize \
+	gofumpt golangci-lint setup-envtest helm kind kwok cosign vale
+$(TOOLS:%=$(LOCALBIN)/%): hack/make/tools.mk
+	@mkdir -p $(@D)
+	@echo "building $(@F)" >&2
+	@GOBIN=$(@D) GOWORK=off go install $(PACKAGE) && touch $@
+
+# go install also asks for the list of a module's versions, which some module proxies don't have for opm. Without the
+# tags, opm needs C libraries for image signatures.
+$(LOCALBIN)/opm: hack/make/tools.mk
+	@mkdir -p $(@D)
+	@echo "building opm" >&2
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cd "$$dir" && export GOWORK=off GOFLAGS=-mod=mod && \
+		go mod init opm 2>/dev/null && go mod edit -require github.com/operator-framework/operator-registry@v1.73.0 && \
+		go build -tags json1,containers_image_openpgp -o $@ github.com/operator-framework/operator-registry/cmd/opm
+
+# module_files MODULE@VERSION is a command that prints the directory of the module's files.
+module_files = go mod download -json $1 | sed -n 's/.*"Dir": "\(.*\)",/\1/p'
+
+# Prometheus with only the service discovery that the tutorial uses, and without its web pages. Its go.mod replaces
+# modules, so go install refuses it.
+$(LOCALBIN)/prometheus $(LOCALBIN)/promtool: $(LOCALBIN)/%: hack/prometheus/go.mod hack/prometheus/go.sum
+	@mkdir -p $(@D)
+	@echo "building $*"
+	@GOWORK=off go -C hack/prometheus build -trimpath -ldflags "-s -w" -tags remove_all_sd,enable_kubernetes_sd -o $@ github.com/prometheus/prometheus/cmd/$* && touch $@
+
+# The linker for eBPF programs in Rust uses the LLVM of the compiler that builds it. The tutorial names both
+# versions.
+RUST_TOOLCHAIN = $(shell sed -n 's/^channel = "\(.*\)"/\1/p' docs/tutorials/program-in-rust.md)
+BPF_LINKER_VERSION := 0.10.4
+BPF_LINKER = $(CACHE)/bpf-linker-$(BPF_LINKER_VERSION)/bin/bpf-linker
+$(LOCALBIN)/bpf-linker: $(BPF_LINKER)
+	@mkdir -p $(@D)
+	@ln -sf $< $@
+
+$(BPF_LINKER):
+	rustup toolchain install $(RUST_TOOLCHAIN) --profile minimal --component rust-src
+	cargo +$(RUST_TOOLCHAIN) install bpf-linker --version $(BPF_LINKER_VERSION) --locked --root $(CACHE)/bpf-linker-$(BPF_LINKER_VERSION)
+
+# Each of them is also a target without bin/, such as make cosign.
+.PHONY: $(TOOLS) opm prometheus promtool bpf-linker
+$(TOOLS) opm prometheus promtool bpf-linker: %: $(LOCALBIN)/%
+kustomize: ## Build kustomize to bin/, in the version of hack/make/tools.mk.
+controller-gen: ## Build controller-gen to bin/.
+register-gen: ## Build register-gen to bin/.
+informer-gen: ## Build informer-gen to bin/.
+lister-gen: ## Build lister-gen to bin/.
+client-gen: ## Build client-gen to bin/.
+opm: ## Build opm to bin/; make catalog then validates with it.
+
+KUBERNETES_VERSION := v1.36.3
+KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)/kubernetes
+DAEMON := $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
+# For tests of switching from this version.
+UPSTREAM_DAEMON := $(CACHE)/bpfman-0.5.6/bin/bpfman-rpc
+
+$(KUBERNETES):
+	@hack/kubernetes/build.sh $(CACHE) $(LOCALBIN)
+
+# The API server and etcd of tests. One binary contains all of Kubernetes' components, and the name with which it is
+# called selects the component. KUBEBUILDER_ASSETS selects other ones, such as those of setup-envtest.
+ENVTEST_ASSETS := $(abspath $(or $(KUBEBUILDER_ASSETS),$(LOCALBIN)/envtest))
+
+.PHONY: envtest
+envtest: $(if $(KUBEBUILDER_ASSETS),,$(KUBERNETES)) ## Build the API server and etcd that tests use, to bin/envtest, unless KUBEBUILDER_ASSETS names others.
+	$(if $(KUBEBUILDER_ASSETS),,@mkdir -p $(ENVTEST_ASSETS) && for name in etcd kube-apiserver kubectl; do ln -sfn $(KUBERNETES) $(ENVTEST_ASSETS)/$$name; done)
+
+# Releases of envtest have the versions of Kubernetes.
+.PHONY: download-envtest
+download-envtest: $(LOCALBIN)/setup-envtest ## Download an API server and etcd for tests, and print their directory, for KUBEBUILDER_ASSETS.
+	@$< use $(basename $(KUBERNETES_VERSION:v%=%)).x --bin-dir $(CACHE)/envtest --print path
