@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/makefile"
 )
 
 const root = "../.."
@@ -208,14 +209,11 @@ func TestNamedTests(t *testing.T) {
 
 // TestTargets checks that each target of make on a page exists.
 func TestTargets(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	targets := makefile.Targets(t, root)
 	named := regexp.MustCompile("(?m)(?:^    |`)make ([a-z][a-z0-9-]*)")
 	for _, p := range readPages(t) {
 		for _, target := range named.FindAllStringSubmatch(p.text, -1) {
-			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target[1]) + `:`).Match(makefile) {
+			if !targets[target[1]] {
 				t.Errorf("%s: no target %s in the Makefile", p.path, target[1])
 			}
 		}
