@@ -877,7 +877,6 @@ test-selinux: ## Test maps of volumes in a virtual machine with Linux 6.12, wher
 ONE_NODE = $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)))
 E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_INSTANCE).2:5000 \
 	BYTECODE_PUSH_CA=$(CLUSTER_STATE)/pki/registry-ca.crt SAMPLE_APP_IMG=$(BPFMAN_GO_TARGET_IMG) \
-	REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest \
 	BPFMAN_NEXT_IMG=quay.io/bpfman/bpfman:next BPFMAN_OPERATOR_NEXT_IMG=quay.io/bpfman/bpfman-operator:next \
 	BPFMAN_AGENT_NEXT_IMG=quay.io/bpfman/bpfman-agent:next BPFMAN_CSI_NEXT_IMG=quay.io/bpfman/bpfman-csi:next \
 	BPFMAN_INSPECTOR_NEXT_IMG=quay.io/bpfman/bpfman-inspector:next E2E_MACHINES="$(CLUSTER)"
@@ -945,7 +944,7 @@ test-lifecycle: ## Install bpfman with each method, uninstall it in each order, 
 	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="$(LIFECYCLE_FLAGS) -run '^Test(Lifecycle|FromUpstream|Upstream)'"
 
 # Each run has a different seed, unless you specify SEED. STRETCH multiplies the duration of faults. WITHOUT leaves
-# out operations and faults, by name, separated by semicolons. REGISTRATION=sidecar adds node-driver-registrar.
+# out operations and faults, by name, separated by semicolons.
 # REPLAY repeats a recorded sequence, and with SHRINK=yes looks for a shorter one that fails.
 SEED ?= $(shell date +%s)
 MINUTES ?= 5
@@ -959,7 +958,6 @@ test-chaos: bytecode build/tests/cmd/node-probe cluster-up ## Perform random ope
 	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
 	@echo "SEED=$(SEED) MINUTES=$(MINUTES)"
 	@$(CHAOS_TEST) CHAOS_FILE=$(or $(CHAOS_FILE),$(LOCALBIN)/chaos-$(SEED).json) SEED=$(SEED) STRETCH="$(STRETCH)" WITHOUT="$(WITHOUT)" \
-		CHAOS_REGISTRAR=$(if $(filter sidecar,$(REGISTRATION)),quay.io/bpfman/csi-node-driver-registrar:latest) \
 		REPLAY="$(abspath $(REPLAY))" SHRINK="$(SHRINK)" go test -count=1 -v -timeout 12h ./chaos
 
 AT_ONCE ?= 100

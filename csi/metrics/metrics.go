@@ -11,6 +11,7 @@ import (
 	"time"
 
 	libmetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 	"k8s.io/component-base/metrics"
@@ -67,13 +68,17 @@ func (m *Metrics) Volumes(count func() (driver.Counts, error), log *slog.Logger)
 	})
 }
 
-// Registered exports whether the plugin is registered with the kubelet.
-func (m *Metrics) Registered(registered func() bool) {
-	m.operations.GetRegistry().CustomMustRegister(&registration{
-		registered: metrics.NewDesc(subsystem+"_registered",
-			"Whether the kubelet can find the plugin: 1 if it can, 0 if no registration socket is served or no kubelet has found it.", nil, nil, metrics.ALPHA, ""),
-		now: registered,
-	})
+// Registered exports whether the kubelet can find the plugin.
+func (m *Metrics) Registered(served func() bool) {
+	m.operations.GetRegistry().RawMustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Subsystem: subsystem, Name: "registered",
+		Help: "Whether the kubelet can find the plugin: 1 if its registration socket is served, otherwise 0.",
+	}, func() float64 {
+		if served() {
+			return 1
+		}
+		return 0
+	}))
 }
 
 // Handler serves the metrics.
@@ -104,23 +109,4 @@ func (v *volumes) CollectWithStability(collected chan<- metrics.Metric) {
 	}
 	collected <- metrics.NewLazyConstMetric(v.live, metrics.GaugeValue, float64(counts.Live))
 	collected <- metrics.NewLazyConstMetric(v.stale, metrics.GaugeValue, float64(counts.Stale))
-}
-
-// registration reads the state on each scrape.
-type registration struct {
-	metrics.BaseStableCollector
-	registered *metrics.Desc
-	now        func() bool
-}
-
-func (r *registration) DescribeWithStability(descriptions chan<- *metrics.Desc) {
-	descriptions <- r.registered
-}
-
-func (r *registration) CollectWithStability(collected chan<- metrics.Metric) {
-	value := 0.0
-	if r.now() {
-		value = 1
-	}
-	collected <- metrics.NewLazyConstMetric(r.registered, metrics.GaugeValue, value)
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/internal/socket"
 )
 
-// testPace makes expected events happen immediately, and others never.
-var testPace = Pace{Check: time.Millisecond, Sidecar: 20 * time.Millisecond, Kubelet: time.Hour}
+// grace makes what the plugin does happen immediately.
+const grace = 20 * time.Millisecond
 
 // lines is a log that can be read while it is written.
 type lines struct {
@@ -50,7 +50,7 @@ type kept struct {
 	ended chan error
 }
 
-func keep(t *testing.T, self bool, pace Pace) *kept {
+func keep(t *testing.T, grace time.Duration) *kept {
 	t.Helper()
 	log := &lines{}
 	k := &kept{log: log, ended: make(chan error, 1), Keeper: &Keeper{
@@ -58,7 +58,7 @@ func keep(t *testing.T, self bool, pace Pace) *kept {
 			Name: "csi.bpfman.io", Endpoint: "/kubelet/csi.sock", Directory: t.TempDir(),
 			Log: slog.New(slog.NewTextHandler(io.MultiWriter(log, t.Output()), nil)),
 		},
-		Pace: pace, Self: self,
+		Check: time.Millisecond, Grace: grace,
 	}}
 	return k
 }
@@ -122,23 +122,20 @@ func (k *kept) sidecar(t *testing.T) (stop func()) {
 	return server.Stop
 }
 
-func TestSelfRegistrationIsRestored(t *testing.T) {
-	k := keep(t, true, testPace)
-	// The state after a plugin was killed.
-	k.sidecar(t)
+// TestRegistrationIsRestoredAgain checks that the plugin also restores its own socket, and
+// removes it when it ends.
+func TestRegistrationIsRestoredAgain(t *testing.T) {
+	k := keep(t, grace)
 	k.start(t)
-	eventually(t, "registered from the start", func() bool { return k.registers(t.Context()) && k.Registered() })
-	if strings.Contains(k.log.String(), "The registration socket wasn't served") {
-		t.Error("the log has a loss")
-	}
+	eventually(t, "registered without the sidecar", func() bool { return k.registers(t.Context()) && k.Served() })
 	for range 3 {
 		if err := os.Remove(k.SocketPath()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "registered again", func() bool { return k.registers(t.Context()) && k.Registered() })
+		eventually(t, "registered again", func() bool { return k.registers(t.Context()) && k.Served() })
 	}
-	if got := strings.Count(k.log.String(), "The registration socket wasn't served"); got != 3 {
-		t.Errorf("%d lines about 3 losses", got)
+	if got := strings.Count(k.log.String(), "The registration socket wasn't served"); got != 4 {
+		t.Errorf("%d lines about 4 losses", got)
 	}
 	k.end(t)
 	if _, err := os.Lstat(k.SocketPath()); !os.IsNotExist(err) {
@@ -168,19 +165,19 @@ func TestSidecarsRegistrationIsRestored(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := keep(t, false, testPace)
+			k := keep(t, grace)
 			stop := k.sidecar(t)
 			k.start(t)
-			eventually(t, "registered by the sidecar", k.Registered)
+			eventually(t, "registered by the sidecar", k.Served)
 			if k.registers(t.Context()) {
 				t.Fatal("the plugin serves the socket while the sidecar does")
 			}
 			lose(t, k, stop)
-			eventually(t, "registered by the plugin", func() bool { return k.registers(t.Context()) && k.Registered() })
+			eventually(t, "registered by the plugin", func() bool { return k.registers(t.Context()) && k.Served() })
 
 			// The sidecar takes over again when it is back.
 			k.sidecar(t)
-			eventually(t, "registered by the sidecar again", func() bool { return !k.registers(t.Context()) && k.Registered() })
+			eventually(t, "registered by the sidecar again", func() bool { return !k.registers(t.Context()) && k.Served() })
 			file, err := os.Lstat(k.SocketPath())
 			if err != nil {
 				t.Fatal(err)
@@ -195,16 +192,14 @@ func TestSidecarsRegistrationIsRestored(t *testing.T) {
 
 // TestSidecarHasTime checks that the plugin waits for a sidecar that restarts.
 func TestSidecarHasTime(t *testing.T) {
-	pace := testPace
-	pace.Sidecar = time.Hour
-	k := keep(t, false, pace)
+	k := keep(t, time.Hour)
 	stop := k.sidecar(t)
 	k.start(t)
-	eventually(t, "registered by the sidecar", k.Registered)
+	eventually(t, "registered by the sidecar", k.Served)
 	stop()
-	eventually(t, "loss noticed", func() bool { return !k.Registered() })
+	eventually(t, "loss noticed", func() bool { return !k.Served() })
 	k.sidecar(t)
-	eventually(t, "registered by the sidecar again", k.Registered)
+	eventually(t, "registered by the sidecar again", k.Served)
 	if k.registers(t.Context()) {
 		t.Error("the plugin serves the socket")
 	}
@@ -212,7 +207,7 @@ func TestSidecarHasTime(t *testing.T) {
 }
 
 func TestReplacedDirectoryEndsThePlugin(t *testing.T) {
-	k := keep(t, true, testPace)
+	k := keep(t, grace)
 	k.start(t)
 	eventually(t, "registered", func() bool { return k.registers(t.Context()) })
 	if err := os.RemoveAll(k.Directory); err != nil {
@@ -228,8 +223,8 @@ func TestReplacedDirectoryEndsThePlugin(t *testing.T) {
 	}
 }
 
-func TestObstacleIsLoggedOnceAndOvercome(t *testing.T) {
-	k := keep(t, true, testPace)
+func TestObstacleIsOvercome(t *testing.T) {
+	k := keep(t, grace)
 	k.start(t)
 	eventually(t, "registered", func() bool { return k.registers(t.Context()) })
 	obstacle := filepath.Join(k.Directory, "obstacle")
@@ -239,33 +234,10 @@ func TestObstacleIsLoggedOnceAndOvercome(t *testing.T) {
 	if err := os.Rename(obstacle, k.SocketPath()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "obstacle logged", func() bool { return strings.Contains(k.log.String(), "exists and is not a socket") && !k.Registered() })
+	eventually(t, "obstacle logged", func() bool { return strings.Contains(k.log.String(), "exists and is not a socket") && !k.Served() })
 	if err := os.Remove(k.SocketPath()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "registered again", func() bool { return k.registers(t.Context()) && k.Registered() })
-	if got := strings.Count(k.log.String(), "exists and is not a socket"); got != 1 {
-		t.Errorf("%d lines about one obstacle", got)
-	}
+	eventually(t, "registered again", func() bool { return k.registers(t.Context()) && k.Served() })
 	k.end(t)
-}
-
-// TestNoKubeletLooks simulates a kubelet that uses another directory than the plugin.
-func TestNoKubeletLooks(t *testing.T) {
-	pace := testPace
-	pace.Kubelet = 20 * time.Millisecond
-	k := keep(t, true, pace)
-	k.start(t)
-	eventually(t, "log says so", func() bool { return strings.Contains(k.log.String(), "No kubelet has found") })
-	if k.Registered() {
-		t.Error("registered with nobody")
-	}
-	if !k.registers(t.Context()) {
-		t.Fatal("not served any more")
-	}
-	eventually(t, "registered once it is found", k.Registered)
-	k.end(t)
-	if got := strings.Count(k.log.String(), "No kubelet has found"); got != 1 {
-		t.Errorf("said %d times", got)
-	}
 }

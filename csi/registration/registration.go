@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package registration registers the plugin with the kubelet, with the kubelet's plugin
-// registration API v1. It replaces node-driver-registrar, or takes over when the
-// sidecar's socket is lost.
+// Package registration restores a lost registration of the plugin with the kubelet, with
+// the kubelet's plugin registration API v1. node-driver-registrar normally registers the
+// plugin.
 package registration
 
 import (
 	"context"
 	"log/slog"
 	"path/filepath"
-	"sync/atomic"
 
 	"google.golang.org/grpc"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -29,10 +28,6 @@ type Plugin struct {
 	// Directory is the directory where the kubelet looks for the sockets of plugins.
 	Directory string
 	Log       *slog.Logger
-
-	// asked is true if a kubelet has found the plugin's own socket. registered is true
-	// while the plugin is known to be registered.
-	asked, registered atomic.Bool
 }
 
 // SocketPath returns the path where the kubelet looks for the plugin.
@@ -40,18 +35,15 @@ func (p *Plugin) SocketPath() string {
 	return filepath.Join(p.Directory, p.Name+"-reg.sock")
 }
 
-// Registered reports whether the last check found that a registration socket is served.
-// If it is the plugin's own socket, a kubelet must also have found it.
-func (p *Plugin) Registered() bool { return p.registered.Load() }
-
-// register adds the registration service to server.
-func (p *Plugin) register(server *grpc.Server) {
+// server returns a server of the registration API.
+func (p *Plugin) server() *grpc.Server {
+	server := grpc.NewServer()
 	registerapi.RegisterRegistrationServer(server, p)
+	return server
 }
 
 // GetInfo returns the plugin's registration to the kubelet.
 func (p *Plugin) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
-	p.asked.Store(true)
 	return &registerapi.PluginInfo{
 		Type: registerapi.CSIPlugin, Name: p.Name, Endpoint: p.Endpoint, SupportedVersions: []string{csiVersion},
 	}, nil

@@ -25,15 +25,13 @@ func TestRegistration(t *testing.T) {
 	if filepath.Base(path) != "csi.bpfman.io-reg.sock" {
 		t.Errorf("socket %s", path)
 	}
-	server := grpc.NewServer()
-	plugin.register(server)
 	listener, err := socket.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- socket.Serve(ctx, listener, server) }()
+	go func() { served <- socket.Serve(ctx, listener, plugin.server()) }()
 
 	connection, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -139,7 +139,6 @@ offline() {
 
 	section "$tests"
 	BYTECODE_PUSH=$gateway:5000 BYTECODE_PUSH_CA=$work/registry-ca.crt SAMPLE_APP_IMG=${UPROBED_IMG:-} \
-		REGISTRAR_IMG=quay.io/bpfman/csi-node-driver-registrar:latest \
 		TUTORIALS_REGISTRY=$gateway:5000/tutorials TUTORIALS_REGISTRY_CA=$work/registry-ca.crt CARGO_NET_OFFLINE=true \
 		run_tests IMAGES_LOADED=yes DEPLOY=config/one-node
 }

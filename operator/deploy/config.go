@@ -36,7 +36,6 @@ const (
 	KeyAgentMetricsAddr  = "bpfman.agent.metric.addr"
 	KeyCSIImage          = "bpfman.csi.image"
 	KeyCSILogLevel       = "bpfman.csi.log.level"
-	KeyCSIRegistration   = "bpfman.csi.registration"
 	KeyCSIRegistrarImage = "bpfman.csi.registrar.image"
 	KeyCSIClusterAccess  = "bpfman.csi.cluster.access"
 	KeyCSIMetricsAddr    = "bpfman.csi.metric.addr"
@@ -55,14 +54,6 @@ const (
 	KeyInspectorLogLevel    = "bpfman.inspector.log.level"
 	KeyInspectorMetricsAddr = "bpfman.inspector.metric.addr"
 	KeyInspectorStatistics  = "bpfman.inspector.statistics"
-)
-
-// How the CSI plugin registers with the kubelet.
-const (
-	// RegistrationSidecar runs node-driver-registrar as a sidecar.
-	RegistrationSidecar = "sidecar"
-	// RegistrationSelf makes the plugin serve the kubelet's registration socket itself.
-	RegistrationSelf = "self"
 )
 
 // Which pods can mount the maps of cluster-scoped programs.
@@ -131,7 +122,6 @@ type AgentConfig struct {
 type CSIConfig struct {
 	Image          string
 	LogLevel       string
-	Registration   string
 	RegistrarImage string
 	ClusterAccess  string
 	// MetricsAddr is on the node, because the pod uses the host's network. It also serves the readiness probe.
@@ -187,10 +177,6 @@ var settings = []setting{
 	{key: KeyUprobeNamespaces, set: func(c *Config, v string) (err error) { c.Agent.UprobeNamespaces, err = parseNamespaces(v); return err }},
 	{key: KeyCSIImage, fallback: "quay.io/bpfman/bpfman-csi:latest", set: func(c *Config, v string) error { c.CSI.Image = v; return checkImage(v) }},
 	{key: KeyCSILogLevel, fallback: "info", set: func(c *Config, v string) error { c.CSI.LogLevel = v; return checkLogLevel(v) }},
-	{key: KeyCSIRegistration, fallback: RegistrationSidecar, set: func(c *Config, v string) error {
-		c.CSI.Registration = v
-		return checkOneOf(v, RegistrationSidecar, RegistrationSelf)
-	}},
 	{key: KeyCSIRegistrarImage, fallback: "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", set: func(c *Config, v string) error { c.CSI.RegistrarImage = v; return checkImage(v) }},
 	{key: KeyCSIClusterAccess, fallback: ClusterAccessAll, set: func(c *Config, v string) error {
 		c.CSI.ClusterAccess = v

@@ -39,7 +39,7 @@ func TestParseConfigDefaults(t *testing.T) {
 	want := Config{
 		Daemon:      DaemonConfig{"quay.io/bpfman/bpfman:v0.6.0", "info", "[database]\nmax_retries = 30\nmillisec_delay = 10000\n\n[signing]\nverify_enabled = false\n", SignaturesDefault},
 		Agent:       AgentConfig{"quay.io/bpfman/bpfman-agent:latest", "info", ":8175", "127.0.0.1:8174", 256 << 20, ""},
-		CSI:         CSIConfig{"quay.io/bpfman/bpfman-csi:latest", "info", RegistrationSidecar, "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", ClusterAccessAll, "127.0.0.1:8173", "", false},
+		CSI:         CSIConfig{"quay.io/bpfman/bpfman-csi:latest", "info", "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", ClusterAccessAll, "127.0.0.1:8173", "", false},
 		Inspector:   InspectorConfig{"quay.io/bpfman/bpfman-inspector:latest", "info", "127.0.0.1:8172", false, false},
 		KubeletRoot: "/var/lib/kubelet",
 		PullPolicy:  corev1.PullIfNotPresent,
@@ -94,7 +94,6 @@ func TestParseConfigRefuses(t *testing.T) {
 		{KeyBytecodeStoreSize, "large", `"large" is not a quantity such as 256Mi`},
 		{KeyBytecodeStoreSize, "32M", `"32M" is less than 32Mi`},
 		{KeyBytecodeStoreSize, "-1Gi", "is less than 32Mi"},
-		{KeyCSIRegistration, "both", "is not one of sidecar, self"},
 		{KeyCSIClusterAccess, "none", "is not one of all, read, rbac"},
 		{KeyCSISELinuxContext, "container_file_t", "is not an SELinux context"},
 		{KeyCSISELinuxContext, "system_u::container_file_t:s0", "is not an SELinux context"},

@@ -69,8 +69,6 @@ type values struct {
 	Namespace string
 }
 
-func (v values) SelfRegistration() bool { return v.CSI.Registration == RegistrationSelf }
-
 // PluginDir is the directory where the kubelet looks for the plugin's socket.
 func (v values) PluginDir() string { return path.Join(v.KubeletRoot, "plugins", "csi-bpfman") }
 

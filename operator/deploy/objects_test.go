@@ -166,21 +166,19 @@ func TestDaemonSocketIsForFourContainersOnly(t *testing.T) {
 }
 
 func TestEveryMountHasItsVolume(t *testing.T) {
-	for _, registration := range []string{RegistrationSidecar, RegistrationSelf} {
-		ds := daemonSet(t, map[string]string{KeyCSIRegistration: registration})
-		for _, c := range containers(ds) {
-			for _, m := range c.VolumeMounts {
-				if !slices.ContainsFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
-					t.Errorf("%s: no volume %s", c.Name, m.Name)
-				}
+	ds := daemonSet(t, nil)
+	for _, c := range containers(ds) {
+		for _, m := range c.VolumeMounts {
+			if !slices.ContainsFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+				t.Errorf("%s: no volume %s", c.Name, m.Name)
 			}
 		}
 	}
 }
 
 func TestRegistration(t *testing.T) {
-	sidecar := containers(daemonSet(t, map[string]string{KeyKubeletRoot: "/data/kubelet"}))
-	registrar := sidecar["node-driver-registrar"]
+	found := containers(daemonSet(t, map[string]string{KeyKubeletRoot: "/data/kubelet"}))
+	registrar := found["node-driver-registrar"]
 	if want := "--kubelet-registration-path=/data/kubelet/plugins/csi-bpfman/csi.sock"; !slices.Contains(registrar.Args, want) {
 		t.Errorf("registrar has %q, not %q", registrar.Args, want)
 	}
@@ -188,25 +186,14 @@ func TestRegistration(t *testing.T) {
 	if registrar.LivenessProbe != nil {
 		t.Errorf("registrar has a probe: %+v", registrar.LivenessProbe)
 	}
-	if slices.Contains(sidecar["bpfman-csi"].Args, "--self-register") {
-		t.Error("the plugin registers itself beside the sidecar")
-	}
-	self := containers(daemonSet(t, map[string]string{KeyCSIRegistration: RegistrationSelf, KeyKubeletRoot: "/data/kubelet"}))
-	if _, there := self["node-driver-registrar"]; there {
-		t.Error("the sidecar is there although the plugin registers itself")
-	}
-	if csi := self["bpfman-csi"]; !slices.Contains(csi.Args, "--self-register") {
-		t.Errorf("plugin has %q, not --self-register", csi.Args)
-	}
-	for mode, csi := range map[string]corev1.Container{RegistrationSidecar: sidecar["bpfman-csi"], RegistrationSelf: self["bpfman-csi"]} {
-		for _, want := range []string{"--registration-dir=/registration", "--registration-path=/data/kubelet/plugins/csi-bpfman/csi.sock"} {
-			if !slices.Contains(csi.Args, want) {
-				t.Errorf("%s: plugin has %q, not %q", mode, csi.Args, want)
-			}
+	csi := found["bpfman-csi"]
+	for _, want := range []string{"--registration-dir=/registration", "--registration-path=/data/kubelet/plugins/csi-bpfman/csi.sock"} {
+		if !slices.Contains(csi.Args, want) {
+			t.Errorf("plugin has %q, not %q", csi.Args, want)
 		}
-		if !slices.ContainsFunc(csi.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/registration" && !m.ReadOnly }) {
-			t.Errorf("%s: plugin can't mend its registration: %+v", mode, csi.VolumeMounts)
-		}
+	}
+	if !slices.ContainsFunc(csi.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/registration" && !m.ReadOnly }) {
+		t.Errorf("plugin can't mend its registration: %+v", csi.VolumeMounts)
 	}
 }
 
@@ -275,7 +262,6 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		{KeyAgentMetricsAddr, ":9174"},
 		{KeyCSIImage, "quay.io/bpfman/bpfman-csi:v2"},
 		{KeyCSILogLevel, "debug"},
-		{KeyCSIRegistration, RegistrationSelf},
 		{KeyCSIRegistrarImage, "quay.io/other/registrar:v1"},
 		{KeyCSIClusterAccess, ClusterAccessRBAC},
 		{KeyCSIMetricsAddr, "127.0.0.1:9173"},

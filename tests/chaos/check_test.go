@@ -98,9 +98,6 @@ func (w *world) checkComponents(ctx context.Context, p *problems) error {
 			p.add("%s runs image %s, want %s", container, images[container], want)
 		}
 	}
-	if _, there := images["node-driver-registrar"]; there != (w.installed[keyRegistration] == sidecar) {
-		p.add("the DaemonSet has a node-driver-registrar: %v", there)
-	}
 	var pods corev1.PodList
 	if err := w.List(ctx, &pods, client.InNamespace(bpfmanSpace)); err != nil {
 		return err
@@ -486,11 +483,7 @@ func (w *world) checkProcesses(name string, processes []node.Usage, p *problems)
 		count[u.Name]++
 		names[u.PID] = u.Name
 	}
-	want := []string{node.Agent, node.CSI, node.Inspector, node.Daemon}
-	if w.installed[keyRegistration] == sidecar {
-		want = append(want, node.Registrar)
-	}
-	for _, component := range want {
+	for _, component := range []string{node.Agent, node.CSI, node.Inspector, node.Daemon, node.Registrar} {
 		if count[component] != 1 {
 			p.add("%d processes of %s on %s", count[component], component, name)
 		}

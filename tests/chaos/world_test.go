@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -65,8 +64,6 @@ var settings = struct {
 	// push is the command that pushes them there, if the registry ends with the node.
 	push             []string
 	counters, target string
-	// registrar is the image of node-driver-registrar, if that is to register the plugin.
-	registrar string
 }{
 	kubeconfig: os.Getenv("KUBECONFIG"),
 	cluster:    strings.Fields(os.Getenv("CHAOS_CLUSTER")),
@@ -76,7 +73,6 @@ var settings = struct {
 	push:       strings.Fields(os.Getenv("CHAOS_PUSH")),
 	counters:   os.Getenv("BPFMAN_COUNTERS_IMG"),
 	target:     os.Getenv("BPFMAN_GO_TARGET_IMG"),
-	registrar:  os.Getenv("CHAOS_REGISTRAR"),
 }
 
 // world is the cluster under test.
@@ -160,34 +156,7 @@ func connect(ctx context.Context, t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.installed = config0.Data
-	if settings.registrar != "" {
-		w.register(ctx, t, sidecar, settings.registrar)
-		t.Cleanup(func() {
-			if !t.Failed() {
-				w.register(context.WithoutCancel(ctx), t, config0.Data[keyRegistration], config0.Data[keyRegistrarImage])
-			}
-		})
-	}
 	return w
-}
-
-// The keys of the ConfigMap for the registration of the CSI plugin, and the value for the sidecar.
-const (
-	keyRegistration   = "bpfman.csi.registration"
-	keyRegistrarImage = "bpfman.csi.registrar.image"
-	sidecar           = "sidecar"
-)
-
-// register changes how the CSI plugin is registered.
-func (w *world) register(ctx context.Context, t *testing.T, way, image string) {
-	t.Helper()
-	w.installed = maps.Clone(w.installed)
-	for key, value := range map[string]string{keyRegistration: way, keyRegistrarImage: image} {
-		w.installed[key] = value
-		if err := w.configure(ctx, key, value); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // probeOf returns the path of the node probe in the host's directory that a node sees. The first node sees the

@@ -263,7 +263,7 @@ func TestValuesReachTheNodes(t *testing.T) {
 		`nodes.nodeSelector={"ebpf":"true","zone":"a"}`,
 		`nodes.tolerations=[{"key":"a","operator":"Exists"}]`,
 		`nodes.resources={"bpfman-agent":{"limits":{"memory":"100Mi"}}}`,
-		`csi={"registration":"self","clusterAccess":"rbac"}`,
+		`csi={"clusterAccess":"rbac"}`,
 		`inspector={"metricsAddress":":9172","statistics":true}`,
 		// A key that also has its own value.
 		`config={"bpfman.csi.log.level":"debug"}`,
@@ -279,7 +279,7 @@ func TestValuesReachTheNodes(t *testing.T) {
 		!maps.Equal(config.NodeSelector, map[string]string{"ebpf": "true", "zone": "a"}) ||
 		!reflect.DeepEqual(config.Tolerations, []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}) ||
 		agent.Limits.Memory().String() != "100Mi" ||
-		config.CSI.Registration != deploy.RegistrationSelf || config.CSI.ClusterAccess != deploy.ClusterAccessRBAC || config.CSI.Disabled ||
+		config.CSI.ClusterAccess != deploy.ClusterAccessRBAC || config.CSI.Disabled ||
 		config.Inspector.MetricsAddr != ":9172" || !config.Inspector.Statistics || config.Inspector.Disabled {
 		t.Errorf("got %+v", config)
 	}
@@ -506,7 +506,7 @@ func TestValuesAreDescribed(t *testing.T) {
 	}
 	compare("", values, described)
 
-	for _, wrong := range []string{"typo=1", "images.typo=x", "csi.registration=none", "operator.replicas=many", "crds.keep=sometimes", "kubeletRoot=relative"} {
+	for _, wrong := range []string{"typo=1", "images.typo=x", "csi.clusterAccess=none", "operator.replicas=many", "crds.keep=sometimes", "kubeletRoot=relative"} {
 		if _, err := helm(t, "template", filepath.Join(root, "charts/bpfman-operator"), "--set", "images.loaded=true", "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 			t.Errorf("--set %s: %v", wrong, err)
 		}

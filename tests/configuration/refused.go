@@ -38,7 +38,6 @@ var Refused = map[string]Bad{
 	deploy.KeyUprobeNamespaces:     {"acme,*", `"*" is not a valid name`},
 	deploy.KeyCSIImage:             {"quay.io/bpfman/bpfman-csi@sha256:12", "is not an image reference"},
 	deploy.KeyCSILogLevel:          {"DEBUG", `"DEBUG" is not one of`},
-	deploy.KeyCSIRegistration:      {"none", `"none" is not one of sidecar, self`},
 	deploy.KeyCSIRegistrarImage:    {"x:y:z", "is not an image reference"},
 	deploy.KeyCSIClusterAccess:     {"nobody", `"nobody" is not one of all, read, rbac`},
 	deploy.KeyCSIMetricsAddr:       {":0", "not a number from 1 to 65535"},

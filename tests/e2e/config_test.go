@@ -38,7 +38,6 @@ var elsewhere = map[string]string{
 	deploy.KeyDaemonImage:       "TestUpgrade",
 	deploy.KeyAgentImage:        "TestUpgrade",
 	deploy.KeyCSIImage:          "TestUpgrade",
-	deploy.KeyCSIRegistration:   "TestRegistration",
 	deploy.KeyCSIRegistrarImage: "TestRegistration",
 	deploy.KeyCSIClusterAccess:  "TestClusterAccessByRBAC",
 	deploy.KeyCSIEnabled:        "TestWithoutCSI",

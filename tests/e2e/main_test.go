@@ -39,8 +39,6 @@ var settings = struct {
 	// nodes is the number of nodes for tests that need several. machines is the command
 	// that controls the machines, hack/cluster with its flags.
 	nodes, machines string
-	// registrar is the image of node-driver-registrar, or of its replacement.
-	registrar string
 }{
 	kubeconfig: os.Getenv("KUBECONFIG"),
 	bytecode:   variable("BYTECODE_REGISTRY", "quay.io") + "/" + bytecodePrefix,
@@ -54,7 +52,6 @@ var settings = struct {
 	uninstall:  os.Getenv("E2E_UNINSTALL") == "yes",
 	nodes:      os.Getenv("E2E_NODES"),
 	machines:   os.Getenv("E2E_MACHINES"),
-	registrar:  variable("REGISTRAR_IMG", "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0"),
 }
 
 var bytecodePrefix = variable("BYTECODE_PREFIX", "bpfman-bytecode")

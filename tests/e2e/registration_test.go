@@ -20,56 +20,40 @@ import (
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
-// The keys of the ConfigMap for the CSI plugin's registration.
-const (
-	keyRegistration   = "bpfman.csi.registration"
-	keyRegistrarImage = "bpfman.csi.registrar.image"
-)
-
-// TestRegistration registers the plugin in both ways, with the sidecar and by the plugin
-// itself, and switches between them. In both modes, it makes the kubelet forget the plugin.
+// TestRegistration makes the kubelet forget the plugin, which node-driver-registrar
+// registered.
 func TestRegistration(t *testing.T) {
 	requireType(t, "Tracepoint")
 	const space, mapName = "e2e-registration", "tracepoint_stats_map"
 	program := tracepoint("e2e-registration")
 	before := reader(space, "before", program.Name, mapName)
-	sidecar, itself := reader(space, "sidecar", program.Name, mapName), reader(space, "itself", program.Name, mapName)
-	bySidecar := func(pod *corev1.Pod) bool { return registrarOf(pod) != nil }
-	byItself := func(pod *corev1.Pod) bool { return registrarOf(pod) == nil }
-	var components corev1.PodList
 	feature(t,
 		step{"by the sidecar", func(ctx context.Context, s *testing.T) {
 			namespace(ctx, t, space)
 			create(ctx, t, program)
 			create(ctx, t, before)
 			awaitReady(ctx, s, before)
-			if err := under.List(ctx, &components, client.InNamespace(bpfmanSpace), client.MatchingLabels{"name": "bpfman-daemon"}); err != nil {
-				s.Fatal(err)
-			}
-			was := byItself
-			if bySidecar(&components.Items[0]) {
-				was = bySidecar
-			}
-			configure(ctx, t, s, map[string]string{keyRegistration: "sidecar", keyRegistrarImage: settings.registrar}, bySidecar, was)
-			create(ctx, t, sidecar)
-			awaitReady(ctx, s, sidecar)
-			awaitGrowth(ctx, s, sidecar, mapName, callKill)
-			awaitGrowth(ctx, s, before, mapName, callKill)
 			checkRegistered(ctx, s)
 		}},
 		step{"the sidecar's socket is removed", func(ctx context.Context, s *testing.T) {
-			before := sidecarRestarts(ctx, s)
-			loseRegistration(ctx, t, s, reader(space, "sidecar-lost", program.Name, mapName))
-			if after := sidecarRestarts(ctx, s); after != before {
-				s.Errorf("the sidecar was restarted %d times, and %d before", after, before)
+			restarts := sidecarRestarts(ctx, s)
+			loseRegistration(ctx, t, s, reader(space, "lost", program.Name, mapName))
+			if after := sidecarRestarts(ctx, s); after != restarts {
+				s.Errorf("the sidecar was restarted %d times, and %d before", after, restarts)
 			}
+		}},
+		step{"the plugin's socket is removed", func(ctx context.Context, s *testing.T) {
+			loseRegistration(ctx, t, s, reader(space, "lost-again", program.Name, mapName))
 		}},
 		step{"and taken back by the sidecar", func(ctx context.Context, s *testing.T) {
 			killAndAwait(ctx, s, node.Registrar)
 			checkRegistered(ctx, s)
-			again := reader(space, "sidecar-again", program.Name, mapName)
+			again := reader(space, "again", program.Name, mapName)
 			create(ctx, t, again)
 			awaitReady(ctx, s, again)
+			for _, pod := range []*corev1.Pod{before, again} {
+				awaitGrowth(ctx, s, pod, mapName, callKill)
+			}
 		}},
 		step{"its restarts leave the mount table", func(ctx context.Context, s *testing.T) {
 			if testing.Short() {
@@ -77,18 +61,6 @@ func TestRegistration(t *testing.T) {
 			}
 			restart(ctx, s, node.Registrar)
 			checkRegistered(ctx, s)
-		}},
-		step{"by the plugin itself", func(ctx context.Context, s *testing.T) {
-			configure(ctx, t, s, map[string]string{keyRegistration: "self"}, byItself, bySidecar)
-			create(ctx, t, itself)
-			awaitReady(ctx, s, itself)
-			for _, pod := range []*corev1.Pod{before, sidecar, itself} {
-				awaitGrowth(ctx, s, pod, mapName, callKill)
-			}
-			checkRegistered(ctx, s)
-		}},
-		step{"the plugin's socket is removed", func(ctx context.Context, s *testing.T) {
-			loseRegistration(ctx, t, s, reader(space, "itself-lost", program.Name, mapName))
 		}},
 	)
 }

@@ -49,7 +49,6 @@ const (
 
 type options struct {
 	endpoint, daemonSocket, mapsRoot, kubeletRoot, nodeName string
-	selfRegister                                            bool
 	registrationDir, registrationPath                       string
 	clusterAccess                                           string
 	selinuxContext                                          string
@@ -64,10 +63,8 @@ func parseFlags() (options, error) {
 	flag.StringVar(&o.mapsRoot, "maps-root", "/run/bpfman/fs/maps", "Directory below which the daemon pins maps.")
 	flag.StringVar(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "Root directory of the kubelet.")
 	flag.StringVar(&o.nodeName, "node-name", os.Getenv("KUBE_NODE_NAME"), "Name of this node (default $KUBE_NODE_NAME).")
-	flag.BoolVar(&o.selfRegister, "self-register", false,
-		"Register with the kubelet from the start, not only when node-driver-registrar's registration is lost.")
 	flag.StringVar(&o.registrationDir, "registration-dir", "/registration",
-		"Directory of the kubelet's plugin registration. If it doesn't exist, and without --self-register, the plugin can't detect a lost registration.")
+		"Directory of the kubelet's plugin registration. If it doesn't exist, the plugin can't restore a lost registration.")
 	flag.StringVar(&o.registrationPath, "registration-path", "",
 		"Path of the CSI socket as the kubelet sees it (default <kubelet-root>/plugins/csi-bpfman/csi.sock).")
 	flag.StringVar(&o.clusterAccess, "cluster-access", accessAll,
@@ -128,7 +125,7 @@ func main() {
 	log.Info("Stopped")
 }
 
-// run serves CSI, and then the registration through which the kubelet finds it, until the context ends.
+// run serves CSI, and keeps the plugin registered with the kubelet, until the context ends.
 func run(ctx context.Context, o options, log *slog.Logger) error {
 	daemon, err := program.NewDaemon(o.daemonSocket, o.mapsRoot)
 	if err != nil {
@@ -154,7 +151,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	counted.Volumes(plugin.Count, log)
 	registered := keeper(o, log)
 	if registered != nil {
-		counted.Registered(registered.Registered)
+		counted.Registered(registered.Served)
 	}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(driver.Trace(log), counted.Calls))
 	plugin.Register(server)
@@ -175,16 +172,16 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 
 // keeper returns what keeps the plugin registered with the kubelet, or nil if only the sidecar can register it.
 func keeper(o options, log *slog.Logger) *registration.Keeper {
-	if _, err := os.Stat(o.registrationDir); err != nil && !o.selfRegister {
-		log.Info("Lost registrations with the kubelet can't be detected", "error", err)
+	if _, err := os.Stat(o.registrationDir); err != nil {
+		log.Info("Lost registrations with the kubelet can't be restored", "error", err)
 		return nil
 	}
 	return &registration.Keeper{
 		Plugin: &registration.Plugin{
 			Name: v1alpha1.CSIDriverName, Endpoint: o.registrationPath, Directory: o.registrationDir, Log: log,
 		},
-		Pace: registration.DefaultPace,
-		Self: o.selfRegister,
+		Check: registration.CheckInterval,
+		Grace: registration.SidecarGrace,
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
@@ -68,8 +67,8 @@ func startPlugin(tb testing.TB, daemonSocket string) *kubelet {
 	k := &kubelet{options: options{
 		endpoint: filepath.Join(directory, "csi.sock"), daemonSocket: daemonSocket, mapsRoot: sandbox.DaemonMaps,
 		kubeletRoot: filepath.Join(directory, "kubelet"), nodeName: "node-1",
-		selfRegister: true, registrationDir: directory, registrationPath: filepath.Join(directory, "csi.sock"),
-		clusterAccess: accessAll, metricsAddress: "127.0.0.1:0",
+		registrationDir: filepath.Join(directory, "no-registration"),
+		clusterAccess:   accessAll, metricsAddress: "127.0.0.1:0",
 	}}
 	if err := os.MkdirAll(filepath.Join(k.kubeletRoot, "pods"), 0o755); err != nil {
 		tb.Fatal(err)
@@ -135,21 +134,16 @@ func unpublishOf(request *csi.NodePublishVolumeRequest) *csi.NodeUnpublishVolume
 	return &csi.NodeUnpublishVolumeRequest{VolumeId: request.GetVolumeId(), TargetPath: request.GetTargetPath()}
 }
 
-func TestPluginRegistersAndStops(t *testing.T) {
+func TestPluginStops(t *testing.T) {
 	k := startPlugin(t, "/run/no-daemon.sock")
-	path := filepath.Join(k.registrationDir, "csi.bpfman.io-reg.sock")
-	info, err := registerapi.NewRegistrationClient(dial(t, path)).GetInfo(t.Context(), &registerapi.InfoRequest{}, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	name, err := csi.NewIdentityClient(dial(t, info.GetEndpoint())).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
-	if err != nil || name.GetName() != info.GetName() {
-		t.Errorf("behind the endpoint is %v, %v", name, err)
+	name, err := k.identity.GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
+	if err != nil || name.GetName() != v1alpha1.CSIDriverName {
+		t.Errorf("plugin %v, %v", name, err)
 	}
 	if err := k.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := filepath.Glob(filepath.Join(k.registrationDir, "*.sock")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(k.endpoint), "*.sock")); err != nil || len(left) != 0 {
 		t.Errorf("sockets left: %v, %v", left, err)
 	}
 }

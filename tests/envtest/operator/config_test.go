@@ -86,13 +86,6 @@ var keyCases = []keyCase{
 		[]string{"containers[bpfman-csi].env[GO_LOG].value"},
 	},
 	{
-		deploy.KeyCSIRegistration, deploy.RegistrationSelf,
-		[]string{
-			"+containers[bpfman-csi].args[--self-register]",
-			"-containers[node-driver-registrar]",
-		},
-	},
-	{
 		deploy.KeyCSIRegistrarImage, "quay.io/other/registrar:v1",
 		[]string{"containers[node-driver-registrar].image"},
 	},
