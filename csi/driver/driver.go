@@ -37,9 +37,7 @@ type Programs interface {
 type Volumes interface {
 	Ready() error
 	List() ([]maps.Volume, error)
-	Complete(target string, names []string, access maps.Access) (bool, error)
-	Shows(target string, maps []maps.Map, access maps.Access) (bool, error)
-	Pins(target string) ([]maps.Pin, error)
+	Read(target string) (maps.State, error)
 	Publish(volume maps.Volume, maps []maps.Map, access maps.Access) error
 	Unpublish(target string) error
 }

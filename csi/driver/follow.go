@@ -7,12 +7,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
+	stdmaps "maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/bpfman/bpfman-operator/csi/access"
+	"github.com/bpfman/bpfman-operator/csi/maps"
 	"github.com/bpfman/bpfman-operator/csi/program"
 )
 
@@ -56,23 +57,23 @@ func (n *node) followAll(ctx context.Context) {
 		if !ok {
 			continue // a request works on it
 		}
-		complete, err := n.Volumes.Complete(p.target, p.maps, p.access)
-		if err == nil && complete {
-			n.follow(ctx, p, since, n.publicationLog(p))
+		state, err := n.Volumes.Read(p.target)
+		if err == nil && state.Complete(p.maps, p.access) {
+			n.follow(ctx, p, state, since, n.publicationLog(p))
 		}
 		release()
 	}
 }
 
-// follow updates a complete volume, so that it shows the maps of the program that is
+// follow updates a complete volume with this state, so that it shows the maps of the program that is
 // loaded now. If this fails, the volume keeps its maps, and its condition contains the
 // reason. The caller has acquired the target.
-func (n *node) follow(ctx context.Context, p publication, since time.Time, log *slog.Logger) {
+func (n *node) follow(ctx context.Context, p publication, state maps.State, since time.Time, log *slog.Logger) {
 	if !p.follow {
 		n.remarks.forget(p.target) // the volume is complete
 		return
 	}
-	err := n.update(ctx, p, since, log)
+	err := n.update(ctx, p, state, since, log)
 	switch {
 	case err == nil:
 		n.remarks.forget(p.target)
@@ -84,7 +85,7 @@ func (n *node) follow(ctx context.Context, p publication, since time.Time, log *
 	}
 }
 
-func (n *node) update(ctx context.Context, p publication, since time.Time, log *slog.Logger) error {
+func (n *node) update(ctx context.Context, p publication, state maps.State, since time.Time, log *slog.Logger) error {
 	programs, err := n.Programs.Find(ctx, p.query, since)
 	if err != nil {
 		return err
@@ -93,8 +94,8 @@ func (n *node) update(ctx context.Context, p publication, since time.Time, log *
 	if err != nil {
 		return err
 	}
-	if current, err := n.Volumes.Shows(p.target, chosen, p.access); err != nil || current {
-		return err
+	if state.Shows(chosen, p.access) {
+		return nil
 	}
 	// Only new maps need the permission, because the existing ones can't be taken back.
 	// A read-only volume is writable while it gets new maps, and root in the pod could
@@ -141,7 +142,7 @@ func (l *live) get(target string) (publication, bool) {
 func (l *live) all() []publication {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Values(l.volumes))
+	return slices.Collect(stdmaps.Values(l.volumes))
 }
 
 // maxRemarks limits the remarks, because nobody unpublishes a volume that was never

@@ -40,7 +40,7 @@ func shown(t *testing.T, volumes *fakeVolumes) ebpf.MapID {
 	if len(shown) != 1 {
 		t.Fatalf("published %v", shown)
 	}
-	return idOf(shown[0])
+	return shown[0].ID
 }
 
 func TestLiveVolumeFollowsItsProgram(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -79,8 +78,8 @@ func (n *node) NodeGetVolumeHealth(_ context.Context, request *csi.NodeGetVolume
 
 // inspect reads a volume, and returns its problem, if there is one.
 func (n *node) inspect(target string) ([]maps.Pin, string, error) {
-	pins, err := n.Volumes.Pins(target)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, maps.ErrPath) {
+	state, err := n.Volumes.Read(target)
+	if err == nil && !state.Mounted || errors.Is(err, maps.ErrPath) {
 		return nil, "", status.Error(codes.NotFound, fmt.Sprintf("no volume is mounted on %q", target))
 	}
 	if err != nil {
@@ -90,7 +89,7 @@ func (n *node) inspect(target string) ([]maps.Pin, string, error) {
 	if err != nil {
 		return nil, "", statusOf(err)
 	}
-	return pins, condition(pins, loaded, n.remarks.about(target)), nil
+	return state.Pins, condition(state.Pins, loaded, n.remarks.about(target)), nil
 }
 
 // condition describes the problem of a volume, if there is one.
@@ -137,15 +136,15 @@ func (d *Driver) Count() (Counts, error) {
 		return Counts{}, err
 	}
 	for _, volume := range volumes {
-		pins, err := d.node.Volumes.Pins(volume.Target)
-		if errors.Is(err, os.ErrNotExist) {
-			counts.Live-- // unpublished in the meantime
-			continue
-		}
+		state, err := d.node.Volumes.Read(volume.Target)
 		if err != nil {
 			return Counts{}, err
 		}
-		if condition(pins, loaded, d.node.remarks.about(volume.Target)) != "" {
+		if !state.Mounted {
+			counts.Live-- // unpublished in the meantime
+			continue
+		}
+		if condition(state.Pins, loaded, d.node.remarks.about(volume.Target)) != "" {
 			counts.Stale++
 		}
 	}

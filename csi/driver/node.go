@@ -95,12 +95,12 @@ func (n *node) publish(ctx context.Context, p publication, log *slog.Logger) err
 		return err
 	}
 	defer release()
-	complete, err := n.Volumes.Complete(p.target, p.maps, p.access)
+	state, err := n.Volumes.Read(p.target)
 	if err != nil {
 		return err
 	}
-	if complete {
-		n.follow(ctx, p, time.Now().Add(-followReuse), log)
+	if state.Complete(p.maps, p.access) {
+		n.follow(ctx, p, state, time.Now().Add(-followReuse), log)
 	} else if err := n.create(ctx, p, log); err != nil {
 		return err
 	}

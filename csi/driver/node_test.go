@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -47,7 +46,7 @@ func (f *fakePrograms) Find(_ context.Context, query program.Query, since time.T
 func (f *fakePrograms) Loaded() (map[ebpf.MapID]bool, error) { return f.loaded, nil }
 
 func (f *fakePrograms) Maps(programs []program.Program, wanted []string) ([]maps.Map, error) {
-	return program.Choose([]program.Pinned{{Program: programs[0], Maps: []string{"config", "counters"}}}, wanted)
+	return program.Choose([]program.Pinned{{Program: programs[0], Maps: mapsOf(programs[0])}}, wanted)
 }
 
 // fakeVolumes records the published maps by target.
@@ -62,32 +61,26 @@ type fakeVolumes struct {
 
 func (f *fakeVolumes) Ready() error { return f.ready }
 
-func (f *fakeVolumes) Complete(target string, _ []string, _ maps.Access) (bool, error) {
-	_, ok := f.published[target]
-	return ok, nil
+// mapsOf returns a program's maps. Their id is that of the program.
+func mapsOf(program program.Program) []maps.Map {
+	var found []maps.Map
+	for _, name := range []string{"config", "counters"} {
+		found = append(found, maps.Map{Name: name, Path: program.Pins + "/" + name, ID: ebpf.MapID(program.ID)})
+	}
+	return found
 }
 
-func (f *fakeVolumes) Shows(target string, maps []maps.Map, _ maps.Access) (bool, error) {
-	return slices.Equal(f.published[target], maps), nil
-}
-
-func (f *fakeVolumes) Pins(target string) ([]maps.Pin, error) {
+func (f *fakeVolumes) Read(target string) (maps.State, error) {
 	published, ok := f.published[target]
-	if !ok {
-		return nil, os.ErrNotExist
-	}
-	var pins []maps.Pin
+	state := maps.State{Mounted: ok, ReadOnly: f.access.ReadOnly}
 	for _, m := range published {
-		pins = append(pins, maps.Pin{Name: m.Name, ID: idOf(m), Bytes: 4096})
+		pin := maps.Pin{Name: m.Name, ID: m.ID, Bytes: 4096, Mode: f.access.PinMode()}
+		if f.access.Group != nil {
+			pin.Group = *f.access.Group
+		}
+		state.Pins = append(state.Pins, pin)
 	}
-	return pins, nil
-}
-
-// idOf returns a map's id, which is the id of its program.
-func idOf(m maps.Map) ebpf.MapID {
-	var id uint32
-	_, _ = fmt.Sscanf(m.Path, "/pins/%d/", &id)
-	return ebpf.MapID(id)
+	return state, nil
 }
 
 func (f *fakeVolumes) List() ([]maps.Volume, error) {
@@ -142,7 +135,7 @@ func TestPublish(t *testing.T) {
 	if programs.query != (program.Query{Name: "counter", Namespace: "team"}) {
 		t.Errorf("query %+v", programs.query)
 	}
-	if got := volumes.published[request.GetTargetPath()]; len(got) != 1 || got[0] != (maps.Map{Name: "counters", Path: "/pins/7/counters"}) {
+	if got := volumes.published[request.GetTargetPath()]; len(got) != 1 || got[0] != (maps.Map{Name: "counters", Path: "/pins/7/counters", ID: 7}) {
 		t.Errorf("published %v", got)
 	}
 	if volumes.access.Group == nil || *volumes.access.Group != 2000 {

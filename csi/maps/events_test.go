@@ -64,7 +64,7 @@ func withBuffer(t *testing.T, kind ebpf.MapType) (node, *ebpf.Map) {
 	if err := clone.Pin(path); err != nil {
 		t.Fatal(err)
 	}
-	n.maps = []Map{{Name: "events", Path: path}}
+	n.maps = pinned(t, filepath.Dir(path), "events")
 	return n, buffer
 }
 

@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
@@ -25,19 +25,17 @@ func (n node) reload(tb testing.TB) []Map {
 	tb.Helper()
 	directory := filepath.Join(filepath.Dir(filepath.Dir(n.maps[0].Path)), "8")
 	var names []string
-	var reloaded []Map
 	for _, m := range n.maps {
 		names = append(names, m.Name)
-		reloaded = append(reloaded, Map{Name: m.Name, Path: filepath.Join(directory, m.Name)})
 	}
 	sandbox.PinMaps(tb, directory, names...)
-	return reloaded
+	return pinned(tb, directory, names...)
 }
 
 func (n node) checkShows(tb testing.TB, maps []Map, access Access) {
 	tb.Helper()
-	if shows, err := n.volumes.Shows(n.target, maps, access); err != nil || !shows {
-		tb.Errorf("Shows = %v, %v", shows, err)
+	if state := n.read(tb); !state.Shows(maps, access) {
+		tb.Errorf("shows %+v, not %+v", state, maps)
 	}
 }
 
@@ -48,8 +46,8 @@ func TestVolumeFollowsAReload(t *testing.T) {
 	}
 	n.checkShows(t, n.maps, access)
 	reloaded := n.reload(t)
-	if shows, err := n.volumes.Shows(n.target, reloaded, access); err != nil || shows {
-		t.Errorf("Shows = %v, %v before the volume follows", shows, err)
+	if state := n.read(t); state.Shows(reloaded, access) {
+		t.Errorf("shows %+v before the volume follows", state)
 	}
 	if err := n.volumes.Publish(n.volume(), reloaded, access); err != nil {
 		t.Fatal(err)
@@ -69,16 +67,13 @@ func TestVolumeFollowsAMapThatGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		reloaded := n.reload(t)[:1]
-		if shows, err := n.volumes.Shows(n.target, n.maps[:1], access); err != nil || shows {
-			t.Errorf("Shows = %v, %v with another map in the volume", shows, err)
+		if state := n.read(t); state.Shows(n.maps[:1], access) {
+			t.Errorf("shows %+v with another map in the volume", state)
 		}
 		if err := n.volumes.Publish(n.volume(), reloaded, access); err != nil {
 			t.Fatal(err)
 		}
 		n.checkShows(t, reloaded, access)
-		if pins, err := n.volumes.Pins(n.target); err != nil || len(pins) != 1 || pins[0].Name != reloaded[0].Name {
-			t.Errorf("pins %v, %v", pins, err)
-		}
 	}
 }
 
@@ -153,23 +148,24 @@ func TestFollowingSurvivesFaults(t *testing.T) {
 	}
 }
 
-func TestPins(t *testing.T) {
+func TestRead(t *testing.T) {
 	n := newNode(t)
-	if _, err := n.volumes.Pins(n.target); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Pins of no volume: %v", err)
+	if state := n.read(t); state.Mounted || state.Complete(nil, Access{}) || state.Shows(nil, Access{}) {
+		t.Errorf("no volume shows %+v", state)
 	}
 	if err := os.Mkdir(n.target, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.volumes.Pins(n.target); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Pins of a directory: %v", err)
+	if state := n.read(t); state.Mounted {
+		t.Errorf("a directory shows %+v", state)
 	}
 	if err := n.volumes.Publish(n.volume(), n.maps, Access{}); err != nil {
 		t.Fatal(err)
 	}
-	pins, err := n.volumes.Pins(n.target)
-	if err != nil || len(pins) != 2 || pins[0].Name != "config" || pins[1].Name != "counters" || pins[0].Bytes == 0 {
-		t.Fatalf("Pins = %+v, %v", pins, err)
+	state := n.read(t)
+	pins := state.Pins
+	if !state.Mounted || len(pins) != 2 || pins[0].Name != "config" || pins[1].Name != "counters" || pins[0].Bytes == 0 {
+		t.Fatalf("shows %+v", state)
 	}
 	root := filepath.Dir(filepath.Dir(n.maps[0].Path))
 	loaded, err := Loaded(root)
@@ -185,6 +181,33 @@ func TestPins(t *testing.T) {
 	if loaded, err := Loaded(filepath.Join(root, "none")); err != nil || len(loaded) != 0 {
 		t.Errorf("Loaded = %v, %v before the daemon ever ran", loaded, err)
 	}
+}
+
+// TestPublishReplacesAProgram replaces a map in the volume with a program, as root in the
+// pod can do.
+func TestPublishReplacesAProgram(t *testing.T) {
+	n, access := newNode(t), Access{Group: new(uint32(2000))}
+	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
+		t.Fatal(err)
+	}
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SocketFilter, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	planted := filepath.Join(n.target, "config")
+	if err := errors.Join(os.Remove(planted), program.Pin(planted), os.Chmod(planted, access.PinMode()), os.Chown(planted, 0, int(*access.Group))); err != nil {
+		t.Fatal(err)
+	}
+	if state := n.read(t); state.Shows(n.maps, access) {
+		t.Errorf("a program passes for a map: %+v", state)
+	}
+	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
+		t.Fatal(err)
+	}
+	n.checkShows(t, n.maps, access)
 }
 
 func TestList(t *testing.T) {
@@ -204,23 +227,5 @@ func TestList(t *testing.T) {
 	}
 	if volumes, err := n.volumes.List(); err != nil || len(volumes) != 0 {
 		t.Errorf("List = %+v, %v after the end", volumes, err)
-	}
-}
-
-func TestParseMount(t *testing.T) {
-	for line, want := range map[string]Volume{
-		`36 35 0:43 / /pods/a\040b rw,nosuid shared:7 - bpf csi.bpfman.io/csi-1 rw`: {ID: "csi-1", Target: "/pods/a b"},
-		`36 35 0:43 / /pods/a rw - bpf csi.bpfman.io/csi-1 rw`:                      {ID: "csi-1", Target: "/pods/a"},
-		`36 35 0:43 / /pods/a rw - bpf bpffs rw`:                                    {},
-		`36 35 0:43 / /pods/a rw - tmpfs csi.bpfman.io/csi-1 rw`:                    {},
-		`36 35 0:43 / /pods/a rw -`:                                                 {},
-		``:                                                                          {},
-	} {
-		if volume, ok := parseMount(line); ok != (want != Volume{}) || ok && volume != want {
-			t.Errorf("parseMount(%q) = %+v, %v", line, volume, ok)
-		}
-	}
-	if got := unescape(strings.Repeat(`\`, 3) + `12\134`); got != `\\\12\` {
-		t.Errorf("unescape: %q", got)
 	}
 }

@@ -20,6 +20,8 @@ type Map struct {
 	Name string
 	// Path is the path of the daemon's pin.
 	Path string
+	// ID is the kernel's id of the map.
+	ID ebpf.MapID
 }
 
 // Access describes who can open the pins of a volume, and how.
@@ -33,7 +35,8 @@ type Access struct {
 	ReadOnly bool
 }
 
-func (a Access) pinMode() os.FileMode {
+// PinMode returns the mode of pins.
+func (a Access) PinMode() os.FileMode {
 	switch {
 	case a.Group != nil && a.ReadOnly:
 		return 0o440
@@ -78,15 +81,6 @@ func apply(file *os.File, uid, gid int, mode os.FileMode) error {
 	return nil
 }
 
-// matches reports whether file is a pin with this access.
-func (a Access) matches(file *os.File) (bool, error) {
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
-		return false, &os.PathError{Op: "fstat", Path: file.Name(), Err: err}
-	}
-	return stat.Mode == unix.S_IFREG|uint32(a.pinMode()) && stat.Uid == 0 && stat.Gid == a.gid(), nil
-}
-
 // temporary is the prefix of the name under which a map is pinned before it replaces
 // another map. The name of a map can't have it, because it is the name of a C variable.
 const temporary = "~"
@@ -100,16 +94,6 @@ func pin(directory *os.File, m Map, access Access) error {
 		return fmt.Errorf("open map %s: %w", m.Path, err)
 	}
 	defer original.Close()
-	info, err := original.Info()
-	if err != nil {
-		return fmt.Errorf("identify map %s: %w", m.Path, err)
-	}
-	if id, ok := info.ID(); ok {
-		same, err := shows(directory, m.Name, id, access)
-		if err != nil || same {
-			return err
-		}
-	}
 	// A map that has a pin path moves its pin. A clone has none.
 	clone, err := original.Clone()
 	if err != nil {
@@ -124,7 +108,7 @@ func pin(directory *os.File, m Map, access Access) error {
 		return err
 	}
 	defer file.Close()
-	if err := access.apply(file, access.pinMode()); err != nil {
+	if err := access.apply(file, access.PinMode()); err != nil {
 		return err
 	}
 	at := int(directory.Fd())
@@ -134,54 +118,8 @@ func pin(directory *os.File, m Map, access Access) error {
 	return nil
 }
 
-// shows reports whether directory has a pin of the map, with this access.
-func shows(directory *os.File, name string, id ebpf.MapID, access Access) (bool, error) {
-	file, err := openPin(directory, name)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, errNoPin) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer file.Close()
-	if matches, err := access.matches(file); err != nil || !matches {
-		return false, err
-	}
-	shown, err := pinOf(file)
-	return err == nil && shown.ID == id, err
-}
-
-// Pin is a pinned map.
-type Pin struct {
-	Name string
-	// ID is the kernel's id of the map.
-	ID ebpf.MapID
-	// Bytes is the kernel memory that the map uses.
-	Bytes uint64
-}
-
-// pinOf returns the map that an open pin refers to.
-func pinOf(file *os.File) (Pin, error) { return load(procPath(file), file.Name()) }
-
-// load reads the pin at path. name is for errors.
-func load(path, name string) (Pin, error) {
-	m, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
-	if err != nil {
-		return Pin{}, fmt.Errorf("open map %s: %w", name, err)
-	}
-	defer m.Close()
-	info, err := m.Info()
-	if err != nil {
-		return Pin{}, fmt.Errorf("identify map %s: %w", name, err)
-	}
-	result := Pin{Name: filepath.Base(name)}
-	result.ID, _ = info.ID()
-	result.Bytes, _ = info.Memlock()
-	return result, nil
-}
-
-// removePins removes the pins in a volume whose names are unwanted.
-func removePins(directory *os.File, unwanted func(name string) bool) error {
+// removePins removes the pins in a volume that aren't of these maps.
+func removePins(directory *os.File, maps []Map) error {
 	entries, err := openDirectory(directory, ".", unix.O_RDONLY)
 	if err != nil {
 		return err
@@ -192,7 +130,8 @@ func removePins(directory *os.File, unwanted func(name string) bool) error {
 		return fmt.Errorf("list pins: %w", err)
 	}
 	for _, name := range names {
-		if !unwanted(name) {
+		wanted := !isPinName(name) || slices.ContainsFunc(maps, func(m Map) bool { return m.Name == name })
+		if wanted && !strings.HasPrefix(name, temporary) {
 			continue
 		}
 		// Root in the pod can have made a directory, which isn't a pin.
@@ -223,9 +162,8 @@ func openPin(directory *os.File, name string) (*os.File, error) {
 	return file, nil
 }
 
-// Names returns the names of the maps that are pinned in directory, which must be below
-// root.
-func Names(root, directory string) ([]string, error) {
+// Pinned returns the maps that are pinned in directory, which must be below root.
+func Pinned(root, directory string) ([]Map, error) {
 	relative, err := Below(root, directory)
 	if err != nil {
 		return nil, err
@@ -235,12 +173,20 @@ func Names(root, directory string) ([]string, error) {
 		return nil, fmt.Errorf("open the daemon's map pins: %w", err)
 	}
 	defer top.Close()
-	pins, err := openDirectory(top, relative, unix.O_RDONLY)
+	opened, err := openDirectory(top, relative, unix.O_RDONLY)
 	if err != nil {
 		return nil, fmt.Errorf("open map pins: %w", err)
 	}
-	defer pins.Close()
-	return pinNames(pins)
+	defer opened.Close()
+	pins, err := pinsIn(opened)
+	if err != nil {
+		return nil, err
+	}
+	maps := make([]Map, 0, len(pins))
+	for _, pin := range pins {
+		maps = append(maps, Map{Name: pin.Name, Path: filepath.Join(directory, pin.Name), ID: pin.ID})
+	}
+	return maps, nil
 }
 
 // Loaded returns the ids of all maps that the daemon has pinned below root, which are
@@ -277,51 +223,4 @@ func Loaded(root string) (map[ebpf.MapID]bool, error) {
 		}
 	}
 	return ids, nil
-}
-
-// pinsIn reads the pins in directory. It leaves out pins that disappear in the meantime.
-func pinsIn(directory *os.File) ([]Pin, error) {
-	names, err := pinNames(directory)
-	if err != nil {
-		return nil, err
-	}
-	pins := make([]Pin, 0, len(names))
-	for _, name := range names {
-		file, err := openPin(directory, name)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, errNoPin) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		pin, err := pinOf(file)
-		file.Close()
-		if err != nil {
-			return nil, err
-		}
-		pins = append(pins, pin)
-	}
-	return pins, nil
-}
-
-// isPinName reports whether a file can be the pin of a map. Names with a dot are reserved for
-// the kernel's own files, such as maps.debug.
-func isPinName(name string) bool {
-	return !strings.Contains(name, ".") && !strings.HasPrefix(name, temporary)
-}
-
-// pinNames returns the sorted names of the pins in directory.
-func pinNames(directory *os.File) ([]string, error) {
-	entries, err := directory.ReadDir(-1)
-	if err != nil {
-		return nil, fmt.Errorf("list pins: %w", err)
-	}
-	names := make([]string, 0, len(entries))
-	for _, entry := range entries {
-		if entry.Type().IsRegular() && isPinName(entry.Name()) {
-			names = append(names, entry.Name())
-		}
-	}
-	slices.Sort(names)
-	return names, nil
 }

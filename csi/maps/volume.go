@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,82 +53,17 @@ func (v *Volumes) Ready() error {
 	return root.Close()
 }
 
-// Complete reports whether the volume on target has maps with these names, or at least
-// one map if names is empty, with this access. It doesn't compare the maps themselves.
-func (v *Volumes) Complete(target string, names []string, access Access) (bool, error) {
+// Read reads what target shows.
+func (v *Volumes) Read(target string) (State, error) {
 	directory, err := v.open(target)
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return State{}, nil
 	}
 	if err != nil {
-		return false, err
+		return State{}, err
 	}
 	defer directory.Close()
-	found, err := pinNames(directory)
-	if err != nil {
-		return false, fmt.Errorf("volume %s: %w", target, err)
-	}
-	if len(names) == 0 {
-		names = found
-	}
-	for _, name := range names {
-		if !slices.Contains(found, name) {
-			return false, nil
-		}
-		pin, err := openPin(directory, name)
-		if errors.Is(err, errNoPin) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		matches, err := access.matches(pin)
-		pin.Close()
-		if err != nil || !matches {
-			return false, err
-		}
-	}
-	return len(names) > 0, nil
-}
-
-// Shows reports whether the volume on target shows exactly these maps, with exactly this
-// access.
-func (v *Volumes) Shows(target string, maps []Map, access Access) (bool, error) {
-	directory, err := v.open(target)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer directory.Close()
-	if readOnly, err := isReadOnly(directory); err != nil || readOnly != access.ReadOnly {
-		return false, err
-	}
-	if found, err := pinNames(directory); err != nil || len(found) != len(maps) {
-		return false, err
-	}
-	for _, m := range maps {
-		original, err := load(m.Path, m.Path)
-		if err != nil {
-			return false, err
-		}
-		if same, err := shows(directory, m.Name, original.ID, access); err != nil || !same {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// Pins returns the pins in the volume on target. If there is no volume, the error has
-// [os.ErrNotExist] in its chain.
-func (v *Volumes) Pins(target string) ([]Pin, error) {
-	directory, err := v.open(target)
-	if err != nil {
-		return nil, err
-	}
-	defer directory.Close()
-	return pinsIn(directory)
+	return read(directory)
 }
 
 // open opens the root of the volume on target.
@@ -204,24 +138,23 @@ func (v *Volumes) Publish(volume Volume, maps []Map, access Access) (err error) 
 	return attach(root, directory)
 }
 
-// refill updates the maps in a mounted volume, and removes other pins. A read-only volume is writable in the
-// meantime.
+// refill replaces the pins in a mounted volume that don't show the maps, and removes the
+// others. A read-only volume is writable in the meantime.
 func refill(directory *os.File, maps []Map, access Access) (err error) {
+	state, err := read(directory)
+	if err != nil {
+		return err
+	}
 	if err := setReadOnly(directory, false); err != nil {
 		return err
 	}
 	if access.ReadOnly {
 		defer func() { err = errors.Join(err, setReadOnly(directory, true)) }()
 	}
-	if err := removePins(directory, func(name string) bool { return strings.HasPrefix(name, temporary) }); err != nil {
+	if err := removePins(directory, maps); err != nil {
 		return err
 	}
-	if err := fill(directory, maps, access); err != nil {
-		return err
-	}
-	return removePins(directory, func(name string) bool {
-		return isPinName(name) && !slices.ContainsFunc(maps, func(m Map) bool { return m.Name == name })
-	})
+	return fill(directory, slices.DeleteFunc(slices.Clone(maps), func(m Map) bool { return state.shows(m, access) }), access)
 }
 
 // Unpublish unmounts every bpffs on target, and removes the directory. It isn't an error

@@ -101,11 +101,36 @@ func newNode(tb testing.TB) node {
 	sandbox.PinMaps(tb, filepath.Join(bpffs, "maps/7"), "counters", "config")
 	return node{
 		volumes: NewVolumes(root, ""), root: root, target: filepath.Join(parent, "mount"),
-		maps: []Map{
-			{Name: "counters", Path: filepath.Join(bpffs, "maps/7/counters")},
-			{Name: "config", Path: filepath.Join(bpffs, "maps/7/config")},
-		},
+		maps: pinned(tb, filepath.Join(bpffs, "maps/7"), "counters", "config"),
 	}
+}
+
+// pinned returns the pinned maps with these names, in this order.
+func pinned(tb testing.TB, directory string, names ...string) []Map {
+	tb.Helper()
+	found, err := Pinned(filepath.Dir(directory), directory)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var maps []Map
+	for _, name := range names {
+		at := slices.IndexFunc(found, func(m Map) bool { return m.Name == name })
+		if at < 0 {
+			tb.Fatalf("map %s isn't among %v", name, found)
+		}
+		maps = append(maps, found[at])
+	}
+	return maps
+}
+
+// read returns what the target shows.
+func (n node) read(tb testing.TB) State {
+	tb.Helper()
+	state, err := n.volumes.Read(n.target)
+	if err != nil {
+		tb.Error(err)
+	}
+	return state
 }
 
 func (n node) volume() Volume { return Volume{ID: "csi-0", Target: n.target} }
@@ -113,8 +138,8 @@ func (n node) volume() Volume { return Volume{ID: "csi-0", Target: n.target} }
 // check fails the test if the volume isn't complete.
 func (n node) check(tb testing.TB, access Access) {
 	tb.Helper()
-	if complete, err := n.volumes.Complete(n.target, []string{"counters", "config"}, access); err != nil || !complete {
-		tb.Errorf("Complete = %v, %v", complete, err)
+	if state := n.read(tb); !state.Complete([]string{"counters", "config"}, access) {
+		tb.Errorf("not complete: %+v", state)
 	}
 	if mounts := sandbox.Mounts(tb, n.root); mounts != 1 {
 		tb.Errorf("%d mounts, want 1", mounts)
@@ -231,8 +256,8 @@ func TestVolumeIsClosedToOthersAndChanges(t *testing.T) {
 	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 		t.Fatal(err)
 	}
-	if complete, err := n.volumes.Complete(n.target, nil, access); err != nil || !complete {
-		t.Errorf("Complete = %v, %v for all maps", complete, err)
+	if state := n.read(t); !state.Complete(nil, access) {
+		t.Errorf("not complete for all maps: %+v", state)
 	}
 	info, err := os.Stat(n.target)
 	if err != nil {
@@ -434,8 +459,8 @@ func TestPublishCompletesAVolume(t *testing.T) {
 			if err := spoil(n.target); err != nil {
 				t.Fatal(err)
 			}
-			if complete, err := n.volumes.Complete(n.target, []string{"counters", "config"}, access); err != nil || complete {
-				t.Fatalf("Complete = %v, %v of a spoilt volume", complete, err)
+			if state := n.read(t); state.Complete([]string{"counters", "config"}, access) {
+				t.Fatalf("a spoilt volume is complete: %+v", state)
 			}
 			if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 				t.Fatal(err)
@@ -467,8 +492,8 @@ func TestReadOnlyIsMadeGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.setReadOnly(t, false)
-	if shows, err := n.volumes.Shows(n.target, n.maps, access); err != nil || shows {
-		t.Errorf("Shows = %v, %v of a volume that can be written", shows, err)
+	if state := n.read(t); state.Shows(n.maps, access) {
+		t.Errorf("a volume that can be written shows the maps: %+v", state)
 	}
 	n.check(t, access) // the pod doesn't have to restart
 	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
@@ -533,8 +558,8 @@ func TestPublishReplacesWhatAPodPutInItsVolume(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if complete, err := n.volumes.Complete(n.target, []string{"config"}, access); err != nil || complete {
-		t.Errorf("Complete = %v, %v with a symbolic link in place of a pin", complete, err)
+	if state := n.read(t); state.Complete([]string{"config"}, access) {
+		t.Errorf("complete with a symbolic link in place of a pin: %+v", state)
 	}
 	if err := n.volumes.Publish(n.volume(), n.maps, access); err != nil {
 		t.Error(err)
@@ -616,8 +641,8 @@ func TestSymbolicLinksInTheTarget(t *testing.T) {
 			if err := n.volumes.Unpublish(n.target); !errors.Is(err, ErrPath) {
 				t.Errorf("Unpublish: %v", err)
 			}
-			if _, err := n.volumes.Complete(n.target, nil, Access{}); !errors.Is(err, ErrPath) {
-				t.Errorf("Complete: %v", err)
+			if _, err := n.volumes.Read(n.target); !errors.Is(err, ErrPath) {
+				t.Errorf("Read: %v", err)
 			}
 			if sandbox.Mounts(t, outside) != 0 {
 				t.Error("mounted outside")
@@ -686,19 +711,19 @@ func TestManyVolumesAtOnce(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestPinned(t *testing.T) {
 	n := newNode(t)
 	pins := filepath.Dir(n.maps[0].Path)
 	root := filepath.Dir(pins)
-	names, err := Names(root, pins)
-	if err != nil || !slices.Equal(names, []string{"config", "counters"}) {
-		t.Errorf("Names = %v, %v", names, err)
+	found, err := Pinned(root, pins)
+	if err != nil || len(found) != 2 || found[0].Name != "config" || found[1].Path != filepath.Join(pins, "counters") || found[0].ID == found[1].ID {
+		t.Errorf("Pinned = %v, %v", found, err)
 	}
-	if _, err := Names(root, "/etc"); !errors.Is(err, ErrPath) {
-		t.Errorf("Names outside the root: %v", err)
+	if _, err := Pinned(root, "/etc"); !errors.Is(err, ErrPath) {
+		t.Errorf("Pinned outside the root: %v", err)
 	}
-	if _, err := Names(root, filepath.Join(root, "8")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Names of an unloaded program: %v", err)
+	if _, err := Pinned(root, filepath.Join(root, "8")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Pinned of an unloaded program: %v", err)
 	}
 }
 

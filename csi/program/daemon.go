@@ -110,15 +110,15 @@ func (d *Daemon) Loaded() (map[ebpf.MapID]bool, error) { return maps.Loaded(d.ma
 func (d *Daemon) Maps(programs []Program, wanted []string) ([]maps.Map, error) {
 	pinned := make([]Pinned, 0, len(programs))
 	for _, program := range programs {
-		var names []string
+		var found []maps.Map
 		if program.Pins != "" {
 			var err error
-			names, err = maps.Names(d.mapsRoot, program.Pins)
+			found, err = maps.Pinned(d.mapsRoot, program.Pins)
 			if err != nil && !errors.Is(err, os.ErrNotExist) { // unloaded in the meantime
 				return nil, fmt.Errorf("%w to show the maps of program %q, kernel id %d: %w", ErrDaemon, program.Name, program.ID, err)
 			}
 		}
-		pinned = append(pinned, Pinned{Program: program, Maps: names})
+		pinned = append(pinned, Pinned{Program: program, Maps: found})
 	}
 	return Choose(pinned, wanted)
 }

@@ -8,7 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
+	stdmaps "maps"
 	"slices"
 	"strings"
 
@@ -84,27 +84,23 @@ func kindsOf(programs []Program) []string {
 	return slices.Compact(kinds)
 }
 
-// Pinned is a program with the names of its pinned maps.
+// Pinned is a program with its pinned maps.
 type Pinned struct {
 	Program
-	Maps []string
+	Maps []maps.Map
 }
 
 // Choose returns each wanted map, or all maps if wanted is empty, from the newest
 // program that has it. The programs belong to one user object, and are sorted, newest
 // first. During a reload, they include both the old and the new programs.
 func Choose(programs []Pinned, wanted []string) ([]maps.Map, error) {
-	paths := map[string]string{}
+	found := map[string]maps.Map{}
 	for _, program := range slices.Backward(programs) {
-		for _, name := range program.Maps {
-			paths[name] = filepath.Join(program.Pins, name)
+		for _, m := range program.Maps {
+			found[m.Name] = m
 		}
 	}
-	available := make([]string, 0, len(paths))
-	for name := range paths {
-		available = append(available, name)
-	}
-	slices.Sort(available)
+	available := slices.Sorted(stdmaps.Keys(found))
 	if len(available) == 0 {
 		return nil, fmt.Errorf("maps %w: program %q has no pinned maps", ErrNotFound, programs[0].Name)
 	}
@@ -113,12 +109,12 @@ func Choose(programs []Pinned, wanted []string) ([]maps.Map, error) {
 	}
 	chosen := make([]maps.Map, 0, len(wanted))
 	for _, name := range wanted {
-		path, ok := paths[name]
+		m, ok := found[name]
 		if !ok {
 			return nil, fmt.Errorf("map %q %w in program %q, which has: %s",
 				name, ErrNotFound, programs[0].Name, strings.Join(available, ", "))
 		}
-		chosen = append(chosen, maps.Map{Name: name, Path: path})
+		chosen = append(chosen, m)
 	}
 	return chosen, nil
 }

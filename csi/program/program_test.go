@@ -63,7 +63,11 @@ func TestUpstreamFault06Select(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	pinned := func(pins string, names ...string) Pinned {
-		return Pinned{Program: Program{Name: "counter", Pins: pins}, Maps: names}
+		program := Pinned{Program: Program{Name: "counter", Pins: pins}}
+		for _, name := range names {
+			program.Maps = append(program.Maps, maps.Map{Name: name, Path: pins + "/" + name})
+		}
+		return program
 	}
 	tests := map[string]struct {
 		programs []Pinned

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/dirents"
@@ -88,9 +89,10 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 			continue
 		}
 		// Read a whole file system before a part of it.
-		slices.SortStableFunc(mounts, func(a, b process.Mount) int { return len(a.Root) - len(b.Root) })
+		slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int { return len(a.Root) - len(b.Root) })
 		for _, mount := range mounts {
-			if seen[mount.Device+"/"] || seen[mount.Device+mount.Root] {
+			device := fmt.Sprintf("%d:%d", mount.Major, mount.Minor)
+			if seen[device+"/"] || seen[device+mount.Root] {
 				continue
 			}
 			if err := walk.mount(namespace, mount); err != nil {
@@ -99,7 +101,7 @@ func (p *Pins) Scan(namespaces []process.Namespace) error {
 				}
 				continue
 			}
-			seen[mount.Device+mount.Root] = true
+			seen[device+mount.Root] = true
 		}
 	}
 	p.known = walk.known
@@ -129,18 +131,18 @@ const (
 
 // mount reads a file system. A container can have created its files, so mount follows no
 // links, and reads only from a BPF file system.
-func (w *walk) mount(namespace process.Namespace, mount process.Mount) error {
+func (w *walk) mount(namespace process.Namespace, mount *mountinfo.Info) error {
 	root := filepath.Join(w.pins.proc, strconv.Itoa(namespace.PID), "root")
 	in, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open the root of process %d: %w", namespace.PID, err)
 	}
 	defer unix.Close(in)
-	dir, err := unix.Openat2(in, strings.TrimPrefix(mount.Point, "/"), &unix.OpenHow{
+	dir, err := unix.Openat2(in, strings.TrimPrefix(mount.Mountpoint, "/"), &unix.OpenHow{
 		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
-		return fmt.Errorf("open %s of process %d: %w", mount.Point, namespace.PID, err)
+		return fmt.Errorf("open %s of process %d: %w", mount.Mountpoint, namespace.PID, err)
 	}
 	defer unix.Close(dir)
 	var of unix.Statfs_t
@@ -148,7 +150,7 @@ func (w *walk) mount(namespace process.Namespace, mount process.Mount) error {
 		return nil // something else was mounted in its place
 	}
 	w.place, w.depth = namespace.Place, 0
-	return w.directory(dir, root, mount.Point)
+	return w.directory(dir, root, mount.Mountpoint)
 }
 
 // directory reads an open directory. path is its path below root.

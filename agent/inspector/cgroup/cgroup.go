@@ -14,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/dirents"
@@ -63,7 +64,7 @@ func Look(proc string, host int, programTypes []string) (paths map[uint64]string
 		return nil, nil, err
 	}
 	// Prefer a mount that shows the whole hierarchy.
-	slices.SortStableFunc(mounts, func(a, b process.Mount) int { return len(a.Root) - len(b.Root) })
+	slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int { return len(a.Root) - len(b.Root) })
 	if len(mounts) == 0 {
 		return nil, nil, nil
 	}
@@ -71,7 +72,7 @@ func Look(proc string, host int, programTypes []string) (paths map[uint64]string
 	for _, programType := range programTypes {
 		walk.types = append(walk.types, hooks[programType]...)
 	}
-	if err := walk.visit(filepath.Join(proc, strconv.Itoa(host), "root", mounts[0].Point), "/"); err != nil {
+	if err := walk.visit(filepath.Join(proc, strconv.Itoa(host), "root", mounts[0].Mountpoint), "/"); err != nil {
 		return nil, nil, fmt.Errorf("visit cgroups: %w", err)
 	}
 	return walk.paths, walk.found, nil

@@ -40,7 +40,7 @@ func (i *Inventory) readNetwork() {
 		inode, ok := process.NamespaceInode(mount.Root, "net")
 		if ok && !seen[inode] {
 			seen[inode] = true
-			namespaces = append(namespaces, network.Namespace{Inode: inode, Path: i.hostFile(mount.Point)})
+			namespaces = append(namespaces, network.Namespace{Inode: inode, Path: i.hostFile(mount.Mountpoint)})
 		}
 	}
 	hooks, lookErr := network.Look(namespaces, wanted)

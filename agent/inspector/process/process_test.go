@@ -4,7 +4,11 @@
 package process
 
 import (
-	"reflect"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -79,43 +83,30 @@ func FuzzParseCgroup(f *testing.F) {
 	})
 }
 
-func TestParseMounts(t *testing.T) {
+func TestMounts(t *testing.T) {
 	//nolint:dupword // a line of mountinfo has a type and a source, often the same word
 	text := `23 28 0:21 / /sys rw,nosuid shared:7 - sysfs sysfs rw
 30 23 0:26 / /sys/fs/bpf rw,nosuid,nodev shared:9 master:1 propagate_from:2 - bpf bpf rw,mode=700
 31 23 0:27 /maps/7 /var/lib/a\040b\134\011\012 ro - bpf none rw
 32 23 0:4 net:[4026532188] /run/netns/one rw shared:1 - nsfs nsfs rw
 33 23 0:28 / /dash\040-\040bpf rw - tmpfs - rw
-broken
-34 23 0:29 / /short - bpf bpf rw
 `
-	got, err := parseMounts(strings.NewReader(text), []string{"bpf", "nsfs"})
-	want := []Mount{
-		{"0:26", "/", "/sys/fs/bpf", "bpf"},
-		{"0:27", "/maps/7", "/var/lib/a b\\\t\n", "bpf"},
-		{"0:4", "net:[4026532188]", "/run/netns/one", "nsfs"},
+	proc := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(proc, "7"), 0o700), os.WriteFile(filepath.Join(proc, "7/mountinfo"), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
 	}
-	if err != nil || !reflect.DeepEqual(got, want) {
+	mounts, err := Mounts(proc, 7, "bpf", "nsfs")
+	var got []string
+	for _, m := range mounts {
+		got = append(got, fmt.Sprintf("%s %d:%d %s %s", m.FSType, m.Major, m.Minor, m.Root, m.Mountpoint))
+	}
+	want := []string{"bpf 0:26 / /sys/fs/bpf", "bpf 0:27 /maps/7 /var/lib/a b\\\t\n", "nsfs 0:4 net:[4026532188] /run/netns/one"}
+	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
-}
-
-func FuzzParseMount(f *testing.F) {
-	f.Add(`30 23 0:26 / /sys/fs/bpf rw shared:9 - bpf none rw`)
-	f.Add(`31 23 0:27 /maps/7 /a\040b\1 ro - bpf none rw`)
-	f.Add(`\\\777\`)
-	f.Fuzz(func(t *testing.T, line string) {
-		mount, ok := parseMount(line)
-		if !ok && mount != (Mount{}) {
-			t.Errorf("%q is none, and %+v", line, mount)
-		}
-		if len(mount.Point) > len(line) || len(unescape(line)) > len(line) {
-			t.Errorf("%q became longer: %q", line, mount.Point)
-		}
-		if !strings.Contains(line, `\`) && unescape(line) != line {
-			t.Errorf("%q was unescaped to %q", line, unescape(line))
-		}
-	})
+	if _, err := Mounts(proc, 8, "bpf"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("mounts of no process: %v", err)
+	}
 }
 
 func TestParseStart(t *testing.T) {
