@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -96,12 +95,8 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := lease.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("set up %T: %w", lease, err)
 	}
-	core, err := typedcorev1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("create client for logs: %w", err)
-	}
 	err = guard(mgr, recorder, o.Namespace, known, func() error {
-		for _, controller := range controllers(mgr, reports.NewStore(known), core, recorder, announcer, openShift, o.Proxy) {
+		for _, controller := range controllers(mgr, reports.NewStore(known), recorder, announcer, openShift, o.Proxy) {
 			if err := controller.SetupWithManager(mgr); err != nil {
 				return fmt.Errorf("set up %T: %w", controller, err)
 			}
@@ -124,7 +119,7 @@ func New(config *rest.Config, o Options) (ctrl.Manager, error) {
 
 type controller interface{ SetupWithManager(ctrl.Manager) error }
 
-func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsGetter, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool, proxy httpproxy.Config) []controller {
+func controllers(mgr ctrl.Manager, stored *reports.Store, recorder events.EventRecorder, announcer *takeover.Announcer, openShift bool, proxy httpproxy.Config) []controller {
 	c, live, namespace := mgr.GetClient(), mgr.GetAPIReader(), announcer.ConfigMap.Namespace
 	finalizers := &contest.Ledger[types.UID]{Clock: clock.RealClock{}}
 	published := &hints.Reconciler{Client: c, Namespace: namespace, Clock: clock.RealClock{}}
@@ -142,7 +137,7 @@ func controllers(mgr ctrl.Manager, stored *reports.Store, core typedcorev1.PodsG
 		},
 		&status.Leftovers{Client: c, Reports: stored, Live: live},
 		&nodes.Reconciler{
-			Client: c, Recorder: recorder, ConfigMap: announcer.ConfigMap, Version: version.Version, Logs: nodes.LogsOf(core.Pods(namespace)), Clock: clock.RealClock{},
+			Client: c, Recorder: recorder, ConfigMap: announcer.ConfigMap, Version: version.Version, Clock: clock.RealClock{},
 		},
 		&bpfnodes.Reconciler{Client: c, Namespace: namespace},
 		&policies.Reconciler{Client: c, Reports: stored, Live: live, Namespace: namespace, Clock: clock.RealClock{}},

@@ -31,8 +31,6 @@ const (
 	ReasonProblem = "NodeComponentsFail"
 
 	passTimeout = 10 * time.Second
-	// logRetry is the delay before a log that couldn't be read is read again.
-	logRetry = time.Minute
 	// writePace is the minimum interval between writes in a small cluster.
 	writePace = time.Second
 )
@@ -44,13 +42,9 @@ type Reconciler struct {
 	ConfigMap types.NamespacedName
 	// Version is the version of the operator.
 	Version string
-	// Logs opens the logs of the node components.
-	Logs  Logs
-	Clock clock.PassiveClock
+	Clock   clock.PassiveClock
 
 	// Reconciliations don't run concurrently.
-	plugins Versions
-	nextLog time.Time
 	wroteAt time.Time
 }
 
@@ -59,7 +53,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: r.ConfigMap}}
 	})
-	r.plugins = Versions{}
 	return ctrl.NewControllerManagedBy(mgr).Named("nodes").Watches(&corev1.Pod{}, one).Complete(r)
 }
 
@@ -80,23 +73,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if wait := r.wroteAt.Add(pace.Between(writePace, len(pods.Items))).Sub(now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.write(ctx, configMap, Problems(pods.Items, r.Version, r.plugins)); err != nil {
-		return reconcile.Result{}, err
-	}
-	// A log that couldn't be read is only read again after logRetry, even if pods change.
-	if wait := r.nextLog.Sub(now); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
-	}
-	learned, err := r.plugins.learn(ctx, pods.Items, r.Logs)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Info("Failed to find the version of a CSI plugin", "reason", err.Error())
-		r.nextLog = now.Add(logRetry)
-		return reconcile.Result{RequeueAfter: logRetry}, nil
-	}
-	if learned {
-		return reconcile.Result{RequeueAfter: time.Nanosecond}, nil
-	}
-	return reconcile.Result{}, nil
+	return reconcile.Result{}, r.write(ctx, configMap, Problems(pods.Items, r.Version))
 }
 
 // write writes the problems to the annotation, and emits an Event if there are new ones.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package nodes finds node components that don't run, or that have another version than the operator. The
+// Package nodes finds node components that don't run, and agents of another version than the operator. The
 // ConfigMap can name an image that contains something else, and the only sign of that is a container that ends.
 package nodes
 
@@ -32,16 +32,15 @@ const (
 )
 
 // Problems returns the problems of the node components, one per line. The problems that most nodes have are first.
-// If there are too many, the last line counts the rest. version is the operator's version. plugins contains the known
-// versions of the CSI plugin.
-func Problems(pods []corev1.Pod, version string, plugins Versions) []string {
+// If there are too many, the last line counts the rest. version is the operator's version.
+func Problems(pods []corev1.Pod, version string) []string {
 	nodes := map[string][]string{}
 	for i := range pods {
 		pod := &pods[i]
 		if pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" {
 			continue
 		}
-		for _, problem := range problemsOf(pod, version, plugins) {
+		for _, problem := range problemsOf(pod, version) {
 			problem = oneLine(problem)
 			nodes[problem] = append(nodes[problem], pod.Spec.NodeName)
 		}
@@ -67,7 +66,7 @@ func Problems(pods []corev1.Pod, version string, plugins Versions) []string {
 	return lines
 }
 
-func problemsOf(pod *corev1.Pod, version string, plugins Versions) []string {
+func problemsOf(pod *corev1.Pod, version string) []string {
 	var problems []string
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		what := fmt.Sprintf("container %s with image %s", status.Name, status.Image)
@@ -78,11 +77,6 @@ func problemsOf(pod *corev1.Pod, version string, plugins Versions) []string {
 			if its, _ := strings.CutPrefix(ended.Message, agentComponent+" "); its != version {
 				problems = append(problems, fmt.Sprintf("image %s contains an agent of version %s, but the operator has version %s", status.Image, cmp.Or(its, "unknown"), version))
 			}
-		}
-	}
-	if plugin := pluginOf(pod); plugin != nil {
-		if its := cmp.Or(plugins[plugin.ImageID], version); its != version {
-			problems = append(problems, fmt.Sprintf("image %s contains a CSI plugin of version %s, but the operator has version %s", plugin.Image, its, version))
 		}
 	}
 	return problems

@@ -38,10 +38,6 @@ func pod(node string, init corev1.ContainerStatus, containers ...corev1.Containe
 	}
 }
 
-func serves(image string) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: "bpfman-csi", Image: "csi:1", ImageID: image, Ready: true}
-}
-
 func waiting(reason, message string) corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 }
@@ -86,15 +82,12 @@ func TestProblems(t *testing.T) {
 		"no image": {[]corev1.Pod{pod("a", corev1.ContainerStatus{Name: "mount-bpffs", Image: "agent:2", State: waiting("ImagePullBackOff", "not found")})}, []string{
 			"container mount-bpffs with image agent:2 fails: ImagePullBackOff: not found (a)",
 		}},
-		"another plugin": {[]corev1.Pod{pod("a", ours, serves("sha256:0")), pod("b", ours, serves("sha256:1")), pod("c", ours, serves("sha256:2")), pod("d", ours, serves("sha256:3"))}, []string{
-			"image csi:1 contains a CSI plugin of version v0, but the operator has version v1 (a)",
-		}},
 		"another version": {[]corev1.Pod{pod("a", mounted("bpfman-agent v0")), pod("b", ours), pod("c", mounted(""))}, []string{
 			"image agent:1 contains an agent of version unknown, but the operator has version v1 (c)",
 			"image agent:1 contains an agent of version v0, but the operator has version v1 (a)",
 		}},
 	} {
-		if got := Problems(c.pods, "v1", Versions{"sha256:0": "v0", "sha256:1": "v1", "sha256:2": ""}); !slices.Equal(got, c.want) {
+		if got := Problems(c.pods, "v1"); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\ngot  %q\nwant %q", name, got, c.want)
 		}
 	}
@@ -105,7 +98,7 @@ func TestManyNodesAreOneLine(t *testing.T) {
 	for i := range 5000 {
 		pods = append(pods, pod(fmt.Sprintf("node-%04d", i), mounted("bpfman-agent v0")))
 	}
-	got := Problems(pods, "v1", nil)
+	got := Problems(pods, "v1")
 	if len(got) != 1 || !strings.HasSuffix(got[0], "(node-0000, node-0001, node-0002 and 4997 more)") {
 		t.Errorf("%q", got)
 	}
@@ -125,7 +118,7 @@ func TestManyProblemsFit(t *testing.T) {
 		}
 		pods = append(pods, pod(fmt.Sprintf("node-%04d-%s", i, strings.Repeat("n", 240)), mounted("bpfman-agent v1"), fails))
 	}
-	got := Problems(pods, "v1", nil)
+	got := Problems(pods, "v1")
 	if size := len(strings.Join(got, "\n")); size > 64<<10 || len(got) != maxLines+1 {
 		t.Errorf("%d lines of %d bytes", len(got), size)
 	}
@@ -133,7 +126,7 @@ func TestManyProblemsFit(t *testing.T) {
 		t.Errorf("first %q, last %q", got[0], got[maxLines])
 	}
 	slices.Reverse(pods)
-	if again := Problems(pods, "v1", nil); !slices.Equal(got, again) {
+	if again := Problems(pods, "v1"); !slices.Equal(got, again) {
 		t.Errorf("in another order: %q", again)
 	}
 }
@@ -158,7 +151,7 @@ func TestWritesArePaced(t *testing.T) {
 		},
 	}).Build()
 	r := &Reconciler{
-		Client: c, Recorder: events.NewFakeRecorder(nodes), ConfigMap: client.ObjectKeyFromObject(configMap), Version: "v1", Clock: clock, plugins: Versions{},
+		Client: c, Recorder: events.NewFakeRecorder(nodes), ConfigMap: client.ObjectKeyFromObject(configMap), Version: "v1", Clock: clock,
 	}
 	reconciled := func() time.Duration {
 		result, err := r.Reconcile(t.Context(), reconcile.Request{})

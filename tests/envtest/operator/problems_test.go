@@ -7,56 +7,26 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
-// kubelet simulates the kubelet of a node, with the logs of its containers.
-func kubelet(t *testing.T, c client.Client, node *corev1.Node, logs map[string]string) {
-	t.Helper()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		log, ok := logs[strings.TrimPrefix(r.URL.Path, "/containerLogs/"+namespace+"/")]
-		if !ok {
-			http.NotFound(w, r)
-			return
-		}
-		fmt.Fprint(w, log)
-	}))
-	t.Cleanup(server.Close)
-	address, ok := server.Listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatalf("listens at %v", server.Listener.Addr())
-	}
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address.IP.String()}}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(address.Port)
-	if err := c.Status().Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // The ConfigMap shows the current problems of the node components: an agent that exits because of a daemon with
-// another API, with its error, and a running CSI plugin of another version, which its status doesn't show. A pod of
-// upstream's DaemonSet, which is about to be replaced, has no problems.
+// another API, with its error. A pod of upstream's DaemonSet, which is about to be replaced, has no problems.
 func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 	c := cluster(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}
 	create(t, c, node)
-	kubelet(t, c, node, map[string]string{"wrong/bpfman-csi": `{"msg":"Serving CSI","driver":"csi.bpfman.io","version":"of-yore"}` + "\n"})
 	spec := corev1.PodSpec{NodeName: node.Name, ServiceAccountName: "bpfman-daemon", Containers: []corev1.Container{
-		{Name: "bpfman-agent", Image: "agent"}, {Name: "bpfman-csi", Image: "csi"},
+		{Name: "bpfman-agent", Image: "agent"},
 	}}
 	theirs := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "upstreams", Namespace: namespace, Labels: deploy.PodLabels()}, Spec: spec}
 	create(t, c, theirs)
@@ -97,20 +67,12 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 		State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: cause}},
 	}
-	plugin := corev1.ContainerStatus{
-		Name: "bpfman-csi", Image: "csi", ImageID: "sha256:c", Ready: true,
-		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
-	}
-	become(agent, plugin)
+	become(agent)
 	agentFails := "container bpfman-agent with image agent fails: exit code 1: " + cause + " (wrong)"
-	pluginIsOld := "image csi contains a CSI plugin of version of-yore, but the operator has version " + version.Version + " (wrong)"
-	says(agentFails, pluginIsOld)
-	eventually(t, "an Event says so", hasEvent(c, configMap, nodes.ReasonProblem, func(note string) bool { return strings.Contains(note, pluginIsOld) }))
+	says(agentFails)
+	eventually(t, "an Event says so", hasEvent(c, configMap, nodes.ReasonProblem, func(note string) bool { return strings.Contains(note, agentFails) }))
 
 	agent.Ready = true
-	become(agent, plugin)
-	says(pluginIsOld)
-	plugin.ImageID, plugin.Ready = "sha256:another", false
-	become(agent, plugin)
+	become(agent)
 	says()
 }
