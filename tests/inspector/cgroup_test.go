@@ -37,7 +37,7 @@ func makeCgroup(t *testing.T) cgroup {
 	if len(mounts) == 0 {
 		prerequisite.Missing(t, "cgroups of version 2 aren't mounted", prerequisite.CgroupV2)
 	}
-	c := cgroup{filepath.Join(mounts[0].Point, cgroupPath)}
+	c := cgroup{filepath.Join(mounts[0].Mountpoint, cgroupPath)}
 	if err := os.Mkdir(c.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
