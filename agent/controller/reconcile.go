@@ -304,10 +304,7 @@ func (r *Reconciler) owner(key program.Key) (*program.Owner, error) {
 	if reason := kinds.Undecodable(object); reason != "" {
 		return nil, &undecodableError{reason}
 	}
-	owner, err := program.OwnerOf(key.Kind, object)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
-	}
+	owner := program.OwnerOf(key.Kind, object)
 	node, err := r.node()
 	if err != nil {
 		return nil, err

@@ -306,7 +306,7 @@ func (r *Reconciler) enqueue(ctx context.Context, affected func(program.Needs) b
 			continue
 		}
 		for _, o := range objects {
-			if owner, err := program.OwnerOf(kind.Name, o); err == nil && affected(owner.Needs()) {
+			if owner := program.OwnerOf(kind.Name, o); affected(owner.Needs()) {
 				r.queue.Add(owner.Key)
 			}
 		}

@@ -42,10 +42,7 @@ func application(t *testing.T, members ...string) program.Owner {
 			},
 		})
 	}
-	owner, err := program.OwnerOf("BpfApplication", app)
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner := program.OwnerOf("BpfApplication", app)
 	return owner
 }
 
@@ -218,9 +215,7 @@ func untype(n int) func(*program.Owner) {
 	return func(o *program.Owner) {
 		app := &v1alpha1.BpfApplication{}
 		app.Spec.Programs = make([]v1alpha1.BpfApplicationProgram, 1)
-		if other, err := program.OwnerOf("BpfApplication", app); err == nil {
-			o.Members[n] = other.Members[0]
-		}
+		o.Members[n] = program.OwnerOf("BpfApplication", app).Members[0]
 	}
 }
 
@@ -300,10 +295,7 @@ func TestUpstreamFault18MapOwners(t *testing.T) {
 			object := &v1alpha1.TracepointProgram{}
 			object.Spec.BpfFunctionName = "f"
 			object.Spec.MapOwnerSelector = metav1.LabelSelector{MatchLabels: labels}
-			owner, err := program.OwnerOf("TracepointProgram", object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			owner := program.OwnerOf("TracepointProgram", object)
 			p := Want(owner, program.Node{}, test.owners)
 			if test.condition != "" {
 				if len(p.Loads) != 0 || len(p.Blocked) != 1 || p.Blocked[0].Condition != test.condition || p.Blocked[0].Message != test.message {

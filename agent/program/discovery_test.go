@@ -87,10 +87,7 @@ func TestDiscoveredAttachPoints(t *testing.T) {
 			object := &v1alpha1.TcxProgram{}
 			object.Spec.TcxProgramInfo = test.info
 			object.Spec.Direction = "ingress"
-			owner, err := OwnerOf("TcxProgram", object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			owner := OwnerOf("TcxProgram", object)
 			points, err := owner.Members[0].AttachPoints(n)
 			if got := text(err); got != test.err {
 				t.Errorf("error %q, want %q", got, test.err)
@@ -119,11 +116,11 @@ func TestDiscoveredAttachPoints(t *testing.T) {
 // An interface has the same link if it is named and if it is discovered, so
 // that switching to discovery doesn't attach it again.
 func TestDiscoveredLinksAreThoseOfNamedInterfaces(t *testing.T) {
-	named, err := tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress"}).AttachPoints(node)
+	named, err := tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress"}, false).AttachPoints(node)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: discover([]string{"eth0"}, nil), Direction: "ingress"}).AttachPoints(node)
+	found, err := tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: discover([]string{"eth0"}, nil), Direction: "ingress"}, false).AttachPoints(node)
 	if err != nil || len(found) != 1 || found[0].Name != named[0].Name || found[0].Digest != named[0].Digest {
 		t.Errorf("%v, %v, want %v", found, err, named)
 	}
@@ -134,14 +131,14 @@ func TestDiscoveryIsBounded(t *testing.T) {
 	for i := range mostDiscovered + 3 {
 		n.Interfaces[fmt.Sprintf("veth%04d", i)] = Interface{Index: i + 1}
 	}
-	points, err := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: discover(nil, nil)}).AttachPoints(n)
+	points, err := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: discover(nil, nil)}, false).AttachPoints(n)
 	excess := (*ExcessError)(nil)
 	if !errors.As(err, &excess) || excess.Found != mostDiscovered+3 || len(points) != mostDiscovered || points[mostDiscovered-1].Name != "veth1023" {
 		t.Errorf("%d points, %v", len(points), err)
 	}
 	// There is no limit for named interfaces.
 	names := slices.Collect(maps.Keys(n.Interfaces))
-	if points, err := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces(names...)}).AttachPoints(n); err != nil || len(points) != len(names) {
+	if points, err := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces(names...)}, false).AttachPoints(n); err != nil || len(points) != len(names) {
 		t.Errorf("%d points, %v", len(points), err)
 	}
 }
@@ -157,10 +154,7 @@ func TestLoadedAndNotAttached(t *testing.T) {
 		{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{BpfProgramCommon: common, Names: []string{"sched/sched_switch"}}},
 		{Type: v1alpha1.ProgTypeXDP, XDP: &v1alpha1.XdpProgramInfo{BpfProgramCommon: common, InterfaceSelector: primary()}},
 	}
-	owner, err := OwnerOf("BpfApplication", app)
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner := OwnerOf("BpfApplication", app)
 	for _, m := range owner.Members {
 		points, err := m.AttachPoints(Node{})
 		if err != nil || len(points) > 0 || m.LoadInfo().GetName() != "f" {

@@ -51,21 +51,11 @@ func whereEmpty(field, value string) string {
 	return field + " is empty"
 }
 
-func containersOf(s *v1alpha1.ContainerSelector) *containerSelector {
+func containersOf(s *v1alpha1.ContainerSelector, namespaced bool) *containerSelector {
 	if s == nil {
 		return nil
 	}
-	return &containerSelector{namespace: s.Namespace, pods: s.Pods, names: s.ContainerNames}
-}
-
-// nsContainersOf limits a namespaced program to pods in its namespace. This is
-// also the case without a selector, although the API server doesn't admit it,
-// so that the program is never attached on the host.
-func nsContainersOf(namespace string, s *v1alpha1.ContainerNsSelector) *containerSelector {
-	if s == nil {
-		return &containerSelector{namespace: namespace, tenant: true}
-	}
-	return &containerSelector{namespace: namespace, tenant: true, pods: s.Pods, names: s.ContainerNames}
+	return &containerSelector{namespace: s.Namespace, tenant: namespaced, pods: s.Pods, names: s.ContainerNames}
 }
 
 // numbers converts actions to the daemon's numbers, without duplicates.

@@ -21,12 +21,8 @@ type kprobe struct {
 	offset uint64
 }
 
-func kprobeOf(i *v1alpha1.KprobeProgramInfo) Kind {
-	return kprobe{functionOf(i.BpfProgramCommon), "kprobe", i.FunctionName, i.Offset}
-}
-
-func kretprobeOf(i *v1alpha1.KprobeProgramInfo) Kind {
-	return kprobe{functionOf(i.BpfProgramCommon), "kretprobe", i.FunctionName, i.Offset}
+func kprobeOf(member string, i *v1alpha1.KprobeProgramInfo) Kind {
+	return kprobe{functionOf(i.BpfProgramCommon), member, i.FunctionName, i.Offset}
 }
 
 func (kprobe) Type() string { return "kprobe" }

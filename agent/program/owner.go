@@ -4,15 +4,16 @@
 package program
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/userobject"
 )
 
 // Owner contains what a user object configures for this node.
@@ -43,9 +44,8 @@ type Member struct {
 	Type string
 }
 
-// OwnerOf converts a user object of a kind. It returns an error for objects
-// that the API server should not have admitted.
-func OwnerOf(kind string, o v1alpha1.UserObject) (Owner, error) {
+// OwnerOf converts a user object of a kind.
+func OwnerOf(kind string, o v1alpha1.UserObject) Owner {
 	common := o.GetAppCommon()
 	owner := Owner{
 		Key:          Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()},
@@ -57,65 +57,23 @@ func OwnerOf(kind string, o v1alpha1.UserObject) (Owner, error) {
 		// Pins belong to the node, so namespaced owners can't remove them.
 		ReplacePinnedMaps: o.GetNamespace() == "" && o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] == "true",
 	}
-	if of, ok := kinds[kind]; ok {
-		k := of(o)
-		owner.Members = []Member{{Kind: attachedOrNot(k), Type: k.Type()}}
-		return owner, nil
-	}
-
-	members, err := membersOf(o)
-	if err != nil {
-		return owner, err
-	}
+	application := strings.HasSuffix(kind, "Application")
 	seen := map[string]int{}
-	for _, k := range members {
-		id := k.ID()
-		if seen[id]++; seen[id] > 1 {
-			id += "-" + strconv.Itoa(seen[id])
+	for i, p := range userobject.Programs(o) {
+		k := kindOf(p, i)
+		m := Member{Kind: k, Type: k.Type()}
+		if !k.Attached() {
+			m.Kind = unattached{k}
 		}
-		owner.Members = append(owner.Members, Member{Kind: attachedOrNot(k), ID: id, Type: "application"})
-	}
-	return owner, nil
-}
-
-func attachedOrNot(k Kind) Kind {
-	if k.Attached() {
-		return k
-	}
-	return unattached{k}
-}
-
-func membersOf(o v1alpha1.UserObject) ([]Kind, error) {
-	var out []Kind
-	add := func(i int, t v1alpha1.EBPFProgType, k Kind) {
-		if k == nil {
-			k = untypedOf(i, t)
-		}
-		out = append(out, k)
-	}
-	switch app := o.(type) {
-	case *v1alpha1.BpfApplication:
-		for i := range app.Spec.Programs {
-			p := &app.Spec.Programs[i]
-			var k Kind
-			if of, ok := members[p.Type]; ok {
-				k = of(p)
+		if application {
+			m.Type, m.ID = "application", k.ID()
+			if seen[m.ID]++; seen[m.ID] > 1 {
+				m.ID += "-" + strconv.Itoa(seen[m.ID])
 			}
-			add(i, p.Type, k)
 		}
-	case *v1alpha1.BpfNsApplication:
-		for i := range app.Spec.Programs {
-			p := &app.Spec.Programs[i]
-			var k Kind
-			if of, ok := nsMembers[p.Type]; ok {
-				k = of(app.Namespace, p)
-			}
-			add(i, p.Type, k)
-		}
-	default:
-		return nil, fmt.Errorf("%T is not a kind of user object", o)
+		owner.Members = append(owner.Members, m)
 	}
-	return out, nil
+	return owner
 }
 
 // Choices describes which option is used for a member if the spec sets several.

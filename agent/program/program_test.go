@@ -15,6 +15,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/userobject"
 )
 
 func TestEveryKindHasARow(t *testing.T) {
@@ -22,13 +23,10 @@ func TestEveryKindHasARow(t *testing.T) {
 		if strings.HasSuffix(kind.Name, "Application") {
 			continue
 		}
-		owner, err := OwnerOf(kind.Name, kind.New())
-		if err != nil || len(owner.Members) != 1 {
-			t.Errorf("%s: %d members, %v", kind.Name, len(owner.Members), err)
+		owner := OwnerOf(kind.Name, kind.New())
+		if len(owner.Members) != 1 || !strings.HasPrefix(strings.ToLower(kind.Name), owner.Members[0].Type) {
+			t.Errorf("%s: %v", kind.Name, owner.Members)
 		}
-	}
-	if want := len(v1alpha1.UserKinds) - 2; len(kinds) != want {
-		t.Errorf("%d rows for %d kinds", len(kinds), want)
 	}
 }
 
@@ -48,10 +46,7 @@ func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 		{Type: v1alpha1.ProgTypeUretprobe, Uretprobe: &v1alpha1.UprobeProgramInfo{BpfProgramCommon: named("f8"), FunctionName: "malloc", Target: "libc"}},
 		{Type: v1alpha1.ProgTypeTracepoint, Tracepoint: &v1alpha1.TracepointProgramInfo{BpfProgramCommon: named("f9")}},
 	}
-	owner, err := OwnerOf("BpfApplication", app)
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner := OwnerOf("BpfApplication", app)
 	var ids []string
 	for _, m := range owner.Members {
 		if m.Type != "application" {
@@ -71,9 +66,9 @@ func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 		app.Spec.Programs[i] = v1alpha1.BpfApplicationProgram{Type: app.Spec.Programs[i].Type}
 	}
 	app.Spec.Programs[1].Type = ""
-	owner, err = OwnerOf("BpfApplication", app)
-	if err != nil || len(owner.Members) != len(app.Spec.Programs) {
-		t.Fatalf("members %v, %v", owner.Members, err)
+	owner = OwnerOf("BpfApplication", app)
+	if len(owner.Members) != len(app.Spec.Programs) {
+		t.Fatalf("members %v", owner.Members)
 	}
 	for i, want := range []string{`spec.programs[0] has no configuration for its type "XDP"`, "spec.programs[1] has no type"} {
 		if got := owner.Members[i].Incomplete(); !strings.HasPrefix(got, want) {
@@ -91,13 +86,13 @@ func TestIncomplete(t *testing.T) {
 		want string
 	}{
 		"no function":            {tracepointOf(&v1alpha1.TracepointProgramInfo{Names: []string{"a/b"}}), "bpffunctionname is empty"},
-		"xdp without function":   {xdpOf(&v1alpha1.XdpProgramInfo{}), "bpffunctionname is empty"},
+		"xdp without function":   {xdpOf(&v1alpha1.XdpProgramInfo{}, false), "bpffunctionname is empty"},
 		"fentry of nothing":      {fentryOf(&v1alpha1.FentryProgramInfo{BpfProgramCommon: common}), "func_name is empty"},
 		"fexit of nothing":       {fexitOf(&v1alpha1.FexitProgramInfo{BpfProgramCommon: common}), "func_name is empty"},
-		"kprobe of nothing":      {kprobeOf(&v1alpha1.KprobeProgramInfo{BpfProgramCommon: common}), "func_name is empty"},
-		"uprobe without target":  {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common}), "target is empty"},
-		"uprobe without symbol":  {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common, Target: "libc"}), ""},
-		"kretprobe with offset":  {kretprobeOf(&v1alpha1.KprobeProgramInfo{BpfProgramCommon: common, FunctionName: "g", Offset: 4}), ""},
+		"kprobe of nothing":      {kprobeOf("kprobe", &v1alpha1.KprobeProgramInfo{BpfProgramCommon: common}), "func_name is empty"},
+		"uprobe without target":  {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common}, false), "target is empty"},
+		"uprobe without symbol":  {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{BpfProgramCommon: common, Target: "libc"}, false), ""},
+		"kretprobe with offset":  {kprobeOf("kretprobe", &v1alpha1.KprobeProgramInfo{BpfProgramCommon: common, FunctionName: "g", Offset: 4}), ""},
 		"tracepoint, none named": {tracepointOf(&v1alpha1.TracepointProgramInfo{BpfProgramCommon: common}), ""},
 	} {
 		if got := test.kind.Incomplete(); got != test.want {
@@ -114,10 +109,7 @@ func TestChoices(t *testing.T) {
 	o.Spec.BpfFunctionName = "f"
 	o.Spec.ByteCode = v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: "quay.io/a/b"}, Path: &path}
 	o.Spec.InterfaceSelector.PrimaryNodeInterface = &no
-	owner, err := OwnerOf("XdpProgram", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner := OwnerOf("XdpProgram", o)
 	want := []string{
 		"bytecode has both an image and a path: the image is used",
 		"primarynodeinterface: false also selects the primary interface",
@@ -127,8 +119,8 @@ func TestChoices(t *testing.T) {
 	}
 	o.Spec.ByteCode.Path = nil
 	*o.Spec.InterfaceSelector.PrimaryNodeInterface = true
-	if owner, err = OwnerOf("XdpProgram", o); err != nil || len(owner.Choices(owner.Members[0])) > 0 {
-		t.Errorf("choices %q, %v", owner.Choices(owner.Members[0]), err)
+	if owner = OwnerOf("XdpProgram", o); len(owner.Choices(owner.Members[0])) > 0 {
+		t.Errorf("choices %q", owner.Choices(owner.Members[0]))
 	}
 }
 
@@ -140,10 +132,7 @@ func TestUpstreamFault16MembersOfOneIDStayApart(t *testing.T) {
 			Type: v1alpha1.ProgTypeXDP, XDP: &v1alpha1.XdpProgramInfo{BpfProgramCommon: named("stats")},
 		})
 	}
-	owner, err := OwnerOf("BpfApplication", app)
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner := OwnerOf("BpfApplication", app)
 	for i, want := range []string{"xdp-stats", "xdp-stats-2", "xdp-stats-3"} {
 		if owner.Members[i].ID != want {
 			t.Errorf("member %d has id %q, want %q", i, owner.Members[i].ID, want)
@@ -197,10 +186,10 @@ func TestUprobesThatSeeMoreThanTheContainer(t *testing.T) {
 		kind Kind
 		want string
 	}{
-		"hostPID":                   {uprobeNsOf("uprobe", "acme", &v1alpha1.UprobeNsProgramInfo{Target: "/proc/1/root/bin/sh"}), "(hostPID)"},
-		"a process":                 {uprobeNsOf("uprobe", "acme", pid), "remove pid"},
-		"cluster-scoped, hostPID":   {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", Containers: &v1alpha1.ContainerSelector{Namespace: "acme"}}), ""},
-		"cluster-scoped, a process": {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", Pid: 1, Containers: &v1alpha1.ContainerSelector{}}), "remove pid"},
+		"hostPID":                   {tenant("acme", &v1alpha1.UprobeNsProgramInfo{Target: "/proc/1/root/bin/sh"}), "(hostPID)"},
+		"a process":                 {tenant("acme", pid), "remove pid"},
+		"cluster-scoped, hostPID":   {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", Containers: &v1alpha1.ContainerSelector{Namespace: "acme"}}, false), ""},
+		"cluster-scoped, a process": {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", Pid: 1, Containers: &v1alpha1.ContainerSelector{}}, false), "remove pid"},
 	} {
 		points, err := test.kind.AttachPoints(hostPID)
 		if err != nil || len(points) == 0 {
@@ -223,8 +212,8 @@ func TestUprobesOfNamespaces(t *testing.T) {
 		n := node
 		n.UprobeNamespaces = test.allowed
 		for member, kind := range map[string]Kind{
-			"namespaced":     uprobeNsOf("uprobe", "acme", &v1alpha1.UprobeNsProgramInfo{Target: "/bin/web", FunctionName: "main"}),
-			"cluster-scoped": uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", FunctionName: "main", Containers: &v1alpha1.ContainerSelector{Namespace: "acme"}}),
+			"namespaced":     tenant("acme", &v1alpha1.UprobeNsProgramInfo{Target: "/bin/web", FunctionName: "main"}),
+			"cluster-scoped": uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", FunctionName: "main", Containers: &v1alpha1.ContainerSelector{Namespace: "acme"}}, false),
 		} {
 			points, err := kind.AttachPoints(n)
 			if err != nil || len(points) == 0 {
@@ -253,9 +242,9 @@ func TestNamespacedProgramsStayOffTheNodesNetwork(t *testing.T) {
 	} {
 		pods := v1alpha1.ContainerNsSelector{Pods: app("web")}
 		for hook, kind := range map[string]Kind{
-			"xdp": xdpNsOf("acme", &v1alpha1.XdpNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods}),
-			"tc":  tcNsOf("acme", &v1alpha1.TcNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods, Direction: "ingress"}),
-			"tcx": tcxNsOf("acme", &v1alpha1.TcxNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods, Direction: "ingress"}),
+			"xdp": tenant("acme", &v1alpha1.XdpNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods}),
+			"tc":  tenant("acme", &v1alpha1.TcNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods, Direction: "ingress"}),
+			"tcx": tenant("acme", &v1alpha1.TcxNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods, Direction: "ingress"}),
 		} {
 			points, err := kind.AttachPoints(everywhere)
 			if err != nil {
@@ -286,7 +275,7 @@ func TestAttachPoints(t *testing.T) {
 		err  string
 	}{
 		"interfaces, one of them twice and one absent": {
-			kind: xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth1", "eth0", "eth9", "eth0"), Priority: 50, ProceedOn: []v1alpha1.XdpProceedOnValue{"pass", "dispatcher_return", "pass"}}),
+			kind: xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth1", "eth0", "eth9", "eth0"), Priority: 50, ProceedOn: []v1alpha1.XdpProceedOnValue{"pass", "dispatcher_return", "pass"}}, false),
 			node: node,
 			want: map[string]string{
 				"eth0": `xdp_attach_info:{priority:50 iface:"eth0" proceed_on:2 proceed_on:31}`,
@@ -295,22 +284,22 @@ func TestAttachPoints(t *testing.T) {
 			},
 		},
 		"the primary interface": {
-			kind: tcOf(&v1alpha1.TcProgramInfo{InterfaceSelector: primary(), Direction: "egress", Priority: 1, ProceedOn: []v1alpha1.TcProceedOnValue{"unspec", "pipe"}}),
+			kind: tcOf(&v1alpha1.TcProgramInfo{InterfaceSelector: primary(), Direction: "egress", Priority: 1, ProceedOn: []v1alpha1.TcProceedOnValue{"unspec", "pipe"}}, false),
 			node: node,
 			want: map[string]string{"eth0 egress": `tc_attach_info:{priority:1 iface:"eth0" direction:"egress" proceed_on:-1 proceed_on:3}`},
 		},
 		"the primary interface by the second address": {
-			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: primary(), Direction: "ingress"}),
+			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: primary(), Direction: "ingress"}, false),
 			node: Node{Addresses: node.Addresses, Interfaces: map[string]Interface{"eth1": node.Interfaces["eth1"]}},
 			want: map[string]string{"eth1 ingress": `tcx_attach_info:{iface:"eth1" direction:"ingress"}`},
 		},
 		"no primary interface": {
-			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: primary(), Direction: "ingress"}),
+			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: primary(), Direction: "ingress"}, false),
 			node: Node{Name: "n1", Addresses: node.Addresses[:1]},
 			err:  "no interface of node n1 has one of its internal addresses [10.0.0.7]",
 		},
 		"pods of every namespace, once each": {
-			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}),
+			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}, false),
 			node: node,
 			want: map[string]string{
 				"eth0 ingress in pod acme/web-0": `tcx_attach_info:{iface:"eth0" direction:"ingress" netns:"/host/proc/10/ns/net"}`,
@@ -318,35 +307,35 @@ func TestAttachPoints(t *testing.T) {
 			},
 		},
 		"pods of the own namespace only": {
-			kind: xdpNsOf("acme", &v1alpha1.XdpNsProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: &v1alpha1.ContainerNsSelector{Pods: app("web")}}),
+			kind: tenant("acme", &v1alpha1.XdpNsProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: &v1alpha1.ContainerNsSelector{Pods: app("web")}}),
 			node: node,
 			want: map[string]string{"eth0 in pod acme/web-0": `xdp_attach_info:{iface:"eth0" netns:"/host/proc/10/ns/net"}`},
 		},
 		"pods on the host's network, once": {
-			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Namespace: "acme", Pods: app("net")}}),
+			kind: tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Direction: "ingress", Containers: &v1alpha1.ContainerSelector{Namespace: "acme", Pods: app("net")}}, false),
 			node: node,
 			want: map[string]string{"eth0 ingress": `tcx_attach_info:{iface:"eth0" direction:"ingress"}`},
 		},
 		"a container by name": {
-			kind: uprobeNsOf("uprobe", "acme", &v1alpha1.UprobeNsProgramInfo{Target: "/bin/web", FunctionName: "main", Containers: &v1alpha1.ContainerNsSelector{Pods: metav1.LabelSelector{}, ContainerNames: &log}}),
+			kind: tenant("acme", &v1alpha1.UprobeNsProgramInfo{Target: "/bin/web", FunctionName: "main", Containers: &v1alpha1.ContainerNsSelector{Pods: metav1.LabelSelector{}, ContainerNames: &log}}),
 			node: node,
 			want: map[string]string{"main in /bin/web of container acme/web-0/log": `uprobe_attach_info:{fn_name:"main" target:"/bin/web" container_pid:12}`},
 		},
 		"no runtime": {
-			kind: uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "libc", Containers: &v1alpha1.ContainerSelector{}}),
+			kind: uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "libc", Containers: &v1alpha1.ContainerSelector{}}, false),
 			node: Node{ContainersErr: errors.New("no container runtime listens")},
 			err:  "no container runtime listens",
 		},
 		"upstream's fault 7, the pid of a uprobe": {
-			kind: uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "libc", FunctionName: "malloc", Offset: 16, Pid: 4711}),
+			kind: uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "libc", FunctionName: "malloc", Offset: 16, Pid: 4711}, false),
 			want: map[string]string{"malloc+0x10 in libc of process 4711": `uprobe_attach_info:{fn_name:"malloc" offset:16 target:"libc" pid:4711}`},
 		},
 		"a uprobe by offset alone": {
-			kind: uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/x", Offset: 4096}),
+			kind: uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/x", Offset: 4096}, false),
 			want: map[string]string{"/bin/x+0x1000": `uprobe_attach_info:{offset:4096 target:"/bin/x"}`},
 		},
 		"a kprobe": {
-			kind: kprobeOf(&v1alpha1.KprobeProgramInfo{FunctionName: "try_to_wake_up", Offset: 8}),
+			kind: kprobeOf("kprobe", &v1alpha1.KprobeProgramInfo{FunctionName: "try_to_wake_up", Offset: 8}),
 			want: map[string]string{"try_to_wake_up+0x8": `kprobe_attach_info:{fn_name:"try_to_wake_up" offset:8}`},
 		},
 		"tracepoints": {
@@ -395,7 +384,7 @@ func text(err error) string {
 // Changed digests would attach all links again when the agent is upgraded.
 func TestDigestsStay(t *testing.T) {
 	for want, kind := range map[string]Kind{
-		"8e36afbdc4ecf5e6": xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Priority: 50, ProceedOn: []v1alpha1.XdpProceedOnValue{"pass"}}),
+		"8e36afbdc4ecf5e6": xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Priority: 50, ProceedOn: []v1alpha1.XdpProceedOnValue{"pass"}}, false),
 		"299b6dace98d8994": tracepointOf(&v1alpha1.TracepointProgramInfo{Names: []string{"syscalls/sys_enter_kill"}}),
 	} {
 		points, err := kind.AttachPoints(node)
@@ -414,12 +403,12 @@ func TestUpstreamFault10ANewInstanceIsANewLink(t *testing.T) {
 		change func(*Node)
 		same   bool
 	}{
-		"interface came anew":           {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0")}), func(n *Node) { n.Interfaces["eth0"] = Interface{Index: 99} }, false},
-		"address changed":               {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0")}), func(n *Node) { n.Interfaces["eth0"] = Interface{Index: 2} }, true},
-		"container restarted, uprobe":   {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Containers: selector}), func(n *Node) { n.Containers[0].ID, n.Containers[0].PID = "new", 99 }, false},
-		"container restarted, same net": {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), func(n *Node) { n.Containers[1].ID, n.Containers[1].PID = "new", 99 }, true},
-		"containers ended, same net":    {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), func(n *Node) { n.Containers[0].PID, n.Containers[1].PID = 0, 0 }, true},
-		"sandbox made anew":             {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), func(n *Node) { n.Containers[0].Sandbox, n.Containers[1].Sandbox = "new", "new" }, false},
+		"interface came anew":           {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0")}, false), func(n *Node) { n.Interfaces["eth0"] = Interface{Index: 99} }, false},
+		"address changed":               {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0")}, false), func(n *Node) { n.Interfaces["eth0"] = Interface{Index: 2} }, true},
+		"container restarted, uprobe":   {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Containers: selector}, false), func(n *Node) { n.Containers[0].ID, n.Containers[0].PID = "new", 99 }, false},
+		"container restarted, same net": {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}, false), func(n *Node) { n.Containers[1].ID, n.Containers[1].PID = "new", 99 }, true},
+		"containers ended, same net":    {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}, false), func(n *Node) { n.Containers[0].PID, n.Containers[1].PID = 0, 0 }, true},
+		"sandbox made anew":             {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}, false), func(n *Node) { n.Containers[0].Sandbox, n.Containers[1].Sandbox = "new", "new" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, err := test.kind.AttachPoints(node)
@@ -451,8 +440,8 @@ func TestContainersThatHaveEnded(t *testing.T) {
 		kind Kind
 		want int
 	}{
-		"uprobe": {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Containers: selector}), 0},
-		"XDP":    {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}), 2},
+		"uprobe": {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Containers: selector}, false), 0},
+		"XDP":    {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: selector}, false), 2},
 	} {
 		if points, err := test.kind.AttachPoints(ended); err != nil || len(points) != test.want {
 			t.Errorf("%s: %v, %v, want %d", name, points, err, test.want)
@@ -462,7 +451,7 @@ func TestContainersThatHaveEnded(t *testing.T) {
 
 func TestPodWhoseNetworkIsNotTold(t *testing.T) {
 	untold := Node{Containers: []Container{{Namespace: "acme", Pod: "web-0", Sandbox: "s1", PodLabels: map[string]string{"app": "web"}, Name: "web", ID: "c1", PID: 11}}}
-	kind := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: &v1alpha1.ContainerSelector{Pods: app("web")}})
+	kind := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}, false)
 	points, err := kind.AttachPoints(untold)
 	if err != nil || len(points) != 1 || !strings.Contains(points[0].Lack, "network namespace") {
 		t.Errorf("%v, %v", points, err)
@@ -472,8 +461,8 @@ func TestPodWhoseNetworkIsNotTold(t *testing.T) {
 // Upstream's fault 7: the pid of a uprobe is never sent.
 func TestUpstreamFault07UprobesOfOneProcess(t *testing.T) {
 	for name, kind := range map[string]Kind{
-		"cluster-scoped": uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Pid: 7}),
-		"namespaced":     uprobeNsOf("uretprobe", node.Containers[0].Namespace, &v1alpha1.UprobeNsProgramInfo{Target: "x", Pid: 7, Containers: &v1alpha1.ContainerNsSelector{}}),
+		"cluster-scoped": uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Pid: 7}, false),
+		"namespaced":     tenant(node.Containers[0].Namespace, &v1alpha1.UprobeNsProgramInfo{Target: "x", Pid: 7, Containers: &v1alpha1.ContainerNsSelector{}}),
 	} {
 		points, err := kind.AttachPoints(node)
 		if err != nil || len(points) == 0 {
@@ -497,14 +486,14 @@ func TestIdle(t *testing.T) {
 		node Node
 		want v1alpha1.BpfProgramConditionType
 	}{
-		"no container":               {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Containers: pods}), Node{}, v1alpha1.BpfProgCondNoContainersOnNode},
-		"no running container":       {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Containers: pods}), web, v1alpha1.BpfProgCondNoContainersOnNode},
-		"no pod":                     {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: pods}), Node{}, v1alpha1.BpfProgCondNoContainersOnNode},
-		"no pod to discover in":      {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: found, Containers: pods}), Node{}, v1alpha1.BpfProgCondNoContainersOnNode},
-		"no interface in a pod":      {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: found, Containers: pods}), web, v1alpha1.BpfProgCondNoInterfacesOnNode},
-		"no interface of the host":   {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: found}), web, v1alpha1.BpfProgCondNoInterfacesOnNode},
-		"discovery is off":           {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{}}}), web, v1alpha1.BpfProgCondNoInterfacesOnNode},
-		"only loaded":                {attachedOrNot(tcxOf(&v1alpha1.TcxProgramInfo{BpfProgramCommon: v1alpha1.BpfProgramCommon{Attach: new(false)}, InterfaceSelector: found})), web, ""},
+		"no container":               {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Containers: pods}, false), Node{}, v1alpha1.BpfProgCondNoContainersOnNode},
+		"no running container":       {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Containers: pods}, false), web, v1alpha1.BpfProgCondNoContainersOnNode},
+		"no pod":                     {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: pods}, false), Node{}, v1alpha1.BpfProgCondNoContainersOnNode},
+		"no pod to discover in":      {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: found, Containers: pods}, false), Node{}, v1alpha1.BpfProgCondNoContainersOnNode},
+		"no interface in a pod":      {tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: found, Containers: pods}, false), web, v1alpha1.BpfProgCondNoInterfacesOnNode},
+		"no interface of the host":   {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: found}, false), web, v1alpha1.BpfProgCondNoInterfacesOnNode},
+		"discovery is off":           {xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{}}}, false), web, v1alpha1.BpfProgCondNoInterfacesOnNode},
+		"only loaded":                {unattached{tcxOf(&v1alpha1.TcxProgramInfo{InterfaceSelector: found}, false)}, web, ""},
 		"a program without a target": {tracepointOf(&v1alpha1.TracepointProgramInfo{}), web, ""},
 	} {
 		if points, err := test.kind.AttachPoints(test.node); err != nil || len(points) != 0 {
@@ -523,11 +512,11 @@ func TestOddNames(t *testing.T) {
 	pods := &v1alpha1.ContainerNsSelector{}
 	n := Node{Containers: []Container{{Namespace: "team", Pod: "p", PodUID: "u", Name: "c", PID: 7, NetNS: "/proc/7/ns/net"}}, UprobeNamespaces: []string{"team"}}
 	for what, kind := range map[string]Kind{
-		"interface": tcxNsOf("team", &v1alpha1.TcxNsProgramInfo{
+		"interface": tenant("team", &v1alpha1.TcxNsProgramInfo{
 			BpfProgramCommon: common, InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0", "eth0:x-test", "a name of seventeen"}}, Containers: pods,
 		}),
-		"target":     uprobeNsOf("uprobe", "team", &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: common, Target: "/bin/sh\x00", Containers: pods}),
-		"function":   kprobeOf(&v1alpha1.KprobeProgramInfo{BpfProgramCommon: common, FunctionName: "f\x00"}),
+		"target":     tenant("team", &v1alpha1.UprobeNsProgramInfo{BpfProgramCommon: common, Target: "/bin/sh\x00", Containers: pods}),
+		"function":   kprobeOf("kprobe", &v1alpha1.KprobeProgramInfo{BpfProgramCommon: common, FunctionName: "f\x00"}),
 		"tracepoint": tracepointOf(&v1alpha1.TracepointProgramInfo{BpfProgramCommon: common, Names: []string{"a/b", "a/../b"}}),
 	} {
 		points, err := kind.AttachPoints(n)
@@ -554,10 +543,7 @@ func TestPoliciesSeeWhatTheDaemonGets(t *testing.T) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, o); err != nil {
 			t.Fatal(err)
 		}
-		owner, err := OwnerOf(kind.Name, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		owner := OwnerOf(kind.Name, o)
 		if len(owner.Members) == 0 {
 			continue // an application, whose members are the same types
 		}
@@ -575,4 +561,21 @@ func TestPoliciesSeeWhatTheDaemonGets(t *testing.T) {
 			t.Errorf("%s: the policy sees %+v, the daemon %+v", kind.Name, hooks[0], got)
 		}
 	}
+}
+
+// tenant returns the program of a namespaced object.
+func tenant(namespace string, info any) Kind {
+	o := &v1alpha1.BpfNsApplication{}
+	o.Namespace, o.Spec.Programs = namespace, make([]v1alpha1.BpfNsApplicationProgram, 1)
+	switch p := &o.Spec.Programs[0]; i := info.(type) {
+	case *v1alpha1.XdpNsProgramInfo:
+		p.Type, p.XDP = v1alpha1.ProgTypeXDP, i
+	case *v1alpha1.TcNsProgramInfo:
+		p.Type, p.TC = v1alpha1.ProgTypeTC, i
+	case *v1alpha1.TcxNsProgramInfo:
+		p.Type, p.TCX = v1alpha1.ProgTypeTCX, i
+	case *v1alpha1.UprobeNsProgramInfo:
+		p.Type, p.Uprobe = v1alpha1.ProgTypeUprobe, i
+	}
+	return kindOf(userobject.Programs(o)[0], 0)
 }

@@ -25,20 +25,10 @@ var tcActions = map[v1alpha1.TcProceedOnValue]int32{
 	"queued": 5, "repeat": 6, "redirect": 7, "trap": 8, "dispatcher_return": 30,
 }
 
-func tcOf(i *v1alpha1.TcProgramInfo) Kind {
+func tcOf(i *v1alpha1.TcProgramInfo, namespaced bool) Kind {
 	return tc{
 		function:  functionOf(i.BpfProgramCommon),
-		onNetwork: onNetwork{i.InterfaceSelector, containersOf(i.Containers)},
-		priority:  i.Priority,
-		direction: i.Direction,
-		proceedOn: numbers(tcActions, i.ProceedOn),
-	}
-}
-
-func tcNsOf(namespace string, i *v1alpha1.TcNsProgramInfo) Kind {
-	return tc{
-		function:  functionOf(i.BpfProgramCommon),
-		onNetwork: onNetwork{i.InterfaceSelector, nsContainersOf(namespace, i.Containers)},
+		onNetwork: onNetwork{i.InterfaceSelector, containersOf(i.Containers, namespaced)},
 		priority:  i.Priority,
 		direction: i.Direction,
 		proceedOn: numbers(tcActions, i.ProceedOn),

@@ -17,12 +17,8 @@ type tcx struct {
 	direction string
 }
 
-func tcxOf(i *v1alpha1.TcxProgramInfo) Kind {
-	return tcx{functionOf(i.BpfProgramCommon), onNetwork{i.InterfaceSelector, containersOf(i.Containers)}, i.Priority, i.Direction}
-}
-
-func tcxNsOf(namespace string, i *v1alpha1.TcxNsProgramInfo) Kind {
-	return tcx{functionOf(i.BpfProgramCommon), onNetwork{i.InterfaceSelector, nsContainersOf(namespace, i.Containers)}, i.Priority, i.Direction}
+func tcxOf(i *v1alpha1.TcxProgramInfo, namespaced bool) Kind {
+	return tcx{functionOf(i.BpfProgramCommon), onNetwork{i.InterfaceSelector, containersOf(i.Containers, namespaced)}, i.Priority, i.Direction}
 }
 
 func (tcx) Type() string { return "tcx" }

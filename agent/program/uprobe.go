@@ -25,15 +25,9 @@ type uprobe struct {
 	containers *containerSelector
 }
 
-func uprobeOf(member string, i *v1alpha1.UprobeProgramInfo) Kind {
+func uprobeOf(member string, i *v1alpha1.UprobeProgramInfo, namespaced bool) Kind {
 	return uprobe{
-		functionOf(i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.Target, pidOf(i.Pid), containersOf(i.Containers),
-	}
-}
-
-func uprobeNsOf(member, namespace string, i *v1alpha1.UprobeNsProgramInfo) Kind {
-	return uprobe{
-		functionOf(i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.Target, pidOf(i.Pid), nsContainersOf(namespace, i.Containers),
+		functionOf(i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.Target, pidOf(i.Pid), containersOf(i.Containers, namespaced),
 	}
 }
 

@@ -23,19 +23,10 @@ var xdpActions = map[v1alpha1.XdpProceedOnValue]int32{
 	"aborted": 0, "drop": 1, "pass": 2, "tx": 3, "redirect": 4, "dispatcher_return": 31,
 }
 
-func xdpOf(i *v1alpha1.XdpProgramInfo) Kind {
+func xdpOf(i *v1alpha1.XdpProgramInfo, namespaced bool) Kind {
 	return xdp{
 		function:  functionOf(i.BpfProgramCommon),
-		onNetwork: onNetwork{i.InterfaceSelector, containersOf(i.Containers)},
-		priority:  i.Priority,
-		proceedOn: numbers(xdpActions, i.ProceedOn),
-	}
-}
-
-func xdpNsOf(namespace string, i *v1alpha1.XdpNsProgramInfo) Kind {
-	return xdp{
-		function:  functionOf(i.BpfProgramCommon),
-		onNetwork: onNetwork{i.InterfaceSelector, nsContainersOf(namespace, i.Containers)},
+		onNetwork: onNetwork{i.InterfaceSelector, containersOf(i.Containers, namespaced)},
 		priority:  i.Priority,
 		proceedOn: numbers(xdpActions, i.ProceedOn),
 	}

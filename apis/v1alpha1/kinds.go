@@ -56,6 +56,9 @@ type UserObject interface {
 	GetStatus() *BpfProgramStatusCommon
 }
 
+// Common returns what programs of all types configure, for reading and for writing.
+func (c *BpfProgramCommon) Common() *BpfProgramCommon { return c }
+
 // ProgramObject is the interface of BpfProgram and BpfNsProgram.
 // +kubebuilder:object:generate=false
 type ProgramObject interface {

@@ -25,7 +25,7 @@ type Link struct {
 	Slot int32 `json:"slot,omitempty"`
 	// Priority is the priority in the object of bpfman. For a TC filter without an object, it is the filter's
 	// priority.
-	Priority *int64 `json:"priority,omitempty"`
+	Priority *int32 `json:"priority,omitempty"`
 	// ProceedOn are the results after which the next program runs. All means that it always runs.
 	ProceedOn []string `json:"proceedon,omitempty"`
 	All       bool     `json:"all,omitempty"`
@@ -37,7 +37,7 @@ type Link struct {
 
 // Settings are the settings of a program in its object.
 type Settings struct {
-	Priority  *int64
+	Priority  *int32
 	ProceedOn []string
 }
 
@@ -72,7 +72,7 @@ func link(p v1alpha1.BpfNodeProgram, a v1alpha1.BpfNodeAttachPoint, asked func(v
 		out.Priority, out.ProceedOn = settings.Priority, settings.ProceedOn
 	}
 	if out.Priority == nil && a.Priority != 0 {
-		priority := int64(a.Priority)
+		priority := a.Priority
 		out.Priority = &priority
 	}
 	switch kind, _, _ := strings.Cut(a.Type, "/"); kind {

@@ -68,18 +68,18 @@ var node = v1alpha1.BpfNodeStatus{Programs: []v1alpha1.BpfNodeProgram{
 func TestChains(t *testing.T) {
 	asked := func(owner v1alpha1.BpfNodeOwner, function string) Settings {
 		if owner.Name == "a" && function == "first" {
-			return Settings{Priority: ptr.To[int64](50), ProceedOn: []string{"pass"}}
+			return Settings{Priority: ptr.To[int32](50), ProceedOn: []string{"pass"}}
 		}
 		return Settings{}
 	}
 	want := []Link{
-		{Hook: "tc/ingress eth0", Type: "tc/ingress", Interface: "eth0", Position: 1, Priority: ptr.To[int64](49152), ProceedOn: []string{"unspec"}, ID: 42, Name: "filter"},
+		{Hook: "tc/ingress eth0", Type: "tc/ingress", Interface: "eth0", Position: 1, Priority: ptr.To[int32](49152), ProceedOn: []string{"unspec"}, ID: 42, Name: "filter"},
 		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 1, ProceedOn: []string{"next"}, ID: 41, Name: "theirs"},
 		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 2, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c"},
 		{Hook: "tcx/ingress eth1", Type: "tcx/ingress", Interface: "eth1", Position: 1, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c"},
 		{Hook: "tracepoint syscalls/sys_enter_kill", Type: "tracepoint", All: true, ID: 43, Name: "trace"},
 		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, ID: 30, Name: "xdp_dispatcher", Whose: "bpfman"},
-		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 1, Priority: ptr.To[int64](50), ProceedOn: []string{"pass"}, ID: 21, Name: "first", Whose: "XdpProgram a"},
+		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 1, Priority: ptr.To[int32](50), ProceedOn: []string{"pass"}, ID: 21, Name: "first", Whose: "XdpProgram a"},
 		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 2, ID: 20, Name: "second", Whose: "XdpProgram b"},
 	}
 	got := Chains(node, asked)

@@ -4,47 +4,36 @@
 package inventory
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/userobject"
 )
 
 // SettingsOf returns the settings in an object of bpfman for its program with a function. For an
-// application, these are the settings of the member with that function. If object is nil, the settings are
-// empty.
-func SettingsOf(object runtime.Object, function string) Settings {
-	if object == nil {
-		return Settings{}
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return Settings{}
-	}
-	spec, _, _ := unstructured.NestedMap(content, "spec") // absent if it isn't a map
-	members, isApplication, _ := unstructured.NestedSlice(spec, "programs")
-	if !isApplication {
-		return settingsIn(spec)
-	}
-	for _, m := range members {
-		member, ok := m.(map[string]any)
-		if !ok {
+// application with several members, these are the settings of the member with that function. If
+// object is nil, the settings are empty.
+func SettingsOf(object v1alpha1.UserObject, function string) Settings {
+	programs := userobject.Programs(object)
+	for _, p := range programs {
+		info := p.Info()
+		if info == nil || len(programs) > 1 && info.Common().BpfFunctionName != function {
 			continue
 		}
-		// The settings of a member are in the field for its type.
-		for _, value := range member {
-			asked, ok := value.(map[string]any)
-			if ok && asked["bpffunctionname"] == function {
-				return settingsIn(asked)
-			}
+		switch i := info.(type) {
+		case *v1alpha1.TcProgramInfo:
+			return Settings{Priority: &i.Priority, ProceedOn: texts(i.ProceedOn)}
+		case *v1alpha1.TcxProgramInfo:
+			return Settings{Priority: &i.Priority}
+		case *v1alpha1.XdpProgramInfo:
+			return Settings{Priority: &i.Priority, ProceedOn: texts(i.ProceedOn)}
 		}
 	}
 	return Settings{}
 }
 
-func settingsIn(asked map[string]any) Settings {
-	var out Settings
-	if priority, found, err := unstructured.NestedInt64(asked, "priority"); found && err == nil {
-		out.Priority = &priority
+func texts[T ~string](actions []T) []string {
+	var out []string
+	for _, a := range actions {
+		out = append(out, string(a))
 	}
-	out.ProceedOn, _, _ = unstructured.NestedStringSlice(asked, "proceedon") // absent if it isn't a list
 	return out
 }

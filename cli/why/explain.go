@@ -18,6 +18,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/remedy"
+	"github.com/bpfman/bpfman-operator/internal/userobject"
 )
 
 // Facts are the data from the cluster. A nil field couldn't be read. Unseen then contains the reason.
@@ -44,11 +45,11 @@ type Selector struct {
 
 // Explain combines the facts to a page.
 func Explain(f Facts) (Page, error) {
-	spec, err := specOf(f.Object)
+	all, err := wanted(f)
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Object: describe(f), Wanted: wanted(spec), Unseen: f.Unseen}
+	page := Page{Object: describe(f), Wanted: all, Unseen: f.Unseen}
 	for line := range strings.Lines(f.Problems) {
 		page.Components = append(page.Components, strings.TrimSpace(line))
 	}
@@ -64,7 +65,7 @@ func Explain(f Facts) (Page, error) {
 			page.Remarks = append(page.Remarks, fmt.Sprintf("no node matches the node selector %q: to see the labels of the nodes, run kubectl get nodes --show-labels", selector))
 		}
 	}
-	selectors := selectorsOf(spec, f.Object.GetNamespace())
+	selectors := Selectors(f.Object)
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[name]
 		if node.State == Idle && f.Pods != nil {
@@ -102,55 +103,41 @@ func describe(f Facts) Object {
 	return o
 }
 
-func specOf(o v1alpha1.UserObject) (map[string]any, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		return nil, fmt.Errorf("read the object's spec: %w", err)
-	}
-	spec, _ := content["spec"].(map[string]any)
-	return spec, nil
-}
-
-// common are the fields that aren't specific to a type of program.
-var common = []string{"nodeselector", "bytecode", "globaldata", "bpffunctionname"}
-
-func wanted(spec map[string]any) []Wanted {
+func wanted(f Facts) ([]Wanted, error) {
 	var all []Wanted
-	eachProgram(spec, func(memberType string, fields map[string]any) {
-		function, _ := fields["bpffunctionname"].(string)
-		w := Wanted{Type: memberType, Function: function}
+	for _, p := range userobject.Programs(f.Object) {
+		var w Wanted
+		if strings.HasSuffix(f.Kind, "Application") {
+			w.Type = string(p.Type)
+		}
+		info := p.Info()
+		if info == nil {
+			all = append(all, w)
+			continue
+		}
+		w.Function = info.Common().BpfFunctionName
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(info)
+		if err != nil {
+			return nil, fmt.Errorf("read the object's spec: %w", err)
+		}
+		delete(fields, "bpffunctionname")
 		for _, name := range slices.Sorted(maps.Keys(fields)) {
-			if slices.Contains(common, name) || fields[name] == nil {
+			if fields[name] == nil {
 				continue
 			}
 			text, ok := fields[name].(string)
 			if !ok {
 				encoded, err := json.Marshal(fields[name])
 				if err != nil {
-					continue // it was decoded from JSON
+					return nil, fmt.Errorf("write %s: %w", name, err)
 				}
 				text = string(encoded)
 			}
 			w.Fields = append(w.Fields, name+"="+text)
 		}
 		all = append(all, w)
-	})
-	return all
-}
-
-// eachProgram visits the only program of a spec, or its members.
-func eachProgram(spec map[string]any, visit func(memberType string, fields map[string]any)) {
-	members, application := spec["programs"].([]any)
-	if !application {
-		visit("", spec)
-		return
 	}
-	for _, m := range members {
-		member, _ := m.(map[string]any)
-		memberType, _ := member["type"].(string)
-		fields, _ := member[strings.ToLower(memberType)].(map[string]any)
-		visit(memberType, fields)
-	}
+	return all, nil
 }
 
 // programs returns the nodes that have reports, with the programs in these reports.
@@ -307,38 +294,25 @@ func ailing(pod *corev1.Pod) []string {
 	return remarks
 }
 
-// selectorsOf returns the selectors of containers in a spec.
-func selectorsOf(spec map[string]any, namespace string) []Selector {
+// Selectors returns the selectors of containers in an object.
+func Selectors(o v1alpha1.UserObject) []Selector {
 	var all []Selector
-	eachProgram(spec, func(_ string, fields map[string]any) {
-		containers, ok := fields["containers"].(map[string]any)
-		if !ok {
-			return
-		}
-		var c v1alpha1.ContainerSelector
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(containers, &c); err != nil {
-			return // it was converted from one
+	for _, p := range userobject.Programs(o) {
+		c := p.Containers()
+		if c == nil {
+			continue
 		}
 		pods, err := metav1.LabelSelectorAsSelector(&c.Pods)
 		if err != nil {
-			return // the agent reports this
+			continue // the agent reports this
 		}
-		s := Selector{Namespace: cmp.Or(namespace, c.Namespace), Pods: pods}
+		s := Selector{Namespace: c.Namespace, Pods: pods}
 		if c.ContainerNames != nil {
 			s.Containers = *c.ContainerNames
 		}
 		all = append(all, s)
-	})
-	return all
-}
-
-// Selectors returns the selectors of containers in an object.
-func Selectors(o v1alpha1.UserObject) []Selector {
-	spec, err := specOf(o)
-	if err != nil {
-		return nil // Explain reports this
 	}
-	return selectorsOf(spec, o.GetNamespace())
+	return all
 }
 
 // containers returns the reasons why no container on a node is selected.

@@ -45,10 +45,7 @@ func newReporter(c *controlPlane, of []v1alpha1.UserObject) (*reporter, error) {
 	}
 	r := &reporter{client: own, live: c.client}
 	for _, o := range of {
-		owner, err := program.OwnerOf(kindOf(o), o)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", o.GetName(), err)
-		}
+		owner := program.OwnerOf(kindOf(o), o)
 		r.owners = append(r.owners, owner)
 	}
 	return r, nil

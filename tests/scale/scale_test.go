@@ -50,10 +50,7 @@ func TestRecordedWatchesOfAnotherNode(t *testing.T) {
 func TestStoredReportOfAnotherNode(t *testing.T) {
 	object := declared("scale", 1, allKinds, poolLabel)[0]
 	object.SetUID("owner")
-	owner, err := program.OwnerOf(kindOf(object), object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner := program.OwnerOf(kindOf(object), object)
 	reports := reportsOf(owner, 0, "node-00001")
 	if len(reports) != 1 || len(reports[0].GetStatus().Links) != 1 || reports[0].GetStatus().Conditions[0].Type != string(v1alpha1.BpfProgCondLoaded) {
 		t.Fatalf("reports %+v", reports)

@@ -64,7 +64,7 @@ var chainTable = output.Table[inventory.Link]{
 			if l.Priority == nil {
 				return ""
 			}
-			return strconv.FormatInt(*l.Priority, 10)
+			return strconv.Itoa(int(*l.Priority))
 		}},
 		{Name: "CONTINUES ON", Cell: func(l inventory.Link) any {
 			if l.All {
@@ -107,7 +107,7 @@ func (o chainOptions) run(ctx context.Context, connect cluster.Connect, streams 
 // askedBy returns a function that reads the settings from objects. It reads each object once. If an
 // object can't be read, the settings are empty.
 func askedBy(ctx context.Context, from client.Reader) func(v1alpha1.BpfNodeOwner, string) inventory.Settings {
-	read := map[v1alpha1.BpfNodeOwner]client.Object{}
+	read := map[v1alpha1.BpfNodeOwner]v1alpha1.UserObject{}
 	return func(owner v1alpha1.BpfNodeOwner, function string) inventory.Settings {
 		object, known := read[owner]
 		if !known {
@@ -118,7 +118,7 @@ func askedBy(ctx context.Context, from client.Reader) func(v1alpha1.BpfNodeOwner
 	}
 }
 
-func get(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwner) client.Object {
+func get(ctx context.Context, from client.Reader, owner v1alpha1.BpfNodeOwner) v1alpha1.UserObject {
 	kind, err := cluster.KindOf(v1alpha1.UserKinds, owner.Kind)
 	if err != nil {
 		return nil
