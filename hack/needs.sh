@@ -35,7 +35,7 @@ need_engine() {
 	if ((${#installed[@]})); then
 		missing+=("a container engine that runs: ${installed[*]} is installed, but \"${installed[0]} info\" fails; start it, or use an account that may use it")
 	else
-		missing+=("a container engine, Docker or Podman (make cluster-images builds the images for the one-node cluster without one)")
+		missing+=("a container engine, Docker or Podman (make build cluster-load builds the images for the one-node cluster without one)")
 	fi
 }
 

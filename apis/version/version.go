@@ -12,7 +12,7 @@ import (
 	"runtime"
 )
 
-// Version is the version of the release. The linker sets it; see the Makefile.
+// Version is the version of the release. The linker sets it; see hack/make/build.mk.
 var Version = "dev"
 
 // Line returns a component's name and version, such as "bpfman-agent 0.6.0".

@@ -69,13 +69,6 @@ $(BPF_LINKER):
 # Each of them is also a target without bin/, such as make cosign.
 .PHONY: $(TOOLS) opm prometheus promtool bpf-linker
 $(TOOLS) opm prometheus promtool bpf-linker: %: $(LOCALBIN)/%
-kustomize: ## Build kustomize to bin/, in the version of hack/make/tools.mk.
-controller-gen: ## Build controller-gen to bin/.
-register-gen: ## Build register-gen to bin/.
-informer-gen: ## Build informer-gen to bin/.
-lister-gen: ## Build lister-gen to bin/.
-client-gen: ## Build client-gen to bin/.
-opm: ## Build opm to bin/; make catalog then validates with it.
 
 KUBERNETES_VERSION := v1.36.3
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)/kubernetes
@@ -89,10 +82,6 @@ $(KUBERNETES):
 # The API server and etcd of tests. One binary contains all of Kubernetes' components, and the name with which it is
 # called selects the component. KUBEBUILDER_ASSETS selects other ones, such as those of setup-envtest.
 ENVTEST_ASSETS := $(abspath $(or $(KUBEBUILDER_ASSETS),$(LOCALBIN)/envtest))
-
-.PHONY: envtest
-envtest: $(if $(KUBEBUILDER_ASSETS),,$(KUBERNETES)) ## Build the API server and etcd that tests use, to bin/envtest, unless KUBEBUILDER_ASSETS names others.
-	$(if $(KUBEBUILDER_ASSETS),,@mkdir -p $(ENVTEST_ASSETS) && for name in etcd kube-apiserver kubectl; do ln -sfn $(KUBERNETES) $(ENVTEST_ASSETS)/$$name; done)
 
 # Releases of envtest have the versions of Kubernetes.
 .PHONY: download-envtest

@@ -45,8 +45,8 @@ var (
 	targetLine = regexp.MustCompile(`^  ([a-zA-Z_0-9-]+) +\S`)
 )
 
-// help runs `make`, and returns its groups in order, and the group of each target.
-func help(t *testing.T) (groups []string, groupOf map[string]string) {
+// help runs `make`, and returns its lines, its groups in order, and the group of each target.
+func help(t *testing.T) (lines, groups []string, groupOf map[string]string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", root)
 	// The make that runs this test can have other targets and variables.
@@ -58,18 +58,27 @@ func help(t *testing.T) (groups []string, groupOf map[string]string) {
 	groupOf = map[string]string{}
 	for line := range strings.Lines(colours.ReplaceAllString(string(output), "")) {
 		line = strings.TrimRight(line, "\n")
+		lines = append(lines, line)
 		if target := targetLine.FindStringSubmatch(line); target != nil && len(groups) > 0 {
 			groupOf[target[1]] = groups[len(groups)-1]
 		} else if line != "" && line != "Usage:" && !strings.HasPrefix(line, " ") {
 			groups = append(groups, line)
 		}
 	}
-	return groups, groupOf
+	return lines, groups, groupOf
 }
 
-// TestHelp checks that the output of `make` lists every promised target in its group.
+// TestHelp checks that the output of `make` lists every promised target in its group, and fits on a screen and a half.
 func TestHelp(t *testing.T) {
-	groups, groupOf := help(t)
+	lines, groups, groupOf := help(t)
+	if len(lines) > 75 || len(groupOf) > 60 {
+		t.Errorf("%d lines with %d targets: document the least important ones in hack/make", len(lines), len(groupOf))
+	}
+	for _, line := range lines {
+		if len(line) > 125 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
 	last := -1
 	for _, p := range promised {
 		at := slices.Index(groups, p.group)

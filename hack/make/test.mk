@@ -1,0 +1,190 @@
+# Tests. docs/development.md describes them.
+
+##@ Tests
+
+# A test without a prerequisite is skipped, but fails if TEST_REQUIRES names the prerequisite (internal/prerequisite).
+# Users name what their kernel and tools support. Targets add what they provide themselves.
+TEST_REQUIRES ?=
+requires = TEST_REQUIRES="$(TEST_REQUIRES) $1"
+# For the tests that start the daemon.
+REAL_DAEMON = BPFMAN_RPC=$(wildcard $(DAEMON)) BPFMAN_LAUNCHER=$(LOCALBIN)/daemon-launcher
+
+.PHONY: test-reader
+test-reader: $(LOCALBIN)/cosign build/agent/cmd/bpfman-reader ## Run the tests of signatures with those that cosign itself makes.
+	$(call requires,cosign commands) COSIGN=$< BPFMAN_READER=$(LOCALBIN)/bpfman-reader go -C agent test -count=1 ./cmd/bpfman-reader
+
+# What the fuzz tests find interesting is kept outside of the clone, for the next run.
+FUZZ_TIME ?= 30s
+
+.PHONY: test-fuzz
+test-fuzz: ## Run each fuzz test for FUZZ_TIME=30s.
+	@CORPUS=$(CACHE)/fuzz FUZZ_TIME=$(FUZZ_TIME) hack/fuzz.sh $(MODULES) hack tests
+
+.PHONY: test-manifests
+test-manifests: $(LOCALBIN)/helm chart ## Test the manifests, the Helm chart, permissions, monitoring, and the documentation. This needs nothing but Go.
+	$(call requires,helm) HELM=$(LOCALBIN)/helm go -C tests test -count=1 -skip '^TestTutorials$$' ./chart ./docs ./manifests ./monitoring ./rbac ./tutorials
+	go -C hack/docs test -count=1 ./schemas
+
+.PHONY: test-release
+test-release: bundle ## Validate the OLM bundle, and test the other parts of a release.
+	cd hack/release && go test -count=1 ./...
+
+.PHONY: test-bytecode
+test-bytecode: bytecode envtest build/agent/cmd/bpfman-reader build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
+	$(call requires,daemon bytecode envtest commands) $(REAL_DAEMON) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
+		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./v05
+
+.PHONY: test-inspector
+test-inspector: bytecode envtest build/agent/cmd/bpfman-inspector build-launcher ## Test that the inspector finds the same programs as bpftool, no matter what loaded, attached, or holds them (as root).
+	$(call requires,daemon bytecode envtest commands) $(REAL_DAEMON) BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector \
+		KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v ./inspector
+
+.PHONY: test-upstream-daemon
+test-upstream-daemon: bytecode build-launcher ## Build the bpfman daemon of v0.5.6, and test what it leaves on a node, and how the agent handles it (as root).
+	@hack/upstream-daemon.sh $(CACHE)
+	$(call requires,daemon upstream-daemon) BPFMAN_V05_RPC=$(UPSTREAM_DAEMON) $(REAL_DAEMON) \
+		go -C tests test -count=1 -v ./v05
+
+# The virtual machine builds nothing. Everything that the tests run is built before.
+KERNEL_TESTS := $(LOCALBIN)/kernel
+KERNEL_MEMORY ?= 4G
+KERNEL_INSTANCE ?= 251
+
+.PHONY: deps-kernel
+deps-kernel: ## Install what the virtual machine needs: qemu, virtme-ng, Debian's 6.12 kernel (as root).
+	@hack/kernel/deps.sh $(CACHE)
+
+.PHONY: build-kernel-tests
+build-kernel-tests: build build-cluster bytecode
+	@mkdir -p $(KERNEL_TESTS)
+	go -C tests test -c -o $(KERNEL_TESTS)/ ./bytecode ./e2e ./inspector
+	go -C examples build -trimpath -o $(LOCALBIN)/bytecode-images ./cmd/bytecode-images
+
+KERNEL_TEST = LOCALBIN=$(LOCALBIN) DAEMON=$(DAEMON) KUBERNETES=$(KUBERNETES) hack/kernel/test.sh
+
+.PHONY: test-kernel
+test-kernel: deps deps-kernel build-kernel-tests ## Boot Linux 6.12 in a virtual machine, and test every type of program and chains of them on the real daemon (as root).
+	@$(KERNEL_TEST) daemon $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
+
+.PHONY: test-kernel-node
+test-kernel-node: deps deps-kernel build-kernel-tests ## Run a whole Kubernetes node in that virtual machine, and test every kind of object there (as root; takes minutes).
+	@$(KERNEL_TEST) node $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
+
+.PHONY: test-mixed-kernels
+test-mixed-kernels: deps deps-kernel build-kernel-tests kubectl-bpfman ## Join that virtual machine, with Linux 6.12, to two nodes on this machine, and test one object on all three (as root; takes minutes).
+	@$(KERNEL_TEST) mixed $(CACHE) $(KERNEL_MEMORY) $(KERNEL_INSTANCE)
+
+.PHONY: test-kyverno
+test-kyverno: ## Test the example policy for Kyverno with Kyverno's own code, which is downloaded first.
+	GOWORK=off go -C tests/kyverno test -count=1 ./...
+
+.PHONY: test-csi
+test-csi: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run the CSI plugin's tests as root: real mounts and maps, kills, and the real daemon.
+	$(call requires,daemon) $(REAL_DAEMON) BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C csi test -count=1 ./...
+
+.PHONY: test-sanity
+test-sanity: bytecode build/csi/cmd/bpfman-csi build-launcher ## Run csi-sanity, the CSI community's suite, against the plugin with the real daemon (as root).
+	$(call requires,daemon commands) $(REAL_DAEMON) BPFMAN_CSI=$(LOCALBIN)/bpfman-csi go -C tests test -count=1 -v ./sanity
+
+# `make deps-kernel` installs it.
+VNG ?= $(CACHE)/virtme-ng-1.42/bin/vng
+VM_KERNEL ?= $(firstword $(wildcard $(CACHE)/linux-6.12/boot/vmlinuz-*))
+
+.PHONY: test-selinux
+test-selinux: ## Test maps of volumes in a virtual machine with Linux 6.12, where SELinux is enforced (as root; needs secilc).
+	@test -x "$(VNG)" -a -f "$(VM_KERNEL)" || { echo "the virtual machine's parts are missing: set VNG and VM_KERNEL" >&2; exit 1; }
+	@hack/selinux/test.sh $(VNG) $(VM_KERNEL)
+
+# Another instance, so that it doesn't affect a cluster in use.
+.PHONY: test-cluster
+test-cluster: deps build-cluster ## Test that clusters of one and of several nodes start, and that nothing is left of them (as root).
+	cd hack/cluster && CLUSTER_PROGRAM=$(LOCALBIN)/cluster CLUSTER_KUBERNETES=$(KUBERNETES) go test -count=1 ./...
+
+# The settings for the one-node cluster are here. For other clusters, use the environment. BYTECODE_REGISTRY and
+# BYTECODE_PREFIX say where the daemon finds the example programs (`make push-bytecode`). BYTECODE_PUSH and
+# BYTECODE_PUSH_CA say where the tests can push more programs to the same place.
+ONE_NODE = $(filter $(CLUSTER_KUBECONFIG),$(or $(KUBECONFIG),$(CLUSTER_KUBECONFIG)))
+E2E_ONE_NODE = KUBECONFIG=$(CLUSTER_KUBECONFIG) BYTECODE_PUSH=10.97.$(CLUSTER_INSTANCE).2:5000 \
+	BYTECODE_PUSH_CA=$(CLUSTER_STATE)/pki/registry-ca.crt SAMPLE_APP_IMG=$(BPFMAN_GO_TARGET_IMG) \
+	BPFMAN_NEXT_IMG=quay.io/bpfman/bpfman:next BPFMAN_OPERATOR_NEXT_IMG=quay.io/bpfman/bpfman-operator:next \
+	BPFMAN_AGENT_NEXT_IMG=quay.io/bpfman/bpfman-agent:next BPFMAN_CSI_NEXT_IMG=quay.io/bpfman/bpfman-csi:next \
+	BPFMAN_INSPECTOR_NEXT_IMG=quay.io/bpfman/bpfman-inspector:next E2E_MACHINES="$(CLUSTER)"
+# With this variable, tests for several nodes fail on a smaller cluster. Without it, they are skipped.
+E2E_NODES ?=
+E2E_FLAGS ?=
+E2E_TIMEOUT ?= 45m
+# How to install bpfman: kustomize, release, or helm. For the latter two, bpfman is uninstalled first.
+E2E_INSTALL ?= kustomize
+
+# A separate cluster, because nodes are stopped, added, and removed.
+NODES_INSTANCE ?= 252
+NODES_FLAGS ?=
+
+.PHONY: test-nodes
+test-nodes: ## Test bpfman on three nodes on this machine, which join, leave, fail, and are drained (as root; NODES_FLAGS="-run OneFails").
+	@status=0; $(MAKE) --no-print-directory test-e2e CLUSTER_INSTANCE=$(NODES_INSTANCE) CLUSTER_NODES=3 E2E_NODES=3 E2E_FLAGS="-run '^TestNode' $(NODES_FLAGS)" || status=$$?; \
+		$(MAKE) --no-print-directory cluster-down CLUSTER_INSTANCE=$(NODES_INSTANCE) || status=1; exit $$status
+
+TUTORIALS_FLAGS ?=
+
+# On other clusters than the one-node cluster, tutorials that push images need TUTORIALS_REGISTRY, a registry to
+# push to, with a certificate of TUTORIALS_REGISTRY_CA. Without it, they are skipped.
+.PHONY: test-tutorials
+test-tutorials: kubectl-bpfman $(if $(shell command -v rustup),$(LOCALBIN)/bpf-linker) $(if $(ONE_NODE),$(LOCALBIN)/cosign $(LOCALBIN)/prometheus $(LOCALBIN)/promtool cluster-up) ## Run each tutorial, from its own text, on the cluster of KUBECONFIG where bpfman is deployed, or on the one-node cluster (TUTORIALS_FLAGS="-run /firewall").
+	$(if $(ONE_NODE),@$(MAKE) --no-print-directory deploy-kustomize)
+	@cd tests && $(call requires,cluster) $(if $(ONE_NODE),KUBECONFIG=$(CLUSTER_KUBECONFIG) TUTORIALS_REGISTRY=10.97.$(CLUSTER_INSTANCE).2:5000/tutorials TUTORIALS_REGISTRY_CA=$(CLUSTER_STATE)/pki/registry-ca.crt) \
+		TUTORIALS_COMMANDS=$(LOCALBIN) go test -count=1 -v -timeout 2h $(TUTORIALS_FLAGS) ./tutorials
+
+LIFECYCLE_FLAGS ?= -short
+
+# This removes bpfman with all objects of its kinds. On a cluster that isn't the one-node cluster, it needs
+# explicit permission.
+.PHONY: test-lifecycle
+test-lifecycle: ## Install bpfman with each method, uninstall it in each order, and install it again, on the one-node cluster, or with UNINSTALL=yes on that of KUBECONFIG.
+	@test -n "$(ONE_NODE)" -o "$(UNINSTALL)" = yes || { echo "this uninstalls bpfman, with all objects of its kinds, from the cluster of $(KUBECONFIG): UNINSTALL=yes lets it" >&2; exit 1; }
+	@$(MAKE) --no-print-directory test-e2e E2E_INSTALL=kustomize E2E_UNINSTALL=yes E2E_FLAGS="$(LIFECYCLE_FLAGS) -run '^Test(Lifecycle|FromUpstream|Upstream)'"
+
+# Each run has a different seed, unless you specify SEED. STRETCH multiplies the duration of faults. WITHOUT leaves
+# out operations and faults, by name, separated by semicolons.
+# REPLAY repeats a recorded sequence, and with SHRINK=yes looks for a shorter one that fails.
+SEED ?= $(shell date +%s)
+MINUTES ?= 5
+CHAOS_TEST = cd tests && $(call requires,cluster) KUBECONFIG=$(CLUSTER_KUBECONFIG) CHAOS_CLUSTER="$(CLUSTER)" CHAOS_STATE=$(CLUSTER_STATE) CHAOS_PROBE=$(LOCALBIN)/node-probe \
+	CHAOS_BYTECODE=quay.io/$(BYTECODE_PREFIX) CHAOS_PUSH="$(MAKE) --no-print-directory -C $(CURDIR) cluster-bytecode CLUSTER_INSTANCE=$(CLUSTER_INSTANCE)" \
+	BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" MINUTES=$(MINUTES)
+
+.PHONY: test-chaos
+test-chaos: SEED := $(SEED)
+test-chaos: bytecode build/tests/cmd/node-probe cluster-up ## Perform random operations and inject random faults on the one-node cluster, for MINUTES from SEED, and compare the cluster with a model (docs/reliability.md).
+	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
+	@echo "SEED=$(SEED) MINUTES=$(MINUTES)"
+	@$(CHAOS_TEST) CHAOS_FILE=$(or $(CHAOS_FILE),$(LOCALBIN)/chaos-$(SEED).json) SEED=$(SEED) STRETCH="$(STRETCH)" WITHOUT="$(WITHOUT)" \
+		REPLAY="$(abspath $(REPLAY))" SHRINK="$(SHRINK)" go test -count=1 -v -timeout 12h ./chaos
+
+AT_ONCE ?= 100
+
+.PHONY: soak
+soak: MINUTES = 60
+soak: PROGRAMS ?= 500
+soak: bytecode build/tests/cmd/node-probe cluster-up ## Load and unload AT_ONCE=100 of PROGRAMS=500 programs at a time for MINUTES=60 on the one-node cluster; write what the components use to bin/soak.csv and bin/soak.svg.
+	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
+	@$(CHAOS_TEST) CHAOS_FILE=$(LOCALBIN)/soak.csv PROGRAMS=$(PROGRAMS) AT_ONCE=$(AT_ONCE) go test -count=1 -v -timeout 12h -run Soak ./chaos
+
+# Slow tests of what rarely breaks. docs/development.md says when to run them.
+.PHONY: test-slow
+test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, nodes in the virtual machine, three nodes, the tutorials, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
+	@$(MAKE) --no-print-directory test-fuzz
+	@$(MAKE) --no-print-directory test-envtest
+	@$(MAKE) --no-print-directory test-kernel-node
+	@$(MAKE) --no-print-directory test-mixed-kernels
+	@$(MAKE) --no-print-directory test-nodes
+	@$(MAKE) --no-print-directory test-e2e
+	@$(MAKE) --no-print-directory test-tutorials
+	@$(MAKE) --no-print-directory test-chaos MINUTES=30
+	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=
+
+.PHONY: test-rbac
+test-rbac: ## Compare the components' permissions with their requests in the audit log of the one-node cluster, after test-e2e (AUDIT_LOG).
+	$(call requires,audit-log) AUDIT_LOG=$(AUDIT_LOG) go -C tests test -count=1 -v -run AuditLog ./rbac
+
+AUDIT_LOG ?= $(CLUSTER_STATE)/logs/audit.log
