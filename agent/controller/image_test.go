@@ -5,10 +5,13 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,12 +24,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
-	"github.com/bpfman/bpfman-operator/agent/bytecode/bytecodetest"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
-	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/policy"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
@@ -53,14 +55,13 @@ func newLoader(t *testing.T) *loader {
 	l := &loader{t: t, daemon: daemontest.New(t.TempDir())}
 	l.Inventory = daemon.NewInventory(l.daemon, "")
 	l.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[program.Key]())
-	read := bytecodetest.Reader{Signers: func(string) []string { return l.signers }}.Read
 	l.Bytecode = &bytecode.Library{
 		Read: func(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
 			select {
 			case <-time.After(l.takes):
 			case <-ctx.Done():
 			}
-			answer := read(ctx, request, object)
+			answer := l.read(request, object)
 			if ctx.Err() == nil {
 				l.reads++
 			}
@@ -72,6 +73,30 @@ func newLoader(t *testing.T) *loader {
 		Store: &bytecode.Store{Dir: t.TempDir(), Limit: 1000},
 	}
 	return l
+}
+
+// digest is the digest of all images.
+var digest = "sha256:" + strings.Repeat("a", 64)
+
+// read reads an image with an object of few bytes.
+func (l *loader) read(request *reader.Request, object *os.File) reader.Answer {
+	const content = "an object"
+	answer := reader.Answer{Digest: digest, Manifest: digest}
+	if request.Object && request.Have != digest {
+		if _, err := object.WriteString(content); err != nil {
+			l.t.Error(err)
+		}
+		sum := sha256.Sum256([]byte(content))
+		answer.Object = &reader.Object{Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: int64(len(content)), License: "GPL"}
+	}
+	for _, authority := range request.Authorities {
+		finding := reader.Finding{Authority: authority.Name, Reason: "no signature"}
+		if _, name, _ := strings.Cut(authority.Name, "/"); slices.Contains(l.signers, name) {
+			finding = reader.Finding{Authority: authority.Name, Signer: "SHA256:" + name}
+		}
+		answer.Signatures = append(answer.Signatures, finding)
+	}
+	return answer
 }
 
 // owned returns the owner of a test.
@@ -145,7 +170,7 @@ func TestQuietWhileImagesAreRead(t *testing.T) {
 		if err != nil || waits != 0 || judgement.Image.Digest == "" || l.reads != 1 {
 			t.Errorf("it waits %s: %v; %+v; %d reads", waits, err, judgement, l.reads)
 		}
-		want := filepath.Join(l.Bytecode.Store.Dir, "images/quay.io/a@"+bytecodetest.DigestOf(imageURL)+".o")
+		want := filepath.Join(l.Bytecode.Store.Dir, "images/quay.io/a@"+digest+".o")
 		if got := l.loaded(); len(got) != 1 || got[0] != want {
 			t.Errorf("loaded %q, want %s", got, want)
 		}

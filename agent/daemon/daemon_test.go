@@ -8,16 +8,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -93,38 +92,6 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// server is a daemon at a socket. It can stop and start again.
-type server struct {
-	gobpfman.UnimplementedBpfmanServer
-	list *gobpfman.ListResponse
-}
-
-func (s server) List(context.Context, *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
-	return s.list, nil
-}
-
-// serve listens at the socket until stop is called, which removes the socket.
-func (s server) serve(t *testing.T, socket string) (stop func()) {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := grpc.NewServer()
-	gobpfman.RegisterBpfmanServer(g, s)
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(listener) }()
-	stop = func() {
-		g.Stop()
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
-		}
-		served <- nil // so that a second stop doesn't block
-	}
-	t.Cleanup(stop)
-	return stop
-}
-
 func TestDaemonReturns(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bpfman.sock")
 	conn, err := Dial(socket)
@@ -148,7 +115,7 @@ func TestDaemonReturns(t *testing.T) {
 				t.Fatalf("round %d, without a daemon: %v", round, err)
 			}
 		}
-		stop := server{list: &gobpfman.ListResponse{}}.serve(t, socket)
+		stop := daemontest.New(t.TempDir()).Serve(t, socket)
 		await(t, up, "the connection to come up")
 		if _, err := client.List(t.Context(), &gobpfman.ListRequest{}); err != nil {
 			t.Fatalf("round %d, with a daemon: %v", round, err)
@@ -163,8 +130,13 @@ func TestDaemonReturns(t *testing.T) {
 // gRPC's default limit of 4 MiB.
 func TestLongAnswers(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "bpfman.sock")
-	long := &gobpfman.ListResponse_ListResult{Info: &gobpfman.ProgramInfo{GlobalData: map[string][]byte{"table": bytes.Repeat([]byte{1}, 8<<20)}}}
-	server{list: &gobpfman.ListResponse{Results: []*gobpfman.ListResponse_ListResult{long}}}.serve(t, socket)
+	fake := daemontest.New(t.TempDir())
+	if _, err := fake.Load(t.Context(), &gobpfman.LoadRequest{
+		Info: []*gobpfman.LoadInfo{{Name: "long"}}, GlobalData: map[string][]byte{"table": bytes.Repeat([]byte{1}, 8<<20)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	fake.Serve(t, socket)
 	conn, err := Dial(socket)
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ package convert
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,10 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
 	"sigs.k8s.io/yaml"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // text returns a result as users see it: the objects, then the findings.
 func text(t *testing.T, r Result, err error) string {
@@ -62,19 +60,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			result, err := converted(filepath.Base(input), data)
-			got, golden := text(t, result, err), input+".golden"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("not as in %s (go test -update writes it):\n%s", golden, got)
-			}
+			golden.Assert(t, text(t, result, err), filepath.Base(input)+".golden")
 		})
 	}
 }

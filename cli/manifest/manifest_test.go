@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/object"
-	"github.com/bpfman/bpfman-operator/cli/golden"
 )
 
 // content contains a program of each type, with sections that name an attach point, and without.
@@ -54,7 +54,7 @@ func TestObject(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden.Check(t, name+".yaml", string(text))
+			golden.Assert(t, string(text), name+".yaml")
 		})
 	}
 }

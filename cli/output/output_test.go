@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/bpfman/bpfman-operator/cli/golden"
 )
 
 type program struct {
@@ -65,7 +64,7 @@ func TestTable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden.Check(t, file, out)
+			golden.Assert(t, out, file)
 		})
 	}
 }
@@ -80,7 +79,7 @@ func TestFormats(t *testing.T) {
 				t.Fatal(err)
 			}
 			out = created.ReplaceAllString(out, `${1}TIME`)
-			golden.Check(t, file, out)
+			golden.Assert(t, out, file)
 		})
 	}
 }

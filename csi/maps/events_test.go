@@ -17,7 +17,7 @@ import (
 	"github.com/cilium/ebpf/perf"
 	"github.com/cilium/ebpf/ringbuf"
 
-	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 )
 
 // childEvents creates a reader of the buffer pinned at args[0], like an application that

@@ -17,7 +17,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
-	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 )
 
 // reload pins new maps with the same names, like the daemon during a reload.

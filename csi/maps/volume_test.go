@@ -19,7 +19,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 

@@ -6,42 +6,20 @@ package program
 import (
 	"context"
 	"errors"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bpfman/bpfman-operator/csi/maps"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
-
-// fakeDaemon answers List.
-type fakeDaemon struct {
-	gobpfman.UnimplementedBpfmanServer
-	list func(context.Context, *gobpfman.ListRequest) (*gobpfman.ListResponse, error)
-}
-
-func (f fakeDaemon) List(ctx context.Context, request *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
-	return f.list(ctx, request)
-}
-
-func (f fakeDaemon) serve(t *testing.T, socket string) {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	gobpfman.RegisterBpfmanServer(server, f)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-}
 
 func newDaemon(t *testing.T) (*Daemon, string) {
 	t.Helper()
@@ -54,27 +32,30 @@ func newDaemon(t *testing.T) (*Daemon, string) {
 	return daemon, socket
 }
 
-func listCounter(_ context.Context, request *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
-	switch request.GetMatchMetadata()["bpfman.io/ProgramName"] {
-	case "counter":
-	case "":
-		return nil, status.Error(codes.ResourceExhausted, "the list of all programs is too large")
-	default:
-		return &gobpfman.ListResponse{}, nil
+// counter returns a daemon with one program, which lists no more than that.
+func counter(t *testing.T) *daemontest.Daemon {
+	t.Helper()
+	fake := daemontest.New(t.TempDir())
+	fake.Fault = func(_ string, request proto.Message, _ bool) error {
+		if list, ok := request.(*gobpfman.ListRequest); ok && len(list.GetMatchMetadata()) == 0 {
+			return status.Error(codes.ResourceExhausted, "the list of all programs is too large")
+		}
+		return nil
 	}
-	return &gobpfman.ListResponse{Results: []*gobpfman.ListResponse_ListResult{
-		{KernelInfo: &gobpfman.KernelProgramInfo{Id: 7}, Info: &gobpfman.ProgramInfo{
-			MapPinPath: "/run/bpfman/fs/maps/7",
-			Metadata:   map[string]string{"bpfman.io/ProgramName": "counter", "bpfman.io/namespace": "team", "bpfman.io/kind": "TcxNsProgram"},
-		}},
-	}}, nil
+	if _, err := fake.Load(t.Context(), &gobpfman.LoadRequest{
+		Info:     []*gobpfman.LoadInfo{{Name: "f"}},
+		Metadata: map[string]string{"bpfman.io/ProgramName": "counter", "bpfman.io/namespace": "team", "bpfman.io/kind": "TcxNsProgram"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return fake
 }
 
 func TestFind(t *testing.T) {
 	daemon, socket := newDaemon(t)
-	fakeDaemon{list: listCounter}.serve(t, socket)
+	counter(t).Serve(t, socket)
 	programs, err := daemon.Find(t.Context(), Query{Name: "counter", Namespace: "team"}, time.Now())
-	want := Program{ID: 7, Name: "counter", Namespace: "team", Kind: "TcxNsProgram", Pins: "/run/bpfman/fs/maps/7"}
+	want := Program{ID: 101, Name: "counter", Namespace: "team", Kind: "TcxNsProgram", Pins: "/run/bpfman/fs/maps/101"}
 	if err != nil || len(programs) != 1 || programs[0] != want {
 		t.Errorf("Find = %+v, %v", programs, err)
 	}
@@ -85,9 +66,9 @@ func TestFind(t *testing.T) {
 
 func TestFindTellsTheDaemonsWords(t *testing.T) {
 	daemon, socket := newDaemon(t)
-	fakeDaemon{list: func(context.Context, *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
-		return nil, status.Error(codes.Aborted, "database is locked")
-	}}.serve(t, socket)
+	fake := daemontest.New(t.TempDir())
+	fake.Fault = func(string, proto.Message, bool) error { return status.Error(codes.Aborted, "database is locked") }
+	fake.Serve(t, socket)
 	_, err := daemon.Find(t.Context(), Query{Name: "counter"}, time.Now())
 	if !errors.Is(err, ErrDaemon) || !strings.Contains(err.Error(), "database is locked") {
 		t.Errorf("Find: %v", err)
@@ -105,7 +86,7 @@ func TestFindFailsFastWhileTheDaemonIsDown(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 
-	fakeDaemon{list: listCounter}.serve(t, socket)
+	counter(t).Serve(t, socket)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*maxReconnectDelay)
 	defer cancel()
 	for err != nil && ctx.Err() == nil {
@@ -121,10 +102,12 @@ func TestFindFailsFastWhileTheDaemonIsDown(t *testing.T) {
 
 func TestFindGivesUpOnASilentDaemon(t *testing.T) {
 	daemon, socket := newDaemon(t)
-	fakeDaemon{list: func(ctx context.Context, _ *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}.serve(t, socket)
+	fake := daemontest.New(t.TempDir())
+	fake.Fault = func(string, proto.Message, bool) error {
+		<-t.Context().Done()
+		return t.Context().Err()
+	}
+	fake.Serve(t, socket)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := daemon.Find(ctx, Query{Name: "counter"}, time.Now()); !errors.Is(err, ErrDaemon) {

@@ -24,8 +24,8 @@ import (
 
 	bytecodeobject "github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/examples/counters"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -36,7 +36,7 @@ const objectDir = "../../bin/bytecode"
 
 // fixture is a daemon, and a program to probe.
 type fixture struct {
-	*daemon.Daemon
+	*daemontest.Real
 	target string
 }
 
@@ -45,7 +45,7 @@ func setUp(t *testing.T) *fixture {
 	if objects, _ := filepath.Glob(filepath.Join(objectDir, "*.o")); len(objects) == 0 {
 		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
-	return &fixture{Daemon: daemon.Start(t), target: build(t, "go-target")}
+	return &fixture{Real: daemontest.Start(t), target: build(t, "go-target")}
 }
 
 // compiled returns the location of an object as the compiler wrote it.

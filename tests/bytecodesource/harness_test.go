@@ -36,8 +36,8 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
@@ -75,7 +75,7 @@ func TestMain(m *testing.M) {
 
 // node is a node with a daemon and an agent, and a registry.
 type node struct {
-	*daemon.Daemon
+	*daemontest.Real
 	*registry.Registry
 	t      *testing.T
 	name   string
@@ -103,8 +103,8 @@ func start(t *testing.T, environment ...string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, loads: map[string]int{}, Daemon: daemon.Start(t, environment...)}
-	n.Registry = registry.Serve(t, n.Daemon, authority)
+	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, loads: map[string]int{}, Real: daemontest.Start(t, environment...)}
+	n.Registry = registry.Serve(t, n.Real, authority)
 	n.store = &agentbytecode.Store{Dir: t.TempDir(), Limit: 256 * mebi}
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)

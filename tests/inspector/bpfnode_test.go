@@ -27,8 +27,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
@@ -51,7 +51,7 @@ type reporter struct {
 }
 
 // startInspector runs it until the test ends.
-func startInspector(tb testing.TB, at *daemon.Place) *reporter {
+func startInspector(tb testing.TB, at *daemontest.Place) *reporter {
 	tb.Helper()
 	config := envtest.Config(tb)
 	binary := os.Getenv(inspectorVariable)

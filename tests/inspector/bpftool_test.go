@@ -16,8 +16,8 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 )
 
 // The compared parts of bpftool's output.
@@ -74,7 +74,7 @@ type (
 )
 
 // ask runs bpftool, and decodes its output.
-func ask[E any](t *testing.T, place *daemon.Place, args ...string) E {
+func ask[E any](t *testing.T, place *daemontest.Place, args ...string) E {
 	t.Helper()
 	out, err := run(t, place, "bpftool", append([]string{"-j"}, args...)...)
 	if err != nil {
@@ -289,7 +289,7 @@ func compareCgroups(t *testing.T, status *v1alpha1.BpfNodeStatus, tool []toolCgr
 }
 
 // namespaceOf returns the inode number of the place's network namespace.
-func namespaceOf(t *testing.T, at *daemon.Place) string {
+func namespaceOf(t *testing.T, at *daemontest.Place) string {
 	t.Helper()
 	out, err := run(t, at, "stat", "-Lc", "%i", "/proc/self/ns/net")
 	if err != nil {

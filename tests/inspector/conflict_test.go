@@ -16,8 +16,8 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
 	inspected "github.com/bpfman/bpfman-operator/agent/inspector/daemon"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -49,7 +49,7 @@ func TestConflictsOfXDP(t *testing.T) {
 	if binary == "" {
 		prerequisite.Missing(t, "BPFMAN_RPC doesn't name it", prerequisite.Daemon)
 	}
-	at := daemon.NewPlace(t)
+	at := daemontest.NewPlace(t)
 	d := at.Start(t, binary)
 	asked, err := inspected.New(d.Socket)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestConflictsOfXDP(t *testing.T) {
 		"XdpProgram drop isn't attached to xdp of interface lo in network namespace ", "bpfman's dispatcher there has 10 programs and no free slot")
 }
 
-func attach(t *testing.T, d *daemon.Daemon, id uint32) error {
+func attach(t *testing.T, d *daemontest.Real, id uint32) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()

@@ -18,8 +18,8 @@ import (
 
 	inspected "github.com/bpfman/bpfman-operator/agent/inspector/daemon"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -76,7 +76,7 @@ func (c ofDaemon) run(t *testing.T) {
 	if _, err := os.Stat(file); err != nil {
 		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
-	d := daemon.Start(t)
+	d := daemontest.Start(t)
 	asked, err := inspected.New(d.Socket)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func call(t *testing.T, f func(context.Context) error) {
 }
 
 // load loads the program like the agent. It skips the test if the kernel refuses it.
-func (c ofDaemon) load(t *testing.T, d *daemon.Daemon, file string) uint32 {
+func (c ofDaemon) load(t *testing.T, d *daemontest.Real, file string) uint32 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
@@ -165,7 +165,7 @@ func (c ofDaemon) load(t *testing.T, d *daemon.Daemon, file string) uint32 {
 	return loaded.Programs[0].KernelInfo.Id
 }
 
-func (c ofDaemon) attached(t *testing.T, d *daemon.Daemon, id uint32) uint32 {
+func (c ofDaemon) attached(t *testing.T, d *daemontest.Real, id uint32) uint32 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()

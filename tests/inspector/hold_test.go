@@ -27,8 +27,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
@@ -408,7 +408,7 @@ func prerequisiteOf(what string) prerequisite.Name {
 
 // start makes another process do what is named, in the place, until end is called or the test
 // ends. It skips the test if the kernel doesn't support it.
-func start(tb testing.TB, place *daemon.Place, what string) *holder {
+func start(tb testing.TB, place *daemontest.Place, what string) *holder {
 	tb.Helper()
 	h, refusal := try(tb, place, what)
 	if refusal != "" {
@@ -418,7 +418,7 @@ func start(tb testing.TB, place *daemon.Place, what string) *holder {
 }
 
 // try does the same, and returns the reason if the kernel doesn't support it.
-func try(tb testing.TB, place *daemon.Place, what string) (h *holder, refusal string) {
+func try(tb testing.TB, place *daemontest.Place, what string) (h *holder, refusal string) {
 	tb.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -469,7 +469,7 @@ func (h *holder) end() {
 }
 
 // run runs ip(8) or another command in the place.
-func run(tb testing.TB, place *daemon.Place, name string, args ...string) ([]byte, error) {
+func run(tb testing.TB, place *daemontest.Place, name string, args ...string) ([]byte, error) {
 	tb.Helper()
 	out, err := place.Command(tb.Context(), name, args...).CombinedOutput()
 	if err != nil {

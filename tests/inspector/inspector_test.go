@@ -18,8 +18,8 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/inventory"
 	"github.com/bpfman/bpfman-operator/agent/inspector/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 )
 
 const (
@@ -31,9 +31,9 @@ const (
 )
 
 // place returns a place with an interface near, whose other end is far.
-func place(tb testing.TB) *daemon.Place {
+func place(tb testing.TB) *daemontest.Place {
 	tb.Helper()
-	p := daemon.NewPlace(tb)
+	p := daemontest.NewPlace(tb)
 	if _, err := run(tb, p, "ip", "link", "add", near, "up", "type", "veth", "peer", "name", far); err != nil {
 		tb.Fatal(err)
 	}

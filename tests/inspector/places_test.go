@@ -15,8 +15,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 	probe "github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -54,7 +54,7 @@ func TestFullTracepoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := daemon.NewPlace(t)
+	place := daemontest.NewPlace(t)
 	holder := start(t, place, "full tracepoint")
 	holders := fmt.Sprintf("%d of %d places are taken, by %d takes_a_place held by process inspector.test (%d)",
 		tracepointPlaces, tracepointPlaces, tracepointPlaces, holder.command.Process.Pid)

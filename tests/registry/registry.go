@@ -34,7 +34,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/bpfman/bpfman-operator/tests/daemon"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 )
 
 // Private is the prefix of repositories that require the user and the password.
@@ -79,7 +79,7 @@ type Registry struct {
 	Address string
 
 	t         *testing.T
-	daemon    *daemon.Daemon
+	daemon    *daemontest.Real
 	authority *Authority
 	content   http.Handler
 	server    *http.Server
@@ -92,7 +92,7 @@ type Registry struct {
 
 // Serve starts a registry, which ends with the test. Without a daemon, it listens only
 // on the test's loopback address.
-func Serve(t *testing.T, d *daemon.Daemon, a *Authority) *Registry {
+func Serve(t *testing.T, d *daemontest.Real, a *Authority) *Registry {
 	t.Helper()
 	r := &Registry{t: t, daemon: d, authority: a, content: registry.New(registry.Logger(log.New(io.Discard, "", 0))), pulls: map[string]int{}}
 	r.entrance = httptest.NewServer(r.content)

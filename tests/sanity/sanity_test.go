@@ -30,8 +30,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -108,7 +108,7 @@ func startPlugin(t *testing.T) (socket, pods string) {
 	if binary == "" {
 		prerequisite.Missing(t, pluginVariable+" isn't set to the path of bpfman-csi", prerequisite.Commands)
 	}
-	d := daemon.Start(t)
+	d := daemontest.Start(t)
 	load(t, d.Client)
 	dir := t.TempDir()
 	socket, pods = filepath.Join(dir, "csi.sock"), filepath.Join(dir, "kubelet/pods")

@@ -24,14 +24,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
-	"github.com/bpfman/bpfman-operator/agent/bytecode/bytecodetest"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
-	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
+	"github.com/bpfman/bpfman-operator/tests/bytecodetest"
 )
 
 // traffic counts the bytes on the connections of a client, including TLS.

@@ -23,8 +23,8 @@ import (
 
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/v05"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -39,19 +39,19 @@ const (
 )
 
 // daemon05 starts the daemon of v0.5.6 in a place.
-func daemon05(t *testing.T, place *daemon.Place) *daemon.Daemon {
+func daemon05(t *testing.T, place *daemontest.Place) *daemontest.Real {
 	t.Helper()
 	return place.Start(t, os.Getenv(binaryVariable))
 }
 
-func requireDaemons(t *testing.T) *daemon.Place {
+func requireDaemons(t *testing.T) *daemontest.Place {
 	t.Helper()
 	for _, variable := range []string{binaryVariable, later06} {
 		if os.Getenv(variable) == "" {
 			prerequisite.Missing(t, variable+" isn't set: see `make test-upstream-daemon`", prerequisite.UpstreamDaemon)
 		}
 	}
-	return daemon.NewPlace(t)
+	return daemontest.NewPlace(t)
 }
 
 // field is a field of a message in the wire format.
@@ -175,7 +175,7 @@ func TestDaemonOfV05(t *testing.T) {
 	if running, err := v05.Running("/proc", root); err != nil || !running {
 		t.Errorf("running: %v, %v", running, err)
 	}
-	old.Kill(t)
+	old.Kill()
 	t.Logf("left:\n%s", strings.Join(list(t, root), "\n"))
 	t.Logf("database:\n%s", strings.Join(list(t, place.Path("/var/lib/bpfman")), "\n"))
 	counts := map[string]*ebpf.Map{}

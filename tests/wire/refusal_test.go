@@ -72,7 +72,7 @@ func TestRefusals(t *testing.T) {
 		"Attach, no place":  {func() error { _, err := call(c, c.attach, &gobpfman.AttachRequest{Id: id}); return err }, "missing attach_info"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			client{c.Daemon, t}.refused(what, tt.do, tt.want)
+			client{c.Real, t}.refused(what, tt.do, tt.want)
 		})
 	}
 	// None of them left or removed anything, or affected the daemon.

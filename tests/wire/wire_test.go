@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -39,7 +39,7 @@ const (
 // client calls the daemon with a deadline. If a call that must succeed fails, it ends the
 // test.
 type client struct {
-	*daemon.Daemon
+	*daemontest.Real
 	t *testing.T
 }
 
@@ -48,7 +48,7 @@ func start(t *testing.T) client {
 	if objects, _ := filepath.Glob(filepath.Join(objectDir, "*.o")); len(objects) == 0 {
 		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
 	}
-	return client{daemon.Start(t), t}
+	return client{daemontest.Start(t), t}
 }
 
 // call makes one call with a deadline.
@@ -286,7 +286,7 @@ func TestListFilters(t *testing.T) {
 		"metadata and type":  {&gobpfman.ListRequest{MatchMetadata: map[string]string{"owner": "b"}, ProgramType: new(uint32(schedCls))}, []uint32{b}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := client{c.Daemon, t}
+			c := client{c.Real, t}
 			if got := c.ids(tt.filter); !slices.Equal(got, tt.want) {
 				t.Errorf("listed %v, want %v", got, tt.want)
 			}
@@ -295,7 +295,7 @@ func TestListFilters(t *testing.T) {
 
 	t.Run("foreign programs", func(t *testing.T) {
 		foreign := loadForeign(t)
-		c := client{c.Daemon, t}
+		c := client{c.Real, t}
 		for _, result := range must(c, c.list, &gobpfman.ListRequest{}).GetResults() {
 			if result.GetKernelInfo().GetId() == foreign {
 				if result.GetInfo() != nil {

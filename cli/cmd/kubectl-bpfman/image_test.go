@@ -16,10 +16,10 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	"gotest.tools/v3/golden"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/bpfman/bpfman-operator/cli/cluster"
-	"github.com/bpfman/bpfman-operator/cli/golden"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
@@ -87,7 +87,7 @@ func TestImage(t *testing.T) {
 			if err != nil || messages != "" {
 				t.Fatalf("said %q, error %v", messages, err)
 			}
-			golden.Check(t, "image/"+step.file, digests.ReplaceAllString(replaced.Replace(out), "sha256:DIGEST"))
+			golden.Assert(t, digests.ReplaceAllString(replaced.Replace(out), "sha256:DIGEST"), "image/"+step.file)
 		})
 	}
 }

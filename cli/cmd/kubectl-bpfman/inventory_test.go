@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/cli/golden"
 )
 
 // executed returns the output of a command, including standard error, on a cluster with
@@ -81,7 +81,7 @@ func TestPrograms(t *testing.T) {
 			if strings.HasSuffix(name, ".json") { // it contains the time
 				got = strings.ReplaceAll(got, inspectedAt(t, got), "LOADED")
 			}
-			golden.Check(t, name, got)
+			golden.Assert(t, got, name)
 		})
 	}
 }
@@ -104,7 +104,7 @@ func TestProgramsWithoutInspector(t *testing.T) {
 }
 
 func TestChain(t *testing.T) {
-	golden.Check(t, "chain.txt", executed(t, inspected(), "chain", "--node", "worker-1"))
-	golden.Check(t, "chain-interface.txt", executed(t, inspected(), "chain", "--node", "worker-1", "--interface", "eth1"))
-	golden.Check(t, "chain-no-node.txt", executed(t, inspected(), "chain"))
+	golden.Assert(t, executed(t, inspected(), "chain", "--node", "worker-1"), "chain.txt")
+	golden.Assert(t, executed(t, inspected(), "chain", "--node", "worker-1", "--interface", "eth1"), "chain-interface.txt")
+	golden.Assert(t, executed(t, inspected(), "chain"), "chain-no-node.txt")
 }

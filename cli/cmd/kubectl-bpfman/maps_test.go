@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"gotest.tools/v3/golden"
+
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/cli/golden"
 )
 
 func TestMaps(t *testing.T) {
@@ -27,7 +28,7 @@ func TestMaps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden.Check(t, "maps/"+file, out+"---\n"+messages)
+			golden.Assert(t, out+"---\n"+messages, "maps/"+file)
 		})
 	}
 	if _, _, err := execute(t, connect, "maps", "counter"); err == nil || !strings.Contains(err.Error(), "specify one as KIND/NAME") {

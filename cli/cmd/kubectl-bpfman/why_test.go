@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"gotest.tools/v3/golden"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,6 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
-	"github.com/bpfman/bpfman-operator/cli/golden"
 )
 
 const ownerUID types.UID = "1f2e"
@@ -174,7 +174,7 @@ func TestWhy(t *testing.T) {
 			if err != nil || messages != "" {
 				t.Fatalf("said %q, error %v", messages, err)
 			}
-			golden.Check(t, "why/"+file, out)
+			golden.Assert(t, out, "why/"+file)
 		})
 	}
 }

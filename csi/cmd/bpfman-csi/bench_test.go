@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -43,13 +43,13 @@ var concurrencies = []int{1, 10, 50}
 // daemon's List, which they include. One run is one measurement (-benchtime 1x).
 func BenchmarkVolumes(b *testing.B) {
 	b.Setenv("GO_LOG", "warn") // a log line for each volume would affect the figures
-	socket, daemon, stop := sandbox.StartDaemon(b)
-	defer stop()
+	bpfman := sandbox.StartDaemon(b)
+	daemon := bpfman.Client
 	for i := range loadedPrograms {
 		loadNamed(b, daemon, fmt.Sprint("other-", i), "TracepointProgram", "")
 	}
 	load(b, daemon, "TracepointProgram", "")
-	p := startProcess(b, socket, sandbox.DaemonMaps)
+	p := startProcess(b, bpfman.Socket, sandbox.DaemonMaps)
 	for i := range liveVolumes {
 		if _, err := p.node.NodePublishVolume(b.Context(), p.request(b, fmt.Sprint("live-", i))); err != nil {
 			b.Fatal(err)

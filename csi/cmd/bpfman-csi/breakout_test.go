@@ -15,20 +15,20 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 )
 
 // TestBreakOut tries to access objects of others from a pod in namespace team, with the real
 // daemon, through each field of a request. Another tenant has the programs "secret" and
 // "counter". There is also a cluster-scoped "counter".
 func TestBreakOut(t *testing.T) {
-	socket, daemon, stop := sandbox.StartDaemon(t)
-	defer stop()
+	bpfman := sandbox.StartDaemon(t)
+	daemon := bpfman.Client
 	const tenant = "other"
 	loadNamed(t, daemon, "secret", "TracepointNsProgram", tenant)
 	theirs := load(t, daemon, "TracepointNsProgram", tenant)
 	load(t, daemon, "TracepointProgram", "")
-	k := startPlugin(t, socket)
+	k := startPlugin(t, bpfman.Socket)
 	outside := filepath.Join(filepath.Dir(k.kubeletRoot), "outside")
 	if err := os.MkdirAll(filepath.Join(outside, "mount"), 0o755); err != nil {
 		t.Fatal(err)
@@ -106,14 +106,14 @@ func TestBreakOut(t *testing.T) {
 // TestConstantsStayInside requests the constants of a program, which are a map in the
 // kernel. The daemon doesn't pin maps with a dot in their name, so pods don't get them.
 func TestConstantsStayInside(t *testing.T) {
-	socket, daemon, stop := sandbox.StartDaemon(t)
-	defer stop()
+	bpfman := sandbox.StartDaemon(t)
+	daemon := bpfman.Client
 	program := loadFrom(t, daemon, "globals", "show_globals", "globals", "TracepointProgram", "")
 	pinned, err := os.ReadDir(filepath.Join(sandbox.DaemonMaps, fmt.Sprint(program)))
 	if err != nil || len(pinned) != 1 {
 		t.Errorf("the daemon pins %v, %v", pinned, err)
 	}
-	k := startPlugin(t, socket)
+	k := startPlugin(t, bpfman.Socket)
 	request := k.request(t, "pod")
 	request.VolumeContext[v1alpha1.VolumeAttributeProgram] = "globals"
 	for _, list := range []string{".rodata", "globals_map,.rodata", "globals.rodata"} {

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -216,8 +216,8 @@ func mapID(tb testing.TB, pin string) ebpf.MapID {
 }
 
 func TestWithTheRealDaemon(t *testing.T) {
-	socket, daemon, stopDaemon := sandbox.StartDaemon(t)
-	k := startPlugin(t, socket)
+	bpfman := sandbox.StartDaemon(t)
+	daemon, k := bpfman.Client, startPlugin(t, bpfman.Socket)
 	request := k.request(t, "pod-1")
 	if _, err := k.node.NodePublishVolume(t.Context(), request); status.Code(err) != codes.NotFound {
 		t.Fatalf("publish before the program is loaded: %v", err)
@@ -278,7 +278,7 @@ func TestWithTheRealDaemon(t *testing.T) {
 		t.Errorf("publish with the kind named: %v", err)
 	}
 
-	stopDaemon()
+	bpfman.Kill()
 	if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
 		t.Errorf("republish with the daemon down: %v", err)
 	}
@@ -295,8 +295,8 @@ func TestWithTheRealDaemon(t *testing.T) {
 // TestVolumesFollowTheRealDaemon reloads a program like the agent, which loads the new program before it unloads
 // the old one.
 func TestVolumesFollowTheRealDaemon(t *testing.T) {
-	socket, daemon, _ := sandbox.StartDaemon(t)
-	k := startPlugin(t, socket)
+	bpfman := sandbox.StartDaemon(t)
+	daemon, k := bpfman.Client, startPlugin(t, bpfman.Socket)
 	old := load(t, daemon, "TracepointProgram", "")
 	following, staying := k.request(t, "pod-1"), k.request(t, "pod-2")
 	staying.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"

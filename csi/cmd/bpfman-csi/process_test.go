@@ -5,9 +5,7 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,28 +19,9 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/csi/internal/sandbox"
-	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
+	"github.com/bpfman/bpfman-operator/internal/daemontest/sandbox"
 )
-
-// fakeDaemon has one cluster-scoped program loaded.
-type fakeDaemon struct {
-	gobpfman.UnimplementedBpfmanServer
-	pins string
-}
-
-func (f fakeDaemon) List(context.Context, *gobpfman.ListRequest) (*gobpfman.ListResponse, error) {
-	return &gobpfman.ListResponse{Results: []*gobpfman.ListResponse_ListResult{{
-		KernelInfo: &gobpfman.KernelProgramInfo{Id: 7},
-		Info: &gobpfman.ProgramInfo{
-			MapPinPath: f.pins,
-			Metadata: map[string]string{
-				v1alpha1.MetadataProgramName: "counter", v1alpha1.MetadataKind: "TracepointProgram",
-			},
-		},
-	}}}, nil
-}
 
 // process is the plugin as a separate process, with a fake daemon.
 type process struct {
@@ -55,18 +34,13 @@ func newProcess(tb testing.TB) *process {
 	tb.Helper()
 	directory := sandbox.Root(tb)
 	sandbox.MountBPFFS(tb, filepath.Join(directory, "fs"))
-	daemon := fakeDaemon{pins: filepath.Join(directory, "fs/maps/7")}
-	sandbox.PinMaps(tb, daemon.pins, counterMap)
-	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "unix", filepath.Join(directory, "bpfman.sock"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	server := grpc.NewServer()
-	gobpfman.RegisterBpfmanServer(server, daemon)
-	go func() { _ = server.Serve(listener) }()
-	tb.Cleanup(server.Stop)
-
-	return startProcess(tb, listener.Addr().String(), filepath.Join(directory, "fs/maps"))
+	daemon := daemontest.New("/")
+	daemon.MapsRoot, daemon.Maps = filepath.Join(directory, "fs/maps"), nil
+	id := load(tb, daemon, "TracepointProgram", "")
+	sandbox.PinMaps(tb, filepath.Join(daemon.MapsRoot, fmt.Sprint(id)), counterMap)
+	socket := filepath.Join(directory, "bpfman.sock")
+	daemon.Serve(tb, socket)
+	return startProcess(tb, socket, daemon.MapsRoot)
 }
 
 // startProcess starts the plugin with a daemon.

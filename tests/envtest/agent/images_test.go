@@ -22,11 +22,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bpfman/bpfman-operator/agent/bytecode/bytecodetest"
-	"github.com/bpfman/bpfman-operator/agent/daemon/daemontest"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/reader"
+	"github.com/bpfman/bpfman-operator/tests/bytecodetest"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )

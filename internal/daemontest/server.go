@@ -5,11 +5,27 @@ package daemontest
 
 import (
 	"context"
+	"net"
+	"testing"
 
 	"google.golang.org/grpc"
 
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
+
+// Serve serves the daemon's API at a socket, until stop is called or the test ends, which
+// also removes the socket.
+func (d *Daemon) Serve(tb testing.TB, socket string) (stop func()) {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "unix", socket)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server := d.Server()
+	go func() { _ = server.Serve(listener) }()
+	tb.Cleanup(server.Stop)
+	return server.Stop
+}
 
 // Server returns a server of the daemon's API, for an agent in another process.
 func (d *Daemon) Server() *grpc.Server {

@@ -3,14 +3,12 @@
 
 //go:build linux
 
-package daemon_test
+package daemontest
 
 import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/bpfman/bpfman-operator/tests/daemon"
 )
 
 // Tests must run the daemon like the operator does.
@@ -20,7 +18,7 @@ func TestEnvironmentIsTheOperators(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.ReplaceAll(string(manifest), `"`, "")
-	for _, variable := range daemon.Environment() {
+	for _, variable := range Environment() {
 		name, value, _ := strings.Cut(variable, "=")
 		if want := "- {name: " + name + ", value: " + value + "}"; !strings.Contains(text, want) {
 			t.Errorf("the DaemonSet doesn't have %s", want)

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package daemontest contains a bpfman daemon in memory, for unit tests, for
-// faults that can't be caused in the real daemon, and for large numbers of
-// objects. It behaves as the daemon of v0.6.0 was observed to behave. Only tests
-// with the real daemon show that something works.
 package daemontest
 
 import (
@@ -25,10 +21,13 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Daemon is a daemon in memory. It implements gobpfman.BpfmanClient.
+// Daemon is a daemon in memory, for unit tests, for faults that can't be caused in the
+// real daemon, and for large numbers of objects. It implements gobpfman.BpfmanClient. It
+// behaves as the daemon of v0.6.0 was observed to behave. Only tests with the real daemon
+// show that something works.
 type Daemon struct {
-	// Root is the directory of its file system, in which it pins maps.
-	Root string
+	// Root is the directory of its file system, in which it pins maps below MapsRoot.
+	Root, MapsRoot string
 	// Fault, if set, is called before each call, and after the call has taken
 	// effect. If it returns an error, the call returns it.
 	Fault func(call string, request proto.Message, done bool) error
@@ -59,7 +58,7 @@ var _ gobpfman.BpfmanClient = &Daemon{}
 
 // New returns a daemon without programs. All objects have one map, "counter".
 func New(root string) *Daemon {
-	return &Daemon{Root: root, LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, last: 100, programs: map[uint32]*program{}}
+	return &Daemon{Root: root, MapsRoot: "/run/bpfman/fs/maps", LoadedAt: "2026-01-01T00:00:00+0000", Maps: []string{"counter"}, last: 100, programs: map[uint32]*program{}}
 }
 
 func aborted(format string, args ...any) error {
@@ -105,7 +104,7 @@ func (d *Daemon) Load(_ context.Context, in *gobpfman.LoadRequest, _ ...grpc.Cal
 			p := &program{
 				info: &gobpfman.ProgramInfo{
 					Name: f.GetName(), Bytecode: in.GetBytecode(), GlobalData: in.GetGlobalData(), MapOwnerId: in.MapOwnerId,
-					MapPinPath: "/run/bpfman/fs/maps/" + strconv.Itoa(int(id)), Metadata: in.GetMetadata(), MapUsedBy: []string{strconv.Itoa(int(id))},
+					MapPinPath: filepath.Join(d.MapsRoot, strconv.Itoa(int(id))), Metadata: in.GetMetadata(), MapUsedBy: []string{strconv.Itoa(int(id))},
 				},
 				kernel: &gobpfman.KernelProgramInfo{Id: id, Name: f.GetName(), LoadedAt: d.LoadedAt, Tag: "0123456789abcdef", MapIds: []uint32{1000 + id}},
 				attach: map[uint32]*gobpfman.AttachInfo{},
