@@ -68,7 +68,7 @@ generate: manifests ## Generate all generated code and manifests.
 	$(MAKE) generate-deepcopy generate-register
 	$(MAKE) generate-apply-configurations
 	$(MAKE) generate-typed-clients generate-typed-listers
-	$(MAKE) generate-typed-informers generate-reference generate-remedies generate-diagrams
+	$(MAKE) generate-typed-informers generate-reference generate-remedies
 
 .PHONY: generate-deepcopy
 generate-deepcopy: $(LOCALBIN)/controller-gen ## Generate the DeepCopy methods (zz_generated.deepcopy.go).

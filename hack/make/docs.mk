@@ -1,4 +1,4 @@
-# The documentation: its site, recordings, and language.
+# The documentation: its site, and its language.
 
 ##@ Documentation
 
@@ -34,36 +34,10 @@ docs-publish: $(DOCS_VENV)/bin/mkdocs schemas ## Add this version's site to the 
 	hack/docs/not-found.sh $(DOCS_VERSION)
 	$(DOCS_PUSH)
 
-# pin DIRECTORY
-pin = $(PYTHON) -m venv $(LOCALBIN)/pip-tools && $(LOCALBIN)/pip-tools/bin/pip install -q pip-tools && \
-	cd $1 && $(LOCALBIN)/pip-tools/bin/pip-compile -q --upgrade --generate-hashes --strip-extras --allow-unsafe --no-emit-find-links --no-emit-index-url --no-header -o requirements.txt requirements.in
-
 .PHONY: docs-requirements
 docs-requirements: ## Pin the packages of the site's builder, with hashes, from hack/docs/requirements.in.
-	$(call pin,hack/docs)
-
-# A terminal recorder, and a program that converts recordings to animations.
-RECORDINGS_VENV := $(LOCALBIN)/recordings-venv
-
-$(RECORDINGS_VENV)/bin/termtosvg: hack/recordings/requirements.txt
-	@rm -rf $(RECORDINGS_VENV)
-	@$(PYTHON) -m venv $(RECORDINGS_VENV) || { echo "Python's venv is needed: make deps-docs installs it" >&2; exit 1; }
-	@$(RECORDINGS_VENV)/bin/pip install -q --disable-pip-version-check --only-binary :all: --require-hashes -r $<
-	@touch $@
-
-RECORD = TERMTOSVG=$(RECORDINGS_VENV)/bin/termtosvg CLUSTER_INSTANCE=$(CLUSTER_INSTANCE) CLUSTER_KUBECONFIG=$(CLUSTER_KUBECONFIG) hack/recordings/record.sh
-
-.PHONY: recordings
-recordings: $(RECORDINGS_VENV)/bin/termtosvg kubectl-bpfman build build-cluster bytecode ## Record the sessions of hack/recordings on the one-node cluster, as animations to docs/recordings (as root).
-	@$(RECORD)
-
-.PHONY: render-recordings
-render-recordings: $(RECORDINGS_VENV)/bin/termtosvg ## Render the animations of the existing recordings again.
-	@$(RECORD) render
-
-.PHONY: recordings-requirements
-recordings-requirements: ## Pin the packages of the terminal recorder, with hashes, from hack/recordings/requirements.in.
-	$(call pin,hack/recordings)
+	$(PYTHON) -m venv $(LOCALBIN)/pip-tools && $(LOCALBIN)/pip-tools/bin/pip install -q pip-tools
+	cd hack/docs && $(LOCALBIN)/pip-tools/bin/pip-compile -q --upgrade --generate-hashes --strip-extras --allow-unsafe --no-emit-find-links --no-emit-index-url --no-header -o requirements.txt requirements.in
 
 .PHONY: deps-docs
 deps-docs: ## Install what test-docs needs: Python's venv, and Chromium (as root).

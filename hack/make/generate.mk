@@ -26,12 +26,8 @@ generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs
 generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cli/remedy/remedies.md) from docs/status.md.
 	grep '^|' docs/status.md >cli/remedy/remedies.md
 
-.PHONY: generate-diagrams
-generate-diagrams: ## Generate the documentation's diagrams (docs/diagrams).
-	go -C hack/docs run ./diagrams ../../docs/diagrams
-
 # The output of `generate`.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml docs/reference/api.md docs/diagrams cli/remedy/remedies.md
+GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml docs/reference/api.md cli/remedy/remedies.md
 
 # Nothing below is committed. The documentation's site has the schemas in the same directory.
 SCHEMAS := $(LOCALBIN)/schemas
