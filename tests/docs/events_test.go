@@ -38,7 +38,7 @@ func TestEventReasons(t *testing.T) {
 	computed := map[string][]string{ // by the expression that the reason comes from
 		"reason": nil, // the argument of tellNode and emit
 	}
-	eachFile(t, components, false, func(_ string, file *ast.File) {
+	eachFile(t, components, func(_ string, file *ast.File) {
 		for spec := range constantsOf(file) {
 			value, ok := textOf(t, spec.Values[0])
 			if !ok {
@@ -60,7 +60,7 @@ func TestEventReasons(t *testing.T) {
 	computed["is.Type"] = append(computed["is.Type"], string(v1alpha1.BpfProgCondLoaded), string(v1alpha1.BpfProgCondNoContainersOnNode), string(v1alpha1.BpfProgCondNoInterfacesOnNode))
 
 	emitted := map[string]bool{}
-	eachFile(t, components, false, func(path string, file *ast.File) {
+	eachFile(t, components, func(path string, file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok {

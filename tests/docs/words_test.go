@@ -23,9 +23,6 @@ import (
 // speaking are the directories with strings for users: messages, logs, and help.
 var speaking = []string{"agent", "apis", "cli", "csi", "internal", "operator", "hack/cluster"}
 
-// commented are the directories whose comments are checked.
-var commented = []string{"agent", "apis", "cli", "csi", "examples", "hack", "internal", "operator", "tests"}
-
 // TestMessagesAvoidWords checks the strings of the commands for the words that Vale refuses on
 // pages (make prose), because Vale doesn't read Go.
 func TestMessagesAvoidWords(t *testing.T) {
@@ -44,26 +41,8 @@ func TestMessagesAvoidWords(t *testing.T) {
 			}
 		}
 	})
-	if read < 5000 {
-		t.Errorf("read %d strings only", read)
-	}
-}
-
-// TestCommentsAvoidWords checks the comments, also of tests, for the same words.
-func TestCommentsAvoidWords(t *testing.T) {
-	avoided := avoidedWords(t)
-	read := 0
-	eachFile(t, commented, true, func(path string, file *ast.File) {
-		for _, comment := range file.Comments {
-			read++
-			text := strings.Join(strings.Fields(comment.Text()), " ")
-			if word := avoided.FindString(text); word != "" {
-				t.Errorf("%s: a comment has %q, see hack/vale/styles/bpfman: %s", path, word, text)
-			}
-		}
-	})
-	if read < 8000 {
-		t.Errorf("read %d comments only", read)
+	if read == 0 {
+		t.Error("no strings are read")
 	}
 }
 
@@ -79,8 +58,8 @@ func TestLogMessagesBeginWithACapital(t *testing.T) {
 			}
 		}
 	})
-	if read < 60 {
-		t.Errorf("read %d messages only", read)
+	if read == 0 {
+		t.Error("no messages are read")
 	}
 }
 
@@ -112,7 +91,7 @@ func logMessage(t *testing.T, n ast.Node) (string, bool) {
 // inspect calls visit with the nodes of the sources in the speaking directories.
 func inspect(t *testing.T, visit func(path string, n ast.Node)) {
 	t.Helper()
-	eachFile(t, speaking, false, func(path string, file *ast.File) {
+	eachFile(t, speaking, func(path string, file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			visit(path, n)
 			return true
@@ -120,15 +99,15 @@ func inspect(t *testing.T, visit func(path string, n ast.Node)) {
 	})
 }
 
-// eachFile calls visit with the sources in the directories, with or without tests.
-func eachFile(t *testing.T, directories []string, tests bool, visit func(path string, file *ast.File)) {
+// eachFile calls visit with the sources in the directories, without tests.
+func eachFile(t *testing.T, directories []string, visit func(path string, file *ast.File)) {
 	t.Helper()
 	for _, directory := range directories {
 		err := filepath.WalkDir(filepath.Join(root, directory), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || !tests && strings.HasSuffix(path, "_test.go") {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 			if err != nil {
 				return err
 			}
