@@ -12,6 +12,8 @@
 //
 // The paths are those of bpfman v0.5.6 (bpfman/src/lib.rs, utils.rs). The target
 // test-upstream-daemon checks them with the daemon.
+//
+// Release v0.8.0 removes this package, with operator/takeover's part for v0.5.
 package v05
 
 import (

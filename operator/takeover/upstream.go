@@ -4,6 +4,8 @@
 // Package takeover removes what upstream's operator and agent of v0.5 leave in a cluster, so that this operator
 // can replace them: finalizers that no controller removes, reports that no current agent wrote, and unused roles. It
 // also removes roles of v0.6.
+//
+// Release v0.8.0 removes what is for v0.5.
 package takeover
 
 import (
