@@ -85,9 +85,8 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 // uprobe on the file, and containers of one image share its files. With the PID namespace of
 // the node, a target such as /proc/1/root/bin/sh is a file of another container.
 //
-// A pid can't limit a uprobe to a container's processes. The helper of the daemon of v0.6.0
-// looks it up in the /proc of the container, and the kernel in the daemon's PID namespace.
-// A pid that both have, such as 1, leads to another process.
+// A pid can't limit a uprobe to a container's processes: the kernel looks it up in the PID
+// namespace of the daemon.
 func (u uprobe) refusal(n Node, c Container) string {
 	switch {
 	case u.pid != nil:
@@ -106,9 +105,6 @@ func (u uprobe) choices() []string {
 	var out []string
 	if u.pid != nil && u.containers == nil {
 		out = append(out, "bpfman v0.6 ignores pid: the uprobe runs for every process with this file")
-	}
-	if u.containers != nil && u.member == "uretprobe" {
-		out = append(out, "bpfman v0.6 runs a uretprobe in a container when the function is called")
 	}
 	if u.containers != nil && u.containers.tenant {
 		out = append(out, "the uprobe runs for every process of the node with this file, also in other namespaces")

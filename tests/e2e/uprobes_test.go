@@ -131,3 +131,43 @@ func TestUprobesOfOneFile(t *testing.T) {
 		}},
 	)
 }
+
+// TestUprobeTargetsThatStall attaches uprobes to what the owner of a container can put in the place of a file. The
+// daemon's own helper waits for a named pipe forever, and the daemon with it.
+func TestUprobeTargetsThatStall(t *testing.T) {
+	requireType(t, node.ContainerUprobe)
+	const space = "e2e-uprobes-stall"
+	uprobe := func(name, target string) *v1alpha1.UprobeNsProgram {
+		o := &v1alpha1.UprobeNsProgram{
+			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name},
+			Spec:       v1alpha1.UprobeNsProgramSpec{UprobeNsProgramInfo: uprobeNsInfo("uprobe_counter"), BpfAppCommon: of("go-uprobe-counter")},
+		}
+		o.Spec.Target = target
+		return o
+	}
+	feature(t,
+		step{"a pod with a pipe", func(ctx context.Context, s *testing.T) {
+			namespace(ctx, t, space)
+			pod := uprobeTarget()
+			pod.Namespace = space
+			c := &pod.Spec.Containers[0]
+			c.Image, c.Command, c.Args = busybox, []string{"sh", "-c", "mkfifo /tmp/pipe && sleep 100000"}, nil
+			pod.Spec.Volumes = []corev1.Volume{{Name: "tmp"}}
+			c.VolumeMounts = []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}}
+			create(ctx, t, pod)
+			awaitReady(ctx, s, pod)
+		}},
+		step{"what isn't a file is refused", func(ctx context.Context, s *testing.T) {
+			for name, target := range map[string]string{"pipe": "/tmp/pipe", "zero": "/dev/zero", "directory": "/tmp"} {
+				o := uprobe(name, target)
+				create(ctx, t, o)
+				awaitFailure(ctx, s, o, "Unable to attach uprobe in container")
+			}
+		}},
+		step{"and other programs are attached", func(ctx context.Context, s *testing.T) {
+			o := tracepoint(space + "-other")
+			create(ctx, t, o)
+			awaitSuccess(ctx, s, o)
+		}},
+	)
+}

@@ -68,6 +68,7 @@ type options struct {
 	bytecodeSize  int64
 	requirePolicy bool
 	mountBpffs    bool
+	helperDir     string
 
 	uprobeNamespaces string
 }
@@ -89,6 +90,7 @@ func main() {
 	flag.BoolVar(&o.requirePolicy, "require-policy", false, "Refuse images for which no BytecodePolicy in mode enforce requires a signature.")
 	flag.StringVar(&o.uprobeNamespaces, "uprobe-namespaces", "", "Namespaces, separated by commas, whose uprobes are attached although they run for every process with the same file; * for all.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and set aside the pins that a daemon of v0.5 left.")
+	flag.StringVar(&o.helperDir, "helper-dir", "", "Directory to copy bpfman-ns to, the daemon's helper for uprobes in containers, with --mount-bpffs.")
 	version.Flag(component)
 	flag.Parse()
 	log := logger(os.Getenv("GO_LOG"))

@@ -5,10 +5,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/renameio/v2"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bpfman/bpfman-operator/agent/bpffs"
@@ -30,6 +33,11 @@ func prepare(o options, log logr.Logger) error {
 	hostProc := o.hostProc
 	if err := bpffs.Mount(bpffsDir); err != nil {
 		return err
+	}
+	if o.helperDir != "" {
+		if err := copyHelper(o.helperDir); err != nil {
+			return err
+		}
 	}
 	if socket, err := node.ShareRuntime(o.hostRun, o.runtimeDir); err != nil {
 		log.Error(err, "Failed to share the container runtime with the agent; programs can't be attached in pods")
@@ -64,6 +72,22 @@ func prepare(o options, log logr.Logger) error {
 	}
 	if removed {
 		log.Info("Removed the database of bpfman v0.5")
+	}
+	return nil
+}
+
+// copyHelper copies bpfman-ns, which is beside the agent in its image, to the daemon's container.
+func copyHelper(dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the agent's image: %w", err)
+	}
+	content, err := os.ReadFile(filepath.Join(filepath.Dir(self), "bpfman-ns"))
+	if err != nil {
+		return fmt.Errorf("read the daemon's helper: %w", err)
+	}
+	if err := renameio.WriteFile(filepath.Join(dir, "bpfman-ns"), content, 0o555); err != nil { //nolint:mnd // an executable
+		return fmt.Errorf("copy the daemon's helper: %w", err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func Catalog() []Description {
 		{Name: "docker.io/library/busybox:1.37", describe: busybox},
 		{Name: "quay.io/bpfman/bpfman:v0.6.0", describe: daemon},
 		ownBinary("bpfman-operator", "bpfman-operator", "65532:65532"),
-		ownBinary("bpfman-agent", "bpfman-agent", "", "bpfman-reader"),
+		ownBinary("bpfman-agent", "bpfman-agent", "", "bpfman-reader", "bpfman-ns"),
 		ownBinary("bpfman-csi", "bpfman-csi", ""),
 		ownBinary("bpfman-inspector", "bpfman-inspector", ""),
 		ownBinary("bpfman-counters", "counters", "65534:65534"),
@@ -170,11 +170,6 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 		return Image{}, err
 	}
 	files := append(base(), executable, launcher)
-	// The helper that enters a container's mount namespace. The daemon's own helper isn't published as a
-	// crate: see tests/cmd/bpfman-ns.
-	if helper, err := existing(name, "/bpfman-ns", filepath.Join(s.Bin, "bpfman-ns")); err == nil {
-		files = append(files, helper)
-	}
 	libraries, err := sharedLibraries(ctx, s.Daemon)
 	if err != nil {
 		return Image{}, err
