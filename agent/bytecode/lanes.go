@@ -45,7 +45,7 @@ func (l *lanes) run(ctx context.Context, host string, read func(context.Context)
 		}
 	}
 	if err := l.slow.Acquire(ctx, 1); err != nil {
-		return err //nolint:wrapcheck // the error of ctx
+		return err
 	}
 	defer l.slow.Release(1)
 	start := time.Now()
@@ -53,14 +53,14 @@ func (l *lanes) run(ctx context.Context, host string, read func(context.Context)
 	if time.Since(start) < slice {
 		l.slowHosts.Remove(host)
 	}
-	return ctx.Err() //nolint:wrapcheck // the caller adds context
+	return ctx.Err()
 }
 
 // inSlice calls read in the fast lane. It returns false if read has to be called in the
 // slow lane.
 func (l *lanes) inSlice(ctx context.Context, host string, read func(context.Context)) (bool, error) {
 	if err := l.fast.Acquire(ctx, 1); err != nil {
-		return false, err //nolint:wrapcheck // the error of ctx
+		return false, err
 	}
 	if _, slow := l.slowHosts.Get(host); slow { // found out while this waited
 		l.fast.Release(1)
@@ -78,7 +78,7 @@ func (l *lanes) inSlice(ctx context.Context, host string, read func(context.Cont
 	select {
 	case <-ended:
 		l.fast.Release(1)
-		return true, ctx.Err() //nolint:wrapcheck // the caller adds context
+		return true, ctx.Err()
 	case <-timer.C:
 	}
 	l.fast.Release(1)
@@ -90,5 +90,5 @@ func (l *lanes) inSlice(ctx context.Context, host string, read func(context.Cont
 	}
 	defer l.slow.Release(1)
 	<-ended
-	return true, ctx.Err() //nolint:wrapcheck // the caller adds context
+	return true, ctx.Err()
 }

@@ -118,7 +118,7 @@ type bounded struct {
 func (b *bounded) Write(p []byte) (int, error) {
 	left := b.limit - b.kept.Len()
 	if len(p) <= left {
-		return b.kept.Write(p) //nolint:wrapcheck // it never fails
+		return b.kept.Write(p)
 	}
 	if b.rest {
 		b.kept.Write(p[:left])

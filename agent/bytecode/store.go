@@ -372,7 +372,7 @@ func mark(path string) {
 func prune(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) <= maxRecords {
-		return err //nolint:wrapcheck // it names the directory
+		return err
 	}
 	var all []stored
 	for _, entry := range entries {

@@ -125,7 +125,7 @@ func (c *Cluster) UserObjects(kind string) ([]v1alpha1.UserObject, error) {
 func get[O runtime.Object](c *Cluster, gvk schema.GroupVersionKind, namespace, name string) (O, error) {
 	var none O
 	if err := c.Kinds.Read(gvk); err != nil {
-		return none, err //nolint:wrapcheck // callers check for UnreadError
+		return none, err
 	}
 	informer, known := c.informers[gvk]
 	if !known {
@@ -138,7 +138,7 @@ func get[O runtime.Object](c *Cluster, gvk schema.GroupVersionKind, namespace, n
 	if !exists {
 		return none, notFound(gvk, name)
 	}
-	return found.(O).DeepCopyObject().(O), nil //nolint:errcheck,forcetypeassert // see above
+	return found.(O).DeepCopyObject().(O), nil //nolint:errcheck // see above
 }
 
 func notFound(gvk schema.GroupVersionKind, name string) error {
@@ -147,11 +147,11 @@ func notFound(gvk schema.GroupVersionKind, name string) error {
 
 func list[O runtime.Object](c *Cluster, gvk schema.GroupVersionKind, namespace string) ([]O, error) {
 	if err := c.Kinds.Read(gvk); err != nil {
-		return nil, err //nolint:wrapcheck // callers check for UnreadError
+		return nil, err
 	}
 	var all []O
 	err := toolscache.ListAllByNamespace(c.informers[gvk].GetIndexer(), namespace, labels.Everything(), func(o any) {
-		all = append(all, o.(O)) //nolint:errcheck,forcetypeassert // see get
+		all = append(all, o.(O)) //nolint:errcheck // see get
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list %ss of the cache: %w", gvk.Kind, err)

@@ -36,7 +36,7 @@ func TestTheCacheIsReadOnceItIsListed(t *testing.T) {
 		t.Errorf("before it is watched: %v", err)
 	}
 	listed, added := make(chan struct{}), make(chan string, 3)
-	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: func(o any) { added <- o.(metav1.Object).GetName() }} //nolint:errcheck,forcetypeassert // it panics
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: func(o any) { added <- o.(metav1.Object).GetName() }} //nolint:errcheck // it panics
 	c.Watch(t.Context(), v1alpha1.SchemeGroupVersion.WithKind("XdpNsProgram"), handler, func() { close(listed) })
 	select {
 	case <-listed:

@@ -59,7 +59,7 @@ func New(config *rest.Config, component, node, namespace string, log logr.Logger
 	}
 	bpfman, err := kinds.NewClient(config, httpClient, scheme)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error has context
+		return nil, err
 	}
 	c := &Cluster{
 		Kinds:  &kinds.Kinds{Log: log, API: bpfman},
@@ -78,7 +78,7 @@ func newScheme() (*runtime.Scheme, error) {
 		&corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{},
 		&corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Secret{}, &corev1.SecretList{})
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	return scheme, v1alpha1.Install(scheme) //nolint:wrapcheck // the caller adds context
+	return scheme, v1alpha1.Install(scheme)
 }
 
 func newCoreClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (rest.Interface, error) {
@@ -86,5 +86,5 @@ func newCoreClient(config *rest.Config, httpClient *http.Client, scheme *runtime
 	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.RESTClientForConfigAndClient(config, httpClient) //nolint:wrapcheck // the caller adds context
+	return rest.RESTClientForConfigAndClient(config, httpClient)
 }

@@ -97,7 +97,7 @@ func (r *Reconciler) keep(ctx context.Context, owner program.Owner, g *gate) {
 func (r *Reconciler) forgetUnloaded() {
 	loaded := r.Inventory.Images()
 	r.stored.Range(func(image, _ any) bool {
-		if !slices.Contains(loaded, image.(bytecode.Image)) { //nolint:errcheck,forcetypeassert // the only type of its keys
+		if !slices.Contains(loaded, image.(bytecode.Image)) { //nolint:errcheck // the only type of its keys
 			r.stored.Delete(image)
 		}
 		return true

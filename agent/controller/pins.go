@@ -87,7 +87,7 @@ func (r *Reconciler) settle(ctx context.Context) error {
 	}
 	replaced, err := pins.Replaced(r.PinsDir)
 	if err != nil || len(replaced) == 0 {
-		return err //nolint:wrapcheck // the error has context
+		return err
 	}
 	users, err := r.Inventory.UsersOfMaps(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *Reconciler) setAside(ctx context.Context, key program.Key, misfits []pi
 	}
 	for _, m := range misfits {
 		if err := m.SetAside(); err != nil {
-			return err //nolint:wrapcheck // the error has context
+			return err
 		}
 	}
 	return nil

@@ -271,11 +271,11 @@ func (r *Reconciler) material(ctx context.Context) policy.Reader {
 	return policy.Reader{
 		Secret: func(name string) (map[string][]byte, error) {
 			secret, err := r.Cluster.Secret(ctx, r.Namespace, name)
-			return secret.Data, err //nolint:wrapcheck // the caller adds context
+			return secret.Data, err
 		},
 		ConfigMap: func(name string) (map[string]string, error) {
 			configMap, err := r.Cluster.ConfigMap(ctx, r.Namespace, name)
-			return configMap.Data, err //nolint:wrapcheck // see above
+			return configMap.Data, err
 		},
 	}
 }

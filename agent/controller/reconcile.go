@@ -371,7 +371,7 @@ func (r *Reconciler) mapOwners(owner program.Owner) ([]plan.MapOwner, error) {
 		return nil, nil
 	}
 	if err := r.Cluster.Kinds.Read(reportKind(owner.Namespace != "").GroupVersionKind()); err != nil {
-		return nil, err //nolint:wrapcheck // callers check for UnreadError
+		return nil, err
 	}
 	objects := r.reports.all(func(key program.Key) bool { return key.Namespace == owner.Namespace })
 	out := make([]plan.MapOwner, 0, len(objects))
@@ -425,7 +425,7 @@ func (r *Reconciler) compare(ctx context.Context) error {
 		return false, nil
 	})
 	if ctx.Err() == nil {
-		return err //nolint:wrapcheck // the error of Refresh
+		return err
 	}
 	return nil
 }

@@ -305,7 +305,7 @@ func (r *Reconciler) listReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 func (r *Reconciler) readReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], namespace string, options metav1.ListOptions) (metav1.ListInterface, []v1alpha1.ProgramObject, error) {
 	objects, err := r.Cluster.Kinds.List(ctx, kind, namespace, options)
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // the error has context
+		return nil, nil, err
 	}
 	list, err := meta.ListAccessor(objects)
 	if err != nil {
@@ -317,7 +317,7 @@ func (r *Reconciler) readReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 		if !ok {
 			return fmt.Errorf("%T is not a program object", o)
 		}
-		page = append(page, p.DeepCopyObject().(v1alpha1.ProgramObject)) //nolint:errcheck,forcetypeassert // copied so that the page can be freed
+		page = append(page, p.DeepCopyObject().(v1alpha1.ProgramObject)) //nolint:errcheck // copied so that the page can be freed
 		return nil
 	})
 	return list, page, err
@@ -360,7 +360,7 @@ func reportKind(namespaced bool) v1alpha1.Kind[v1alpha1.ProgramObject] {
 // in doubt.
 func (r *Reconciler) programsOf(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
 	if err := r.Cluster.Kinds.Read(reportKind(key.Namespace != "").GroupVersionKind()); err != nil {
-		return nil, err //nolint:wrapcheck // callers check for UnreadError
+		return nil, err
 	}
 	for _, name := range r.reports.doubted(key) {
 		if err := r.readReport(ctx, key, name); err != nil {

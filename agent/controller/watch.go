@@ -81,7 +81,7 @@ func (r *Reconciler) Run(ctx context.Context, onConnect func(context.Context, fu
 		<-ctx.Done()
 		r.queue.ShutDown()
 	})
-	return tasks.Wait() //nolint:wrapcheck // the error of a task
+	return tasks.Wait()
 }
 
 // work processes owners from the queue until it is shut down.
@@ -316,7 +316,7 @@ func (r *Reconciler) enqueue(ctx context.Context, affected func(program.Needs) b
 // enqueueSharers enqueues the owners that use maps of other programs.
 func (r *Reconciler) enqueueSharers() {
 	r.sharers.Range(func(key, _ any) bool {
-		r.queue.Add(key.(program.Key)) //nolint:errcheck,forcetypeassert // the map only has this type
+		r.queue.Add(key.(program.Key)) //nolint:errcheck // the map only has this type
 		return true
 	})
 }

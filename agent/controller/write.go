@@ -266,5 +266,5 @@ func describe(o v1alpha1.ProgramObject) string {
 }
 
 func copyOf(o v1alpha1.ProgramObject) v1alpha1.ProgramObject {
-	return o.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has the same type
+	return o.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck // a copy has the same type
 }

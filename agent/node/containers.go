@@ -154,7 +154,7 @@ func (r *Runtime) connect() error {
 	}
 	socket, err := cri.Socket(r.Run)
 	if err != nil {
-		return err //nolint:wrapcheck // the error contains the paths
+		return err
 	}
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxList)))
@@ -190,7 +190,7 @@ func (r *Runtime) details(ctx context.Context, id string) (details, error) {
 		} `json:"runtimeSpec"`
 	}
 	if err := json.Unmarshal([]byte(response.GetInfo()["info"]), &info); err != nil {
-		return details{}, err //nolint:wrapcheck // the caller adds context
+		return details{}, err
 	}
 	var of details
 	for _, namespace := range info.RuntimeSpec.Linux.Namespaces {

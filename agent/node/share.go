@@ -50,12 +50,12 @@ func share(source, target string) error {
 		return nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err //nolint:wrapcheck // the caller adds context
+		return err
 	}
 	if source != "" {
 		wanted, err := os.Stat(source)
 		if err != nil {
-			return err //nolint:wrapcheck // the caller adds context
+			return err
 		}
 		if there != nil && os.SameFile(there, wanted) {
 			return nil
@@ -78,16 +78,16 @@ func share(source, target string) error {
 
 func makeMountPoint(path string, directory bool) error {
 	if directory {
-		return os.MkdirAll(path, 0o700) //nolint:wrapcheck // the caller adds context
+		return os.MkdirAll(path, 0o700)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err //nolint:wrapcheck // the caller adds context
+		return err
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller adds context
+		return err
 	}
-	return file.Close() //nolint:wrapcheck // the caller adds context
+	return file.Close()
 }
 
 // bind mounts source on target. It sets the attributes before it attaches the mount,

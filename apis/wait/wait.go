@@ -140,7 +140,7 @@ func follow[O v1alpha1.UserObject](ctx context.Context, client Client[O], name s
 		case errors.Is(err, errDeleted), errors.Is(err, watchtools.ErrWatchClosed), apierrors.IsResourceExpired(err), apierrors.IsGone(err):
 			// Read it again: an object with the same name may exist again, and the watch may have missed changes.
 		default:
-			return object, err
+			return object, fmt.Errorf("watch %s: %w", name, err)
 		}
 	}
 }

@@ -144,22 +144,22 @@ func FromArchive(archive []byte, labels map[string]string, architecture string, 
 	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil }
 	layer, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the callers add context
+		return nil, err
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err := mutate.AppendLayers(base, layer)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the callers add context
+		return nil, err
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the callers add context
+		return nil, err
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = operatingSystem, architecture
 	config.Created = v1.Time{Time: created}
 	config.Config.Labels = labels
-	return mutate.ConfigFile(img, config) //nolint:wrapcheck // the callers add context
+	return mutate.ConfigFile(img, config)
 }
 
 // Labels returns the labels for an object: its programs by function, and its maps without the compiler's data
@@ -205,13 +205,13 @@ func tarOf(fileName string, content []byte, modified time.Time) ([]byte, error) 
 	w := tar.NewWriter(&archive)
 	header := &tar.Header{Name: fileName, Mode: 0o644, Size: int64(len(content)), ModTime: modified}
 	if err := w.WriteHeader(header); err != nil {
-		return nil, err //nolint:wrapcheck // the caller adds context
+		return nil, err
 	}
 	if _, err := w.Write(content); err != nil {
-		return nil, err //nolint:wrapcheck // the caller adds context
+		return nil, err
 	}
 	if err := w.Close(); err != nil {
-		return nil, err //nolint:wrapcheck // the caller adds context
+		return nil, err
 	}
 	return archive.Bytes(), nil
 }

@@ -79,13 +79,13 @@ func archive(w io.Writer, dir fs.FS, modified time.Time) error {
 		}
 		content, err := fs.ReadFile(dir, path)
 		if err != nil {
-			return err //nolint:wrapcheck // it names the file
+			return err
 		}
 		if err := out.WriteHeader(&tar.Header{Name: path, Mode: fileMode, Size: int64(len(content)), ModTime: modified}); err != nil {
-			return err //nolint:wrapcheck // the caller names the archive
+			return err
 		}
 		_, err = out.Write(content)
-		return err //nolint:wrapcheck // the caller names the archive
+		return err
 	})
 	return errors.Join(err, out.Close())
 }
@@ -121,7 +121,7 @@ var inLayout = regexp.MustCompile(`^(\./)?(oci-layout|index\.json|blobs/sha256/[
 func extract(from, dir string) error {
 	file, err := os.Open(from)
 	if err != nil {
-		return err //nolint:wrapcheck // the caller names the file
+		return err
 	}
 	defer file.Close()
 	in := tar.NewReader(io.LimitReader(file, maxArchive))
@@ -141,10 +141,10 @@ func extract(from, dir string) error {
 		}
 		to := filepath.Join(dir, filepath.FromSlash(header.Name)) // checked above
 		if err := os.MkdirAll(filepath.Dir(to), dirMode); err != nil {
-			return err //nolint:wrapcheck // it names the directory
+			return err
 		}
 		if err := os.WriteFile(to, content, fileMode); err != nil {
-			return err //nolint:wrapcheck // it names the file
+			return err
 		}
 	}
 }
@@ -173,7 +173,7 @@ func only(dir string) (partial.WithRawManifest, v1.Hash, error) {
 		err = fmt.Errorf("its media type %q isn't that of an image", d.MediaType)
 	}
 	if err != nil {
-		return nil, v1.Hash{}, err //nolint:wrapcheck // it says what is wrong
+		return nil, v1.Hash{}, err
 	}
 	if got, err := partial.Digest(content); err != nil || got != d.Digest {
 		return nil, v1.Hash{}, fmt.Errorf("its manifest is %s instead of %s", got, d.Digest)

@@ -74,7 +74,7 @@ func imagesOf(index v1.ImageIndex) ([]v1.Image, error) {
 	}
 	document, err := image.Parse(content)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it is about the image
+		return nil, err
 	}
 	var images []v1.Image
 	for _, d := range manifest.Manifests {
@@ -100,7 +100,7 @@ func imagesOf(index v1.ImageIndex) ([]v1.Image, error) {
 func imageOf(index v1.ImageIndex, document *image.Document, d *v1.Descriptor) (v1.Image, error) {
 	if d.Platform != nil {
 		if _, err := document.For(d.Platform.Architecture); err != nil {
-			return nil, err //nolint:wrapcheck // it is about the image
+			return nil, err
 		}
 	}
 	img, err := index.Image(d.Digest)
@@ -148,7 +148,7 @@ func verifiedManifest(img v1.Image) (*image.Document, error) {
 	}
 	document, err := image.Parse(content)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it is about the image
+		return nil, err
 	}
 	manifest, err := img.Manifest()
 	if err != nil {
@@ -183,9 +183,9 @@ func fileOf(img v1.Image, described *image.Descriptor) (name string, content []b
 		return "", nil, fmt.Errorf("its layer is %s instead of %s, which its manifest specifies", got, described.Digest)
 	}
 	if err := described.Check(packed); err != nil {
-		return "", nil, err //nolint:wrapcheck // it is about the image
+		return "", nil, err
 	}
-	return image.Open(packed) //nolint:wrapcheck // it is about the image
+	return image.Open(packed)
 }
 
 // atMost reads everything from r, and fails if it exceeds limit.
@@ -194,5 +194,5 @@ func atMost(r io.Reader, limit int64) ([]byte, error) {
 	if err == nil && int64(len(content)) > limit {
 		return nil, fmt.Errorf("it has more than %d MiB", limit>>20)
 	}
-	return content, err //nolint:wrapcheck // the callers add context
+	return content, err
 }

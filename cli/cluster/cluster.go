@@ -127,7 +127,7 @@ func Each[O client.Object](ctx context.Context, from client.Reader, list client.
 			return visit(o)
 		})
 		if err != nil {
-			return err //nolint:wrapcheck // it is the visitor's error
+			return err
 		}
 		if next = list.GetContinue(); next == "" {
 			return nil

@@ -88,7 +88,7 @@ func yamlDocuments(r *bufio.Reader) func() (json.RawMessage, error) {
 	return func() (json.RawMessage, error) {
 		document, err := reader.Read()
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the caller adds context
+			return nil, err
 		}
 		return yaml.YAMLToJSONStrict(document)
 	}

@@ -221,7 +221,7 @@ func answers[Answer any](from io.Reader, take func(Answer) error) error {
 			return err
 		}
 	}
-	return lines.Err() //nolint:wrapcheck // the caller adds context
+	return lines.Err()
 }
 
 // maxAsked is the maximum number of nodes to query at the same time. Each needs a connection through the API

@@ -122,7 +122,7 @@ func kindOf(name string) (v1alpha1.Kind[v1alpha1.UserObject], error) {
 			return kind, nil
 		}
 	}
-	return cluster.KindOf(v1alpha1.UserKinds, name) //nolint:wrapcheck // it says which kinds there are
+	return cluster.KindOf(v1alpha1.UserKinds, name)
 }
 
 // find returns how to write the program with the kind, or nil if the kind doesn't support it.

@@ -74,7 +74,7 @@ func (f *Flags) Human() bool {
 func (f *Flags) Print(w io.Writer, value any) error {
 	printer, err := f.printing.ToPrinter()
 	if err != nil {
-		return err //nolint:wrapcheck // it says which formats there are
+		return err
 	}
 	text, err := encode(printer, f.Format(), value)
 	if err != nil {
@@ -89,21 +89,21 @@ func (f *Flags) Print(w io.Writer, value any) error {
 func encode(printer printers.ResourcePrinter, format string, value any) (string, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
 	if err != nil {
-		return "", err //nolint:wrapcheck // the caller adds context
+		return "", err
 	}
 	if format == "yaml" {
 		// The printer doesn't support this: it parses the JSON as YAML, which doesn't allow some unescaped
 		// characters.
 		plain, err := json.Marshal(content)
 		if err != nil {
-			return "", err //nolint:wrapcheck // the caller adds context
+			return "", err
 		}
 		text, err := yaml.JSONToYAML([]byte(terminal.JSON(string(plain))))
-		return string(text), err //nolint:wrapcheck // the caller adds context
+		return string(text), err
 	}
 	var text bytes.Buffer
 	if err := printer.PrintObj(&unstructured.Unstructured{Object: content}, &text); err != nil {
-		return "", err //nolint:wrapcheck // the caller adds context
+		return "", err
 	}
 	if format == "json" {
 		return terminal.JSON(text.String()), nil

@@ -40,7 +40,7 @@ func (p *Page) Print(w io.Writer, all bool) error {
 	list(&out, "Node components", p.Components)
 	list(&out, "Not readable", p.Unseen)
 	_, err := io.WriteString(w, out.String())
-	return err //nolint:wrapcheck // there is nothing to add
+	return err
 }
 
 func (p *Page) head(out *strings.Builder) {

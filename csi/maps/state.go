@@ -105,7 +105,7 @@ func readPin(directory *os.File, name string) (Pin, error) {
 	defer file.Close()
 	stat, err := file.Stat()
 	if err != nil {
-		return Pin{}, err //nolint:wrapcheck // it names the file
+		return Pin{}, err
 	}
 	pin := Pin{Name: name, Mode: stat.Mode()}
 	if owner, ok := stat.Sys().(*syscall.Stat_t); ok {

@@ -85,7 +85,7 @@ func (d *Daemon) list(ctx context.Context, name string) ([]Program, error) {
 		BpfmanProgramsOnly: new(true), MatchMetadata: map[string]string{v1alpha1.MetadataProgramName: name},
 	})
 	if err != nil {
-		return nil, err
+		return nil, err //nolint:wrapcheck // Find adds context
 	}
 	programs := make([]Program, 0, len(response.GetResults()))
 	for _, result := range response.GetResults() {

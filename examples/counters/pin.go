@@ -53,5 +53,5 @@ func (p *Pin) Close() error {
 	}
 	err := p.opened.Close()
 	p.opened = nil
-	return err //nolint:wrapcheck // says what failed
+	return err
 }

@@ -80,13 +80,13 @@ func (r *Reconciler) replace(ctx context.Context, configMap *corev1.ConfigMap, w
 	}
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted.DeepCopy()), client.FieldOwner(FieldManager), client.ForceOwnership)
 	if err == nil || !apierrors.IsInvalid(err) {
-		return err
+		return err //nolint:wrapcheck // apply adds context
 	}
 	if err := r.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %s, which can't be updated: %w", name, err)
 	}
 	event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action, "Deleted "+name+" to create it again, because it can't be updated: "+refused.Error())
-	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted.DeepCopy()), client.FieldOwner(FieldManager), client.ForceOwnership)
+	return r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted.DeepCopy()), client.FieldOwner(FieldManager), client.ForceOwnership) //nolint:wrapcheck // apply adds context
 }
 
 // updaters returns the clients that have set fields of an object without applying it.

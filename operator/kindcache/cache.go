@@ -91,7 +91,7 @@ func New(known *kinds.Kinds) cache.NewCacheFunc {
 func newCache(known *kinds.Kinds, config *rest.Config, options cache.Options) (cache.Cache, error) {
 	api, err := kinds.NewClient(config, options.HTTPClient, options.Scheme)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error has context
+		return nil, err
 	}
 	options.NewInformer = func(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		gvk, err := apiutil.GVKForObject(object, options.Scheme)

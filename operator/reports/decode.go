@@ -176,7 +176,7 @@ func decodeList(from io.Reader) (*list, error) {
 				return err
 			})
 		}
-		return d.SkipValue() //nolint:wrapcheck // wrapped below
+		return d.SkipValue()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read a list of reports: %w", err)
@@ -192,7 +192,7 @@ func eachMember(d *jsontext.Decoder, visit func(name string) error) error {
 	for d.PeekKind() != '}' {
 		name, err := d.ReadToken()
 		if err != nil {
-			return err //nolint:wrapcheck // the caller adds context
+			return err
 		}
 		if err := visit(name.String()); err != nil {
 			return err
@@ -204,7 +204,7 @@ func eachMember(d *jsontext.Decoder, visit func(name string) error) error {
 // eachElement reads the next array, which can be null, and calls visit at each element.
 func eachElement(d *jsontext.Decoder, visit func() error) error {
 	if d.PeekKind() == 'n' {
-		return d.SkipValue() //nolint:wrapcheck // the caller adds context
+		return d.SkipValue()
 	}
 	if err := expect(d, '['); err != nil {
 		return err
@@ -220,7 +220,7 @@ func eachElement(d *jsontext.Decoder, visit func() error) error {
 func expect(d *jsontext.Decoder, kind jsontext.Kind) error {
 	token, err := d.ReadToken()
 	if err != nil {
-		return err //nolint:wrapcheck // the caller adds context
+		return err
 	}
 	if token.Kind() != kind {
 		return fmt.Errorf("%s at offset %d, not %s", token.Kind(), d.InputOffset(), kind)

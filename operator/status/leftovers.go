@@ -75,8 +75,12 @@ func (l *Leftovers) Reconcile(ctx context.Context, request reconcile.Request) (r
 		if reader == l.Live {
 			node = &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
 		}
-		if err := reader.Get(ctx, request.NamespacedName, node); !apierrors.IsNotFound(err) {
-			return reconcile.Result{}, err
+		err := reader.Get(ctx, request.NamespacedName, node)
+		if err == nil {
+			return reconcile.Result{}, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return reconcile.Result{}, fmt.Errorf("get node %s: %w", request.Name, err)
 		}
 	}
 	of, unread := l.Reports.Of(v1alpha1.LabelValue(request.Name))

@@ -114,15 +114,15 @@ func push(original *remote.Descriptor, to name.Tag, options ...remote.Option) er
 	if original.MediaType.IsIndex() {
 		index, err := original.ImageIndex()
 		if err != nil {
-			return err //nolint:wrapcheck // the caller adds context
+			return err
 		}
-		return remote.WriteIndex(to, index, options...) //nolint:wrapcheck // the caller adds context
+		return remote.WriteIndex(to, index, options...)
 	}
 	image, err := original.Image()
 	if err != nil {
-		return err //nolint:wrapcheck // the caller adds context
+		return err
 	}
-	return remote.Write(to, image, options...) //nolint:wrapcheck // the caller adds context
+	return remote.Write(to, image, options...)
 }
 
 func (b bench) registryTransport() (http.RoundTripper, error) {

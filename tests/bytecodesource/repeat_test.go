@@ -31,7 +31,7 @@ func (c *loadCounter) Load(ctx context.Context, in *gobpfman.LoadRequest, option
 		in.Bytecode = &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_Image{Image: location}}
 	}
 	c.node.mu.Unlock()
-	return c.BpfmanClient.Load(ctx, in, options...) //nolint:wrapcheck // a client returns errors unchanged
+	return c.BpfmanClient.Load(ctx, in, options...)
 }
 
 // TestAFailureThatRepeatsIsToldOnce causes failures whose errors from the real daemon differ at each attempt: in

@@ -60,16 +60,16 @@ func attach(name, what, where string) (io.Closer, error) {
 		if err := mountTracefs(); err != nil {
 			return nil, err
 		}
-		return link.Tracepoint("syscalls", where, program, nil) //nolint:wrapcheck // the caller adds context
+		return link.Tracepoint("syscalls", where, program, nil)
 	}
 	at, err := net.InterfaceByName(where)
 	if err != nil {
 		return nil, fmt.Errorf("find interface %s: %w", where, err)
 	}
 	if what == "xdp" {
-		return link.AttachXDP(link.XDPOptions{Interface: at.Index, Program: program}) //nolint:wrapcheck // likewise
+		return link.AttachXDP(link.XDPOptions{Interface: at.Index, Program: program})
 	}
-	return link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: program, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()}) //nolint:wrapcheck // likewise
+	return link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: program, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
 }
 
 // mountTracefs mounts tracefs in the pod if necessary.

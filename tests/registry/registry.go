@@ -132,7 +132,7 @@ func (r *Registry) Start() {
 func (r *Registry) listen(address string) ([]net.Listener, error) {
 	if r.daemon == nil {
 		only, err := (&net.ListenConfig{}).Listen(r.t.Context(), "tcp", address)
-		return []net.Listener{only}, err //nolint:wrapcheck // the caller adds context
+		return []net.Listener{only}, err
 	}
 	var first net.Listener
 	err := r.daemon.InNetwork(func() (err error) {

@@ -44,7 +44,7 @@ func (t *traffic) count(config *rest.Config) {
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the transport adds the address
+			return nil, err
 		}
 		return &countedConn{conn, t}, nil
 	}
@@ -59,13 +59,13 @@ type countedConn struct {
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.traffic.received.Add(int64(n))
-	return n, err //nolint:wrapcheck // a connection returns errors unchanged
+	return n, err
 }
 
 func (c *countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.traffic.sent.Add(int64(n))
-	return n, err //nolint:wrapcheck // as above
+	return n, err
 }
 
 // agents are real agents in this process. Each has its own connection, and its own daemon in memory.
@@ -164,7 +164,7 @@ func (w *writeTimes) RoundTrip(request *http.Request) (*http.Response, error) {
 		for last := w.last.Load(); last < now && !w.last.CompareAndSwap(last, now); last = w.last.Load() {
 		}
 	}
-	return response, err //nolint:wrapcheck // a transport returns errors unchanged
+	return response, err
 }
 
 // loneAgent is the agent's executable, with a daemon in memory that this process serves.

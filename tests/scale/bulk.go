@@ -127,7 +127,7 @@ func (s *store) nodes(ctx context.Context, r *reporter, first, last int) error {
 			return nil
 		})
 	}
-	return writing.Wait() //nolint:wrapcheck // the error of the put
+	return writing.Wait()
 }
 
 // seen waits until the API server knows all reports of a node in etcd.

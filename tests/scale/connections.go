@@ -53,7 +53,7 @@ func (r *recording) wrap(next http.RoundTripper) http.RoundTripper {
 			r.watches[request.URL.Path] = watchRequest{request.URL.Path, query, request.Header.Get("Accept")}
 			r.mu.Unlock()
 		}
-		return next.RoundTrip(request) //nolint:wrapcheck // a transport returns errors unchanged
+		return next.RoundTrip(request)
 	})
 }
 
@@ -192,7 +192,7 @@ func (c *connections) connect(first, last int, watches func(node string) []watch
 		})
 	}
 	c.count += last - first
-	return connecting.Wait() //nolint:wrapcheck // the error of the watch
+	return connecting.Wait()
 }
 
 // start makes a watch start from the current version, unless it also requests the existing objects. An agent's
@@ -258,7 +258,7 @@ func (c *connections) hold(ctx context.Context, transport *http.Client, w watchR
 			c.mu.Unlock()
 		}
 	})
-	return ctx.Err() //nolint:wrapcheck // another connection's error comes first
+	return ctx.Err()
 }
 
 // end ends all connections. The error contains the watches that the API server ended earlier.

@@ -44,7 +44,7 @@ type memory struct{ resident, peak, files float64 }
 
 func (p process) memory() (memory, error) {
 	used, err := node.MemoryOf(p.pid)
-	return memory{float64(used.Resident) / mebi, float64(used.Peak) / mebi, float64(used.Files) / mebi}, err //nolint:wrapcheck // it names the process
+	return memory{float64(used.Resident) / mebi, float64(used.Peak) / mebi, float64(used.Files) / mebi}, err
 }
 
 // child finds a child process of this one by the name of its executable.

@@ -102,7 +102,7 @@ func (r *reporter) nodes(ctx context.Context, first, last int) (time.Time, error
 		})
 	}
 	err := writing.Wait()
-	return ended, err //nolint:wrapcheck // the error of the node
+	return ended, err
 }
 
 // node writes all reports of a node.
@@ -173,7 +173,7 @@ func (r *reporter) remove(ctx context.Context, first, last int) error {
 			})
 		}
 	}
-	return removing.Wait() //nolint:wrapcheck // the error of the report
+	return removing.Wait()
 }
 
 // sameAsAgents returns an error if a real agent's reports of a node differ from those of the reporter, so that
@@ -228,7 +228,7 @@ func (r *reporter) gone(ctx context.Context, node string) error {
 			for _, object := range reportsOf(owner, n, node) {
 				err := r.live.Get(ctx, client.ObjectKeyFromObject(object), object)
 				if !apierrors.IsNotFound(err) {
-					return false, err //nolint:wrapcheck // poll wraps it
+					return false, err
 				}
 			}
 		}

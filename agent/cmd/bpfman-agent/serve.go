@@ -21,14 +21,14 @@ import (
 func serveMetrics(ctx context.Context, address string, gatherer prometheus.Gatherer, config *rest.Config, log logr.Logger) error {
 	filter, err := scrape.NewFilter(config, nil)
 	if err != nil {
-		return err //nolint:wrapcheck // the error has context
+		return err
 	}
 	certified, err := scrape.TLS(component)
 	if err != nil {
-		return err //nolint:wrapcheck // see above
+		return err
 	}
 	logs := slog.New(logr.ToSlogHandler(log))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", filter.Protect(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}), logs))
-	return scrape.Serve(ctx, address, mux, certified, logs) //nolint:wrapcheck // see above
+	return scrape.Serve(ctx, address, mux, certified, logs)
 }

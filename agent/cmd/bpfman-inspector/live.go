@@ -23,7 +23,7 @@ func arguments(name string, given []string, add func(*flag.FlagSet)) error {
 	flags := flag.NewFlagSet(component+" "+name, flag.ContinueOnError)
 	add(flags)
 	if err := flags.Parse(given); err != nil {
-		return err //nolint:wrapcheck // it says which flag
+		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected arguments: %q", flags.Args())
@@ -52,7 +52,7 @@ func dump(ctx context.Context, given []string, in io.Reader, out io.Writer) erro
 	if pin != "" {
 		o.Path = filepath.Join(hostProc, "1/root", pin)
 	}
-	return live.Dump(ctx, o, in, out) //nolint:wrapcheck // the error says what was attempted
+	return live.Dump(ctx, o, in, out)
 }
 
 func top(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
@@ -66,7 +66,7 @@ func top(ctx context.Context, given []string, in io.Reader, out io.Writer) error
 	if interval <= 0 {
 		return fmt.Errorf("--interval must be greater than 0, not %v", interval)
 	}
-	return live.Top(ctx, interval, in, out) //nolint:wrapcheck // the error says what was attempted
+	return live.Top(ctx, interval, in, out)
 }
 
 func trace(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
@@ -76,7 +76,7 @@ func trace(ctx context.Context, given []string, in io.Reader, out io.Writer) err
 			for text := range strings.SplitSeq(list, ",") {
 				id, err := strconv.ParseUint(text, 10, 32)
 				if err != nil {
-					return err //nolint:wrapcheck // it says what isn't a number
+					return err
 				}
 				ids = append(ids, uint32(id))
 			}
@@ -86,5 +86,5 @@ func trace(ctx context.Context, given []string, in io.Reader, out io.Writer) err
 	if err != nil {
 		return err
 	}
-	return live.Trace(ctx, ids, in, out) //nolint:wrapcheck // the error says what was attempted
+	return live.Trace(ctx, ids, in, out)
 }

@@ -68,7 +68,7 @@ func main() {
 		if answer, ok := commands[os.Args[1]]; ok {
 			if err := answer(ctx, os.Args[2:], os.Stdin, os.Stdout); err != nil {
 				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1) //nolint:gocritic // the process ends anyway
+				os.Exit(1)
 			}
 			return
 		}

@@ -54,7 +54,7 @@ func find(ctx context.Context, request *reader.Request, to io.Writer) reader.Ans
 		}
 		var err error
 		a.Signatures, a.Attestations, err = findings.Find(ctx, repository, digests, request)
-		return err //nolint:wrapcheck // it says what it was looking for
+		return err
 	})
 	if request.Object && request.Have != a.Manifest {
 		group.Go(func() error {
@@ -78,21 +78,21 @@ func (s *source) resolve(ctx context.Context) error {
 	s.digest, s.manifest = digest, digest
 	document, err := image.Parse(content)
 	if err != nil {
-		return err //nolint:wrapcheck // it is about the image
+		return err
 	}
 	if document.Layer == nil {
 		part, err := document.For(runtime.GOARCH)
 		if err != nil {
-			return err //nolint:wrapcheck // it is about the image
+			return err
 		}
 		if s.manifest, err = registry.Digest(part.Digest); err != nil {
-			return err //nolint:wrapcheck // it is about the image
+			return err
 		}
 		if content, err = s.Part(ctx, s.manifest); err != nil {
 			return s.told(err, "manifest for this machine")
 		}
 		if document, err = image.ParsePart(part, content); err != nil {
-			return err //nolint:wrapcheck // it is about the image
+			return err
 		}
 	}
 	s.layer = document.Layer
@@ -103,7 +103,7 @@ func (s *source) resolve(ctx context.Context) error {
 func (s *source) object(ctx context.Context, to io.Writer) (*reader.Object, error) {
 	digest, err := registry.Digest(s.layer.Digest)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it is about the image
+		return nil, err
 	}
 	// An empty layer isn't a gzip file either.
 	layer, err := s.Blob(ctx, digest, max(s.layer.Size, 1))
@@ -111,11 +111,11 @@ func (s *source) object(ctx context.Context, to io.Writer) (*reader.Object, erro
 		return nil, s.told(err, "layer of the image")
 	}
 	if err := s.layer.Check(layer); err != nil {
-		return nil, err //nolint:wrapcheck // it is about the image
+		return nil, err
 	}
 	_, content, err := image.Open(layer)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it is about the image
+		return nil, err
 	}
 	stripped, facts, err := object.Describe(content)
 	if err != nil {

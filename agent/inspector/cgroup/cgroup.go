@@ -151,7 +151,7 @@ func directories(fd int) ([]string, error) {
 			found = append(found, name)
 		}
 	})
-	return found, err //nolint:wrapcheck // the caller wraps it
+	return found, err
 }
 
 // interfaceFiles are the prefixes of the names of a cgroup's files.

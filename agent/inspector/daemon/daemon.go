@@ -41,7 +41,7 @@ func New(socket string) (*Daemon, error) {
 }
 
 // Close ends the connection.
-func (d *Daemon) Close() error { return d.conn.Close() } //nolint:wrapcheck // the error is complete
+func (d *Daemon) Close() error { return d.conn.Close() }
 
 // Owners returns the programs that the daemon loaded, with the objects that they were
 // loaded for, or nil if there is no object. The daemon serves one call at a time, and

@@ -122,7 +122,7 @@ func (i *Inspector) Run(ctx context.Context) error {
 		return nil
 	})
 	tasks.Go(func() error { return i.look(ctx) })
-	return tasks.Wait() //nolint:wrapcheck // of the tasks above
+	return tasks.Wait()
 }
 
 // recallTimeout bounds how long the start waits for the API server.

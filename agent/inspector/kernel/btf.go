@@ -133,7 +133,7 @@ func walkTypes(types io.Reader, index uint32) (count, name uint32, err error) {
 	var fixed [12]byte
 	for ; ; count++ {
 		if _, err := io.ReadFull(reader, fixed[:]); err != nil {
-			return count, 0, err //nolint:wrapcheck // io.EOF is an answer
+			return count, 0, err
 		}
 		if count == index {
 			return count, binary.NativeEndian.Uint32(fixed[:]), nil

@@ -37,13 +37,13 @@ const maxDescription = 64 << 10
 func Describe(path string) (Described, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return Described{}, err //nolint:wrapcheck // the error is complete
+		return Described{}, err
 	}
 	defer file.Close()
 	text := make([]byte, 4096)
 	n, err := file.Read(text)
 	if err != nil {
-		return Described{}, err //nolint:wrapcheck // the error is complete
+		return Described{}, err
 	}
 	return ParseDescription(text[:n]), nil
 }

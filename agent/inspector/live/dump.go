@@ -38,7 +38,7 @@ func Dump(ctx context.Context, o DumpOptions, in io.Reader, out io.Writer) error
 	once := func() error {
 		m, err := o.open()
 		if err != nil {
-			return err //nolint:wrapcheck // the error says what was attempted
+			return err
 		}
 		err = m.Dump(ctx, o.Limit, func(line live.DumpLine) error { return answers.write(line) })
 		return errors.Join(err, m.Close(), answers.flush())
@@ -62,7 +62,7 @@ func Dump(ctx context.Context, o DumpOptions, in io.Reader, out io.Writer) error
 
 func (o DumpOptions) open() (*mapcontent.Map, error) {
 	if o.Path != "" {
-		return mapcontent.OpenPinned(o.Path) //nolint:wrapcheck // the error says what was attempted
+		return mapcontent.OpenPinned(o.Path)
 	}
-	return mapcontent.Open(o.Map) //nolint:wrapcheck // the error says what was attempted
+	return mapcontent.Open(o.Map)
 }

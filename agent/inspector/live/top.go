@@ -74,7 +74,7 @@ type counted struct {
 func (m *meter) read() ([]live.ProgramUsage, error) {
 	ids, err := kernel.List()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error says what was attempted
+		return nil, err
 	}
 	now := map[uint32]counted{}
 	var used []live.ProgramUsage
@@ -84,7 +84,7 @@ func (m *meter) read() ([]live.ProgramUsage, error) {
 			continue // it was unloaded in the meantime
 		}
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the error says what was attempted
+			return nil, err
 		}
 		now[id] = counted{runs, time}
 		before := m.last[id]

@@ -23,7 +23,7 @@ func Trace(ctx context.Context, ids []uint32, in io.Reader, out io.Writer) error
 	defer cancel()
 	instance, err := tracefs.New()
 	if err != nil {
-		return err //nolint:wrapcheck // the error says what was attempted
+		return err
 	}
 	t := tracer{wanted: ids, answers: linesTo(out)}
 	err = t.run(ctx, instance)
@@ -49,7 +49,7 @@ func (t *tracer) run(ctx context.Context, instance *tracefs.Instance) error {
 	for {
 		n, err := instance.Read(ctx, buffer)
 		if err != nil {
-			return err //nolint:wrapcheck // the error says what was attempted
+			return err
 		}
 		prints := t.parser.Parse(buffer[:n])
 		if n == 0 {

@@ -37,11 +37,11 @@ func (o object) MarshalJSON() ([]byte, error) {
 		}
 		name, err := json.Marshal(f.name)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the error of package json
+			return nil, err
 		}
 		value, err := json.Marshal(f.value)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the error of package json
+			return nil, err
 		}
 		out.Write(name)
 		out.WriteByte(':')

@@ -55,7 +55,7 @@ func described(m *ebpf.Map) (*Map, error) {
 }
 
 // Close closes the map.
-func (m *Map) Close() error { return m.m.Close() } //nolint:wrapcheck // nothing to add
+func (m *Map) Close() error { return m.m.Close() }
 
 // Info describes the map.
 func (m *Map) Info() live.Map { return m.info }
@@ -155,7 +155,7 @@ func (m *Map) Dump(ctx context.Context, limit int, emit func(live.DumpLine) erro
 			break
 		}
 		if err := ctx.Err(); err != nil {
-			return err //nolint:wrapcheck // the caller knows the context
+			return err
 		}
 		entry, err := m.entry(key, value, values)
 		if err != nil {

@@ -48,7 +48,7 @@ type Cluster struct {
 func New(config *rest.Config, node string) (*Cluster, error) {
 	client, err := apiserver.New(config)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what failed
+		return nil, err
 	}
 	return &Cluster{client, node}, nil
 }

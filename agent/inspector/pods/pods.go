@@ -55,7 +55,7 @@ type Runtime struct {
 func (r Runtime) List(ctx context.Context) (Names, error) {
 	socket, err := cri.Socket(r.Run)
 	if err != nil {
-		return Names{}, err //nolint:wrapcheck // it says where it looked
+		return Names{}, err
 	}
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxList)))

@@ -25,7 +25,7 @@ func numbers(dir string) ([]int, error) {
 }
 
 func openDirectory(path string) (int, error) {
-	return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) //nolint:wrapcheck // the caller adds context
 }
 
 func numbersIn(fd int) ([]int, error) {
@@ -35,7 +35,7 @@ func numbersIn(fd int) ([]int, error) {
 			found = append(found, number)
 		}
 	})
-	return found, err //nolint:wrapcheck // callers distinguish errors
+	return found, err
 }
 
 // maxLink is longer than any link target for an eBPF object or a namespace.

@@ -58,7 +58,7 @@ type Publisher struct {
 func New(config *rest.Config, node string, pace Pace, log *slog.Logger) (*Publisher, error) {
 	client, err := apiserver.New(config)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what failed
+		return nil, err
 	}
 	return &Publisher{api: client, node: node, pace: pace, log: log, changed: make(chan struct{}, 1)}, nil
 }
@@ -79,7 +79,7 @@ func (p *Publisher) Publish(status *v1alpha1.BpfNodeStatus) {
 func (p *Publisher) Read(ctx context.Context) (*v1alpha1.BpfNodeStatus, error) {
 	node, err := p.get(ctx)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err

@@ -151,7 +151,7 @@ func (i *Instance) Read(ctx context.Context, buffer []byte) (int, error) {
 	}
 	select {
 	case <-ctx.Done():
-		return 0, ctx.Err() //nolint:wrapcheck // the caller knows the context
+		return 0, ctx.Err()
 	case <-time.After(pace):
 		return 0, nil
 	}

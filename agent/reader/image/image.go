@@ -115,11 +115,11 @@ func (a *archive) only() (name string, object []byte, err error) {
 func (a *archive) content(size int64) ([]byte, error) {
 	var b bytes.Buffer
 	if _, err := io.CopyN(&b, a.in, size); err != nil {
-		return nil, err //nolint:wrapcheck // Open converts it
+		return nil, err
 	}
 	rest := make([]byte, -size&(blockSize-1))
 	if _, err := io.ReadFull(a.in, rest); err != nil {
-		return nil, err //nolint:wrapcheck // Open converts it
+		return nil, err
 	}
 	if !zero(rest) {
 		return nil, unfit("its layer has data in the padding of a file")
@@ -144,7 +144,7 @@ func (a *archive) padding() error {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && n > 0:
 			return unfit("its layer's archive doesn't end with two blocks of zeros")
 		case err != nil:
-			return err //nolint:wrapcheck // Open converts it
+			return err
 		}
 	}
 }

@@ -73,7 +73,7 @@ func Parse(content []byte) (*Document, error) {
 		return nil, unfit("its manifest isn't valid JSON in the format of a manifest")
 	case ambiguous(content):
 		return nil, unfit("its manifest has a member twice")
-	case d.SchemaVersion != 2: //nolint:mnd // the only version of OCI's format
+	case d.SchemaVersion != 2:
 		return nil, unfit("its manifest has schema version %d instead of 2", d.SchemaVersion)
 	case len(d.Manifests) > 0 && len(d.Layers) > 0:
 		return nil, unfit("its manifest has both layers and manifests")

@@ -93,10 +93,10 @@ type header []byte
 func (a *archive) header() (header, error) {
 	h := make(header, blockSize)
 	if _, err := io.ReadFull(a.in, h); err != nil {
-		return nil, err //nolint:wrapcheck // Open converts it
+		return nil, err
 	}
 	if zero(h) {
-		return nil, nil //nolint:nilnil // the end is no error
+		return nil, nil
 	}
 	if string(h[magicAt:magicAt+len(magic)]) != magic {
 		return nil, unfit("its layer isn't a tar archive in POSIX ustar or pax format")

@@ -86,7 +86,7 @@ func (f *file) targets(of int) map[uint64]symbol {
 			continue
 		}
 		for at := 0; at+size <= len(s.data); at += size {
-			number := f.order.Uint64(s.data[at+8:]) >> 32 //nolint:mnd // ELF64_R_SYM
+			number := f.order.Uint64(s.data[at+8:]) >> 32
 			if number < uint64(len(f.symbols)) {
 				found[f.order.Uint64(s.data[at:])] = f.symbols[number]
 			}

@@ -19,7 +19,7 @@ func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn
 	dialer := net.Dialer{Timeout: headerDeadline}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller adds context
+		return nil, err
 	}
 	if _, proxy := t.proxies.Load(strings.ToLower(address)); !proxy && canonical(host) != t.host {
 		dialer.Control = func(_, resolved string, _ syscall.RawConn) error {
@@ -30,7 +30,7 @@ func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn
 			return allowed(at.Addr())
 		}
 	}
-	return dialer.DialContext(ctx, network, address) //nolint:wrapcheck // the caller adds context
+	return dialer.DialContext(ctx, network, address)
 }
 
 // allowedName checks a host to which a proxy connects. A name that can't be resolved here

@@ -161,7 +161,7 @@ func (t *Transport) send(request *http.Request) (*http.Response, error) {
 	response, err := t.base.RoundTrip(request)
 	if err != nil {
 		cancel()
-		return nil, err //nolint:wrapcheck // a transport returns errors unchanged
+		return nil, err
 	}
 	response.Body = pace(response.Body, cancel)
 	return response, nil
@@ -205,14 +205,14 @@ func (p *paced) Read(b []byte) (int, error) {
 	case err == nil:
 		p.timer.Reset(time.Until(p.start.Add(grace + time.Duration(p.n)*time.Second/minRate)))
 	}
-	return n, err //nolint:wrapcheck // a reader returns errors unchanged
+	return n, err
 }
 
 func (p *paced) Close() error {
 	p.timer.Stop()
 	err := p.body.Close()
 	p.cancel()
-	return err //nolint:wrapcheck // there is nothing to add
+	return err
 }
 
 // limitKey is the context key for the maximum size of a response, in bytes.

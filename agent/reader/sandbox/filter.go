@@ -69,12 +69,12 @@ func filter(pid int) []unix.SockFilter {
 		program = append(program, equal(number, refuse, 0))
 	}
 	program = append(program,
-		equal(unix.SYS_SOCKET, 0, 3), //nolint:mnd // to the next comparison
+		equal(unix.SYS_SOCKET, 0, 3),
 		load(argument),
 		equal(unix.AF_UNIX, refuse, 0),
 		load(atNumber),
 		// Go's runtime signals its own threads.
-		equal(unix.SYS_TGKILL, 0, 2), //nolint:mnd // to the permission
+		equal(unix.SYS_TGKILL, 0, 2),
 		load(argument),
 		equal(uint32(pid), 0, refuse), //nolint:gosec // not negative
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},

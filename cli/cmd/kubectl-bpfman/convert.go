@@ -94,7 +94,7 @@ func readAll(name string, in io.Reader) ([]convert.Object, error) {
 	}
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err
 	}
 	files := []string{name}
 	if info.IsDir() {
@@ -116,7 +116,7 @@ func readAll(name string, in io.Reader) ([]convert.Object, error) {
 func readFile(name string) ([]convert.Object, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err
 	}
 	defer f.Close()
 	return convert.Read(name, f)
@@ -126,7 +126,7 @@ func readFile(name string) ([]convert.Object, error) {
 func manifests(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the directory
+		return nil, err
 	}
 	var out []string
 	for _, e := range entries {

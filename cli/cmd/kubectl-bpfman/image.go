@@ -72,7 +72,7 @@ The same files result in the same digest. The image has no creation time, unless
 				return err
 			}
 			if err := bytecodeimage.WriteLayout(out, image, created); err != nil {
-				return err //nolint:wrapcheck // it says what was written
+				return err
 			}
 			digest, err := partial.Digest(image)
 			if err != nil {
@@ -107,7 +107,7 @@ func build(flags []string) (partial.WithRawManifest, time.Time, error) {
 		files = append(files, bytecodeimage.File{Name: filepath.Base(path), Content: content, Platform: platform})
 	}
 	image, err := bytecodeimage.Build(files, created)
-	return image, created, err //nolint:wrapcheck // it names the file
+	return image, created, err
 }
 
 // sourceDate parses SOURCE_DATE_EPOCH, which sets the date of reproducible builds.
@@ -125,12 +125,12 @@ func sourceDate(epoch string) (time.Time, error) {
 func readObject(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err
 	}
 	defer file.Close()
 	content, err := io.ReadAll(io.LimitReader(file, reader.MaxObject+1))
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the file
+		return nil, err
 	}
 	return content, nil
 }
@@ -151,7 +151,7 @@ func (f *registryFlags) addTo(command *cobra.Command) {
 func (f *registryFlags) connect(ctx context.Context) (context.Context, context.CancelFunc, *bytecodeimage.Registries, error) {
 	registries, err := bytecodeimage.NewRegistries(f.ca)
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
-	return ctx, cancel, registries, err //nolint:wrapcheck // it says what it reads
+	return ctx, cancel, registries, err
 }
 
 func imagePushCommand() *cobra.Command {
@@ -184,7 +184,7 @@ The reference by digest, which you can use as an object's bytecode.image.url, is
 			}
 			reference, err := registries.Push(ctx, args[0], image)
 			if err != nil {
-				return err //nolint:wrapcheck // it names the image
+				return err
 			}
 			return printLine(c.OutOrStdout(), reference)
 		},
@@ -206,7 +206,7 @@ func warn(w io.Writer, image partial.WithRawManifest) error {
 	for _, c := range contents {
 		for _, problem := range c.Problems {
 			if _, err := fmt.Fprintf(w, "warning: %s: %s\n", terminal.Line(c.File), terminal.Line(problem)); err != nil {
-				return err //nolint:wrapcheck // there is nothing to add
+				return err
 			}
 		}
 	}
@@ -220,7 +220,7 @@ func buildOrOpen(files []string, from string) (partial.WithRawManifest, func(), 
 	}
 	image, _, closeIt, err := bytecodeimage.OpenLayout(from)
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // it names the layout
+		return nil, nil, err
 	}
 	return image, closeIt, nil
 }
@@ -328,7 +328,7 @@ func inspect(ctx context.Context, registries *bytecodeimage.Registries, source s
 	case err != nil && looksLikeFile(source):
 		return nil, false, fmt.Errorf("there is no file %s here, and as an image of a registry it can't be read: %w", source, err)
 	case err != nil:
-		return nil, false, err //nolint:wrapcheck // it names the image
+		return nil, false, err
 	}
 	image.Digest = digest.String()
 	if image.Objects, err = bytecodeimage.Read(content); err != nil {
@@ -362,7 +362,7 @@ func printObject(w io.Writer, image *BytecodeImage, o manifest.Options, connect 
 	}
 	made, err := manifest.Object(image.Objects[0].Object, o)
 	if err != nil {
-		return err //nolint:wrapcheck // it says what is missing
+		return err
 	}
 	text, err := yaml.Marshal(made)
 	if err != nil {
@@ -373,5 +373,5 @@ func printObject(w io.Writer, image *BytecodeImage, o manifest.Options, connect 
 
 func printLine(w io.Writer, text string) error {
 	_, err := fmt.Fprintln(w, text)
-	return err //nolint:wrapcheck // there is nothing to add
+	return err
 }

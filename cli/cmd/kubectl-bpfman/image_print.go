@@ -19,7 +19,7 @@ import (
 
 func printImage(w io.Writer, flags *output.Flags, image *BytecodeImage) error {
 	if !flags.Human() {
-		return flags.Print(w, image) //nolint:wrapcheck // it says what it prints
+		return flags.Print(w, image)
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "Image:      %s\n", terminal.Line(image.Image))
@@ -50,7 +50,7 @@ func printImage(w io.Writer, flags *output.Flags, image *BytecodeImage) error {
 		}
 	}
 	_, err := w.Write(out.Bytes())
-	return err //nolint:wrapcheck // there is nothing to add
+	return err
 }
 
 func section[T any](w io.Writer, title string, columns []output.Column[T], items []T) error {
@@ -58,9 +58,9 @@ func section[T any](w io.Writer, title string, columns []output.Column[T], items
 		return nil
 	}
 	if _, err := fmt.Fprintf(w, "\n%s:\n", title); err != nil {
-		return err //nolint:wrapcheck // there is nothing to add
+		return err
 	}
-	return output.Table[T]{Columns: columns}.Print(w, output.NewFlags(), slices.Clone(items)) //nolint:wrapcheck // it says what it prints
+	return output.Table[T]{Columns: columns}.Print(w, output.NewFlags(), slices.Clone(items))
 }
 
 var programColumns = []output.Column[object.Program]{

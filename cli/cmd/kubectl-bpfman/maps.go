@@ -102,14 +102,14 @@ func (o mapsOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	}
 	nodes, unseen := nodesOf(ctx, c, reports)
 	if err := mapsTable.Print(streams.Out, o.format, objectmaps.List(reports, nodes)); err != nil {
-		return err //nolint:wrapcheck // it says what it prints
+		return err
 	}
 	if len(reports) == 0 {
 		unseen = append(unseen, fmt.Errorf("%s isn't loaded on any node: to find out why, run kubectl bpfman why %s", args[0], strings.Join(args, " ")))
 	}
 	for _, err := range unseen {
 		if _, err := fmt.Fprintln(streams.ErrOut, terminal.Line(err.Error())); err != nil {
-			return err //nolint:wrapcheck // there is nothing to add
+			return err
 		}
 	}
 	return nil

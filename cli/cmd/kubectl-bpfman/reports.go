@@ -16,10 +16,10 @@ import (
 func reportsOf(ctx context.Context, c *cluster.Cluster, object, nodes []string) ([]v1alpha1.ProgramObject, error) {
 	named, err := cluster.ParseNamed(v1alpha1.UserKinds, object)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what is wrong
+		return nil, err
 	}
 	reports, err := cluster.Reports(ctx, c, named, c.Namespace)
 	return slices.DeleteFunc(reports, func(r v1alpha1.ProgramObject) bool {
 		return len(nodes) > 0 && !slices.Contains(nodes, r.GetStatus().Node)
-	}), err //nolint:wrapcheck // it says what was listed
+	}), err
 }

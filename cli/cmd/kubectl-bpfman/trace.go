@@ -105,7 +105,7 @@ func (o traceOptions) run(ctx context.Context, connect cluster.Connect, streams 
 				nodes = "node"
 			}
 			_, err := fmt.Fprintf(streams.ErrOut, "Tracing %d %s. Press Ctrl-C to end.\n", len(asked), nodes)
-			return err //nolint:wrapcheck // the reader has closed the output
+			return err
 		}, arguments...)
 	})
 }

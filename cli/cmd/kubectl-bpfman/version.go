@@ -20,7 +20,7 @@ func versionCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "%s %s %s/%s\n", version.Line("kubectl-bpfman"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err //nolint:wrapcheck // there is nothing to add
+			return err
 		},
 	}
 }

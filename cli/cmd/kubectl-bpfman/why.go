@@ -55,7 +55,7 @@ func whyCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *co
 func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams, args []string) error {
 	named, err := cluster.ParseNamed(v1alpha1.UserKinds, args)
 	if err != nil {
-		return err //nolint:wrapcheck // it says what is wrong
+		return err
 	}
 	c, err := connect()
 	if err != nil {
@@ -70,10 +70,10 @@ func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 		return fmt.Errorf("explain %s %s: %w", named.Kind.Name, named.Name, err)
 	}
 	if o.format.Human() {
-		return page.Print(streams.Out, o.format.Wide()) //nolint:wrapcheck // there is nothing to add
+		return page.Print(streams.Out, o.format.Wide())
 	}
 	page.TypeMeta = metav1.TypeMeta{APIVersion: output.APIVersion, Kind: "Explanation"}
-	return o.format.Print(streams.Out, &page) //nolint:wrapcheck // it says what it prints
+	return o.format.Print(streams.Out, &page)
 }
 
 // gather reads the facts. It fails if it can't read the object or its reports. Everything else is optional.
@@ -139,7 +139,7 @@ func all[O client.Object, T any](ctx context.Context, from client.Reader, list c
 		return nil
 	}, options...)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what was listed
+		return nil, err
 	}
 	return objects, nil
 }

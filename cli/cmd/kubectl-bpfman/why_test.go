@@ -85,7 +85,7 @@ func everything() []client.Object {
 	broken := agent("reported-nothing")
 	broken.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "bpfman-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
 	outdated := report(o, "TcxProgram", "outdated", "tcx_stats", 7, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress")...)
-	outdated.(*v1alpha1.BpfProgram).Status.OwnerGeneration = 1 //nolint:errcheck,forcetypeassert // it was created above
+	outdated.(*v1alpha1.BpfProgram).Status.OwnerGeneration = 1 //nolint:errcheck // it was created above
 	former := counter()
 	former.UID = "of another"
 	stranger := report(former, "TcxProgram", "stranger", "tcx_stats", 8, v1alpha1.BpfProgCondNotLoaded.Condition("of a former object"))

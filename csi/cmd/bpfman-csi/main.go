@@ -276,7 +276,7 @@ func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, 
 func clusterConfig() (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // callers add the purpose
+		return nil, err
 	}
 	config.UserAgent = "bpfman-csi"
 	return config, nil

@@ -62,7 +62,7 @@ func run(ctx context.Context, out io.Writer, path string, arguments []string) er
 func parse(text string) (netip.Addr, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return netip.Addr{}, err //nolint:wrapcheck // says what isn't an address
+		return netip.Addr{}, err
 	}
 	if !address.Is4() {
 		return netip.Addr{}, fmt.Errorf("%s isn't an IPv4 address", address)

@@ -104,7 +104,7 @@ func clientConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("load the API client's configuration: %w", err)
 	}
 	if config.Proxy == nil {
-		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // as http.Transport defines it
+		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	return config, nil
 }

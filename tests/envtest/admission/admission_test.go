@@ -112,7 +112,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 				"a namesake in another namespace":              newClient(t, asAdmin(config, "system:serviceaccount:evil:bpfman-daemon")),
 			}
 			for who, c := range others {
-				edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has the same type
+				edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck // a copy has the same type
 				edited.GetSpec().Type = "tc"
 				if err := c.Update(t.Context(), edited); !refused(err) {
 					t.Errorf("%s can update: %v", who, err)
@@ -126,7 +126,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 				}
 			}
 			// Finalizers can be removed, and nothing else at the same time.
-			held := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has the same type
+			held := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck // a copy has the same type
 			held.SetFinalizers([]string{upstream.ReportFinalizer("XdpProgram"), "example.com/keep"})
 			if err := admin.Update(t.Context(), held); !refused(err) {
 				t.Errorf("an administrator can add finalizers: %v", err)
@@ -156,7 +156,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 			}
 
 			operator := newClient(t, asAdmin(config, "system:serviceaccount:bpfman:bpfman-operator"))
-			edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck,forcetypeassert // a copy has the same type
+			edited := object.DeepCopyObject().(v1alpha1.ProgramObject) //nolint:errcheck // a copy has the same type
 			edited.GetSpec().Type = "tc"
 			// One of the two policies refuses it.
 			if err := operator.Update(t.Context(), edited); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {

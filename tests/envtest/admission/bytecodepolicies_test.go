@@ -141,7 +141,7 @@ func (j *judge) enforceFor(t *testing.T, spec v1alpha1.BytecodePolicySpec, kind 
 
 // says returns the API server's refusal of an object, or its warning, because of a BytecodePolicy.
 func (j *judge) says(ctx context.Context, kind string, o client.Object) string {
-	o = o.DeepCopyObject().(client.Object) //nolint:errcheck,forcetypeassert // a copy has the same type
+	o = o.DeepCopyObject().(client.Object) //nolint:errcheck // a copy has the same type
 	if _, isTyped := o.(v1alpha1.UserObject); isTyped {
 		// Like a user's manifest, which leaves out fields without a value, so that they get their defaults.
 		o = manifest(kind, o)

@@ -249,7 +249,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 		if undefined != "" && strings.HasSuffix(request.URL.Path, "/"+undefined) {
 			return refused(request, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", v1alpha1.SchemeGroupVersion.WithResource(undefined).GroupResource(), "", "", 0, true))
 		}
-		return r.next.RoundTrip(request) //nolint:wrapcheck // a transport returns errors unchanged
+		return r.next.RoundTrip(request)
 	}
 	what := request.Method + " " + request.URL.Path
 	if r.ctx.Err() != nil {
@@ -260,7 +260,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	fault := r.node.writes
 	r.node.mu.Unlock()
 	if fault == nil {
-		return r.next.RoundTrip(request) //nolint:wrapcheck // a transport returns errors unchanged
+		return r.next.RoundTrip(request)
 	}
 	if err := fault(what, false); err != nil {
 		return nil, err
@@ -273,7 +273,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 			return nil, faultErr
 		}
 	}
-	return response, err //nolint:wrapcheck // a transport returns errors unchanged
+	return response, err
 }
 
 // refused returns an error response of the API server.

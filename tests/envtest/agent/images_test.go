@@ -71,17 +71,17 @@ func resolve(ctx context.Context, image string) (digest, manifest string, err er
 	}
 	got, err := remote.Get(ref, remote.WithContext(ctx), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
 	if err != nil {
-		return "", "", err //nolint:wrapcheck // it is an answer of the reader
+		return "", "", err
 	}
 	if !got.MediaType.IsIndex() {
 		return got.Digest.String(), got.Digest.String(), nil
 	}
 	here, err := got.Image()
 	if err != nil {
-		return "", "", err //nolint:wrapcheck // see above
+		return "", "", err
 	}
 	hash, err := here.Digest()
-	return got.Digest.String(), hash.String(), err //nolint:wrapcheck // see above
+	return got.Digest.String(), hash.String(), err
 }
 
 // readImage replaces bpfman-reader, which has its own tests.
@@ -350,7 +350,7 @@ func TestImagesOfAnEarlierAgent(t *testing.T) {
 	path := filepath.Join(n.store, "images", r.Address, "earlier@"+digestOf(t, known)+".o")
 	n.eventually("the image to be stored", func() error {
 		_, err := os.Stat(path)
-		return err //nolint:wrapcheck // it names the file
+		return err
 	})
 	n.holds("TracepointProgram/earlier f a/earlier", "TracepointProgram/unknown f a/unknown")
 	for i, p := range n.daemon.Programs() {

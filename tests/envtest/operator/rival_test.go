@@ -82,7 +82,7 @@ func TestTwoOperators(t *testing.T) {
 		configMap := alone(t, c)
 		theirs := upstream.DaemonSet(namespace, standIn)
 		writes, stop := rival(t, c, getDaemonSet(t, c), func(o client.Object) bool {
-			ds := o.(*appsv1.DaemonSet) //nolint:errcheck,forcetypeassert // it has this type
+			ds := o.(*appsv1.DaemonSet) //nolint:errcheck // it has this type
 			changed := image(ds, "bpfman-agent") != standIn.Image
 			ds.Spec.Template = theirs.Spec.Template
 			return changed
@@ -123,7 +123,7 @@ func TestTwoOperators(t *testing.T) {
 		report(t, c, o, "rival-a", v1alpha1.BpfProgCondLoaded.Condition())
 		shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
 		writes, stop := rival(t, c, tracepoint(o.Name, ""), func(o client.Object) bool {
-			object := o.(*v1alpha1.TracepointProgram) //nolint:errcheck,forcetypeassert // it has this type
+			object := o.(*v1alpha1.TracepointProgram) //nolint:errcheck // it has this type
 			conditions := object.Status.Conditions
 			object.Status.Conditions = upstream.Conditions(false)
 			return len(conditions) == 1 && conditions[0].Type != object.Status.Conditions[0].Type
