@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=hack/progress.sh
 . "$here/../progress.sh"
 
-version=v1.36.3
+version=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' "$here/go.mod")
 root=$cache/kubernetes-$version
 # The sources of the build, because the version alone doesn't identify it.
 source=$(cat "$here"/{main.go,go.mod,go.sum} | sha256sum)

@@ -70,7 +70,7 @@ $(BPF_LINKER):
 .PHONY: $(TOOLS) opm prometheus promtool bpf-linker
 $(TOOLS) opm prometheus promtool bpf-linker: %: $(LOCALBIN)/%
 
-KUBERNETES_VERSION := v1.36.3
+KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' hack/kubernetes/go.mod)
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)/kubernetes
 DAEMON := $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
 # For tests of switching from this version.
