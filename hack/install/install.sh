@@ -102,10 +102,30 @@ announce() {
 	fi
 }
 
+# replace_upstreams prepares for manifests what applying them can't do. A Deployment keeps the containers of other field
+# managers, such as upstream's kube-rbac-proxy, which has the operator's port. The values of upstream's ConfigMap, which
+# lacks the label, are replaced, so they are kept in an annotation, from which the operator takes them over.
+replace_upstreams() {
+	local containers values
+	values=$(kubectl -n bpfman get configmaps --field-selector metadata.name=bpfman-config -l 'app.kubernetes.io/part-of!=bpfman' -o jsonpath='{.items[*].data}')
+	[[ -z $values ]] || kubectl -n bpfman annotate --overwrite configmap bpfman-config bpfman.io/upstream-config="$values"
+	containers=$(kubectl -n bpfman get deployment bpfman-operator --ignore-not-found -o jsonpath='{.spec.template.spec.containers[*].name}')
+	[[ " $containers " != *" kube-rbac-proxy "* ]] || kubectl -n bpfman delete deployment bpfman-operator
+}
+
+# why prints what keeps bpfman from running, as far as Kubernetes reports it.
+why() {
+	echo "bpfman doesn't run within $timeout. Its parts, and what is reported about them:"
+	kubectl -n bpfman get deployments,daemonsets,pods -o wide
+	kubectl -n bpfman get deployment,pods -o go-template='{{range .items}}{{$name := .metadata.name}}{{range .status.conditions}}{{if and .message (ne .status "True")}}{{$name}}: {{.type}}={{.status}} {{.message}}{{"\n"}}{{end}}{{end}}{{range .status.containerStatuses}}{{$container := .name}}{{with .state.waiting}}{{$name}}: {{$container}} {{.reason}} {{.message}}{{"\n"}}{{end}}{{with .lastState.terminated}}{{$name}}: {{$container}} {{.reason}} {{.message}}{{"\n"}}{{end}}{{end}}{{end}}'
+	kubectl -n bpfman get events --field-selector type=Warning --sort-by=.metadata.creationTimestamp | tail -n 20
+	exit 1
+} >&2
+
 await() {
-	kubectl -n bpfman rollout status deployment/bpfman-operator --timeout="$timeout"
-	kubectl -n bpfman wait --for=create daemonset/bpfman-daemon --timeout="$timeout"
-	kubectl -n bpfman rollout status daemonset/bpfman-daemon --timeout="$timeout"
+	kubectl -n bpfman rollout status deployment/bpfman-operator --timeout="$timeout" &&
+		kubectl -n bpfman wait --for=create daemonset/bpfman-daemon --timeout="$timeout" &&
+		kubectl -n bpfman rollout status daemonset/bpfman-daemon --timeout="$timeout"
 }
 
 check='' wait=yes file=''
@@ -133,7 +153,10 @@ used=$(images)
 refuse_moving "$used"
 announce "$used"
 [[ -z $check ]] || exit 0
+operator=''
+grep -qx 'kind: Deployment' "$manifests" && operator=yes
+[[ -z $operator ]] || replace_upstreams
 kubectl apply --server-side --force-conflicts -f "$manifests"
-if [[ -n $wait ]] && grep -qx 'kind: Deployment' "$manifests"; then
-	await
+if [[ -n $wait && -n $operator ]]; then
+	await || why
 fi

@@ -177,3 +177,35 @@ func TestParseConfigReturnsUnknownKeys(t *testing.T) {
 		t.Errorf("got %q, error %v", unknown, err)
 	}
 }
+
+func TestValuesOfUpstream(t *testing.T) {
+	data := map[string]string{
+		KeyDaemonImage: "registry.example.com/bpfman:v0.6.0", KeyAgentImage: "registry.example.com/agent:v1", KeyDaemonLogLevel: "info", KeyAgentHealthAddr: ":9175",
+	}
+	for name, c := range map[string]struct {
+		key, value string
+		// why is part of the reason for which it isn't taken over. It is empty if nothing is reported.
+		why   string
+		taken bool
+	}{
+		"edited":                      {key: KeyDaemonLogLevel, value: "debug", taken: true},
+		"edited, absent here":         {key: KeyAgentLogLevel, value: "trace", taken: true},
+		"not edited":                  {key: KeyAgentLogLevel, value: "info"},
+		"upstream's image":            {key: KeyDaemonImage, value: "quay.io/bpfman/bpfman:v0.5.6"},
+		"the user's image":            {key: KeyDaemonImage, value: "registry.example.com/bpfman:v0.5.6", why: `this installation sets "registry.example.com/bpfman:v0.6.0"`},
+		"the default of both":         {key: KeyAgentHealthAddr, value: ":8175"},
+		"set by the installation":     {key: KeyAgentHealthAddr, value: ":7175", why: `this installation sets ":9175"`},
+		"invalid":                     {key: KeyAgentLogLevel, value: "warn", why: `"warn" is not one of info, debug, trace`},
+		"the port of another server":  {key: KeyAgentMetricsAddr, value: ":8173", why: "port 8173 is already used"},
+		"unknown":                     {key: "bpfman.typo", value: "x", why: "the key is unknown"},
+		"the daemon's file, as it is": {key: KeyDaemonTOML, value: "[database]\nmax_retries = 7\n", taken: true},
+	} {
+		taken, refused := mergeUpstreams(data, map[string]string{c.key: c.value})
+		if value, is := taken[c.key]; is != c.taken || is && value != c.value {
+			t.Errorf("%s: took over %q", name, taken)
+		}
+		if (len(refused) > 0) != (c.why != "") || c.why != "" && !strings.Contains(refused[0], c.key) || !strings.Contains(strings.Join(refused, ""), c.why) {
+			t.Errorf("%s: refused %q", name, refused)
+		}
+	}
+}

@@ -143,6 +143,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		}
 		return reconcile.Result{}, errors.Join(errs...)
 	}
+	if err := r.takeConfig(ctx, configMap); err != nil {
+		return reconcile.Result{}, err
+	}
 	r.pass = pass{deployed: r.pass.deployed, wanted: fingerprint(configMap)}
 	if wait := r.Contests.Wait(r.pass.wanted); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil

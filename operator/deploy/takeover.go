@@ -5,7 +5,9 @@ package deploy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -121,6 +123,74 @@ func (r *Reconciler) release(ctx context.Context, configMap *corev1.ConfigMap) e
 		r.pass.wrote("ConfigMap "+ConfigMapName, "upstream's operator, which adds its finalizer again")
 	}
 	return err
+}
+
+// UpstreamConfig is an annotation of the ConfigMap: the data of upstream's ConfigMap, as a JSON object. The installation
+// keeps them there when it replaces that ConfigMap.
+const UpstreamConfig = "bpfman.io/upstream-config"
+
+// takeConfig moves the values in that annotation to the data, and reports each one that it can't move.
+func (r *Reconciler) takeConfig(ctx context.Context, configMap *corev1.ConfigMap) error {
+	text, kept := configMap.Annotations[UpstreamConfig]
+	if _, _, err := ParseConfig(configMap.Data); !kept || err != nil {
+		return nil //nolint:nilerr // an invalid configuration is reported when it is deployed, and the annotation stays
+	}
+	var theirs map[string]string
+	var refused []string
+	if err := json.Unmarshal([]byte(text), &theirs); err != nil {
+		refused = append(refused, "annotation "+UpstreamConfig+": "+err.Error())
+	}
+	taken, others := mergeUpstreams(configMap.Data, theirs)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": configMap.ResourceVersion, "annotations": map[string]any{UpstreamConfig: nil}},
+		"data":     taken,
+	})
+	if err != nil {
+		return fmt.Errorf("encode patch of ConfigMap %s: %w", ConfigMapName, err)
+	}
+	if err := r.Client.Patch(ctx, configMap, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("take over values of upstream's ConfigMap: %w", err)
+	}
+	if len(taken) > 0 {
+		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action,
+			"Took over values of upstream's ConfigMap: "+strings.Join(slices.Sorted(maps.Keys(taken)), ", "))
+	}
+	for _, why := range append(refused, others...) {
+		event.Emit(r.Recorder, configMap, corev1.EventTypeWarning, takeover.ReasonNotTakenOver, action, "Didn't take over a value of upstream's ConfigMap: "+why)
+	}
+	return nil
+}
+
+// mergeUpstreams returns which values of upstream's ConfigMap replace defaults in valid data, and for each other value
+// that the user set, why it doesn't. What the installation sets has precedence.
+func mergeUpstreams(data, theirs map[string]string) (taken map[string]string, refused []string) {
+	merged := maps.Clone(data)
+	taken = map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(theirs)) {
+		value, own := strings.TrimSpace(theirs[key]), strings.TrimSpace(data[key])
+		known := slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
+		if known < 0 {
+			refused = append(refused, key+": the key is unknown")
+			continue
+		}
+		fallback := strings.TrimSpace(settings[known].fallback)
+		// Upstream's own images are its default.
+		if value == "" || value == own || value == fallback || strings.HasPrefix(value, "quay.io/bpfman/") {
+			continue
+		}
+		if own != "" && own != fallback {
+			refused = append(refused, fmt.Sprintf("%s: %q, because this installation sets %q", key, value, own))
+			continue
+		}
+		merged[key] = theirs[key]
+		if _, _, err := ParseConfig(merged); err != nil {
+			refused = append(refused, err.Error())
+			merged[key] = own
+			continue
+		}
+		taken[key] = theirs[key]
+	}
+	return taken, refused
 }
 
 // withdrawUpstreams deletes upstream's DaemonSet if there is no ConfigMap. Upstream's operator would have deleted

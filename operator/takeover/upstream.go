@@ -21,6 +21,9 @@ import (
 const (
 	// ReasonTakenOver means that this operator now owns something that upstream's operator or agent owned.
 	ReasonTakenOver = "TakenOver"
+	// ReasonNotTakenOver means that a value of upstream's ConfigMap has no effect, because it is unknown or invalid, or
+	// because the installation sets another one.
+	ReasonNotTakenOver = "NotTakenOver"
 	// ReasonAnotherOperator means that another client, probably another operator, reverts what the operator
 	// writes.
 	ReasonAnotherOperator = "AnotherOperator"

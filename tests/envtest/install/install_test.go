@@ -27,6 +27,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -270,6 +271,23 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Fatalf("definitions without the mark: %v, %s", err, said)
 	}
 
+	// What a deployment tool applied, and the user's edits.
+	theirs, err := runtime.DefaultUnstructuredConverter.ToUnstructured(upstream.Deployment(namespace, upstream.StandIn{Image: "quay.io/bpfman/bpfman-operator:v0.5.6"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(theirs, "status")
+	deployment := &unstructured.Unstructured{Object: theirs}
+	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(deployment), client.FieldOwner("argocd-controller")); err != nil {
+		t.Fatal(err)
+	}
+	configMap := upstream.ConfigMap(namespace)
+	configMap.Finalizers = nil
+	configMap.Data["bpfman.agent.log.level"] = "debug"
+	if err := c.Create(t.Context(), configMap); err != nil {
+		t.Fatal(err)
+	}
+
 	whole := manifests(t, "config/default")
 	before := c.everything(t)
 	said, err := c.run(t, whole, "install.sh", "--check", "-")
@@ -288,15 +306,26 @@ func TestInstallAndUninstall(t *testing.T) {
 
 	t.Run("so does the chart", func(t *testing.T) {
 		said, err := c.helm(t, "install", "bpfman", "--namespace", namespace, "--take-ownership", "--force-conflicts", "--dry-run=server")
-		const expected = "agent     quay.io/bpfman/bpfman-agent:latest"
-		if err != nil || !strings.Contains(said, expected) {
-			t.Errorf("helm install --dry-run=server: %v, without %q:\n%s", err, expected, said)
+		for _, expected := range []string{"agent     quay.io/bpfman/bpfman-agent:latest", `bpfman.io/upstream-config: "{\"bpfman.agent.healthprobe.addr`} {
+			if err != nil || !strings.Contains(said, expected) {
+				t.Errorf("helm install --dry-run=server: %v, without %q:\n%s", err, expected, said)
+			}
 		}
 	})
 
-	if said, err := c.run(t, whole, "install.sh", "--no-wait", "-"); err != nil {
+	if said, err := c.run(t, whole, "install.sh", "--no-wait", "-"); err != nil || strings.Contains(said, "duplicate port") {
 		t.Fatalf("install.sh: %v\n%s", err, said)
 	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
+		t.Fatal(err)
+	}
+	if containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers"); len(containers) != 1 {
+		t.Errorf("the Deployment has %d containers, upstream's too: %v", len(containers), containers)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(configMap), configMap); err != nil || !strings.Contains(configMap.Annotations[deploy.UpstreamConfig], `"bpfman.agent.log.level":"debug"`) {
+		t.Errorf("the user's values aren't kept: %v, annotations %q", err, configMap.Annotations)
+	}
+	c.failsToRun(t, whole)
 	for name, marked := range c.definitions(t) {
 		if !marked {
 			t.Errorf("%s isn't marked once it is installed", name)
@@ -307,6 +336,34 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Fatalf("uninstall.sh --definitions: %v\n%s", err, said)
 	}
 	c.awaitGone(t)
+}
+
+// failsToRun waits for bpfman, whose only pod can't start.
+func (c *cluster) failsToRun(t *testing.T, whole []byte) {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "stuck"},
+		Spec:       corev1.PodSpec{ServiceAccountName: "bpfman-operator", Containers: []corev1.Container{{Name: "stuck", Image: "stuck"}}},
+	}
+	if err := c.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "stuck", Image: "stuck", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"},
+	}}}
+	if err := c.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TIMEOUT", "1s")
+	said, err := c.run(t, whole, "install.sh", "-")
+	for _, expected := range []string{"bpfman doesn't run within 1s", "stuck: stuck ImagePullBackOff no such image"} {
+		if err == nil || !strings.Contains(said, expected) {
+			t.Errorf("install.sh: %v, without %q:\n%s", err, expected, said)
+		}
+	}
+	if err := c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestOldKubectl refuses a kubectl whose kustomize leaves out replacements.

@@ -385,3 +385,31 @@ func TestUpstreamRoles(t *testing.T) {
 		}
 	}
 }
+
+// What the user edited in upstream's ConfigMap, which the installation keeps in an annotation, is taken over.
+func TestUpstreamConfig(t *testing.T) {
+	c := cluster(t)
+	configMap := set(t, c, map[string]string{deploy.KeyAgentLogLevel: "info"})
+	patch := []byte(`{"metadata":{"annotations":{"bpfman.io/upstream-config":` +
+		`"{\"bpfman.agent.log.level\":\"debug\",\"bpfman.csi.log.level\":\"loud\",\"bpfman.typo\":\"x\"}"}},"data":{"bpfman.registry.ca":""}}`)
+	if err := c.Patch(t.Context(), configMap, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the values are taken over", func(ctx context.Context) error {
+		if err := c.Get(ctx, configMapKey, configMap); err != nil {
+			return err
+		}
+		if _, kept := configMap.Annotations[deploy.UpstreamConfig]; kept || configMap.Data[deploy.KeyAgentLogLevel] != "debug" || configMap.Data["bpfman.typo"] != "" {
+			return fmt.Errorf("annotations %q, data %q", configMap.Annotations, configMap.Data)
+		}
+		return nil
+	})
+	for reason, note := range map[string]string{
+		takeover.ReasonTakenOver: "Took over values of upstream's ConfigMap: bpfman.agent.log.level", takeover.ReasonNotTakenOver: "bpfman.typo: the key is unknown",
+	} {
+		eventually(t, "an Event says so", hasEvent(c, configMap, reason, func(said string) bool { return strings.Contains(said, note) }))
+	}
+	eventually(t, "an Event says what is invalid", hasEvent(c, configMap, takeover.ReasonNotTakenOver, func(said string) bool {
+		return strings.Contains(said, `bpfman.csi.log.level: "loud" is not one of`)
+	}))
+}
