@@ -8,6 +8,7 @@ require (
 	github.com/bpfman/bpfman-operator/internal v0.0.0-00010101000000-000000000000
 	github.com/cilium/ebpf v0.22.0
 	github.com/go-logr/logr v1.4.4
+	github.com/google/go-cmp v0.7.0
 	github.com/google/renameio/v2 v2.0.2
 	github.com/moby/sys/mountinfo v0.7.2
 	github.com/prometheus/client_golang v1.24.1

@@ -15,13 +15,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-
-	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // Deadlines of one call, without the time that it waits for other calls. The kernel
@@ -30,23 +26,6 @@ const (
 	loadDeadline = 2 * time.Minute
 	callDeadline = 30 * time.Second
 )
-
-// Dial returns a connection to the daemon's socket. It connects at the first call,
-// and reconnects within about a second after the daemon has restarted.
-func Dial(socket string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix://"+socket, append(options,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithIdleTimeout(0),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(v1alpha1.MaxDaemonResponse)),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: time.Second,
-		}))...)
-	if err != nil {
-		return nil, fmt.Errorf("dial daemon at %s: %w", socket, err)
-	}
-	return conn, nil
-}
 
 // OnConnect calls f each time the connection becomes ready, until ctx ends.
 func OnConnect(ctx context.Context, conn *grpc.ClientConn, f func()) {

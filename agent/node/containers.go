@@ -13,7 +13,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -25,18 +24,7 @@ import (
 // criDeadline is the deadline of one call of the container runtime.
 const criDeadline = 10 * time.Second
 
-// maxList is the limit for responses, in bytes. The kubelet has the same limit.
-const maxList = 16 << 20
-
-// Labels that the kubelet sets on each container (k8s.io/kubelet/pkg/types).
-const (
-	podUIDLabel        = "io.kubernetes.pod.uid"
-	containerNameLabel = "io.kubernetes.container.name"
-)
-
-// Runtime lists the containers of the node's container runtime, with CRI. It makes
-// the three calls that it needs without k8s.io/cri-client, which includes tracing
-// and logging and would take a large part of the agent's memory.
+// Runtime lists the containers of the node's container runtime, with CRI.
 type Runtime struct {
 	// Run is the path of the host's /run, or of the part of it that [ShareRuntime]
 	// mounts.
@@ -83,7 +71,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 		if isKnown {
 			known[c.GetId()] = of
 		}
-		pod, ok := living[c.GetLabels()[podUIDLabel]]
+		pod, ok := living[c.GetLabels()[cri.PodUIDLabel]]
 		if !ok || !sandboxes[c.GetPodSandboxId()] || c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED {
 			continue
 		}
@@ -107,7 +95,7 @@ func (r *Runtime) Containers(ctx context.Context, pods []corev1.Pod) ([]program.
 			HostPID:     pod.Spec.HostPID,
 			Sandbox:     c.GetPodSandboxId(),
 			NetNS:       of.netns,
-			Name:        c.GetLabels()[containerNameLabel],
+			Name:        c.GetLabels()[cri.ContainerNameLabel],
 			ID:          c.GetId(),
 			PID:         of.pid,
 		})
@@ -152,14 +140,9 @@ func (r *Runtime) connect() error {
 	if r.conn != nil {
 		return nil
 	}
-	socket, err := cri.Socket(r.Run)
+	conn, socket, err := cri.Dial(r.Run)
 	if err != nil {
 		return err
-	}
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxList)))
-	if err != nil {
-		return fmt.Errorf("dial container runtime at %s: %w", socket, err)
 	}
 	r.socket, r.conn, r.client = socket, conn, runtimeapi.NewRuntimeServiceClient(conn)
 	return nil

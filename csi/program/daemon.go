@@ -12,12 +12,11 @@ import (
 
 	"github.com/cilium/ebpf"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/csi/maps"
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -30,11 +29,6 @@ const (
 	// a node starts, it loads programs for many seconds. If a call fails then, the
 	// kubelet retries with increasing delays. The kubelet itself waits for 2 minutes.
 	listTimeout = 20 * time.Second
-	// connectTimeout bounds one attempt to connect.
-	connectTimeout = 5 * time.Second
-	// maxReconnectDelay is the maximum delay before the plugin notices that the daemon
-	// is back.
-	maxReconnectDelay = time.Second
 )
 
 // Daemon is the bpfman daemon of this node.
@@ -48,14 +42,9 @@ type Daemon struct {
 // NewDaemon returns the daemon that serves socket and pins maps below mapsRoot. It
 // connects on the first call.
 func NewDaemon(socket, mapsRoot string) (*Daemon, error) {
-	reconnect := backoff.DefaultConfig
-	reconnect.BaseDelay, reconnect.MaxDelay = maxReconnectDelay/10, maxReconnectDelay
-	connection, err := grpc.NewClient("unix:"+socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: connectTimeout}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(v1alpha1.MaxDaemonResponse)))
+	connection, err := bpfman.Dial(socket)
 	if err != nil {
-		return nil, fmt.Errorf("bpfman daemon at %s: %w", socket, err)
+		return nil, err
 	}
 	daemon := &Daemon{connection: connection, client: gobpfman.NewBpfmanClient(connection), mapsRoot: mapsRoot}
 	daemon.listing.ask = daemon.list

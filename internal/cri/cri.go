@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package cri finds the container runtime of a node.
+// Package cri connects to the container runtime of a node. Callers use its API directly:
+// k8s.io/cri-client would add tracing and logging, which need a considerable part of the
+// memory of the agent and the inspector.
 package cri
 
 import (
@@ -9,6 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // Sockets are the default paths, relative to /run, of the sockets of container runtimes.
@@ -26,4 +31,30 @@ func Socket(run string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("no container runtime listens below %s at %s", run, strings.Join(Sockets, ", "))
+}
+
+// The labels that the kubelet sets on each container and sandbox
+// (k8s.io/kubelet/pkg/types).
+const (
+	PodNamespaceLabel  = "io.kubernetes.pod.namespace"
+	PodNameLabel       = "io.kubernetes.pod.name"
+	PodUIDLabel        = "io.kubernetes.pod.uid"
+	ContainerNameLabel = "io.kubernetes.container.name"
+)
+
+// maxResponse is the limit for responses, in bytes. The kubelet has the same limit.
+const maxResponse = 16 << 20
+
+// Dial returns a connection to the node's container runtime, and its socket. It connects
+// at the first call.
+func Dial(run string) (conn *grpc.ClientConn, socket string, err error) {
+	if socket, err = Socket(run); err != nil {
+		return nil, "", err
+	}
+	conn, err = grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
+	if err != nil {
+		return nil, "", fmt.Errorf("dial container runtime at %s: %w", socket, err)
+	}
+	return conn, socket, nil
 }

@@ -54,7 +54,7 @@ func TestMessagesOfVolumesAreExplained(t *testing.T) {
 // errors that prevent it from starting.
 var (
 	inLog   = []string{"watch.go", "mounts.go"}
-	atStart = []string{"bpfman daemon at", "register access reviews", "client for access reviews"}
+	atStart = []string{"dial daemon at", "register access reviews", "client for access reviews"}
 )
 
 // messagesIn returns the texts of errors: of errors.New, fmt.Errorf, os.PathError, and of

@@ -24,9 +24,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
 // The executables of the node components.
@@ -266,16 +266,7 @@ func DialDaemon() (*grpc.ClientConn, error) {
 		if _, err := os.Stat(socket); err != nil {
 			continue
 		}
-		return DialSocket(socket)
+		return bpfman.Dial(socket)
 	}
 	return nil, fmt.Errorf("no process among %v runs %s with a socket at %s", pids, Daemon, daemonSocket)
-}
-
-// DialSocket connects to a daemon.
-func DialSocket(socket string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, fmt.Errorf("dial daemon at %s: %w", socket, err)
-	}
-	return conn, nil
 }

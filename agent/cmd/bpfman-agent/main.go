@@ -42,6 +42,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/definitions"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	"github.com/bpfman/bpfman-operator/internal/scrape"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -149,7 +150,7 @@ func run(o options, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	conn, err := daemon.Dial(o.daemonSocket, grpc.WithUnaryInterceptor(measured.Call))
+	conn, err := bpfman.Dial(o.daemonSocket, grpc.WithUnaryInterceptor(measured.Call))
 	if err != nil {
 		return err
 	}

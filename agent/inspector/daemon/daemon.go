@@ -8,14 +8,12 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -27,15 +25,9 @@ type Daemon struct {
 
 // New returns the daemon that serves socket. It connects on the first call.
 func New(socket string) (*Daemon, error) {
-	conn, err := grpc.NewClient("unix://"+socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(v1alpha1.MaxDaemonResponse)),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: time.Second,
-		}))
+	conn, err := bpfman.Dial(socket)
 	if err != nil {
-		return nil, fmt.Errorf("dial daemon at %s: %w", socket, err)
+		return nil, err
 	}
 	return &Daemon{conn, gobpfman.NewBpfmanClient(conn)}, nil
 }

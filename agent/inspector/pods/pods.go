@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bpfman/bpfman-operator/internal/cri"
@@ -20,18 +18,6 @@ import (
 
 // criDeadline bounds both calls together.
 const criDeadline = 5 * time.Second
-
-// maxList is the maximum size of a response. It is the same as the kubelet's.
-const maxList = 16 << 20
-
-// The labels that the kubelet sets on each container and sandbox (package types of
-// k8s.io/kubelet).
-const (
-	podNamespaceLabel  = "io.kubernetes.pod.namespace"
-	podNameLabel       = "io.kubernetes.pod.name"
-	podUIDLabel        = "io.kubernetes.pod.uid"
-	containerNameLabel = "io.kubernetes.container.name"
-)
 
 // Name identifies a container of a pod. Container is empty for the pod's sandbox.
 type Name struct{ Namespace, Pod, Container string }
@@ -43,9 +29,7 @@ type Names struct {
 	ByContainer, ByPod map[string]Name
 }
 
-// Runtime is the node's container runtime. It makes two calls of the CRI API directly.
-// k8s.io/cri-client would add tracing and its own logging, which need a considerable
-// part of the inspector's memory.
+// Runtime is the node's container runtime.
 type Runtime struct {
 	// Run is the path where the host's /run is mounted.
 	Run string
@@ -53,14 +37,9 @@ type Runtime struct {
 
 // List returns the names of all containers and sandboxes of the runtime.
 func (r Runtime) List(ctx context.Context) (Names, error) {
-	socket, err := cri.Socket(r.Run)
+	conn, socket, err := cri.Dial(r.Run)
 	if err != nil {
 		return Names{}, err
-	}
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxList)))
-	if err != nil {
-		return Names{}, fmt.Errorf("dial container runtime at %s: %w", socket, err)
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, criDeadline)
@@ -74,7 +53,7 @@ func (r Runtime) List(ctx context.Context) (Names, error) {
 	for _, sandbox := range sandboxes.GetItems() {
 		name := nameOf(sandbox.GetLabels())
 		names.ByContainer[sandbox.GetId()] = name
-		names.ByPod[sandbox.GetLabels()[podUIDLabel]] = name
+		names.ByPod[sandbox.GetLabels()[cri.PodUIDLabel]] = name
 	}
 	containers, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
@@ -87,5 +66,5 @@ func (r Runtime) List(ctx context.Context) (Names, error) {
 }
 
 func nameOf(labels map[string]string) Name {
-	return Name{strings.Clone(labels[podNamespaceLabel]), strings.Clone(labels[podNameLabel]), strings.Clone(labels[containerNameLabel])}
+	return Name{strings.Clone(labels[cri.PodNamespaceLabel]), strings.Clone(labels[cri.PodNameLabel]), strings.Clone(labels[cri.ContainerNameLabel])}
 }

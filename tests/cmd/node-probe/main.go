@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	"github.com/bpfman/bpfman-operator/tests/node"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -243,7 +244,7 @@ func onDaemon[T any](ctx context.Context, f func(context.Context, gobpfman.Bpfma
 
 // timeAt waits until the daemon at a socket serves, and times its calls.
 func timeAt(ctx context.Context, socket string, args []string) (times node.Times, err error) {
-	conn, err := node.DialSocket(socket)
+	conn, err := bpfman.Dial(socket)
 	if err != nil {
 		return times, err
 	}
