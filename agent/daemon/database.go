@@ -33,7 +33,7 @@ const (
 
 // Refresh gets the list of programs from the daemon. It returns the owners whose programs,
 // links or users of maps have changed. If the daemon can't open its database after a full
-// disk, Refresh repairs the database.
+// disk, Refresh repairs the database. It removes the pins that a killed daemon left.
 func (i *Inventory) Refresh(ctx context.Context) ([]program.Key, error) {
 	changed, err := i.refresh(ctx)
 	if !lacksDatabase(err) {

@@ -15,7 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/lru"
@@ -173,6 +175,7 @@ func (i *Inventory) checkAPI(ctx context.Context) error {
 
 func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 	changed := map[program.Key]bool{}
+	log := logr.FromContextOrDiscard(ctx)
 	err := do(ctx, i, "list programs", func(ctx context.Context) (*gobpfman.ListResponse, error) {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
@@ -184,6 +187,13 @@ func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 	}, func(r *gobpfman.ListResponse) {
 		for _, owner := range i.replace(r) {
 			changed[owner] = true
+		}
+		removed, err := removeOrphans(i.root, r, time.Now())
+		if len(removed) > 0 {
+			log.Info("Removed pins of programs that the daemon doesn't have, because it was killed while it loaded them", "pins", removed)
+		}
+		if err != nil {
+			log.Info("Failed to look for pins that a killed daemon left", "reason", err.Error())
 		}
 	})
 	if err == nil || SpeaksOtherAPI(err) {
