@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -121,7 +122,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func configured(update ctrlevent.UpdateEvent) bool {
 	before, isBefore := update.ObjectOld.(*corev1.ConfigMap)
 	after, isAfter := update.ObjectNew.(*corev1.ConfigMap)
-	return !isBefore || !isAfter || fingerprint(before) != fingerprint(after) ||
+	return !isBefore || !isAfter || fingerprint(before) != fingerprint(after) || before.Annotations[UpstreamConfig] != after.Annotations[UpstreamConfig] ||
 		!slices.Equal(before.Finalizers, after.Finalizers) || !before.DeletionTimestamp.Equal(after.DeletionTimestamp)
 }
 
@@ -234,7 +235,7 @@ func (r *Reconciler) apply(ctx context.Context, configMap *corev1.ConfigMap, obj
 	}
 	created, generation, writer := apierrors.IsNotFound(err), before.GetGeneration(), lastWriter(before)
 	if !created {
-		if err := r.takeOver(ctx, configMap, before); err != nil {
+		if err := r.takeOver(ctx, configMap, before, sets.New(takeover.FieldManager)); err != nil {
 			return err
 		}
 	}

@@ -25,10 +25,10 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
-// takeOver removes what upstream's operator has set on an object: its finalizers, and its ownership of fields.
-// Fields of another owner would be merged with the applied ones. After the takeover, fields that this operator
-// doesn't apply are removed.
-func (r *Reconciler) takeOver(ctx context.Context, configMap *corev1.ConfigMap, object *metav1.PartialObjectMetadata) error {
+// takeOver removes upstream's finalizers from an object, and makes the operator the owner of the fields that the
+// managers have set with updates. Fields of another owner would be merged with the applied ones. After the takeover,
+// fields that this operator doesn't apply are removed.
+func (r *Reconciler) takeOver(ctx context.Context, configMap *corev1.ConfigMap, object *metav1.PartialObjectMetadata, managers sets.Set[string]) error {
 	name := object.Kind + " " + object.Name
 	removed, err := takeover.RemoveFinalizers(ctx, r.Client, object)
 	if err != nil {
@@ -42,26 +42,19 @@ func (r *Reconciler) takeOver(ctx context.Context, configMap *corev1.ConfigMap, 
 			return client.IgnoreNotFound(err)
 		}
 	}
-	taken, err := r.takeFields(ctx, object, sets.New(takeover.FieldManager))
-	if taken {
-		event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action, "Took over "+name+" from upstream's operator")
-	}
-	return err
-}
-
-// takeFields makes the operator the owner of fields that other clients have set with updates.
-func (r *Reconciler) takeFields(ctx context.Context, object *metav1.PartialObjectMetadata, managers sets.Set[string]) (bool, error) {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, managers, FieldManager)
 	if err != nil {
-		return false, fmt.Errorf("read the managed fields of %s: %w", object.Name, err)
+		return fmt.Errorf("read the managed fields of %s: %w", name, err)
 	}
 	if patch == nil {
-		return false, nil
+		return nil
 	}
 	if err := r.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		return false, fmt.Errorf("take over the fields of %s %s: %w", object.Kind, object.Name, err)
+		return fmt.Errorf("take over the fields of %s: %w", name, err)
 	}
-	return true, nil
+	event.Emit(r.Recorder, configMap, corev1.EventTypeNormal, takeover.ReasonTakenOver, action,
+		"Took over "+name+" from field manager "+strings.Join(sets.List(managers), ", ")+" (Update)")
+	return nil
 }
 
 // replace handles an object that can't be merged with the applied one. First, it takes over all fields that any
@@ -77,7 +70,7 @@ func (r *Reconciler) replace(ctx context.Context, configMap *corev1.ConfigMap, w
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(wanted), object); err != nil {
 		return fmt.Errorf("get %s: %w", name, err)
 	}
-	if _, err := r.takeFields(ctx, object, updaters(object)); err != nil {
+	if err := r.takeOver(ctx, configMap, object, updaters(object)); err != nil {
 		return err
 	}
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted.DeepCopy()), client.FieldOwner(FieldManager), client.ForceOwnership)

@@ -24,9 +24,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+
+	"github.com/bpfman/bpfman-operator/internal/bpfman"
 )
 
 // The executables of the node components.

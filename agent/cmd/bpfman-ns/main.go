@@ -199,16 +199,17 @@ func descriptor(fd uintptr) string { return fmt.Sprintf("/proc/self/fd/%d", fd) 
 func (r request) attachTo(file string, program *ebpf.Program) (link.Link, error) {
 	executable, err := link.OpenExecutable(file)
 	if err != nil {
-		return nil, err
+		return nil, err //nolint:wrapcheck // the caller says which file
 	}
 	options := &link.UprobeOptions{Offset: r.offset}
 	if r.function == "" {
 		options = &link.UprobeOptions{Address: r.offset}
 	}
+	attach := executable.Uprobe
 	if r.returns {
-		return executable.Uretprobe(r.function, program, options)
+		attach = executable.Uretprobe
 	}
-	return executable.Uprobe(r.function, program, options)
+	return attach(r.function, program, options)
 }
 
 // processFile returns the path of a file of a process on the host. The DaemonSet mounts

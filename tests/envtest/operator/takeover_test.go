@@ -230,7 +230,7 @@ func TestUpstreamDaemonSetIsTakenOver(t *testing.T) {
 		}
 	}
 	for _, words := range []string{"Took over DaemonSet bpfman-daemon", "Removed the finalizer " + upstream.Finalizer} {
-		eventually(t, "an Event says so", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool { return strings.Contains(note, words) }))
+		eventually(t, "an Event says "+words, hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool { return strings.Contains(note, words) }))
 	}
 }
 
@@ -391,7 +391,7 @@ func TestUpstreamConfig(t *testing.T) {
 	c := cluster(t)
 	configMap := set(t, c, map[string]string{deploy.KeyAgentLogLevel: "info"})
 	patch := []byte(`{"metadata":{"annotations":{"bpfman.io/upstream-config":` +
-		`"{\"bpfman.agent.log.level\":\"debug\",\"bpfman.csi.log.level\":\"loud\",\"bpfman.typo\":\"x\"}"}},"data":{"bpfman.registry.ca":""}}`)
+		`"{\"bpfman.agent.log.level\":\"debug\",\"bpfman.csi.log.level\":\"loud\",\"bpfman.typo\":\"x\"}"}}}`)
 	if err := c.Patch(t.Context(), configMap, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		t.Fatal(err)
 	}
