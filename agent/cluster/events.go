@@ -5,7 +5,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,18 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record/util"
 	"k8s.io/client-go/tools/reference"
+
+	"github.com/bpfman/bpfman-operator/internal/event"
 )
 
 const (
-	// maxInstance is the API's maximum length of reportingInstance.
-	maxInstance = 128
 	// maxEvents is the maximum number of queued Events. Further Events are dropped.
 	maxEvents = 1000
 	// seriesGap is the time without Events after which a series ends. After that, the same
@@ -67,9 +63,8 @@ type series struct {
 
 func newEvents(api rest.Interface, scheme *runtime.Scheme, component string, log logr.Logger) *Events {
 	host, _ := os.Hostname() // "" if it is unknown
-	instance := component + "-" + host
 	return &Events{
-		api: api, scheme: scheme, component: component, instance: instance[:min(len(instance), maxInstance)], log: log,
+		api: api, scheme: scheme, component: component, instance: component + "-" + host, log: log,
 		emitted: make(chan *eventsv1.Event, maxEvents), recent: map[likeness]*series{},
 	}
 }
@@ -82,17 +77,7 @@ func (e *Events) Eventf(regarding, _ runtime.Object, eventType, reason, action, 
 		e.log.Error(err, "Failed to emit an Event", "reason", reason)
 		return
 	}
-	now := time.Now()
-	event := &eventsv1.Event{
-		TypeMeta:            metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
-		ObjectMeta:          metav1.ObjectMeta{Name: util.GenerateEventName(about.Name, now.UnixNano()), Namespace: about.Namespace},
-		EventTime:           metav1.NewMicroTime(now),
-		ReportingController: e.component, ReportingInstance: e.instance,
-		Action: action, Reason: reason, Type: eventType, Note: fmt.Sprintf(note, args...), Regarding: *about,
-	}
-	if event.Namespace == "" {
-		event.Namespace = metav1.NamespaceDefault // as for all Events about cluster-scoped objects
-	}
+	event := event.New(e.component, e.instance, *about, eventType, reason, action, fmt.Sprintf(note, args...))
 	select {
 	case e.emitted <- event:
 	default:
@@ -171,28 +156,8 @@ func (e *Events) write(ctx context.Context, event *eventsv1.Event) {
 // answered reports whether an error is a response of the API server.
 func answered(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
 
-func (e *Events) send(ctx context.Context, event *eventsv1.Event) error {
+func (e *Events) send(ctx context.Context, emitted *eventsv1.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	path := "/apis/" + eventsv1.SchemeGroupVersion.String() + "/namespaces/" + event.Namespace + "/events"
-	if event.Series != nil {
-		body, err := json.Marshal(map[string]any{"series": event.Series})
-		if err != nil {
-			return fmt.Errorf("encode a series of Events: %w", err)
-		}
-		err = e.api.Patch(types.MergePatchType).AbsPath(path, event.Name).Body(body).Do(ctx).Error()
-		if !apierrors.IsNotFound(err) {
-			return err //nolint:wrapcheck // the caller adds context
-		}
-		// The API server has deleted the Event: create it again.
-	}
-	body, err := json.Marshal(event)
-	if err != nil {
-		return fmt.Errorf("encode an Event: %w", err)
-	}
-	err = e.api.Post().AbsPath(path).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
-	if apierrors.IsAlreadyExists(err) {
-		return nil // by an earlier attempt whose response was lost: names are unique because they contain the time
-	}
-	return err //nolint:wrapcheck // see above
+	return event.Write(ctx, e.api, emitted)
 }

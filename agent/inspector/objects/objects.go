@@ -9,34 +9,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/apiserver"
 	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
-	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/event"
 )
 
-const (
-	// maxNote is the API's limit for the text of an Event.
-	maxNote = 1024
-	// maxInstance is the API's limit for the instance that emits an Event.
-	maxInstance = 128
-	// maxPrefix leaves space for the suffix that the API server adds to the name of an
-	// Event.
-	maxPrefix = 200
-	// controller is the reporting controller of Events.
-	controller = "bpfman-inspector"
-)
+// controller is the reporting controller of Events.
+const controller = "bpfman-inspector"
 
 // Cluster is the API server, as the inspector of one node uses it.
 type Cluster struct {
@@ -102,36 +89,12 @@ func (c *Cluster) Told(ctx context.Context) ([]v1alpha1.BpfNodeConflict, error) 
 
 // Warn emits an Event.
 func (c *Cluster) Warn(ctx context.Context, owner v1alpha1.BpfNodeOwner, uid types.UID, found v1alpha1.BpfNodeConflict) error {
-	// Events about cluster-scoped objects are in this namespace.
-	namespace := owner.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
+	about := corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name, UID: uid,
 	}
-	event := &eventsv1.Event{
-		TypeMeta:            metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
-		ObjectMeta:          metav1.ObjectMeta{GenerateName: begin(owner.Name, maxPrefix) + "-", Namespace: namespace},
-		EventTime:           metav1.NewMicroTime(time.Now()),
-		ReportingController: controller, ReportingInstance: begin(c.node, maxInstance), Action: "Inspect", Reason: found.Type, Type: corev1.EventTypeWarning,
-		Regarding: corev1.ObjectReference{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name, UID: uid,
-		},
-		Note: shorten.Middle("On node "+c.node+": "+found.Message, maxNote),
-	}
-	body, err := json.Marshal(event)
-	if err != nil {
-		return fmt.Errorf("encode an Event: %w", err)
-	}
-	err = c.api.Post().AbsPath("/apis/events.k8s.io/v1/namespaces", namespace, "events").SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
-	if err != nil {
+	note := "On node " + c.node + ": " + found.Message
+	if err := event.Write(ctx, c.api, event.New(controller, c.node, about, corev1.EventTypeWarning, found.Type, "Inspect", note)); err != nil {
 		return fmt.Errorf("write an Event on %s: %w", owner, err)
 	}
 	return nil
-}
-
-// begin truncates a name to a valid name.
-func begin(name string, most int) string {
-	if len(name) > most {
-		name = strings.TrimRight(name[:most], "-.")
-	}
-	return name
 }
