@@ -131,10 +131,8 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 	if c != (Credentials{}) {
 		request.Credentials = &reader.Credentials{Username: c.Username, Password: c.Password}
 	}
-	r := l.run(ctx, q, request)
-	select {
-	case <-r.done:
-	default:
+	r, done := l.run(ctx, q, request)
+	if !done {
 		go func() {
 			<-r.done // each read has a timeout
 			later()
@@ -223,41 +221,43 @@ func (q Question) runKey(request reader.Request) string {
 	return hash(content)
 }
 
-// run returns the run for a request, and starts it if there is none.
-func (l *Library) run(ctx context.Context, q Question, request *reader.Request) *run {
+// run returns the run for a request, and whether it is done. It starts one if there is none that the question can use.
+func (l *Library) run(ctx context.Context, q Question, request *reader.Request) (r *run, done bool) {
 	key := q.runKey(*request)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kept, _ := l.runs.Get(key)
-	if r, _ := kept.(*run); r != nil && r.use(l.Store) {
-		return r
+	if r, _ := kept.(*run); r != nil {
+		if usable, done := r.use(l.Store); usable {
+			return r, done
+		}
 	}
-	r := &run{started: time.Now(), waiting: 1, lasting: strings.Contains(request.Image, "@"), done: make(chan struct{})}
+	r = &run{started: time.Now(), waiting: 1, lasting: strings.Contains(request.Image, "@"), done: make(chan struct{})}
 	l.runs.Add(key, r)
 	go func() {
 		defer close(r.done)
 		r.found, r.err = l.read(ctx, q, request)
 		r.until = time.Now().Add(holds)
 	}()
-	return r
+	return r, false
 }
 
-// use reports whether a question can use the run, and counts who waits for it. An error,
-// or what a tag was resolved to, is only for those who waited.
-func (r *run) use(store *Store) bool {
+// use reports whether a question can use the run, and whether it is done. It counts who waits. An error, or what a tag
+// was resolved to, is only for those who waited.
+func (r *run) use(store *Store) (usable, done bool) {
 	select {
 	case <-r.done:
 	default:
 		r.waiting++
-		return true
+		return true, false
 	}
 	if r.err == nil && r.found.Path != "" {
 		if _, _, there := store.Object(r.found.Image); !there {
-			return false
+			return false, true
 		}
 	}
 	r.waiting--
-	return time.Now().Before(r.until) && (r.waiting >= 0 || r.lasting && r.err == nil)
+	return time.Now().Before(r.until) && (r.waiting >= 0 || r.lasting && r.err == nil), true
 }
 
 // read reads an image from its registry, and stores the result.

@@ -12,12 +12,15 @@
 package envtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -47,6 +50,23 @@ func Config(tb testing.TB) *rest.Config {
 		prerequisite.Missing(tb, assetsVariable+" isn't set: run `make test-envtest`", prerequisite.Envtest)
 	}
 	return rest.CopyConfig(config)
+}
+
+// Patience is how long a test waits for what has to happen.
+const Patience = 30 * time.Second
+
+// Eventually waits until check returns nil, and ends the test with its last error after [Patience].
+func Eventually(tb testing.TB, what string, check func(ctx context.Context) error) {
+	tb.Helper()
+	var last error
+	// Cleanups wait too, and the test's context has ended by then.
+	err := wait.PollUntilContextTimeout(context.WithoutCancel(tb.Context()), 20*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		tb.Fatalf("%s: %v", what, last)
+	}
 }
 
 func run(m *testing.M) (code int, err error) {

@@ -30,7 +30,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -65,8 +64,6 @@ func TestMain(m *testing.M) {
 	}
 	envtest.Main(m)
 }
-
-const patience = 30 * time.Second
 
 // node is the node of a test: its daemon, and an agent that can be crashed and restarted.
 type node struct {
@@ -331,14 +328,7 @@ func (n *node) change(o client.Object, edit func()) {
 // eventually waits until check returns nil.
 func (n *node) eventually(what string, check func() error) {
 	n.t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		n.t.Fatalf("%s: %v", what, last)
-	}
+	envtest.Eventually(n.t, what, func(context.Context) error { return check() })
 }
 
 // programs returns the reports from this node, of both kinds.

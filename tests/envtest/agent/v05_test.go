@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 // With a daemon of v0.5, the agent reports the problem on its objects, and then exits with this
@@ -39,7 +40,7 @@ func TestDaemonOfAnotherAPI(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("the agent ended: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(envtest.Patience):
 		t.Error("the agent goes on")
 	}
 }

@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -51,7 +50,6 @@ const (
 	root      = "../../.."
 	namespace = "bpfman"
 	mark      = "bpfman.io/owned-definition"
-	patience  = 30 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -196,7 +194,7 @@ func (c *cluster) everything(t *testing.T) []string {
 func (c *cluster) create(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	status, found, _ := unstructured.NestedMap(object.Object, "status")
-	eventually(t, "create "+object.GetName(), func(ctx context.Context) error { return c.Create(ctx, object) })
+	envtest.Eventually(t, "create "+object.GetName(), func(ctx context.Context) error { return c.Create(ctx, object) })
 	if !found {
 		return
 	}
@@ -206,22 +204,10 @@ func (c *cluster) create(t *testing.T, object *unstructured.Unstructured) {
 	}
 }
 
-func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", what, last)
-	}
-}
-
 // awaitGone waits until no definition in bpfman.io is left.
 func (c *cluster) awaitGone(t *testing.T) {
 	t.Helper()
-	eventually(t, "all definitions in bpfman.io are gone", func(context.Context) error {
+	envtest.Eventually(t, "all definitions in bpfman.io are gone", func(context.Context) error {
 		if left := c.definitions(t); len(left) > 0 { //nolint:contextcheck // it has the test's context
 			return fmt.Errorf("there are %v", left)
 		}
@@ -252,7 +238,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		if err := c.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the definition "+name+", which v0.5 doesn't have, is gone", func(context.Context) error {
+		envtest.Eventually(t, "the definition "+name+", which v0.5 doesn't have, is gone", func(context.Context) error {
 			if _, there := c.definitions(t)[name]; there { //nolint:contextcheck // it has the test's context
 				return errors.New("it is there")
 			}
@@ -481,7 +467,7 @@ func TestForeignDefinitions(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- mgr.Start(ctx) }()
-		eventually(t, "an Event says why", func(ctx context.Context) error {
+		envtest.Eventually(t, "an Event says why", func(ctx context.Context) error {
 			var list eventsv1.EventList
 			if err := c.List(ctx, &list); err != nil {
 				return err

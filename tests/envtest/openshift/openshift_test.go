@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlenvtest "sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -30,7 +28,6 @@ import (
 
 const (
 	namespace = "bpfman"
-	patience  = 30 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -86,7 +83,7 @@ func TestConstraints(t *testing.T) {
 		}
 	})
 
-	made := eventually(t, c, "the constraints are there", func(*unstructured.Unstructured) error { return nil })
+	made := constraints(t, c, "the constraints are there", func(*unstructured.Unstructured) error { return nil })
 	wanted, err := deploy.Constraints()
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +97,7 @@ func TestConstraints(t *testing.T) {
 	if err := c.Update(t.Context(), edited); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, c, "an edit is repaired", func(o *unstructured.Unstructured) error {
+	constraints(t, c, "an edit is repaired", func(o *unstructured.Unstructured) error {
 		if o.Object["allowPrivilegedContainer"] != false {
 			return errors.New("privileged containers are allowed")
 		}
@@ -111,28 +108,24 @@ func TestConstraints(t *testing.T) {
 	if err := c.Delete(t.Context(), configMap); err != nil {
 		t.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(made), made)), nil
+	envtest.Eventually(t, "without the ConfigMap the constraints go", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(made), made); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("they are there: %w", err)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Error("without the ConfigMap the constraints stay")
-	}
 }
 
-// eventually waits until the constraints pass the check.
-func eventually(t *testing.T, c client.Client, what string, check func(*unstructured.Unstructured) error) *unstructured.Unstructured {
+// constraints waits until the constraints pass the check.
+func constraints(t *testing.T, c client.Client, what string, check func(*unstructured.Unstructured) error) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(deploy.ConstraintsKind)
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		if last = c.Get(ctx, client.ObjectKey{Name: deploy.ConstraintsName}, object); last == nil {
-			last = check(object)
+	envtest.Eventually(t, what, func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKey{Name: deploy.ConstraintsName}, object); err != nil {
+			return err
 		}
-		return last == nil, nil
+		return check(object)
 	})
-	if err != nil {
-		t.Fatalf("%s: %v", what, last)
-	}
 	return object
 }

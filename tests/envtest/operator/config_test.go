@@ -18,6 +18,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/configuration"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 // keyCase is an edit of one key of the ConfigMap, with the paths that a valid value changes
@@ -211,7 +212,7 @@ func TestEachKey(t *testing.T) {
 			becomes := func(t *testing.T, writes int64, changes ...string) {
 				t.Helper()
 				after := &appsv1.DaemonSet{}
-				eventually(t, "the DaemonSet is written", func(ctx context.Context) error {
+				envtest.Eventually(t, "the DaemonSet is written", func(ctx context.Context) error {
 					if err := c.Get(ctx, daemonSetKey, after); err != nil || after.Generation < before.Generation+writes {
 						return errors.Join(fmt.Errorf("generation %d after %d", after.Generation, before.Generation), err)
 					}
@@ -229,7 +230,7 @@ func TestEachKey(t *testing.T) {
 			t.Run("bad", func(t *testing.T) {
 				bad := configuration.Refused[k.key]
 				configMap := set(t, c, map[string]string{k.key: bad.Value})
-				eventually(t, "an Event says why", hasEvent(c, configMap, deploy.ReasonInvalidConfig, func(note string) bool {
+				envtest.Eventually(t, "an Event says why", hasEvent(c, configMap, deploy.ReasonInvalidConfig, func(note string) bool {
 					return strings.Contains(note, k.key+": ") && bad.Reason != "" && strings.Contains(note, bad.Reason)
 				}))
 				becomes(t, 2)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 var (
@@ -31,7 +32,7 @@ var (
 func getDaemonSet(t *testing.T, c client.Client) *appsv1.DaemonSet {
 	t.Helper()
 	ds := &appsv1.DaemonSet{}
-	eventually(t, "the DaemonSet is there", func(ctx context.Context) error { return c.Get(ctx, daemonSetKey, ds) })
+	envtest.Eventually(t, "the DaemonSet is there", func(ctx context.Context) error { return c.Get(ctx, daemonSetKey, ds) })
 	return ds
 }
 
@@ -94,7 +95,7 @@ func TestNodeComponentsAreDeployed(t *testing.T) {
 		t.Error("there are finalizers")
 	}
 	driver := &storagev1.CSIDriver{}
-	eventually(t, "the CSIDriver is there", func(ctx context.Context) error {
+	envtest.Eventually(t, "the CSIDriver is there", func(ctx context.Context) error {
 		return c.Get(ctx, types.NamespacedName{Name: deploy.CSIDriverName}, driver)
 	})
 	ns := &corev1.Namespace{}
@@ -104,7 +105,7 @@ func TestNodeComponentsAreDeployed(t *testing.T) {
 	if len(driver.OwnerReferences) != 1 || driver.OwnerReferences[0].UID != ns.UID {
 		t.Errorf("owned by %v, not by the namespace: it would outlive it", driver.OwnerReferences)
 	}
-	eventually(t, "an Event says so", hasEvent(c, configMap, deploy.ReasonApplied, func(note string) bool {
+	envtest.Eventually(t, "an Event says so", hasEvent(c, configMap, deploy.ReasonApplied, func(note string) bool {
 		return note == "Created DaemonSet bpfman-daemon"
 	}))
 }
@@ -114,7 +115,7 @@ func TestUpstreamFault25ConfigMapEditsReachTheDaemonSet(t *testing.T) {
 	c := cluster(t)
 	getDaemonSet(t, c)
 	set(t, c, map[string]string{deploy.KeyAgentImage: "quay.io/bpfman/bpfman-agent:other", deploy.KeyDaemonTOML: "[database]\nmax_retries = 1\n"})
-	eventually(t, "the new image is there", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:other"))
+	envtest.Eventually(t, "the new image is there", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:other"))
 	if got := getDaemonSet(t, c).Spec.Template.Annotations["bpfman.io/bpfman.toml"]; got != "[database]\nmax_retries = 1\n\n[signing]\nverify_enabled = false\n" {
 		t.Errorf("bpfman.toml is %q", got)
 	}
@@ -140,26 +141,26 @@ func TestUnsignedBytecodeStaysRefused(t *testing.T) {
 	}
 	t.Run("refused", func(t *testing.T) {
 		configMap := set(t, c, map[string]string{deploy.KeyDaemonTOML: "[signing]\nallow_unsigned = false\n"})
-		eventually(t, "the agent refuses bytecode without a policy", requires(true))
-		eventually(t, "an Event says what to do", hasEvent(c, configMap, deploy.ReasonVerificationMoved, func(note string) bool {
+		envtest.Eventually(t, "the agent refuses bytecode without a policy", requires(true))
+		envtest.Eventually(t, "an Event says what to do", hasEvent(c, configMap, deploy.ReasonVerificationMoved, func(note string) bool {
 			return strings.Contains(note, "BytecodePolicy with mode: enforce")
 		}))
 	})
-	eventually(t, "the agent needs no policy", requires(false))
+	envtest.Eventually(t, "the agent needs no policy", requires(false))
 }
 
 func TestWithoutCSI(t *testing.T) {
 	c := cluster(t)
 	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: deploy.CSIDriverName}}
 	there := func(ctx context.Context) error { return c.Get(ctx, client.ObjectKeyFromObject(driver), driver) }
-	eventually(t, "the CSIDriver is there", there)
+	envtest.Eventually(t, "the CSIDriver is there", there)
 	t.Run("disabled", func(t *testing.T) {
 		set(t, c, map[string]string{deploy.KeyCSIEnabled: "false"})
-		eventually(t, "the CSIDriver goes", gone(c, driver))
-		eventually(t, "the plugin goes", hasImage(c, "bpfman-csi", ""))
+		envtest.Eventually(t, "the CSIDriver goes", gone(c, driver))
+		envtest.Eventually(t, "the plugin goes", hasImage(c, "bpfman-csi", ""))
 	})
-	eventually(t, "the CSIDriver comes back", there)
-	eventually(t, "the plugin comes back", hasImage(c, "bpfman-csi", "quay.io/bpfman/bpfman-csi:latest"))
+	envtest.Eventually(t, "the CSIDriver comes back", there)
+	envtest.Eventually(t, "the plugin comes back", hasImage(c, "bpfman-csi", "quay.io/bpfman/bpfman-csi:latest"))
 }
 
 // A BpfNode that no inspector updates would look as if nothing changed.
@@ -174,7 +175,7 @@ func TestBpfNodesGoWithTheInspector(t *testing.T) {
 	}
 	stays, left := inspected("inspected"), inspected("inspected-no-more")
 	changeNode(t, c, left.Name, func(n *corev1.Node) { n.Labels = nil })
-	eventually(t, "that of a node that isn't selected goes", gone(c, left))
+	envtest.Eventually(t, "that of a node that isn't selected goes", gone(c, left))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(stays), stays); err != nil {
 		t.Errorf("the other: %v", err)
 	}
@@ -188,35 +189,35 @@ func TestBpfNodesGoWithTheInspector(t *testing.T) {
 		t.Fatal(err)
 	}
 	set(t, c, map[string]string{deploy.KeyInspectorEnabled: "false"})
-	eventually(t, "the inspector goes", hasImage(c, deploy.InspectorContainer, ""))
+	envtest.Eventually(t, "the inspector goes", hasImage(c, deploy.InspectorContainer, ""))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(stays), stays); err != nil {
 		t.Errorf("it is gone before its inspector: %v", err)
 	}
 	if err := c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it goes with its inspector", gone(c, stays))
+	envtest.Eventually(t, "it goes with its inspector", gone(c, stays))
 }
 
 func TestBrokenValueKeepsWhatRuns(t *testing.T) {
 	c := cluster(t)
-	eventually(t, "what runs is the default", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:latest"))
+	envtest.Eventually(t, "what runs is the default", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:latest"))
 	configMap := set(t, c, map[string]string{
 		deploy.KeyAgentImage:    "quay.io/bpfman/bpfman-agent:never",
 		deploy.KeyAgentLogLevel: "loud",
 		"bpfman.agnet.image":    "oops",
 	})
-	eventually(t, "an Event names the key and the reason", hasEvent(c, configMap, deploy.ReasonInvalidConfig, func(note string) bool {
+	envtest.Eventually(t, "an Event names the key and the reason", hasEvent(c, configMap, deploy.ReasonInvalidConfig, func(note string) bool {
 		return strings.Contains(note, deploy.KeyAgentLogLevel+`: "loud" is not one of info, debug, trace`)
 	}))
-	eventually(t, "an Event names the unknown key", hasEvent(c, configMap, deploy.ReasonUnknownKey, func(note string) bool {
+	envtest.Eventually(t, "an Event names the unknown key", hasEvent(c, configMap, deploy.ReasonUnknownKey, func(note string) bool {
 		return strings.Contains(note, "bpfman.agnet.image")
 	}))
 	if got := image(getDaemonSet(t, c), "bpfman-agent"); got != "quay.io/bpfman/bpfman-agent:latest" {
 		t.Errorf("the DaemonSet was changed: image %s", got)
 	}
 	set(t, c, map[string]string{deploy.KeyAgentLogLevel: "debug"})
-	eventually(t, "the mended ConfigMap takes effect", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:never"))
+	envtest.Eventually(t, "the mended ConfigMap takes effect", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:never"))
 }
 
 // Upstream's fault 9: an edited or deleted DaemonSet wasn't repaired.
@@ -230,12 +231,12 @@ func TestUpstreamFault09DriftIsRepaired(t *testing.T) {
 	if err := c.Update(t.Context(), ds, client.FieldOwner(admin)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the edited DaemonSet is repaired", hasImage(c, "bpfman-csi", want))
+	envtest.Eventually(t, "the edited DaemonSet is repaired", hasImage(c, "bpfman-csi", want))
 
 	if err := c.Delete(t.Context(), ds); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the deleted DaemonSet is back", func(ctx context.Context) error {
+	envtest.Eventually(t, "the deleted DaemonSet is back", func(ctx context.Context) error {
 		back := &appsv1.DaemonSet{}
 		if err := c.Get(ctx, daemonSetKey, back); err != nil {
 			return err
@@ -250,7 +251,7 @@ func TestUpstreamFault09DriftIsRepaired(t *testing.T) {
 	if err := c.Delete(t.Context(), driver); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the deleted CSIDriver is back", func(ctx context.Context) error {
+	envtest.Eventually(t, "the deleted CSIDriver is back", func(ctx context.Context) error {
 		return c.Get(ctx, client.ObjectKeyFromObject(driver), driver)
 	})
 }
@@ -266,7 +267,7 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 	}
 	set(t, c, map[string]string{deploy.KeyCSILogLevel: "debug"})
 	after := &appsv1.DaemonSet{}
-	eventually(t, "the edit takes effect", func(ctx context.Context) error {
+	envtest.Eventually(t, "the edit takes effect", func(ctx context.Context) error {
 		if err := c.Get(ctx, daemonSetKey, after); err != nil {
 			return err
 		}
@@ -298,7 +299,7 @@ func TestUpstreamFault22ConfigMapGone(t *testing.T) {
 	if err := c.Delete(t.Context(), configMap); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the CSIDriver goes", gone(c, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: deploy.CSIDriverName}}))
+	envtest.Eventually(t, "the CSIDriver goes", gone(c, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: deploy.CSIDriverName}}))
 	// This is the garbage collector's task, which doesn't run here.
 	if err := c.Delete(t.Context(), getDaemonSet(t, c)); err != nil {
 		t.Fatal(err)
@@ -307,7 +308,7 @@ func TestUpstreamFault22ConfigMapGone(t *testing.T) {
 	if err := c.Create(t.Context(), configMap); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all is back with the ConfigMap", func(ctx context.Context) error {
+	envtest.Eventually(t, "all is back with the ConfigMap", func(ctx context.Context) error {
 		ds := &appsv1.DaemonSet{}
 		if err := c.Get(ctx, daemonSetKey, ds); err != nil {
 			return err
@@ -332,7 +333,7 @@ func TestUpstreamFault28ConfigMapsOfOtherNamespacesAreLeftAlone(t *testing.T) {
 	version := foreign.ResourceVersion
 	// A later change shows that there was enough time.
 	set(t, c, map[string]string{deploy.KeyAgentImage: "quay.io/bpfman/bpfman-agent:own"})
-	eventually(t, "the own one's image is there", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:own"))
+	envtest.Eventually(t, "the own one's image is there", hasImage(c, "bpfman-agent", "quay.io/bpfman/bpfman-agent:own"))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
 		t.Fatal(err)
 	}

@@ -14,13 +14,14 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/hints"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 // hinted waits for hints.
 func hinted(t *testing.T, c client.Client, what string, check func(hints.Hints) bool) *corev1.ConfigMap {
 	t.Helper()
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: hints.ConfigMapName}}
-	eventually(t, what, func(ctx context.Context) error {
+	envtest.Eventually(t, what, func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(configMap), configMap); err != nil {
 			return err
 		}

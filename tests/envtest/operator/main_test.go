@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,7 +33,6 @@ import (
 const (
 	namespace = "bpfman"
 	admin     = "test"
-	patience  = 30 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -99,19 +96,6 @@ func deployAndRun() (client.Client, error) {
 	return c, nil
 }
 
-// eventually polls until check returns nil.
-func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", what, last)
-	}
-}
-
 func gone(c client.Client, object client.Object) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
@@ -166,7 +150,7 @@ func create(t *testing.T, c client.Client, object client.Object) {
 		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), envtest.Patience)
 		defer cancel()
 		if err := c.Delete(ctx, object, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 			t.Errorf("delete %T %s: %v", object, object.GetName(), err)

@@ -13,12 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 // changeNode edits a node.
 func changeNode(t *testing.T, c client.Client, name string, edit func(*corev1.Node)) {
 	t.Helper()
-	eventually(t, "edit node "+name, func(ctx context.Context) error {
+	envtest.Eventually(t, "edit node "+name, func(ctx context.Context) error {
 		node := &corev1.Node{}
 		if err := c.Get(ctx, types.NamespacedName{Name: name}, node); err != nil {
 			return err
@@ -81,7 +82,7 @@ func TestUpstreamFault21NodesOfEachFate(t *testing.T) {
 		}
 	}
 	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
-	eventually(t, "the program of the node that is gone is deleted", gone(c, left))
+	envtest.Eventually(t, "the program of the node that is gone is deleted", gone(c, left))
 
 	// A new node with the same name starts without reports.
 	addNode(t, c, "fate-b-again", pool)
@@ -91,5 +92,5 @@ func TestUpstreamFault21NodesOfEachFate(t *testing.T) {
 	if err := c.Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the object is gone", gone(c, o))
+	envtest.Eventually(t, "the object is gone", gone(c, o))
 }

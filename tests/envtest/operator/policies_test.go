@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 func publicKey(t *testing.T) []byte {
@@ -47,7 +48,7 @@ func TestPolicyStatus(t *testing.T) {
 	create(t, c, p)
 	status := func(what string, check func(v1alpha1.BytecodePolicyStatus, metav1.Condition) bool) v1alpha1.BytecodePolicyStatus {
 		t.Helper()
-		eventually(t, what, func(ctx context.Context) error {
+		envtest.Eventually(t, what, func(ctx context.Context) error {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/nodes"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 // The ConfigMap shows the current problems of the node components: an agent that exits because of a daemon with
@@ -44,7 +45,7 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 	configMap := &corev1.ConfigMap{}
 	says := func(want ...string) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("the ConfigMap says %q", want), func(ctx context.Context) error {
+		envtest.Eventually(t, fmt.Sprintf("the ConfigMap says %q", want), func(ctx context.Context) error {
 			if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: deploy.ConfigMapName}, configMap); err != nil {
 				return err
 			}
@@ -70,7 +71,7 @@ func TestWhatIsWrongWithNodeComponents(t *testing.T) {
 	become(agent)
 	agentFails := "container bpfman-agent with image agent fails: exit code 1: " + cause + " (wrong)"
 	says(agentFails)
-	eventually(t, "an Event says so", hasEvent(c, configMap, nodes.ReasonProblem, func(note string) bool { return strings.Contains(note, agentFails) }))
+	envtest.Eventually(t, "an Event says so", hasEvent(c, configMap, nodes.ReasonProblem, func(note string) bool { return strings.Contains(note, agentFails) }))
 
 	agent.Ready = true
 	become(agent)

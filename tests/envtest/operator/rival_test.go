@@ -63,11 +63,11 @@ func TestTwoOperators(t *testing.T) {
 	update := func(ctx context.Context, o client.Object) error { return c.Update(ctx, o, upstream.FieldManager) }
 	noticed := func(t *testing.T, writes *atomic.Int32, about client.Object, words string) {
 		t.Helper()
-		eventually(t, "an Event says so", hasEvent(c, about, takeover.ReasonAnotherOperator, func(note string) bool {
+		envtest.Eventually(t, "an Event says so", hasEvent(c, about, takeover.ReasonAnotherOperator, func(note string) bool {
 			return strings.Contains(note, words)
 		}))
 		// Without a limit, it would have been reverted many more times.
-		eventually(t, "another takes its turn", func(context.Context) error {
+		envtest.Eventually(t, "another takes its turn", func(context.Context) error {
 			if n := writes.Load(); n < 6 {
 				return fmt.Errorf("%d writes", n)
 			}
@@ -89,7 +89,7 @@ func TestTwoOperators(t *testing.T) {
 		}, update)
 		noticed(t, writes, configMap, "DaemonSet bpfman-daemon (by field manager bpfman-operator (Update))")
 		stop()
-		eventually(t, "without the other it is ours", isOurs(c))
+		envtest.Eventually(t, "without the other it is ours", isOurs(c))
 	})
 	t.Run("finalizer of the ConfigMap", func(t *testing.T) {
 		configMap := alone(t, c)
@@ -114,7 +114,7 @@ func TestTwoOperators(t *testing.T) {
 		if err := c.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the object goes", gone(c, o))
+		envtest.Eventually(t, "the object goes", gone(c, o))
 	})
 	t.Run("status of an object", func(t *testing.T) {
 		addNode(t, c, "rival-a", map[string]string{"pool": "rival-status"})
@@ -180,7 +180,7 @@ func TestAnotherOperatorLeads(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "an Event says who leads", hasEvent(c, config, takeover.ReasonAnotherOperator, func(note string) bool {
+	envtest.Eventually(t, "an Event says who leads", hasEvent(c, config, takeover.ReasonAnotherOperator, func(note string) bool {
 		return strings.Contains(note, "pod bpfman-operator-5d4f-x of another operator holds the Lease "+upstream.LeaseName)
 	}))
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
 // tracepoint returns a user object that selects the nodes with that value of the label pool.
@@ -61,7 +62,7 @@ func programOf(owner *v1alpha1.TracepointProgram, node string) *v1alpha1.BpfProg
 // shows waits for "selected/attached/failed type: message" in the object's status.
 func shows(t *testing.T, c client.Client, object v1alpha1.UserObject, want string) {
 	t.Helper()
-	eventually(t, "status of "+object.GetName(), func(ctx context.Context) error {
+	envtest.Eventually(t, "status of "+object.GetName(), func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -92,7 +93,7 @@ func TestStatusFollowsTheNodes(t *testing.T) {
 	shows(t, c, o, "2/1/0 NotYetLoaded: Attached on 1 of 2 selected nodes, waiting for follow-b")
 	report(t, c, o, "follow-b", v1alpha1.BpfProgCondNotLoaded.Condition("attach syscalls/sys_enter_kill: no such file"))
 	shows(t, c, o, "2/1/1 ReconcileError: Failed on 1 node, attached on 1 of 2 selected nodes: follow-b: attach syscalls/sys_enter_kill: no such file")
-	eventually(t, "an Event tells of the failure", hasEvent(c, o, "ReconcileError", func(note string) bool {
+	envtest.Eventually(t, "an Event tells of the failure", hasEvent(c, o, "ReconcileError", func(note string) bool {
 		return strings.Contains(note, "follow-b: attach syscalls/sys_enter_kill: no such file")
 	}))
 	failedSince := o.Status.Conditions[0].LastTransitionTime
@@ -103,7 +104,7 @@ func TestStatusFollowsTheNodes(t *testing.T) {
 	}
 	report(t, c, o, "follow-b", v1alpha1.BpfProgCondLoaded.Condition())
 	shows(t, c, o, "2/2/0 ReconcileSuccess: Attached on 2 of 2 selected nodes")
-	eventually(t, "an Event tells of the success", hasEvent(c, o, "ReconcileSuccess", func(note string) bool {
+	envtest.Eventually(t, "an Event tells of the success", hasEvent(c, o, "ReconcileSuccess", func(note string) bool {
 		return note == "Attached on 2 of 2 selected nodes"
 	}))
 
@@ -133,7 +134,7 @@ func TestNodeGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(t, c, o, "1/1/0 ReconcileSuccess: Attached on 1 of 1 selected node")
-	eventually(t, "the program of the node that is gone is deleted", gone(c, left))
+	envtest.Eventually(t, "the program of the node that is gone is deleted", gone(c, left))
 }
 
 // A report from a node that was deleted while no operator was running.
@@ -144,7 +145,7 @@ func TestProgramWithoutNode(t *testing.T) {
 	// Its status isn't written, because the operator can be faster.
 	left := programOf(o, "never-was")
 	create(t, c, left)
-	eventually(t, "it is deleted", gone(c, left))
+	envtest.Eventually(t, "it is deleted", gone(c, left))
 }
 
 func TestNodeLabelsSelect(t *testing.T) {
@@ -222,7 +223,7 @@ func TestEveryKindHasAStatus(t *testing.T) {
 			}
 			o.GetAppCommon().NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{"pool": "no-such"}}
 			create(t, c, o)
-			eventually(t, "status", func(ctx context.Context) error {
+			envtest.Eventually(t, "status", func(ctx context.Context) error {
 				if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 					return err
 				}

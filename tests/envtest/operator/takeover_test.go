@@ -22,6 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/upstream"
 )
 
@@ -41,7 +42,7 @@ func TestUpstreamFinalizersOfObjects(t *testing.T) {
 			}
 			o.SetFinalizers([]string{upstream.Finalizer, users})
 			create(t, c, o)
-			eventually(t, "upstream's finalizer goes", func(ctx context.Context) error {
+			envtest.Eventually(t, "upstream's finalizer goes", func(ctx context.Context) error {
 				if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 					return err
 				}
@@ -50,7 +51,7 @@ func TestUpstreamFinalizersOfObjects(t *testing.T) {
 				}
 				return nil
 			})
-			eventually(t, "an Event says so", hasEvent(c, o, takeover.ReasonTakenOver, func(note string) bool {
+			envtest.Eventually(t, "an Event says so", hasEvent(c, o, takeover.ReasonTakenOver, func(note string) bool {
 				return strings.Contains(note, upstream.Finalizer)
 			}))
 			if err := c.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
@@ -110,9 +111,9 @@ func TestUpstreamReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range reports {
-		eventually(t, "a report goes with its agent", gone(c, r))
+		envtest.Eventually(t, "a report goes with its agent", gone(c, r))
 	}
-	eventually(t, "an Event says so", hasEvent(c, getConfigMap(t, c), takeover.ReasonTakenOver, func(note string) bool {
+	envtest.Eventually(t, "an Event says so", hasEvent(c, getConfigMap(t, c), takeover.ReasonTakenOver, func(note string) bool {
 		return note == "Deleted 2 reports of upstream's agent on node theirs-a"
 	}))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(ours), ours); err != nil || !ours.DeletionTimestamp.IsZero() {
@@ -124,7 +125,7 @@ func TestUpstreamReports(t *testing.T) {
 func overwritten(t *testing.T, c client.Client) *appsv1.DaemonSet {
 	t.Helper()
 	theirs := upstream.DaemonSet(namespace, standIn)
-	eventually(t, "upstream's operator updates the DaemonSet", func(ctx context.Context) error {
+	envtest.Eventually(t, "upstream's operator updates the DaemonSet", func(ctx context.Context) error {
 		now := &appsv1.DaemonSet{}
 		if err := c.Get(ctx, daemonSetKey, now); err != nil {
 			return err
@@ -201,7 +202,7 @@ func alone(t *testing.T, c client.Client) *corev1.ConfigMap {
 	t.Helper()
 	secret := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	configMap := set(t, c, map[string]string{deploy.KeyImagePullSecrets: secret})
-	eventually(t, "the configuration is deployed", func(ctx context.Context) error {
+	envtest.Eventually(t, "the configuration is deployed", func(ctx context.Context) error {
 		ds := &appsv1.DaemonSet{}
 		if err := c.Get(ctx, daemonSetKey, ds); err != nil {
 			return err
@@ -219,7 +220,7 @@ func TestUpstreamDaemonSetIsTakenOver(t *testing.T) {
 	c := cluster(t)
 	configMap := alone(t, c)
 	was := overwritten(t, c)
-	eventually(t, "the DaemonSet is ours", isOurs(c))
+	envtest.Eventually(t, "the DaemonSet is ours", isOurs(c))
 	ds := getDaemonSet(t, c)
 	if ds.UID != was.UID {
 		t.Error("another DaemonSet took its place")
@@ -230,7 +231,7 @@ func TestUpstreamDaemonSetIsTakenOver(t *testing.T) {
 		}
 	}
 	for _, words := range []string{"Took over DaemonSet bpfman-daemon", "Removed the finalizer " + upstream.Finalizer} {
-		eventually(t, "an Event says "+words, hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool { return strings.Contains(note, words) }))
+		envtest.Eventually(t, "an Event says "+words, hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool { return strings.Contains(note, words) }))
 	}
 }
 
@@ -245,7 +246,7 @@ func TestUpstreamDaemonSetBeingDeleted(t *testing.T) {
 	if err := c.Delete(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another takes its place", func(ctx context.Context) error {
+	envtest.Eventually(t, "another takes its place", func(ctx context.Context) error {
 		ds := &appsv1.DaemonSet{}
 		if err := c.Get(ctx, daemonSetKey, ds); err != nil {
 			return err
@@ -285,7 +286,7 @@ func TestDaemonSetThatCannotBeChanged(t *testing.T) {
 		t.Run(change.name, func(t *testing.T) {
 			theirs := upstream.DaemonSet(namespace, standIn)
 			change.edit(theirs)
-			eventually(t, "it is theirs", func(ctx context.Context) error {
+			envtest.Eventually(t, "it is theirs", func(ctx context.Context) error {
 				if err := c.Delete(ctx, getDaemonSet(t, c)); client.IgnoreNotFound(err) != nil { //nolint:contextcheck // it has the test's context
 					return err
 				}
@@ -295,10 +296,10 @@ func TestDaemonSetThatCannotBeChanged(t *testing.T) {
 				}
 				return nil
 			})
-			eventually(t, "the DaemonSet is ours", isOurs(c))
+			envtest.Eventually(t, "the DaemonSet is ours", isOurs(c))
 		})
 	}
-	eventually(t, "an Event says why", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool {
+	envtest.Eventually(t, "an Event says why", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool {
 		return strings.Contains(note, "Deleted DaemonSet bpfman-daemon to create it again") && strings.Contains(note, "immutable")
 	}))
 }
@@ -306,14 +307,14 @@ func TestDaemonSetThatCannotBeChanged(t *testing.T) {
 func TestUpstreamCSIDriver(t *testing.T) {
 	c := cluster(t)
 	alone(t, c)
-	eventually(t, "upstream's CSIDriver is there", func(ctx context.Context) error {
+	envtest.Eventually(t, "upstream's CSIDriver is there", func(ctx context.Context) error {
 		driver := upstream.CSIDriver()
 		if err := c.Delete(ctx, driver); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 		return c.Create(ctx, driver, upstream.FieldManager)
 	})
-	eventually(t, "it is as ours", func(ctx context.Context) error {
+	envtest.Eventually(t, "it is as ours", func(ctx context.Context) error {
 		driver := &storagev1.CSIDriver{}
 		if err := c.Get(ctx, client.ObjectKeyFromObject(upstream.CSIDriver()), driver); err != nil {
 			return err
@@ -337,7 +338,7 @@ func TestUpstreamConfigMap(t *testing.T) {
 		return configMap
 	}
 	configMap := hold(t)
-	eventually(t, "its finalizer goes", func(ctx context.Context) error {
+	envtest.Eventually(t, "its finalizer goes", func(ctx context.Context) error {
 		if err := c.Get(ctx, configMapKey, configMap); err != nil {
 			return err
 		}
@@ -346,7 +347,7 @@ func TestUpstreamConfigMap(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "an Event says so", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool {
+	envtest.Eventually(t, "an Event says so", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool {
 		return strings.Contains(note, upstream.Finalizer)
 	}))
 
@@ -356,24 +357,24 @@ func TestUpstreamConfigMap(t *testing.T) {
 	if err := c.Delete(t.Context(), configMap); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the ConfigMap ends", gone(c, configMap))
-	eventually(t, "the CSIDriver goes", gone(c, upstream.CSIDriver()))
+	envtest.Eventually(t, "the ConfigMap ends", gone(c, configMap))
+	envtest.Eventually(t, "the CSIDriver goes", gone(c, upstream.CSIDriver()))
 	configMap.ResourceVersion, configMap.UID, configMap.Finalizers, configMap.DeletionTimestamp = "", "", nil, nil
 	if err := c.Create(t.Context(), configMap); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all is back with the ConfigMap", isOurs(c))
+	envtest.Eventually(t, "all is back with the ConfigMap", isOurs(c))
 }
 
 // What only upstream has is deleted once, when the operator starts. TestMain creates it before.
 func TestUpstreamRoles(t *testing.T) {
 	c := cluster(t)
 	for _, o := range append(upstream.Only(namespace), upstream.V06Roles(namespace)...) {
-		eventually(t, fmt.Sprintf("%T %s goes", o, o.GetName()), gone(c, o))
+		envtest.Eventually(t, fmt.Sprintf("%T %s goes", o, o.GetName()), gone(c, o))
 	}
 	// Other tests can have created another ConfigMap in the meantime.
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMapKey.Name}}
-	eventually(t, "an Event says so", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool {
+	envtest.Eventually(t, "an Event says so", hasEvent(c, configMap, takeover.ReasonTakenOver, func(note string) bool {
 		return strings.Contains(note, "ClusterRole bpfman-proxy-role") && strings.Contains(note, "ClusterRoleBinding bpfman-auth-delegator") && strings.Contains(note, "Role bpfman-agent-role")
 	}))
 	for _, o := range upstream.Roles(namespace) {
@@ -395,7 +396,7 @@ func TestUpstreamConfig(t *testing.T) {
 	if err := c.Patch(t.Context(), configMap, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the values are taken over", func(ctx context.Context) error {
+	envtest.Eventually(t, "the values are taken over", func(ctx context.Context) error {
 		if err := c.Get(ctx, configMapKey, configMap); err != nil {
 			return err
 		}
@@ -407,9 +408,9 @@ func TestUpstreamConfig(t *testing.T) {
 	for reason, note := range map[string]string{
 		takeover.ReasonTakenOver: "Took over values of upstream's ConfigMap: bpfman.agent.log.level", takeover.ReasonNotTakenOver: "bpfman.typo: the key is unknown",
 	} {
-		eventually(t, "an Event says so", hasEvent(c, configMap, reason, func(said string) bool { return strings.Contains(said, note) }))
+		envtest.Eventually(t, "an Event says so", hasEvent(c, configMap, reason, func(said string) bool { return strings.Contains(said, note) }))
 	}
-	eventually(t, "an Event says what is invalid", hasEvent(c, configMap, takeover.ReasonNotTakenOver, func(said string) bool {
+	envtest.Eventually(t, "an Event says what is invalid", hasEvent(c, configMap, takeover.ReasonNotTakenOver, func(said string) bool {
 		return strings.Contains(said, `bpfman.csi.log.level: "loud" is not one of`)
 	}))
 }

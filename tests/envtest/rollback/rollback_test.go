@@ -24,7 +24,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -205,25 +204,13 @@ func (c *cluster) removeDefinitions(t *testing.T) {
 	if err := c.DeleteAllOf(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all definitions are gone", func(ctx context.Context) error {
+	envtest.Eventually(t, "all definitions are gone", func(ctx context.Context) error {
 		var left apiextensionsv1.CustomResourceDefinitionList
 		if err := c.List(ctx, &left); err != nil || len(left.Items) == 0 {
 			return err
 		}
 		return fmt.Errorf("there are %d", len(left.Items))
 	})
-}
-
-func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", what, last)
-	}
 }
 
 // established waits until the definitions are in the API server's discovery.
@@ -233,7 +220,7 @@ func (c *cluster) established(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all kinds are served", func(context.Context) error {
+	envtest.Eventually(t, "all kinds are served", func(context.Context) error {
 		served, err := found.ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String())
 		if err != nil {
 			return err
