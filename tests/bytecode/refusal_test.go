@@ -20,7 +20,7 @@ import (
 func TestRefusals(t *testing.T) {
 	f := setUp(t)
 	local := func(name string) *gobpfman.BytecodeLocation { return stripped(t, name) }
-	notBytecode, err := filepath.Abs("../go.mod")
+	notBytecode, err := filepath.Abs("refusal_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
