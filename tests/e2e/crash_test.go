@@ -171,13 +171,18 @@ func awaitRunning(ctx context.Context, t *testing.T) {
 			ok = ok && ready(&pods.Items[i])
 			states = append(states, podState(&pods.Items[i]))
 		}
+		running := map[string]int{} // the number of nodes, by component
 		for _, n := range under.nodes() {
-			for _, component := range []string{node.Daemon, node.Agent, node.CSI, node.Inspector} {
+			for _, component := range []string{node.Daemon, node.Agent, node.CSI, node.Inspector, node.Operator} {
 				pids, err := ask[[]int](ctx, n, "processes", component)
-				ok = ok && err == nil && len(pids) > 0
+				ok = ok && err == nil
+				running[component] += min(1, len(pids))
 			}
 		}
-		return ok, fmt.Sprint(states)
+		for component, nodes := range running {
+			ok = ok && (nodes == len(under.nodes()) || component == node.Operator && nodes > 0)
+		}
+		return ok, fmt.Sprint(states, running)
 	})
 }
 

@@ -79,8 +79,8 @@ func deployAndRun() (client.Client, error) {
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return nil, err
 	}
-	for _, o := range append(upstream.Roles(namespace), upstream.V06Roles(namespace)...) {
-		if err := c.Create(ctx, o); err != nil {
+	for _, o := range append(upstream.Roles(namespace), upstream.Only(namespace)...) {
+		if err := c.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
 			return nil, err
 		}
 	}

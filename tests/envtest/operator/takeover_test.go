@@ -369,7 +369,7 @@ func TestUpstreamConfigMap(t *testing.T) {
 // What only upstream has is deleted once, when the operator starts. TestMain creates it before.
 func TestUpstreamRoles(t *testing.T) {
 	c := cluster(t)
-	for _, o := range append(upstream.Only(namespace), upstream.V06Roles(namespace)...) {
+	for _, o := range upstream.Only(namespace) {
 		envtest.Eventually(t, fmt.Sprintf("%T %s goes", o, o.GetName()), gone(c, o))
 	}
 	// Other tests can have created another ConfigMap in the meantime.
