@@ -171,7 +171,9 @@ require (
 	github.com/operator-framework/api v0.45.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/vishvananda/netns v0.0.5
+	github.com/yuin/gopher-lua v1.1.2
 	golang.org/x/mod v0.42.0
+	sigs.k8s.io/cli-utils v0.37.2
 )
 
 replace (

@@ -65,8 +65,8 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 // isn't left to the daemon, which might find it a moment before the agent does: the
 // link would have the digest of a missing attach point.
 func (r *Reconciler) attach(ctx context.Context, id uint32, point program.AttachPoint) error {
-	if point.Lack != "" {
-		return fmt.Errorf("attach to %s: %s", point.Name, point.Lack)
+	if point.Lack != nil {
+		return fmt.Errorf("attach to %s: %w", point.Name, point.Lack)
 	}
 	return r.Inventory.Attach(ctx, id, point)
 }
@@ -75,7 +75,7 @@ func (r *Reconciler) attach(ctx context.Context, id uint32, point program.Attach
 func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Plan, n int, g *gate) (report.Judgement, error) {
 	request, err := want.Loads[n].Request(owner)
 	if err != nil {
-		return report.Judgement{}, &report.BytecodeError{Err: err}
+		return report.Judgement{}, &report.BytecodeError{Err: err, Final: true}
 	}
 	if g.unread != nil {
 		return report.Judgement{}, &report.PolicyError{Message: g.unread.Error()}

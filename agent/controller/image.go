@@ -41,14 +41,15 @@ func (r *Reconciler) loadImage(ctx context.Context, owner program.Owner, request
 		return judgement, refusal(judgement)
 	}
 	if r.RequirePolicy && !g.evaluation.Signed() {
-		return judgement, &report.PolicyError{Message: noPolicy}
+		return judgement, &report.PolicyError{Message: noPolicy, Final: true}
 	}
 	found, err := r.find(ctx, owner.Key, g, bytecode.Question{
 		Image: judgement.Image, PullPolicy: owner.Bytecode.Image.ImagePullPolicy, Object: true,
 	}, g.evaluation.Request())
 	judgement = judge(g.evaluation, found, err)
 	if err != nil && found.Path == "" {
-		return judgement, &report.BytecodeError{Err: err}
+		unfit := (*bytecode.UnfitError)(nil)
+		return judgement, &report.BytecodeError{Err: err, Final: errors.As(err, &unfit) || owner.Subject.ImageError != nil}
 	}
 	if err := refusal(judgement); err != nil {
 		return judgement, err

@@ -108,7 +108,7 @@ func (r *Reconciler) judgeRunning(ctx context.Context, key program.Key, g *gate,
 // refusal returns a PolicyError if the verdicts don't allow a Load, or nil.
 func refusal(j report.Judgement) error {
 	if verdict, message := policy.Sum(j.Policies); !policy.Loads(verdict) {
-		return &report.PolicyError{Message: message}
+		return &report.PolicyError{Message: message, Final: verdict == v1alpha1.VerdictDenied}
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (r *Reconciler) inspect(ctx context.Context, owner *program.Owner, g *gate,
 func closePoints(load *plan.Load, why string) {
 	for i := range load.Programs {
 		for j := range load.Programs[i].Points {
-			load.Programs[i].Points[j].Lack = why
+			load.Programs[i].Points[j].Lack = errors.New(why)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (g *gate) limit(load *plan.Load) {
 				}
 			}
 			if verdict, message := policy.Sum(said); verdict == v1alpha1.VerdictDenied {
-				point.Lack = message
+				point.Lack = errors.New(message)
 				point.Withdrawn = point.Withdrawn || g.evaluation.Unloads(said)
 			}
 		}

@@ -98,8 +98,7 @@ func (r *Reconciler) remove(ctx context.Context, key program.Key, object v1alpha
 	what := describe(object)
 	if len(outcome.Removals) > 0 && object.GetDeletionTimestamp() == nil {
 		object = copyOf(object)
-		condition := v1alpha1.BpfProgCondNotUnloaded.Condition(errors.Join(outcome.Removals...).Error())
-		if !v1alpha1.SetCondition(&object.GetStatus().Conditions, condition) {
+		if !v1alpha1.SetConditions(&object.GetStatus().Conditions, outcome.NotUnloaded()...) {
 			return nil
 		}
 		err := r.send(key, object, func() error { return r.Cluster.UpdateReportStatus(ctx, object) })
@@ -251,10 +250,8 @@ func merge(old, wanted map[string]string) map[string]string {
 // keep copies the transition times of the previous status, so that retries that fail with
 // the same error don't write it each time.
 func keep(status, before *v1alpha1.BpfProgramStatus) {
-	conditions := slices.Clone(before.Conditions)
-	for _, c := range status.Conditions {
-		v1alpha1.SetCondition(&conditions, c)
-	}
+	conditions := before.Conditions
+	v1alpha1.SetConditions(&conditions, status.Conditions...)
 	status.Conditions = conditions
 }
 

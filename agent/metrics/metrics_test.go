@@ -93,7 +93,7 @@ func reported(kind string, condition v1alpha1.BpfProgramConditionType, links ...
 	p := &v1alpha1.BpfProgram{}
 	p.Labels = map[string]string{v1alpha1.LabelOwnerKind: kind}
 	if condition != "" {
-		v1alpha1.SetCondition(&p.Status.Conditions, condition.Condition(""))
+		v1alpha1.SetConditions(&p.Status.Conditions, condition.Condition(""))
 	}
 	for _, state := range links {
 		p.Status.Links = append(p.Status.Links, v1alpha1.BpfProgramLink{State: state})

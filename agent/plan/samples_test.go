@@ -57,7 +57,10 @@ func TestSamplesStay(t *testing.T) {
 				for _, p := range load.Programs {
 					fmt.Fprintln(&got, strings.TrimRight("    program "+p.Type+" "+p.ID, " "))
 					for _, point := range p.Points {
-						fmt.Fprintf(&got, "      %s %s%s\n", point.Digest, point.Name, point.Lack)
+						fmt.Fprintf(&got, "      %s %s\n", point.Digest, point.Name)
+						if point.Lack != nil {
+							t.Errorf("%s: %v", point.Name, point.Lack)
+						}
 					}
 				}
 			}

@@ -95,7 +95,7 @@ func TestDiscoveredAttachPoints(t *testing.T) {
 			var got []string
 			for _, p := range points {
 				got = append(got, p.Name)
-				if !p.Discovered || p.Lack != "" {
+				if !p.Discovered || p.Lack != nil {
 					t.Errorf("%+v", p)
 				}
 			}

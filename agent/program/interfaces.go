@@ -96,7 +96,7 @@ func (o onNetwork) attachPoints(n Node, what string, info func(iface string, net
 		switch {
 		case c.HostNetwork && o.containers.tenant:
 			refused := newAttachPoint("interfaces in pod "+c.Namespace+"/"+c.Pod, nil, "")
-			refused.Lack = "the pod uses the network of the node (hostNetwork), where namespaced programs aren't attached"
+			refused.Lack = errors.New("the pod uses the network of the node (hostNetwork), where namespaced programs aren't attached")
 			points = append(points, refused)
 		case c.HostNetwork:
 			points = append(points, selected.onHost(n, what, info)...)
@@ -118,7 +118,7 @@ func (s selection) onHost(n Node, what string, info func(iface string, netns *st
 		i, there := n.Interfaces[name]
 		point := newAttachPoint(name+what, info(name, nil), strconv.Itoa(i.Index))
 		if !there && n.Interfaces != nil {
-			point.Lack = "the node has no interface " + name
+			point.Lack = &AbsentError{"the node has no interface " + name}
 		}
 		points = append(points, point)
 	}
@@ -136,7 +136,7 @@ func (s selection) inPod(c Container, what string, info func(iface string, netns
 		point := newAttachPoint(name+what+" in pod "+c.Namespace+"/"+c.Pod, info(name, nil), c.Sandbox)
 		point.Info = info(name, &netns)
 		if c.NetNS == "" {
-			point.Lack = "the container runtime doesn't report the pod's network namespace"
+			point.Lack = &AbsentError{"the container runtime doesn't report the pod's network namespace"}
 		}
 		points = append(points, point)
 	}

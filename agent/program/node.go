@@ -72,7 +72,7 @@ type containerSelector struct {
 
 func (s *containerSelector) match(n Node) ([]Container, error) {
 	if n.ContainersErr != nil {
-		return nil, n.ContainersErr
+		return nil, &AbsentError{n.ContainersErr.Error()}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&s.pods)
 	if err != nil {
@@ -161,5 +161,5 @@ func (n Node) primaryInterface() (string, error) {
 			return slices.Min(found), nil
 		}
 	}
-	return "", fmt.Errorf("no interface of node %s has one of its internal addresses %v", n.Name, n.Addresses)
+	return "", &AbsentError{fmt.Sprintf("no interface of node %s has one of its internal addresses %v", n.Name, n.Addresses)}
 }

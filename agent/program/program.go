@@ -12,6 +12,7 @@ package program
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,9 +96,9 @@ type AttachPoint struct {
 	// Discovered means that the attach point was found on the node, and not named
 	// by the user. It can disappear again.
 	Discovered bool
-	// Lack is the reason why the program can't be attached now: something that is
-	// missing on the node, or a policy.
-	Lack string
+	// Lack is the reason why the program can't be attached now: a policy, or an
+	// AbsentError.
+	Lack error
 	// Withdrawn means that an existing link must be removed.
 	Withdrawn bool
 	// Digest identifies the link. Equal digests mean the same link. It is stored in
@@ -126,6 +127,11 @@ func HookOf(info *gobpfman.AttachInfo) policy.Hook {
 	return policy.Hook{}
 }
 
+// AbsentError is about something that the node doesn't have yet, such as an interface.
+type AbsentError struct{ Text string }
+
+func (e *AbsentError) Error() string { return e.Text }
+
 // newAttachPoint returns an attach point. Instance distinguishes objects that
 // have the same name one after the other, for example interfaces by their index
 // and containers by their ID. If it changes, the object that the link was
@@ -134,6 +140,9 @@ func newAttachPoint(name string, info *gobpfman.AttachInfo, instance string) Att
 	// Marshal only fails for invalid UTF-8, which the API server rejects.
 	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(info)
 	sum := sha256.Sum256(append(b, "\x00"+instance...))
-	problem := HookOf(info).Problem()
-	return AttachPoint{Name: name, Info: info, Digest: hex.EncodeToString(sum[:8]), Lack: problem, Withdrawn: problem != ""}
+	point := AttachPoint{Name: name, Info: info, Digest: hex.EncodeToString(sum[:8])}
+	if problem := HookOf(info).Problem(); problem != "" {
+		point.Lack, point.Withdrawn = errors.New(problem), true
+	}
+	return point
 }

@@ -196,7 +196,7 @@ func TestUprobesThatSeeMoreThanTheContainer(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", name, points, err)
 		}
 		for _, p := range points {
-			if !strings.Contains(p.Lack, test.want) || (p.Lack == "") != (test.want == "") || p.Withdrawn != (test.want != "") {
+			if !strings.Contains(text(p.Lack), test.want) || (p.Lack == nil) != (test.want == "") || p.Withdrawn != (test.want != "") {
 				t.Errorf("%s: %+v", name, p)
 			}
 		}
@@ -221,7 +221,7 @@ func TestUprobesOfNamespaces(t *testing.T) {
 			}
 			for _, p := range points {
 				want := test.want || member == "cluster-scoped"
-				if attached := p.Lack == "" && !p.Withdrawn; attached != want || !want && !strings.Contains(p.Lack, "bpfman.uprobe.namespaces") {
+				if attached := p.Lack == nil && !p.Withdrawn; attached != want || !want && !strings.Contains(text(p.Lack), "bpfman.uprobe.namespaces") {
 					t.Errorf("%s, allowed %q: %+v", member, test.allowed, p)
 				}
 			}
@@ -253,10 +253,10 @@ func TestNamespacedProgramsStayOffTheNodesNetwork(t *testing.T) {
 			refused := 0
 			for _, p := range points {
 				switch {
-				case p.Name == "interfaces in pod acme/net-a" && strings.Contains(p.Lack, "hostNetwork") && p.Info == nil:
+				case p.Name == "interfaces in pod acme/net-a" && strings.Contains(text(p.Lack), "hostNetwork") && p.Info == nil:
 					refused++
 				case !strings.HasSuffix(p.Name, " in pod acme/web-0"):
-					t.Errorf("%s %s: %s, %q", hook, name, p.Name, p.Lack)
+					t.Errorf("%s %s: %s, %v", hook, name, p.Name, p.Lack)
 				}
 			}
 			if refused != 1 {
@@ -453,7 +453,7 @@ func TestPodWhoseNetworkIsNotTold(t *testing.T) {
 	untold := Node{Containers: []Container{{Namespace: "acme", Pod: "web-0", Sandbox: "s1", PodLabels: map[string]string{"app": "web"}, Name: "web", ID: "c1", PID: 11}}}
 	kind := xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Containers: &v1alpha1.ContainerSelector{Pods: app("web")}}, false)
 	points, err := kind.AttachPoints(untold)
-	if err != nil || len(points) != 1 || !strings.Contains(points[0].Lack, "network namespace") {
+	if err != nil || len(points) != 1 || !strings.Contains(text(points[0].Lack), "network namespace") {
 		t.Errorf("%v, %v", points, err)
 	}
 }
@@ -525,8 +525,8 @@ func TestOddNames(t *testing.T) {
 		}
 		for _, p := range points {
 			odd := HookOf(p.Info).Problem() != ""
-			if name := HookOf(p.Info).Name; odd == (name == "eth0" || name == "a/b") || (p.Lack != "") != odd || p.Withdrawn != odd {
-				t.Errorf("%s: %q lacks %q, withdrawn: %t", what, p.Name, p.Lack, p.Withdrawn)
+			if name := HookOf(p.Info).Name; odd == (name == "eth0" || name == "a/b") || (p.Lack != nil) != odd || p.Withdrawn != odd {
+				t.Errorf("%s: %q lacks %v, withdrawn: %t", what, p.Name, p.Lack, p.Withdrawn)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ package program
 
 import (
 	"cmp"
+	"errors"
 	"strconv"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -75,29 +76,29 @@ func (u uprobe) AttachPoints(n Node) ([]AttachPoint, error) {
 		pid := int32(c.PID) //nolint:gosec // PIDs are smaller than 2^22
 		point := newAttachPoint(name+" of container "+c.path(), u.info(&pid), c.ID)
 		point.Lack = cmp.Or(point.Lack, u.refusal(n, c))
-		point.Withdrawn = point.Lack != ""
+		point.Withdrawn = point.Lack != nil
 		points = append(points, point)
 	}
 	return points, nil
 }
 
-// refusal returns why the uprobe can't be attached in a container, or "". The kernel puts a
+// refusal returns why the uprobe can't be attached in a container, or nil. The kernel puts a
 // uprobe on the file, and containers of one image share its files. With the PID namespace of
 // the node, a target such as /proc/1/root/bin/sh is a file of another container.
 //
 // A pid can't limit a uprobe to a container's processes: the kernel looks it up in the PID
 // namespace of the daemon.
-func (u uprobe) refusal(n Node, c Container) string {
+func (u uprobe) refusal(n Node, c Container) error {
 	switch {
 	case u.pid != nil:
-		return "bpfman v0.6 can't limit a uprobe in a container to a process: remove pid"
+		return errors.New("bpfman v0.6 can't limit a uprobe in a container to a process: remove pid")
 	case u.containers.tenant && c.HostPID:
-		return "the pod uses the PID namespace of the node (hostPID), where namespaced uprobes aren't attached"
+		return errors.New("the pod uses the PID namespace of the node (hostPID), where namespaced uprobes aren't attached")
 	case u.containers.tenant && !n.allowsUprobes(u.containers.namespace):
-		return "a uprobe runs for every process of the node with this file, also in other namespaces, " +
-			"and bpfman.uprobe.namespaces of the ConfigMap bpfman-config doesn't have this namespace"
+		return errors.New("a uprobe runs for every process of the node with this file, also in other namespaces, " +
+			"and bpfman.uprobe.namespaces of the ConfigMap bpfman-config doesn't have this namespace")
 	}
-	return ""
+	return nil
 }
 
 // choices returns messages about when the uprobe runs.

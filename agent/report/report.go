@@ -58,13 +58,21 @@ type Judgement struct {
 	Policies []v1alpha1.BpfProgramPolicy
 }
 
-// PolicyError is the error of a Load that policies don't allow.
-type PolicyError struct{ Message string }
+// PolicyError is the error of a Load that policies don't allow. If it isn't Final, it isn't
+// known yet whether they do.
+type PolicyError struct {
+	Message string
+	Final   bool
+}
 
 func (e *PolicyError) Error() string { return e.Message }
 
-// BytecodeError is a failure to get the bytecode, before the daemon is called.
-type BytecodeError struct{ Err error }
+// BytecodeError is a failure to get the bytecode, before the daemon is called. It is Final if
+// a retry can't help until the object or the image changes.
+type BytecodeError struct {
+	Err   error
+	Final bool
+}
 
 func (e *BytecodeError) Error() string { return e.Err.Error() }
 func (e *BytecodeError) Unwrap() error { return e.Err }
@@ -106,16 +114,16 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 				describe(object, loaded)
 				resolved(object, loaded.Image)
 				judged(object, o.Judgements[n], wanted.Policies)
-				links, attachErr := linksOf(p, n, wanted, loaded, o)
+				links, failed := linksOf(p, n, wanted, loaded, o)
 				object.GetStatus().Links = links
-				setCondition(object, loadedCondition(owner, wanted, attachErr, o, object.GetStatus().Bytecode))
+				setConditions(object, loadedConditions(owner, wanted, failed, o, object.GetStatus().Bytecode))
 			} else {
 				predecessor := describePredecessor(object, actual, func(a daemon.Program) bool {
 					return a.OwnerUID == string(p.UID) && a.Function == function
 				})
 				resolved(object, o.Judgements[n].Image)
 				judged(object, o.Judgements[n], nil)
-				setCondition(object, notLoadedCondition(o.Loads[n], predecessor))
+				setConditions(object, notLoadedConditions(o.Loads[n], predecessor))
 			}
 			out = append(out, object)
 		}
@@ -123,7 +131,11 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 	for _, blocked := range p.Blocked {
 		object := empty(owner, node, blocked.Member)
 		message := blocked.Message + describePredecessor(object, actual, func(a daemon.Program) bool { return p.KeptFor(blocked, a) })
-		setCondition(object, blocked.Condition.Condition(message))
+		state := v1alpha1.Reconciling
+		if blocked.Condition == v1alpha1.BpfProgCondNotLoaded { // a map owner can still be loaded
+			state = v1alpha1.Stalled
+		}
+		setConditions(object, state.Conditions(blocked.Condition.Condition(message)))
 		out = append(out, object)
 	}
 	return out
@@ -246,10 +258,9 @@ func describePredecessor(object v1alpha1.ProgramObject, actual []daemon.Program,
 	return ""
 }
 
-// linksOf returns the wanted attach points with their states. If several programs share
-// a function, the first one also has the links that should have been removed. The error
-// contains the first few errors of attaches.
-func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o Outcome) ([]v1alpha1.BpfProgramLink, error) {
+// linksOf returns the wanted attach points with their states, and the errors of attaches. If several
+// programs share a function, the first one also has the links that should have been removed.
+func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o Outcome) ([]v1alpha1.BpfProgramLink, []error) {
 	users := p.Loads[n].Users(wanted.Function())
 	first := users[0].ID == wanted.ID
 	byPoint := map[string]v1alpha1.BpfProgramLink{}
@@ -281,7 +292,7 @@ func linksOf(p plan.Plan, n int, wanted plan.Program, loaded daemon.Program, o O
 	links := slices.SortedFunc(maps.Values(byPoint), func(a, b v1alpha1.BpfProgramLink) int {
 		return strings.Compare(a.AttachPoint, b.AttachPoint)
 	})
-	return links, few(failed)
+	return links, failed
 }
 
 // Maximum lengths of the text of one error, in bytes, because an object can have many
@@ -292,12 +303,9 @@ const (
 	maxFewError  = 8192
 )
 
-// few joins the first few errors on one line. The links have all errors.
-func few(errs []error) error {
+// few joins the texts of the first few errors on one line. The links have all errors.
+func few(errs []error) string {
 	const most = 3
-	if len(errs) == 0 {
-		return nil
-	}
 	texts := make([]string, 0, most)
 	for _, err := range errs[:min(most, len(errs))] {
 		texts = append(texts, shorten.Middle(err.Error(), maxFewError))
@@ -306,10 +314,35 @@ func few(errs []error) error {
 	if more := len(errs) - most; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
-	return errors.New(text)
+	return text
 }
 
-func loadedCondition(owner program.Owner, wanted plan.Program, attachErr error, o Outcome, b *v1alpha1.BpfProgramBytecode) metav1.Condition {
+// stateOf returns Stalled if one of the errors stays until somebody changes something, and
+// Reconciling if a retry can succeed.
+func stateOf(errs ...error) v1alpha1.State {
+	for _, err := range errs {
+		var absent *program.AbsentError
+		var source *BytecodeError
+		var denied *PolicyError
+		var failed *daemon.Error
+		switch {
+		case errors.As(err, &absent):
+		case errors.As(err, &source) && !source.Final:
+		case errors.As(err, &denied) && !denied.Final:
+		case errors.As(err, &failed) && !failed.Refused():
+		default:
+			return v1alpha1.Stalled
+		}
+	}
+	return v1alpha1.Reconciling
+}
+
+// NotUnloaded returns the conditions about failed removals.
+func (o Outcome) NotUnloaded() []metav1.Condition {
+	return stateOf(o.Removals...).Conditions(v1alpha1.BpfProgCondNotUnloaded.Condition(few(o.Removals)))
+}
+
+func loadedConditions(owner program.Owner, wanted plan.Program, failed []error, o Outcome, b *v1alpha1.BpfProgramBytecode) []metav1.Condition {
 	var verdict v1alpha1.PolicyVerdict
 	var said string
 	if b != nil {
@@ -317,13 +350,13 @@ func loadedCondition(owner program.Owner, wanted plan.Program, attachErr error, 
 	}
 	switch {
 	case wanted.Problem != nil:
-		return v1alpha1.BpfProgCondNotLoaded.Condition(wanted.Problem.Error())
-	case attachErr != nil:
-		return v1alpha1.BpfProgCondNotLoaded.Condition(attachErr.Error())
+		return stateOf(wanted.Problem).Conditions(v1alpha1.BpfProgCondNotLoaded.Condition(wanted.Problem.Error()))
+	case len(failed) > 0:
+		return stateOf(failed...).Conditions(v1alpha1.BpfProgCondNotLoaded.Condition(few(failed)))
 	case len(o.Removals) > 0:
-		return v1alpha1.BpfProgCondNotUnloaded.Condition(few(o.Removals).Error())
+		return o.NotUnloaded()
 	case verdict == v1alpha1.VerdictDenied:
-		return v1alpha1.BpfProgCondPolicyViolated.Condition(said)
+		return v1alpha1.Stalled.Conditions(v1alpha1.BpfProgCondPolicyViolated.Condition(said))
 	}
 	loaded := v1alpha1.BpfProgCondLoaded.Condition()
 	messages := append([]string{loaded.Message}, owner.Choices(wanted.Member)...)
@@ -338,12 +371,12 @@ func loadedCondition(owner program.Owner, wanted plan.Program, attachErr error, 
 		messages = append(messages, "policies can't be evaluated: "+said)
 	}
 	loaded.Message = strings.Join(messages, "; ")
-	return loaded
+	return v1alpha1.Ready.Conditions(loaded)
 }
 
-func notLoadedCondition(err error, predecessor string) metav1.Condition {
+func notLoadedConditions(err error, predecessor string) []metav1.Condition {
 	if err == nil {
-		err = errors.New("not loaded yet")
+		return v1alpha1.Reconciling.Conditions(v1alpha1.BpfProgCondNotLoaded.Condition("not loaded yet" + predecessor))
 	}
 	condition := v1alpha1.BpfProgCondNotLoaded
 	if denied := (*PolicyError)(nil); errors.As(err, &denied) {
@@ -351,12 +384,14 @@ func notLoadedCondition(err error, predecessor string) metav1.Condition {
 	} else if bytecode := (*BytecodeError)(nil); errors.As(err, &bytecode) {
 		condition = v1alpha1.BpfProgCondBytecodeSelectorError
 	}
-	return condition.Condition(err.Error() + predecessor)
+	return stateOf(err).Conditions(condition.Condition(err.Error() + predecessor))
 }
 
-func setCondition(object v1alpha1.ProgramObject, c metav1.Condition) {
-	c.ObservedGeneration = object.GetStatus().OwnerGeneration
-	object.GetStatus().Conditions = []metav1.Condition{c}
+func setConditions(object v1alpha1.ProgramObject, conditions []metav1.Condition) {
+	for i := range conditions {
+		conditions[i].ObservedGeneration = object.GetStatus().OwnerGeneration
+	}
+	object.GetStatus().Conditions = conditions
 }
 
 // LinksOf returns the attached links that Programs recorded in a status, by ID.

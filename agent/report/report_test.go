@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -92,7 +94,7 @@ func loaded(p plan.Plan, links int) []daemon.Program {
 // text returns the parts of an object that users read: its condition and links.
 func text(o v1alpha1.ProgramObject) string {
 	lines := make([]string, 0, 4)
-	for _, c := range o.GetStatus().Conditions {
+	for _, c := range o.GetStatus().Conditions[:1] {
 		lines = append(lines, c.Type+"/"+c.Reason+": "+c.Message)
 	}
 	for _, l := range o.GetStatus().Links {
@@ -148,7 +150,7 @@ func TestConditions(t *testing.T) {
 		},
 		"no bytecode": {
 			points, want, nil,
-			Outcome{Loads: map[int]error{0: fmt.Errorf("wrapped: %w", &BytecodeError{errors.New("get pull Secret a/b: not found")})}},
+			Outcome{Loads: map[int]error{0: fmt.Errorf("wrapped: %w", &BytecodeError{Err: errors.New("get pull Secret a/b: not found")})}},
 			"BytecodeSelectorError/bytecodeSelectorError: wrapped: get pull Secret a/b: not found",
 		},
 		"one attach point fails": {
@@ -226,8 +228,39 @@ func TestConditions(t *testing.T) {
 				t.Errorf("got\n%s\n\nwant\n%s", got, c.want)
 			}
 			conditions := objects[0].GetStatus().Conditions
-			if len(conditions) != 1 || conditions[0].ObservedGeneration != 3 || conditions[0].Status != metav1.ConditionTrue {
+			ready := map[bool]metav1.ConditionStatus{true: metav1.ConditionFalse, false: metav1.ConditionTrue}[v1alpha1.BpfProgramConditionType(conditions[0].Type).Failed()]
+			if conditions[0].Status != metav1.ConditionTrue || conditions[1].Type != "Ready" || conditions[1].Status != ready {
 				t.Errorf("conditions %+v", conditions)
+			}
+			for _, c := range conditions {
+				if c.ObservedGeneration != 3 {
+					t.Errorf("condition %+v", c)
+				}
+			}
+		})
+	}
+}
+
+func TestStateOf(t *testing.T) {
+	answered, silent := &daemon.Error{Op: "load f", Cause: status.Error(codes.Aborted, "no")}, &daemon.Error{Op: "load f", Cause: status.Error(codes.Unavailable, "no socket")}
+	for name, c := range map[string]struct {
+		errs []error
+		want v1alpha1.State
+	}{
+		"the daemon refuses":                {[]error{answered}, v1alpha1.Stalled},
+		"the daemon can't be reached":       {[]error{silent}, v1alpha1.Reconciling},
+		"one of several stays":              {[]error{silent, answered}, v1alpha1.Stalled},
+		"no such interface":                 {[]error{fmt.Errorf("attach to eth7: %w", &program.AbsentError{Text: "the node has no interface eth7"})}, v1alpha1.Reconciling},
+		"a policy denies":                   {[]error{&PolicyError{Message: "no", Final: true}}, v1alpha1.Stalled},
+		"it isn't known if a policy denies": {[]error{&PolicyError{Message: "who knows"}}, v1alpha1.Reconciling},
+		"the registry doesn't answer":       {[]error{&BytecodeError{Err: errors.New("registry quay.io doesn't answer in time")}}, v1alpha1.Reconciling},
+		"the image can't be used":           {[]error{&BytecodeError{Err: errors.New("it isn't an ELF file"), Final: true}}, v1alpha1.Stalled},
+		"the image lacks a function":        {[]error{errors.New("it has no function f")}, v1alpha1.Stalled},
+		"the object has an invalid pattern": {[]error{errors.New("error parsing regexp")}, v1alpha1.Stalled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := stateOf(c.errs...); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
 	}

@@ -147,6 +147,7 @@ type BpfApplication struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status BpfApplicationStatus `json:"status,omitzero"`
 }
 
@@ -249,6 +250,7 @@ type BpfNsApplication struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status BpfApplicationStatus `json:"status,omitzero"`
 }
 

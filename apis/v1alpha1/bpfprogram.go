@@ -82,10 +82,11 @@ type BpfProgramStatus struct {
 	// +listMapKey=attachpoint
 	Links []BpfProgramLink `json:"links,omitempty"`
 
-	// conditions contains one condition. Its type is Loaded, NotLoaded,
-	// NotUnLoaded, MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError,
-	// PolicyDenied, PolicyViolated, NoContainersOnNode, or NoInterfacesOnNode. Its
-	// message quotes the daemon's error.
+	// conditions is the state of the program. The type of the first condition is
+	// Loaded, NotLoaded, NotUnLoaded, MapOwnerNotFound, MapOwnerNotLoaded,
+	// BytecodeSelectorError, PolicyDenied, PolicyViolated, NoContainersOnNode, or
+	// NoInterfacesOnNode. Its message quotes the daemon's error. The condition Ready
+	// follows and, if it is False, either Reconciling or Stalled.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge

@@ -436,6 +436,7 @@ type BytecodePolicyStatus struct {
 	// observedGeneration is the metadata.generation that this status describes.
 	// For example: `2`.
 	// +optional
+	// +default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// allowed is the number of programs, counted on each node, that satisfy the
@@ -460,9 +461,9 @@ type BytecodePolicyStatus struct {
 	// +listMapKey=name
 	Authorities []BytecodeAuthorityStatus `json:"authorities,omitempty"`
 
-	// conditions contains one condition, of type Ready. If it is False, the policy
-	// is invalid, for example because a key can't be read. An invalid policy
-	// denies everything that it matches.
+	// conditions contains the condition Ready. If it is False, the policy is
+	// invalid, for example because a key can't be read, and the condition Stalled
+	// follows. An invalid policy denies everything that it matches.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -488,10 +489,7 @@ type BytecodeAuthorityStatus struct {
 	Error string `json:"error,omitempty"`
 }
 
-// PolicyReady is the type of a BytecodePolicy's condition.
-const PolicyReady = "Ready"
-
-// The reasons of a BytecodePolicy's condition.
+// The reasons of a BytecodePolicy's conditions.
 const (
 	PolicyReasonReady   = "Ready"
 	PolicyReasonInvalid = "Invalid"
@@ -524,6 +522,7 @@ type BytecodePolicy struct {
 
 	// status is the state of the policy, and the number of programs by verdict.
 	// +optional
+	// +default={}
 	Status BytecodePolicyStatus `json:"status,omitzero"`
 }
 

@@ -135,15 +135,51 @@ func condition(conditionType string, t text, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: t.reason, Message: shorten.Middle(message, maxMessage)}
 }
 
-// SetCondition makes c the only condition in the list, as upstream's clients expect, and
-// reports whether anything changed. It keeps the time of the last transition if the type
-// stays the same.
-func SetCondition(conditions *[]metav1.Condition, c metav1.Condition) bool {
-	changed := len(*conditions) > 1
-	if old := meta.FindStatusCondition(*conditions, c.Type); old != nil {
-		*conditions = []metav1.Condition{*old}
-	} else {
-		*conditions = nil
+// State is how far an object is, and the type of a condition that is True in this state.
+// kstatus (sigs.k8s.io/cli-utils/pkg/kstatus) reads these types, and so do Helm, Flux, and
+// Argo CD.
+type State string
+
+const (
+	// Ready means that the object is as requested.
+	Ready State = "Ready"
+	// Reconciling means that the object isn't ready yet, and can become so by itself.
+	Reconciling State = "Reconciling"
+	// Stalled means that the object doesn't become ready until somebody changes it, or what
+	// it depends on.
+	Stalled State = "Stalled"
+)
+
+// maxStateMessage is the maximum length of the message of the conditions about the state,
+// in bytes. The first condition has all of it.
+const maxStateMessage = 1024
+
+// Conditions returns c, which upstream's clients expect first, followed by Ready and, unless
+// that is True, the condition of the state.
+func (s State) Conditions(c metav1.Condition) []metav1.Condition {
+	ready := c
+	ready.Type, ready.Status, ready.Message = string(Ready), metav1.ConditionTrue, shorten.Middle(c.Message, maxStateMessage)
+	if s == Ready {
+		return []metav1.Condition{c, ready}
 	}
-	return meta.SetStatusCondition(conditions, c) || changed
+	state := ready
+	state.Type, ready.Status = string(s), metav1.ConditionFalse
+	return []metav1.Condition{c, ready, state}
+}
+
+// SetConditions makes wanted the list of conditions, and reports whether anything changed.
+// It keeps the times of the last transitions of conditions whose status stays the same.
+func SetConditions(conditions *[]metav1.Condition, wanted ...metav1.Condition) bool {
+	changed := len(*conditions) != len(wanted)
+	set := make([]metav1.Condition, 0, len(wanted))
+	for i, c := range wanted {
+		var one []metav1.Condition
+		if old := meta.FindStatusCondition(*conditions, c.Type); old != nil {
+			one = append(one, *old)
+		}
+		changed = meta.SetStatusCondition(&one, c) || changed || (*conditions)[i].Type != c.Type
+		set = append(set, one...)
+	}
+	*conditions = set
+	return changed
 }

@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,35 +71,46 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-func TestSetCondition(t *testing.T) {
+func TestSetConditions(t *testing.T) {
 	past := metav1.NewTime(time.Now().Add(-time.Hour))
-	loaded := BpfProgCondLoaded.Condition("")
-	old := loaded
-	old.LastTransitionTime = past
-
+	since := func(conditions []metav1.Condition) []metav1.Condition {
+		for i := range conditions {
+			conditions[i].LastTransitionTime = past
+		}
+		return conditions
+	}
+	loaded, stalled := Ready.Conditions(BpfProgCondLoaded.Condition()), Stalled.Conditions(BpfProgCondNotLoaded.Condition())
 	for _, test := range []struct {
 		name        string
-		have        []metav1.Condition
-		set         metav1.Condition
+		have, set   []metav1.Condition
 		wantChanged bool
-		wantOldTime bool
+		wantOld     []string
 	}{
-		{"first", nil, loaded, true, false},
-		{"same again", []metav1.Condition{old}, loaded, false, true},
-		{"other message", []metav1.Condition{old}, BpfProgCondLoaded.Condition("twice"), true, true},
-		{"other type", []metav1.Condition{old}, BpfProgCondNotLoaded.Condition(), true, false},
-		{"several", []metav1.Condition{BpfProgCondNotLoaded.Condition(), old}, loaded, true, true},
+		{"first", nil, loaded, true, nil},
+		{"same again", since(Ready.Conditions(BpfProgCondLoaded.Condition())), loaded, false, []string{"Loaded", "Ready"}},
+		{"other message", since(Ready.Conditions(BpfProgCondLoaded.Condition("twice"))), loaded, true, []string{"Loaded", "Ready"}},
+		{"other type", since(Ready.Conditions(BpfProgCondLoaded.Condition())), stalled, true, nil},
+		{"another failure", since(Stalled.Conditions(BpfProgCondBytecodeSelectorError.Condition())), stalled, true, []string{"Ready", "Stalled"}},
+		{"of upstream alone", since([]metav1.Condition{BpfProgCondLoaded.Condition()}), loaded, true, []string{"Loaded"}},
+		{"another first", since([]metav1.Condition{loaded[1], loaded[0]}), loaded, true, []string{"Loaded", "Ready"}},
+		{"none", since([]metav1.Condition{loaded[0]}), nil, true, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			conditions := test.have
-			if changed := SetCondition(&conditions, test.set); changed != test.wantChanged {
+			conditions := slices.Clone(test.have)
+			if changed := SetConditions(&conditions, test.set...); changed != test.wantChanged {
 				t.Errorf("changed = %v", changed)
 			}
-			if len(conditions) != 1 || conditions[0].Type != test.set.Type || conditions[0].Message != test.set.Message {
-				t.Fatalf("conditions = %+v", conditions)
+			var old []string
+			for i, c := range conditions {
+				if want := test.set[i]; c.Type != want.Type || c.Status != want.Status || c.Message != want.Message {
+					t.Errorf("%d: %+v, want %+v", i, c, want)
+				}
+				if c.LastTransitionTime.Equal(&past) {
+					old = append(old, c.Type)
+				}
 			}
-			if conditions[0].LastTransitionTime.Equal(&past) != test.wantOldTime {
-				t.Errorf("last transition at %v", conditions[0].LastTransitionTime)
+			if len(conditions) != len(test.set) || !slices.Equal(old, test.wantOld) {
+				t.Errorf("%d conditions, with the old times: %v", len(conditions), old)
 			}
 		})
 	}

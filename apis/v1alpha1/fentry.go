@@ -55,6 +55,7 @@ type FentryProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status FentryProgramStatus `json:"status,omitzero"`
 }
 

@@ -55,6 +55,7 @@ type FexitProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status FexitProgramStatus `json:"status,omitzero"`
 }
 

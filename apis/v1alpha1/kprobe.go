@@ -73,6 +73,7 @@ type KprobeProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status KprobeProgramStatus `json:"status,omitzero"`
 }
 

@@ -90,6 +90,7 @@ type TcProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status TcProgramStatus `json:"status,omitzero"`
 }
 
@@ -183,6 +184,7 @@ type TcNsProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status TcProgramStatus `json:"status,omitzero"`
 }
 

@@ -77,6 +77,7 @@ type TcxProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status TcxProgramStatus `json:"status,omitzero"`
 }
 
@@ -161,6 +162,7 @@ type TcxNsProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status TcxProgramStatus `json:"status,omitzero"`
 }
 

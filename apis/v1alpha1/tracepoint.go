@@ -55,6 +55,7 @@ type TracepointProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status TracepointProgramStatus `json:"status,omitzero"`
 }
 

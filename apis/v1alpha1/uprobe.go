@@ -92,6 +92,7 @@ type UprobeProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status UprobeProgramStatus `json:"status,omitzero"`
 }
 
@@ -190,6 +191,7 @@ type UprobeNsProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status UprobeProgramStatus `json:"status,omitzero"`
 }
 

@@ -84,6 +84,7 @@ type XdpProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status XdpProgramStatus `json:"status,omitzero"`
 }
 
@@ -171,6 +172,7 @@ type XdpNsProgram struct {
 
 	// status summarizes the state on all nodes.
 	// +optional
+	// +default={}
 	Status XdpProgramStatus `json:"status,omitzero"`
 }
 

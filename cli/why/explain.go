@@ -99,7 +99,7 @@ func describe(f Facts) Object {
 		c := status.Conditions[0]
 		o.Status, o.Since, o.Message = c.Reason, c.LastTransitionTime, c.Message
 	}
-	o.Stale = status.ObservedGeneration != 0 && status.ObservedGeneration != f.Object.GetGeneration()
+	o.Stale = status.ObservedGeneration > 0 && status.ObservedGeneration != f.Object.GetGeneration()
 	return o
 }
 

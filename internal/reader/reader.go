@@ -97,8 +97,8 @@ type Answer struct {
 	// Error is the reason why there are no findings, such as a registry that doesn't
 	// respond. All other fields but Unfit are then empty.
 	Error string `json:"error,omitempty"`
-	// Unfit means that Error is about the image itself: it doesn't have the form that
-	// bpfman accepts, and a retry can't help until the reference leads to another image.
+	// Unfit means that Error is about the image itself: it doesn't exist, or doesn't have the
+	// form that bpfman accepts. A retry can't help until the reference leads to another image.
 	Unfit bool `json:"unfit,omitempty"`
 	// Digest is the digest of the manifest or index that the reference resolves to.
 	Digest string `json:"digest,omitempty"`

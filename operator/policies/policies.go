@@ -144,13 +144,18 @@ func status(object *v1alpha1.BytecodePolicy, material map[string]policy.Material
 		}
 		want.Authorities = append(want.Authorities, found)
 	}
-	ready := metav1.Condition{Type: v1alpha1.PolicyReady, Status: metav1.ConditionTrue, Reason: v1alpha1.PolicyReasonReady, Message: readyMessage}
-	if problems := policy.Compile(object, material).Problems(); len(problems) > 0 {
-		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.PolicyReasonInvalid
-		ready.Message = shorten.Middle(strings.Join(problems, "; "), maxMessage)
+	ready := metav1.Condition{
+		Type: string(v1alpha1.Ready), Status: metav1.ConditionTrue, ObservedGeneration: object.Generation, Reason: v1alpha1.PolicyReasonReady, Message: readyMessage,
 	}
-	ready.ObservedGeneration = object.Generation
-	v1alpha1.SetCondition(&want.Conditions, ready)
+	problems := policy.Compile(object, material).Problems()
+	if len(problems) == 0 {
+		v1alpha1.SetConditions(&want.Conditions, ready)
+		return want
+	}
+	ready.Reason, ready.Message = v1alpha1.PolicyReasonInvalid, shorten.Middle(strings.Join(problems, "; "), maxMessage)
+	stalled := ready
+	ready.Status, stalled.Type = metav1.ConditionFalse, string(v1alpha1.Stalled)
+	v1alpha1.SetConditions(&want.Conditions, ready, stalled)
 	return want
 }
 

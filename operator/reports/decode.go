@@ -57,6 +57,7 @@ type status struct {
 	OwnerGeneration int64  `json:"ownergeneration"`
 	Conditions      []struct {
 		Type    v1alpha1.BpfProgramConditionType `json:"type"`
+		Status  metav1.ConditionStatus           `json:"status"`
 		Message string                           `json:"message"`
 	} `json:"conditions"`
 	Links    []struct{} `json:"links"`
@@ -118,6 +119,9 @@ func stateOf(m *metadata, s *status) State {
 	}
 	if state.Condition.Failed() {
 		state.Message = shorten.Middle(s.Conditions[0].Message, maxMessage)
+	}
+	for _, c := range s.Conditions {
+		state.Stalled = state.Stalled || string(c.Type) == string(v1alpha1.Stalled) && c.Status == metav1.ConditionTrue
 	}
 	return state.WithPolicies(s.Bytecode.Policies)
 }

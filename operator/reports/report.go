@@ -57,6 +57,8 @@ type State struct {
 	Generation int64
 	// Condition is the type of the condition. It is "" until the agent has reported.
 	Condition v1alpha1.BpfProgramConditionType
+	// Stalled means that the failure stays until somebody changes something.
+	Stalled bool
 	// Linked means that the report has links.
 	Linked bool
 	// Message is the message of the condition, with at most 600 bytes. It is "" unless the condition is a failure.

@@ -120,18 +120,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 		// Without the reports, the status would say that all nodes are still missing.
 		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	}
-	condition, message, ok := summary.Condition()
-	if !ok {
+	conditions := summary.Conditions()
+	if len(conditions) == 0 {
 		return reconcile.Result{}, nil
 	}
+	condition := v1alpha1.ProgramConditionType(conditions[0].Type)
 	last := r.note(object.GetUID())
 	current := last.current(object)
 	want := current.DeepCopy()
 	want.ObservedGeneration = summary.Generation
 	want.Nodes = new(summary.Counts())
-	c := condition.Condition(message)
-	c.ObservedGeneration = summary.Generation
-	v1alpha1.SetCondition(&want.Conditions, c)
+	v1alpha1.SetConditions(&want.Conditions, conditions...)
 	if equality.Semantic.DeepEqual(want, &current) {
 		last.waitingSince = time.Time{}
 		r.setNote(object.GetUID(), last)
@@ -212,7 +211,7 @@ func (r *Reconciler) write(ctx context.Context, kind string, object v1alpha1.Use
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	// With the uid, the API server refuses to write to another object of the same name. A merge patch replaces all
-	// conditions, including those of other writers, so one remains, at index 0.
+	// conditions, including those of other writers, so upstream's is at index 0.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID()}, "status": want})
 	if err != nil {
 		return fmt.Errorf("encode status of %s: %w", object.GetName(), err)
@@ -254,9 +253,9 @@ func (r *Reconciler) announce(object v1alpha1.UserObject, c metav1.Condition) {
 	event.Emit(r.Recorder, object, severity, c.Reason, "Reconcile", c.Message)
 }
 
-// transitioned reports whether the conditions have different types, or are about different generations.
+// transitioned reports whether the first conditions have different types, or are about different generations.
 func transitioned(before, after []metav1.Condition) bool {
-	return len(before) != len(after) || before[0].Type != after[0].Type || before[0].ObservedGeneration != after[0].ObservedGeneration
+	return len(before) == 0 || before[0].Type != after[0].Type || before[0].ObservedGeneration != after[0].ObservedGeneration
 }
 
 func (r *Reconciler) note(uid types.UID) note {

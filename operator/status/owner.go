@@ -51,8 +51,10 @@ type report struct {
 	// lost means that the node would be selected if it were reachable.
 	lost    bool
 	outcome outcome
-	// reason is the reason of the outcome failed or idle.
-	reason string
+	// reason is the reason of the outcome failed or idle. stalled means that the failure stays until somebody
+	// changes something.
+	reason  string
+	stalled bool
 }
 
 // owner contains the reports about one object by node, and their sum. A change of a report has the same cost for
@@ -75,11 +77,12 @@ const treeDegree = 16
 
 func newOwner(ref Ref) *owner {
 	byNode := func(a, b *report) bool { return a.node.key < b.node.key }
+	stalledFirst := func(a, b *report) bool { return a.stalled && !b.stalled || a.stalled == b.stalled && byNode(a, b) }
 	return &owner{
 		ref:     ref,
 		reports: map[string]*report{},
 		waiting: btree.NewG(treeDegree, byNode),
-		failing: btree.NewG(treeDegree, byNode),
+		failing: btree.NewG(treeDegree, stalledFirst),
 		idle:    btree.NewG(treeDegree, byNode),
 		without: btree.NewG(treeDegree, byNode), unreachable: btree.NewG(treeDegree, byNode),
 	}
@@ -97,52 +100,56 @@ func (o *owner) update(n *node, change func(*report)) bool {
 	r.matching = o.Selector != nil && n.exists && o.Selector.Matches(n.labels)
 	r.selected = r.matching && n.runsAgent()
 	r.lost = r.matching && !n.reachable
-	r.outcome, r.reason = o.judge(r)
+	r.outcome, r.reason, r.stalled = o.judge(r)
 	o.count(r, +1)
 	if r.matching || len(r.programs) > 0 {
 		o.reports[n.key] = r
 	} else {
 		delete(o.reports, n.key)
 	}
-	return before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome || before.reason != r.reason
+	return before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome ||
+		before.reason != r.reason || before.stalled != r.stalled
 }
 
-// judge returns the combined result of the programs on a node.
-func (o *owner) judge(r *report) (outcome, string) {
-	if o.Deleting || !r.selected {
-		// The programs are being unloaded. This has failed only if an agent says so. A node without an agent, or a
-		// deleted node, doesn't count.
-		for _, p := range r.programs {
-			if p := p.State.Value(); p.Condition == v1alpha1.BpfProgCondNotUnloaded && r.node.runsAgent() {
-				return failed, failure(p.Member, p.Message)
-			}
-		}
-		return uncounted, ""
-	}
-	done, linked, reason := 0, false, ""
+// judge returns the combined result of the programs on a node, its reason, and whether it is stalled.
+func (o *owner) judge(r *report) (result outcome, reason string, stalled bool) {
+	wanted := r.selected && !o.Deleting
+	done, linked, idly := 0, false, ""
 	for _, program := range r.programs {
 		p := program.State.Value()
+		fails, message := false, p.Message
 		switch {
+		case !wanted:
+			// The program is being unloaded. This has failed only if an agent says so. A node without an agent, or a
+			// deleted node, doesn't count.
+			fails = p.Condition == v1alpha1.BpfProgCondNotUnloaded && r.node.runsAgent()
 		case p.Undecodable != "":
-			return failed, failure(p.Member, "the report "+program.Name+" can't be decoded: "+p.Undecodable)
+			fails, message = true, "the report "+program.Name+" can't be decoded: "+p.Undecodable
 		case p.Generation != o.Generation:
 		case p.Condition.Failed():
-			return failed, failure(p.Member, p.Message)
+			fails = true
 		case p.Condition.Idle():
 			done++
-			reason = idleReasons[p.Condition]
+			idly = idleReasons[p.Condition]
 		case p.Condition == v1alpha1.BpfProgCondLoaded:
 			done++
 			linked = linked || p.Linked
 		}
+		if fails && (result != failed || p.Stalled && !stalled) {
+			result, reason, stalled = failed, failure(p.Member, message), p.Stalled
+		}
 	}
 	switch {
+	case result == failed:
+		return failed, reason, stalled
+	case !wanted:
+		return uncounted, "", false
 	case done < o.Programs:
-		return waiting, ""
-	case reason != "" && !linked:
-		return idle, reason
+		return waiting, "", false
+	case idly != "" && !linked:
+		return idle, idly, false
 	}
-	return attached, ""
+	return attached, "", false
 }
 
 // idleReasons are the reasons why there is nothing to attach to, by the type of a program's condition.
@@ -178,6 +185,9 @@ func (o *owner) count(r *report, n int) {
 		keep(o.waiting, r, n > 0)
 	case failed:
 		o.sum.Failed += n
+		if r.stalled {
+			o.sum.Stalled += n
+		}
 		keep(o.failing, r, n > 0)
 	case idle:
 		o.sum.Idle += n

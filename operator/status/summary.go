@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/operator/pace"
@@ -41,11 +43,12 @@ type Summary struct {
 	// Attached is the number of selected nodes where everything is attached as requested. Idle is the number of
 	// those where everything is loaded, but there is nothing to attach to.
 	Attached, Idle int
-	// Failed is the number of nodes that report a failure. Waiting is the number of nodes that haven't reported
-	// yet.
-	Failed, Waiting int
+	// Failed is the number of nodes that report a failure. Stalled is the number of these where it stays until
+	// somebody changes something. Waiting is the number of nodes that haven't reported yet.
+	Failed, Stalled, Waiting int
 
-	// WaitingFor, Failures, IdleOn, OutOfReach, and WithoutAgent contain the first nodes in these states.
+	// WaitingFor, Failures, IdleOn, OutOfReach, and WithoutAgent contain the first nodes in these states. Failures
+	// contains stalled nodes first.
 	WaitingFor   []string
 	Failures     []NodeReason
 	IdleOn       []NodeReason
@@ -72,8 +75,29 @@ func (s Summary) pace(observedGeneration int64) time.Duration {
 	return pace.Between(writePace, s.Agents)
 }
 
-// Condition returns the type of the object's condition, and its message. ok is false if there is nothing to say,
-// because the object is being deleted without a problem.
+// Conditions returns the object's conditions, the first of which is upstream's. There are none if there is nothing to
+// say, because the object is being deleted without a problem.
+func (s Summary) Conditions() []metav1.Condition {
+	condition, message, ok := s.Condition()
+	if !ok {
+		return nil
+	}
+	state := v1alpha1.Reconciling
+	switch {
+	case condition == v1alpha1.ProgramReconcileSuccess:
+		state = v1alpha1.Ready
+	case s.Stalled > 0, s.Undecodable != "", s.Invalid != "":
+		state = v1alpha1.Stalled
+	}
+	conditions := state.Conditions(condition.Condition(message))
+	for i := range conditions {
+		conditions[i].ObservedGeneration = s.Generation
+	}
+	return conditions
+}
+
+// Condition returns the type of the object's first condition, and its message. ok is false if there is nothing to
+// say.
 func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message string, ok bool) {
 	switch {
 	case s.Deleting && s.Failed == 0:

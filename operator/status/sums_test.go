@@ -149,8 +149,8 @@ func randomReport(random *rand.Rand, o *worldOwner, owner types.UID, member, nod
 		v1alpha1.BpfProgCondNotLoaded, v1alpha1.BpfProgCondNotUnloaded,
 	}
 	if condition := conditions[random.IntN(len(conditions))]; condition != "" {
-		c := condition.Condition(fmt.Sprintf("message %d", random.IntN(3)))
-		p.Status.Conditions = []metav1.Condition{c}
+		state := []v1alpha1.State{v1alpha1.Reconciling, v1alpha1.Stalled}[random.IntN(2)]
+		p.Status.Conditions = state.Conditions(condition.Condition(fmt.Sprintf("message %d", random.IntN(3))))
 		if condition == v1alpha1.BpfProgCondLoaded && random.IntN(3) > 0 {
 			p.Status.Links = []v1alpha1.BpfProgramLink{{AttachPoint: "lo", State: v1alpha1.LinkAttached}}
 		}
@@ -167,6 +167,7 @@ func (w *world) sum(uid types.UID) Summary {
 			*names = append(*names, node)
 		}
 	}
+	var stuck, failing []NodeReason
 	for _, node := range slices.Sorted(maps.Keys(w.nodes)) {
 		n := w.nodes[node]
 		runs := n.exists && n.reachable && n.agent
@@ -187,13 +188,15 @@ func (w *world) sum(uid types.UID) Summary {
 			name(&s.WithoutAgent, node)
 		}
 		wanted := matches && runs && !o.spec.Deleting
-		done, linked, idle, failures := w.count(uid, node, wanted)
+		done, linked, idle, stalled, failures := w.count(uid, node, wanted)
 		switch {
+		case len(stalled) > 0 && runs:
+			s.Failed++
+			s.Stalled++
+			stuck = append(stuck, NodeReason{node, stalled[0]})
 		case len(failures) > 0 && runs:
 			s.Failed++
-			if len(s.Failures) < maxNamed {
-				s.Failures = append(s.Failures, NodeReason{node, failures[0]})
-			}
+			failing = append(failing, NodeReason{node, failures[0]})
 		case !wanted:
 		case done < o.spec.Programs:
 			s.Waiting++
@@ -207,11 +210,13 @@ func (w *world) sum(uid types.UID) Summary {
 			s.Attached++
 		}
 	}
+	s.Failures = slices.Concat(stuck, failing)
+	s.Failures = s.Failures[:min(maxNamed, len(s.Failures))]
 	return s
 }
 
 // count counts the reports about an object from a node.
-func (w *world) count(uid types.UID, node string, wanted bool) (done int, linked bool, idle string, failures []string) {
+func (w *world) count(uid types.UID, node string, wanted bool) (done int, linked bool, idle string, stalled, failures []string) {
 	for _, id := range slices.Sorted(maps.Keys(w.reports)) {
 		p := w.reports[id]
 		if p.OwnerReferences[0].UID != uid || p.Status.Node != node || len(p.Status.Conditions) == 0 {
@@ -222,7 +227,12 @@ func (w *world) count(uid types.UID, node string, wanted bool) (done int, linked
 		current := p.Status.OwnerGeneration == w.owners[uid].spec.Generation
 		switch {
 		case !wanted && condition == v1alpha1.BpfProgCondNotUnloaded, wanted && current && condition.Failed():
-			failures = append(failures, strings.TrimPrefix(p.Labels[v1alpha1.LabelAppProgramID]+": "+c.Message, ": "))
+			text := strings.TrimPrefix(p.Labels[v1alpha1.LabelAppProgramID]+": "+c.Message, ": ")
+			if slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Type == "Stalled" }) {
+				stalled = append(stalled, text)
+			} else {
+				failures = append(failures, text)
+			}
 		case !current:
 		case condition == v1alpha1.BpfProgCondLoaded:
 			done++
@@ -232,5 +242,5 @@ func (w *world) count(uid types.UID, node string, wanted bool) (done int, linked
 			idle = map[bool]string{true: "no container matches", false: "no interface matches"}[condition == v1alpha1.BpfProgCondNoContainersOnNode]
 		}
 	}
-	return done, linked, idle, failures
+	return done, linked, idle, stalled, failures
 }

@@ -211,7 +211,7 @@ func (n *node) reports(owner client.Object, what string, check func(*v1alpha1.Bp
 			if ref := metav1.GetControllerOf(o); ref == nil || ref.UID != owner.GetUID() {
 				continue
 			}
-			if o.Status.OwnerGeneration != owner.GetGeneration() || len(o.Status.Conditions) != 1 {
+			if o.Status.OwnerGeneration != owner.GetGeneration() || len(o.Status.Conditions) == 0 {
 				return fmt.Errorf("status %+v", o.Status)
 			}
 			found = o

@@ -174,7 +174,7 @@ func TestSlowRegistries(t *testing.T) {
 		count := 0
 		for i := range list.Items {
 			p := &list.Items[i]
-			if p.Status.Node == n.name && len(p.Status.Conditions) == 1 && p.Status.Conditions[0].Type == string(v1alpha1.BpfProgCondBytecodeSelectorError) {
+			if p.Status.Node == n.name && len(p.Status.Conditions) > 0 && p.Status.Conditions[0].Type == string(v1alpha1.BpfProgCondBytecodeSelectorError) {
 				count++
 			}
 		}

@@ -199,7 +199,7 @@ func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) 
 		want = string(v1alpha1.ProgramReconcileError)
 	}
 	status := o.GetStatus()
-	if len(status.Conditions) != 1 || status.Nodes == nil {
+	if len(status.Conditions) == 0 || status.Nodes == nil {
 		p.add("%s %s has the status %+v, want %s", wanted.Kind, wanted.Name, *status, want)
 		return
 	}
@@ -207,6 +207,9 @@ func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) 
 	if c.Type != want || status.ObservedGeneration != o.GetGeneration() || c.ObservedGeneration != o.GetGeneration() || *status.Nodes != counts {
 		p.add("%s %s of generation %d says %s of generations %d and %d, nodes %+v: %s; want %s, nodes %+v", wanted.Kind, wanted.Name, o.GetGeneration(),
 			c.Type, status.ObservedGeneration, c.ObservedGeneration, *status.Nodes, c.Message, want, counts)
+	}
+	if ready := meta.IsStatusConditionTrue(status.Conditions, string(v1alpha1.Ready)); ready != (want == string(v1alpha1.ProgramReconcileSuccess)) {
+		p.add("%s %s says that it is ready: %v; want %s", wanted.Kind, wanted.Name, ready, want)
 	}
 	for _, name := range failing {
 		if !strings.Contains(c.Message, name) {
@@ -328,7 +331,7 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 			if status.OwnerGeneration != user.GetGeneration() {
 				p.add("%s: the report of %s is of generation %d, want %d", what, member.Function, status.OwnerGeneration, user.GetGeneration())
 			}
-			if len(status.Conditions) != 1 {
+			if len(status.Conditions) == 0 {
 				p.add("%s: the report of %s has conditions %+v", what, member.Function, status.Conditions)
 				continue
 			}

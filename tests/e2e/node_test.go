@@ -159,7 +159,7 @@ func reportOf(ctx context.Context, t *testing.T, report v1alpha1.ProgramObject, 
 		t.Fatalf("report of node %s: %v", nodeName, err)
 	}
 	report.GetStatus().Node = nodeName
-	v1alpha1.SetCondition(&report.GetStatus().Conditions, v1alpha1.BpfProgCondLoaded.Condition())
+	v1alpha1.SetConditions(&report.GetStatus().Conditions, v1alpha1.BpfProgCondLoaded.Condition())
 	if err := agent.Status().Update(ctx, report); err != nil {
 		t.Fatalf("report of node %s: %v", nodeName, err)
 	}

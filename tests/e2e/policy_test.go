@@ -55,7 +55,7 @@ func awaitReason(ctx context.Context, t *testing.T, o v1alpha1.UserObject, condi
 			return false, fmt.Sprint("no program: ", err)
 		}
 		for _, p := range programs {
-			if len(p.GetStatus().Conditions) != 1 {
+			if len(p.GetStatus().Conditions) == 0 {
 				return false, fmt.Sprintf("%+v", p.GetStatus().Conditions)
 			}
 			c := p.GetStatus().Conditions[0]

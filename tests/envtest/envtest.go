@@ -22,6 +22,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
@@ -50,6 +52,22 @@ func Config(tb testing.TB) *rest.Config {
 		prerequisite.Missing(tb, assetsVariable+" isn't set: run `make test-envtest`", prerequisite.Envtest)
 	}
 	return rest.CopyConfig(config)
+}
+
+// Kubeconfig returns the path of a file with this configuration for other programs.
+func Kubeconfig(tb testing.TB) string {
+	tb.Helper()
+	c := Config(tb)
+	access := clientcmdapi.NewConfig()
+	access.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
+	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken}
+	access.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	access.CurrentContext = "test"
+	path := filepath.Join(tb.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*access, path); err != nil {
+		tb.Fatal(err)
+	}
+	return path
 }
 
 // Patience is how long a test waits for what has to happen.

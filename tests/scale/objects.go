@@ -215,7 +215,7 @@ func failedOn(failed, nodes int) func(*v1alpha1.BpfProgramStatusCommon) bool {
 func counts(condition v1alpha1.ProgramConditionType, selected, attached, failed int) func(*v1alpha1.BpfProgramStatusCommon) bool {
 	want := v1alpha1.NodeCounts{Selected: int32(selected), Attached: int32(attached), Failed: int32(failed)} //nolint:gosec // there are thousands
 	return func(s *v1alpha1.BpfProgramStatusCommon) bool {
-		return len(s.Conditions) == 1 && s.Conditions[0].Type == string(condition) && s.Nodes != nil && *s.Nodes == want
+		return len(s.Conditions) > 0 && s.Conditions[0].Type == string(condition) && s.Nodes != nil && *s.Nodes == want
 	}
 }
 

@@ -131,9 +131,7 @@ func (r *reporter) write(ctx context.Context, object v1alpha1.ProgramObject) err
 func (r *reporter) writeStatus(ctx context.Context, object v1alpha1.ProgramObject) error {
 	conditions := object.GetStatus().Conditions
 	object.GetStatus().Conditions = nil
-	for _, c := range conditions {
-		v1alpha1.SetCondition(&object.GetStatus().Conditions, c)
-	}
+	v1alpha1.SetConditions(&object.GetStatus().Conditions, conditions...)
 	if err := r.client.Status().Update(ctx, object); err != nil {
 		return fmt.Errorf("write status of report %s: %w", object.GetName(), err)
 	}

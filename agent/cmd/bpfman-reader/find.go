@@ -133,7 +133,7 @@ func (s *source) object(ctx context.Context, to io.Writer) (*reader.Object, erro
 func (s *source) told(err error, what string) error {
 	switch {
 	case errors.Is(err, registry.ErrAbsent):
-		return fmt.Errorf("registry %s has no such %s", s.Host(), what)
+		return &image.UnfitError{Text: fmt.Sprintf("registry %s has no such %s", s.Host(), what)}
 	case errors.Is(err, registry.ErrTooLarge) && what == "layer of the image":
 		return &image.UnfitError{Text: "its layer is larger than its manifest says"}
 	case errors.Is(err, registry.ErrTooLarge):

@@ -461,7 +461,7 @@ func TestBytecode(t *testing.T) {
 		t.Errorf("a tag: %+v", got)
 	}
 	for _, version := range []string{"@sha256:" + strings.Repeat("a", 64), ":v2"} {
-		if got := ask(t, reader.Request{Image: r.reference(version).String(), Object: true}); got.Error != "registry "+r.host()+" has no such image" || got.Unfit {
+		if got := ask(t, reader.Request{Image: r.reference(version).String(), Object: true}); got.Error != "registry "+r.host()+" has no such image" || !got.Unfit {
 			t.Errorf("absent: %+v", got)
 		}
 	}

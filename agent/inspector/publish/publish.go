@@ -15,7 +15,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -154,7 +153,8 @@ func (p *Publisher) write(ctx context.Context) (bool, error) {
 		p.written = node
 	}
 	status := wanted.DeepCopy()
-	status.Conditions = conditions(p.written.Status.Conditions, wanted.Conditions)
+	status.Conditions = p.written.Status.Conditions
+	v1alpha1.SetConditions(&status.Conditions, wanted.Conditions...)
 	if equality.Semantic.DeepEqual(*status, p.written.Status) {
 		return wrote, nil
 	}
@@ -167,20 +167,6 @@ func (p *Publisher) write(ctx context.Context) (bool, error) {
 	}
 	p.written = written
 	return true, nil
-}
-
-// conditions keeps the transition times of conditions whose status doesn't change.
-func conditions(before, wanted []metav1.Condition) []metav1.Condition {
-	merged := make([]metav1.Condition, 0, len(wanted))
-	for _, condition := range wanted {
-		since := []metav1.Condition{}
-		if old := meta.FindStatusCondition(before, condition.Type); old != nil {
-			since = append(since, *old)
-		}
-		meta.SetStatusCondition(&since, condition)
-		merged = append(merged, since...)
-	}
-	return merged
 }
 
 func (p *Publisher) get(ctx context.Context) (*v1alpha1.BpfNode, error) {

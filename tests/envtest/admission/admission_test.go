@@ -97,7 +97,7 @@ func TestReportsAreTheAgentsAlone(t *testing.T) {
 				t.Fatalf("the agent can't create: %v", err)
 			}
 			object.GetStatus().Node = "node"
-			v1alpha1.SetCondition(&object.GetStatus().Conditions, v1alpha1.BpfProgCondLoaded.Condition(""))
+			v1alpha1.SetConditions(&object.GetStatus().Conditions, v1alpha1.BpfProgCondLoaded.Condition(""))
 			if err := agent.Status().Update(t.Context(), object); err != nil {
 				t.Fatalf("the agent can't write status: %v", err)
 			}

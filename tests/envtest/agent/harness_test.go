@@ -392,7 +392,7 @@ func (n *node) reported(held []daemontest.Loaded) error {
 	}
 	for _, o := range objects {
 		s := o.GetStatus()
-		if len(s.Conditions) != 1 || s.Conditions[0].Type != string(v1alpha1.BpfProgCondLoaded) {
+		if len(s.Conditions) == 0 || s.Conditions[0].Type != string(v1alpha1.BpfProgCondLoaded) {
 			return fmt.Errorf("%s says %v", o.GetName(), s.Conditions)
 		}
 		if count, ok := links[s.ProgramID]; !ok || count != len(s.Links) {

@@ -42,7 +42,7 @@ func (n *node) falsify(owner string) {
 	if err := n.client.Update(context.Background(), report); err != nil {
 		n.t.Fatal(err)
 	}
-	v1alpha1.SetCondition(&report.GetStatus().Conditions, v1alpha1.BpfProgCondNotLoaded.Condition("a lie"))
+	v1alpha1.SetConditions(&report.GetStatus().Conditions, v1alpha1.BpfProgCondNotLoaded.Condition("a lie"))
 	report.GetStatus().Links = nil
 	if err := n.client.Status().Update(context.Background(), report); err != nil {
 		n.t.Fatal(err)

@@ -74,7 +74,7 @@ func (n *node) attached(owner v1alpha1.UserObject, condition v1alpha1.BpfProgram
 			}
 			s := o.GetStatus()
 			links := slices.DeleteFunc(slices.Clone(s.Links), func(l v1alpha1.BpfProgramLink) bool { return l.State != v1alpha1.LinkAttached })
-			if s.ProgramID != id || len(links) != len(want) || len(s.Conditions) != 1 || s.Conditions[0].Type != string(condition) {
+			if s.ProgramID != id || len(links) != len(want) || len(s.Conditions) == 0 || s.Conditions[0].Type != string(condition) {
 				return fmt.Errorf("its object says %+v", s)
 			}
 			return nil

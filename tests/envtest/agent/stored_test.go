@@ -162,7 +162,7 @@ func (n *node) checkStatus(o *unstructured.Unstructured, conditionType v1alpha1.
 	if err != nil {
 		return err
 	}
-	if len(conditions) != 1 {
+	if len(conditions) == 0 {
 		return fmt.Errorf("conditions %v", conditions)
 	}
 	condition, _ := conditions[0].(map[string]any)

@@ -110,6 +110,12 @@ func TestGlobalDataByServerSideApply(t *testing.T) {
 func TestWritingBackChangesNothing(t *testing.T) {
 	k := kinds()["UprobeProgram"]
 	created := create(t, k, object(t, k, "write-back", ""))
+	// Without a status, the first write stores its defaults.
+	created.Object["status"] = decode(t, `{"observedGeneration":1}`)
+	created, err := client(t, k).UpdateStatus(deadline(t), created, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	programs := typedClient(t).BpfmanV1alpha1().UprobePrograms()
 	read, err := programs.Get(deadline(t), "write-back", metav1.GetOptions{})
 	if err != nil {

@@ -4,6 +4,7 @@
 package api
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,8 +85,19 @@ func TestStatusSubresource(t *testing.T) {
 			o := object(t, k, "status", "")
 			o.Object["status"] = decode(t, `{"conditions":[`+loaded+`]}`)
 			created := create(t, k, o)
-			if got := at(t, created, "status"); got != "" {
+			// kstatus must not consider an object without a status done.
+			fresh := map[bool]string{true: "", false: `{"observedGeneration":-1}`}[strings.HasPrefix(name, "BpfProgram") || strings.HasPrefix(name, "BpfNsProgram")]
+			if got := at(t, created, "status"); got != fresh {
 				t.Errorf("status as created: %s", got)
+			}
+			// Clients that write whole objects don't change it.
+			created.Object["status"] = decode(t, `{"conditions":[`+loaded+`],"observedGeneration":1}`)
+			created, err := c.Update(deadline(t), created, metav1.UpdateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := at(t, created, "status"); got != fresh {
+				t.Errorf("status after a write of the object: %s", got)
 			}
 
 			changed := created.DeepCopy()
@@ -98,6 +110,10 @@ func TestStatusSubresource(t *testing.T) {
 			}
 			if got := at(t, updated, "status", "conditions"); got != `[`+loaded+`]` {
 				t.Errorf("conditions: %s", got)
+			}
+			// An operator of upstream's writes no observedGeneration.
+			if got := at(t, updated, "status", "observedGeneration"); fresh != "" && got != "-1" {
+				t.Errorf("observedGeneration: %s", got)
 			}
 			if before, after := at(t, created, "spec"), at(t, updated, "spec"); before != after || len(updated.GetLabels()) > 0 {
 				t.Errorf("a write of the status changed the object: spec %s, labels %v", after, updated.GetLabels())

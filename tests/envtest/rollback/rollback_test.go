@@ -26,8 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -60,16 +58,7 @@ func connect(t *testing.T) *cluster {
 	if err := apiextensionsv1.AddToScheme(c.Scheme()); err != nil {
 		t.Fatal(err)
 	}
-	access := clientcmdapi.NewConfig()
-	access.Clusters["test"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
-	access.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
-	access.CurrentContext = "test"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*access, path); err != nil {
-		t.Fatal(err)
-	}
-	return &cluster{c, config, path}
+	return &cluster{c, config, envtest.Kubeconfig(t)}
 }
 
 // upstreamDefinitions returns the definitions of upstream's v0.5 from the directory UPSTREAM_DEFINITIONS, such as

@@ -41,10 +41,11 @@ type BpfProgramStatusApplyConfiguration struct {
 	Bytecode *BpfProgramBytecodeApplyConfiguration `json:"bytecode,omitempty"`
 	// links are the attach points where the program is attached, or should be.
 	Links []BpfProgramLinkApplyConfiguration `json:"links,omitempty"`
-	// conditions contains one condition. Its type is Loaded, NotLoaded,
-	// NotUnLoaded, MapOwnerNotFound, MapOwnerNotLoaded, BytecodeSelectorError,
-	// PolicyDenied, PolicyViolated, NoContainersOnNode, or NoInterfacesOnNode. Its
-	// message quotes the daemon's error.
+	// conditions is the state of the program. The type of the first condition is
+	// Loaded, NotLoaded, NotUnLoaded, MapOwnerNotFound, MapOwnerNotLoaded,
+	// BytecodeSelectorError, PolicyDenied, PolicyViolated, NoContainersOnNode, or
+	// NoInterfacesOnNode. Its message quotes the daemon's error. The condition Ready
+	// follows and, if it is False, either Reconciling or Stalled.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -15,15 +15,17 @@ import (
 // BpfProgramStatusCommon is the status of every kind that users write. It
 // summarizes the state on all nodes.
 type BpfProgramStatusCommonApplyConfiguration struct {
-	// observedGeneration is the metadata.generation that this status describes.
-	// For example: `2`.
+	// observedGeneration is the metadata.generation that this status describes. It
+	// is -1 until there is a status. For example: `2`.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// nodes counts the nodes by their state. For example: `{selected: 3, attached:
 	// 2, failed: 1}`.
 	Nodes *NodeCountsApplyConfiguration `json:"nodes,omitempty"`
-	// conditions contains one condition. Its type is NotYetLoaded, ReconcileError,
-	// ReconcileSuccess, or DeleteError. Its message names the nodes that fail, and
-	// the errors.
+	// conditions summarizes the nodes. The type of the first condition is
+	// NotYetLoaded, ReconcileError, ReconcileSuccess, or DeleteError. Its message
+	// names the nodes that fail, and the errors. The condition Ready follows and, if
+	// it is False, either Reconciling or Stalled, as kstatus reads them. Stalled
+	// means that a node fails until somebody changes something.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

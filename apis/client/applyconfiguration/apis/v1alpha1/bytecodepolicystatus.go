@@ -30,9 +30,9 @@ type BytecodePolicyStatusApplyConfiguration struct {
 	// authorities identifies the public keys and trusted roots that the policy
 	// refers to.
 	Authorities []BytecodeAuthorityStatusApplyConfiguration `json:"authorities,omitempty"`
-	// conditions contains one condition, of type Ready. If it is False, the policy
-	// is invalid, for example because a key can't be read. An invalid policy
-	// denies everything that it matches.
+	// conditions contains the condition Ready. If it is False, the policy is
+	// invalid, for example because a key can't be read, and the condition Stalled
+	// follows. An invalid policy denies everything that it matches.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
