@@ -44,7 +44,7 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 		if !there || want.Evicted[loaded.ID] {
 			return // its Load failed, which is reported
 		}
-		if err := r.attach(ctx, loaded.ID, step.Point); err != nil {
+		if err := r.attach(ctx, loaded.ID, step.Point, g.change.begin); err != nil {
 			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Link: plan.LinkOf(step.Point)}] = err
 		}
 	case plan.OpDetach:
@@ -64,9 +64,14 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 // attach attaches a program to an attach point, unless that is missing. A missing one
 // isn't left to the daemon, which might find it a moment before the agent does: the
 // link would have the digest of a missing attach point.
-func (r *Reconciler) attach(ctx context.Context, id uint32, point program.AttachPoint) error {
+func (r *Reconciler) attach(ctx context.Context, id uint32, point program.AttachPoint, begin func() error) error {
 	if point.Lack != nil {
 		return fmt.Errorf("attach to %s: %w", point.Name, point.Lack)
+	}
+	if begin != nil && point.OnNode() {
+		if err := begin(); err != nil {
+			return fmt.Errorf("attach to %s: %w", point.Name, err)
+		}
 	}
 	return r.Inventory.Attach(ctx, id, point)
 }

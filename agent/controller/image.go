@@ -37,10 +37,13 @@ func (e *waitingError) Error() string { return "images are being read" }
 func (r *Reconciler) loadImage(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, g *gate) (report.Judgement, error) {
 	reference := owner.Bytecode.Image.Url
 	judgement := report.Judgement{Image: bytecode.Image{Reference: reference}, Policies: g.evaluation.Decide(nil)}
+	if g.change.image.Reference == reference {
+		judgement.Image = g.change.image
+	}
 	if g.evaluation.Denied() { // independently of the registry
 		return judgement, refusal(judgement)
 	}
-	if r.RequirePolicy && !g.evaluation.Signed() {
+	if r.RequirePolicy && g.change.image.Digest == "" && !g.evaluation.Signed() {
 		return judgement, &report.PolicyError{Message: noPolicy, Final: true}
 	}
 	found, err := r.find(ctx, owner.Key, g, bytecode.Question{
@@ -172,7 +175,7 @@ func some(names []string) string {
 // UsedImages returns the images that objects on this node can use: those of the daemon's
 // programs, and those of all objects, whether they select the node now or not.
 func (r *Reconciler) UsedImages() []bytecode.Image {
-	used := r.Inventory.Images()
+	used := append(r.Inventory.Images(), r.Changes.Images()...)
 	for _, kind := range v1alpha1.UserKinds {
 		objects, err := r.Cluster.UserObjects(kind.Name)
 		if err != nil {

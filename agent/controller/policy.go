@@ -49,6 +49,7 @@ type gate struct {
 	policies    []*policy.Policy
 	evaluation  policy.Evaluation
 	credentials func() (bytecode.Credentials, error)
+	change      change
 	// unread is the reason why policies aren't known, or nil. If it is set, nothing is
 	// loaded.
 	unread error

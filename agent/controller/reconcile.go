@@ -24,6 +24,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
+	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/plan"
@@ -69,6 +70,8 @@ type Reconciler struct {
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
 	// "*" for all.
 	UprobeNamespaces []string
+	// Changes confirms or undoes changes of network programs. It can be nil.
+	Changes *confirm.Changes
 	// Metrics counts repairs. It can be nil.
 	Metrics *metrics.Metrics
 	// FindKinds is the average interval of checks for the first object of an unused kind,
@@ -78,12 +81,15 @@ type Reconciler struct {
 	// maximum is twice as long. 0 means 3 hours.
 	RelistReports time.Duration
 
+	opened   sync.Once
 	queue    workqueue.TypedRateLimitingInterface[program.Key]
 	reports  reports
 	asked    []chan time.Duration
 	hinted   hinted
 	policies policyCache
 	refusals refusals
+	// undoing is held for writing while a change is undone, and for reading while plans are executed.
+	undoing sync.RWMutex
 	// replacing is held while pins are replaced.
 	replacing sync.Mutex
 	// stored contains the images of programs that are known to be in the store.
@@ -124,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time
 	}
 	lostPrograms, lostLinks := r.lost(existing)
 
-	want, outcome, unsettled, err := r.converge(ctx, key, owner)
+	want, outcome, unsettled, err := r.runVersion(ctx, key, owner)
 	for _, touched := range r.Inventory.Touched() {
 		if touched != key {
 			r.queue.Add(touched)
@@ -198,7 +204,7 @@ const passes = 3
 // converge plans and executes the steps for an owner. It returns the time until the next
 // reconciliation if nothing failed, or 0 for none. It returns an error if there is no plan,
 // or if ctx ends. Other errors are in the outcome.
-func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *program.Owner) (plan.Plan, report.Outcome, time.Duration, error) {
+func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *program.Owner, c change) (plan.Plan, report.Outcome, time.Duration, error) {
 	if owner == nil {
 		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil)
 		return plan.Plan{}, outcome, 0, err
@@ -207,13 +213,14 @@ func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *progr
 	if err != nil {
 		return plan.Plan{}, report.Outcome{}, 0, err
 	}
+	g.change = c
 	want, outcome, err := r.pass(ctx, key, owner, g)
 	for pass := 1; err == nil && pass < passes; pass++ {
 		found := outcome.FailedDiscovered(want)
 		if len(found) == 0 {
 			break
 		}
-		again, unplanned := r.plan(ctx, *owner)
+		again, unplanned := r.plan(ctx, *owner, c)
 		if unplanned != nil || !slices.ContainsFunc(found, func(a report.Attach) bool { return !again.Discovers(a.Load, a.Function, a.Link) }) {
 			return want, outcome, g.again(), unplanned
 		}
@@ -230,7 +237,7 @@ func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *progr
 
 // pass makes a plan, applies policies to it, and executes its steps.
 func (r *Reconciler) pass(ctx context.Context, key program.Key, owner *program.Owner, g *gate) (plan.Plan, report.Outcome, error) {
-	want, err := r.plan(ctx, *owner)
+	want, err := r.plan(ctx, *owner, g.change)
 	if err != nil {
 		return want, report.Outcome{}, err
 	}
@@ -329,18 +336,18 @@ func (r *Reconciler) node() (*corev1.Node, error) {
 }
 
 // plan collects the facts that the owner's plan depends on, and makes the plan.
-func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, error) {
+func (r *Reconciler) plan(ctx context.Context, owner program.Owner, c change) (plan.Plan, error) {
 	facts := program.Node{Name: r.NodeName, UprobeNamespaces: r.UprobeNamespaces}
 	needs := owner.Needs()
 	if needs.Interfaces {
 		node, err := r.node()
-		if err != nil {
+		switch {
+		case err == nil:
+			facts.Addresses = addressesOf(node)
+		case c.offline:
+			facts.Addresses = c.addresses
+		default:
 			return plan.Plan{}, err
-		}
-		for _, a := range node.Status.Addresses {
-			if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
-				facts.Addresses = append(facts.Addresses, ip)
-			}
 		}
 		if facts.Interfaces, err = r.Interfaces(); err != nil {
 			return plan.Plan{}, err
@@ -362,6 +369,17 @@ func (r *Reconciler) plan(ctx context.Context, owner program.Owner) (plan.Plan, 
 		return plan.Plan{}, err
 	}
 	return plan.Want(owner, facts, mapOwners), nil
+}
+
+// addressesOf returns the internal IP addresses of a node.
+func addressesOf(node *corev1.Node) []netip.Addr {
+	var addresses []netip.Addr
+	for _, a := range node.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+			addresses = append(addresses, ip)
+		}
+	}
+	return addresses
 }
 
 // mapOwners returns the programs on this node whose maps an owner can share. It returns nil

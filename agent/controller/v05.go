@@ -117,7 +117,7 @@ func (r *Reconciler) isAttached(ctx context.Context, key program.Key) bool {
 	if err != nil || owner == nil {
 		return err == nil
 	}
-	want, err := r.plan(ctx, *owner)
+	want, err := r.plan(ctx, *owner, change{})
 	return err == nil && want.Problems() == nil && len(want.Diff(r.Inventory.Of(key))) == 0
 }
 

@@ -51,9 +51,7 @@ const queueName = "programs"
 // becomes reachable, until its context ends. Run returns an error if the agent can't work on
 // this node.
 func (r *Reconciler) Run(ctx context.Context, onConnect func(context.Context, func())) error {
-	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[program.Key]{Name: queueName, MetricsProvider: r.Metrics.Queue()})
+	r.open()
 	tasks, ctx := errgroup.WithContext(ctx)
 	background := func(f func(context.Context)) {
 		tasks.Go(func() error {
@@ -82,6 +80,21 @@ func (r *Reconciler) Run(ctx context.Context, onConnect func(context.Context, fu
 		r.queue.ShutDown()
 	})
 	return tasks.Wait()
+}
+
+// open creates the queue.
+func (r *Reconciler) open() {
+	r.opened.Do(func() {
+		r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
+			workqueue.TypedRateLimitingQueueConfig[program.Key]{Name: queueName, MetricsProvider: r.Metrics.Queue()})
+	})
+}
+
+// Enqueue has an owner reconciled again.
+func (r *Reconciler) Enqueue(key program.Key) {
+	r.open()
+	r.queue.Add(key)
 }
 
 // work processes owners from the queue until it is shut down.
@@ -156,7 +169,7 @@ func (r *Reconciler) watch(ctx context.Context, background func(func(context.Con
 // onListed enqueues the owners of the daemon's programs after their kind has been listed. An
 // owner that was deleted before that has no event.
 func (r *Reconciler) onListed(kind string) {
-	for _, key := range r.Inventory.Owners() {
+	for _, key := range append(r.Inventory.Owners(), r.Changes.Keys()...) {
 		if key.Kind == kind {
 			r.queue.Add(key)
 		}
@@ -214,10 +227,12 @@ func (r *Reconciler) onUserObject(kind string) toolscache.ResourceEventHandler {
 
 // changed reports whether the wanted state of a user object has changed.
 func changed(before, now metav1.Object) bool {
-	replace := func(o metav1.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps] }
+	annotations := func(o metav1.Object) [2]string {
+		return [2]string{o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps], o.GetAnnotations()[v1alpha1.AnnotationRestartedAt]}
+	}
 	another := before.GetUID() != now.GetUID()
 	spec := before.GetGeneration() != now.GetGeneration()
-	return another || spec || replace(before) != replace(now) || now.GetDeletionTimestamp() != nil
+	return another || spec || annotations(before) != annotations(now) || now.GetDeletionTimestamp() != nil
 }
 
 // onNode enqueues all owners if the labels or addresses of the agent's node have changed. If

@@ -128,7 +128,7 @@ func (r *Reconciler) reportUnreachable(ctx context.Context, key program.Key, own
 	if err != nil {
 		return errors.Join(cause, err)
 	}
-	want, err := r.plan(ctx, *owner)
+	want, err := r.plan(ctx, *owner, change{})
 	if err != nil {
 		return errors.Join(cause, err)
 	}

@@ -113,6 +113,13 @@ func Disk(registry prometheus.Registerer, store, database func() int64) {
 	}
 }
 
+// Changes registers a gauge of the changes of network programs that the API server hasn't confirmed.
+func Changes(registry prometheus.Registerer, unconfirmed func() int) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "unconfirmed_changes", Help: "Number of changes of network programs that are attached, and after which the API server hasn't responded yet.",
+	}, func() float64 { return float64(unconfirmed()) }))
+}
+
 // Reports is a collector of metrics about this node's reports.
 type Reports struct {
 	// List returns the reports. The collector doesn't change them.

@@ -132,6 +132,15 @@ type AbsentError struct{ Text string }
 
 func (e *AbsentError) Error() string { return e.Text }
 
+// OnNode reports whether it is a hook of the node's own network: an interface outside of pods.
+func (p AttachPoint) OnNode() bool {
+	if HookOf(p.Info).Type != policy.Interface {
+		return false
+	}
+	i := p.Info
+	return i.GetXdpAttachInfo().GetNetns() == "" && i.GetTcAttachInfo().GetNetns() == "" && i.GetTcxAttachInfo().GetNetns() == ""
+}
+
 // newAttachPoint returns an attach point. Instance distinguishes objects that
 // have the same name one after the other, for example interfaces by their index
 // and containers by their ID. If it changes, the object that the link was

@@ -57,6 +57,9 @@ const (
 	// BpfProgCondPolicyViolated means that the program is loaded, and attached as
 	// requested, but a BytecodePolicy would now prevent loading it.
 	BpfProgCondPolicyViolated BpfProgramConditionType = "PolicyViolated"
+	// BpfProgCondRolledBack means that the object's previous version runs, or nothing, because the node lost the
+	// connection to the API server when this version was attached.
+	BpfProgCondRolledBack BpfProgramConditionType = "RolledBack"
 	// BpfProgCondNoContainersOnNode means that the object selects no container on the
 	// node.
 	BpfProgCondNoContainersOnNode BpfProgramConditionType = "NoContainersOnNode"
@@ -89,6 +92,7 @@ var bpfProgramTexts = map[BpfProgramConditionType]text{
 	BpfProgCondBytecodeSelectorError: {"bytecodeSelectorError", "There was an error processing the provided bytecode selector"},
 	BpfProgCondPolicyDenied:          {"policyDenied", "A BytecodePolicy refuses the bytecode"},
 	BpfProgCondPolicyViolated:        {"policyViolated", "Loaded, but a BytecodePolicy no longer allows the bytecode"},
+	BpfProgCondRolledBack:            {"rolledBack", "The change was rolled back, because the node lost the connection to the API server"},
 	BpfProgCondNoContainersOnNode:    {"noContainersOnNode", "There are no containers on the node that match the container selector"},
 	BpfProgCondNoInterfacesOnNode:    {"noInterfacesOnNode", "There are no interfaces on the node that match the interface selector"},
 	BpfProgCondNone:                  {"None", "None of the conditions apply"},
@@ -111,7 +115,7 @@ func (t BpfProgramConditionType) Failed() bool {
 	switch t {
 	case BpfProgCondNotLoaded, BpfProgCondNotUnloaded, BpfProgCondMapOwnerNotFound,
 		BpfProgCondMapOwnerNotLoaded, BpfProgCondBytecodeSelectorError,
-		BpfProgCondPolicyDenied, BpfProgCondPolicyViolated:
+		BpfProgCondPolicyDenied, BpfProgCondPolicyViolated, BpfProgCondRolledBack:
 		return true
 	default:
 		return false

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/distribution/reference"
@@ -29,6 +30,7 @@ const (
 	KeyDaemonLogLevel    = "bpfman.log.level"
 	KeyDaemonTOML        = "bpfman.toml"
 	KeyBytecodeStoreSize = "bpfman.bytecode.store.size"
+	KeyConfirmTimeout    = "bpfman.agent.confirm.timeout"
 	KeyUprobeNamespaces  = "bpfman.uprobe.namespaces"
 	KeyAgentImage        = "bpfman.agent.image"
 	KeyAgentLogLevel     = "bpfman.agent.log.level"
@@ -113,6 +115,9 @@ type AgentConfig struct {
 	MetricsAddr string
 	// StoreSize is the maximum size of the node's bytecode store, in bytes.
 	StoreSize int64
+	// ConfirmTimeout is how long a node waits for the API server after a change of its network programs, before it rolls
+	// the change back. "0" means that it never does.
+	ConfirmTimeout string
 	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, separated by commas, or
 	// "*" for all.
 	UprobeNamespaces string
@@ -174,6 +179,7 @@ var settings = []setting{
 	{key: KeyAgentHealthAddr, fallback: ":8175", set: func(c *Config, v string) error { c.Agent.HealthAddr = v; return checkAddr(v) }},
 	{key: KeyAgentMetricsAddr, fallback: "127.0.0.1:8174", set: func(c *Config, v string) error { c.Agent.MetricsAddr = v; return checkAddr(v) }},
 	{key: KeyBytecodeStoreSize, fallback: "256Mi", set: func(c *Config, v string) (err error) { c.Agent.StoreSize, err = parseStoreSize(v); return err }},
+	{key: KeyConfirmTimeout, fallback: "30s", set: func(c *Config, v string) error { c.Agent.ConfirmTimeout = v; return checkTimeout(v) }},
 	{key: KeyUprobeNamespaces, set: func(c *Config, v string) (err error) { c.Agent.UprobeNamespaces, err = parseNamespaces(v); return err }},
 	{key: KeyCSIImage, fallback: "quay.io/bpfman/bpfman-csi:latest", set: func(c *Config, v string) error { c.CSI.Image = v; return checkImage(v) }},
 	{key: KeyCSILogLevel, fallback: "info", set: func(c *Config, v string) error { c.CSI.LogLevel = v; return checkLogLevel(v) }},
@@ -304,6 +310,15 @@ func checkSELinuxContext(v string) error {
 	parts := strings.SplitN(v, ":", 4)
 	if len(parts) < 3 || slices.Contains(parts, "") || strings.ContainsFunc(v, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
 		return fmt.Errorf("%q is not an SELinux context such as system_u:object_r:container_file_t:s0", v)
+	}
+	return nil
+}
+
+// checkTimeout accepts 0, and times in which a node can ask the API server several times.
+func checkTimeout(v string) error {
+	const least, most = 10 * time.Second, time.Hour
+	if d, err := time.ParseDuration(v); err != nil || d != 0 && (d < least || d > most) {
+		return fmt.Errorf("%q must be 0, or from 10s to 1h", v)
 	}
 	return nil
 }

@@ -255,6 +255,7 @@ func TestEachKeyRollsThePods(t *testing.T) {
 		{KeyDaemonLogLevel, "bpfman=debug"},
 		{KeyDaemonTOML, "[database]\nmax_retries = 1\n"},
 		{KeyBytecodeStoreSize, "1Gi"},
+		{KeyConfirmTimeout, "45s"},
 		{KeyUprobeNamespaces, "acme"},
 		{KeyAgentImage, "quay.io/bpfman/bpfman-agent:v2"},
 		{KeyAgentLogLevel, "trace"},

@@ -35,6 +35,7 @@ var Refused = map[string]Bad{
 	deploy.KeyAgentHealthAddr:      {"9175", "is not host:port"},
 	deploy.KeyAgentMetricsAddr:     {"localhost:8174", "is not an IP address"},
 	deploy.KeyBytecodeStoreSize:    {"31Mi", `"31Mi" is less than 32Mi`},
+	deploy.KeyConfirmTimeout:       {"5s", `must be 0, or from 10s to 1h`},
 	deploy.KeyUprobeNamespaces:     {"acme,*", `"*" is not a valid name`},
 	deploy.KeyCSIImage:             {"quay.io/bpfman/bpfman-csi@sha256:12", "is not an image reference"},
 	deploy.KeyCSILogLevel:          {"DEBUG", `"DEBUG" is not one of`},

@@ -44,13 +44,7 @@ func TestMetrics(t *testing.T) {
 			scrape(ctx, s, tokenOf(ctx, t, space, other), http.StatusForbidden)
 		}},
 		step{"somebody with the right", func(ctx context.Context, s *testing.T) {
-			token := tokenOf(ctx, t, space, reading)
-			create(ctx, t, &rbacv1.ClusterRoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: space},
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "bpfman-metrics-reader"},
-				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: space, Name: reading}},
-			})
-			scrape(ctx, s, token, http.StatusOK)
+			scrape(ctx, s, metricsReader(ctx, t, space, reading), http.StatusOK)
 		}},
 	)
 }
@@ -96,6 +90,28 @@ func metricsServers(ctx context.Context, t *testing.T) map[string]metricsServer 
 		t.Fatalf("%d components serve metrics, want %d: %v", len(servers), want, servers)
 	}
 	return servers
+}
+
+// readAgent reads the metrics of a node's agent. The reader has the permission.
+func readAgent(ctx context.Context, t *testing.T, reader, nodeName string) string {
+	t.Helper()
+	server := metricsServers(ctx, t)[node.Agent+" on "+nodeName]
+	page, err := ask[node.Page](ctx, server.node, "fetch", server.url, reader)
+	if err != nil || page.Status != http.StatusOK {
+		t.Fatalf("metrics of node %s: %d, %v", nodeName, page.Status, err)
+	}
+	return page.Body
+}
+
+// metricsReader creates a ServiceAccount that can read metrics, and returns a token for it.
+func metricsReader(ctx context.Context, t *testing.T, space, name string) string {
+	t.Helper()
+	create(ctx, t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: space},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "bpfman-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: space, Name: name}},
+	})
+	return tokenOf(ctx, t, space, name)
 }
 
 // tokenOf creates a ServiceAccount, and a token for it.

@@ -16,6 +16,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -34,6 +35,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
+	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
@@ -67,6 +69,7 @@ type options struct {
 	kubeconfig    string
 	bytecodeDir   string
 	bytecodeSize  int64
+	confirmWithin time.Duration
 	requirePolicy bool
 	mountBpffs    bool
 	helperDir     string
@@ -88,6 +91,7 @@ func main() {
 	flag.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "Path of a kubeconfig file, outside of a cluster.")
 	flag.StringVar(&o.bytecodeDir, "bytecode-dir", bytecode.Dir, "Directory for the objects of bytecode images, at the same path as in the daemon's container.")
 	flag.Int64Var(&o.bytecodeSize, "bytecode-dir-size", 256<<20, "Maximum size of these objects in bytes.")
+	flag.DurationVar(&o.confirmWithin, "confirm-timeout", 30*time.Second, "How long to wait for the API server after a change of the node's network programs, before the change is rolled back; 0 means never.")
 	flag.BoolVar(&o.requirePolicy, "require-policy", false, "Refuse images for which no BytecodePolicy in mode enforce requires a signature.")
 	flag.StringVar(&o.uprobeNamespaces, "uprobe-namespaces", "", "Namespaces, separated by commas, whose uprobes are attached although they run for every process with the same file; * for all.")
 	flag.BoolVar(&o.mountBpffs, "mount-bpffs", false, "Only prepare the node for the daemon and the agent, and exit: mount a BPF file system at "+bpffsDir+" if there is none, mount the container runtime's directory for the agent, and set aside the pins that a daemon of v0.5 left.")
@@ -159,6 +163,9 @@ func run(o options, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	if reconciler.Changes, err = newChanges(o, config, reconciler); err != nil {
+		return err
+	}
 	register(registry, o, server, reconciler)
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -177,6 +184,12 @@ func run(o options, log logr.Logger) error {
 	}
 	server.Kinds.Held = func() error { return cmp.Or(guard.Held(), reconciler.Inventory.Ready()) }
 	tasks.Go(func() error { return guard.Start(ctx) })
+	if reconciler.Changes.Enabled() { // also without the API server
+		tasks.Go(func() error {
+			reconciler.Changes.Run(ctx)
+			return nil
+		})
+	}
 	tasks.Go(func() error {
 		return scrape.Serve(ctx, o.healthAddr, server.Kinds.Probes(), nil, slog.New(logr.ToSlogHandler(log)))
 	})
@@ -191,6 +204,7 @@ func register(registry *prometheus.Registry, o options, server *cluster.Cluster,
 	metrics.Requests(registry)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&metrics.Reports{List: reconciler.Reports}, server.Kinds)
+	metrics.Changes(registry, reconciler.Changes.Unconfirmed)
 	metrics.Disk(registry, reconciler.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
 }
 
@@ -242,6 +256,23 @@ func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, me
 	}
 	store.Used = reconciler.UsedImages
 	return reconciler, store.Open()
+}
+
+// newChanges returns what confirms changes of network programs, or nil if that is switched off.
+func newChanges(o options, config *rest.Config, reconciler *controller.Reconciler) (*confirm.Changes, error) {
+	dir := filepath.Join(o.bytecodeDir, "changes")
+	if o.confirmWithin <= 0 {
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, fmt.Errorf("remove the records of changes: %w", err)
+		}
+		return nil, nil
+	}
+	ask, err := confirm.Asker(config)
+	if err != nil {
+		return nil, err
+	}
+	changes := &confirm.Changes{Limit: o.confirmWithin, Ask: ask, Undo: reconciler.Undo, Changed: reconciler.Enqueue}
+	return changes, changes.Open(dir, "/proc")
 }
 
 // forgetDeadline is the timeout for a request when the agent stops. Its pod has 15 seconds.

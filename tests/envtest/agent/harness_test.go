@@ -35,6 +35,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
+	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/controller"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
@@ -101,6 +102,12 @@ type node struct {
 	// onRead, if set, is called for each of these requests.
 	onRead func(context.Context)
 
+	// confirm is the time limit for confirming changes by the next started agent. 0 means that it doesn't.
+	// cut, if set, reports whether the node can't reach the API server.
+	confirm       time.Duration
+	cut           func() bool
+	changes, proc string
+
 	// drift is how often the next started agent compares. 0 means a minute.
 	drift time.Duration
 	// findKinds is how often it checks unused kinds. 0 means a fifth of a second.
@@ -140,7 +147,7 @@ func startNamed(t *testing.T, name string, labels map[string]string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, name: name, client: c, daemon: daemontest.New(t.TempDir()), store: t.TempDir(), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
+	n := &node{t: t, name: name, client: c, daemon: daemontest.New(t.TempDir()), store: t.TempDir(), changes: t.TempDir(), interfaces: map[string]program.Interface{"eth0": {Index: 2}}}
 	n.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	n.startAgent()
 	t.Cleanup(func() { n.stop() })
@@ -194,6 +201,13 @@ func (n *node) startAgent() {
 		FindKinds: cmp.Or(n.findKinds, 200*time.Millisecond), RelistReports: n.relistReports,
 	}
 	store.Used = reconciler.UsedImages
+	if n.confirm > 0 {
+		reconciler.Changes = &confirm.Changes{Limit: n.confirm, Ask: n.ask, Undo: reconciler.Undo, Changed: reconciler.Enqueue}
+		if err := reconciler.Changes.Open(n.changes, n.proc); err != nil {
+			n.t.Fatal(err)
+		}
+		go reconciler.Changes.Run(ctx)
+	}
 	connected := func(_ context.Context, f func()) { f() }
 	stopped := make(chan struct{})
 	n.ended = make(chan error, 1)
@@ -233,6 +247,9 @@ type recorder struct {
 }
 
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	if r.node.cut != nil && r.node.cut() {
+		return nil, errors.New("no response")
+	}
 	if request.Method == http.MethodGet {
 		r.node.mu.Lock()
 		if request.URL.Query().Get("watch") == "true" {

@@ -75,6 +75,10 @@ var keyCases = []keyCase{
 		[]string{"containers[bpfman-agent].args[--bytecode-dir-size]"},
 	},
 	{
+		deploy.KeyConfirmTimeout, "0",
+		[]string{"containers[bpfman-agent].args[--confirm-timeout]"},
+	},
+	{
 		deploy.KeyUprobeNamespaces, "acme, beta",
 		[]string{"+containers[bpfman-agent].args[--uprobe-namespaces]"},
 	},

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package confirm
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/program"
+)
+
+const (
+	// again is the interval of requests while versions aren't confirmed, and later the interval after undoing them didn't
+	// restore the connection.
+	again, later = time.Second, 5 * time.Second
+	// patience is the timeout of a request.
+	patience = 3 * time.Second
+	// spread is the part of the time limit over which the nodes spread their first requests.
+	spread = 0.6
+)
+
+// Changes confirms the versions of objects whose network programs the agent attaches, or undoes them. Its methods can
+// be called concurrently.
+type Changes struct {
+	// Limit is the time limit for a response of the API server.
+	Limit time.Duration
+	// Ask sends a request to the API server over a new connection.
+	Ask func(ctx context.Context) Response
+	// Undo unloads an object's programs, and runs its previous version instead if that isn't nil.
+	Undo func(ctx context.Context, key program.Key, previous *Version) error
+	// Changed is called when another version of an object is to run, or the reason for that has changed.
+	Changed func(program.Key)
+
+	journal *journal
+	boot    string
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	records map[program.Key]record
+	next    time.Time // of the next request
+}
+
+// Open reads the records in a directory. The boot ID comes from proc.
+func (c *Changes) Open(dir, proc string) error {
+	boot, err := os.ReadFile(filepath.Join(proc, "sys/kernel/random/boot_id"))
+	if err != nil {
+		return fmt.Errorf("read the boot ID: %w", err)
+	}
+	c.boot, c.journal, c.wake = strings.TrimSpace(string(boot)), &journal{dir}, make(chan struct{}, 1)
+	c.records, err = c.journal.read()
+	now := time.Now()
+	for _, r := range c.records {
+		if t := r.Tried; t != nil {
+			t.Deadline = earlier(t.Deadline, now.Add(c.Limit)) // the node's clock can have been set
+			if t.State == undone || t.State == unproven {
+				t.since = now
+			}
+		}
+	}
+	return err
+}
+
+// Enabled reports whether changes are confirmed at all.
+func (c *Changes) Enabled() bool { return c != nil && c.Limit > 0 }
+
+// Begin records a version, before its network programs are attached. It does nothing for a version that is confirmed, or
+// that is being tried.
+func (c *Changes) Begin(key program.Key, v Version) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.records[key]
+	id := v.id()
+	if r.Confirmed != nil && r.Confirmed.id() == id || r.Tried != nil && r.Tried.State == trying && r.Tried.Version.id() == id {
+		return nil
+	}
+	if r.Confirmed != nil && uidOf(r.Confirmed) != uidOf(&v) {
+		r.Confirmed = nil // another object of this name, which had nothing to do with the programs of this one
+	}
+	r.Tried = &trial{Version: v, State: trying, Boot: c.boot, Deadline: time.Now().Add(c.Limit)}
+	return c.put(key, r)
+}
+
+// End records that a pass over an object has ended. Attached means that network programs of the version are attached, and
+// complete that nothing failed. A complete version that isn't being tried is confirmed: it attached nothing new.
+func (c *Changes) End(key program.Key, v Version, attached, complete bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.records[key]
+	id, now := v.id(), time.Now()
+	tried := r.Tried != nil && r.Tried.Version.id() == id
+	switch {
+	case tried && r.Tried.State == trying && (r.Tried.since.IsZero() || r.Tried.attached != attached):
+		next := *r.Tried
+		next.since, next.Deadline, next.Version, next.attached = now, now.Add(c.Limit), v, attached
+		r.Tried = &next
+		if c.next.IsZero() {
+			c.next = now.Add(wait.Jitter(c.Limit, spread) - c.Limit)
+		}
+		err := c.put(key, r)
+		c.nudge()
+		return err
+	case tried || !complete || !attached && r.Confirmed == nil:
+		return nil
+	case r.Tried == nil && r.Confirmed != nil && r.Confirmed.id() == id && r.Confirmed.Image == v.Image && slices.Equal(r.Confirmed.Addresses, v.Addresses):
+		return nil
+	}
+	return c.put(key, record{Confirmed: &v})
+}
+
+// Forget removes the record of an object whose programs are unloaded.
+func (c *Changes) Forget(key program.Key) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.records[key]; !ok {
+		return nil
+	}
+	return c.put(key, record{})
+}
+
+// Rollback says what runs instead of a version that was undone.
+type Rollback struct {
+	// Previous is nil if nothing runs.
+	Previous *Version
+	// Message explains it to the user.
+	Message string
+}
+
+// Rollback returns what runs instead of a version, or nil if nothing does.
+func (c *Changes) Rollback(key program.Key, v Version) *Rollback {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.records[key]
+	if r.Tried == nil || r.Tried.State == trying || r.Tried.Version.id() != v.id() {
+		return nil
+	}
+	return &Rollback{r.Confirmed, r.message()}
+}
+
+// message explains why a version doesn't run.
+func (r record) message() string {
+	t := r.Tried
+	why := fmt.Sprintf("with generation %d attached, this node got no response from the API server for %s", t.Version.Generation(), t.Limit)
+	if t.Restarted {
+		why = fmt.Sprintf("this node restarted before the API server had confirmed generation %d", t.Version.Generation())
+	}
+	runs := "nothing runs instead"
+	if r.Confirmed != nil {
+		runs = fmt.Sprintf("generation %d runs again", r.Confirmed.Generation())
+	}
+	then := "it is tried again when the API server responds"
+	switch {
+	case t.State == refused && !t.Restarted:
+		why += ", and got one after it was rolled back"
+		fallthrough
+	case t.State == refused:
+		then = "it isn't tried again here until the object changes or is restarted (kubectl bpfman rollout restart)"
+	}
+	return fmt.Sprintf("%s: %s, %s", why, runs, then)
+}
+
+// Keys returns the keys of the objects that have a record.
+func (c *Changes) Keys() []program.Key {
+	if !c.Enabled() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.records))
+}
+
+// Unconfirmed returns the number of versions that are being tried.
+func (c *Changes) Unconfirmed() int {
+	if !c.Enabled() {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count := 0
+	for _, r := range c.records {
+		if r.Tried != nil && r.Tried.State == trying {
+			count++
+		}
+	}
+	return count
+}
+
+// Images returns the images of confirmed versions, whose objects have to stay on the node.
+func (c *Changes) Images() []bytecode.Image {
+	if !c.Enabled() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var images []bytecode.Image
+	for _, r := range c.records {
+		if r.Confirmed != nil && r.Confirmed.Image.Digest != "" {
+			images = append(images, r.Confirmed.Image)
+		}
+	}
+	return images
+}
+
+// Run confirms versions, and undoes those that can't be confirmed in time, until ctx ends.
+func (c *Changes) Run(ctx context.Context) {
+	for {
+		timer := time.NewTimer(c.wait())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-c.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+		c.step(ctx)
+	}
+}
+
+// wait returns the time until the next step.
+func (c *Changes) wait() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const idle = time.Hour
+	until := time.Now().Add(idle)
+	for _, r := range c.records {
+		switch {
+		case r.Tried == nil || r.Tried.State == refused:
+			continue
+		case r.Tried.State == undoing:
+			return again // it failed
+		case r.Tried.State == trying || r.Tried.State == undone:
+			until = earlier(until, r.Tried.Deadline.Add(time.Millisecond))
+		case r.Tried.State == unproven:
+		}
+		if r.open() {
+			until = earlier(until, c.next)
+		}
+	}
+	return max(0, time.Until(until))
+}
+
+// step undoes what is overdue, and asks the API server if that is due.
+func (c *Changes) step(ctx context.Context) {
+	now := time.Now()
+	undo, open := map[program.Key]record{}, false
+	c.update(ctx, func(key program.Key, r record) record {
+		r = r.passed(now, c.boot, c.Limit)
+		if r.Tried != nil && r.Tried.State == undoing {
+			undo[key] = r
+		}
+		open = open || r.open()
+		return r
+	})
+	for key, r := range undo {
+		c.undo(ctx, key, r)
+		open = true
+	}
+	c.mu.Lock()
+	due := open && !time.Now().Before(c.next)
+	c.mu.Unlock()
+	if due {
+		c.ask(ctx)
+	}
+}
+
+// undo runs the previous version of an object.
+func (c *Changes) undo(ctx context.Context, key program.Key, r record) {
+	log := logr.FromContextOrDiscard(ctx).WithValues("owner", key.String())
+	log.Info("Rolling back", "reason", r.message())
+	if err := c.Undo(ctx, key, r.Confirmed); err != nil {
+		log.Error(err, "Failed to roll back; retrying")
+		return
+	}
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// A newer version can have been recorded in the meantime.
+	if is := c.records[key]; is.Tried != nil && is.Tried.State == undoing {
+		if err := c.put(key, is.restored(now, c.Limit)); err != nil {
+			log.Error(err, "Failed to record a rollback")
+		}
+	}
+	c.next = now
+	c.Changed(key)
+}
+
+// ask sends a request to the API server, and updates all records with the response.
+func (c *Changes) ask(ctx context.Context) {
+	sent := time.Now()
+	short, stop := context.WithTimeout(ctx, patience)
+	response := c.Ask(short)
+	stop()
+	if ctx.Err() != nil {
+		return
+	}
+	waiting := time.Duration(0)
+	c.update(ctx, func(_ program.Key, r record) record {
+		switch response {
+		case Responded:
+			r = r.heard(sent)
+		case Refused:
+			r = r.postponed(time.Now(), c.Limit)
+		case Silent:
+		}
+		switch {
+		case r.open() && r.Tried.State != unproven:
+			waiting = again
+		case r.open() && waiting == 0:
+			waiting = later
+		}
+		return r
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next = time.Time{}
+	if waiting > 0 {
+		c.next = sent.Add(waiting)
+	}
+}
+
+// update replaces records, and reports those whose state has changed.
+func (c *Changes) update(ctx context.Context, next func(program.Key, record) record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, was := range c.records {
+		is := next(key, was)
+		if is == was {
+			continue
+		}
+		if err := c.put(key, is); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change", "owner", key.String())
+		}
+		if was.Tried.State != trying || is.Tried != nil && is.Tried.State != trying {
+			c.Changed(key)
+		}
+	}
+}
+
+// put stores a record. The caller holds mu.
+func (c *Changes) put(key program.Key, r record) error {
+	if r == (record{}) {
+		delete(c.records, key)
+		return c.journal.remove(key)
+	}
+	c.records[key] = r
+	return c.journal.write(key, r)
+}
+
+func (c *Changes) nudge() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

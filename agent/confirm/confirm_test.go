@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package confirm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+const limit = 30 * time.Second
+
+var key = program.Key{Kind: "XdpProgram", Name: "firewall"}
+
+// world is a node with a journal, a network, and an agent that can crash.
+type world struct {
+	t         *testing.T
+	dir, proc string
+
+	sync.Mutex
+	responds   func() Response
+	failing    error
+	undone     []string // what ran instead
+	changed    int
+	changes    *Changes
+	stop       context.CancelFunc
+	requests   int
+	generation int64
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), proc: t.TempDir(), responds: func() Response { return Responded }}
+	w.boot("first")
+	w.start()
+	return w
+}
+
+func (w *world) boot(id string) {
+	w.t.Helper()
+	dir := filepath.Join(w.proc, "sys/kernel/random")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "boot_id"), []byte(id+"\n"), 0o600)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) start() {
+	w.t.Helper()
+	ctx, stop := context.WithCancel(w.t.Context())
+	w.stop = stop
+	w.changes = &Changes{
+		Limit: limit,
+		Ask: func(context.Context) Response {
+			w.Lock()
+			defer w.Unlock()
+			w.requests++
+			return w.responds()
+		},
+		Undo: func(_ context.Context, _ program.Key, previous *Version) error {
+			w.Lock()
+			defer w.Unlock()
+			if w.failing != nil {
+				return w.failing
+			}
+			runs := "nothing"
+			if previous != nil {
+				owner, err := previous.Owner()
+				if err != nil {
+					return err
+				}
+				runs = owner.Members[0].LoadInfo().GetName() + " of " + previous.Image.Digest
+			}
+			w.undone = append(w.undone, runs)
+			return nil
+		},
+		Changed: func(program.Key) {
+			w.Lock()
+			defer w.Unlock()
+			w.changed++
+		},
+	}
+	if err := w.changes.Open(w.dir, w.proc); err != nil {
+		w.t.Fatal(err)
+	}
+	go w.changes.Run(ctx)
+}
+
+// crash ends the agent and starts it again.
+func (w *world) crash() {
+	w.stop()
+	w.pass(0)
+	w.start()
+}
+
+// version returns a version of the object with another function.
+func (w *world) version(function string) Version {
+	w.t.Helper()
+	w.generation++
+	o := &v1alpha1.XdpProgram{}
+	o.Name, o.UID, o.Generation = key.Name, "uid", w.generation
+	o.Spec.BpfFunctionName = function
+	v, err := VersionOf(key.Kind, o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return v
+}
+
+// attach simulates a pass of the agent.
+func (w *world) attach(v Version, digest string) {
+	w.t.Helper()
+	err := w.changes.Begin(key, v)
+	v.Image = bytecode.Image{Digest: digest}
+	if err := errors.Join(err, w.changes.End(key, v, true, true)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	w.Unlock()
+	<-time.After(d)
+	synctest.Wait()
+	w.Lock()
+}
+
+func (w *world) runs(v Version, wanted string, words ...string) {
+	w.t.Helper()
+	is := "it"
+	r := w.changes.Rollback(key, v)
+	if r != nil {
+		is = "nothing"
+		if r.Previous != nil {
+			is = "the previous one"
+		}
+		for _, word := range words {
+			if !strings.Contains(r.Message, word) {
+				w.t.Errorf("%q lacks %q", r.Message, word)
+			}
+		}
+	}
+	if is != wanted {
+		w.t.Errorf("%s runs instead of %s: %+v", is, wanted, r)
+	}
+}
+
+func node(t *testing.T, test func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.stop()
+		w.Lock() // except while time passes
+		defer w.Unlock()
+		test(w)
+	})
+}
+
+func TestConfirmed(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("good")
+		w.attach(v, "d1")
+		w.pass(2 * limit)
+		w.runs(v, "it")
+		if w.requests != 1 || len(w.undone) > 0 {
+			w.t.Errorf("%d requests, undone %q", w.requests, w.undone)
+		}
+		w.attach(v, "d1")
+		w.pass(limit)
+		if images := w.changes.Images(); w.requests != 1 || len(images) != 1 || images[0].Digest != "d1" {
+			w.t.Errorf("%d requests, images %v", w.requests, images)
+		}
+	})
+}
+
+// One request confirms all changes.
+func TestOneRequestForAll(t *testing.T) {
+	node(t, func(w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			other := program.Key{Kind: key.Kind, Name: name}
+			v := w.version(name)
+			if err := errors.Join(w.changes.Begin(other, v), w.changes.End(other, v, true, true)); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		w.pass(2 * limit)
+		if w.requests != 1 {
+			w.t.Errorf("%d requests", w.requests)
+		}
+	})
+}
+
+func TestRolledBack(t *testing.T) {
+	node(t, func(w *world) {
+		good := w.version("good")
+		w.attach(good, "d1")
+		w.pass(limit)
+		w.responds = func() Response {
+			if len(w.undone) > 0 {
+				return Responded
+			}
+			return Silent
+		}
+		bad := w.version("bad")
+		start := time.Now()
+		w.attach(bad, "d2")
+		w.pass(limit + time.Second)
+		if took := time.Since(start); len(w.undone) != 1 || w.undone[0] != "good of d1" || took > limit+2*time.Second {
+			w.t.Fatalf("undone %q after %s", w.undone, took)
+		}
+		w.pass(limit)
+		w.runs(bad, "the previous one", "generation 2 attached", "for 30s, and got one after it was rolled back: generation 1 runs again", "rollout restart")
+		w.runs(good, "it")
+		w.crash()
+		w.runs(bad, "the previous one", "generation 1 runs again")
+
+		fixed := w.version("fixed")
+		w.runs(fixed, "it")
+		w.attach(fixed, "d3")
+		w.pass(limit)
+		w.runs(fixed, "it")
+		w.runs(bad, "it") // it is a new change now
+		if len(w.undone) != 1 {
+			w.t.Errorf("undone %q", w.undone)
+		}
+	})
+}
+
+func TestFirstVersion(t *testing.T) {
+	node(t, func(w *world) {
+		w.responds = func() Response { return Silent }
+		bad := w.version("bad")
+		w.attach(bad, "d")
+		w.pass(limit + time.Second)
+		w.runs(bad, "nothing", "nothing runs instead")
+		if len(w.undone) != 1 || w.undone[0] != "nothing" {
+			w.t.Errorf("undone %q", w.undone)
+		}
+	})
+}
+
+// If the API server doesn't respond after the rollback either, the version wasn't the cause.
+func TestUnproven(t *testing.T) {
+	node(t, func(w *world) {
+		w.responds = func() Response { return Silent }
+		v := w.version("good")
+		w.attach(v, "d")
+		w.pass(10 * limit)
+		w.runs(v, "nothing", "it is tried again when the API server responds")
+		w.crash()
+		w.pass(limit)
+		before := w.changed
+		w.responds = func() Response { return Responded }
+		w.pass(later + time.Second)
+		w.runs(v, "it")
+		if w.changed == before {
+			w.t.Error("nobody is told that it can be tried again")
+		}
+		w.attach(v, "d")
+		w.pass(limit)
+		w.runs(v, "it")
+		if len(w.undone) != 1 {
+			w.t.Errorf("undone %q", w.undone)
+		}
+	})
+}
+
+// An API server that doesn't run isn't held against a version.
+func TestAPIServerDown(t *testing.T) {
+	node(t, func(w *world) {
+		w.responds = func() Response { return Refused }
+		v := w.version("good")
+		w.attach(v, "d")
+		w.pass(10 * limit)
+		w.runs(v, "it")
+		w.responds = func() Response { return Responded }
+		w.pass(limit)
+		w.crash()
+		w.responds = func() Response { return Silent }
+		w.pass(2 * limit)
+		w.runs(v, "it") // it is confirmed
+	})
+}
+
+func TestCrashes(t *testing.T) {
+	for name, test := range map[string]struct {
+		crash func(w *world, v Version)
+		runs  string
+		words string
+	}{
+		"before it is attached": {func(w *world, v Version) {
+			if err := w.changes.Begin(key, v); err != nil {
+				w.t.Fatal(err)
+			}
+			w.crash()
+		}, "the previous one", "no response"},
+		"after it is attached": {func(w *world, v Version) {
+			w.attach(v, "d2")
+			w.crash()
+		}, "the previous one", "no response"},
+		"the daemon is down": {func(w *world, v Version) {
+			w.failing = errors.New("connection refused")
+			w.attach(v, "d2")
+			w.pass(2 * limit)
+			if len(w.undone) > 0 {
+				w.t.Errorf("undone %q", w.undone)
+			}
+			w.stop()
+			w.pass(0)
+			w.failing = nil
+			w.start()
+		}, "the previous one", "no response"},
+		"a reboot": {func(w *world, v Version) {
+			w.attach(v, "d2")
+			w.boot("second")
+			w.crash()
+		}, "the previous one", "this node restarted before the API server had confirmed generation 2"},
+		"the node's clock is set back": {func(w *world, v Version) {
+			w.attach(v, "d2")
+			w.stop()
+			w.pass(0)
+			records, err := w.changes.journal.read()
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			r := records[key]
+			r.Tried.Deadline = r.Tried.Deadline.Add(24 * time.Hour)
+			if err := w.changes.journal.write(key, r); err != nil {
+				w.t.Fatal(err)
+			}
+			w.start()
+		}, "the previous one", "no response"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node(t, func(w *world) {
+				w.attach(w.version("good"), "d1")
+				w.pass(limit)
+				w.responds = func() Response { return Silent }
+				v := w.version("bad")
+				test.crash(w, v)
+				w.pass(2 * limit)
+				w.runs(v, test.runs, test.words)
+				if len(w.undone) == 0 || w.undone[0] != "good of d1" {
+					w.t.Errorf("undone %q", w.undone)
+				}
+			})
+		})
+	}
+}
+
+// What fails to load is never confirmed: the previous version runs on.
+func TestNotLoaded(t *testing.T) {
+	node(t, func(w *world) {
+		w.attach(w.version("good"), "d1")
+		w.pass(limit)
+		bad := w.version("bad")
+		if err := w.changes.End(key, bad, false, false); err != nil {
+			w.t.Fatal(err)
+		}
+		w.responds = func() Response { return Silent }
+		w.attach(bad, "d2")
+		w.pass(limit + time.Second)
+		w.runs(bad, "the previous one")
+	})
+}
+
+// What failed to attach isn't confirmed, and is rolled back like any other version, because it can be attached anyway.
+func TestNotAttached(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("good")
+		if err := errors.Join(w.changes.Begin(key, v), w.changes.End(key, v, false, false)); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(2 * limit)
+		w.runs(v, "it")
+		w.responds = func() Response { return Silent }
+		if err := errors.Join(w.changes.Begin(key, v), w.changes.End(key, v, false, false)); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(limit + time.Second)
+		w.runs(v, "nothing")
+	})
+}
+
+func TestForgotten(t *testing.T) {
+	node(t, func(w *world) {
+		w.attach(w.version("good"), "d1")
+		w.pass(limit)
+		if err := w.changes.Forget(key); err != nil {
+			w.t.Fatal(err)
+		}
+		w.crash()
+		if images := w.changes.Images(); len(images) > 0 {
+			w.t.Errorf("images %v", images)
+		}
+	})
+}
+
+// A damaged record is removed.
+func TestDamaged(t *testing.T) {
+	node(t, func(w *world) {
+		v := w.version("good")
+		w.attach(v, "d1")
+		w.pass(limit)
+		paths, err := filepath.Glob(filepath.Join(w.dir, "*"))
+		if err != nil || len(paths) != 1 {
+			w.t.Fatal(paths, err)
+		}
+		if err := os.WriteFile(paths[0], []byte("{"), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		w.crash()
+		w.runs(v, "it")
+		if _, err := os.Stat(paths[0]); err == nil {
+			w.t.Error("it is still there")
+		}
+	})
+}
+
+// What doesn't affect programs isn't a version.
+func TestVersions(t *testing.T) {
+	object := func(edit func(*v1alpha1.XdpProgram)) string {
+		o := &v1alpha1.XdpProgram{}
+		o.Name, o.UID, o.Generation = "x", "uid", 1
+		o.Spec.Priority = 50
+		edit(o)
+		v, err := VersionOf("XdpProgram", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.id()
+	}
+	first := object(func(*v1alpha1.XdpProgram) {})
+	for name, test := range map[string]struct {
+		edit    func(*v1alpha1.XdpProgram)
+		another bool
+	}{
+		"labels":     {func(o *v1alpha1.XdpProgram) { o.Labels = map[string]string{"a": "b"} }, false},
+		"generation": {func(o *v1alpha1.XdpProgram) { o.Generation = 7 }, false},
+		"annotation": {func(o *v1alpha1.XdpProgram) { o.Annotations = map[string]string{"a": "b"} }, false},
+		"status": {func(o *v1alpha1.XdpProgram) {
+			o.Status.ObservedGeneration = 7
+		}, false},
+		"restarted": {func(o *v1alpha1.XdpProgram) { o.Annotations = map[string]string{v1alpha1.AnnotationRestartedAt: "now"} }, true},
+		"priority":  {func(o *v1alpha1.XdpProgram) { o.Spec.Priority = 51 }, true},
+		"UID":       {func(o *v1alpha1.XdpProgram) { o.UID = "another" }, true},
+	} {
+		if got := object(test.edit) != first; got != test.another {
+			t.Errorf("%s: another version: %t", name, got)
+		}
+	}
+}

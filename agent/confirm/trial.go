@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package confirm rolls back changes after which the node can't reach the API server.
+//
+// Before the agent attaches network programs of a new version of an object, it records the version on the node's disk.
+// The version is confirmed by a response of the API server over a new connection. Without one within a time limit, the
+// version that was confirmed before runs again, or nothing if there was none. If that restores the connection, the new
+// version is refused on this node. If it doesn't, the version wasn't the cause, and is tried again when the API server
+// responds.
+package confirm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Version is what a user object requests, and the facts of the node that are needed to run it without the API server.
+type Version struct {
+	Kind string `json:"kind"`
+	// Object has the part of the user object that affects its programs.
+	Object json.RawMessage `json:"object"`
+	// Image is what the reference in the object was resolved to. It is empty until the bytecode is loaded.
+	Image bytecode.Image `json:"image"`
+	// Addresses are the internal IP addresses of the node, which determine its primary interface.
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+}
+
+// content is the JSON of a user object in a Version.
+type content struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Namespace   string            `json:"namespace,omitempty"`
+		UID         types.UID         `json:"uid"`
+		Generation  int64             `json:"generation"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+	} `json:"metadata"`
+	Spec json.RawMessage `json:"spec"`
+}
+
+// VersionOf returns the version of a user object of a kind.
+func VersionOf(kind string, o v1alpha1.UserObject) (Version, error) {
+	whole, err := json.Marshal(o)
+	if err != nil {
+		return Version{}, fmt.Errorf("encode %s %s: %w", kind, o.GetName(), err)
+	}
+	var c content
+	if err := json.Unmarshal(whole, &c); err != nil {
+		return Version{}, fmt.Errorf("encode %s %s: %w", kind, o.GetName(), err)
+	}
+	for name := range c.Metadata.Annotations {
+		if name != v1alpha1.AnnotationReplacePinnedMaps && name != v1alpha1.AnnotationRestartedAt {
+			delete(c.Metadata.Annotations, name)
+		}
+	}
+	part, err := json.Marshal(c)
+	if err != nil {
+		return Version{}, fmt.Errorf("encode %s %s: %w", kind, o.GetName(), err)
+	}
+	return Version{Kind: kind, Object: part}, nil
+}
+
+// Owner returns the owner of the version's programs.
+func (v *Version) Owner() (*program.Owner, error) {
+	i := slices.IndexFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == v.Kind })
+	if i < 0 {
+		return nil, fmt.Errorf("kind %q is unknown", v.Kind)
+	}
+	object := v1alpha1.UserKinds[i].New()
+	if err := json.Unmarshal(v.Object, object); err != nil {
+		return nil, fmt.Errorf("decode a stored %s: %w", v.Kind, err)
+	}
+	owner := program.OwnerOf(v.Kind, object)
+	return &owner, nil
+}
+
+// Generation returns the generation of the object.
+func (v *Version) Generation() int64 {
+	var c content
+	_ = json.Unmarshal(v.Object, &c) // 0 if it is damaged, in a message
+	return c.Metadata.Generation
+}
+
+// id returns a hash of everything that makes two versions differ. The generation isn't a part of it: a change that is
+// taken back leads to the same version.
+func (v *Version) id() string {
+	var c content
+	_ = json.Unmarshal(v.Object, &c)
+	c.Metadata.Generation = 0
+	same, _ := json.Marshal(c) //nolint:errchkjson // it was decoded from JSON
+	sum := sha256.Sum256(append([]byte(v.Kind+"\x00"), same...))
+	return hex.EncodeToString(sum[:])
+}
+
+// state is the state of a version that isn't confirmed.
+type state string
+
+const (
+	// trying means that the version is attached, or is about to be.
+	trying state = "Trying"
+	// undoing means that the previous version is about to be attached instead.
+	undoing state = "Undoing"
+	// undone means that the previous version runs, and that it isn't known whether that restores the connection.
+	undone state = "Undone"
+	// refused means that undoing the version restored the connection, or that the node restarted before the version was
+	// confirmed.
+	refused state = "Refused"
+	// unproven means that undoing the version didn't restore the connection.
+	unproven state = "Unproven"
+)
+
+// trial is a version that isn't confirmed.
+type trial struct {
+	Version Version `json:"version"`
+	State   state   `json:"state"`
+	// Boot is the ID of the node's boot in which the version was attached.
+	Boot string `json:"boot"`
+	// Deadline is when a state ends without a response: trying and undone.
+	Deadline time.Time `json:"deadline"`
+	// Limit is the time limit that was exceeded, for the message.
+	Limit time.Duration `json:"limit"`
+	// Restarted means that the node restarted before the version was confirmed.
+	Restarted bool `json:"restarted,omitempty"`
+
+	// since is when the state began. It is zero until the version is attached. A response to an earlier request doesn't
+	// count.
+	since time.Time
+	// attached means that network programs of the version are known to be attached. An attempt that failed can have
+	// attached them too.
+	attached bool
+}
+
+// record is what the node knows about the versions of an object.
+type record struct {
+	// Confirmed is the version that ran when the API server responded. It is nil if there was none.
+	Confirmed *Version `json:"confirmed,omitempty"`
+	// Tried is a version that isn't confirmed, or nil.
+	Tried *trial `json:"tried,omitempty"`
+}
+
+// heard returns the record after the API server responded to a request that was sent at a time.
+func (r record) heard(sent time.Time) record {
+	t := r.Tried
+	if t == nil || t.since.IsZero() || !sent.After(t.since) {
+		return r
+	}
+	next := *t
+	switch t.State {
+	case trying:
+		if !t.attached {
+			return record{Confirmed: r.Confirmed}
+		}
+		return record{Confirmed: &next.Version}
+	case undone:
+		next.State = refused
+		return record{r.Confirmed, &next}
+	case unproven:
+		return record{Confirmed: r.Confirmed}
+	case undoing, refused:
+	}
+	return r
+}
+
+// passed returns the record at a time, in a boot of the node.
+func (r record) passed(now time.Time, boot string, limit time.Duration) record {
+	t := r.Tried
+	if t == nil {
+		return r
+	}
+	next := *t
+	switch {
+	case t.State == trying && t.Boot != boot:
+		next.State, next.Restarted = undoing, true
+	case t.State == trying && now.After(t.Deadline):
+		next.State, next.Limit = undoing, limit
+	case t.State == undone && now.After(t.Deadline):
+		next.State = unproven
+	default:
+		return r
+	}
+	return record{r.Confirmed, &next}
+}
+
+// restored returns the record after the previous version was attached instead of the tried one.
+func (r record) restored(now time.Time, limit time.Duration) record {
+	next := *r.Tried
+	next.State, next.since, next.Deadline = undone, now, now.Add(limit)
+	if next.Restarted {
+		next.State = refused
+	}
+	return record{r.Confirmed, &next}
+}
+
+// postponed returns the record after the API server's host refused a connection. The network works, and the API server
+// doesn't run, which isn't held against a version.
+func (r record) postponed(now time.Time, limit time.Duration) record {
+	if r.Tried == nil || r.Tried.State != trying && r.Tried.State != undone {
+		return r
+	}
+	next := *r.Tried
+	next.Deadline = now.Add(limit)
+	return record{r.Confirmed, &next}
+}
+
+// open reports whether the record waits for a response of the API server.
+func (r record) open() bool {
+	return r.Tried != nil && r.Tried.State != refused && !r.Tried.since.IsZero()
+}
+
+// versions returns the versions in the record.
+func (r record) versions() []*Version {
+	var all []*Version
+	if r.Confirmed != nil {
+		all = append(all, r.Confirmed)
+	}
+	if r.Tried != nil {
+		all = append(all, &r.Tried.Version)
+	}
+	return all
+}
+
+func uidOf(v *Version) types.UID {
+	var c content
+	_ = json.Unmarshal(v.Object, &c)
+	return c.Metadata.UID
+}

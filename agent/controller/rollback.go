@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/confirm"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// change is a version of an owner for a pass.
+type change struct {
+	// begin is called before a network program is attached on the node. If it fails, nothing is attached.
+	begin func() error
+	// image is what the version's reference was resolved to, if an earlier version runs again. It is loaded from the
+	// node's store.
+	image bytecode.Image
+	// offline means that objects of the API server may be unknown. The node's addresses are these then.
+	offline   bool
+	addresses []netip.Addr
+}
+
+// runVersion runs the owner's version, or the previous one if it was rolled back on this node. It is converge with a
+// [confirm.Changes].
+func (r *Reconciler) runVersion(ctx context.Context, key program.Key, owner *program.Owner) (plan.Plan, report.Outcome, time.Duration, error) {
+	if !r.Changes.Enabled() {
+		return r.converge(ctx, key, owner, change{})
+	}
+	r.undoing.RLock()
+	defer r.undoing.RUnlock()
+	if owner == nil {
+		want, outcome, again, err := r.converge(ctx, key, nil, change{})
+		if err == nil && outcome.Err() == nil {
+			err = r.Changes.Forget(key)
+		}
+		return want, outcome, again, err
+	}
+	object, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)
+	if err != nil {
+		return plan.Plan{}, report.Outcome{}, 0, fmt.Errorf("get %s: %w", key, err)
+	}
+	version, err := confirm.VersionOf(key.Kind, object)
+	if err != nil {
+		return plan.Plan{}, report.Outcome{}, 0, err
+	}
+	if rollback := r.Changes.Rollback(key, version); rollback != nil {
+		return r.runPrevious(ctx, key, owner, rollback)
+	}
+	want, outcome, again, err := r.converge(ctx, key, owner, change{begin: func() error { return r.Changes.Begin(key, version) }})
+	if err != nil {
+		return want, outcome, again, err
+	}
+	if node, err := r.node(); err == nil {
+		version.Addresses = addressesOf(node)
+	}
+	actual := r.Inventory.Of(key)
+	for _, p := range actual {
+		if p.Image.Digest != "" {
+			version.Image = p.Image
+		}
+	}
+	complete := outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0
+	return want, outcome, again, r.Changes.End(key, version, attachedOnNode(want, actual), complete)
+}
+
+// runPrevious runs the previous version of an owner, or nothing. The returned plan is what the reports say about the
+// version that was rolled back.
+func (r *Reconciler) runPrevious(ctx context.Context, key program.Key, owner *program.Owner, rollback *confirm.Rollback) (plan.Plan, report.Outcome, time.Duration, error) {
+	previous, err := r.ownerOf(rollback.Previous)
+	if err != nil {
+		return plan.Plan{}, report.Outcome{}, 0, err
+	}
+	var c change
+	if rollback.Previous != nil {
+		c.image = rollback.Previous.Image
+	}
+	_, outcome, again, err := r.converge(ctx, key, previous, c)
+	message := rollback.Message
+	if failed := outcome.Err(); failed != nil {
+		message += ", which failed: " + failed.Error()
+	}
+	said := plan.Plan{UID: owner.UID, Generation: owner.Generation}
+	for _, member := range owner.Members {
+		said.Blocked = append(said.Blocked, plan.Blocked{Member: member, Condition: v1alpha1.BpfProgCondRolledBack, Message: message})
+	}
+	return said, outcome, again, err
+}
+
+func (r *Reconciler) ownerOf(version *confirm.Version) (*program.Owner, error) {
+	if version == nil {
+		return nil, nil
+	}
+	return version.Owner()
+}
+
+// Undo runs the previous version of an owner, or nothing if that is nil or fails. It doesn't need the API server, and
+// policies allowed the previous version when it was confirmed.
+func (r *Reconciler) Undo(ctx context.Context, key program.Key, version *confirm.Version) error {
+	r.undoing.Lock()
+	defer r.undoing.Unlock()
+	r.open()
+	if err := r.ensureInventory(ctx); err != nil {
+		return err
+	}
+	previous, err := r.ownerOf(version)
+	if err == nil && previous != nil {
+		g := &gate{
+			change: change{image: version.Image, offline: true, addresses: version.Addresses},
+			credentials: func() (bytecode.Credentials, error) {
+				return bytecode.Credentials{}, errors.New("the API server can't be reached")
+			},
+		}
+		var outcome report.Outcome
+		_, outcome, err = r.pass(ctx, key, previous, g)
+		err = errors.Join(err, outcome.Err())
+	}
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to run the previous version; unloading", "owner", key.String())
+	}
+	if err != nil || previous == nil {
+		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil)
+		return errors.Join(err, outcome.Err())
+	}
+	return nil
+}
+
+// attachedOnNode reports whether a network program of the plan is attached to an interface of the node.
+func attachedOnNode(want plan.Plan, actual []daemon.Program) bool {
+	for n, load := range want.Loads {
+		for function, loaded := range want.Present(n, actual) {
+			for _, user := range load.Users(function) {
+				for _, point := range user.Points {
+					for _, link := range loaded.Links {
+						if link == plan.LinkOf(point) && point.OnNode() {
+							return true
+						}
+					}
+				}
+			}
+		}
+	}
+	return false
+}
