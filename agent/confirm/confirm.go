@@ -165,7 +165,7 @@ func (r record) message() string {
 		why += ", and got one after it was rolled back"
 		fallthrough
 	case t.State == refused:
-		then = "it isn't tried again here until the object changes or is restarted (kubectl bpfman rollout restart)"
+		then = "it isn't tried again here until the object or its annotation bpfman.io/restartedAt changes"
 	}
 	return fmt.Sprintf("%s: %s, %s", why, runs, then)
 }

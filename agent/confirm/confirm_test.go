@@ -219,7 +219,7 @@ func TestRolledBack(t *testing.T) {
 			w.t.Fatalf("undone %q after %s", w.undone, took)
 		}
 		w.pass(limit)
-		w.runs(bad, "the previous one", "generation 2 attached", "for 30s, and got one after it was rolled back: generation 1 runs again", "rollout restart")
+		w.runs(bad, "the previous one", "generation 2 attached", "for 30s, and got one after it was rolled back: generation 1 runs again", "bpfman.io/restartedAt")
 		w.runs(good, "it")
 		w.crash()
 		w.runs(bad, "the previous one", "generation 1 runs again")

@@ -84,7 +84,7 @@ type BpfProgramStatus struct {
 
 	// conditions is the state of the program. The type of the first condition is
 	// Loaded, NotLoaded, NotUnLoaded, MapOwnerNotFound, MapOwnerNotLoaded,
-	// BytecodeSelectorError, PolicyDenied, PolicyViolated, NoContainersOnNode, or
+	// BytecodeSelectorError, PolicyDenied, PolicyViolated, RolledBack, NoContainersOnNode, or
 	// NoInterfacesOnNode. Its message quotes the daemon's error. The condition Ready
 	// follows and, if it is False, either Reconciling or Stalled.
 	// +optional

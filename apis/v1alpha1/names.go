@@ -39,8 +39,8 @@ const AnnotationProgramID = "bpfman.io/ProgramId"
 // content of the maps is lost.
 const AnnotationReplacePinnedMaps = "bpfman.io/replace-pinned-maps"
 
-// AnnotationRestartedAt makes each node try a version of a user's object again that it rolled back. `kubectl bpfman
-// rollout restart` sets it to the time.
+// AnnotationRestartedAt makes each node try a version of an object of a user again that it rolled back, when its value
+// changes. By convention, it is a time.
 const AnnotationRestartedAt = "bpfman.io/restartedAt"
 
 // Metadata that the daemon stores with each program that the agent loads. The CSI plugin
