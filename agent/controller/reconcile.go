@@ -81,7 +81,9 @@ type Reconciler struct {
 	// maximum is twice as long. 0 means 3 hours.
 	RelistReports time.Duration
 
-	opened   sync.Once
+	opened sync.Once
+	// waits contains a timer for each owner that waits for an image.
+	waits    sync.Map
 	queue    workqueue.TypedRateLimitingInterface[program.Key]
 	reports  reports
 	asked    []chan time.Duration

@@ -111,10 +111,15 @@ func (r *Reconciler) work(ctx context.Context) {
 // process reconciles one owner, and enqueues it again if necessary.
 func (r *Reconciler) process(ctx context.Context, key program.Key) {
 	defer r.queue.Done(key)
+	if waits, ok := r.waits.LoadAndDelete(key); ok {
+		waits.(*time.Timer).Stop() //nolint:errcheck // the only type of its values
+	}
 	log := logr.FromContextOrDiscard(ctx).WithValues("owner", key.String())
 	again, err := r.reconcileSafely(logr.NewContext(ctx, log), key)
 	if waiting := (*waitingError)(nil); errors.As(err, &waiting) {
-		r.queue.AddAfter(key, waiting.left) // without Forget: a registry that fails is asked less often each time
+		// Without Forget: a registry that fails is asked less often each time. AddAfter would add the owner also if it has
+		// failed by then.
+		r.waits.Store(key, time.AfterFunc(waiting.left, func() { r.queue.Add(key) }))
 		return
 	}
 	if err != nil {
