@@ -213,19 +213,20 @@ func (c *Changes) Images() []bytecode.Image {
 }
 
 // Run confirms versions, and undoes those that can't be confirmed in time, until ctx ends.
-func (c *Changes) Run(ctx context.Context) {
-	for {
+func (c *Changes) Run(ctx context.Context) error {
+	for c.Enabled() {
 		timer := time.NewTimer(c.wait())
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return
+			return nil
 		case <-c.wake:
 			timer.Stop()
 		case <-timer.C:
 		}
 		c.step(ctx)
 	}
+	return nil
 }
 
 // wait returns the time until the next step.

@@ -93,7 +93,7 @@ func (w *world) start() {
 	if err := w.changes.Open(w.dir, w.proc); err != nil {
 		w.t.Fatal(err)
 	}
-	go w.changes.Run(ctx)
+	go func() { _ = w.changes.Run(ctx) }()
 }
 
 // crash ends the agent and starts it again.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/confirm"
-	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
@@ -73,7 +72,7 @@ func (r *Reconciler) runVersion(ctx context.Context, key program.Key, owner *pro
 		}
 	}
 	complete := outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0
-	return want, outcome, again, r.Changes.End(key, version, attachedOnNode(want, actual), complete)
+	return want, outcome, again, r.Changes.End(key, version, want.AttachedOnNode(actual), complete)
 }
 
 // runPrevious runs the previous version of an owner, or nothing. The returned plan is what the reports say about the
@@ -135,22 +134,4 @@ func (r *Reconciler) Undo(ctx context.Context, key program.Key, version *confirm
 		return errors.Join(err, outcome.Err())
 	}
 	return nil
-}
-
-// attachedOnNode reports whether a network program of the plan is attached to an interface of the node.
-func attachedOnNode(want plan.Plan, actual []daemon.Program) bool {
-	for n, load := range want.Loads {
-		for function, loaded := range want.Present(n, actual) {
-			for _, user := range load.Users(function) {
-				for _, point := range user.Points {
-					for _, link := range loaded.Links {
-						if link == plan.LinkOf(point) && point.OnNode() {
-							return true
-						}
-					}
-				}
-			}
-		}
-	}
-	return false
 }

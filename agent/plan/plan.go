@@ -53,11 +53,21 @@ func (p Plan) Problems() error {
 // Discovers reports whether a link of a function of the n-th Load belongs to an
 // attach point that was discovered on the node.
 func (p Plan) Discovers(n int, function string, link daemon.Link) bool {
-	return n < len(p.Loads) && slices.ContainsFunc(p.Loads[n].Users(function), func(user Program) bool {
-		return slices.ContainsFunc(user.Points, func(point program.AttachPoint) bool {
-			return point.Discovered && LinkOf(point) == link
-		})
-	})
+	return n < len(p.Loads) && p.Loads[n].leads(function, link, func(point program.AttachPoint) bool { return point.Discovered })
+}
+
+// AttachedOnNode reports whether a network program of the plan is attached to an interface of the node.
+func (p Plan) AttachedOnNode(actual []daemon.Program) bool {
+	for n, load := range p.Loads {
+		for function, loaded := range p.Present(n, actual) {
+			for _, link := range loaded.Links {
+				if load.leads(function, link, program.AttachPoint.OnNode) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // Load is one Load call of the daemon, with functions that share their maps.
@@ -72,6 +82,13 @@ type Load struct {
 	Programs []Program
 	// MapOwner is the kernel ID of the program whose maps are used, or nil.
 	MapOwner *uint32
+}
+
+// leads reports whether a link of a function leads to a certain attach point.
+func (l Load) leads(function string, link daemon.Link, certain func(program.AttachPoint) bool) bool {
+	return slices.ContainsFunc(l.Users(function), func(user Program) bool {
+		return slices.ContainsFunc(user.Points, func(point program.AttachPoint) bool { return LinkOf(point) == link && certain(point) })
+	})
 }
 
 // Users returns the programs that use a function.

@@ -132,8 +132,10 @@ func Programs(owner program.Owner, node string, p plan.Plan, actual []daemon.Pro
 		object := empty(owner, node, blocked.Member)
 		message := blocked.Message + describePredecessor(object, actual, func(a daemon.Program) bool { return p.KeptFor(blocked, a) })
 		state := v1alpha1.Reconciling
-		if blocked.Condition == v1alpha1.BpfProgCondNotLoaded { // a map owner can still be loaded
+		switch blocked.Condition {
+		case v1alpha1.BpfProgCondNotLoaded, v1alpha1.BpfProgCondRolledBack:
 			state = v1alpha1.Stalled
+		default: // a map owner can still be loaded
 		}
 		setConditions(object, state.Conditions(blocked.Condition.Condition(message)))
 		out = append(out, object)

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/node"
+	"github.com/bpfman/bpfman-operator/tests/restarts"
 )
 
 // TestRollback attaches a program that drops everything on the interface to the API server. The node rolls it back by
@@ -20,8 +22,13 @@ import (
 func TestRollback(t *testing.T) {
 	requireType(t, "TCX")
 	const space = "e2e-rollback"
-	victim := under.nodes()[0]
-	o := tcx(space, under.uplink(t))
+	// The API server of a cluster with one node is behind that node's loopback interface.
+	nodes, iface := under.nodes(), "lo"
+	if len(nodes) > 1 {
+		iface = "eth0"
+	}
+	victim := nodes[len(nodes)-1]
+	o := tcx(space, iface)
 	o.Spec.NodeSelector.MatchLabels = map[string]string{corev1.LabelHostname: victim}
 	var token string
 	state := func(ctx context.Context, c v1alpha1.BpfProgramConditionType, words string) {
@@ -47,6 +54,10 @@ func TestRollback(t *testing.T) {
 			})
 		}},
 		step{"one that cuts off the node is rolled back", func(ctx context.Context, s *testing.T) {
+			// Components lose their connections, and the operator its lease.
+			for _, component := range []string{node.Operator, node.Agent, node.CSI, node.Inspector} {
+				under.restarts.Expect(component, restarts.Unlimited)
+			}
 			start := time.Now()
 			modify(ctx, s, o, func(o *v1alpha1.TcxProgram) { o.Spec.BpfFunctionName = "tcx_drop" })
 			state(ctx, v1alpha1.BpfProgCondRolledBack, "and got one after it was rolled back: generation 1 runs again")

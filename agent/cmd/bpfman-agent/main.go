@@ -159,11 +159,8 @@ func run(o options, log logr.Logger) error {
 		return err
 	}
 	defer conn.Close()
-	reconciler, err := newReconciler(o, server, conn, measured)
+	reconciler, err := newReconciler(o, server, config, conn, measured)
 	if err != nil {
-		return err
-	}
-	if reconciler.Changes, err = newChanges(o, config, reconciler); err != nil {
 		return err
 	}
 	register(registry, o, server, reconciler)
@@ -184,12 +181,7 @@ func run(o options, log logr.Logger) error {
 	}
 	server.Kinds.Held = func() error { return cmp.Or(guard.Held(), reconciler.Inventory.Ready()) }
 	tasks.Go(func() error { return guard.Start(ctx) })
-	if reconciler.Changes.Enabled() { // also without the API server
-		tasks.Go(func() error {
-			reconciler.Changes.Run(ctx)
-			return nil
-		})
-	}
+	tasks.Go(func() error { return reconciler.Changes.Run(ctx) }) // also without the API server
 	tasks.Go(func() error {
 		return scrape.Serve(ctx, o.healthAddr, server.Kinds.Probes(), nil, slog.New(logr.ToSlogHandler(log)))
 	})
@@ -230,7 +222,7 @@ func forget(server *cluster.Cluster, namespace string, store *bytecode.Store, lo
 	return store.Clear()
 }
 
-func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Reconciler, error) {
+func newReconciler(o options, server *cluster.Cluster, config *rest.Config, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Reconciler, error) {
 	process, err := bytecode.Beside()
 	if err != nil {
 		return nil, err
@@ -255,7 +247,8 @@ func newReconciler(o options, server *cluster.Cluster, conn *grpc.ClientConn, me
 		Bpffs:   bpffsDir,
 	}
 	store.Used = reconciler.UsedImages
-	return reconciler, store.Open()
+	reconciler.Changes, err = newChanges(o, config, reconciler)
+	return reconciler, errors.Join(err, store.Open())
 }
 
 // newChanges returns what confirms changes of network programs, or nil if that is switched off.

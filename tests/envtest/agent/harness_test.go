@@ -206,7 +206,7 @@ func (n *node) startAgent() {
 		if err := reconciler.Changes.Open(n.changes, n.proc); err != nil {
 			n.t.Fatal(err)
 		}
-		go reconciler.Changes.Run(ctx)
+		go func() { _ = reconciler.Changes.Run(ctx) }()
 	}
 	connected := func(_ context.Context, f func()) { f() }
 	stopped := make(chan struct{})
