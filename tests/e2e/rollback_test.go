@@ -29,6 +29,7 @@ func TestRollback(t *testing.T) {
 	}
 	victim := nodes[len(nodes)-1]
 	o := tcx(space, iface)
+	o.Spec.ByteCode.Image.ImagePullPolicy = v1alpha1.PullAlways
 	o.Spec.NodeSelector.MatchLabels = map[string]string{corev1.LabelHostname: victim}
 	var token string
 	state := func(ctx context.Context, c v1alpha1.BpfProgramConditionType, words string) {
