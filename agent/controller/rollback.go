@@ -43,7 +43,7 @@ func (r *Reconciler) runVersion(ctx context.Context, key program.Key, owner *pro
 	if owner == nil {
 		want, outcome, again, err := r.converge(ctx, key, nil, change{})
 		if err == nil && outcome.Err() == nil {
-			err = r.Changes.Forget(key)
+			unrecorded(ctx, r.Changes.Forget(key))
 		}
 		return want, outcome, again, err
 	}
@@ -72,7 +72,16 @@ func (r *Reconciler) runVersion(ctx context.Context, key program.Key, owner *pro
 		}
 	}
 	complete := outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0
-	return want, outcome, again, r.Changes.End(key, version, want.AttachedOnNode(actual), complete)
+	unrecorded(ctx, r.Changes.End(key, version, want.AttachedOnNode(actual), complete))
+	return want, outcome, again, nil
+}
+
+// unrecorded logs that a record couldn't be written, for example because the disk is full. The record in memory is right,
+// and the reports must not wait for the disk.
+func unrecorded(ctx context.Context, err error) {
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change; after a crash, it is confirmed again")
+	}
 }
 
 // runPrevious runs the previous version of an owner, or nothing. The returned plan is what the reports say about the
