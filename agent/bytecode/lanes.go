@@ -12,83 +12,97 @@ import (
 )
 
 const (
-	// slice is the time after which a process is slow. With a registry nearby, it takes
-	// less.
-	slice = 200 * time.Millisecond
-	// maxFast and maxSlow are the maximum numbers of processes that aren't slow, and that
-	// are.
-	maxFast = 10
-	maxSlow = 12
-	// maxSlowHosts is the maximum number of hosts that are known to be slow.
+	// slice is the time after which a process isn't fast. With a registry nearby, it takes less. longSlice is the time
+	// after which it is slow, also on a machine under load.
+	slice, longSlice = 200 * time.Millisecond, time.Second
+	// maxFast, maxMiddle, and maxSlow are the numbers of places.
+	maxFast, maxMiddle, maxSlow = 8, 4, 10
+	// maxSlowHosts is the maximum number of hosts that are known not to be fast.
 	maxSlowHosts = 1024
 )
 
-// lanes limits the number of concurrent processes so that registries that don't respond,
-// or respond slowly, only delay their own images. A process that takes longer than a slice
-// moves to the slow lane. If there is no place, it ends, and starts again when there is
-// one. Images of a host whose last one was slow start there.
+// lane is a number of places for processes, and the time that a process has in one. 0 means that it isn't limited.
+type lane struct {
+	places *semaphore.Weighted
+	slice  time.Duration
+}
+
+// lanes limits the number of concurrent processes so that registries that don't respond, or respond slowly, only delay
+// their own images. A process that takes longer than its slice moves to the next lane. If there is no place, it ends, and
+// starts again when there is one. Images of a host start in the lane where its last one ended.
 type lanes struct {
-	fast, slow *semaphore.Weighted
-	slowHosts  *lru.Cache
+	lanes [3]lane
+	hosts *lru.Cache // the index of a lane, by host
 }
 
 func newLanes() *lanes {
-	return &lanes{fast: semaphore.NewWeighted(maxFast), slow: semaphore.NewWeighted(maxSlow), slowHosts: lru.New(maxSlowHosts)}
+	return &lanes{
+		lanes: [3]lane{
+			{semaphore.NewWeighted(maxFast), slice},
+			{semaphore.NewWeighted(maxMiddle), longSlice},
+			{semaphore.NewWeighted(maxSlow), 0},
+		},
+		hosts: lru.New(maxSlowHosts),
+	}
 }
 
-// run calls read for an image of a host, once or twice. Read must return soon after its
-// context ends. Run returns an error if ctx ends first.
+// run calls read for an image of a host, possibly several times. Read must return soon after its context ends. Run
+// returns an error if ctx ends first.
 func (l *lanes) run(ctx context.Context, host string, read func(context.Context)) error {
-	if _, slow := l.slowHosts.Get(host); !slow {
-		if ended, err := l.inSlice(ctx, host, read); ended || err != nil {
+	for n := l.laneOf(host); ; {
+		if err := l.lanes[n].places.Acquire(ctx, 1); err != nil {
 			return err
 		}
+		if now := l.laneOf(host); now > n { // found out while this waited
+			l.lanes[n].places.Release(1)
+			n = now
+			continue
+		}
+		var ended bool
+		if ended, n = l.runIn(ctx, n, host, read); ended {
+			return ctx.Err()
+		}
 	}
-	if err := l.slow.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer l.slow.Release(1)
-	start := time.Now()
-	read(ctx)
-	if time.Since(start) < slice {
-		l.slowHosts.Remove(host)
-	}
-	return ctx.Err()
 }
 
-// inSlice calls read in the fast lane. It returns false if read has to be called in the
-// slow lane.
-func (l *lanes) inSlice(ctx context.Context, host string, read func(context.Context)) (bool, error) {
-	if err := l.fast.Acquire(ctx, 1); err != nil {
-		return false, err
-	}
-	if _, slow := l.slowHosts.Get(host); slow { // found out while this waited
-		l.fast.Release(1)
-		return false, nil
-	}
+func (l *lanes) laneOf(host string) int {
+	n, _ := l.hosts.Get(host)
+	index, _ := n.(int)
+	return index
+}
+
+// runIn calls read in a lane where it has a place. It moves to the next lanes while they have places. It returns false,
+// and the lane to wait for, if read didn't end.
+func (l *lanes) runIn(ctx context.Context, n int, host string, read func(context.Context)) (done bool, next int) {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	ended := make(chan struct{})
+	start, ended := time.Now(), make(chan struct{})
 	go func() {
 		defer close(ended)
 		read(reading)
 	}()
-	timer := time.NewTimer(slice)
-	defer timer.Stop()
-	select {
-	case <-ended:
-		l.fast.Release(1)
-		return true, ctx.Err()
-	case <-timer.C:
+	for {
+		var over <-chan time.Time
+		if limit := l.lanes[n].slice; limit > 0 {
+			over = time.After(limit)
+		}
+		select {
+		case <-ended:
+			l.lanes[n].places.Release(1)
+			if time.Since(start) < slice {
+				l.hosts.Remove(host)
+			}
+			return true, n
+		case <-over:
+		}
+		l.hosts.Add(host, n+1)
+		if !l.lanes[n+1].places.TryAcquire(1) {
+			stop()
+			<-ended
+			l.lanes[n].places.Release(1)
+			return false, n + 1
+		}
+		l.lanes[n].places.Release(1)
+		n++
 	}
-	l.fast.Release(1)
-	l.slowHosts.Add(host, true)
-	if !l.slow.TryAcquire(1) {
-		stop()
-		<-ended
-		return false, nil
-	}
-	defer l.slow.Release(1)
-	<-ended
-	return true, ctx.Err()
 }
