@@ -30,7 +30,7 @@ func TestConditionReasons(t *testing.T) {
 		"NotSelected": "nodeNotSelected", "Unloaded": "bpfmanUnloaded",
 		"MapOwnerNotFound": "mapOwnerNotFound", "MapOwnerNotLoaded": "mapOwnerNotLoaded",
 		"BytecodeSelectorError": "bytecodeSelectorError", "NoContainersOnNode": "noContainersOnNode", "None": "None",
-		"PolicyDenied": "policyDenied", "PolicyViolated": "policyViolated", "NoInterfacesOnNode": "noInterfacesOnNode",
+		"PolicyDenied": "policyDenied", "PolicyViolated": "policyViolated", "RolledBack": "rolledBack", "NoInterfacesOnNode": "noInterfacesOnNode",
 	}
 	for conditionType, reason := range program {
 		checkCondition(t, conditionType.Condition(), string(conditionType), reason)
@@ -62,7 +62,7 @@ func TestFailed(t *testing.T) {
 	want := map[BpfProgramConditionType]bool{
 		BpfProgCondNotLoaded: true, BpfProgCondNotUnloaded: true, BpfProgCondMapOwnerNotFound: true,
 		BpfProgCondMapOwnerNotLoaded: true, BpfProgCondBytecodeSelectorError: true,
-		BpfProgCondPolicyDenied: true, BpfProgCondPolicyViolated: true,
+		BpfProgCondPolicyDenied: true, BpfProgCondPolicyViolated: true, BpfProgCondRolledBack: true,
 	}
 	for conditionType := range bpfProgramTexts {
 		if conditionType.Failed() != want[conditionType] {

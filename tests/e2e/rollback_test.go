@@ -5,11 +5,13 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -20,23 +22,76 @@ import (
 // TestRollback attaches a program that drops everything on the interface to the API server. The node rolls it back by
 // itself, and the version before runs again.
 func TestRollback(t *testing.T) {
-	requireType(t, "TCX")
-	const space = "e2e-rollback"
-	// The API server of a cluster with one node is behind that node's loopback interface.
-	nodes, iface := under.nodes(), "lo"
-	if len(nodes) > 1 {
-		iface = "eth0"
+	for kind, c := range map[string]struct {
+		create func(name string, at v1alpha1.InterfaceSelector) v1alpha1.UserObject
+		// drops changes what the program does with packets.
+		drops func(o v1alpha1.UserObject, all bool)
+	}{
+		"TCX": {
+			func(name string, at v1alpha1.InterfaceSelector) v1alpha1.UserObject {
+				return &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TcxProgramSpec{
+					TcxProgramInfo: tcxInfo("tcx_next", at), BpfAppCommon: of("tcx_test"),
+				}}
+			},
+			func(o v1alpha1.UserObject, all bool) {
+				if o, ok := o.(*v1alpha1.TcxProgram); ok {
+					o.Spec.BpfFunctionName = map[bool]string{true: "tcx_drop", false: "tcx_next"}[all]
+				}
+			},
+		},
+		"XDP": {
+			func(name string, at v1alpha1.InterfaceSelector) v1alpha1.UserObject {
+				return &v1alpha1.XdpProgram{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.XdpProgramSpec{
+					XdpProgramInfo: v1alpha1.XdpProgramInfo{BpfProgramCommon: functionOf("verdict"), InterfaceSelector: at, Priority: 50},
+					BpfAppCommon:   of("xdp_verdict"),
+				}}
+			},
+			func(o v1alpha1.UserObject, all bool) {
+				o.GetAppCommon().GlobalData = map[string][]byte{"VERDICT": {map[bool]byte{true: xdpDrop, false: xdpPass}[all], 0, 0, 0}}
+			},
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			requireType(t, kind)
+			name := "e2e-rollback-" + strings.ToLower(kind)
+			victim := under.nodes()[len(under.nodes())-1]
+			o := c.create(name, toAPIServer(t, victim))
+			c.drops(o, false)
+			o.GetAppCommon().ByteCode.Image.ImagePullPolicy = v1alpha1.PullAlways
+			o.GetAppCommon().NodeSelector.MatchLabels = map[string]string{corev1.LabelHostname: victim}
+			rollBack(t, name, victim, o, c.drops)
+		})
 	}
-	victim := nodes[len(nodes)-1]
-	o := tcx(space, iface)
-	o.Spec.ByteCode.Image.ImagePullPolicy = v1alpha1.PullAlways
-	o.Spec.NodeSelector.MatchLabels = map[string]string{corev1.LabelHostname: victim}
+}
+
+// toAPIServer selects the interface over which a node reaches the API server: the loopback interface if that is on the
+// node.
+func toAPIServer(t *testing.T, nodeName string) v1alpha1.InterfaceSelector {
+	t.Helper()
+	endpoints, err := under.clientset.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := get(t.Context(), t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
+	for _, a := range n.Status.Addresses {
+		for _, e := range endpoints.Endpoints {
+			if slices.Contains(e.Addresses, a.Address) {
+				return on("lo")
+			}
+		}
+	}
+	primary := true
+	return v1alpha1.InterfaceSelector{PrimaryNodeInterface: &primary}
+}
+
+func rollBack(t *testing.T, name, victim string, o v1alpha1.UserObject, drops func(v1alpha1.UserObject, bool)) {
+	t.Helper()
 	var token string
-	state := func(ctx context.Context, c v1alpha1.BpfProgramConditionType, words string) {
+	says := func(ctx context.Context, c v1alpha1.BpfProgramConditionType, words string) {
 		t.Helper()
-		awaitFor(ctx, t, 3*time.Minute, string(c)+": "+words, func(ctx context.Context) (bool, string) {
+		awaitFor(ctx, t, recovery, string(c)+": "+words, func(ctx context.Context) (bool, string) {
 			var list v1alpha1.BpfProgramList
-			err := under.List(ctx, &list, client.MatchingLabels{v1alpha1.LabelOwnedByProgram: space})
+			err := under.List(ctx, &list, client.MatchingLabels{v1alpha1.LabelOwnedByProgram: name})
 			if err != nil || len(list.Items) != 1 || len(list.Items[0].Status.Conditions) == 0 {
 				return false, "there is no report"
 			}
@@ -46,10 +101,10 @@ func TestRollback(t *testing.T) {
 	}
 	feature(t,
 		step{"a version is confirmed", func(ctx context.Context, s *testing.T) {
-			namespace(ctx, t, space)
-			token = metricsReader(ctx, t, space, "reader")
+			namespace(ctx, t, name)
+			token = metricsReader(ctx, t, name, "reader")
 			create(ctx, t, o)
-			state(ctx, v1alpha1.BpfProgCondLoaded, "")
+			says(ctx, v1alpha1.BpfProgCondLoaded, "")
 			await(ctx, s, "the change is confirmed", func(ctx context.Context) (bool, string) {
 				return strings.Contains(readAgent(ctx, s, token, victim), "bpfman_agent_unconfirmed_changes 0"), "it isn't"
 			})
@@ -60,14 +115,14 @@ func TestRollback(t *testing.T) {
 				under.restarts.Expect(component, restarts.Unlimited)
 			}
 			start := time.Now()
-			modify(ctx, s, o, func(o *v1alpha1.TcxProgram) { o.Spec.BpfFunctionName = "tcx_drop" })
-			state(ctx, v1alpha1.BpfProgCondRolledBack, "and got one after it was rolled back: generation 1 runs again")
+			modify(ctx, s, o, func(o v1alpha1.UserObject) { drops(o, true) })
+			says(ctx, v1alpha1.BpfProgCondRolledBack, "and got one after it was rolled back: generation 1 runs again")
 			s.Logf("the report came %s after the change", time.Since(start).Round(time.Second/10))
 		}},
 		step{"the next version is tried", func(ctx context.Context, s *testing.T) {
-			modify(ctx, s, o, func(o *v1alpha1.TcxProgram) { o.Spec.BpfFunctionName = "tcx_next" })
+			modify(ctx, s, o, func(o v1alpha1.UserObject) { drops(o, false) })
 			awaitSuccess(ctx, s, o)
-			state(ctx, v1alpha1.BpfProgCondLoaded, "")
+			says(ctx, v1alpha1.BpfProgCondLoaded, "")
 		}},
 	)
 }
