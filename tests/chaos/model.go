@@ -264,7 +264,7 @@ func (m *Model) settle(o *Object, node string) {
 	case there && held.Load == o.key():
 	default:
 		m.serial++
-		holding := Holding{Serial: m.serial, Load: o.key()}
+		holding := Holding{Serial: m.serial, Load: o.key(), Maps: slices.Clone(o.variant().Maps)}
 		for _, member := range o.variant().Members {
 			holding.Functions = append(holding.Functions, member.Function)
 			if member.Map != "" {

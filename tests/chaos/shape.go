@@ -32,6 +32,13 @@ const (
 	library        = "libc"
 )
 
+// mapsOfTheApplication are the maps of go-app-counter. A pod can wait for one of them since another object had its
+// object's name.
+var mapsOfTheApplication = []string{
+	"xdp_stats_map", "tc_stats_map", "tcx_stats_map", "kprobe_stats_map", "kretprobe_stats_map", "tracepoint_stats_map",
+	"uprobe_stats_map", "uretprobe_stats_map", "fentry_stats_map", "fexit_stats_map",
+}
+
 // Member is one program of an object.
 type Member struct {
 	// Type is the type of program, with the name that tests/node uses.
@@ -45,6 +52,8 @@ type Member struct {
 type Variant struct {
 	Image   string
 	Members []Member
+	// Maps are the other maps of the bytecode, which are pinned too.
+	Maps []string
 	// Global is a global variable of one byte, if the bytecode has one.
 	Global string
 	// Bad means that it can't be loaded on any kernel.
@@ -136,7 +145,7 @@ var shapes = []Shape{
 		Kind: "BpfApplication", Weight: 5, Variants: []Variant{
 			{Image: "go-app-counter", Members: []Member{
 				{"Tracepoint", "tracepoint_kill_recorder", "tracepoint_stats_map"}, {"TCX", "tcx_stats", "tcx_stats_map"},
-			}},
+			}, Maps: mapsOfTheApplication},
 			{Image: "no_such_image", Members: []Member{
 				{"Tracepoint", "tracepoint_kill_recorder", ""}, {"TCX", "tcx_stats", ""},
 			}, Bad: true},
@@ -146,7 +155,7 @@ var shapes = []Shape{
 		Kind: "BpfNsApplication", Namespaced: true, Weight: 3, Variants: []Variant{
 			{Image: "go-app-counter", Members: []Member{
 				{"TCX", "tcx_stats", "tcx_stats_map"}, {"Uprobe in a container", "uprobe_counter", "uprobe_stats_map"},
-			}},
+			}, Maps: mapsOfTheApplication},
 		},
 	},
 }
