@@ -146,6 +146,8 @@ cat -- "$file" >"$manifests"
 # Older ones apply other manifests from a kustomization, and can't wait for the DaemonSet's creation.
 minor=$(kubectl version --client -o json | sed -nE 's/.*"minor": "([0-9]+).*/\1/p')
 ((${minor:-31} >= 31)) || die "nothing is applied: kubectl 1.31 or later is required, not 1.$minor"
+minor=$(kubectl get --raw /version | sed -nE 's/.*"minor": "([0-9]+).*/\1/p')
+((${minor:-30} >= 30)) || die "nothing is applied: Kubernetes 1.30 or later is required, not 1.$minor"
 
 look
 refuse_foreign

@@ -123,7 +123,10 @@ func (k *Kinds) Watch(gvk schema.GroupVersionKind, from toolscache.ListerWatcher
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			events, err := from.WatchWithContext(ctx, o)
-			k.note(gvk, err)
+			// An API server without WatchList refuses the option, and client-go lists instead.
+			if o.SendInitialEvents == nil || !apierrors.IsInvalid(err) {
+				k.note(gvk, err)
+			}
 			return events, err
 		},
 	}

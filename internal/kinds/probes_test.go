@@ -4,6 +4,7 @@
 package kinds
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +15,10 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -78,6 +82,23 @@ func TestAKindThatCanBeReadAgain(t *testing.T) {
 	k.note(gvk, nil)
 	if problems, ready := k.State(); !ready || len(problems) != 0 {
 		t.Errorf("%v, %v", problems, ready)
+	}
+}
+
+// An API server before Kubernetes 1.32 refuses to send a watch's initial events. client-go lists then.
+func TestAnAPIServerWithoutWatchList(t *testing.T) {
+	gvk := v1alpha1.SchemeGroupVersion.WithKind("XdpProgram")
+	refused := apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
+	for _, initial := range []*bool{new(true), nil} {
+		k := &Kinds{Log: logr.Discard()}
+		k.Listed(gvk, func() bool { return true })
+		w := k.Watch(gvk, &toolscache.ListWatch{WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused }})
+		if _, err := w.WatchWithContext(t.Context(), metav1.ListOptions{SendInitialEvents: initial}); !apierrors.IsInvalid(err) {
+			t.Errorf("error %v", err)
+		}
+		if problems, _ := k.State(); (len(problems) == 0) != (initial != nil) {
+			t.Errorf("initial events: %v, problems %q", initial != nil, problems)
+		}
 	}
 }
 

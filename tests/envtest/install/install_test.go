@@ -341,18 +341,23 @@ func (c *cluster) failsToRun(t *testing.T, whole []byte) {
 	}
 }
 
-// TestOldKubectl refuses a kubectl whose kustomize leaves out replacements.
-func TestOldKubectl(t *testing.T) {
-	kubectl := filepath.Join(t.TempDir(), "kubectl")
-	const old = "#!/bin/sh\n[ \"$1\" = version ] && printf '{\\n \"clientVersion\": {\\n \"major\": \"1\",\\n \"minor\": \"30\"\\n }\\n}\\n'\n"
-	if err := os.WriteFile(kubectl, []byte(old), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.CommandContext(t.Context(), filepath.Join(root, "hack/install/install.sh"), "-")
-	command.Env = append(os.Environ(), "KUBECTL="+kubectl)
-	command.Stdin = strings.NewReader("kind: Namespace\n")
-	if said, err := command.CombinedOutput(); err == nil || !strings.Contains(string(said), "nothing is applied: kubectl 1.31 or later is required, not 1.30") {
-		t.Errorf("%v: %s", err, said)
+// TestOldVersions refuses a kubectl whose kustomize leaves out replacements, and an API server without admission policies.
+func TestOldVersions(t *testing.T) {
+	for want, minors := range map[string][2]string{
+		"nothing is applied: kubectl 1.31 or later is required, not 1.30":    {"30", "36"},
+		"nothing is applied: Kubernetes 1.30 or later is required, not 1.29": {"31", "29+"},
+	} {
+		kubectl := filepath.Join(t.TempDir(), "kubectl")
+		script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = version ] && minor=%s || minor=%s\nprintf '{\\n \"major\": \"1\",\\n \"minor\": \"%%s\"\\n}\\n' $minor\n", minors[0], minors[1])
+		if err := os.WriteFile(kubectl, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		command := exec.CommandContext(t.Context(), filepath.Join(root, "hack/install/install.sh"), "-")
+		command.Env = append(os.Environ(), "KUBECTL="+kubectl)
+		command.Stdin = strings.NewReader("kind: Namespace\n")
+		if said, err := command.CombinedOutput(); err == nil || !strings.Contains(string(said), want) {
+			t.Errorf("%v: %s, want %s", err, said, want)
+		}
 	}
 }
 
