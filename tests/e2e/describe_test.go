@@ -36,6 +36,12 @@ const described = `Status:
  Reason: ReconcileSuccess
  Status: True
  Type: ReconcileSuccess
+ Last Transition Time: TIME
+ Message: Attached on 1 of 1 selected node
+ Observed Generation: 1
+ Reason: ReconcileSuccess
+ Status: True
+ Type: Ready
  Nodes:
  Attached: 1
  Failed: 0
