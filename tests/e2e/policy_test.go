@@ -77,7 +77,7 @@ func awaitPolicy(ctx context.Context, t *testing.T, p *v1alpha1.BytecodePolicy, 
 	await(ctx, t, fmt.Sprintf("policy %s has Ready %s", p.Name, ready), func(ctx context.Context) (bool, string) {
 		err := under.Get(ctx, client.ObjectKeyFromObject(p), p)
 		c := p.Status.Conditions
-		return err == nil && len(c) == 1 && c[0].Status == ready && strings.Contains(c[0].Message, words), fmt.Sprintf("%v %+v", err, p.Status)
+		return err == nil && len(c) > 0 && c[0].Type == string(v1alpha1.Ready) && c[0].Status == ready && strings.Contains(c[0].Message, words), fmt.Sprintf("%v %+v", err, p.Status)
 	})
 }
 
