@@ -37,6 +37,8 @@ type Log struct {
 	// expected are the restarts since the last check, and earlier those before it: the kubelet can report a restart
 	// only after the test has found the new process.
 	expected, earlier map[string]int
+	// startErrors is for how many checks containers can have failed to start.
+	startErrors int
 }
 
 // instance is a container of a pod.
@@ -57,6 +59,14 @@ func (l *Log) Expect(program string, n int) {
 	l.expected[containers[program]] += n
 }
 
+// ExpectStartErrors announces that the test keeps the container runtime from starting containers for a while. A container
+// that it couldn't start hasn't restarted by itself.
+func (l *Log) ExpectStartErrors() {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.startErrors = 2 // the kubelet can report it after the next check
+}
+
 // Unexpected returns the containers that have restarted since the last check more often than expected.
 func (l *Log) Unexpected(ctx context.Context) ([]string, error) {
 	var pods corev1.PodList
@@ -70,12 +80,14 @@ func (l *Log) Unexpected(ctx context.Context) ([]string, error) {
 		for _, c := range pod.Status.ContainerStatuses {
 			i := instance{pod.UID, c.Name}
 			now[i] = int(c.RestartCount)
-			if more := now[i] - l.seen[i]; more > 0 {
+			end := c.LastTerminationState.Terminated
+			if more := now[i] - l.seen[i]; more > 0 && (l.startErrors == 0 || end == nil || end.Reason != "StartError") {
 				again[c.Name] += more
-				ends[c.Name] = fmt.Sprintf("pod %s: %s", pod.Name, ending(c.LastTerminationState.Terminated))
+				ends[c.Name] = fmt.Sprintf("pod %s: %s", pod.Name, ending(end))
 			}
 		}
 	}
+	l.startErrors = max(0, l.startErrors-1)
 	first := l.seen == nil
 	l.seen = now
 	var out []string

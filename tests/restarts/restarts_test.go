@@ -55,3 +55,25 @@ func TestUnexpected(t *testing.T) {
 		}
 	}
 }
+
+// A container that the runtime couldn't start counts unless the test expects that.
+func TestStartErrors(t *testing.T) {
+	l := NewLog(nil, "bpfman")
+	for restarted, expect := range []bool{false, false, true, false, false} {
+		l.pods = fake.NewClientBuilder().WithObjects(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "a", UID: "1"},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "bpfman-agent", RestartCount: int32(restarted),
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128}},
+			}}},
+		}).Build()
+		if expect {
+			l.ExpectStartErrors()
+		}
+		got, err := l.Unexpected(t.Context())
+		// The first check finds the state before the test, and a restart can be reported one check late.
+		if want := restarted == 1 || restarted == 4; err != nil || (len(got) > 0) != want {
+			t.Errorf("check %d: %q, %v", restarted, got, err)
+		}
+	}
+}
