@@ -14,7 +14,7 @@ PACKAGES := $(MODULES:%=./%/...) ./...
 export CGO_ENABLED ?= 0
 
 # The version to install, release, and bundle. The daemon has its own version, in BPFMAN_IMG.
-VERSION ?= 0.6.0
+override VERSION := $(or $(patsubst v%,%,$(VERSION)),0.6.0)
 
 comma := ,
 empty :=
@@ -112,7 +112,8 @@ verify: $(LOCALBIN)/gofumpt generate ## Fail if generated files are stale, or if
 
 # The linter runs on all modules of the workspace in one process, so it reads common dependencies once.
 .PHONY: lint
-lint: $(LOCALBIN)/golangci-lint prose ## Run the linters: golangci-lint for the code, and vale for the documentation.
+lint: $(LOCALBIN)/golangci-lint $(LOCALBIN)/actionlint prose ## Run the linters: golangci-lint, actionlint for the workflows, vale for the documentation.
+	$(LOCALBIN)/actionlint
 	$< run --allow-parallel-runners $(PACKAGES)
 
 .PHONY: docs
@@ -154,7 +155,7 @@ test-integration: test-e2e ## Run test-e2e; this is the name that upstream uses.
 .PHONY: bundle
 bundle: build-release $(LOCALBIN)/kustomize ## Generate the OLM bundle in bin/bundle, and validate it.
 	@$(LOCALBIN)/release bundle --manifests <($(LOCALBIN)/kustomize build config/manifests | $(WITH_IMAGES)) \
-		--samples <($(LOCALBIN)/kustomize build config/samples) --version $(VERSION) --dir $(BUNDLE) --dockerfile $(BUNDLE).Dockerfile \
+		--samples <($(LOCALBIN)/kustomize build config/samples | $(WITH_IMAGES)) --version $(VERSION) --dir $(BUNDLE) --dockerfile $(BUNDLE).Dockerfile \
 		--channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL) --replaces "$(BUNDLE_REPLACES)" --skip-range "$(BUNDLE_SKIP_RANGE)"
 
 .PHONY: build-release-yamls

@@ -65,6 +65,8 @@ MULTIARCH = $(shell gcc -print-multiarch 2>/dev/null)
 BYTECODE_REGISTRY ?= quay.io
 BYTECODE_PREFIX ?= bpfman-bytecode
 BYTECODE_PUSH_FLAGS ?=
+# The sample for registries with a login.
+BYTECODE_ALIAS := xdp_pass_private=xdp_pass
 
 .PHONY: bytecode
 bytecode: $(BYTECODE) ## Compile the example eBPF programs to bin/bytecode.
@@ -75,4 +77,4 @@ $(LOCALBIN)/bytecode/%.o: examples/bytecode/%.bpf.c $(wildcard examples/bytecode
 
 .PHONY: push-bytecode
 push-bytecode: bytecode ## Push a bytecode image of each example program to BYTECODE_REGISTRY.
-	go -C examples run ./cmd/bytecode-images --objects $(LOCALBIN)/bytecode --push $(BYTECODE_REGISTRY) --prefix $(BYTECODE_PREFIX) --alias xdp_pass_private=xdp_pass $(BYTECODE_PUSH_FLAGS)
+	go -C examples run ./cmd/bytecode-images --objects $(LOCALBIN)/bytecode --push $(BYTECODE_REGISTRY) --prefix $(BYTECODE_PREFIX) --alias $(BYTECODE_ALIAS) $(BYTECODE_PUSH_FLAGS)

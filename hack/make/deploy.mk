@@ -3,8 +3,10 @@
 KUBECTL ?= $(or $(shell command -v kubectl),$(LOCALBIN)/kubectl)
 # What to deploy: config/default, or an overlay.
 DEPLOY ?= config/default
-BPFMAN_IMG ?= quay.io/bpfman/bpfman:v0.6.0
-BPFMAN_REGISTRAR_IMG ?= registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0
+DAEMON_NAME := quay.io/bpfman/bpfman:v0.6.0
+REGISTRAR_NAME := registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0
+BPFMAN_IMG ?= $(DAEMON_NAME)
+BPFMAN_REGISTRAR_IMG ?= $(REGISTRAR_NAME)
 ignore-not-found ?= true
 DEPLOY_TIMEOUT ?= 180s
 
@@ -16,12 +18,12 @@ UNINSTALL_SCRIPT = KUBECTL="$(KUBECTL)" hack/install/uninstall.sh
 
 # Images are in the Deployment and, as text, in the ConfigMap.
 WITH_IMAGES = sed \
-	-e 's|quay.io/bpfman/bpfman:v0.6.0|$(BPFMAN_IMG)|' \
+	-e 's|$(DAEMON_NAME)|$(BPFMAN_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-operator:latest|$(BPFMAN_OPERATOR_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-agent:latest|$(BPFMAN_AGENT_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-csi:latest|$(BPFMAN_CSI_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-inspector:latest|$(BPFMAN_INSPECTOR_IMG)|' \
-	-e 's|registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0|$(BPFMAN_REGISTRAR_IMG)|' \
+	-e 's|$(REGISTRAR_NAME)|$(BPFMAN_REGISTRAR_IMG)|' \
 	-e 's|quay.io/bpfman/bpfman-map-exporter:latest|$(BPFMAN_MAP_EXPORTER_IMG)|'
 RENDER = $(KUBECTL) kustomize $(DEPLOY) | $(WITH_IMAGES)
 

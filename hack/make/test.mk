@@ -29,6 +29,14 @@ test-manifests: $(LOCALBIN)/helm chart ## Test the manifests, the Helm chart, pe
 test-release: bundle ## Validate the OLM bundle, and test the other parts of a release.
 	cd hack/release && go test -count=1 ./...
 
+.PHONY: vulnerabilities
+vulnerabilities: $(LOCALBIN)/govulncheck ## Fail if the product calls code with a known vulnerability (https://vuln.go.dev).
+	$< $(MODULES:%=./%/...)
+
+.PHONY: test-release-published
+test-release-published: ## Publish a release of the last commit to a local registry, and verify it (ARCHITECTURES=amd64; takes minutes).
+	RELEASE_TEST=yes go -C hack/release test -count=1 -v -timeout 60m -run '^TestRelease$$' .
+
 .PHONY: test-bytecode
 test-bytecode: bytecode envtest build/agent/cmd/bpfman-reader build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
 	$(call requires,daemon bytecode envtest commands) $(REAL_DAEMON) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
@@ -182,6 +190,7 @@ test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, node
 	@$(MAKE) --no-print-directory test-tutorials
 	@$(MAKE) --no-print-directory test-chaos MINUTES=30
 	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=
+	@$(MAKE) --no-print-directory test-release-published
 
 .PHONY: test-rbac
 test-rbac: ## Compare the components' permissions with their requests in the audit log of the one-node cluster, after test-e2e (AUDIT_LOG).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Command release creates what is published in addition to the images: the bundle and the catalog for the Operator
+// Command release creates what a release publishes, and publishes it: images, the bundle and the catalog for the Operator
 // Lifecycle Manager, a bill of materials of each binary, the licences of its modules, and krew's manifest.
 package main
 
@@ -31,6 +31,12 @@ const usage = `usage: release command [flags]
   sbom      write a bill of materials beside each of some binaries
   licences  collect the licences of all that is in some binaries
   krew      make the manifest by which krew installs the archives of kubectl's plugin
+  images    build the images of commands, and of bytecode
+  add       put the packaged chart, the bundle, or the catalog among the images
+  names     print a sed script that gives images the names of the release, and their digests
+  publish   push the images, and sign them
+  notes     print the release notes, from the changelog
+  latest    print whether this version gets the tag latest
 
 release command -h tells a command's flags.
 `
@@ -49,6 +55,12 @@ func run(args []string) error {
 		"sbom":     sbom,
 		"licences": licences,
 		"krew":     krewManifest,
+		"images":   buildImages,
+		"add":      add,
+		"names":    names,
+		"publish":  publish,
+		"notes":    notes,
+		"latest":   latest,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprint(os.Stderr, usage)
@@ -205,23 +217,17 @@ func krewManifest(args []string) error {
 	return nil
 }
 
-// eachBinary calls do with the modules of each binary. It finds their files through the go command.
+// eachBinary calls do with the modules of each binary.
 func eachBinary(binaries []string, do func(binary string, modules []materials.Module) error) error {
 	if len(binaries) == 0 {
 		return errors.New("no binaries are named")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	output, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOROOT").Output()
+	sources, err := moduleSources()
 	if err != nil {
-		return fmt.Errorf("ask go for its directories: %w", err)
-	}
-	dirs := strings.Split(strings.TrimSpace(string(output)), "\n")
-	if len(dirs) != 2 {
-		return fmt.Errorf("go env has %d directories, not two", len(dirs))
+		return err
 	}
 	for _, binary := range binaries {
-		modules, err := materials.Modules(binary, materials.Sources{ModuleCache: dirs[0], Go: dirs[1]})
+		modules, err := materials.Modules(binary, sources)
 		if err == nil {
 			err = do(binary, modules)
 		}
@@ -230,4 +236,19 @@ func eachBinary(binaries []string, do func(binary string, modules []materials.Mo
 		}
 	}
 	return nil
+}
+
+// moduleSources finds the modules' files through the go command.
+func moduleSources() (materials.Sources, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	output, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOROOT").Output()
+	if err != nil {
+		return materials.Sources{}, fmt.Errorf("ask go for its directories: %w", err)
+	}
+	dirs := strings.Split(strings.TrimSpace(string(output)), "\n")
+	if len(dirs) != 2 {
+		return materials.Sources{}, fmt.Errorf("go env has %d directories, not two", len(dirs))
+	}
+	return materials.Sources{ModuleCache: dirs[0], Go: dirs[1]}, nil
 }

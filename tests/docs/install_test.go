@@ -20,14 +20,16 @@ func TestInstallAndUninstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	version := currentVersion(t)
+	release := "release-v" + version
 	for target, commands := range map[string][]string{
-		"deploy-release":   {"release-v0.6.0/install.sh release-v0.6.0/bpfman-all-install.yaml"},
-		"undeploy-release": {"release-v0.6.0/uninstall.sh release-v0.6.0/bpfman-all-install.yaml"},
+		"deploy-release":   {release + "/install.sh " + release + "/bpfman-all-install.yaml"},
+		"undeploy-release": {release + "/uninstall.sh " + release + "/bpfman-all-install.yaml"},
 		"deploy-helm": {
-			"helm install bpfman bpfman-operator-0.6.0.tgz --namespace bpfman --create-namespace --take-ownership --force-conflicts",
+			"helm install bpfman bpfman-operator-" + version + ".tgz --namespace bpfman --create-namespace --take-ownership --force-conflicts",
 			"kubectl label --overwrite namespace bpfman pod-security.kubernetes.io/enforce=privileged",
 		},
-		"undeploy-helm": {"release-v0.6.0/uninstall.sh --helm"},
+		"undeploy-helm": {release + "/uninstall.sh --helm"},
 	} {
 		t.Run(target, func(t *testing.T) {
 			run := dryRun(t, target)

@@ -98,47 +98,6 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestReleaseNamesImagesByDigest checks that make uses the digests that release-images wrote for everything that
-// is released. An explicitly specified image stays unchanged.
-func TestReleaseNamesImagesByDigest(t *testing.T) {
-	bin := t.TempDir()
-	if err := os.Mkdir(filepath.Join(bin, "images"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	digest := "sha256:" + strings.Repeat("0a", 32)
-	for _, image := range []string{"operator", "agent", "csi", "inspector"} {
-		// The format of docker buildx. Its descriptor also contains digests.
-		metadata := `{
-  "containerimage.descriptor": {
-    "digest": "sha256:` + strings.Repeat("ff", 32) + `"
-  },
-  "containerimage.digest": "` + digest + `",
-  "image.name": "quay.io/bpfman/bpfman-` + image + `:v9.9.9"
-}`
-		if err := os.WriteFile(filepath.Join(bin, "images", image+".json"), []byte(metadata), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, target := range []string{"build-release-yamls", "package-chart", "release-bundle"} {
-		command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, "LOCALBIN="+bin, "BPFMAN_CSI_IMG=example.com/csi:1", target)
-		command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
-		output, err := command.Output()
-		if err != nil {
-			t.Fatalf("make --dry-run %s: %v", target, err)
-		}
-		for _, expected := range []string{
-			"s|quay.io/bpfman/bpfman-operator:latest|quay.io/bpfman/bpfman-operator:v9.9.9@" + digest + "|",
-			"s|quay.io/bpfman/bpfman-agent:latest|quay.io/bpfman/bpfman-agent:v9.9.9@" + digest + "|",
-			"s|quay.io/bpfman/bpfman-inspector:latest|quay.io/bpfman/bpfman-inspector:v9.9.9@" + digest + "|",
-			"s|quay.io/bpfman/bpfman-csi:latest|example.com/csi:1|",
-		} {
-			if !strings.Contains(string(output), expected) {
-				t.Errorf("make %s doesn't run %q:\n%s", target, expected, output)
-			}
-		}
-	}
-}
-
 // TestKindMounts checks that the mounts of kind's nodes include each of the host's /sys file systems that the
 // DaemonSet mounts.
 func TestKindMounts(t *testing.T) {

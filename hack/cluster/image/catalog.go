@@ -34,25 +34,45 @@ type AbsentError struct{ Image, File string }
 
 func (a *AbsentError) Error() string { return fmt.Sprintf("%s: %s is not built", a.Image, a.File) }
 
+// Command is a static binary of the project that has an image.
+type Command struct {
+	Repository, Binary string
+	// User is root by default.
+	User string
+	// Others are binaries that it runs.
+	Others []string
+}
+
+// Published are the commands whose images a release publishes.
+var Published = []Command{
+	{Repository: "bpfman-operator", Binary: "bpfman-operator", User: "65532:65532"},
+	{Repository: "bpfman-agent", Binary: "bpfman-agent", Others: []string{"bpfman-reader", "bpfman-ns"}},
+	{Repository: "bpfman-csi", Binary: "bpfman-csi"},
+	{Repository: "bpfman-inspector", Binary: "bpfman-inspector"},
+	{Repository: "bpfman-counters", Binary: "counters", User: "65534:65534"},
+	{Repository: "bpfman-map-exporter", Binary: "map-exporter", User: "65534:65534"},
+	{Repository: "bpfman-go-target", Binary: "go-target", User: "65534:65534"},
+	{Repository: "bpfman-firewall", Binary: "firewall", User: "65534:65534"},
+}
+
+// Registry is where the tree's manifests expect the images of Published, with the tag latest. A release replaces it.
+const Registry = "quay.io/bpfman"
+
 // Catalog lists the cluster's images. Each image is described on demand, because its files might not exist.
 func Catalog() []Description {
-	return []Description{
-		ownBinary("pause", "pause", ""),
+	catalog := []Description{
+		Command{Repository: "pause", Binary: "pause"}.describe(),
 		// The name is the same as in docs/get-started.md, so that its pod works unchanged.
 		{Name: "docker.io/library/busybox:1.37", describe: busybox},
 		{Name: "quay.io/bpfman/bpfman:v0.6.0", describe: daemon},
-		ownBinary("bpfman-operator", "bpfman-operator", "65532:65532"),
-		ownBinary("bpfman-agent", "bpfman-agent", "", "bpfman-reader", "bpfman-ns"),
-		ownBinary("bpfman-csi", "bpfman-csi", ""),
-		ownBinary("bpfman-inspector", "bpfman-inspector", ""),
-		ownBinary("bpfman-counters", "counters", "65534:65534"),
-		ownBinary("bpfman-map-exporter", "map-exporter", "65534:65534"),
-		ownBinary("bpfman-go-target", "go-target", "65534:65534"),
-		ownBinary("bpfman-firewall", "firewall", "65534:65534"),
-		ownBinary("bpfman-node-probe", "node-probe", ""),
-		ownBinary("csi-node-driver-registrar", "csi-node-driver-registrar", ""),
+		Command{Repository: "bpfman-node-probe", Binary: "node-probe"}.describe(),
+		Command{Repository: "csi-node-driver-registrar", Binary: "csi-node-driver-registrar"}.describe(),
 		{Name: prometheusImage, Optional: true, describe: prometheus},
 	}
+	for _, command := range Published {
+		catalog = append(catalog, command.describe())
+	}
+	return catalog
 }
 
 // Description describes an image that can be built if its files exist.
@@ -68,32 +88,31 @@ func (d Description) Describe(ctx context.Context, s Sources) (Image, error) {
 	return d.describe(ctx, d.Name, s)
 }
 
-// ownBinary describes an image with one static binary of the project, and the binaries that it runs.
-func ownBinary(repository, binary, user string, others ...string) Description {
+func (c Command) describe() Description {
 	return Description{
-		Name: "quay.io/bpfman/" + repository + ":latest",
+		Name: Registry + "/" + c.Repository + ":latest",
 		describe: func(_ context.Context, name string, s Sources) (Image, error) {
-			files := base()
-			for _, each := range append([]string{binary}, others...) {
-				executable, err := existing(name, "/"+each, filepath.Join(s.Bin, each))
-				if err != nil {
-					return Image{}, err
-				}
-				files = append(files, executable)
-			}
 			// The agent reads bytecode images from the cluster's registry.
 			trusted, err := concatenate(bundle, s.RegistryCA)
 			if err != nil {
 				return Image{}, err
 			}
-			return Image{
-				Name:       name,
-				Files:      append(files, File{Path: bundle, Mode: 0o644, Text: trusted}),
-				User:       user,
-				Entrypoint: []string{"/" + binary},
-			}, nil
+			return c.Image(name, s.Bin, trusted)
 		},
 	}
+}
+
+// Image describes the image with the binaries in the directory bin, which trusts the certificates in PEM.
+func (c Command) Image(name, bin string, trusted []byte) (Image, error) {
+	files := append(base(), File{Path: bundle, Mode: 0o644, Text: trusted})
+	for _, each := range append([]string{c.Binary}, c.Others...) {
+		executable, err := existing(name, "/"+each, filepath.Join(bin, each))
+		if err != nil {
+			return Image{}, err
+		}
+		files = append(files, executable)
+	}
+	return Image{Name: name, Files: files, User: c.User, Entrypoint: []string{"/" + c.Binary}}, nil
 }
 
 // bundle is the path of the trusted CA certificates, in Debian and in the images.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package image builds the cluster's container images from files of the host, without a
+// Package image builds the container images of the cluster and of releases from files of the host, without a
 // container engine. The same files result in the same image.
 package image
 
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
@@ -22,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -42,18 +44,47 @@ type Image struct {
 	User       string
 	Env        []string
 	Entrypoint []string
+	// Architecture is that of this machine by default.
+	Architecture string
+	Labels       map[string]string
+	// Created is also the time of all files. It is the epoch by default.
+	Created time.Time
+	// Compressed is for images in registries. Images that are imported on the same machine need no compression.
+	Compressed bool
+}
+
+// Layer returns the files as a layer.
+func (i Image) Layer() (v1.Layer, error) {
+	content, err := archive(i.Files, i.created())
+	if err != nil {
+		return nil, fmt.Errorf("create the layer of %s: %w", i.Name, err)
+	}
+	if !i.Compressed {
+		return static.NewLayer(content, types.OCIUncompressedLayer), nil
+	}
+	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+	layer, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, fmt.Errorf("compress the layer of %s: %w", i.Name, err)
+	}
+	return layer, nil
+}
+
+func (i Image) created() time.Time {
+	if i.Created.IsZero() {
+		return time.Unix(0, 0)
+	}
+	return i.Created
 }
 
 // Build builds the image, with one layer.
 func (i Image) Build() (v1.Image, error) {
-	layer, err := archive(i.Files)
+	layer, err := i.Layer()
 	if err != nil {
-		return nil, fmt.Errorf("create the layer of %s: %w", i.Name, err)
+		return nil, err
 	}
-	// Without compression, because the image is imported on the same machine.
 	built, err := mutate.AppendLayers(
-		mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1),
-		static.NewLayer(layer, types.OCIUncompressedLayer))
+		mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1), layer)
 	if err != nil {
 		return nil, fmt.Errorf("add the layer of %s: %w", i.Name, err)
 	}
@@ -63,12 +94,13 @@ func (i Image) Build() (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS = "linux" // containerd ignores an image without a platform
-	config.Architecture = runtime.GOARCH
-	config.Created = v1.Time{Time: time.Unix(0, 0).UTC()}
+	config.Architecture = cmp.Or(i.Architecture, runtime.GOARCH)
+	config.Created = v1.Time{Time: i.created().UTC()}
 	config.Config = v1.Config{
 		User:       i.User,
 		WorkingDir: "/",
 		Entrypoint: i.Entrypoint,
+		Labels:     i.Labels,
 		Env:        append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, i.Env...),
 	}
 	built, err = mutate.ConfigFile(built, config)
@@ -79,7 +111,7 @@ func (i Image) Build() (v1.Image, error) {
 }
 
 // archive returns a tar archive with the files, sorted, and their directories.
-func archive(files []File) ([]byte, error) {
+func archive(files []File, modified time.Time) ([]byte, error) {
 	all := map[string]File{}
 	for _, file := range files {
 		for dir := path.Dir(file.Path); dir != "/"; dir = path.Dir(dir) {
@@ -98,7 +130,7 @@ func archive(files []File) ([]byte, error) {
 	var buffer bytes.Buffer
 	writer := tar.NewWriter(&buffer)
 	for _, file := range sorted {
-		if err := file.write(writer); err != nil {
+		if err := file.write(writer, modified); err != nil {
 			return nil, fmt.Errorf("add %s: %w", file.Path, err)
 		}
 	}
@@ -109,11 +141,11 @@ func archive(files []File) ([]byte, error) {
 }
 
 // write appends the entry to the archive.
-func (f File) write(writer *tar.Writer) error {
+func (f File) write(writer *tar.Writer, modified time.Time) error {
 	header := &tar.Header{
 		Name:    strings.TrimPrefix(f.Path, "/"),
 		Mode:    int64(f.Mode.Perm()),
-		ModTime: time.Unix(0, 0),
+		ModTime: modified,
 		Format:  tar.FormatPAX,
 	}
 	if f.Mode&fs.ModeSticky != 0 {

@@ -22,7 +22,7 @@ func Kubernetes(names []string) []Description {
 	}
 	for _, name := range names {
 		if componentOf(name) == "pause" {
-			pause := ownBinary("pause", "pause", "")
+			pause := Command{Repository: "pause", Binary: "pause"}.describe()
 			pause.Name = name
 			descriptions = append(descriptions, pause)
 			continue

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -140,9 +141,19 @@ var licences = []struct {
 	{"AGPL", []string{"gnu affero general public license"}, "mozilla public license version 2.0"},
 }
 
+// choice matches the statement that a text contains several licences, of which one can be chosen.
+var choice = regexp.MustCompile(`SPDX-License-Identifier: (\S+(?: OR \S+)+)`)
+
 // Classify returns the SPDX identifiers of the licences in a text. It only knows licences that require
-// at most notices.
+// at most notices. If one of several can be chosen, it returns only an allowed one.
 func Classify(text string) []string {
+	if stated := choice.FindStringSubmatch(text); stated != nil {
+		for name := range strings.SplitSeq(stated[1], " OR ") {
+			if slices.Contains(allowed, name) {
+				return []string{name}
+			}
+		}
+	}
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	text = strings.ReplaceAll(text, "license, version 2.0", "license version 2.0")
 	var names []string

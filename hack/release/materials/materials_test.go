@@ -32,6 +32,8 @@ func TestClassify(t *testing.T) {
 		"GPL":                  {"GNU GENERAL PUBLIC LICENSE\nVersion 2, June 1991", []string{"GPL"}},
 		"MPL":                  {"Mozilla Public License Version 2.0; Secondary License means either the GNU General Public License, Version 2.0", []string{"MPL-2.0"}},
 		"unknown":              {"All rights reserved.", nil},
+		"a choice":             {"/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */\nGNU General Public License", []string{"BSD-3-Clause"}},
+		"no choice":            {"/* SPDX-License-Identifier: GPL-2.0-only OR GPL-3.0-only */\nGNU General Public License", []string{"GPL"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Classify(test.text); !slices.Equal(got, test.want) {

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// currentVersion returns the version in the Makefile.
+func currentVersion(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^override VERSION := .*,(\d+\.\d+\.\d+)\)$`).FindSubmatch(content)
+	if found == nil {
+		t.Fatal("the Makefile sets no VERSION")
+	}
+	return string(found[1])
+}
+
+// others matches lines with versions that can be equal to the project's: those of the daemon, of upstream, and of past
+// measurements.
+var others = regexp.MustCompile(`(?i)daemon|upstream|bpfman(-agent)?:v\d|bpfman-\d|bpfman v\d|benchmarks\.md|releases/v\d|^# Measurements for|^\s*//`)
+
+// TestBump checks that `make bump` finds each file with the version: it bumps a copy of all files that contain it.
+func TestBump(t *testing.T) {
+	version := currentVersion(t)
+	copied := t.TempDir()
+	list := exec.CommandContext(t.Context(), "git", "grep", "-lF", version, "--", ".", ":!*go.mod", ":!*go.sum", ":!*go.work.sum", ":!docs/recordings", ":!tests/upstream", ":!tests/v05", ":!*.pb.go", ":!*requirements*")
+	list.Dir = root
+	output, err := list.Output()
+	if err != nil {
+		t.Skipf("this isn't a clone: %v", err)
+	}
+	makefiles, err := filepath.Glob(filepath.Join(root, "hack/make/*.mk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := strings.Fields(string(output))
+	for _, path := range makefiles {
+		files = append(files, "hack/make/"+filepath.Base(path))
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(copied, filepath.Dir(file)), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(copied, file), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bump := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", copied, "bump", "NEW=98.7.6")
+	bump.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "VERSION=")
+	if output, err := bump.CombinedOutput(); err != nil {
+		t.Fatalf("make bump: %v\n%s", err, output)
+	}
+	bumped := 0
+	for _, file := range files {
+		content, err := os.ReadFile(filepath.Join(copied, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bumped += strings.Count(string(content), "98.7.6")
+		for line := range strings.Lines(string(content)) {
+			if strings.Contains(line, version) && !others.MatchString(line) {
+				t.Errorf("make bump leaves %s: %s", file, line)
+			}
+		}
+	}
+	if bumped < 10 {
+		t.Errorf("%d versions are bumped, which can't be all", bumped)
+	}
+}
+
+// TestReleaseSettings checks how the version and the registry of a release are set.
+func TestReleaseSettings(t *testing.T) {
+	version := currentVersion(t)
+	for name, test := range map[string]struct {
+		arguments, environment, expected []string
+	}{
+		"the default": {nil, []string{"GITHUB_REPOSITORY=Some-One/Fork"}, []string{
+			"--version " + version + ` --registry "ghcr.io/some-one" --source https://github.com/Some-One/Fork`,
+		}},
+		"an empty version":    {nil, []string{"VERSION="}, []string{"--version " + version + " "}},
+		"a tag":               {[]string{"VERSION=v9.8.7"}, nil, []string{"--version 9.8.7 "}},
+		"a tag in a variable": {nil, []string{"VERSION=v9.8.7-rc.1"}, []string{"--version 9.8.7-rc.1 "}},
+		"another registry": {[]string{"REGISTRY=registry.example.com:5000/a/b"}, []string{"GITHUB_REPOSITORY=Some-One/Fork"}, []string{
+			`--registry "registry.example.com:5000/a/b" `,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), "make", append([]string{"--dry-run", "--no-print-directory", "-C", root, "release-publish"}, test.arguments...)...)
+			command.Env = append(append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "VERSION=", "REGISTRY="), test.environment...)
+			if name != "another registry" {
+				command.Env = append(command.Env, "REGISTRY=")
+			}
+			output, err := command.Output()
+			if err != nil {
+				t.Fatalf("make --dry-run: %v", err)
+			}
+			for _, expected := range test.expected {
+				if !strings.Contains(string(output), expected) {
+					t.Errorf("make doesn't run %q:\n%s", expected, output)
+				}
+			}
+		})
+	}
+}
+
+// TestReleaseNamesImagesByDigest checks that everything that is released has the images of release-images, and that
+// a trial has the images of the version.
+func TestReleaseNamesImagesByDigest(t *testing.T) {
+	for _, target := range []string{"build-release-yamls", "package-chart", "release-bundle"} {
+		for argument, expected := range map[string]string{"BY_DIGEST=yes": "sed -f ", "VERSION=9.9.9": "bpfman-agent:v9.9.9|"} {
+			command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, target, argument)
+			command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
+			output, err := command.Output()
+			if err != nil {
+				t.Fatalf("make --dry-run %s: %v", target, err)
+			}
+			if !strings.Contains(string(output), expected) {
+				t.Errorf("make %s %s doesn't run %q:\n%s", target, argument, expected, output)
+			}
+		}
+	}
+}
