@@ -4,8 +4,8 @@
 # One target per image: docker build --target agent -t quay.io/bpfman/bpfman-agent .
 # The one-node cluster builds the same images without an engine (hack/cluster/image).
 
-# A release names both by digest, so that a commit always results in the same images.
-ARG GO_IMAGE=docker.io/library/golang:1.26
+# `make release` builds the images of a release without this file. GO_IMAGE has the toolchain of go.work.
+ARG GO_IMAGE=docker.io/library/golang:1.26.8
 ARG BASE_IMAGE=gcr.io/distroless/static-debian12
 
 # The compiler runs on the build machine, for any target architecture.

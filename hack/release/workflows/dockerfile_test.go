@@ -4,12 +4,15 @@
 package workflows
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/hack/cluster/image"
 )
 
 // stage is a stage of a Dockerfile.
@@ -76,6 +79,49 @@ func TestDockerfile_ImagesRunAsRootOnlyWhereTheJobNeedsIt(t *testing.T) {
 	}
 	if images != len(users) {
 		t.Errorf("%d images, not %d", images, len(users))
+	}
+}
+
+// The images of a release are built without the Dockerfile.
+func TestDockerfile_HasTheImagesOfARelease(t *testing.T) {
+	stages := readStages(t)
+	for _, command := range image.Published {
+		name := strings.TrimPrefix(command.Repository, "bpfman-")
+		at := slices.IndexFunc(stages, func(s stage) bool { return s.name == name })
+		if at < 0 {
+			t.Errorf("no stage %s", name)
+			continue
+		}
+		user := cmp.Or(command.User, "0:0")
+		for _, expected := range []string{"USER " + user, `ENTRYPOINT ["/` + command.Binary + `"]`} {
+			if !slices.Contains(stages[at].instructions, expected) {
+				t.Errorf("%s has no %s: %q", name, expected, stages[at].instructions)
+			}
+		}
+		for _, file := range append([]string{command.Binary}, command.Others...) {
+			if !slices.ContainsFunc(stages[at].instructions, func(line string) bool { return strings.Contains(line, "/out/"+file+" ") }) {
+				t.Errorf("%s has no %s", name, file)
+			}
+		}
+	}
+}
+
+// The toolchain has a patch version, which is the same everywhere.
+func TestToolchain(t *testing.T) {
+	workspace, err := os.ReadFile(filepath.Join(root, "go.work"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	toolchain := regexp.MustCompile(`(?m)^toolchain go(\d+\.\d+\.\d+)$`).FindSubmatch(workspace)
+	if toolchain == nil {
+		t.Fatal("go.work names no toolchain")
+	}
+	dockerfile, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if expected := "ARG GO_IMAGE=docker.io/library/golang:" + string(toolchain[1]) + "\n"; !strings.Contains(string(dockerfile), expected) {
+		t.Errorf("the Dockerfile has no %s", expected)
 	}
 }
 
