@@ -23,7 +23,7 @@ RELEASE_IMAGES := $(LOCALBIN)/release-images
 RELEASE_NAMES := $(LOCALBIN)/release-names.sed
 RELEASE_FILES := $(LOCALBIN)/release-files
 RELEASE = SOURCE_DATE_EPOCH=$(COMMIT_TIME) $(LOCALBIN)/release
-OF_RELEASE = --version $(VERSION) --registry "$(REGISTRY)" --source $(SOURCE) --revision $(REVISION) --architectures "$(ARCHITECTURES)" --layout $(RELEASE_IMAGES)
+OF_RELEASE = --version $(VERSION) --registry "$(REGISTRY)" --source $(SOURCE) --revision "$(REVISION)" --architectures "$(ARCHITECTURES)" --layout $(RELEASE_IMAGES)
 # In a trial without a release, the project's own images have the release's tag.
 RELEASED = $(if $(filter yes,$(BY_DIGEST)),WITH_IMAGES='sed -f $(RELEASE_NAMES)',$(if $(filter file,$(origin IMAGE_TAG)),IMAGE_TAG=v$(VERSION)))
 
@@ -45,7 +45,7 @@ bump: ## Set the next version, NEW=X.Y.Z, in the Makefile and wherever the docum
 .PHONY: release-tagged
 release-tagged:
 	@changes=$$(git status --porcelain); test -z "$$changes" || { echo "a release is built from a commit, but there are changes:"; echo "$$changes"; exit 1; } >&2
-	@for tag in v$(VERSION) apis/v$(VERSION); do test "$$(git rev-parse -q --verify "refs/tags/$$tag^{commit}")" = $(REVISION) || \
+	@for tag in v$(VERSION) apis/v$(VERSION); do test "$$(git rev-parse -q --verify "refs/tags/$$tag^{commit}")" = "$(REVISION)" || \
 		{ echo "this commit isn't tagged $$tag: git tag -s $$tag" >&2; exit 1; }; done
 
 .PHONY: release-yamls

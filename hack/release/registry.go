@@ -52,8 +52,15 @@ func (c *common) parse(args []string) error {
 	if !semver.IsValid("v"+c.Version) || semver.Build("v"+c.Version) != "" {
 		return fmt.Errorf("%q isn't a version such as 1.2.3 or 1.2.3-rc.1", c.Version)
 	}
+	// The module apis needs another path for a second major version.
+	if major := semver.Major("v" + c.Version); major != "v0" && major != "v1" {
+		return fmt.Errorf("version %s: first change the path of the module apis to …/apis/%s, or go get refuses it", c.Version, major)
+	}
 	if c.Registry == "" || strings.Contains(c.Registry, "//") || c.Registry != strings.ToLower(c.Registry) {
 		return fmt.Errorf("%q isn't a registry such as ghcr.io/example", c.Registry)
+	}
+	if c.Revision == "" {
+		return errors.New("the commit is unknown: a release is built from a git clone that this user owns")
 	}
 	c.Architectures = strings.Fields(c.architectures)
 	created, err := createdAt(os.Getenv("SOURCE_DATE_EPOCH"))

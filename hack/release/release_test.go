@@ -31,7 +31,7 @@ import (
 )
 
 // The version is a candidate, which needs no section in the changelog.
-const version = "9.8.7-rc.1"
+const version = "0.98.7-rc.1"
 
 // machine is what a maintainer has: a clone with the version's tags, a registry, and a key.
 type machine struct {
@@ -49,7 +49,8 @@ func newMachine(t *testing.T) *machine {
 	if os.Getenv("RELEASE_TEST") != "yes" {
 		t.Skip("it takes minutes: make test-release-published runs it")
 	}
-	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	// Like ghcr.io, the registry has no API for what is attached to an image.
+	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca.crt")
@@ -135,6 +136,8 @@ func TestRelease(t *testing.T) {
 	files := filepath.Join(m.clone, "bin/release-files")
 	m.run(cosign, "verify-blob", "--key", m.key+".pub", "--insecure-ignore-tlog=true", "--bundle", filepath.Join(files, "checksums.txt.sigstore.json"), filepath.Join(files, "checksums.txt"))
 	m.run("sh", "-c", "cd "+files+" && sha256sum --check --quiet checksums.txt")
+
+	m.verifyModule()
 
 	again, err := m.release("PUBLISH=yes")
 	if err != nil {
@@ -264,4 +267,17 @@ func (m *machine) verifyChart() {
 			m.t.Errorf("the chart has no %q", expected)
 		}
 	}
+}
+
+// verifyModule downloads the module apis by its tag, as go get does.
+func (m *machine) verifyModule() {
+	m.t.Helper()
+	dir := m.t.TempDir()
+	config := filepath.Join(dir, "gitconfig")
+	text := "[url \"file://" + m.clone + "\"]\n\tinsteadOf = https://github.com/bpfman/bpfman-operator\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	m.run("env", "GIT_CONFIG_GLOBAL="+config, "GOPRIVATE=github.com/bpfman/*", "GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+filepath.Join(dir, "modules"),
+		"go", "-C", dir, "mod", "download", "github.com/bpfman/bpfman-operator/apis@v"+version)
 }

@@ -93,8 +93,8 @@ func TestReleaseSettings(t *testing.T) {
 			"--version " + version + ` --registry "ghcr.io/some-one" --source https://github.com/Some-One/Fork`,
 		}},
 		"an empty version":    {nil, []string{"VERSION="}, []string{"--version " + version + " "}},
-		"a tag":               {[]string{"VERSION=v9.8.7"}, nil, []string{"--version 9.8.7 "}},
-		"a tag in a variable": {nil, []string{"VERSION=v9.8.7-rc.1"}, []string{"--version 9.8.7-rc.1 "}},
+		"a tag":               {[]string{"VERSION=v1.8.7"}, nil, []string{"--version 1.8.7 "}},
+		"a tag in a variable": {nil, []string{"VERSION=v1.8.7-rc.1"}, []string{"--version 1.8.7-rc.1 "}},
 		"another registry": {[]string{"REGISTRY=registry.example.com:5000/a/b"}, []string{"GITHUB_REPOSITORY=Some-One/Fork"}, []string{
 			`--registry "registry.example.com:5000/a/b" `,
 		}},
@@ -122,7 +122,7 @@ func TestReleaseSettings(t *testing.T) {
 // a trial has the images of the version.
 func TestReleaseNamesImagesByDigest(t *testing.T) {
 	for _, target := range []string{"build-release-yamls", "package-chart", "release-bundle"} {
-		for argument, expected := range map[string]string{"BY_DIGEST=yes": "sed -f ", "VERSION=9.9.9": "bpfman-agent:v9.9.9|"} {
+		for argument, expected := range map[string]string{"BY_DIGEST=yes": "sed -f ", "VERSION=1.9.9": "bpfman-agent:v1.9.9|"} {
 			command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, target, argument)
 			command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=")
 			output, err := command.Output()

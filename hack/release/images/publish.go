@@ -207,7 +207,16 @@ func (p Publisher) once(ctx context.Context, to name.Digest, predicate string, c
 		return fmt.Errorf("list what is attached to %s: %w", to, err)
 	}
 	for _, each := range manifest.Manifests {
-		if each.Annotations["dev.sigstore.bundle.predicateType"] == predicate {
+		// A registry without the referrers API lists no annotations, so they are read from what is attached.
+		found, err := remote.Image(to.Context().Digest(each.Digest.String()), options(ctx)...)
+		if err != nil {
+			return fmt.Errorf("read what is attached to %s: %w", to, err)
+		}
+		attached, err := found.Manifest()
+		if err != nil {
+			return fmt.Errorf("read what is attached to %s: %w", to, err)
+		}
+		if attached.Annotations["dev.sigstore.bundle.predicateType"] == predicate {
 			return nil
 		}
 	}
