@@ -38,8 +38,8 @@ release: build-release ## Build everything that a release of VERSION at REGISTRY
 # The version is in the Makefile. These files name it too, for readers.
 .PHONY: bump
 bump: ## Set the next version, NEW=X.Y.Z, in the Makefile and wherever the documentation names it.
-	@sed -i -E 's/(release-v|bpfman-operator-|bpfman-operator-catalog:v|VERSION\)\),|^version: |^appVersion: v)$(VERSION)/\1$(NEW)/g' \
-		Makefile charts/bpfman-operator/Chart.yaml docs/install.md docs/olm.md
+	@sed -i -E 's/(release-v|bpfman-operator-|VERSION\)\),|^version: |^appVersion: v)$(VERSION)/\1$(NEW)/g' \
+		Makefile charts/bpfman-operator/Chart.yaml docs/install.md
 
 # `go get` finds the module apis by its own tag.
 .PHONY: release-tagged

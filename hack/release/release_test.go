@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"log"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -146,6 +147,8 @@ func TestRelease(t *testing.T) {
 	if published := published.FindAllString(again, -1); len(published) > 0 {
 		t.Errorf("published again: %q", published)
 	}
+	m.verifyPages()
+	m.run("git", "-C", m.clone, "checkout", "--quiet", "docs")
 	if changes := m.run("git", "-C", m.clone, "status", "--porcelain"); changes != "" {
 		t.Errorf("the release changes the clone:\n%s", changes)
 	}
@@ -193,33 +196,59 @@ func (m *machine) verifyImages(cosign, output string) {
 	}
 }
 
-// verifyFiles checks that no file names the tree's registry, which is upstream's, and that all images that files name
-// are published.
+// verifyFiles checks the files of the release.
 func (m *machine) verifyFiles() {
 	m.t.Helper()
-	named := regexp.MustCompile(regexp.QuoteMeta(m.registry) + `/[a-z0-9/._-]+:[A-Za-z0-9._-]*[A-Za-z0-9](@sha256:[0-9a-f]{64})?`)
-	references := map[string]bool{}
 	paths, err := filepath.Glob(filepath.Join(m.clone, "bin/release-files/*"))
 	if err != nil || len(paths) < 15 {
 		m.t.Fatalf("the files are %q: %v", paths, err)
 	}
+	files := map[string][]byte{}
 	for _, path := range paths {
-		for file, content := range contents(m.t, path) {
-			if bytes.IndexByte(content, 0) >= 0 {
-				continue // a command
+		maps.Copy(files, contents(m.t, path))
+	}
+	m.verifyNames(files, 20)
+}
+
+// verifyPages checks the pages that are published on the documentation's site.
+func (m *machine) verifyPages() {
+	m.t.Helper()
+	m.run("make", "-C", m.clone, "--no-print-directory", "docs-names", "VERSION="+version, "REGISTRY="+m.registry)
+	files := map[string][]byte{}
+	for _, pattern := range []string{"docs/*.md", "docs/tutorials/*.md"} {
+		paths, err := filepath.Glob(filepath.Join(m.clone, pattern))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for _, path := range paths {
+			maps.Copy(files, contents(m.t, path))
+		}
+	}
+	m.verifyNames(files, 10)
+}
+
+// verifyNames checks that no file names the tree's registry, which is upstream's, and that all images that files name
+// are published, of which there are at least so many.
+func (m *machine) verifyNames(files map[string][]byte, least int) {
+	m.t.Helper()
+	named := regexp.MustCompile(regexp.QuoteMeta(m.registry) + `/[a-z0-9/._-]+:[A-Za-z0-9._-]*[A-Za-z0-9](@sha256:[0-9a-f]{64})?`)
+	// Scripts and the chart refuse upstream's names, and say so. The daemon is upstream's.
+	reason := regexp.MustCompile(`(?i)upstream|quay\.io/bpfman/bpfman:v`)
+	references := map[string]bool{}
+	for file, content := range files {
+		if bytes.IndexByte(content, 0) >= 0 {
+			continue // a command
+		}
+		for line := range strings.Lines(string(content)) {
+			if strings.Contains(line, image.Registry) && !reason.MatchString(line) {
+				m.t.Errorf("%s names the default: %s", file, line)
 			}
-			for line := range strings.Lines(string(content)) {
-				// Scripts and the chart refuse upstream's names, and say so.
-				if strings.Contains(line, image.Registry) && !strings.Contains(line, "upstream") {
-					m.t.Errorf("%s names the default: %s", file, line)
-				}
-				for _, reference := range named.FindAllString(line, -1) {
-					references[reference] = true
-				}
+			for _, reference := range named.FindAllString(line, -1) {
+				references[reference] = true
 			}
 		}
 	}
-	if len(references) < 20 {
+	if len(references) < least {
 		m.t.Errorf("the files name %d images", len(references))
 	}
 	for reference := range references {
