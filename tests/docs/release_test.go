@@ -135,3 +135,35 @@ func TestReleaseNamesImagesByDigest(t *testing.T) {
 		}
 	}
 }
+
+// TestBundleReplaces checks which version a bundle upgrades: the last one before it that isn't a candidate.
+func TestBundleReplaces(t *testing.T) {
+	repository := filepath.Join(t.TempDir(), "repository")
+	git := func(arguments ...string) {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), "git", append([]string{"-C", filepath.Dir(repository), "-c", "user.name=test", "-c", "user.email=test@example.com"}, arguments...)...)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v\n%s", arguments, err, output)
+		}
+	}
+	git("init", "--quiet", "--bare", repository)
+	// The hash of the empty tree, which every repository has.
+	git("--git-dir", repository, "hash-object", "-t", "tree", "-w", os.DevNull)
+	for _, tag := range []string{"v0.9.0", "v0.9.1", "v0.10.0-rc.1", "v0.10.0", "v0.10.1", "v0.9.2", "apis/v0.10.1"} {
+		git("--git-dir", repository, "tag", tag, "4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+	}
+	for version, expected := range map[string]string{
+		"0.9.0": "", "0.9.1": "bpfman-operator.v0.9.0", "0.9.2": "bpfman-operator.v0.9.1", "0.10.0": "bpfman-operator.v0.9.2",
+		"0.10.1": "bpfman-operator.v0.10.0", "0.11.0": "bpfman-operator.v0.10.1",
+	} {
+		command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, "bundle", "VERSION="+version)
+		command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "GIT_DIR="+repository)
+		output, err := command.Output()
+		if err != nil {
+			t.Fatalf("make --dry-run bundle: %v", err)
+		}
+		if !strings.Contains(string(output), `--replaces "`+expected+`"`) {
+			t.Errorf("%s doesn't replace %q:\n%s", version, expected, output)
+		}
+	}
+}
