@@ -134,10 +134,7 @@ func TestRelease(t *testing.T) {
 	m.verifyImages(cosign, first)
 	m.verifyFiles()
 	m.verifyChart()
-	files := filepath.Join(m.clone, "bin/release-files")
-	m.run(cosign, "verify-blob", "--key", m.key+".pub", "--insecure-ignore-tlog=true", "--bundle", filepath.Join(files, "checksums.txt.sigstore.json"), filepath.Join(files, "checksums.txt"))
-	m.run("sh", "-c", "cd "+files+" && sha256sum --check --quiet checksums.txt")
-
+	m.verifyChecksums(cosign)
 	m.verifyModule()
 
 	again, err := m.release("PUBLISH=yes")
@@ -208,6 +205,16 @@ func (m *machine) verifyFiles() {
 		maps.Copy(files, contents(m.t, path))
 	}
 	m.verifyNames(files, 20)
+}
+
+func (m *machine) verifyChecksums(cosign string) {
+	m.t.Helper()
+	files := filepath.Join(m.clone, "bin/release-files")
+	checksums := filepath.Join(files, "checksums.txt")
+	key := []string{"--key", m.key + ".pub", "--insecure-ignore-tlog=true"}
+	m.run(cosign, append([]string{"verify-blob", "--bundle", checksums + ".sigstore.json", checksums}, key...)...)
+	m.run(cosign, append([]string{"verify-blob-attestation", "--type", "slsaprovenance1", "--bundle", checksums + ".provenance.sigstore.json", checksums}, key...)...)
+	m.run("sh", "-c", "cd "+files+" && sha256sum --check --quiet checksums.txt")
 }
 
 // verifyPages checks the pages that are published on the documentation's site.

@@ -73,12 +73,25 @@ func (p Publisher) Publish(ctx context.Context) error {
 			return err
 		}
 	}
+	if p.Latest {
+		return p.tagLatest(ctx, all)
+	}
+	return nil
+}
+
+// tagLatest gives images the tag latest. The chart has none, because Helm finds the highest version itself.
+func (p Publisher) tagLatest(ctx context.Context, all []Named) error {
 	for _, each := range all {
 		repository, _, isImage := strings.Cut(each.Name, ":v")
-		if p.Latest && isImage {
-			if err := p.push(ctx, each, repository+":latest"); err != nil {
-				return err
-			}
+		if !isImage {
+			continue
+		}
+		latest := repository + ":latest"
+		if there, err := WithDigest(ctx, latest); err == nil && there == latest+"@"+each.Digest.String() {
+			continue
+		}
+		if err := p.push(ctx, each, latest); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -88,6 +88,11 @@ func TestPublish(t *testing.T) {
 		t.Errorf("the chart's tags are %q", got)
 	}
 
+	p, out = publisher(t, r, "one", true)
+	if err := p.Publish(t.Context()); err != nil || strings.Contains(out.String(), "pushed ") {
+		t.Errorf("a version is pushed again: %v\n%s", err, out)
+	}
+
 	// Another content is refused before anything is pushed.
 	p, out = publisher(t, r, "another", true)
 	if err := p.Publish(t.Context()); err == nil || !strings.Contains(err.Error(), "is already published") || out.Len() > 0 {
