@@ -42,6 +42,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/nodes"
 	"github.com/bpfman/bpfman-operator/operator/policies"
 	"github.com/bpfman/bpfman-operator/operator/reports"
+	"github.com/bpfman/bpfman-operator/operator/rollout"
 	"github.com/bpfman/bpfman-operator/operator/status"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
@@ -131,9 +132,9 @@ func controllers(mgr ctrl.Manager, stored *reports.Store, recorder events.EventR
 			Announcer: announcer, Contests: &contest.Ledger[string]{Clock: clock.RealClock{}},
 		},
 		&status.Reconciler{
-			Client: c, Reports: stored, Recorder: recorder, Clock: clock.RealClock{},
+			Client: c, Live: live, Reports: stored, Recorder: recorder, Clock: clock.RealClock{},
 			Announcer: announcer, Contests: &contest.Ledger[types.UID]{Clock: clock.RealClock{}},
-			Agents: published,
+			Agents: published, Revisions: &rollout.History{Client: c, Reader: live, Namespace: namespace},
 		},
 		&status.Leftovers{Client: c, Reports: stored, Live: live},
 		&nodes.Reconciler{
@@ -141,6 +142,7 @@ func controllers(mgr ctrl.Manager, stored *reports.Store, recorder events.EventR
 		},
 		&bpfnodes.Reconciler{Client: c, Namespace: namespace},
 		&policies.Reconciler{Client: c, Reports: stored, Live: live, Namespace: namespace, Clock: clock.RealClock{}},
+		&rollout.Policies{Client: c},
 		&takeover.Reports{Client: c, Reports: stored, Live: live, Announcer: announcer, Namespace: namespace, AgentLabels: deploy.PodLabels()},
 		&takeover.Roles{Client: c, Live: live, Announcer: announcer, Namespace: namespace},
 	}

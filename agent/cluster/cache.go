@@ -46,6 +46,7 @@ func (c *Cluster) follow(node, namespace string) error {
 		{NodeKind, c.core, "nodes", "", byName(node), &corev1.Node{}, trimNode},
 		{PodKind, c.core, "pods", "", fields.OneTermEqualSelector("spec.nodeName", node), &corev1.Pod{}, trimPod},
 		{v1alpha1.PolicyKind.GroupVersionKind(), c.bpfman, v1alpha1.PolicyKind.Resource(), "", fields.Everything(), v1alpha1.PolicyKind.New(), trim},
+		{v1alpha1.RolloutPolicyKind.GroupVersionKind(), c.bpfman, v1alpha1.RolloutPolicyKind.Resource(), "", fields.Everything(), v1alpha1.RolloutPolicyKind.New(), trim},
 	}
 	if namespace != "" {
 		sources = append(sources, source{ConfigMapKind, c.core, "configmaps", namespace, byName(hints.ConfigMapName), &corev1.ConfigMap{}, trim})
@@ -109,6 +110,11 @@ func (c *Cluster) Pods(namespace string) ([]corev1.Pod, error) {
 // Policies lists all BytecodePolicies.
 func (c *Cluster) Policies() ([]*v1alpha1.BytecodePolicy, error) {
 	return list[*v1alpha1.BytecodePolicy](c, v1alpha1.PolicyKind.GroupVersionKind(), "")
+}
+
+// RolloutPolicies lists all RolloutPolicies.
+func (c *Cluster) RolloutPolicies() ([]*v1alpha1.RolloutPolicy, error) {
+	return list[*v1alpha1.RolloutPolicy](c, v1alpha1.RolloutPolicyKind.GroupVersionKind(), "")
 }
 
 // UserObject returns a user object of any kind.

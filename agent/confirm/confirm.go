@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
@@ -92,18 +93,28 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 	return c.put(key, r)
 }
 
-// End records that a pass over an object has ended. Attached means that network programs of the version are attached, and
-// complete that nothing failed. A complete version that isn't being tried is confirmed: it attached nothing new.
-func (c *Changes) End(key program.Key, v Version, attached, complete bool) error {
+// Pass is the result of a pass over an object.
+type Pass struct {
+	// Attached means that network programs of the version are attached.
+	Attached bool
+	// Complete means that nothing failed.
+	Complete bool
+	// Record means that a version without network programs is recorded too.
+	Record bool
+}
+
+// End records that a pass over an object has ended. A complete version that isn't being tried is confirmed: it attached
+// nothing new.
+func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.records[key]
 	id, now := v.id(), time.Now()
 	tried := r.Tried != nil && r.Tried.Version.id() == id
 	switch {
-	case tried && r.Tried.State == trying && (r.Tried.since.IsZero() || r.Tried.attached != attached):
+	case tried && r.Tried.State == trying && (r.Tried.since.IsZero() || r.Tried.attached != pass.Attached):
 		next := *r.Tried
-		next.since, next.Deadline, next.Version, next.attached = now, now.Add(c.Limit), v, attached
+		next.since, next.Deadline, next.Version, next.attached = now, now.Add(c.Limit), v, pass.Attached
 		r.Tried = &next
 		if c.next.IsZero() {
 			c.next = now.Add(wait.Jitter(c.Limit, spread) - c.Limit)
@@ -111,7 +122,7 @@ func (c *Changes) End(key program.Key, v Version, attached, complete bool) error
 		err := c.put(key, r)
 		c.nudge()
 		return err
-	case tried || !complete || !attached && r.Confirmed == nil:
+	case tried || !pass.Complete || !pass.Attached && !pass.Record && r.Confirmed == nil:
 		return nil
 	case r.Tried == nil && r.Confirmed != nil && r.Confirmed.id() == id && r.Confirmed.Image == v.Image && slices.Equal(r.Confirmed.Addresses, v.Addresses):
 		return nil
@@ -168,6 +179,38 @@ func (r record) message() string {
 		then = "it isn't tried again here until the object or its annotation bpfman.io/restartedAt changes"
 	}
 	return fmt.Sprintf("%s: %s, %s", why, runs, then)
+}
+
+// Trying reports whether a version is attached, and isn't confirmed yet.
+func (c *Changes) Trying(key program.Key, v Version) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.records[key].Tried
+	return t != nil && t.State == trying && t.Version.id() == v.id()
+}
+
+// Confirmed returns the version of an object that runs on this node, or nil if that isn't known, or isn't confirmed yet.
+func (c *Changes) Confirmed(key program.Key, uid types.UID) *Version {
+	if !c.Enabled() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.records[key]
+	if r.Confirmed == nil || r.Tried != nil || uidOf(r.Confirmed) != uid {
+		return nil
+	}
+	return r.Confirmed
+}
+
+// Image returns what the reference of a version was resolved to when it was confirmed. It is empty if that isn't known.
+func (c *Changes) Image(key program.Key, v Version) bytecode.Image {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.records[key]; r.Confirmed != nil && r.Confirmed.id() == v.id() {
+		return r.Confirmed.Image
+	}
+	return bytecode.Image{}
 }
 
 // Keys returns the keys of the objects that have a record.
@@ -343,7 +386,7 @@ func (c *Changes) update(ctx context.Context, next func(program.Key, record) rec
 		if err := c.put(key, is); err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "Failed to record a change", "owner", key.String())
 		}
-		if was.Tried.State != trying || is.Tried != nil && is.Tried.State != trying {
+		if is.Tried == nil || is.Tried.State != trying {
 			c.Changed(key)
 		}
 	}

@@ -122,7 +122,7 @@ func (w *world) attach(v Version, digest string) {
 	w.t.Helper()
 	err := w.changes.Begin(key, v)
 	v.Image = bytecode.Image{Digest: digest}
-	if err := errors.Join(err, w.changes.End(key, v, true, true)); err != nil {
+	if err := errors.Join(err, w.changes.End(key, v, Pass{Attached: true, Complete: true})); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -189,7 +189,7 @@ func TestOneRequestForAll(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			other := program.Key{Kind: key.Kind, Name: name}
 			v := w.version(name)
-			if err := errors.Join(w.changes.Begin(other, v), w.changes.End(other, v, true, true)); err != nil {
+			if err := errors.Join(w.changes.Begin(other, v), w.changes.End(other, v, Pass{Attached: true, Complete: true})); err != nil {
 				w.t.Fatal(err)
 			}
 		}
@@ -364,7 +364,7 @@ func TestNotLoaded(t *testing.T) {
 		w.attach(w.version("good"), "d1")
 		w.pass(limit)
 		bad := w.version("bad")
-		if err := w.changes.End(key, bad, false, false); err != nil {
+		if err := w.changes.End(key, bad, Pass{}); err != nil {
 			w.t.Fatal(err)
 		}
 		w.responds = func() Response { return Silent }
@@ -378,13 +378,13 @@ func TestNotLoaded(t *testing.T) {
 func TestNotAttached(t *testing.T) {
 	node(t, func(w *world) {
 		v := w.version("good")
-		if err := errors.Join(w.changes.Begin(key, v), w.changes.End(key, v, false, false)); err != nil {
+		if err := errors.Join(w.changes.Begin(key, v), w.changes.End(key, v, Pass{})); err != nil {
 			w.t.Fatal(err)
 		}
 		w.pass(2 * limit)
 		w.runs(v, "it")
 		w.responds = func() Response { return Silent }
-		if err := errors.Join(w.changes.Begin(key, v), w.changes.End(key, v, false, false)); err != nil {
+		if err := errors.Join(w.changes.Begin(key, v), w.changes.End(key, v, Pass{})); err != nil {
 			w.t.Fatal(err)
 		}
 		w.pass(limit + time.Second)

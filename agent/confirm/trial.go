@@ -11,12 +11,9 @@
 package confirm
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +21,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
 // Version is what a user object requests, and the facts of the node that are needed to run it without the API server.
@@ -37,71 +35,49 @@ type Version struct {
 	Addresses []netip.Addr `json:"addresses,omitempty"`
 }
 
-// content is the JSON of a user object in a Version.
-type content struct {
-	Metadata struct {
-		Name        string            `json:"name"`
-		Namespace   string            `json:"namespace,omitempty"`
-		UID         types.UID         `json:"uid"`
-		Generation  int64             `json:"generation"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-	} `json:"metadata"`
-	Spec json.RawMessage `json:"spec"`
-}
-
 // VersionOf returns the version of a user object of a kind.
 func VersionOf(kind string, o v1alpha1.UserObject) (Version, error) {
-	whole, err := json.Marshal(o)
+	revision, err := rollout.RevisionOf(o)
+	if err != nil {
+		return Version{}, err
+	}
+	stored, err := json.Marshal(revision)
 	if err != nil {
 		return Version{}, fmt.Errorf("encode %s %s: %w", kind, o.GetName(), err)
 	}
-	var c content
-	if err := json.Unmarshal(whole, &c); err != nil {
-		return Version{}, fmt.Errorf("encode %s %s: %w", kind, o.GetName(), err)
-	}
-	for name := range c.Metadata.Annotations {
-		if name != v1alpha1.AnnotationReplacePinnedMaps && name != v1alpha1.AnnotationRestartedAt {
-			delete(c.Metadata.Annotations, name)
-		}
-	}
-	part, err := json.Marshal(c)
+	return Version{Kind: kind, Object: stored}, nil
+}
+
+// revision returns the zero Revision if the version is damaged, which journal.read excludes.
+func (v *Version) revision() rollout.Revision {
+	r, _ := rollout.Parse(v.Object)
+	return r
+}
+
+// UserObject returns the object as it was in this version.
+func (v *Version) UserObject() (v1alpha1.UserObject, error) {
+	revision, err := rollout.Parse(v.Object)
 	if err != nil {
-		return Version{}, fmt.Errorf("encode %s %s: %w", kind, o.GetName(), err)
+		return nil, err
 	}
-	return Version{Kind: kind, Object: part}, nil
+	return revision.Object(v.Kind)
 }
 
 // Owner returns the owner of the version's programs.
 func (v *Version) Owner() (*program.Owner, error) {
-	i := slices.IndexFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == v.Kind })
-	if i < 0 {
-		return nil, fmt.Errorf("kind %q is unknown", v.Kind)
-	}
-	object := v1alpha1.UserKinds[i].New()
-	if err := json.Unmarshal(v.Object, object); err != nil {
-		return nil, fmt.Errorf("decode a stored %s: %w", v.Kind, err)
+	object, err := v.UserObject()
+	if err != nil {
+		return nil, err
 	}
 	owner := program.OwnerOf(v.Kind, object)
 	return &owner, nil
 }
 
 // Generation returns the generation of the object.
-func (v *Version) Generation() int64 {
-	var c content
-	_ = json.Unmarshal(v.Object, &c) // 0 if it is damaged, in a message
-	return c.Metadata.Generation
-}
+func (v *Version) Generation() int64 { return v.revision().Metadata.Generation }
 
-// id returns a hash of everything that makes two versions differ. The generation isn't a part of it: a change that is
-// taken back leads to the same version.
-func (v *Version) id() string {
-	var c content
-	_ = json.Unmarshal(v.Object, &c)
-	c.Metadata.Generation = 0
-	same, _ := json.Marshal(c) //nolint:errchkjson // it was decoded from JSON
-	sum := sha256.Sum256(append([]byte(v.Kind+"\x00"), same...))
-	return hex.EncodeToString(sum[:])
-}
+// id identifies the revision of the object.
+func (v *Version) id() string { return v.revision().Hash() }
 
 // state is the state of a version that isn't confirmed.
 type state string
@@ -230,8 +206,4 @@ func (r record) versions() []*Version {
 	return all
 }
 
-func uidOf(v *Version) types.UID {
-	var c content
-	_ = json.Unmarshal(v.Object, &c)
-	return c.Metadata.UID
-}
+func uidOf(v *Version) types.UID { return v.revision().Metadata.UID }

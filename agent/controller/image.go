@@ -26,10 +26,10 @@ import (
 // don't change: most images are read within a fraction of it.
 const quiet = 5 * time.Second
 
-// waitingError means that images are being read. The owner is enqueued when they were.
+// waitingError means that images are being read, or that a revision isn't confirmed. The owner is enqueued when they were.
 type waitingError struct{ left time.Duration }
 
-func (e *waitingError) Error() string { return "images are being read" }
+func (e *waitingError) Error() string { return "images are being read, or a change isn't confirmed" }
 
 // loadImage has the daemon load functions from the object of the owner's image, if
 // policies allow it. What the daemon loads is what was verified: a file that the reader
@@ -43,7 +43,7 @@ func (r *Reconciler) loadImage(ctx context.Context, owner program.Owner, request
 	if g.evaluation.Denied() { // independently of the registry
 		return judgement, refusal(judgement)
 	}
-	if r.RequirePolicy && g.change.image.Digest == "" && !g.evaluation.Signed() {
+	if r.RequirePolicy && !g.change.allowed && !g.evaluation.Signed() {
 		return judgement, &report.PolicyError{Message: noPolicy, Final: true}
 	}
 	found, err := r.find(ctx, owner.Key, g, bytecode.Question{

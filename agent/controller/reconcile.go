@@ -16,9 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 
@@ -33,7 +31,6 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
-	"github.com/bpfman/bpfman-operator/internal/policy"
 )
 
 // Reconciler reconciles the programs on this node with the user objects. The keys of its
@@ -104,16 +101,17 @@ type Reconciler struct {
 // the next reconciliation if nothing failed, or 0 for none. A waitingError means that nothing
 // is reported yet.
 func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
-	owner, err := r.owner(key)
+	assigned, err := r.assigned(key)
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
 		// The operator reports the problem. The object's programs stay loaded until it can
 		// be decoded or is deleted.
 		logr.FromContextOrDiscard(ctx).Info("Failed to decode the object; its programs stay loaded", "reason", undecodable.reason)
 		return 0, nil
 	}
-	if err != nil {
+	if err != nil || assigned.held {
 		return r.later(err)
 	}
+	owner := assigned.owner
 	if owner != nil && owner.SharesMaps() {
 		r.sharers.Store(key, struct{}{})
 	} else {
@@ -132,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time
 	}
 	lostPrograms, lostLinks := r.lost(existing)
 
-	want, outcome, unsettled, err := r.runVersion(ctx, key, owner)
+	want, outcome, unsettled, err := r.runVersion(ctx, key, assigned)
 	for _, touched := range r.Inventory.Touched() {
 		if touched != key {
 			r.queue.Add(touched)
@@ -293,40 +291,6 @@ func (r *Reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs,
 		links += n
 	}
 	return programs, links
-}
-
-// owner returns the owner for a user object. It returns nil if there should be no programs
-// on this node: the object doesn't exist, is being deleted, or doesn't select this node.
-func (r *Reconciler) owner(key program.Key) (*program.Owner, error) {
-	// Any key in the queue means that there is, or was, an object of its kind.
-	r.Cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
-	object, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", key, err)
-	}
-	if object.GetDeletionTimestamp() != nil {
-		return nil, nil
-	}
-	if reason := kinds.Undecodable(object); reason != "" {
-		return nil, &undecodableError{reason}
-	}
-	owner := program.OwnerOf(key.Kind, object)
-	node, err := r.node()
-	if err != nil {
-		return nil, err
-	}
-	selector, err := metav1.LabelSelectorAsSelector(&owner.NodeSelector)
-	if err != nil {
-		return nil, fmt.Errorf("%s: nodeselector: %w", key, err)
-	}
-	if !selector.Matches(labels.Set(node.Labels)) {
-		return nil, nil
-	}
-	owner.Subject = policy.SubjectOf(key.Kind, object).On(node.Labels)
-	return &owner, nil
 }
 
 func (r *Reconciler) node() (*corev1.Node, error) {

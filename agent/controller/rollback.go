@@ -6,7 +6,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -27,6 +26,8 @@ type change struct {
 	// image is what the version's reference was resolved to, if an earlier version runs again. It is loaded from the
 	// node's store.
 	image bytecode.Image
+	// allowed means that policies allowed the version when it was confirmed.
+	allowed bool
 	// offline means that objects of the API server may be unknown. The node's addresses are these then.
 	offline   bool
 	addresses []netip.Addr
@@ -34,7 +35,8 @@ type change struct {
 
 // runVersion runs the owner's version, or the previous one if it was rolled back on this node. It is converge with a
 // [confirm.Changes].
-func (r *Reconciler) runVersion(ctx context.Context, key program.Key, owner *program.Owner) (plan.Plan, report.Outcome, time.Duration, error) {
+func (r *Reconciler) runVersion(ctx context.Context, key program.Key, a assignment) (plan.Plan, report.Outcome, time.Duration, error) {
+	owner, version := a.owner, a.version
 	if !r.Changes.Enabled() {
 		return r.converge(ctx, key, owner, change{})
 	}
@@ -47,18 +49,14 @@ func (r *Reconciler) runVersion(ctx context.Context, key program.Key, owner *pro
 		}
 		return want, outcome, again, err
 	}
-	object, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)
-	if err != nil {
-		return plan.Plan{}, report.Outcome{}, 0, fmt.Errorf("get %s: %w", key, err)
-	}
-	version, err := confirm.VersionOf(key.Kind, object)
-	if err != nil {
-		return plan.Plan{}, report.Outcome{}, 0, err
-	}
 	if rollback := r.Changes.Rollback(key, version); rollback != nil {
 		return r.runPrevious(ctx, key, owner, rollback)
 	}
-	want, outcome, again, err := r.converge(ctx, key, owner, change{begin: func() error { return r.Changes.Begin(key, version) }})
+	c := change{begin: func() error { return r.Changes.Begin(key, version) }}
+	if a.previous {
+		c.image = r.Changes.Image(key, version)
+	}
+	want, outcome, again, err := r.converge(ctx, key, owner, c)
 	if err != nil {
 		return want, outcome, again, err
 	}
@@ -72,8 +70,11 @@ func (r *Reconciler) runVersion(ctx context.Context, key program.Key, owner *pro
 		}
 	}
 	complete := outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0
-	unrecorded(ctx, r.Changes.End(key, version, want.AttachedOnNode(actual), complete))
-	return want, outcome, again, nil
+	unrecorded(ctx, r.Changes.End(key, version, confirm.Pass{Attached: want.AttachedOnNode(actual), Complete: complete, Record: a.governed}))
+	if a.governed && complete && r.Changes.Trying(key, version) {
+		err = &waitingError{r.Changes.Limit}
+	}
+	return want, outcome, again, err
 }
 
 // unrecorded logs that a record couldn't be written, for example because the disk is full. The record in memory is right,
@@ -93,7 +94,7 @@ func (r *Reconciler) runPrevious(ctx context.Context, key program.Key, owner *pr
 	}
 	var c change
 	if rollback.Previous != nil {
-		c.image = rollback.Previous.Image
+		c.image, c.allowed = rollback.Previous.Image, true
 	}
 	_, outcome, again, err := r.converge(ctx, key, previous, c)
 	message := rollback.Message
@@ -126,7 +127,7 @@ func (r *Reconciler) Undo(ctx context.Context, key program.Key, version *confirm
 	previous, err := r.ownerOf(version)
 	if err == nil && previous != nil {
 		g := &gate{
-			change: change{image: version.Image, offline: true, addresses: version.Addresses},
+			change: change{image: version.Image, allowed: true, offline: true, addresses: version.Addresses},
 			credentials: func() (bytecode.Credentials, error) {
 				return bytecode.Credentials{}, errors.New("the API server can't be reached")
 			},

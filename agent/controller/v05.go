@@ -113,11 +113,11 @@ func (r *Reconciler) unattached(ctx context.Context) string {
 
 // isAttached reports whether the daemon has all wanted programs and links of an object on this node.
 func (r *Reconciler) isAttached(ctx context.Context, key program.Key) bool {
-	owner, err := r.owner(key)
-	if err != nil || owner == nil {
-		return err == nil
+	a, err := r.assigned(key)
+	if err != nil || a.held || a.owner == nil {
+		return err == nil && !a.held
 	}
-	want, err := r.plan(ctx, *owner, change{})
+	want, err := r.plan(ctx, *a.owner, change{})
 	return err == nil && want.Problems() == nil && len(want.Diff(r.Inventory.Of(key))) == 0
 }
 

@@ -159,8 +159,17 @@ func (r *Reconciler) watch(ctx context.Context, background func(func(context.Con
 	for _, kind := range v1alpha1.UserKinds {
 		gvk := kind.GroupVersionKind()
 		r.Cluster.Kinds.OnDemand(gvk, open(gvk, r.onUserObject(kind.Name), func() { r.onListed(kind.Name) }))
-		background(func(ctx context.Context) { r.Cluster.Kinds.Find(ctx, kind, cmp.Or(r.FindKinds, findKinds)) })
+		background(func(ctx context.Context) {
+			r.Cluster.Kinds.Find(ctx, gvk, kind.Resource(), cmp.Or(r.FindKinds, findKinds))
+		})
 	}
+	rollouts := v1alpha1.RolloutPolicyKind
+	all := r.onRolloutPolicy(func() { r.enqueue(ctx, func(program.Needs) bool { return true }) })
+	r.Cluster.Kinds.OnDemand(rollouts.GroupVersionKind(), open(rollouts.GroupVersionKind(), all, nil))
+	r.Cluster.Kinds.Optional(rollouts.GroupVersionKind())
+	background(func(ctx context.Context) {
+		r.Cluster.Kinds.Find(ctx, rollouts.GroupVersionKind(), rollouts.Resource(), cmp.Or(r.FindKinds, findKinds))
+	})
 	r.Cluster.Kinds.OnDemand(cluster.PodKind, open(cluster.PodKind, r.onPod(ctx), nil))
 	r.Cluster.Kinds.Optional(cluster.PodKind)
 	r.Cluster.Watch(ctx, cluster.NodeKind, r.onNode(ctx), nil)
@@ -230,14 +239,15 @@ func (r *Reconciler) onUserObject(kind string) toolscache.ResourceEventHandler {
 	}
 }
 
-// changed reports whether the wanted state of a user object has changed.
-func changed(before, now metav1.Object) bool {
+// changed reports whether the wanted state of a user object on this node can have changed.
+func changed(before, now v1alpha1.UserObject) bool {
 	annotations := func(o metav1.Object) [2]string {
 		return [2]string{o.GetAnnotations()[v1alpha1.AnnotationReplacePinnedMaps], o.GetAnnotations()[v1alpha1.AnnotationRestartedAt]}
 	}
 	another := before.GetUID() != now.GetUID()
 	spec := before.GetGeneration() != now.GetGeneration()
-	return another || spec || annotations(before) != annotations(now) || now.GetDeletionTimestamp() != nil
+	return another || spec || annotations(before) != annotations(now) || now.GetDeletionTimestamp() != nil ||
+		!equality.Semantic.DeepEqual(before.GetStatus().Rollout, now.GetStatus().Rollout)
 }
 
 // onNode enqueues all owners if the labels or addresses of the agent's node have changed. If

@@ -101,3 +101,6 @@ var NodeKind = Kind[*BpfNode]{"BpfNode", false, func() *BpfNode { return &BpfNod
 
 // PolicyKind is the kind of policies about bytecode, which administrators write.
 var PolicyKind = Kind[*BytecodePolicy]{"BytecodePolicy", false, func() *BytecodePolicy { return &BytecodePolicy{} }, func() runtime.Object { return &BytecodePolicyList{} }}
+
+// RolloutPolicyKind is the kind of policies about rollouts, which administrators write.
+var RolloutPolicyKind = Kind[*RolloutPolicy]{"RolloutPolicy", false, func() *RolloutPolicy { return &RolloutPolicy{} }, func() runtime.Object { return &RolloutPolicyList{} }}

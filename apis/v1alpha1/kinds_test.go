@@ -29,7 +29,7 @@ func TestKindsAreRegistered(t *testing.T) {
 		if got := reflect.TypeOf(list).Elem().Name(); got != name+"List" {
 			t.Errorf("%s: NewList returns a %s", name, got)
 		}
-		if resource != strings.ToLower(name)+"s" && resource != "bytecodepolicies" {
+		if resource != strings.ToLower(name)+"s" && !strings.HasSuffix(resource, "policies") {
 			t.Errorf("%s: resource %s", name, resource)
 		}
 	}
@@ -41,6 +41,7 @@ func TestKindsAreRegistered(t *testing.T) {
 	}
 	check(NodeKind.Name, NodeKind.Resource(), NodeKind.New(), NodeKind.NewList())
 	check(PolicyKind.Name, PolicyKind.Resource(), PolicyKind.New(), PolicyKind.NewList())
+	check(RolloutPolicyKind.Name, RolloutPolicyKind.Resource(), RolloutPolicyKind.New(), RolloutPolicyKind.NewList())
 
 	var registered []string
 	for kind, goType := range scheme.KnownTypes(SchemeGroupVersion) {
@@ -50,7 +51,7 @@ func TestKindsAreRegistered(t *testing.T) {
 	}
 	slices.Sort(listed)
 	slices.Sort(registered)
-	if len(listed) != 18 || !slices.Equal(listed, registered) {
+	if len(listed) != 19 || !slices.Equal(listed, registered) {
 		t.Errorf("the tables list %v, the scheme knows %v", listed, registered)
 	}
 }

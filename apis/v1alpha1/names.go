@@ -24,6 +24,14 @@ const (
 	LabelOwnerKind = "bpfman.io/ownerKind"
 )
 
+// Labels of a ControllerRevision that contains a revision of a user's object.
+const (
+	// LabelRevisionOf contains the UID of the object.
+	LabelRevisionOf = "bpfman.io/revision-of"
+	// LabelRevisionHash contains the hash of the revision: see [RolloutStatus].
+	LabelRevisionHash = "bpfman.io/revision-hash"
+)
+
 // AgentFieldManager is the field manager of the objects that agents write. The API
 // server derives it from their user agent.
 const AgentFieldManager = "bpfman-agent"
@@ -42,6 +50,15 @@ const AnnotationReplacePinnedMaps = "bpfman.io/replace-pinned-maps"
 // AnnotationRestartedAt makes each node try a version of an object of a user again that it rolled back, when its value
 // changes. By convention, it is a time.
 const AnnotationRestartedAt = "bpfman.io/restartedAt"
+
+// Annotations of an object of a user that control its rollout.
+const (
+	// AnnotationRolloutPaused, with the value "true", pauses the rollout: no other node changes.
+	AnnotationRolloutPaused = "bpfman.io/rollout-paused"
+	// AnnotationRolloutResumed resumes a rollout that waits after a step or is halted. Its value is the revision and the
+	// step: see [RolloutStatus.Position].
+	AnnotationRolloutResumed = "bpfman.io/rollout-resumed"
+)
 
 // Metadata that the daemon stores with each program that the agent loads. The CSI plugin
 // finds programs by it, and the agent recognizes its own programs.

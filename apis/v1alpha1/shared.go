@@ -215,6 +215,11 @@ type BpfProgramStatusCommon struct {
 	// +optional
 	Nodes *NodeCounts `json:"nodes,omitempty"`
 
+	// rollout is the state of the object's rollout. It is absent if no
+	// RolloutPolicy matches the object.
+	// +optional
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+
 	// conditions summarizes the nodes. The type of the first condition is
 	// NotYetLoaded, ReconcileError, ReconcileSuccess, or DeleteError. Its message
 	// names the nodes that fail, and the errors. The condition Ready follows and, if

@@ -67,6 +67,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&FexitProgramList{},
 		&KprobeProgram{},
 		&KprobeProgramList{},
+		&RolloutPolicy{},
+		&RolloutPolicyList{},
 		&TcNsProgram{},
 		&TcNsProgramList{},
 		&TcProgram{},

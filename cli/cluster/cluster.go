@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package cluster reads bpfman's objects, and related objects, from the cluster that kubectl's flags and the
-// kubeconfig select.
+// Package cluster reads and changes bpfman's objects, and reads related objects, in the cluster that kubectl's flags and
+// the kubeconfig select.
 package cluster
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +36,8 @@ const (
 // Cluster is a connection to a cluster.
 type Cluster struct {
 	client.Reader
+	// Writer changes objects.
+	Writer client.Writer
 	// API is a client for bpfman's API, for lists that are too large for memory.
 	API rest.Interface
 	// Config is for requests that a Reader doesn't support, such as exec.
@@ -66,7 +69,7 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		// Leave rate limiting to the API server.
 		requests.QPS = -1
 		scheme := Scheme()
-		reader, err := client.New(requests, client.Options{Scheme: scheme, Mapper: mapper()})
+		objects, err := client.New(requests, client.Options{Scheme: scheme, Mapper: mapper()})
 		if err != nil {
 			return nil, fmt.Errorf("create client: %w", err)
 		}
@@ -76,14 +79,14 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		if err != nil {
 			return nil, fmt.Errorf("create client: %w", err)
 		}
-		return &Cluster{Reader: reader, API: api, Config: config, Namespace: namespace}, nil
+		return &Cluster{Reader: objects, Writer: objects, API: api, Config: config, Namespace: namespace}, nil
 	}
 }
 
-// Scheme returns a scheme with the kinds that commands read.
+// Scheme returns a scheme with the kinds that commands use.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1alpha1.Install} {
 		if err := add(scheme); err != nil {
 			panic(err) // two compiled kinds have the same name
 		}
@@ -91,10 +94,11 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// mapper returns a RESTMapper for the kinds that commands read. It saves the discovery of all the kinds of the API
+// mapper returns a RESTMapper for the kinds that commands use. It saves the discovery of all the kinds of the API
 // server.
 func mapper() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion, corev1.SchemeGroupVersion})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion, corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion})
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
 	for _, k := range kinds() {
 		scope := meta.RESTScopeRoot
 		if k.namespaced {

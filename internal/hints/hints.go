@@ -79,7 +79,8 @@ func (h Hints) Data() map[string]string {
 func Parse(data map[string]string) Hints {
 	h := Hints{Kinds: map[string]bool{}, Relist: map[string]time.Time{}}
 	for word := range strings.FieldsSeq(data[keyKinds]) {
-		if slices.ContainsFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == word }) {
+		known := slices.ContainsFunc(v1alpha1.UserKinds, func(k v1alpha1.Kind[v1alpha1.UserObject]) bool { return k.Name == word })
+		if known || word == v1alpha1.RolloutPolicyKind.Name {
 			h.Kinds[word] = true
 		}
 	}

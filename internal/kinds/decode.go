@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,14 +25,14 @@ const undecodable = "!undecodable"
 // only has its metadata and, if that can be decoded, its status.
 func Undecodable(o metav1.Object) string { return o.GetAnnotations()[undecodable] }
 
-// TrimAnnotations removes an object's annotations, except for the one that Undecodable
-// reads.
-func TrimAnnotations(o metav1.Object) {
-	problem := Undecodable(o)
-	o.SetAnnotations(nil)
-	if problem != "" {
-		o.SetAnnotations(map[string]string{undecodable: problem})
+// TrimAnnotations removes an object's annotations, except for those to keep, and the one that Undecodable reads.
+func TrimAnnotations(o metav1.Object, keep ...string) {
+	annotations := o.GetAnnotations()
+	maps.DeleteFunc(annotations, func(name, _ string) bool { return name != undecodable && !slices.Contains(keep, name) })
+	if len(annotations) == 0 {
+		annotations = nil
 	}
+	o.SetAnnotations(annotations)
 }
 
 // lenient decodes lists and watch events that contain objects that can't be decoded,

@@ -64,15 +64,14 @@ func (k *Kinds) isOpen(gvk schema.GroupVersionKind) bool {
 // Find opens a kind that is watched on demand when there is an object of it. It checks
 // immediately, and then at random intervals between half and one and a half times every, to
 // spread the requests of a cluster's agents. It returns when the kind is open or ctx ends.
-func (k *Kinds) Find(ctx context.Context, of v1alpha1.Kind[v1alpha1.UserObject], every time.Duration) {
-	gvk := of.GroupVersionKind()
+func (k *Kinds) Find(ctx context.Context, gvk schema.GroupVersionKind, resource string, every time.Duration) {
 	retry := wait.Backoff{Duration: firstLook, Factor: 2, Jitter: 1, Steps: 6, Cap: lastLook}
 	backoff := retry
 	// The first check must find all objects that existed when the agent started. Version "0"
 	// allows the API server to respond from its cache.
 	version := ""
 	for !k.isOpen(gvk) {
-		found, err := k.look(ctx, of.Resource(), version)
+		found, err := k.look(ctx, resource, version)
 		k.note(gvk, err)
 		if found {
 			k.Open(gvk)

@@ -84,7 +84,7 @@ func TestAKindIsFoundAndOpened(t *testing.T) {
 			k.Listed(v1alpha1.UserKinds[1].GroupVersionKind(), func() bool { return true })
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			k.Find(ctx, kind, time.Millisecond)
+			k.Find(ctx, kind.GroupVersionKind(), kind.Resource(), time.Millisecond)
 			k.Open(gvk)
 			if int(looked.Load()) != len(looks) || opened.Load() != 1 {
 				t.Errorf("%d looks, opened %d times", looked.Load(), opened.Load())

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -102,6 +103,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range v1alpha1.UserKinds {
 		b.WatchesRawSource(kindcache.Source(source.Kind(mgr.GetCache(), client.Object(kind.New()), r.comeAndGo())))
 	}
+	b.WatchesRawSource(kindcache.Source(source.Kind(mgr.GetCache(), client.Object(v1alpha1.RolloutPolicyKind.New()), r.comeAndGo())))
 	return b.Complete(r)
 }
 
@@ -177,9 +179,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 
 // used returns whether a kind has objects, for each kind that could be read.
 func (r *Reconciler) used(ctx context.Context) (map[string]bool, error) {
-	used := map[string]bool{}
+	used, lists := map[string]bool{}, map[string]runtime.Object{v1alpha1.RolloutPolicyKind.Name: v1alpha1.RolloutPolicyKind.NewList()}
 	for _, kind := range v1alpha1.UserKinds {
-		list, ok := kind.NewList().(client.ObjectList)
+		lists[kind.Name] = kind.NewList()
+	}
+	for kind, empty := range lists {
+		list, ok := empty.(client.ObjectList)
 		if !ok {
 			return nil, fmt.Errorf("%T is not a list of objects", list)
 		}
@@ -188,9 +193,9 @@ func (r *Reconciler) used(ctx context.Context) (map[string]bool, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list %ss: %w", kind.Name, err)
+			return nil, fmt.Errorf("list %ss: %w", kind, err)
 		}
-		used[kind.Name] = meta.LenList(list) > 0
+		used[kind] = meta.LenList(list) > 0
 	}
 	return used, nil
 }

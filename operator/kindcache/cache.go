@@ -74,6 +74,7 @@ func Mapper(config *rest.Config, httpClient *http.Client) (meta.RESTMapper, erro
 	}
 	add(v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Resource(), v1alpha1.NodeKind.Namespaced)
 	add(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource(), v1alpha1.PolicyKind.Namespaced)
+	add(v1alpha1.RolloutPolicyKind.Name, v1alpha1.RolloutPolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Namespaced)
 	others, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("create REST mapper: %w", err)

@@ -4,6 +4,8 @@
 package status
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
@@ -43,7 +46,7 @@ func trimmed[O any](trim func(O)) toolscache.TransformFunc {
 		}
 		if o, ok := object.(metav1.Object); ok {
 			o.SetManagedFields(nil)
-			kinds.TrimAnnotations(o)
+			kinds.TrimAnnotations(o, v1alpha1.AnnotationRolloutPaused, v1alpha1.AnnotationRolloutResumed, rollout.Mark)
 		}
 		return object, nil
 	}
@@ -51,7 +54,10 @@ func trimmed[O any](trim func(O)) toolscache.TransformFunc {
 
 func trimNode(node *corev1.Node) {
 	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints}
-	node.Status = corev1.NodeStatus{}
+	node.Status = corev1.NodeStatus{Conditions: slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady })}
+	for i := range node.Status.Conditions {
+		node.Status.Conditions[i].LastHeartbeatTime = metav1.Time{}
+	}
 }
 
 // oursOnly is shared by all pods except for those of upstream's DaemonSet.
@@ -66,6 +72,7 @@ func trimPod(pod *corev1.Pod) {
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	pod.Status = corev1.PodStatus{
 		Phase:                 pod.Status.Phase,
+		Conditions:            slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.PodReady }),
 		InitContainerStatuses: trimContainers(pod.Status.InitContainerStatuses),
 		ContainerStatuses:     trimContainers(pod.Status.ContainerStatuses),
 	}
@@ -83,5 +90,6 @@ func trimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 }
 
 func trimUserObject(object v1alpha1.UserObject) {
+	rollout.MarkObject(object)
 	object.GetAppCommon().GlobalData = nil
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/reports"
+	steps "github.com/bpfman/bpfman-operator/operator/rollout"
 	"github.com/bpfman/bpfman-operator/operator/takeover"
 )
 
@@ -61,7 +62,9 @@ const (
 
 // Reconciler writes the status of user objects. It is the only writer.
 type Reconciler struct {
-	Client   client.Client
+	Client client.Client
+	// Live reads without the cache, in which objects aren't complete.
+	Live     client.Reader
 	Reports  *reports.Store
 	Recorder events.EventRecorder
 	Clock    clock.WithDelayedExecution
@@ -70,6 +73,8 @@ type Reconciler struct {
 	Announcer *takeover.Announcer
 	// Agents is notified if another client has changed or deleted reports of a node.
 	Agents interface{ Relist(node string) }
+	// Revisions keeps the revisions of objects that a RolloutPolicy matches.
+	Revisions *steps.History
 
 	index *Index
 	mu    sync.Mutex
@@ -85,6 +90,9 @@ type note struct {
 	// status is the last written status, with resourceVersion. The cache can be older.
 	status          v1alpha1.BpfProgramStatusCommon
 	resourceVersion string
+	// healthySince is since when all nodes of healthyStep are healthy.
+	healthyStep  string
+	healthySince time.Time
 }
 
 // SetupWithManager watches the user objects of all kinds, reports, nodes, and the agent's pods. The manager's
@@ -100,13 +108,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return b.Named("status").
 		Watches(&corev1.Node{}, r.nodeEvents()).
 		Watches(&corev1.Pod{}, r.podEvents()).
+		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(&v1alpha1.RolloutPolicy{}), r.policyEvents()))).
 		WithOptions(controller.TypedOptions[Ref]{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 
 // Reconcile updates the status of one object.
 func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, error) {
-	object := newObject(ref.Kind)
+	object := kindOf(ref.Kind).New()
 	if err := r.Client.Get(ctx, ref.NamespacedName, object); kinds.Unread(err) {
 		return reconcile.Result{RequeueAfter: writePace}, nil
 	} else if err != nil {
@@ -120,21 +129,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 		// Without the reports, the status would say that all nodes are still missing.
 		return reconcile.Result{RequeueAfter: unlistedRetry}, nil
 	}
+	current := r.note(object.GetUID()).current(object)
+	roll, decide, err := r.rollout(ctx, ref, object, summary, current.Rollout)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	summary.Rollout = roll
+	last := r.note(object.GetUID())
 	conditions := summary.Conditions()
 	if len(conditions) == 0 {
 		return reconcile.Result{}, nil
 	}
 	condition := v1alpha1.ProgramConditionType(conditions[0].Type)
-	last := r.note(object.GetUID())
-	current := last.current(object)
 	want := current.DeepCopy()
+	want.Rollout = roll
 	want.ObservedGeneration = summary.Generation
 	want.Nodes = new(summary.Counts())
 	v1alpha1.SetConditions(&want.Conditions, conditions...)
 	if equality.Semantic.DeepEqual(want, &current) {
 		last.waitingSince = time.Time{}
 		r.setNote(object.GetUID(), last)
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: decide}, nil
 	}
 
 	// If another client has changed the status, write the last one again.
@@ -147,21 +162,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 		last.waitingSince = now
 		r.setNote(object.GetUID(), last)
 	}
-	transition := !again && transitioned(current.Conditions, want.Conditions)
-	wait := last.due(condition, transition, summary.pace(current.ObservedGeneration)).Sub(now)
-	if again {
+	wait := last.due(condition, !again && transitioned(current.Conditions, want.Conditions), summary.pace(current.ObservedGeneration)).Sub(now)
+	switch {
+	case again:
 		wait = max(wait, r.Contests.Wait(object.GetUID()))
+	case advanced(current.Rollout, roll):
+		wait = 0
 	}
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.write(ctx, ref.Kind, object, want, transition); err != nil {
+	if err := r.publish(ctx, ref, object, &current, want, again); err != nil {
 		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: decide}, nil
+}
+
+// publish writes the status, and emits Events about what has changed.
+func (r *Reconciler) publish(ctx context.Context, ref Ref, object v1alpha1.UserObject, current, want *v1alpha1.BpfProgramStatusCommon, again bool) error {
+	written, err := r.write(ctx, ref.Kind, object, want)
+	if err != nil {
+		return err
+	}
+	if written && !again {
+		r.announce(object, current.Conditions, want.Conditions)
+		r.announceRollout(object, current.Rollout, want.Rollout)
 	}
 	if again && r.Contests.Repeated(object.GetUID()) {
 		r.contested(ctx, ref, object)
 	}
-	return reconcile.Result{}, nil
+	return nil
 }
 
 // sameApartFromTime reports whether two statuses are the same, except for transition times.
@@ -207,23 +237,27 @@ func (n note) current(object v1alpha1.UserObject) v1alpha1.BpfProgramStatusCommo
 	return *object.GetStatus()
 }
 
-func (r *Reconciler) write(ctx context.Context, kind string, object v1alpha1.UserObject, want *v1alpha1.BpfProgramStatusCommon, transition bool) error {
+// write replaces the status. It returns false if the object doesn't exist anymore.
+func (r *Reconciler) write(ctx context.Context, kind string, object v1alpha1.UserObject, want *v1alpha1.BpfProgramStatusCommon) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	// With the uid, the API server refuses to write to another object of the same name. A merge patch replaces all
-	// conditions, including those of other writers, so upstream's is at index 0.
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID()}, "status": want})
+	// With the uid, the API server refuses to write to another object of the same name. The patch replaces the whole
+	// status, including conditions of other writers, so upstream's is at index 0.
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "replace", "path": "/metadata/uid", "value": object.GetUID()},
+		{"op": "add", "path": "/status", "value": want},
+	})
 	if err != nil {
-		return fmt.Errorf("encode status of %s: %w", object.GetName(), err)
+		return false, fmt.Errorf("encode status of %s: %w", object.GetName(), err)
 	}
 	uid := object.GetUID()
 	// Only the metadata of the response is needed, and decoding the whole object can fail.
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
 	written.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind))
-	err = r.Client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager))
+	err = r.Client.Status().Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		// It was deleted, and possibly created again. In both cases, there is another event.
-		return nil
+		return false, nil
 	}
 	if apierrors.IsInvalid(err) && len(want.Conditions) > 0 {
 		// It was stored with another schema. The current schema rejects it, no matter what the status is.
@@ -231,18 +265,20 @@ func (r *Reconciler) write(ctx context.Context, kind string, object v1alpha1.Use
 			want.Conditions[0].Message+"; the API server rejects the status of this object: "+err.Error())
 	}
 	if err != nil {
-		return fmt.Errorf("write status of %s: %w", object.GetName(), err)
+		return false, fmt.Errorf("write status of %s: %w", object.GetName(), err)
 	}
-	r.setNote(uid, note{wroteAt: r.Clock.Now(), status: *want, resourceVersion: written.GetResourceVersion()})
-	if transition {
-		r.announce(object, want.Conditions[0])
-	}
-	return nil
+	n := r.note(uid)
+	n.wroteAt, n.status, n.resourceVersion, n.waitingSince = r.Clock.Now(), *want, written.GetResourceVersion(), time.Time{}
+	r.setNote(uid, n)
+	return true, nil
 }
 
 // announce emits the Event about a transition. It emits none if the object is waiting.
-func (r *Reconciler) announce(object v1alpha1.UserObject, c metav1.Condition) {
-	severity := corev1.EventTypeWarning
+func (r *Reconciler) announce(object v1alpha1.UserObject, before, after []metav1.Condition) {
+	if !transitioned(before, after) {
+		return
+	}
+	c, severity := after[0], corev1.EventTypeWarning
 	switch v1alpha1.ProgramConditionType(c.Type) {
 	case v1alpha1.ProgramNotYetLoaded:
 		return
@@ -288,12 +324,12 @@ func (r *Reconciler) areListed(namespaced bool) bool {
 	return r.listed[namespaced]
 }
 
-func newObject(kind string) v1alpha1.UserObject {
+func kindOf(name string) v1alpha1.Kind[v1alpha1.UserObject] {
 	for _, k := range v1alpha1.UserKinds {
-		if k.Name == kind {
-			return k.New()
+		if k.Name == name {
+			return k
 		}
 	}
 	// The kinds of Refs come from the same table.
-	panic("status: not a user kind: " + kind)
+	panic("status: not a user kind: " + name)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
@@ -87,6 +88,12 @@ func ownerOf(o v1alpha1.UserObject) Owner {
 		return owner
 	}
 	owner.Selector = selector
+	owner.Rollout = o.GetStatus().Rollout.DeepCopy()
+	if owner.Rollout != nil && owner.Rollout.Previous != nil {
+		if previous, err := rollout.Parse(owner.Rollout.Previous.Object.Raw); err == nil {
+			owner.Before = previous.Metadata.Generation
+		}
+	}
 	return owner
 }
 
@@ -120,6 +127,14 @@ func (r *Reconciler) nodeEvents() handler.TypedEventHandler[client.Object, Ref] 
 	return handle(
 		func(node *corev1.Node, q queue) {
 			enqueue(q, r.index.SetNode(node.Name, node.Labels, reachable(node)))
+			ready := corev1.NodeCondition{}
+			for _, c := range node.Status.Conditions {
+				if c.Type == corev1.NodeReady {
+					ready = c
+				}
+			}
+			unready := unreadySince(ready.Status == corev1.ConditionTrue, ready.LastTransitionTime, node.CreationTimestamp)
+			enqueue(q, r.index.SetReadiness(node.Name, "", unready))
 		},
 		func(node *corev1.Node, q queue) { enqueue(q, r.index.DeleteNode(node.Name)) },
 	)
@@ -150,6 +165,14 @@ func (r *Reconciler) podEvents() handler.TypedEventHandler[client.Object, Ref] {
 				gone(pod, q)
 			default:
 				enqueue(q, r.index.AddAgent(pod.Spec.NodeName, pod.UID))
+				ready := corev1.PodCondition{}
+				for _, c := range pod.Status.Conditions {
+					if c.Type == corev1.PodReady {
+						ready = c
+					}
+				}
+				unready := unreadySince(ready.Status == corev1.ConditionTrue, ready.LastTransitionTime, pod.CreationTimestamp)
+				enqueue(q, r.index.SetReadiness(pod.Spec.NodeName, pod.UID, unready))
 			}
 		},
 		gone,

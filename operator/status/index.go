@@ -8,11 +8,14 @@ package status
 import (
 	"maps"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
@@ -41,6 +44,8 @@ type node struct {
 	// recently.
 	pods      map[types.UID]struct{}
 	lingering types.UID
+	// notReady contains since when one of the pods isn't ready, and "" for the node itself.
+	notReady map[types.UID]time.Time
 }
 
 func (n *node) runsAgent() bool {
@@ -74,6 +79,9 @@ func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 		return nil
 	}
 	o.Owner, o.known = spec, true
+	if spec.Rollout != nil {
+		o.canaries = rollout.Canaries(spec.Rollout.Canaries)
+	}
 	// The change can affect every node.
 	for _, n := range x.nodes {
 		o.update(n, func(*report) {})
@@ -83,7 +91,7 @@ func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 
 func sameOwner(a, b Owner) bool {
 	// The generation represents the spec.
-	return a.Generation == b.Generation && a.Deleting == b.Deleting && a.Undecodable == b.Undecodable
+	return a.Generation == b.Generation && a.Deleting == b.Deleting && a.Undecodable == b.Undecodable && equality.Semantic.DeepEqual(a.Rollout, b.Rollout)
 }
 
 // DeleteOwner removes a user object.
@@ -159,7 +167,7 @@ func (x *Index) DeleteNode(name string) []Ref {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := x.node(v1alpha1.LabelValue(name), name)
-	refs := x.changeNode(n, func() { n.exists, n.labels = false, nil })
+	refs := x.changeNode(n, func() { n.exists, n.labels = false, nil; delete(n.notReady, "") })
 	x.forgetNode(n)
 	return refs
 }
@@ -186,6 +194,7 @@ func (x *Index) RemoveAgent(nodeName string, pod types.UID) (last bool) {
 		return false
 	}
 	delete(n.pods, pod)
+	delete(n.notReady, pod)
 	if len(n.pods) > 0 {
 		return false
 	}
@@ -229,7 +238,7 @@ func (x *Index) changeNode(n *node, change func()) []Ref {
 func (x *Index) node(key, name string) *node {
 	n := x.nodes[key]
 	if n == nil {
-		n = &node{key: key, name: name, pods: map[types.UID]struct{}{}}
+		n = &node{key: key, name: name, pods: map[types.UID]struct{}{}, notReady: map[types.UID]time.Time{}}
 		x.nodes[key] = n
 	}
 	return n
@@ -238,7 +247,7 @@ func (x *Index) node(key, name string) *node {
 func (x *Index) owner(ref Ref, uid types.UID) *owner {
 	o := x.owners[uid]
 	if o == nil {
-		o = newOwner(ref)
+		o = newOwner(ref, uid)
 		x.owners[uid] = o
 	}
 	return o

@@ -9,8 +9,11 @@ import (
 
 	"github.com/google/btree"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
@@ -26,6 +29,10 @@ type Owner struct {
 	// Programs is the number of programs that the object has on each node: one, or the number of an application's
 	// members.
 	Programs int
+	// Rollout is the state of the object's rollout, or nil. Before is the generation of the revision that the other nodes
+	// have, or 0.
+	Rollout *v1alpha1.RolloutStatus
+	Before  int64
 }
 
 // outcome is the combined result of a node's reports.
@@ -51,6 +58,9 @@ type report struct {
 	// lost means that the node would be selected if it were reachable.
 	lost    bool
 	outcome outcome
+	// changes means that the node is to have the newest revision. progress is its state in the rollout.
+	changes  bool
+	progress progress
 	// reason is the reason of the outcome failed or idle. stalled means that the failure stays until somebody
 	// changes something.
 	reason  string
@@ -62,6 +72,7 @@ type report struct {
 type owner struct {
 	Owner
 	ref     Ref
+	uid     types.UID
 	known   bool
 	reports map[string]*report
 	sum     Summary
@@ -71,20 +82,25 @@ type owner struct {
 	// without contains matching nodes without an agent. unreachable contains unreachable nodes.
 	without     *btree.BTreeG[*report]
 	unreachable *btree.BTreeG[*report]
+	// changing contains the nodes of a rollout that aren't healthy.
+	changing *btree.BTreeG[*report]
+	canaries labels.Selector
 }
 
 const treeDegree = 16
 
-func newOwner(ref Ref) *owner {
+func newOwner(ref Ref, uid types.UID) *owner {
 	byNode := func(a, b *report) bool { return a.node.key < b.node.key }
 	stalledFirst := func(a, b *report) bool { return a.stalled && !b.stalled || a.stalled == b.stalled && byNode(a, b) }
+	failingFirst := func(a, b *report) bool { return a.progress > b.progress || a.progress == b.progress && byNode(a, b) }
 	return &owner{
-		ref:     ref,
+		ref: ref, uid: uid,
 		reports: map[string]*report{},
 		waiting: btree.NewG(treeDegree, byNode),
 		failing: btree.NewG(treeDegree, stalledFirst),
 		idle:    btree.NewG(treeDegree, byNode),
 		without: btree.NewG(treeDegree, byNode), unreachable: btree.NewG(treeDegree, byNode),
+		changing: btree.NewG(treeDegree, failingFirst),
 	}
 }
 
@@ -100,7 +116,9 @@ func (o *owner) update(n *node, change func(*report)) bool {
 	r.matching = o.Selector != nil && n.exists && o.Selector.Matches(n.labels)
 	r.selected = r.matching && n.runsAgent()
 	r.lost = r.matching && !n.reachable
+	r.changes = o.Rollout == nil || rollout.Changes(o.Rollout, rollout.Position(o.uid, n.name, n.labels, o.canaries))
 	r.outcome, r.reason, r.stalled = o.judge(r)
+	r.progress = o.progress(r)
 	o.count(r, +1)
 	if r.matching || len(r.programs) > 0 {
 		o.reports[n.key] = r
@@ -108,12 +126,16 @@ func (o *owner) update(n *node, change func(*report)) bool {
 		delete(o.reports, n.key)
 	}
 	return before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome ||
-		before.reason != r.reason || before.stalled != r.stalled
+		before.reason != r.reason || before.stalled != r.stalled || before.progress != r.progress
 }
 
 // judge returns the combined result of the programs on a node, its reason, and whether it is stalled.
 func (o *owner) judge(r *report) (result outcome, reason string, stalled bool) {
-	wanted := r.selected && !o.Deleting
+	generation := o.Generation
+	if !r.changes {
+		generation = o.Before
+	}
+	wanted := r.selected && !o.Deleting && generation != 0
 	done, linked, idly := 0, false, ""
 	for _, program := range r.programs {
 		p := program.State.Value()
@@ -125,7 +147,7 @@ func (o *owner) judge(r *report) (result outcome, reason string, stalled bool) {
 			fails = p.Condition == v1alpha1.BpfProgCondNotUnloaded && r.node.runsAgent()
 		case p.Undecodable != "":
 			fails, message = true, "the report "+program.Name+" can't be decoded: "+p.Undecodable
-		case p.Generation != o.Generation:
+		case p.Generation != generation:
 		case p.Condition.Failed():
 			fails = true
 		case p.Condition.Idle():
@@ -195,6 +217,18 @@ func (o *owner) count(r *report, n int) {
 	case attached:
 		o.sum.Attached += n
 	}
+	if len(r.programs) > 0 {
+		o.sum.Reporting += n
+	}
+	switch r.progress {
+	case uninvolved, healthy:
+		return
+	case unsettled:
+		o.sum.Changing.Waiting += n
+	case failing:
+		o.sum.Changing.Failed += n
+	}
+	keep(o.changing, r, n > 0)
 }
 
 func keep(set *btree.BTreeG[*report], r *report, in bool) {
@@ -212,6 +246,15 @@ func (o *owner) summary() Summary {
 	s.Unreachable = o.unreachable.Len()
 	s.WaitingFor, s.WithoutAgent, s.OutOfReach = names(o.waiting), names(o.without), names(o.unreachable)
 	s.Failures, s.IdleOn = reasons(o.failing), reasons(o.idle)
+	s.Rollout = o.Rollout
+	o.changing.Ascend(func(r *report) bool {
+		name := r.node.name
+		if r.progress == failing {
+			name += ": " + shorten.Middle(r.reason, maxError)
+		}
+		s.Changing.Names = append(s.Changing.Names, name)
+		return len(s.Changing.Names) < maxNamed
+	})
 	return s
 }
 

@@ -47,6 +47,12 @@ type Summary struct {
 	// somebody changes something. Waiting is the number of nodes that haven't reported yet.
 	Failed, Stalled, Waiting int
 
+	// Reporting is the number of nodes with reports.
+	Reporting int
+	// Rollout is the state of the rollout that the summary is about, or nil. Changing is that of its nodes.
+	Rollout  *v1alpha1.RolloutStatus
+	Changing Changing
+
 	// WaitingFor, Failures, IdleOn, OutOfReach, and WithoutAgent contain the first nodes in these states. Failures
 	// contains stalled nodes first.
 	WaitingFor   []string
@@ -84,6 +90,8 @@ func (s Summary) Conditions() []metav1.Condition {
 	}
 	state := v1alpha1.Reconciling
 	switch {
+	case s.Rollout != nil && s.Rollout.State.Stalled():
+		state = v1alpha1.Stalled
 	case condition == v1alpha1.ProgramReconcileSuccess:
 		state = v1alpha1.Ready
 	case s.Stalled > 0, s.Undecodable != "", s.Invalid != "":
@@ -108,6 +116,8 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 		condition, message = v1alpha1.ProgramReconcileError, "The object can't be read, and its programs stay loaded: "+s.Undecodable
 	case s.Invalid != "":
 		condition, message = v1alpha1.ProgramReconcileError, "The node selector is invalid: "+s.Invalid
+	case s.Rollout != nil && s.Rollout.State != v1alpha1.RolloutComplete:
+		condition, message = s.rollout()
 	case s.Waiting > 0:
 		condition, message = v1alpha1.ProgramNotYetLoaded, s.attached()+", waiting for "+list(s.WaitingFor, s.Waiting)
 		if s.Failed > 0 {
@@ -128,6 +138,19 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 		condition, message = v1alpha1.ProgramReconcileSuccess, s.attached()+s.remarks()
 	}
 	return condition, shorten.Middle(message, maxMessage), true
+}
+
+// rollout returns the condition during a rollout.
+func (s Summary) rollout() (condition v1alpha1.ProgramConditionType, message string) {
+	condition = v1alpha1.ProgramNotYetLoaded
+	if s.Rollout.State.Stalled() {
+		condition = v1alpha1.ProgramReconcileError
+	}
+	message = fmt.Sprintf("Rollout %s: %s. %s", strings.ToLower(string(s.Rollout.State)), s.Rollout.Message, s.attached())
+	if s.Failed > 0 {
+		message += fmt.Sprintf("; failed on %s: %s", count(s.Failed, "node"), s.failures())
+	}
+	return condition, message
 }
 
 func (s Summary) attached() string {

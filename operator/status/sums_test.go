@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/operator/reports"
 )
 
@@ -30,6 +32,8 @@ type world struct {
 type worldNode struct {
 	exists, reachable, agent bool
 	labels                   map[string]string
+	// unready and agentUnready are since when the node and its agent aren't ready.
+	unready, agentUnready time.Time
 }
 
 type worldOwner struct {
@@ -81,9 +85,23 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 	node := slices.Sorted(maps.Keys(w.nodes))[random.IntN(len(w.nodes))]
 	uid := slices.Sorted(maps.Keys(w.owners))[random.IntN(len(w.owners))]
 	n, o := w.nodes[node], w.owners[uid]
-	switch what := random.IntN(20); what {
+	switch what := random.IntN(22); what {
+	case 20:
+		if !n.exists {
+			return "nothing"
+		}
+		n.unready = randomTime(random)
+		x.SetReadiness(node, "", n.unready)
+		return fmt.Sprintf("%s is unready since %v", node, n.unready)
+	case 21:
+		if !n.agent {
+			return "nothing"
+		}
+		n.agentUnready = randomTime(random)
+		x.SetReadiness(node, types.UID("agent-"+node), n.agentUnready)
+		return fmt.Sprintf("the agent of %s is unready since %v", node, n.agentUnready)
 	case 0:
-		n.exists = false
+		n.exists, n.unready = false, time.Time{}
 		x.DeleteNode(node)
 		return node + " goes"
 	case 1, 2, 3:
@@ -97,6 +115,7 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 			x.AddAgent(node, types.UID("agent-"+node))
 		} else if x.RemoveAgent(node, types.UID("agent-"+node)) {
 			x.SettleAgent(node, types.UID("agent-"+node))
+			n.agentUnready = time.Time{}
 		}
 		return fmt.Sprintf("%s has an agent: %v", node, n.agent)
 	case 7:
@@ -107,6 +126,9 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 		o.known, o.spec = true, Owner{
 			Generation: o.spec.Generation + 1, Deleting: random.IntN(5) == 0, Programs: random.IntN(3),
 			Selector: []labels.Selector{labels.Everything(), labels.SelectorFromSet(labels.Set{"zone": "a"}), nil}[random.IntN(3)],
+		}
+		if o.spec.Rollout = randomRollout(random); o.spec.Rollout != nil && random.IntN(2) == 0 {
+			o.spec.Before = o.spec.Generation - 1
 		}
 		x.SetOwner(o.ref, uid, o.spec)
 		return fmt.Sprintf("%s is %+v", uid, o.spec)
@@ -133,6 +155,25 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 		x.SetReport(compact[id])
 		return string(id) + " says " + string(data)
 	}
+}
+
+// started is the start of all rollouts.
+var started = time.Unix(100, 0)
+
+// randomTime returns zero, or a time before or after the start of rollouts.
+func randomTime(random *rand.Rand) time.Time {
+	return []time.Time{{}, started.Add(-time.Second), started.Add(time.Second)}[random.IntN(3)]
+}
+
+func randomRollout(random *rand.Rand) *v1alpha1.RolloutStatus {
+	if random.IntN(2) == 0 {
+		return nil
+	}
+	s := &v1alpha1.RolloutStatus{Started: &metav1.Time{Time: started}, Canaries: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}}
+	if random.IntN(4) > 0 {
+		s.Until = new(random.Int64N(1 << 33))
+	}
+	return s
 }
 
 func randomReport(random *rand.Rand, o *worldOwner, owner types.UID, member, node string, id types.UID) *v1alpha1.BpfProgram {
@@ -167,7 +208,9 @@ func (w *world) sum(uid types.UID) Summary {
 			*names = append(*names, node)
 		}
 	}
+	s.Rollout = o.spec.Rollout
 	var stuck, failing []NodeReason
+	var broken, unsettled []string
 	for _, node := range slices.Sorted(maps.Keys(w.nodes)) {
 		n := w.nodes[node]
 		runs := n.exists && n.reachable && n.agent
@@ -187,8 +230,27 @@ func (w *world) sum(uid types.UID) Summary {
 		case matches:
 			name(&s.WithoutAgent, node)
 		}
-		wanted := matches && runs && !o.spec.Deleting
-		done, linked, idle, stalled, failures := w.count(uid, node, wanted)
+		changes := o.spec.Rollout == nil || o.spec.Rollout.Until == nil ||
+			rollout.Position(uid, node, n.labels, labels.SelectorFromSet(labels.Set{"zone": "a"})) < *o.spec.Rollout.Until
+		generation := o.spec.Generation
+		if !changes {
+			generation = o.spec.Before
+		}
+		wanted := matches && runs && !o.spec.Deleting && generation != 0
+		done, linked, idle, stalled, failures := w.count(uid, node, generation, wanted)
+		if w.reporting(uid, node) {
+			s.Reporting++
+		}
+		if involved := runs || !n.reachable && n.unready.After(started); changes && o.spec.Rollout != nil && matches && involved {
+			switch {
+			case runs && len(stalled)+len(failures) > 0:
+				s.Changing.Failed++
+				broken = append(broken, node+": "+slices.Concat(stalled, failures)[0])
+			case !runs || wanted && done < o.spec.Programs || !n.unready.IsZero() || !n.agentUnready.IsZero():
+				s.Changing.Waiting++
+				unsettled = append(unsettled, node)
+			}
+		}
 		switch {
 		case len(stalled) > 0 && runs:
 			s.Failed++
@@ -210,13 +272,24 @@ func (w *world) sum(uid types.UID) Summary {
 			s.Attached++
 		}
 	}
+	s.Changing.Names = slices.Concat(broken, unsettled)
+	s.Changing.Names = s.Changing.Names[:min(maxNamed, len(s.Changing.Names))]
 	s.Failures = slices.Concat(stuck, failing)
 	s.Failures = s.Failures[:min(maxNamed, len(s.Failures))]
 	return s
 }
 
+func (w *world) reporting(uid types.UID, node string) bool {
+	for _, p := range w.reports {
+		if p.OwnerReferences[0].UID == uid && p.Status.Node == node {
+			return true
+		}
+	}
+	return false
+}
+
 // count counts the reports about an object from a node.
-func (w *world) count(uid types.UID, node string, wanted bool) (done int, linked bool, idle string, stalled, failures []string) {
+func (w *world) count(uid types.UID, node string, generation int64, wanted bool) (done int, linked bool, idle string, stalled, failures []string) {
 	for _, id := range slices.Sorted(maps.Keys(w.reports)) {
 		p := w.reports[id]
 		if p.OwnerReferences[0].UID != uid || p.Status.Node != node || len(p.Status.Conditions) == 0 {
@@ -224,7 +297,7 @@ func (w *world) count(uid types.UID, node string, wanted bool) (done int, linked
 		}
 		c := p.Status.Conditions[0]
 		condition := v1alpha1.BpfProgramConditionType(c.Type)
-		current := p.Status.OwnerGeneration == w.owners[uid].spec.Generation
+		current := p.Status.OwnerGeneration == generation
 		switch {
 		case !wanted && condition == v1alpha1.BpfProgCondNotUnloaded, wanted && current && condition.Failed():
 			text := strings.TrimPrefix(p.Labels[v1alpha1.LabelAppProgramID]+": "+c.Message, ": ")

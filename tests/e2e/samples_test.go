@@ -52,6 +52,9 @@ func TestSamples(t *testing.T) {
 				case *v1alpha1.BytecodePolicy:
 					create(t.Context(), t, o)
 					awaitPolicy(t.Context(), t, o, metav1.ConditionFalse, "acme-cosign") // the Secret doesn't exist
+				case *v1alpha1.RolloutPolicy:
+					create(t.Context(), t, o)
+					awaitStages(t.Context(), t, o)
 				default:
 					t.Fatalf("%s has a %T", file, o)
 				}

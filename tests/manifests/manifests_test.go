@@ -229,8 +229,10 @@ func TestSamplesCoverEveryKind(t *testing.T) {
 			t.Errorf("no sample of %s in kustomization.yaml", kind.Name)
 		}
 	}
-	if !kinds[v1alpha1.PolicyKind.Name] {
-		t.Errorf("no sample of %s in kustomization.yaml", v1alpha1.PolicyKind.Name)
+	for _, policy := range []string{v1alpha1.PolicyKind.Name, v1alpha1.RolloutPolicyKind.Name} {
+		if !kinds[policy] {
+			t.Errorf("no sample of %s in kustomization.yaml", policy)
+		}
 	}
 }
 

@@ -122,8 +122,10 @@ func TestEveryRoleIsKnown(t *testing.T) {
 		known["ClusterRole bpfman-"+strings.ToLower(kind.Name)+"-viewer-role"] = true
 	}
 	known["ClusterRole bpfman-bpfnode-viewer-role"] = true
-	known["ClusterRole bpfman-bytecodepolicy-editor-role"] = true
-	known["ClusterRole bpfman-bytecodepolicy-viewer-role"] = true
+	for _, policy := range []string{"bytecodepolicy", "rolloutpolicy"} {
+		known["ClusterRole bpfman-"+policy+"-editor-role"] = true
+		known["ClusterRole bpfman-"+policy+"-viewer-role"] = true
+	}
 	there := rolesOf(t)
 	for name := range there {
 		if !known[name] {
@@ -233,9 +235,13 @@ func TestRolesForPeople(t *testing.T) {
 		check("bpfman-"+strings.ToLower(kind.Name)+"-viewer-role", kind.Resource(), view, "view")
 	}
 	check("bpfman-bpfnode-viewer-role", v1alpha1.NodeKind.Resource(), view, "view")
-	check("bpfman-bytecodepolicy-viewer-role", v1alpha1.PolicyKind.Resource(), view, "view")
 	// Only the operator writes the status.
-	check("bpfman-bytecodepolicy-editor-role", v1alpha1.PolicyKind.Resource(), edit)
+	for name, resource := range map[string]string{
+		v1alpha1.PolicyKind.Name: v1alpha1.PolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Name: v1alpha1.RolloutPolicyKind.Resource(),
+	} {
+		check("bpfman-"+strings.ToLower(name)+"-viewer-role", resource, view, "view")
+		check("bpfman-"+strings.ToLower(name)+"-editor-role", resource, edit)
+	}
 }
 
 func TestCompare(t *testing.T) {

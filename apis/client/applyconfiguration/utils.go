@@ -141,6 +141,20 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apisv1alpha1.NodeCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PriorityRange"):
 		return &apisv1alpha1.PriorityRangeApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RolloutPolicy"):
+		return &apisv1alpha1.RolloutPolicyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RolloutPolicyMatch"):
+		return &apisv1alpha1.RolloutPolicyMatchApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RolloutPolicySpec"):
+		return &apisv1alpha1.RolloutPolicySpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RolloutPolicyStatus"):
+		return &apisv1alpha1.RolloutPolicyStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RolloutRevision"):
+		return &apisv1alpha1.RolloutRevisionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RolloutStatus"):
+		return &apisv1alpha1.RolloutStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RolloutStep"):
+		return &apisv1alpha1.RolloutStepApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TcNsProgram"):
 		return &apisv1alpha1.TcNsProgramApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TcNsProgramInfo"):

@@ -46,6 +46,8 @@ func main() {
 	fmt.Print(viewer(v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Resource()))
 	fmt.Print(role(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource(), "editor", "", changing))
 	fmt.Print(viewer(v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Resource()))
+	fmt.Print(role(v1alpha1.RolloutPolicyKind.Name, v1alpha1.RolloutPolicyKind.Resource(), "editor", "", changing))
+	fmt.Print(viewer(v1alpha1.RolloutPolicyKind.Name, v1alpha1.RolloutPolicyKind.Resource()))
 }
 
 func viewer(kind, resource string) string {

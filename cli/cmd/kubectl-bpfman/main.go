@@ -68,6 +68,7 @@ func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Co
 		imageCommand(connect),
 		mapsCommand(streams, connect),
 		programsCommand(streams, connect),
+		rolloutCommand(streams, connect),
 		topCommand(streams, connect),
 		traceCommand(streams, connect),
 		versionCommand(),

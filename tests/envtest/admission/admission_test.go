@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -245,6 +246,54 @@ func TestTheOperatorChangesNoProgram(t *testing.T) {
 	status := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"observedGeneration":1}}`))
 	if err := operator.Status().Patch(t.Context(), o.DeepCopy(), status); err != nil {
 		t.Errorf("the operator can't write a status: %v", err)
+	}
+}
+
+// The operator keeps the revisions of users' objects. Its token allows it to write no other ControllerRevision.
+func TestTheOperatorChangesNoOtherRevision(t *testing.T) {
+	config := envtest.Config(t)
+	admin := newClient(t, asAdmin(config, "an-administrator"))
+	if err := envtest.Apply(t.Context(), admin, "config/default", "Deployment"); err != nil {
+		t.Fatal(err)
+	}
+	operator := newClient(t, envtest.As(config, "bpfman", "bpfman-operator"))
+	revision := func(name, apiVersion, kind string) *appsv1.ControllerRevision {
+		owner := metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "owner", UID: "owner", Controller: new(true)}
+		return &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: []metav1.OwnerReference{owner}},
+			Revision:   1, Data: runtime.RawExtension{Raw: []byte("{}")},
+		}
+	}
+	ours, other := revision("ours", "bpfman.io/v1alpha1", "XdpProgram"), revision("other", "apps/v1", "DaemonSet")
+	if err := admin.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	denied := func(err error) bool {
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "can only write ControllerRevisions of its users' objects")
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return denied(operator.Create(ctx, revision("another", "apps/v1", "DaemonSet"), client.DryRunAll)), nil
+	})
+	if err != nil {
+		t.Error("the operator can create a revision of a DaemonSet")
+	}
+	taken := other.DeepCopy()
+	taken.OwnerReferences[0].APIVersion, taken.OwnerReferences[0].Kind = "bpfman.io/v1alpha1", "XdpProgram"
+	orphan := revision("orphan", "bpfman.io/v1alpha1", "XdpProgram")
+	orphan.OwnerReferences = nil
+	for name, err := range map[string]error{
+		"take": operator.Update(t.Context(), taken), "delete": operator.Delete(t.Context(), other), "create an orphan": operator.Create(t.Context(), orphan),
+	} {
+		if !denied(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := operator.Create(t.Context(), ours); err != nil {
+		t.Fatal(err)
+	}
+	ours.Revision = 2
+	if err := errors.Join(operator.Update(t.Context(), ours), operator.Delete(t.Context(), ours)); err != nil {
+		t.Error(err)
 	}
 }
 

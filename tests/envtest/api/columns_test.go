@@ -141,7 +141,7 @@ func TestDiscovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := kinds()
-	known[nodeKind.name], known[policyKind.name] = nodeKind, policyKind
+	known[nodeKind.name], known[policyKind.name], known[rolloutKind.name] = nodeKind, policyKind, rolloutKind
 	found, shortNames := map[string]bool{}, map[string]bool{}
 	for _, resource := range resources.APIResources {
 		if strings.Contains(resource.Name, "/") {

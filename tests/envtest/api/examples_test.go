@@ -62,6 +62,7 @@ var beside = map[string]string{
 	"keyless":                   `{"identities":[{"issuer":"https://accounts.example.com","subject":"release@example.com"}],"trustedRoot":{"name":"sigstore-root"}}`,
 	"rules":                     `{"name":"acme","images":["quay.io/acme/*"]}`,
 	"attestations":              `{"predicateType":"https://slsa.dev/provenance/v1","signedBy":["acme"]}`,
+	"steps":                     `{"nodes":1}`,
 	"identities":                `{"issuer":"https://accounts.example.com"}`,
 	"containers":                `{"pods":{}}`,
 	"interfacesdiscoveryconfig": `{"interfaceautodiscovery":true}`,

@@ -222,7 +222,7 @@ func program(finalizers ...string) *unstructured.Unstructured {
 // objects whose finalizers no controller removes.
 func TestInstallAndUninstall(t *testing.T) {
 	c := connect(t)
-	for _, resource := range []string{v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource()} {
+	for _, resource := range []string{v1alpha1.NodeKind.Resource(), v1alpha1.PolicyKind.Resource(), v1alpha1.RolloutPolicyKind.Resource()} {
 		name := resource + ".bpfman.io"
 		if err := c.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)

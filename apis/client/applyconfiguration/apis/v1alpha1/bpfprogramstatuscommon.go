@@ -21,6 +21,9 @@ type BpfProgramStatusCommonApplyConfiguration struct {
 	// nodes counts the nodes by their state. For example: `{selected: 3, attached:
 	// 2, failed: 1}`.
 	Nodes *NodeCountsApplyConfiguration `json:"nodes,omitempty"`
+	// rollout is the state of the object's rollout. It is absent if no
+	// RolloutPolicy matches the object.
+	Rollout *RolloutStatusApplyConfiguration `json:"rollout,omitempty"`
 	// conditions summarizes the nodes. The type of the first condition is
 	// NotYetLoaded, ReconcileError, ReconcileSuccess, or DeleteError. Its message
 	// names the nodes that fail, and the errors. The condition Ready follows and, if
@@ -48,6 +51,14 @@ func (b *BpfProgramStatusCommonApplyConfiguration) WithObservedGeneration(value 
 // If called multiple times, the Nodes field is set to the value of the last call.
 func (b *BpfProgramStatusCommonApplyConfiguration) WithNodes(value *NodeCountsApplyConfiguration) *BpfProgramStatusCommonApplyConfiguration {
 	b.Nodes = value
+	return b
+}
+
+// WithRollout sets the Rollout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rollout field is set to the value of the last call.
+func (b *BpfProgramStatusCommonApplyConfiguration) WithRollout(value *RolloutStatusApplyConfiguration) *BpfProgramStatusCommonApplyConfiguration {
+	b.Rollout = value
 	return b
 }
 

@@ -39,6 +39,14 @@ func (b *TcxProgramStatusApplyConfiguration) WithNodes(value *NodeCountsApplyCon
 	return b
 }
 
+// WithRollout sets the Rollout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rollout field is set to the value of the last call.
+func (b *TcxProgramStatusApplyConfiguration) WithRollout(value *RolloutStatusApplyConfiguration) *TcxProgramStatusApplyConfiguration {
+	b.BpfProgramStatusCommonApplyConfiguration.Rollout = value
+	return b
+}
+
 // WithConditions adds the given value to the Conditions field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Conditions field.

@@ -29,6 +29,8 @@ type Interface interface {
 	FexitPrograms() TypedFexitProgramInformer
 	// KprobePrograms returns a KprobeProgramInformer.
 	KprobePrograms() TypedKprobeProgramInformer
+	// RolloutPolicies returns a RolloutPolicyInformer.
+	RolloutPolicies() TypedRolloutPolicyInformer
 	// TcNsPrograms returns a TcNsProgramInformer.
 	TcNsPrograms() TypedTcNsProgramInformer
 	// TcPrograms returns a TcProgramInformer.
@@ -103,6 +105,11 @@ func (v *version) FexitPrograms() TypedFexitProgramInformer {
 // KprobePrograms returns a TypedKprobeProgramInformer.
 func (v *version) KprobePrograms() TypedKprobeProgramInformer {
 	return &kprobeProgramInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// RolloutPolicies returns a TypedRolloutPolicyInformer.
+func (v *version) RolloutPolicies() TypedRolloutPolicyInformer {
+	return &rolloutPolicyInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
 // TcNsPrograms returns a TypedTcNsProgramInformer.

@@ -49,6 +49,10 @@ type FexitProgramListerExpansion interface{}
 // KprobeProgramLister.
 type KprobeProgramListerExpansion interface{}
 
+// RolloutPolicyListerExpansion allows custom methods to be added to
+// RolloutPolicyLister.
+type RolloutPolicyListerExpansion interface{}
+
 // TcNsProgramListerExpansion allows custom methods to be added to
 // TcNsProgramLister.
 type TcNsProgramListerExpansion interface{}

@@ -24,6 +24,7 @@ type BpfmanV1alpha1Interface interface {
 	FentryProgramsGetter
 	FexitProgramsGetter
 	KprobeProgramsGetter
+	RolloutPoliciesGetter
 	TcNsProgramsGetter
 	TcProgramsGetter
 	TcxNsProgramsGetter
@@ -74,6 +75,10 @@ func (c *BpfmanV1alpha1Client) FexitPrograms() FexitProgramInterface {
 
 func (c *BpfmanV1alpha1Client) KprobePrograms() KprobeProgramInterface {
 	return newKprobePrograms(c)
+}
+
+func (c *BpfmanV1alpha1Client) RolloutPolicies() RolloutPolicyInterface {
+	return newRolloutPolicies(c)
 }
 
 func (c *BpfmanV1alpha1Client) TcNsPrograms(namespace string) TcNsProgramInterface {

@@ -23,6 +23,8 @@ type FexitProgramExpansion interface{}
 
 type KprobeProgramExpansion interface{}
 
+type RolloutPolicyExpansion interface{}
+
 type TcNsProgramExpansion interface{}
 
 type TcProgramExpansion interface{}

@@ -51,6 +51,10 @@ func (c *FakeBpfmanV1alpha1) KprobePrograms() v1alpha1.KprobeProgramInterface {
 	return newFakeKprobePrograms(c)
 }
 
+func (c *FakeBpfmanV1alpha1) RolloutPolicies() v1alpha1.RolloutPolicyInterface {
+	return newFakeRolloutPolicies(c)
+}
+
 func (c *FakeBpfmanV1alpha1) TcNsPrograms(namespace string) v1alpha1.TcNsProgramInterface {
 	return newFakeTcNsPrograms(c, namespace)
 }

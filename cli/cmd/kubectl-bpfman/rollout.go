@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/output"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
+)
+
+const rolloutLong = `Follow and control how changes of an object reach the nodes. If a RolloutPolicy matches the object, they reach the nodes in steps. Otherwise, they reach all nodes immediately, and there is no history.`
+
+const rolloutExample = `  # Wait until a change has reached all nodes
+  kubectl bpfman rollout status tcxprogram/firewall
+
+  # Go on to the next step
+  kubectl bpfman rollout resume tcxprogram/firewall
+
+  # Return to the previous revision
+  kubectl bpfman rollout undo tcxprogram/firewall`
+
+// rolling is one of the commands for an object.
+type rolling struct {
+	streams genericiooptions.IOStreams
+	connect cluster.Connect
+	// components is the namespace with the revisions of cluster-scoped objects.
+	components string
+	format     *output.Flags
+	revision   int64
+	watch      bool
+	timeout    time.Duration
+}
+
+// rolled is the object of a command.
+type rolled struct {
+	cluster *cluster.Cluster
+	object  v1alpha1.UserObject
+	kind    v1alpha1.Kind[v1alpha1.UserObject]
+}
+
+// String returns the name that kubectl prints.
+func (o rolled) String() string {
+	return strings.ToLower(o.kind.Name) + "." + v1alpha1.SchemeGroupVersion.Group + "/" + o.object.GetName()
+}
+
+func rolloutCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
+	parent := &cobra.Command{Use: "rollout", Short: "Follow and control how changes reach the nodes", Long: rolloutLong, Example: rolloutExample}
+	r := rolling{streams: streams, connect: connect, format: output.NewFlags()}
+	add := func(name, short string, run func(context.Context, rolled) error) *cobra.Command {
+		command := &cobra.Command{
+			Use: name + " KIND/NAME", Short: short, Args: cobra.RangeArgs(1, 2), ValidArgsFunction: completeUserObject(connect),
+			RunE: func(c *cobra.Command, args []string) error {
+				o, err := r.get(c.Context(), args)
+				if err != nil {
+					return err
+				}
+				return run(c.Context(), o)
+			},
+		}
+		parent.AddCommand(command)
+		return command
+	}
+	status := add("status", "Wait until a change has reached the nodes", r.status)
+	status.Flags().BoolVarP(&r.watch, "watch", "w", true, "Wait until the rollout is complete or fails.")
+	status.Flags().DurationVar(&r.timeout, "timeout", 0, "How long to wait. 0 means forever.")
+	history := add("history", "List the revisions of an object", r.history)
+	history.Flags().Int64Var(&r.revision, "revision", 0, "Print this revision.")
+	r.format.AddTo(history)
+	addNamespace(history, &r.components)
+	undo := add("undo", "Return to a previous revision", r.undo)
+	undo.Flags().Int64Var(&r.revision, "to-revision", 0, "Revision to return to. 0 means the last one that differs.")
+	addNamespace(undo, &r.components)
+	add("pause", "Pause a rollout", r.pause)
+	add("resume", "Resume a rollout that is paused or halted", r.resume)
+	add("restart", "Roll out the current revision again", r.restart)
+	return parent
+}
+
+func (r *rolling) get(ctx context.Context, args []string) (rolled, error) {
+	named, err := cluster.ParseNamed(v1alpha1.UserKinds, args)
+	if err != nil {
+		return rolled{}, err
+	}
+	c, err := r.connect()
+	if err != nil {
+		return rolled{}, err
+	}
+	o := rolled{cluster: c, object: named.Kind.New(), kind: named.Kind}
+	key := client.ObjectKey{Name: named.Name}
+	if named.Kind.Namespaced {
+		key.Namespace = c.Namespace
+	}
+	if err := c.Get(ctx, key, o.object); err != nil {
+		return rolled{}, fmt.Errorf("get %s %s: %w", named.Kind.Name, strings.TrimPrefix(key.String(), "/"), err)
+	}
+	return o, nil
+}
+
+// statusPoll is the interval of checks of an object's status.
+const statusPoll = time.Second
+
+func (r *rolling) status(ctx context.Context, o rolled) error {
+	if r.timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, r.timeout, errors.New("timed out waiting for the rollout"))
+		defer stop()
+	}
+	said := ""
+	err := wait.PollUntilContextCancel(ctx, statusPoll, true, func(ctx context.Context) (bool, error) {
+		if err := o.cluster.Get(ctx, client.ObjectKeyFromObject(o.object), o.object); err != nil {
+			return false, fmt.Errorf("get %s: %w", o, err)
+		}
+		done, message, err := progress(o.object)
+		switch {
+		case err != nil:
+			return false, err
+		case done:
+			return true, r.say("%s successfully rolled out", o)
+		case message != said:
+			said = message
+			if err := r.say("Waiting for %s: %s", o, message); err != nil {
+				return false, err
+			}
+		}
+		return !r.watch, nil
+	})
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// progress reports whether a change has reached all nodes. It returns an error if it failed.
+func progress(o v1alpha1.UserObject) (done bool, message string, err error) {
+	s := o.GetStatus()
+	if s.ObservedGeneration != o.GetGeneration() || len(s.Conditions) == 0 {
+		return false, "the operator hasn't processed the change yet", nil
+	}
+	message = s.Conditions[0].Message
+	if meta.IsStatusConditionTrue(s.Conditions, string(v1alpha1.Stalled)) {
+		return false, "", errors.New(message)
+	}
+	return meta.IsStatusConditionTrue(s.Conditions, string(v1alpha1.Ready)), message, nil
+}
+
+func (r *rolling) say(format string, args ...any) error {
+	if _, err := fmt.Fprintln(r.streams.Out, terminal.Text(fmt.Sprintf(format, args...))); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// Revision is a revision of an object.
+type Revision struct {
+	Revision int64       `json:"revision"`
+	Created  metav1.Time `json:"created"`
+	Current  bool        `json:"current"`
+	// Changes are the fields that differ from the revision before.
+	Changes []string `json:"changes"`
+
+	stored rollout.Revision
+}
+
+// revisions returns the revisions of an object, by number.
+func (r *rolling) revisions(ctx context.Context, o rolled) ([]Revision, error) {
+	namespace := cmp.Or(o.object.GetNamespace(), r.components)
+	var list appsv1.ControllerRevisionList
+	if err := o.cluster.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelRevisionOf: string(o.object.GetUID())}); err != nil {
+		return nil, fmt.Errorf("list revisions: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
+	current, err := rollout.RevisionOf(o.object)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", o, err)
+	}
+	var all []Revision
+	for i := range list.Items {
+		c := &list.Items[i]
+		if owner := metav1.GetControllerOf(c); owner == nil || owner.UID != o.object.GetUID() {
+			continue
+		}
+		stored, err := rollout.Parse(c.Data.Raw)
+		if err != nil {
+			return nil, fmt.Errorf("ControllerRevision %s: %w", c.Name, err)
+		}
+		is := Revision{Revision: c.Revision, Created: c.CreationTimestamp, Current: stored.Hash() == current.Hash(), Changes: []string{}, stored: stored}
+		if len(all) > 0 {
+			is.Changes = differences(all[len(all)-1].stored, stored)
+		}
+		all = append(all, is)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s has no revisions: they are kept if a RolloutPolicy matches the object", o)
+	}
+	return all, nil
+}
+
+// differences returns the paths of the fields that differ between revisions.
+func differences(a, b rollout.Revision) []string {
+	var was, is any
+	_ = json.Unmarshal(a.Spec, &was) // rollout.Parse has decoded both
+	_ = json.Unmarshal(b.Spec, &is)
+	paths := differing("spec", was, is)
+	annotations := maps.Clone(a.Metadata.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(annotations, b.Metadata.Annotations)
+	for name := range annotations {
+		if a.Metadata.Annotations[name] != b.Metadata.Annotations[name] {
+			paths = append(paths, "annotation "+name)
+		}
+	}
+	return slices.Sorted(slices.Values(paths))
+}
+
+func differing(path string, a, b any) []string {
+	was, ok := a.(map[string]any)
+	is, both := b.(map[string]any)
+	switch {
+	case reflect.DeepEqual(a, b) || path == "spec.nodeselector":
+		return nil
+	case !ok || !both:
+		return []string{path}
+	}
+	names := maps.Clone(was)
+	maps.Copy(names, is)
+	var paths []string
+	for name := range names {
+		paths = append(paths, differing(path+"."+name, was[name], is[name])...)
+	}
+	return paths
+}
+
+func (r *rolling) history(ctx context.Context, o rolled) error {
+	all, err := r.revisions(ctx, o)
+	if err != nil {
+		return err
+	}
+	if r.revision == 0 {
+		return output.Table[Revision]{Kind: "Revision", Columns: []output.Column[Revision]{
+			{Name: "REVISION", Cell: func(r Revision) any { return r.Revision }},
+			{Name: "AGE", Cell: func(r Revision) any { return r.Created }},
+			{Name: "CURRENT", Cell: func(r Revision) any { return map[bool]string{true: "yes", false: "no"}[r.Current] }},
+			{Name: "CHANGES", Cell: func(r Revision) any { return strings.Join(r.Changes, ", ") }},
+		}}.Print(r.streams.Out, r.format, all)
+	}
+	found, err := numbered(all, r.revision)
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(found.stored)
+	if err != nil {
+		return fmt.Errorf("print revision %d: %w", r.revision, err)
+	}
+	_, err = io.WriteString(r.streams.Out, terminal.Text(string(text)))
+	return err
+}
+
+func numbered(all []Revision, number int64) (*Revision, error) {
+	i := slices.IndexFunc(all, func(r Revision) bool { return r.Revision == number })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no revision %d", number)
+	}
+	return &all[i], nil
+}
+
+func (r *rolling) undo(ctx context.Context, o rolled) error {
+	all, err := r.revisions(ctx, o)
+	if err != nil {
+		return err
+	}
+	var target *Revision
+	for i := range all {
+		if !all[i].Current {
+			target = &all[i]
+		}
+	}
+	if r.revision != 0 {
+		if target, err = numbered(all, r.revision); err != nil {
+			return err
+		}
+	}
+	switch {
+	case target == nil:
+		return fmt.Errorf("%s has no other revision", o)
+	case target.Current:
+		return fmt.Errorf("%s already has revision %d", o, target.Revision)
+	}
+	before, err := target.stored.Object(o.kind.Name)
+	if err != nil {
+		return fmt.Errorf("read revision %d: %w", target.Revision, err)
+	}
+	before.GetAppCommon().NodeSelector = o.object.GetAppCommon().NodeSelector
+	spec, err := rollout.RevisionOf(before)
+	if err != nil {
+		return fmt.Errorf("read revision %d: %w", target.Revision, err)
+	}
+	annotations := maps.Clone(o.object.GetAnnotations())
+	maps.DeleteFunc(annotations, func(name, _ string) bool { return rollout.AffectsPrograms(name) })
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(annotations, spec.Metadata.Annotations)
+	return r.patch(ctx, o, types.JSONPatchType, []map[string]any{
+		// The API server refuses the patch if the object has changed in the meantime.
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": o.object.GetResourceVersion()},
+		{"op": "add", "path": "/metadata/annotations", "value": annotations},
+		{"op": "replace", "path": "/spec", "value": spec.Spec},
+	}, fmt.Sprintf("rolled back to revision %d", target.Revision))
+}
+
+func (r *rolling) pause(ctx context.Context, o rolled) error {
+	if o.object.GetAnnotations()[v1alpha1.AnnotationRolloutPaused] == "true" {
+		return fmt.Errorf("%s is already paused", o)
+	}
+	if o.object.GetStatus().Rollout == nil {
+		return fmt.Errorf("%s isn't rolled out in steps: no RolloutPolicy matches it", o)
+	}
+	return r.annotate(ctx, o, map[string]any{v1alpha1.AnnotationRolloutPaused: "true"}, "paused")
+}
+
+func (r *rolling) resume(ctx context.Context, o rolled) error {
+	annotations := map[string]any{}
+	if _, paused := o.object.GetAnnotations()[v1alpha1.AnnotationRolloutPaused]; paused {
+		annotations[v1alpha1.AnnotationRolloutPaused] = nil
+	} else if s := o.object.GetStatus().Rollout; s != nil && (s.State == v1alpha1.RolloutHalted || s.State == v1alpha1.RolloutPaused) {
+		annotations[v1alpha1.AnnotationRolloutResumed] = s.Position()
+	}
+	if len(annotations) == 0 {
+		return fmt.Errorf("%s is neither paused nor halted", o)
+	}
+	return r.annotate(ctx, o, annotations, "resumed")
+}
+
+func (r *rolling) restart(ctx context.Context, o rolled) error {
+	now := time.Now().UTC().Format(time.RFC3339)
+	return r.annotate(ctx, o, map[string]any{v1alpha1.AnnotationRestartedAt: now}, "restarted")
+}
+
+// annotate sets annotations, or removes those whose value is nil.
+func (r *rolling) annotate(ctx context.Context, o rolled, annotations map[string]any, done string) error {
+	return r.patch(ctx, o, types.MergePatchType, map[string]any{"metadata": map[string]any{"annotations": annotations}}, done)
+}
+
+func (r *rolling) patch(ctx context.Context, o rolled, kind types.PatchType, content any, done string) error {
+	text, err := json.Marshal(content)
+	if err != nil {
+		return fmt.Errorf("encode a patch of %s: %w", o, err)
+	}
+	if err := o.cluster.Writer.Patch(ctx, o.object, client.RawPatch(kind, text)); err != nil {
+		return fmt.Errorf("patch %s: %w", o, err)
+	}
+	return r.say("%s %s", o, done)
+}

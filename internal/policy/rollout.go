@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Rollout is a compiled RolloutPolicy.
+type Rollout struct {
+	Name string
+	Spec *v1alpha1.RolloutPolicySpec
+
+	objects    labels.Selector
+	namespaces names // nil selects all namespaces, and cluster-scoped objects
+	images     []imagePattern
+	problems   []string
+}
+
+// CompileRollout compiles a policy. It never fails: an invalid part of its match selects everything, because it is safer
+// to change fewer nodes.
+func CompileRollout(object *v1alpha1.RolloutPolicy) *Rollout {
+	match := &object.Spec.Match
+	p := &Rollout{Name: object.Name, Spec: &object.Spec, objects: labels.Everything()}
+	if match.ObjectSelector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(match.ObjectSelector)
+		if err != nil {
+			p.problems = append(p.problems, fmt.Sprintf("match.objectSelector: %v", err))
+		} else {
+			p.objects = selector
+		}
+	}
+	if object.Spec.Canaries != nil {
+		if _, err := metav1.LabelSelectorAsSelector(object.Spec.Canaries); err != nil {
+			p.problems = append(p.problems, fmt.Sprintf("canaries: %v", err))
+		}
+	}
+	if len(match.Namespaces) > 0 {
+		p.namespaces = compileNames(match.Namespaces)
+	}
+	for _, pattern := range match.Images {
+		p.images = append(p.images, compileImage(pattern))
+	}
+	return p
+}
+
+// Problems returns what is wrong with the policy, if anything.
+func (p *Rollout) Problems() []string { return p.problems }
+
+// Matches reports whether the policy applies to an object of a kind.
+func (p *Rollout) Matches(kind string, o v1alpha1.UserObject) bool {
+	match, s := &p.Spec.Match, SubjectOf(kind, o)
+	return (len(match.Kinds) == 0 || slices.Contains(match.Kinds, kind)) &&
+		(p.namespaces == nil || s.Namespace != "" && p.namespaces.match(s.Namespace)) &&
+		p.objects.Matches(labels.Set(o.GetLabels())) &&
+		(len(p.images) == 0 || s.ImageError != nil || slices.ContainsFunc(p.images, func(i imagePattern) bool { return i.match(s.Image) })) &&
+		(len(match.ProgramTypes) == 0 || slices.ContainsFunc(s.Programs, func(program Program) bool { return slices.Contains(match.ProgramTypes, program.Type) }))
+}

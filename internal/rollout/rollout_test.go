@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package rollout
+
+import (
+	"encoding/json"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+func program(change ...func(*v1alpha1.TcxProgram)) *v1alpha1.TcxProgram {
+	o := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "firewall", UID: "uid", Generation: 3}}
+	o.Spec.BpfFunctionName, o.Spec.GlobalData = "pass", map[string][]byte{"limit": {1, 2}}
+	for _, f := range change {
+		f(o)
+	}
+	return o
+}
+
+func revision(t *testing.T, o v1alpha1.UserObject) Revision {
+	t.Helper()
+	r, err := RevisionOf(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestHash(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.TcxProgram)
+		same   bool
+	}{
+		"function":   {func(o *v1alpha1.TcxProgram) { o.Spec.BpfFunctionName = "drop" }, false},
+		"priority":   {func(o *v1alpha1.TcxProgram) { o.Spec.Priority = 7 }, false},
+		"globals":    {func(o *v1alpha1.TcxProgram) { o.Spec.GlobalData["limit"] = []byte{1, 3} }, false},
+		"uid":        {func(o *v1alpha1.TcxProgram) { o.UID = "another" }, false},
+		"restart":    {func(o *v1alpha1.TcxProgram) { o.Annotations = map[string]string{v1alpha1.AnnotationRestartedAt: "now"} }, false},
+		"generation": {func(o *v1alpha1.TcxProgram) { o.Generation = 9 }, true},
+		"labels":     {func(o *v1alpha1.TcxProgram) { o.Labels = map[string]string{"a": "b"} }, true},
+		"annotation": {func(o *v1alpha1.TcxProgram) { o.Annotations = map[string]string{"a": "b"} }, true},
+		"paused": {func(o *v1alpha1.TcxProgram) {
+			o.Annotations = map[string]string{v1alpha1.AnnotationRolloutPaused: "true"}
+		}, true},
+		"nodes":  {func(o *v1alpha1.TcxProgram) { o.Spec.NodeSelector.MatchLabels = map[string]string{"a": "b"} }, true},
+		"status": {func(o *v1alpha1.TcxProgram) { o.Status.ObservedGeneration = 3 }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if same := revision(t, program()).Hash() == revision(t, program(test.change)).Hash(); same != test.same {
+				t.Errorf("the revisions are the same: %v", same)
+			}
+		})
+	}
+}
+
+// The API server stores fields in another order, and an agent or operator of another version could write them so.
+func TestHashIsIndependentOfOrder(t *testing.T) {
+	r := revision(t, program())
+	stored, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var anything any
+	if err := json.Unmarshal(stored, &anything); err != nil {
+		t.Fatal(err)
+	}
+	if stored, err = json.Marshal(anything); err != nil {
+		t.Fatal(err)
+	}
+	if sorted, err := Parse(stored); err != nil || sorted.Hash() != r.Hash() {
+		t.Errorf("%v; %s and %s have different hashes", err, sorted.Spec, r.Spec)
+	}
+	if damaged := (Revision{Spec: []byte("{")}); damaged.Hash() == r.Hash() || damaged.Hash() == "" {
+		t.Error("a damaged revision has the hash of another")
+	}
+}
+
+func TestObject(t *testing.T) {
+	o, err := revision(t, program()).Object("TcxProgram")
+	if err != nil || o.GetGeneration() != 3 || o.GetUID() != "uid" || string(o.GetAppCommon().GlobalData["limit"]) != "\x01\x02" {
+		t.Errorf("%v %+v", err, o)
+	}
+	if _, err := revision(t, program()).Object("Pod"); err == nil {
+		t.Error("a Pod is a user object")
+	}
+}
+
+func TestPosition(t *testing.T) {
+	canary := Canaries(&metav1.LabelSelector{MatchLabels: map[string]string{"canary": "true"}})
+	set := map[string]string{"canary": "true"}
+	if p := Position("uid", "a", nil, canary); p < others || p >= end || p != Position("uid", "a", nil, nil) {
+		t.Errorf("a has position %d", p)
+	}
+	if p := Position("uid", "a", set, canary); p < 0 || p >= others || p+others != Position("uid", "a", nil, canary) {
+		t.Errorf("canary a has position %d", p)
+	}
+	if Position("uid", "a", nil, nil) == Position("another", "a", nil, nil) {
+		t.Error("another object has the same order")
+	}
+	for name, selector := range map[string]labels.Selector{
+		"none":    Canaries(nil),
+		"empty":   Canaries(&metav1.LabelSelector{}),
+		"invalid": Canaries(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}),
+	} {
+		if Position("uid", "a", set, selector) < others {
+			t.Errorf("%s selects a canary", name)
+		}
+	}
+}
+
+func TestAssign(t *testing.T) {
+	old := program(func(o *v1alpha1.TcxProgram) { o.Generation, o.Spec.BpfFunctionName = 2, "old" })
+	stored, err := json.Marshal(revision(t, old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	previous := &v1alpha1.RolloutRevision{Revision: 1, Object: runtime.RawExtension{Raw: stored}}
+	hash := revision(t, program()).Hash()
+	here := Position("uid", "node", nil, nil)
+	status := func(until *int64, previous *v1alpha1.RolloutRevision) *v1alpha1.RolloutStatus {
+		return &v1alpha1.RolloutStatus{Hash: hash, Until: until, Previous: previous}
+	}
+	other := status(nil, nil)
+	other.Hash = "another"
+	for name, test := range map[string]struct {
+		status   *v1alpha1.RolloutStatus
+		governed bool
+		function string
+		held     bool
+	}{
+		"no policy":                   {nil, false, "pass", false},
+		"not decided":                 {nil, true, "pass", true},
+		"another revision is decided": {other, true, "pass", true},
+		"complete":                    {status(nil, nil), true, "pass", false},
+		"its turn":                    {status(new(here+1), previous), true, "pass", false},
+		"not its turn":                {status(new(here), previous), true, "old", false},
+		"not its turn, and no other":  {status(new(here), nil), true, "", false},
+		"without the policy":          {status(new(here), previous), false, "old", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := program(func(o *v1alpha1.TcxProgram) {
+				o.Status.Rollout = test.status
+				o.Spec.NodeSelector.MatchLabels = map[string]string{"a": "b"}
+			})
+			got, err := Assign("TcxProgram", o, test.governed, "node", nil)
+			if err != nil || got.Held != test.held || got.Previous != (test.function != "pass") {
+				t.Fatalf("%v %+v", err, got)
+			}
+			function := ""
+			if is, ok := got.Object.(*v1alpha1.TcxProgram); ok {
+				function = is.Spec.BpfFunctionName
+				if is.Name != "firewall" || is.UID != "uid" || is.Spec.NodeSelector.MatchLabels["a"] != "b" {
+					t.Errorf("the object is %+v", is)
+				}
+			}
+			if function != test.function {
+				t.Errorf("the node runs %q, want %q", function, test.function)
+			}
+		})
+	}
+	damaged := status(new(here), &v1alpha1.RolloutRevision{Object: runtime.RawExtension{Raw: []byte("{")}})
+	if _, err := Assign("TcxProgram", program(func(o *v1alpha1.TcxProgram) { o.Status.Rollout = damaged }), true, "node", nil); err == nil {
+		t.Error("a damaged revision is assigned")
+	}
+}

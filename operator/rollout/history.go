@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
+)
+
+// maxRevisions is the number of an object's revisions that are kept, as of a DaemonSet.
+const maxRevisions = 10
+
+// Numbered identifies a revision by the number of its ControllerRevision, and by its hash.
+type Numbered struct {
+	Number int64
+	Hash   string
+}
+
+// History keeps the revisions of user objects in ControllerRevisions, which the objects own. Those of cluster-scoped
+// objects are in the operator's namespace.
+type History struct {
+	Client client.Client
+	// Reader reads without a cache: a revision is only read when an object changes.
+	Reader    client.Reader
+	Namespace string
+}
+
+// Record makes a revision the newest one of an object. It removes the oldest ones, except for keep.
+func (h *History) Record(ctx context.Context, kind string, o v1alpha1.UserObject, revision rollout.Revision, keep int64) (Numbered, error) {
+	all, err := h.list(ctx, o)
+	if err != nil {
+		return Numbered{}, err
+	}
+	hash, newest := revision.Hash(), int64(0)
+	if len(all) > 0 {
+		newest = all[len(all)-1].Revision
+	}
+	if i := slices.IndexFunc(all, func(c appsv1.ControllerRevision) bool { return c.Labels[v1alpha1.LabelRevisionHash] == hash }); i >= 0 {
+		found := &all[i]
+		if found.Revision < newest {
+			found.Revision = newest + 1
+			if err := h.Client.Update(ctx, found); err != nil {
+				return Numbered{}, fmt.Errorf("update ControllerRevision %s: %w", found.Name, err)
+			}
+		}
+		return Numbered{found.Revision, hash}, nil
+	}
+	stored, err := json.Marshal(revision)
+	if err != nil {
+		return Numbered{}, fmt.Errorf("encode a revision of %s %s: %w", kind, o.GetName(), err)
+	}
+	created := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: h.namespace(o),
+			// The hash includes the object's UID, so names of two objects differ.
+			Name:            o.GetName()[:min(len(o.GetName()), maxName)] + "-" + hash,
+			Labels:          map[string]string{v1alpha1.LabelRevisionOf: string(o.GetUID()), v1alpha1.LabelRevisionHash: hash},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o, v1alpha1.SchemeGroupVersion.WithKind(kind))},
+		},
+		Data: runtime.RawExtension{Raw: stored}, Revision: newest + 1,
+	}
+	if err := h.Client.Create(ctx, created); err != nil && !apierrors.IsAlreadyExists(err) {
+		return Numbered{}, fmt.Errorf("create ControllerRevision %s: %w", created.Name, err)
+	}
+	return Numbered{created.Revision, hash}, h.prune(ctx, all, keep)
+}
+
+// maxName is the length of an object's name in that of its ControllerRevisions, so that the hash fits.
+const maxName = 230
+
+func (h *History) prune(ctx context.Context, all []appsv1.ControllerRevision, keep int64) error {
+	all = slices.DeleteFunc(all, func(c appsv1.ControllerRevision) bool { return c.Revision == keep })
+	others := maxRevisions - 2 // beside the new one and the one to keep
+	for i := range max(0, len(all)-others) {
+		if err := h.Client.Delete(ctx, &all[i]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete ControllerRevision %s: %w", all[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// Revision returns the revision of an object with a number. It returns nil if it doesn't exist.
+func (h *History) Revision(ctx context.Context, o v1alpha1.UserObject, number int64) (*v1alpha1.RolloutRevision, error) {
+	all, err := h.list(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range all {
+		if c.Revision == number {
+			return &v1alpha1.RolloutRevision{Revision: number, Object: c.Data}, nil
+		}
+	}
+	return nil, nil
+}
+
+// list returns the revisions of an object, by number.
+func (h *History) list(ctx context.Context, o v1alpha1.UserObject) ([]appsv1.ControllerRevision, error) {
+	var list appsv1.ControllerRevisionList
+	selected := client.MatchingLabels{v1alpha1.LabelRevisionOf: string(o.GetUID())}
+	if err := h.Reader.List(ctx, &list, client.InNamespace(h.namespace(o)), selected); err != nil {
+		return nil, fmt.Errorf("list ControllerRevisions of %s: %w", o.GetName(), err)
+	}
+	owned := slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !controlledBy(&c, o.GetUID()) })
+	slices.SortFunc(owned, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
+	return owned, nil
+}
+
+func controlledBy(c *appsv1.ControllerRevision, uid types.UID) bool {
+	owner := metav1.GetControllerOf(c)
+	return owner != nil && owner.UID == uid
+}
+
+func (h *History) namespace(o v1alpha1.UserObject) string {
+	if o.GetNamespace() != "" {
+		return o.GetNamespace()
+	}
+	return h.Namespace
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
+)
+
+// staged creates a policy that matches the objects with the label rollout and the node's name, and waits until the agent
+// knows it.
+func (n *node) staged() *v1alpha1.RolloutPolicy {
+	n.t.Helper()
+	p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
+	p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"rollout": n.name}}
+	p.Spec.Steps = []v1alpha1.RolloutStep{{Nodes: intstr.FromInt(1)}}
+	n.create(p)
+	n.eventually("the agent to watch policies", func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if !n.watched["rolloutpolicies"] {
+			return errors.New("it doesn't")
+		}
+		return nil
+	})
+	return p
+}
+
+// decides writes the status of a rollout, as the operator does. The node has the newest revision if turn is true.
+func (n *node) decides(o v1alpha1.UserObject, turn bool, previous v1alpha1.UserObject) {
+	n.t.Helper()
+	n.eventually("the rollout's status", func() error {
+		ctx := context.Background()
+		if err := n.client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		now, err := rollout.RevisionOf(o)
+		if err != nil {
+			return err
+		}
+		s := &v1alpha1.RolloutStatus{State: v1alpha1.RolloutProgressing, Hash: now.Hash(), Revision: 2}
+		if !turn {
+			s.Until = new(int64)
+		}
+		if previous != nil {
+			before, err := rollout.RevisionOf(previous)
+			if err != nil {
+				return err
+			}
+			stored, err := json.Marshal(before)
+			if err != nil {
+				return err
+			}
+			s.Previous = &v1alpha1.RolloutRevision{Revision: 1, Object: runtime.RawExtension{Raw: stored}}
+		}
+		o.GetStatus().Rollout = s
+		return n.client.Status().Update(ctx, o)
+	})
+}
+
+// passes waits until the agent has handled a new object, and so all events before it.
+func (n *node) passes() {
+	n.t.Helper()
+	o := n.tcx("passes-"+n.name, nil, "eth9")
+	n.create(o)
+	n.says(o.Name, v1alpha1.BpfProgCondNotLoaded, "eth9")
+	n.delete(o)
+	n.eventually("no report", func() error {
+		objects, err := n.programs()
+		for _, p := range objects {
+			if metav1.GetControllerOf(p).Name == o.Name {
+				return fmt.Errorf("there is %s", p.GetName())
+			}
+		}
+		return err
+	})
+}
+
+// The node runs what the status of the rollout says, and keeps what it runs until that says something about the newest
+// revision.
+func TestRollout(t *testing.T) {
+	n := start(t)
+	policy := n.staged()
+	o := n.tracepoint("staged", "v1", "syscalls/sys_enter_kill")
+	o.Labels = map[string]string{"rollout": n.name}
+	name := "TracepointProgram/staged"
+	n.create(o)
+	n.passes()
+	n.holds() // the operator hasn't decided
+
+	n.decides(o, false, nil)
+	n.passes()
+	n.holds() // there is no previous revision
+	n.decides(o, true, nil)
+	n.holds(name + " v1 syscalls/sys_enter_kill")
+	first := o.DeepCopy()
+
+	n.change(o, func() { o.Spec.BpfFunctionName, o.Spec.Names = "v2", []string{"syscalls/sys_enter_openat"} })
+	n.passes()
+	n.holds(name + " v1 syscalls/sys_enter_kill") // the operator hasn't decided
+	before := n.reportOf(o.Name)
+	n.decides(o, false, first)
+	n.passes()
+	n.holds(name + " v1 syscalls/sys_enter_kill")
+	if after := n.reportOf(o.Name); after.GetResourceVersion() != before.GetResourceVersion() {
+		t.Errorf("the report of a node that isn't to change was written: %+v, %+v", before, after)
+	}
+
+	n.reboot()
+	n.holds(name + " v1 syscalls/sys_enter_kill")
+
+	n.decides(o, true, first)
+	n.holds(name + " v2 syscalls/sys_enter_openat")
+	if got := n.reportOf(o.Name).GetStatus().OwnerGeneration; got != 2 {
+		t.Errorf("the report is about generation %d", got)
+	}
+
+	n.decides(o, false, first) // undone
+	n.holds(name + " v1 syscalls/sys_enter_kill")
+	if got := n.reportOf(o.Name).GetStatus().OwnerGeneration; got != 1 {
+		t.Errorf("the report is about generation %d", got)
+	}
+
+	// An object of another label changes immediately.
+	free := n.tracepoint("free", "f", "syscalls/sys_enter_kill")
+	n.create(free)
+	n.holds(name+" v1 syscalls/sys_enter_kill", "TracepointProgram/free f syscalls/sys_enter_kill")
+	n.delete(free)
+
+	// Without the policy, nothing is held.
+	n.delete(policy)
+	n.eventually("no rollout", func() error {
+		if err := n.client.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		o.Status.Rollout = nil
+		return n.client.Status().Update(context.Background(), o)
+	})
+	n.holds(name + " v2 syscalls/sys_enter_openat")
+}
+
+// A node reports a revision when it is confirmed. After a reboot without an operator, it runs the revision that it ran
+// before an edit.
+func TestRolloutOfConfirmedRevisions(t *testing.T) {
+	n := start(t)
+	n.confirming()
+	n.staged()
+	o := n.tcx("staged-"+n.name, nil, "eth0")
+	o.Labels = map[string]string{"rollout": n.name}
+	o.Spec.BpfFunctionName = "good"
+	n.create(o)
+	off := n.cut
+	limit := n.confirm
+	n.crash()
+	n.confirm = time.Hour
+	n.startAgent()
+	n.eventually("the agent to watch policies", func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if !n.watched["rolloutpolicies"] {
+			return errors.New("it doesn't")
+		}
+		return nil
+	})
+	n.decides(o, true, nil)
+	n.runs("good eth0")
+	n.passes()
+	if objects, err := n.programs(); err != nil || len(objects) > 0 {
+		t.Errorf("%v; %d reports about a revision that isn't confirmed", err, len(objects))
+	}
+	n.crash()
+	n.confirm = limit
+	n.startAgent()
+	n.says(o.Name, v1alpha1.BpfProgCondLoaded, "")
+	n.confirmed(1)
+
+	n.change(o, func() { o.Spec.BpfFunctionName = "v2" })
+	n.passes()
+	n.runs("good eth0")
+	n.reboot()
+	n.runs("good eth0")
+
+	// A revision that is rolled back on the node is a failure of the rollout.
+	n.change(o, func() { o.Spec.BpfFunctionName = "bad" })
+	n.decides(o, true, nil)
+	n.says(o.Name, v1alpha1.BpfProgCondRolledBack, "generation 1 runs again")
+	n.runs("good eth0")
+	n.cut = off
+}
