@@ -96,9 +96,9 @@ case $how in
 alone)
 	start_node
 	deploy
-	section "every kind of program, and chains of them"
+	section "every kind of program, chains of them, and a rollback"
 	# TCX is chained on any kernel, and the room on a dispatcher is the same.
-	run_tests "$kernel_can" '^Test(EveryKind|Chains|FullDispatcher)$/^(kind|XDP|TC_ingress|TC_egress)$'
+	run_tests "$kernel_can" '^Test(EveryKind|Chains|FullDispatcher|Rollback)$/^(kind|XDP|TC_ingress|TC_egress)$'
 	;;
 among)
 	# The operator is on this machine, where it is faster.

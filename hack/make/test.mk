@@ -130,7 +130,7 @@ NODES_FLAGS ?=
 
 .PHONY: test-nodes
 test-nodes: ## Test bpfman on three nodes on this machine, which join, leave, fail, and are drained (as root; NODES_FLAGS="-run OneFails").
-	@status=0; $(MAKE) --no-print-directory test-e2e CLUSTER_INSTANCE=$(NODES_INSTANCE) CLUSTER_NODES=3 E2E_NODES=3 E2E_FLAGS="-run '^TestNode' $(NODES_FLAGS)" || status=$$?; \
+	@status=0; $(MAKE) --no-print-directory test-e2e CLUSTER_INSTANCE=$(NODES_INSTANCE) CLUSTER_NODES=3 E2E_NODES=3 E2E_FLAGS="-run '^TestNode|^TestStagedRollout|^TestRollback' $(NODES_FLAGS)" || status=$$?; \
 		$(MAKE) --no-print-directory cluster-down CLUSTER_INSTANCE=$(NODES_INSTANCE) || status=1; exit $$status
 
 TUTORIALS_FLAGS ?=

@@ -28,6 +28,12 @@ func (n *node) staged() *v1alpha1.RolloutPolicy {
 	p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"rollout": n.name}}
 	p.Spec.Steps = []v1alpha1.RolloutStep{{Nodes: intstr.FromInt(1)}}
 	n.create(p)
+	n.watchesPolicies()
+	return p
+}
+
+func (n *node) watchesPolicies() {
+	n.t.Helper()
 	n.eventually("the agent to watch policies", func() error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -36,7 +42,6 @@ func (n *node) staged() *v1alpha1.RolloutPolicy {
 		}
 		return nil
 	})
-	return p
 }
 
 // decides writes the status of a rollout, as the operator does. The node has the newest revision if turn is true.
@@ -167,14 +172,7 @@ func TestRolloutOfConfirmedRevisions(t *testing.T) {
 	n.crash()
 	n.confirm = time.Hour
 	n.startAgent()
-	n.eventually("the agent to watch policies", func() error {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if !n.watched["rolloutpolicies"] {
-			return errors.New("it doesn't")
-		}
-		return nil
-	})
+	n.watchesPolicies()
 	n.decides(o, true, nil)
 	n.runs("good eth0")
 	n.passes()
