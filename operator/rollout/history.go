@@ -9,9 +9,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,13 +67,13 @@ func (h *History) Record(ctx context.Context, kind string, o v1alpha1.UserObject
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: h.namespace(o),
 			// The hash includes the object's UID, so names of two objects differ.
-			Name:            o.GetName()[:min(len(o.GetName()), maxName)] + "-" + hash,
+			Name:            strings.TrimRight(o.GetName()[:min(len(o.GetName()), maxName)], "-.") + "-" + hash,
 			Labels:          map[string]string{v1alpha1.LabelRevisionOf: string(o.GetUID()), v1alpha1.LabelRevisionHash: hash},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o, v1alpha1.SchemeGroupVersion.WithKind(kind))},
 		},
 		Data: runtime.RawExtension{Raw: stored}, Revision: newest + 1,
 	}
-	if err := h.Client.Create(ctx, created); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := h.Client.Create(ctx, created); err != nil {
 		return Numbered{}, fmt.Errorf("create ControllerRevision %s: %w", created.Name, err)
 	}
 	return Numbered{created.Revision, hash}, h.prune(ctx, all, keep)

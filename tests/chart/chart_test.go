@@ -229,7 +229,7 @@ func TestDefinitionsAreKept(t *testing.T) {
 			}
 		}
 	}
-	if kept != 18 {
+	if kept != 19 {
 		t.Errorf("%d definitions", kept)
 	}
 	for key := range template(t, "bpfman", "crds.install=false") {

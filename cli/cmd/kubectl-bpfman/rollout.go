@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -132,10 +133,15 @@ func (r *rolling) status(ctx context.Context, o rolled) error {
 	}
 	said := ""
 	err := wait.PollUntilContextCancel(ctx, statusPoll, true, func(ctx context.Context) (bool, error) {
-		if err := o.cluster.Get(ctx, client.ObjectKeyFromObject(o.object), o.object); err != nil {
-			return false, fmt.Errorf("get %s: %w", o, err)
+		done, message := false, ""
+		err := o.cluster.Get(ctx, client.ObjectKeyFromObject(o.object), o.object)
+		switch {
+		case err == nil:
+			done, message, err = progress(o.object)
+		case !apierrors.IsNotFound(err) && ctx.Err() == nil && r.watch:
+			// The change can be what cut off the API server.
+			message, err = "the object can't be read: "+err.Error(), nil
 		}
-		done, message, err := progress(o.object)
 		switch {
 		case err != nil:
 			return false, err
@@ -158,7 +164,11 @@ func (r *rolling) status(ctx context.Context, o rolled) error {
 // progress reports whether a change has reached all nodes. It returns an error if it failed.
 func progress(o v1alpha1.UserObject) (done bool, message string, err error) {
 	s := o.GetStatus()
-	if s.ObservedGeneration != o.GetGeneration() || len(s.Conditions) == 0 {
+	processed, err := isProcessed(o)
+	if err != nil {
+		return false, "", err
+	}
+	if !processed || len(s.Conditions) == 0 {
 		return false, "the operator hasn't processed the change yet", nil
 	}
 	message = s.Conditions[0].Message
@@ -166,6 +176,22 @@ func progress(o v1alpha1.UserObject) (done bool, message string, err error) {
 		return false, "", errors.New(message)
 	}
 	return meta.IsStatusConditionTrue(s.Conditions, string(v1alpha1.Ready)), message, nil
+}
+
+// isProcessed reports whether the status is about the object's revision, and about the annotation that resumes a rollout.
+// Annotations don't change the generation.
+func isProcessed(o v1alpha1.UserObject) (bool, error) {
+	s := o.GetStatus()
+	if s.ObservedGeneration != o.GetGeneration() || s.Rollout == nil || s.Rollout.State == v1alpha1.RolloutContested {
+		return s.ObservedGeneration == o.GetGeneration(), nil
+	}
+	now, err := rollout.RevisionOf(o)
+	if err != nil {
+		return false, fmt.Errorf("read the revision: %w", err)
+	}
+	waits := s.Rollout.State == v1alpha1.RolloutHalted || s.Rollout.State == v1alpha1.RolloutPaused
+	resumed := o.GetAnnotations()[v1alpha1.AnnotationRolloutResumed] == s.Rollout.Position() && o.GetAnnotations()[v1alpha1.AnnotationRolloutPaused] != "true"
+	return s.Rollout.Hash == now.Hash() && (!waits || !resumed), nil
 }
 
 func (r *rolling) say(format string, args ...any) error {
@@ -347,9 +373,12 @@ func (r *rolling) pause(ctx context.Context, o rolled) error {
 
 func (r *rolling) resume(ctx context.Context, o rolled) error {
 	annotations := map[string]any{}
-	if _, paused := o.object.GetAnnotations()[v1alpha1.AnnotationRolloutPaused]; paused {
+	_, paused := o.object.GetAnnotations()[v1alpha1.AnnotationRolloutPaused]
+	if paused {
 		annotations[v1alpha1.AnnotationRolloutPaused] = nil
-	} else if s := o.object.GetStatus().Rollout; s != nil && (s.State == v1alpha1.RolloutHalted || s.State == v1alpha1.RolloutPaused) {
+	}
+	// A rollout that the annotation pauses still waits for the end of its step.
+	if s := o.object.GetStatus().Rollout; s != nil && (s.State == v1alpha1.RolloutHalted || s.State == v1alpha1.RolloutPaused && !paused) {
 		annotations[v1alpha1.AnnotationRolloutResumed] = s.Position()
 	}
 	if len(annotations) == 0 {

@@ -38,6 +38,9 @@ func stagedCounter(tag string, state v1alpha1.RolloutState) *v1alpha1.TcxProgram
 	}
 	o.Status.Conditions = is.Conditions(first)
 	o.Status.Rollout = &v1alpha1.RolloutStatus{Policy: "staged", State: state, Revision: 3, Step: 1}
+	if revision, err := rollout.RevisionOf(o); err == nil {
+		o.Status.Rollout.Hash = revision.Hash()
+	}
 	return o
 }
 
@@ -135,6 +138,8 @@ func TestRolloutControl(t *testing.T) {
 	paused.Annotations = map[string]string{v1alpha1.AnnotationRolloutPaused: "true"}
 	waits := stagedCounter("v3", v1alpha1.RolloutPaused)
 	progressing := stagedCounter("v3", v1alpha1.RolloutProgressing)
+	both := stagedCounter("v3", v1alpha1.RolloutHalted)
+	both.Annotations = map[string]string{v1alpha1.AnnotationRolloutPaused: "true"}
 	for _, test := range []struct {
 		command string
 		object  *v1alpha1.TcxProgram
@@ -145,6 +150,9 @@ func TestRolloutControl(t *testing.T) {
 		{"pause", paused, "tcxprogram.bpfman.io/counter is already paused", nil},
 		{"pause", counter(), "tcxprogram.bpfman.io/counter isn't rolled out in steps: no RolloutPolicy matches it", nil},
 		{"resume", paused, "tcxprogram.bpfman.io/counter resumed", func(o *v1alpha1.TcxProgram) bool { return len(o.Annotations) == 0 }},
+		{"resume", both, "tcxprogram.bpfman.io/counter resumed", func(o *v1alpha1.TcxProgram) bool {
+			return len(o.Annotations) == 1 && o.Annotations[v1alpha1.AnnotationRolloutResumed] == "3/1"
+		}},
 		{"resume", waits, "tcxprogram.bpfman.io/counter resumed", func(o *v1alpha1.TcxProgram) bool { return o.Annotations[v1alpha1.AnnotationRolloutResumed] == "3/1" }},
 		{"resume", stagedCounter("v3", v1alpha1.RolloutHalted), "tcxprogram.bpfman.io/counter resumed", func(o *v1alpha1.TcxProgram) bool { return o.Annotations[v1alpha1.AnnotationRolloutResumed] == "3/1" }},
 		{"resume", progressing, "tcxprogram.bpfman.io/counter is neither paused nor halted", nil},
@@ -171,6 +179,12 @@ func TestRolloutControl(t *testing.T) {
 func TestRolloutStatus(t *testing.T) {
 	behind := stagedCounter("v3", v1alpha1.RolloutComplete)
 	behind.Generation = 3
+	restarted := stagedCounter("v3", v1alpha1.RolloutComplete)
+	restarted.Annotations = map[string]string{v1alpha1.AnnotationRestartedAt: "now"}
+	resumed := stagedCounter("v3", v1alpha1.RolloutHalted)
+	resumed.Annotations = map[string]string{v1alpha1.AnnotationRolloutResumed: "3/1"}
+	contested := stagedCounter("v3", v1alpha1.RolloutContested)
+	contested.Status.Rollout.Hash = "of the revision before"
 	for _, test := range []struct {
 		object    *v1alpha1.TcxProgram
 		args      string
@@ -179,6 +193,9 @@ func TestRolloutStatus(t *testing.T) {
 		{stagedCounter("v3", v1alpha1.RolloutComplete), "", "tcxprogram.bpfman.io/counter successfully rolled out\n", ""},
 		{stagedCounter("v3", v1alpha1.RolloutProgressing), "--watch=false", "Waiting for tcxprogram.bpfman.io/counter: Rollout progressing: revision 3, step 1 of 3 on 1 of 4 nodes. Attached on 4 of 4 selected nodes\n", ""},
 		{behind, "--watch=false", "Waiting for tcxprogram.bpfman.io/counter: the operator hasn't processed the change yet\n", ""},
+		{restarted, "--watch=false", "Waiting for tcxprogram.bpfman.io/counter: the operator hasn't processed the change yet\n", ""},
+		{resumed, "--watch=false", "Waiting for tcxprogram.bpfman.io/counter: the operator hasn't processed the change yet\n", ""},
+		{contested, "", "", "Rollout halted: 1 of 1 nodes with revision 3 aren't healthy (b: no luck)"},
 		{stagedCounter("v3", v1alpha1.RolloutHalted), "", "", "Rollout halted: 1 of 1 nodes with revision 3 aren't healthy (b: no luck)"},
 		{behind, "--timeout=10ms", "Waiting for tcxprogram.bpfman.io/counter: the operator hasn't processed the change yet\n", "timed out waiting for the rollout"},
 	} {
