@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc/codes"
@@ -175,25 +174,25 @@ func (i *Inventory) checkAPI(ctx context.Context) error {
 
 func (i *Inventory) refresh(ctx context.Context) ([]program.Key, error) {
 	changed := map[program.Key]bool{}
-	log := logr.FromContextOrDiscard(ctx)
 	err := do(ctx, i, "list programs", func(ctx context.Context) (*gobpfman.ListResponse, error) {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
 		if err := i.checkAPI(ctx); err != nil {
 			return nil, err
 		}
+		pins, err := pinned(i.root)
 		only := true
-		return i.rpc.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only})
+		response, failed := i.rpc.List(ctx, &gobpfman.ListRequest{BpfmanProgramsOnly: &only})
+		if failed != nil {
+			return nil, failed //nolint:wrapcheck // the caller adds context
+		}
+		if err = errors.Join(err, i.removeOrphans(ctx, pins, response)); err != nil {
+			logr.FromContextOrDiscard(ctx).Info("Failed to remove what the daemon left when it was killed", "reason", err.Error())
+		}
+		return response, nil
 	}, func(r *gobpfman.ListResponse) {
 		for _, owner := range i.replace(r) {
 			changed[owner] = true
-		}
-		removed, err := removeOrphans(i.root, r, time.Now())
-		if len(removed) > 0 {
-			log.Info("Removed pins of programs that the daemon doesn't have, because it was killed while it loaded them", "pins", removed)
-		}
-		if err != nil {
-			log.Info("Failed to look for pins that a killed daemon left", "reason", err.Error())
 		}
 	})
 	if err == nil || SpeaksOtherAPI(err) {
@@ -317,16 +316,21 @@ func (i *Inventory) Detach(ctx context.Context, id, link uint32) error {
 	return do(ctx, i, fmt.Sprintf("detach link %d", link), func(ctx context.Context) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
-		_, err := i.rpc.Detach(ctx, &gobpfman.DetachRequest{LinkId: link})
-		if gone(err, noLink, link) {
-			err = nil
-		}
-		return struct{}{}, err
+		return struct{}{}, i.detach(ctx, link)
 	}, func(struct{}) {
 		if p, ok := i.programs[id]; ok {
 			delete(p.Links, link)
 		}
 	})
+}
+
+// detach has the daemon detach a link, and removes what the daemon doesn't find.
+func (i *Inventory) detach(ctx context.Context, link uint32) error {
+	_, err := i.rpc.Detach(ctx, &gobpfman.DetachRequest{LinkId: link})
+	if gone(err, noLink, link) {
+		return removeLinkPins(i.root, link)
+	}
+	return err //nolint:wrapcheck // the caller adds context
 }
 
 // Unload detaches and unloads a program. If the program no longer exists,
@@ -336,8 +340,8 @@ func (i *Inventory) Unload(ctx context.Context, id uint32) error {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
 		_, err := i.rpc.Unload(ctx, &gobpfman.UnloadRequest{Id: id})
-		if gone(err, noProgram, id) {
-			err = nil
+		if err == nil || gone(err, noProgram, id) {
+			err = removeLinkPins(i.root, i.linksOf(id)...)
 		}
 		return struct{}{}, err
 	}, func(struct{}) {
@@ -349,6 +353,13 @@ func (i *Inventory) Unload(ctx context.Context, id uint32) error {
 			}
 		}
 	})
+}
+
+// linksOf returns the IDs of a program's links.
+func (i *Inventory) linksOf(id uint32) []uint32 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Collect(maps.Keys(i.programs[id].Links))
 }
 
 // share updates the users of shared maps, like the daemon when it loads another

@@ -4,34 +4,33 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/go-logr/logr"
 
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 const (
 	// pinsDir is the daemon's BPF file system. The daemon of v0.6.0 pins each program as
-	// prog_ID, and its maps in maps/ID.
+	// prog_ID, its maps in maps/ID, and each link that isn't part of a dispatcher as links/ID.
 	pinsDir     = "/run/bpfman/fs"
 	programPins = "prog_"
 	mapPins     = "maps"
+	linkPins    = "links"
 	// databaseConfig is a file that sled writes once, when it creates the database.
 	databaseConfig = databaseDir + "/conf"
 )
 
-// removeOrphans removes the pins below root of programs that aren't in the daemon's list, and
-// returns their names. The daemon leaves them if it is killed during a Load of several programs,
-// and nobody else would ever remove them. A call of the daemon is completed before the next one,
-// so what a list doesn't have isn't being loaded. What is older than the daemon's database is of
-// another version.
-func removeOrphans(root string, list *gobpfman.ListResponse, now time.Time) (removed []string, err error) {
+// pinned returns the paths of the pins of programs, maps, and links below root, without those
+// that are older than the daemon's database: they are of another version.
+func pinned(root string) ([]string, error) {
 	config, err := os.Stat(filepath.Join(root, databaseConfig))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // there is no such daemon
@@ -39,39 +38,91 @@ func removeOrphans(root string, list *gobpfman.ListResponse, now time.Time) (rem
 	if err != nil {
 		return nil, fmt.Errorf("read when the daemon's database was created: %w", err)
 	}
-	used := map[string]bool{}
-	for _, result := range list.GetResults() {
-		used[strconv.FormatUint(uint64(result.GetKernelInfo().GetId()), 10)] = true
-		if owner := result.GetInfo().MapOwnerId; owner != nil { //nolint:protogetter // nil differs from 0
-			used[strconv.FormatUint(uint64(*owner), 10)] = true
-		}
-	}
-	dir := filepath.Join(root, pinsDir)
-	programs, err := filepath.Glob(filepath.Join(dir, programPins+"*"))
-	if err != nil {
-		return nil, fmt.Errorf("look for pins of programs: %w", err)
-	}
-	maps, err := filepath.Glob(filepath.Join(dir, mapPins, "*"))
-	if err != nil {
-		return nil, fmt.Errorf("look for pins of maps: %w", err)
-	}
-	for _, pin := range slices.Concat(programs, maps) {
-		id := strings.TrimPrefix(filepath.Base(pin), programPins)
-		if _, err := strconv.ParseUint(id, 10, 32); err != nil || used[id] {
-			continue
-		}
-		info, err := os.Lstat(pin)
-		if errors.Is(err, os.ErrNotExist) || err == nil && (now.Sub(info.ModTime()) < abandoned || info.ModTime().Before(config.ModTime())) {
-			continue
-		}
-		if err == nil {
-			err = os.RemoveAll(pin)
-		}
+	var pins []string
+	for _, pattern := range []string{programPins + "*", mapPins + "/*", linkPins + "/*"} {
+		found, err := filepath.Glob(filepath.Join(root, pinsDir, pattern))
 		if err != nil {
-			return removed, fmt.Errorf("remove what a killed daemon left: %w", err)
+			return nil, fmt.Errorf("look for pins: %w", err)
 		}
-		name, _ := filepath.Rel(dir, pin)
-		removed = append(removed, name)
+		for _, pin := range found {
+			if _, ok := idOf(pin); !ok {
+				continue
+			}
+			info, err := os.Lstat(pin)
+			if errors.Is(err, os.ErrNotExist) || err == nil && info.ModTime().Before(config.ModTime()) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("look for pins: %w", err)
+			}
+			pins = append(pins, pin)
+		}
 	}
-	return removed, nil
+	return pins, nil
+}
+
+// idOf returns the ID of the program or link that a pin is for.
+func idOf(pin string) (id uint32, ok bool) {
+	n, err := strconv.ParseUint(strings.TrimPrefix(filepath.Base(pin), programPins), 10, 32)
+	return uint32(n), err == nil
+}
+
+// orphans returns the pins of programs and of links that aren't in the daemon's list. The daemon
+// leaves them if it is killed during a call. Nobody else would ever remove them, a link would
+// stay attached, and the kernel might refuse to attach the program there again. The pins must be
+// from before the list: the daemon completes a call before the next one, so what was pinned
+// before and isn't in the list has no call in progress.
+func orphans(pins []string, list *gobpfman.ListResponse) (programs []string, links []uint32) {
+	listed, attached := map[uint32]bool{}, map[uint32]bool{}
+	for _, result := range list.GetResults() {
+		listed[result.GetKernelInfo().GetId()] = true
+		listed[result.GetInfo().GetMapOwnerId()] = true // 0, without an owner, is no program's ID
+		for _, link := range result.GetInfo().GetLinks() {
+			attached[link] = true
+		}
+	}
+	for _, pin := range pins {
+		id, _ := idOf(pin)
+		link := filepath.Base(filepath.Dir(pin)) == linkPins
+		switch {
+		case link && !attached[id]:
+			links = append(links, id)
+		case !link && !listed[id]:
+			programs = append(programs, pin)
+		}
+	}
+	return programs, links
+}
+
+// removeOrphans removes what orphans returns. The daemon may still have parts of a link that its
+// list lacks, and detaches such a link itself.
+func (i *Inventory) removeOrphans(ctx context.Context, pins []string, list *gobpfman.ListResponse) error {
+	programs, links := orphans(pins, list)
+	if len(programs)+len(links) > 0 {
+		logr.FromContextOrDiscard(ctx).Info("Removing what the daemon left when it was killed", "pins", programs, "links", links)
+	}
+	var errs []error
+	for _, pin := range programs {
+		errs = append(errs, os.RemoveAll(pin))
+	}
+	for _, link := range links {
+		errs = append(errs, i.detach(ctx, link))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove what the daemon left when it was killed: %w", err)
+	}
+	return nil
+}
+
+// removeLinkPins removes the pins below root of links that the daemon has removed or doesn't
+// find. If it was killed during Attach, it can list a link that is attached, but that neither
+// Detach nor Unload find.
+func removeLinkPins(root string, links ...uint32) error {
+	for _, link := range links {
+		err := os.Remove(filepath.Join(root, pinsDir, linkPins, strconv.FormatUint(uint64(link), 10)))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove the pin of link %d: %w", link, err)
+		}
+	}
+	return nil
 }

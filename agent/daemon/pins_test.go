@@ -13,9 +13,9 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// Only the pins of programs that no list has any more are removed: not those of the daemon's programs, of programs whose
-// maps are in use, of a Load that just began, of another version, or of others.
-func TestOrphansAreRemoved(t *testing.T) {
+// Only the pins of programs and links that no list has any more are orphans: not those of the daemon's programs and
+// links, of programs whose maps are in use, of another version, or of others.
+func TestOrphans(t *testing.T) {
 	root, now := t.TempDir(), time.Now()
 	created := now.Add(-time.Hour)
 	put := func(at time.Time, paths ...string) {
@@ -38,29 +38,28 @@ func TestOrphansAreRemoved(t *testing.T) {
 	}
 	owner := uint32(8)
 	list := &gobpfman.ListResponse{Results: []*gobpfman.ListResponse_ListResult{
-		{Info: &gobpfman.ProgramInfo{}, KernelInfo: &gobpfman.KernelProgramInfo{Id: 7}},
+		{Info: &gobpfman.ProgramInfo{Links: []uint32{12}}, KernelInfo: &gobpfman.KernelProgramInfo{Id: 7}},
 		{Info: &gobpfman.ProgramInfo{MapOwnerId: &owner}, KernelInfo: &gobpfman.KernelProgramInfo{Id: 9}},
 	}}
 	fs := "run/bpfman/fs/"
-	put(now.Add(-time.Minute), fs+"prog_7", fs+"maps/7/m", fs+"prog_9", fs+"maps/8/m", fs+"links/12", fs+"maps/other/m", fs+"prog_7_link", fs+"prog_", fs+"xdp/prog_11/x")
-	put(now.Add(-time.Minute), fs+"prog_10", fs+"maps/10/m", fs+"maps/13/m")
-	put(now.Add(-time.Second), fs+"prog_14", fs+"maps/14/m")
-	put(created.Add(-time.Hour), fs+"prog_3", fs+"maps/3/m")
+	put(now, fs+"prog_7", fs+"maps/7/m", fs+"prog_9", fs+"maps/8/m", fs+"links/12", fs+"maps/other/m", fs+"prog_7_link", fs+"prog_", fs+"xdp/prog_11/x")
+	put(now, fs+"prog_10", fs+"maps/10/m", fs+"maps/13/m", fs+"links/7")
+	put(created.Add(-time.Hour), fs+"prog_3", fs+"maps/3/m", fs+"links/3")
 
-	if removed, err := removeOrphans(root, list, now); err != nil || removed != nil {
-		t.Errorf("without a database: %q, %v", removed, err)
+	if pins, err := pinned(root); pins != nil || err != nil {
+		t.Errorf("without a database: %q, %v", pins, err)
 	}
 	put(created, "run/bpfman/db/conf")
-	removed, err := removeOrphans(root, list, now)
-	if want := []string{"prog_10", "maps/10", "maps/13"}; err != nil || !slices.Equal(removed, want) {
-		t.Errorf("removed %q, %v, want %q", removed, err, want)
+	pins, err := pinned(root)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, gone := range removed {
-		if _, err := os.Stat(filepath.Join(root, fs, gone)); !os.IsNotExist(err) {
-			t.Errorf("%s is still there: %v", gone, err)
-		}
+	var want []string
+	for _, name := range []string{"prog_10", "maps/10", "maps/13"} {
+		want = append(want, filepath.Join(root, fs, name))
 	}
-	if removed, err := removeOrphans(root, list, now); err != nil || removed != nil {
-		t.Errorf("again: %q, %v", removed, err)
+	programs, links := orphans(pins, list)
+	if !slices.Equal(programs, want) || !slices.Equal(links, []uint32{7}) {
+		t.Errorf("orphans are %q, %v, want %q, 7", programs, links, want)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
@@ -223,6 +224,20 @@ func namespaceFirst(ctx context.Context, t *testing.T, w *workload) {
 
 // allAtOnce removes bpfman with all objects of users.
 func allAtOnce(context.Context, *testing.T, *workload) {}
+
+// removeExamples removes the application of `make run` from a cluster where bpfman is
+// uninstalled, as `make run` says to do. Its pod names bpfman, and would keep its volume.
+func removeExamples(ctx context.Context, _ *envconf.Config) (context.Context, error) {
+	if !settings.uninstall {
+		return ctx, nil
+	}
+	for _, name := range []string{"go-tcx-counter", "go-xdp-counter"} {
+		if err := remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return ctx, err
+		}
+	}
+	return ctx, nil
+}
 
 // cleanNodes cleans nodes without a reboot, as in docs/install.md.
 func cleanNodes(ctx context.Context, t *testing.T) {

@@ -102,7 +102,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	testenv = env.NewWithConfig(envconf.NewWithKubeConfig(settings.kubeconfig))
-	testenv.Setup(connect, sweep, allowUprobes, startProbes, tryKernel)
+	testenv.Setup(connect, sweep, removeExamples, allowUprobes, startProbes, tryKernel)
 	testenv.Finish(stopProbes, restoreUprobes, printResults)
 	os.Exit(testenv.Run(m))
 }

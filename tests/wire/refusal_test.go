@@ -7,6 +7,7 @@ package wire
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -107,6 +109,111 @@ func TestPhantomLink(t *testing.T) {
 	must(c, c.unload, id)
 	if ids := c.ids(&gobpfman.ListRequest{BpfmanProgramsOnly: new(true)}); len(ids) != 0 {
 		t.Errorf("programs %v are left", ids)
+	}
+}
+
+// TestUnknownLink reproduces what a daemon leaves that is killed during Attach: a link that is
+// attached, but isn't in its list. The kernel refuses to attach the program there again, and
+// Unload leaves it attached. The agent removes it.
+func TestUnknownLink(t *testing.T) {
+	c := start(t)
+	loaded := must(c, c.load, &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}).GetPrograms()[0]
+	id := loaded.GetKernelInfo().GetId()
+	database, earlier := c.Place.Path("/run/bpfman/db"), filepath.Join(t.TempDir(), "db")
+	if err := os.CopyFS(earlier, os.DirFS(database)); err != nil {
+		t.Fatal(err)
+	}
+	unknown := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+	replace(t, database, earlier)
+	c.holds(loaded)
+	attach := func() error { _, err := call(c, c.attach, onLoopback(id, "ingress")); return err }
+	c.refused("Attach, attached without the daemon's knowledge", attach, "`bpf_mprog_attach` failed")
+
+	inventory := agentdaemon.NewInventory(c.Client, c.Place.Path("/"))
+	if _, err := inventory.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.absent(unknown)
+	link := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+	c.holds(loaded, link)
+	if _, err := inventory.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.holds(loaded, link)
+	if _, err := os.Stat(c.linkPin(link)); err != nil {
+		t.Errorf("the agent removed a link of the daemon's: %v", err)
+	}
+}
+
+// TestHalfKnownLink reproduces what a daemon can also leave: a link that is attached and in its
+// list, but that Detach and Unload don't find. The agent removes it with both.
+func TestHalfKnownLink(t *testing.T) {
+	for name, remove := range map[string]func(*agentdaemon.Inventory, uint32, uint32) error{
+		"Detach": func(i *agentdaemon.Inventory, id, link uint32) error { return i.Detach(t.Context(), id, link) },
+		"Unload": func(i *agentdaemon.Inventory, id, _ uint32) error { return i.Unload(t.Context(), id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t)
+			request := &gobpfman.LoadRequest{Bytecode: c.object("tcx_test"), Info: []*gobpfman.LoadInfo{tcx("tcx_pass")}}
+			request.Metadata = map[string]string{v1alpha1.MetadataUUID: "u", v1alpha1.MetadataKind: "TcxProgram", v1alpha1.MetadataProgramName: "p"}
+			id := must(c, c.load, request).GetPrograms()[0].GetKernelInfo().GetId()
+			c.refused("attach point of another type", func() error {
+				_, err := call(c, c.attach, &gobpfman.AttachRequest{Id: id, Attach: &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{
+					TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: "syscalls/sys_enter_kill"},
+				}}})
+				return err
+			}, "panicked")
+			half := must(c, c.get, id).GetInfo().GetLinks()[0]
+			link := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+			if err := os.Link(c.linkPin(link), c.linkPin(half)); err != nil {
+				t.Fatal(err)
+			}
+			must(c, c.detach, link)
+			attach := func() error { _, err := call(c, c.attach, onLoopback(id, "ingress")); return err }
+			c.refused("Attach, attached without the daemon's knowledge", attach, "`bpf_mprog_attach` failed")
+
+			inventory := agentdaemon.NewInventory(c.Client, c.Place.Path("/"))
+			if _, err := inventory.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := remove(inventory, id, half); err != nil {
+				t.Fatal(err)
+			}
+			c.absent(half)
+		})
+	}
+}
+
+func (c client) linkPin(link uint32) string {
+	return c.Place.Path("/run/bpfman/fs/links/" + decimal(link))
+}
+
+// absent checks that a link isn't pinned, so that it is detached.
+func (c client) absent(link uint32) {
+	c.t.Helper()
+	if _, err := os.Stat(c.linkPin(link)); !os.IsNotExist(err) {
+		c.t.Errorf("link %d is still pinned: %v", link, err)
+	}
+}
+
+// replace replaces the files of the daemon's database, which it opens for each call.
+func replace(t *testing.T, dir, with string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(dir, os.DirFS(with)); err != nil {
+		t.Fatal(err)
+	}
+	created := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, "conf"), created, created); err != nil {
+		t.Fatal(err)
 	}
 }
 
