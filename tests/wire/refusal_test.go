@@ -6,6 +6,7 @@
 package wire
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 
 	agentdaemon "github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -134,7 +136,13 @@ func TestUnknownLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.absent(unknown)
-	link := must(c, c.attach, onLoopback(id, "ingress")).GetLinkId()
+	// The kernel frees a link some milliseconds after its last pin is removed.
+	var link uint32
+	envtest.Eventually(t, "the program is attached again", func(ctx context.Context) error {
+		response, err := c.Client.Attach(ctx, onLoopback(id, "ingress"))
+		link = response.GetLinkId()
+		return err
+	})
 	c.holds(loaded, link)
 	if _, err := inventory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
