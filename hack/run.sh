@@ -185,8 +185,10 @@ if [[ -z ${KUBECONFIG:-} || $KUBECONFIG -ef $CLUSTER_KUBECONFIG || $KUBECONFIG =
 	one_node
 	overlay=config/one-node
 	ending="${CLUSTER_DOWN:-make cluster-down}    # ends the cluster; nothing is left of it"
+	registry=$("${make[@]}" --silent cluster-status | sed -n 's|^registry *\([^,]*\), CA \(.*\)|export REGISTRY=\1/you SSL_CERT_FILE=\2    # to push bytecode of your own: docs/tutorials/program-in-c.md|p')
 else
 	given_cluster
+	registry=
 	overlay=${DEPLOY:?}
 	ending="make undeploy    # removes bpfman from the cluster, after: kubectl delete -k examples/config/go-KIND-counter"
 fi
@@ -224,6 +226,7 @@ Try next:
   $shown get ${kind}programs -o wide
   $shown get bpfprograms
   $shown describe ${kind}program go-$kind-counter-example
-  $shown -n $namespace logs daemonset/go-$kind-counter-ds --follow
+  $shown -n $namespace logs daemonset/go-$kind-counter-ds --follow${registry:+
+  $registry}
   ${ending//KIND/$kind}
 END

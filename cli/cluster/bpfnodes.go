@@ -16,7 +16,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// BpfNodes calls visit with the BpfNodes of the named nodes. If names is empty, it visits all BpfNodes, without
+// BpfNodes calls visit with the BpfNodes of the named nodes. If names is empty, it visits all BpfNodes, but without
 // their maps. A BpfNode can have a size of a megabyte, so visit shouldn't keep them.
 func (c *Cluster) BpfNodes(ctx context.Context, names []string, visit func(*v1alpha1.BpfNode) error) error {
 	for _, name := range names {
@@ -24,7 +24,6 @@ func (c *Cluster) BpfNodes(ctx context.Context, names []string, visit func(*v1al
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return fmt.Errorf("get the BpfNode of node %s: %w", name, err)
 		}
-		node.Status.Maps = nil
 		if err := visit(&node); err != nil {
 			return err
 		}

@@ -4,9 +4,13 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -58,6 +62,45 @@ func ShortName(kind string) string {
 type Named[O any] struct {
 	Kind v1alpha1.Kind[O]
 	Name string
+}
+
+// Find returns the object that the arguments name: KIND/NAME, KIND and NAME, or a NAME that one object has, in the
+// cluster or in a namespace.
+func Find(ctx context.Context, from client.Reader, namespace string, args []string) (Named[v1alpha1.UserObject], error) {
+	if len(args) != 1 || strings.Contains(args[0], "/") {
+		return ParseNamed(v1alpha1.UserKinds, args)
+	}
+	var (
+		found  []Named[v1alpha1.UserObject]
+		unread error
+	)
+	for _, k := range v1alpha1.UserKinds {
+		key := client.ObjectKey{Name: args[0]}
+		if k.Namespaced {
+			key.Namespace = namespace
+		}
+		err := from.Get(ctx, key, k.New())
+		switch {
+		case err == nil:
+			found = append(found, Named[v1alpha1.UserObject]{k, args[0]})
+		case !apierrors.IsNotFound(err) && unread == nil:
+			unread = fmt.Errorf("get %s %s: %w", k.Name, args[0], err)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		names := make([]string, len(found))
+		for i, n := range found {
+			names[i] = strings.ToLower(n.Kind.Name) + "/" + n.Name
+		}
+		return Named[v1alpha1.UserObject]{}, fmt.Errorf("several objects are named %s: specify one of %s", args[0], strings.Join(names, ", "))
+	case unread != nil:
+		return Named[v1alpha1.UserObject]{}, unread
+	default:
+		return Named[v1alpha1.UserObject]{}, fmt.Errorf("no object of bpfman is named %s, neither in the cluster nor in namespace %s: to list all objects, run kubectl get bpfman -A", args[0], namespace)
+	}
 }
 
 // ParseNamed parses KIND/NAME, or KIND and NAME in two arguments.

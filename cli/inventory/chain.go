@@ -29,8 +29,10 @@ type Link struct {
 	// ProceedOn are the results after which the next program runs. All means that it always runs.
 	ProceedOn []string `json:"proceedon,omitempty"`
 	All       bool     `json:"all,omitempty"`
-	ID        uint32   `json:"id"`
-	Name      string   `json:"name,omitempty"`
+	// Skips are the IDs of the programs that don't run after any other result.
+	Skips []uint32 `json:"skips,omitempty"`
+	ID    uint32   `json:"id"`
+	Name  string   `json:"name,omitempty"`
 	// Whose describes the owner or holder of the program.
 	Whose string `json:"whose,omitempty"`
 }
@@ -41,8 +43,9 @@ type Settings struct {
 	ProceedOn []string
 }
 
-// Chains returns the programs at the hooks of a node, by hook, in the order in which they run. The programs of a
-// dispatcher follow the dispatcher, with the same position. asked returns the settings in an object for the
+// Chains returns the programs at the hooks of a node, in the order in which they run: for each interface, the hooks in
+// the order in which the kernel passes a packet on, and then the other hooks by name. The programs of a dispatcher
+// follow the dispatcher, with the same position. asked returns the settings in an object for the
 // program with a function, or nothing if they aren't known.
 func Chains(node v1alpha1.BpfNodeStatus, asked func(owner v1alpha1.BpfNodeOwner, function string) Settings) []Link {
 	var out []Link
@@ -56,9 +59,53 @@ func Chains(node v1alpha1.BpfNodeStatus, asked func(owner v1alpha1.BpfNodeOwner,
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Link) int {
-		return cmp.Or(strings.Compare(a.Hook, b.Hook), cmp.Compare(a.Position, b.Position), cmp.Compare(a.Slot, b.Slot))
+		return cmp.Or(compareHooks(a, b), cmp.Compare(a.Position, b.Position), cmp.Compare(a.Slot, b.Slot))
 	})
+	for i := range out {
+		out[i].Skips = skipped(out[i], out[i+1:])
+	}
 	return out
+}
+
+// stages are the hooks of an interface in the order in which the kernel runs them for a packet (Linux's
+// __netif_receive_skb_core and __dev_queue_xmit). TCX runs before TC's filters.
+var stages = []string{"xdp", "tcx/ingress", "tc/ingress", "tcx/egress", "tc/egress"}
+
+func compareHooks(a, b Link) int {
+	if a.Interface == "" || b.Interface == "" {
+		return cmp.Or(-cmp.Compare(min(len(a.Interface), 1), min(len(b.Interface), 1)), strings.Compare(a.Hook, b.Hook))
+	}
+	_, placeA, _ := strings.Cut(a.Hook, " ")
+	_, placeB, _ := strings.Cut(b.Hook, " ")
+	return cmp.Or(strings.Compare(placeA, placeB), cmp.Compare(stage(a), stage(b)), strings.Compare(a.Hook, b.Hook))
+}
+
+func stage(l Link) int {
+	if i := slices.Index(stages, l.Type); i >= 0 {
+		return i
+	}
+	return len(stages)
+}
+
+// skipped returns the programs among the later ones that don't run if a program ends the chain. A result of TCX other
+// than next also ends TC's filters.
+func skipped(l Link, later []Link) []uint32 {
+	if l.All {
+		return nil
+	}
+	kind, direction, _ := strings.Cut(l.Type, "/")
+	_, place, _ := strings.Cut(l.Hook, " ")
+	var ids []uint32
+	for _, other := range later {
+		otherKind, otherDirection, _ := strings.Cut(other.Type, "/")
+		_, otherPlace, _ := strings.Cut(other.Hook, " ")
+		chained := otherKind == kind || kind == "tcx" && otherKind == "tc"
+		runByIt := other.Slot > 0 && l.Slot == 0 && other.Hook == l.Hook && other.Position == l.Position
+		if chained && otherDirection == direction && otherPlace == place && !runByIt {
+			ids = append(ids, other.ID)
+		}
+	}
+	return ids
 }
 
 // replaces is the attachment type of a program that replaces a function of another program. bpfman's dispatchers

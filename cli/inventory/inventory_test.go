@@ -73,14 +73,14 @@ func TestChains(t *testing.T) {
 		return Settings{}
 	}
 	want := []Link{
+		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, ID: 30, Name: "xdp_dispatcher", Whose: "bpfman"},
+		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 1, Priority: ptr.To[int32](50), ProceedOn: []string{"pass"}, ID: 21, Name: "first", Whose: "XdpProgram a", Skips: []uint32{20}},
+		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 2, ID: 20, Name: "second", Whose: "XdpProgram b"},
+		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 1, ProceedOn: []string{"next"}, ID: 41, Name: "theirs", Skips: []uint32{40, 42}},
+		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 2, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c", Skips: []uint32{42}},
 		{Hook: "tc/ingress eth0", Type: "tc/ingress", Interface: "eth0", Position: 1, Priority: ptr.To[int32](49152), ProceedOn: []string{"unspec"}, ID: 42, Name: "filter"},
-		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 1, ProceedOn: []string{"next"}, ID: 41, Name: "theirs"},
-		{Hook: "tcx/ingress eth0", Type: "tcx/ingress", Interface: "eth0", Position: 2, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c"},
 		{Hook: "tcx/ingress eth1", Type: "tcx/ingress", Interface: "eth1", Position: 1, ProceedOn: []string{"next"}, ID: 40, Name: "ours", Whose: "TcxProgram c"},
 		{Hook: "tracepoint syscalls/sys_enter_kill", Type: "tracepoint", All: true, ID: 43, Name: "trace"},
-		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, ID: 30, Name: "xdp_dispatcher", Whose: "bpfman"},
-		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 1, Priority: ptr.To[int32](50), ProceedOn: []string{"pass"}, ID: 21, Name: "first", Whose: "XdpProgram a"},
-		{Hook: "xdp eth0", Type: "xdp", Interface: "eth0", Position: 1, Slot: 2, ID: 20, Name: "second", Whose: "XdpProgram b"},
 	}
 	got := Chains(node, asked)
 	for i := range max(len(got), len(want)) {

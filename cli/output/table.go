@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -112,6 +113,9 @@ func (t Table[T]) table(w io.Writer, f *Flags, items []T) error {
 		}
 		table.Rows[i].Cells = cells
 	}
+	if width, _, ok := terminal.Size(w); ok && width > 0 && !f.Wide() {
+		fit(&table, width)
+	}
 	// The printer writes each cell and each separator in a separate call.
 	lines := bufio.NewWriter(w)
 	if err := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: f.noHeaders}).PrintObj(&table, lines); err != nil {
@@ -135,5 +139,40 @@ func shown(cell any) string {
 		return cmp.Or(terminal.Line(cell), none)
 	default:
 		return fmt.Sprint(cell)
+	}
+}
+
+// fit shortens the longest texts of a table until its lines fit in the width of a terminal, but not below the width of
+// their column's header.
+func fit(table *metav1.Table, width int) {
+	const between = 3 // spaces, which the printer puts after each column
+	widths := make([]int, len(table.ColumnDefinitions))
+	total := between * (len(widths) - 1)
+	for j, c := range table.ColumnDefinitions {
+		widths[j] = len(c.Name)
+		for _, row := range table.Rows {
+			widths[j] = max(widths[j], utf8.RuneCountInString(fmt.Sprint(row.Cells[j])))
+		}
+		total += widths[j]
+	}
+	for total > width {
+		longest := -1
+		for j, c := range table.ColumnDefinitions {
+			if widths[j] > len(c.Name) && (longest < 0 || widths[j] > widths[longest]) {
+				longest = j
+			}
+		}
+		if longest < 0 {
+			break
+		}
+		widths[longest]--
+		total--
+	}
+	for _, row := range table.Rows {
+		for j, cell := range row.Cells {
+			if runes := []rune(fmt.Sprint(cell)); len(runes) > widths[j] {
+				row.Cells[j] = string(runes[:widths[j]-1]) + "…"
+			}
+		}
 	}
 }

@@ -21,7 +21,7 @@ var tables string
 type Remedy struct {
 	// patterns match messages. One match is enough. There are none for a condition.
 	patterns []*regexp.Regexp
-	// reason is the reason of the condition. It is empty for messages.
+	// reason is the reason of the condition, or the type of a conflict. It is empty for messages.
 	reason string
 	// Text is the solution.
 	Text string
@@ -29,24 +29,29 @@ type Remedy struct {
 
 var remedies = parse(tables)
 
-// For returns the solutions for a message, or else for the reason of its condition. It returns nothing if no
-// solution is known.
-func For(reason, message string) []string {
-	var found []string
-	for _, r := range remedies {
-		if slices.ContainsFunc(r.patterns, func(p *regexp.Regexp) bool { return p.MatchString(message) }) {
-			found = append(found, r.Text)
-		}
-	}
-	if len(found) > 0 {
-		return found
+// For returns the solution for a message, or else for the reason of its condition, or for a type of conflict. It
+// returns an empty string if no solution is known. If several rows match a message, the first one is the solution.
+func For(reason, message string) string {
+	if found := matching(message); len(found) > 0 {
+		return found[0].Text
 	}
 	for _, r := range remedies {
 		if r.reason == reason && r.Text != "" {
-			return []string{r.Text}
+			return r.Text
 		}
 	}
-	return nil
+	return ""
+}
+
+// matching returns the rows that match a message.
+func matching(message string) []Remedy {
+	var found []Remedy
+	for _, r := range remedies {
+		if slices.ContainsFunc(r.patterns, func(p *regexp.Regexp) bool { return p.MatchString(message) }) {
+			found = append(found, r)
+		}
+	}
+	return found
 }
 
 var (
@@ -58,6 +63,7 @@ var (
 const (
 	messages   = "message has"
 	conditions = "condition of a BpfProgram"
+	conflicts  = "conflict"
 )
 
 // parse parses the tables, which each start with a header. It ignores tables that aren't about problems of a
@@ -72,13 +78,15 @@ func parse(text string) []Remedy {
 		}
 		last := links.ReplaceAllString(cells[len(cells)-1], "$1")
 		switch {
-		case cells[0] == messages, cells[0] == conditions, cells[0] == "type":
+		case cells[0] == messages, cells[0] == conditions, cells[0] == conflicts, cells[0] == "type":
 			table = cells[0]
 		case strings.HasPrefix(cells[0], "---"):
 		case table == messages:
 			all = append(all, Remedy{patterns: patterns(cells[0]), Text: last})
 		case table == conditions && word.MatchString(cells[1]) && !strings.Contains(last, "see below"):
 			all = append(all, Remedy{reason: cells[1], Text: last})
+		case table == conflicts:
+			all = append(all, Remedy{reason: cells[0], Text: last})
 		}
 	}
 	return all

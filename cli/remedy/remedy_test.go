@@ -67,7 +67,7 @@ func TestFor(t *testing.T) {
 		"all is well":          {reason(v1alpha1.BpfProgCondLoaded), "Successfully loaded bpfProgram", ""},
 		"nothing is known":     {notLoaded, "something that nobody has met", ""},
 	} {
-		if got := strings.Join(For(c.reason, c.message), "; "); got != c.want {
+		if got := For(c.reason, c.message); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -131,7 +131,7 @@ func TestOneRemedyForEachImage(t *testing.T) {
 		`its bytecode can't be used: it has two functions "x"`,
 		"its bytecode can't be used: its section 3 is outside of the file",
 	} {
-		if got := For("", image+message); len(got) != 1 {
+		if got := matching(image + message); len(got) != 1 {
 			t.Errorf("%s: %q", message, got)
 		}
 	}
@@ -143,7 +143,7 @@ func TestOneRemedyForEachImage(t *testing.T) {
 		"get pull Secret a/b: secrets \"b\" not found",
 		"bpfman.toml has verify_enabled = true and allow_unsigned = false, so an image needs a BytecodePolicy in mode enforce",
 	} {
-		if got := For("", message); len(got) != 1 {
+		if got := matching(message); len(got) != 1 {
 			t.Errorf("%s: %q", message, got)
 		}
 	}
@@ -155,7 +155,7 @@ func TestReasonsAreKnown(t *testing.T) {
 		v1alpha1.BpfProgCondNotUnloaded, v1alpha1.BpfProgCondMapOwnerNotFound, v1alpha1.BpfProgCondMapOwnerNotLoaded,
 		v1alpha1.BpfProgCondBytecodeSelectorError, v1alpha1.BpfProgCondNoContainersOnNode, v1alpha1.BpfProgCondNoInterfacesOnNode,
 	} {
-		if len(For(c.Condition().Reason, "")) == 0 {
+		if For(c.Condition().Reason, "") == "" {
 			t.Errorf("nothing is known of %s", c)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -31,8 +32,10 @@ type Facts struct {
 	Agents []corev1.Pod
 	// Pods are the pods that the object's selectors of containers can match.
 	Pods []corev1.Pod
-	// Problems is the ConfigMap's annotation, with one problem of the node components per line.
-	Problems string
+	// Conflicts are the conflicts of the object's programs with others, on all nodes.
+	Conflicts []Conflict
+	// Problems are the problems of the node components.
+	Problems []string
 	Unseen   []string
 }
 
@@ -49,16 +52,19 @@ func Explain(f Facts) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Object: describe(f), Wanted: all, Unseen: f.Unseen}
-	for line := range strings.Lines(f.Problems) {
-		page.Components = append(page.Components, strings.TrimSpace(line))
-	}
+	page := Page{Object: describe(f), Wanted: all, Components: f.Problems, Unseen: f.Unseen}
 	selector, err := metav1.LabelSelectorAsSelector(&f.Object.GetAppCommon().NodeSelector)
 	if err != nil {
 		page.Remarks = append(page.Remarks, fmt.Sprintf("the node selector is invalid: %v", err))
 		selector = labels.Nothing()
 	}
 	nodes := programs(f)
+	for _, c := range f.Conflicts {
+		if node := nodes[c.Node]; node != nil {
+			node.Conflicts = append(node.Conflicts, c.Type+": "+c.Message)
+			node.suggest(remedy.For(c.Type, ""))
+		}
+	}
 	if f.Nodes != nil {
 		page.NotSelected = compare(f, selector, nodes)
 		if len(nodes) == 0 && err == nil {
@@ -75,7 +81,7 @@ func Explain(f Facts) (Page, error) {
 	}
 	order := []State{Failed, NotReported, NoAgent, Outdated, Left, Idle, Attached}
 	slices.SortStableFunc(page.Nodes, func(a, b Node) int {
-		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
+		return cmp.Or(cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State)), -cmp.Compare(len(a.Conflicts), len(b.Conflicts)))
 	})
 	return page, nil
 }
@@ -167,11 +173,7 @@ func programs(f Facts) map[string]*Node {
 			idle[status.Node] = true
 		}
 		linked[status.Node] = linked[status.Node] || len(status.Links) > 0
-		for _, text := range remedy.For(program.Reason, program.Message) {
-			if !slices.Contains(node.Remedies, text) {
-				node.Remedies = append(node.Remedies, text)
-			}
-		}
+		suggest(node, program)
 	}
 	for name, node := range nodes {
 		if node.State == Attached && idle[name] && !linked[name] {
@@ -179,6 +181,72 @@ func programs(f Facts) map[string]*Node {
 		}
 	}
 	return nodes
+}
+
+// suggest adds the solutions for a program's errors to a node: those of its links, or else that of its message, which
+// repeats them.
+func suggest(node *Node, p Program) {
+	failed := false
+	for _, l := range p.Links {
+		if l.Error != "" {
+			failed = true
+			node.suggest(remedy.For(p.Reason, l.Error))
+		}
+	}
+	if failed {
+		return
+	}
+	if name := nearest(p.Message); name != "" {
+		node.suggest(fmt.Sprintf("set bpffunctionname to %s, or to another function that the message lists", name))
+		return
+	}
+	node.suggest(remedy.For(p.Reason, p.Message))
+}
+
+func (n *Node) suggest(solution string) {
+	if solution != "" && !slices.Contains(n.Remedies, solution) {
+		n.Remedies = append(n.Remedies, solution)
+	}
+}
+
+// lacksFunction matches the agent's message about a function that isn't in the bytecode (agent/reader/object).
+var lacksFunction = regexp.MustCompile(`it has no function (\S+); its functions are (.+)$`)
+
+// nearest returns the function in a message about a missing one whose name is the most similar. It returns an empty
+// string for other messages, and if no name is similar.
+func nearest(message string) string {
+	match := lacksFunction.FindStringSubmatch(message)
+	if match == nil {
+		return ""
+	}
+	best, least := "", len(match[1])/2+1
+	for name := range strings.SplitSeq(match[2], ", ") {
+		if d := distance(match[1], name); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance returns the Levenshtein distance of two names.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // ownedBy reports whether a report belongs to this object, and not to a deleted object with the same name.

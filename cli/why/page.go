@@ -76,7 +76,9 @@ type Node struct {
 	Programs []Program `json:"programs,omitempty"`
 	// Remarks are details of the state.
 	Remarks []string `json:"remarks,omitempty"`
-	// Remedies are suggested solutions.
+	// Conflicts are the conflicts of the object's programs with others.
+	Conflicts []string `json:"conflicts,omitempty"`
+	// Remedies are suggested solutions, one for each error and type of conflict.
 	Remedies []string `json:"remedies,omitempty"`
 }
 

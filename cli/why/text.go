@@ -23,13 +23,28 @@ var words = map[State]string{
 	Left: "no longer selected", Idle: "nothing to attach to", Attached: "attached",
 }
 
+// shown returns a state for users.
+func (s State) shown(colors terminal.Palette) string {
+	switch s {
+	case Failed:
+		return colors.Bad(words[s])
+	case Attached:
+		return colors.Good(words[s])
+	case Idle:
+		return words[s]
+	default:
+		return colors.Doubtful(words[s])
+	}
+}
+
 // Print prints a page for users. Nodes with the same text share a paragraph. Its heading names the first of these
 // nodes, or all of them if all is set.
 func (p *Page) Print(w io.Writer, all bool) error {
 	var out strings.Builder
 	p.head(&out)
+	colors := terminal.Colors(w)
 	for _, group := range group(p.Nodes) {
-		out.WriteString("\n" + heading(group.names, all) + ": " + words[group.state] + "\n" + group.text)
+		out.WriteString("\n" + heading(group.names, all) + ": " + group.state.shown(colors) + "\n" + group.text)
 	}
 	if len(p.NotSelected) > 0 {
 		out.WriteString("\nNot selected:\n")
@@ -118,6 +133,9 @@ func (n *Node) text() string {
 				fmt.Fprintf(&out, "      %s\n", terminal.Line(l.Error))
 			}
 		}
+	}
+	for _, c := range n.Conflicts {
+		fmt.Fprintf(&out, "  Conflict %s\n", terminal.Line(c))
 	}
 	for _, r := range n.Remedies {
 		fmt.Fprintf(&out, "  To do: %s\n", terminal.Line(r))

@@ -12,6 +12,8 @@ import (
 	"encoding/json"
 	"math"
 	"math/big"
+	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -80,6 +82,9 @@ func (d *decoder) decode(typ btf.Type, data []byte, depth int) any {
 		return hexadecimal(data)
 	}
 	data = data[:size]
+	if address, ok := address(typ, data); ok {
+		return address
+	}
 	switch t := btf.UnderlyingType(typ).(type) {
 	case *btf.Int:
 		return integer(t, data, bigEndian(typ))
@@ -100,14 +105,41 @@ func (d *decoder) decode(typ btf.Type, data []byte, depth int) any {
 	}
 }
 
+// address decodes the types that only addresses have: the kernel's in_addr, __be32, and in6_addr are IP addresses, and
+// an array of six bytes is a MAC address (ETH_ALEN). What the compiler knows as a plain integer stays one.
+func address(typ btf.Type, data []byte) (string, bool) {
+	switch t := btf.UnderlyingType(typ).(type) {
+	case *btf.Int:
+		if t.Size == 4 && typedef(typ, "__be32") {
+			return netip.AddrFrom4([4]byte(data)).String(), true
+		}
+	case *btf.Struct:
+		switch {
+		case t.Name == "in_addr" && len(data) == 4:
+			return netip.AddrFrom4([4]byte(data)).String(), true
+		case t.Name == "in6_addr" && len(data) == 16:
+			return netip.AddrFrom16([16]byte(data)).String(), true
+		}
+	case *btf.Array:
+		element, ok := btf.UnderlyingType(t.Type).(*btf.Int)
+		if ok && element.Size == 1 && element.Name != "char" && len(data) == 6 {
+			return net.HardwareAddr(data).String(), true
+		}
+	}
+	return "", false
+}
+
 func hexadecimal(data []byte) string { return "0x" + hex.EncodeToString(data) }
 
 // bigEndian reports whether a type is one of the kernel's typedefs for integers in
 // network byte order.
-func bigEndian(typ btf.Type) bool {
+func bigEndian(typ btf.Type) bool { return typedef(typ, "__be16", "__be64") }
+
+// typedef reports whether a type is one of the named typedefs, or a typedef of one.
+func typedef(typ btf.Type, names ...string) bool {
 	t, ok := btf.As[*btf.Typedef](typ)
 	for ok {
-		if slices.Contains([]string{"__be16", "__be32", "__be64"}, t.Name) {
+		if slices.Contains(names, t.Name) {
 			return true
 		}
 		t, ok = btf.As[*btf.Typedef](t.Type)

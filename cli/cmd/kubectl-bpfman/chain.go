@@ -21,7 +21,9 @@ import (
 
 const chainLong = `Show which programs run at each hook of a node, in order, no matter what loaded them.
 
-CONTINUES ON lists the verdicts after which the next program of the hook runs; any other verdict ends the chain. It is "anything" if the kernel runs all programs, regardless of their verdicts. The programs of one of bpfman's dispatchers follow the dispatcher, numbered within its position.
+CONTINUES ON lists the verdicts after which the next program of the hook runs. It is "anything" if the kernel runs all programs, regardless of their verdicts. ELSE SKIPS lists the IDs of the programs that don't run after any other verdict: TCX programs run before TC filters, so they can also skip these.
+
+The hooks of an interface are in the order in which a packet passes them. The programs of one of bpfman's dispatchers follow the dispatcher, numbered within its position.
 
 The command requires permission to get bpfnodes. With permission to get bpfman's objects, it also shows their priorities and verdicts.`
 
@@ -71,6 +73,13 @@ var chainTable = output.Table[inventory.Link]{
 				return "anything"
 			}
 			return strings.Join(l.ProceedOn, ", ")
+		}},
+		{Name: "ELSE SKIPS", Cell: func(l inventory.Link) any {
+			ids := make([]string, len(l.Skips))
+			for i, id := range l.Skips {
+				ids[i] = number(id)
+			}
+			return listed(ids)
 		}},
 	},
 }

@@ -27,7 +27,7 @@ import (
 
 const dumpLong = `Show the content of a map: a map of one of bpfman's objects, on each node that the object selects, or any map of a node, by its kernel ID.
 
-Keys and values are decoded with the map's types (BTF). Without BTF, they are printed as hexadecimal digits. If a map has a value for each CPU, VALUE is the sum, and -o wide also shows the value of each CPU.
+Keys and values are decoded with the map's types (BTF), including IP and MAC addresses. Without BTF, they are printed as hexadecimal digits. If a map has a value for each CPU, VALUE is the sum, and -o wide also shows the value of each CPU.
 
 ` + liveRights + ` For the maps of an object, it also requires permission to list the object's bpfprograms or bpfnsprograms.`
 
@@ -243,6 +243,8 @@ func (d *dumps) print() error {
 			remark = fmt.Sprintf("Node %s has more than %d entries: --limit 0 shows all.", node, end.Entries)
 		case end.Changed:
 			remark = fmt.Sprintf("Node %s: the map changed while it was read; entries may be missing.", node)
+		case len(d.entries[node]) == 0:
+			remark = fmt.Sprintf("Node %s: the map has no entries.", node)
 		default:
 			continue
 		}

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,4 +44,28 @@ func (f *liveFlags) inspectors(ctx context.Context, c *cluster.Cluster, nodes ..
 		nodes = f.nodes
 	}
 	return found.On(nodes...)
+}
+
+// programs returns the kernel's ids of the programs of the object in the arguments, by node. Without an object, it
+// returns nothing.
+func (f *liveFlags) programs(ctx context.Context, c *cluster.Cluster, args []string) (map[string][]uint32, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	reports, err := reportsOf(ctx, c, args, f.nodes)
+	if err != nil {
+		return nil, err
+	}
+	programs := map[string][]uint32{}
+	for _, report := range reports {
+		status := report.GetStatus()
+		if status.ProgramID != 0 {
+			programs[status.Node] = append(programs[status.Node], status.ProgramID)
+		}
+	}
+	if len(programs) == 0 {
+		object := strings.Join(args, " ")
+		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: to find out why, run kubectl bpfman why %s", object, object)
+	}
+	return programs, nil
 }

@@ -23,13 +23,18 @@ import (
 
 const mapsLong = `List the maps of an object on each node where it is loaded: the kernel ID, type, and size of each map, and where it is pinned.
 
-The command requires permission to list the object's reports (bpfprograms or bpfnsprograms). To show IDs, types, and sizes, it also requires permission to get bpfnodes, and an inspector on the node.`
+Without an object, and with --node, the command lists all maps in the kernels of these nodes, no matter what created them: the memory of each map, the programs that use it, and the pods that mount it. A map without programs and pods only takes memory.
+
+The command requires permission to list the object's reports (bpfprograms or bpfnsprograms). To show IDs, types, and sizes, it also requires permission to get bpfnodes, and an inspector on the node. Without an object, it requires permission to get bpfnodes; to show pods, also to list pods in all namespaces.`
 
 const mapsExample = `  # List the maps of a program, with their paths
   kubectl bpfman maps tcxprogram/counter -o wide
 
   # Show the content of one of them
-  kubectl bpfman dump tcxprogram/counter tcx_stats_map`
+  kubectl bpfman dump tcxprogram/counter tcx_stats_map
+
+  # List all maps of a node, those with the most memory last
+  kubectl bpfman maps --node worker-1 --sort-by memory`
 
 type mapsOptions struct {
 	nodes  []string
@@ -39,15 +44,15 @@ type mapsOptions struct {
 func mapsCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	o := mapsOptions{format: output.NewFlags()}
 	command := &cobra.Command{
-		Use:               "maps KIND/NAME",
-		Short:             "List the maps of an object, node by node",
+		Use:               "maps (KIND/NAME | --node NODE)",
+		Short:             "List the maps of an object, node by node, or all maps of a node",
 		Long:              mapsLong,
 		Example:           mapsExample,
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeUserObject(connect),
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
 	}
-	addNodes(command, &o.nodes, connect, "Nodes whose maps to list. By default, all.")
+	addNodes(command, &o.nodes, connect, "Nodes whose maps to list. By default, all that the object is loaded on.")
 	o.format.AddTo(command)
 	return command
 }
@@ -92,9 +97,15 @@ var mapsTable = output.Table[objectmaps.Map]{
 }
 
 func (o mapsOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams, args []string) error {
+	if len(args) == 0 && len(o.nodes) == 0 {
+		return errors.New("specify an object, such as tcxprogram/counter, or a node with --node")
+	}
 	c, err := connect()
 	if err != nil {
 		return err
+	}
+	if len(args) == 0 {
+		return o.ofNodes(ctx, c, streams)
 	}
 	reports, err := reportsOf(ctx, c, args, o.nodes)
 	if err != nil {

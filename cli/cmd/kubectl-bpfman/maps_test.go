@@ -8,18 +8,28 @@ import (
 	"testing"
 
 	"gotest.tools/v3/golden"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 func TestMaps(t *testing.T) {
-	inspected := &v1alpha1.BpfNode{ObjectMeta: named("", "fine-1")}
-	inspected.Status.Maps = []v1alpha1.BpfNodeMap{
-		{ID: 3, Name: "other", Type: "hash", Pins: []string{"/sys/fs/bpf/other"}},
-		{ID: 61, Name: "tcx_stats_map", Type: "percpu_array", KeySize: 4, ValueSize: 16, MaxEntries: 1, MemoryBytes: 312, Pins: []string{"/else", "/run/bpfman/fs/maps/fine-1/tcx_stats_map"}},
+	const volume = "/var/lib/kubelet/pods/77f0-3/volumes/kubernetes.io~csi/maps/mount/tcx_stats_map"
+	objects := everything()
+	for _, o := range objects {
+		if inspected, ok := o.(*v1alpha1.BpfNode); ok {
+			inspected.Status.Maps = []v1alpha1.BpfNodeMap{
+				{ID: 3, Name: "other", Type: "hash", MemoryBytes: 4096, Pins: []string{"/sys/fs/bpf/other"}},
+				{ID: 61, Name: "tcx_stats_map", Type: "percpu_array", KeySize: 4, ValueSize: 16, MaxEntries: 1, MemoryBytes: 312, Pins: []string{"/else", "/run/bpfman/fs/maps/fine-1/tcx_stats_map", volume}},
+			}
+			inspected.Status.Programs = []v1alpha1.BpfNodeProgram{{ID: 12, Name: "tcx_stats", Type: "sched_cls", MapIDs: []uint32{61}}}
+		}
 	}
-	connect := clusterOf(append(everything(), inspected)...)
+	objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "reader", UID: "77f0-3"}})
+	connect := clusterOf(objects...)
 	for file, args := range map[string][]string{
+		"node.txt": {"--node", "fine-1"}, "node-wide.txt": {"--node", "fine-1", "-o", "wide"}, "node.json": {"--node", "fine-1", "-o", "json"},
 		"table.txt": {"tcxprogram/counter"}, "wide.txt": {"tcxprog", "counter", "-o", "wide", "--node", "fine-1,fine-2"},
 		"list.json": {"tcxprogram/counter", "-o", "json", "--node", "fine-1"}, "none.txt": {"tcxprogram/absent"},
 	} {
@@ -31,8 +41,14 @@ func TestMaps(t *testing.T) {
 			golden.Assert(t, out+"---\n"+messages, "maps/"+file)
 		})
 	}
-	if _, _, err := execute(t, connect, "maps", "counter"); err == nil || !strings.Contains(err.Error(), "specify one as KIND/NAME") {
-		t.Errorf("error %v", err)
+	for want, args := range map[string][]string{
+		"no object of bpfman is named absent":        {"absent"},
+		"specify one as KIND/NAME":                   {"tcxprogram/"},
+		"specify an object, such as tcxprogram/coun": nil,
+	} {
+		if _, _, err := execute(t, connect, append([]string{"maps"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 
 const programsLong = `List the eBPF programs of all nodes, no matter what loaded them: where they are attached, and who owns them. The owner is bpfman's object, or else the pod, systemd unit, process, or file that holds the program.
 
-The cgroup_device programs that container runtimes and systemd attach to each container and unit are only listed with --all.
+Programs of a node that only differ in their IDs and ages share a row, which has the ID and age of the first one; -o wide lists each of them. The cgroup_device programs that container runtimes and systemd attach to each container and unit are only listed with --all.
 
 The command only requires permission to list bpfnodes.`
 
@@ -67,24 +67,31 @@ const (
 	byOthers = "others"
 )
 
-var programsTable = output.Table[inventory.Program]{
+// listedProgram is a row of the table: a program, or several that only differ in their IDs and ages.
+type listedProgram struct {
+	inventory.Program `json:",inline"`
+	count             int `json:"-"`
+}
+
+var programsTable = output.Table[listedProgram]{
 	Kind: "NodeProgram",
-	Columns: []output.Column[inventory.Program]{
-		{Name: "NODE", Cell: func(p inventory.Program) any { return p.Node }},
-		{Name: "ID", Cell: func(p inventory.Program) any { return int64(p.ID) }},
-		{Name: "NAME", Cell: func(p inventory.Program) any { return p.Name }},
-		{Name: "TYPE", Cell: func(p inventory.Program) any { return p.Type }},
-		{Name: "OWNER", Cell: func(p inventory.Program) any { return inventory.Whose(p.BpfNodeProgram) }},
-		{Name: "ATTACHED", Cell: func(p inventory.Program) any { return listed(p.Attached()) }},
-		{Name: "AGE", Cell: func(p inventory.Program) any {
+	Columns: []output.Column[listedProgram]{
+		{Name: "NODE", Cell: func(p listedProgram) any { return p.Node }},
+		{Name: "ID", Cell: func(p listedProgram) any { return int64(p.ID) }},
+		{Name: "COUNT", Cell: func(p listedProgram) any { return int64(p.count) }},
+		{Name: "NAME", Cell: func(p listedProgram) any { return p.Name }},
+		{Name: "TYPE", Cell: func(p listedProgram) any { return p.Type }},
+		{Name: "OWNER", Cell: func(p listedProgram) any { return inventory.Whose(p.BpfNodeProgram) }},
+		{Name: "ATTACHED", Cell: func(p listedProgram) any { return listed(p.Attached()) }},
+		{Name: "AGE", Cell: func(p listedProgram) any {
 			if p.LoadedAt == nil {
 				return metav1.Time{}
 			}
 			return *p.LoadedAt
 		}},
-		{Name: "TAG", Wide: true, Cell: func(p inventory.Program) any { return p.Tag }},
-		{Name: "MAPS", Wide: true, Cell: func(p inventory.Program) any { return int64(len(p.MapIDs)) }},
-		{Name: "HOLDERS", Wide: true, Cell: func(p inventory.Program) any {
+		{Name: "TAG", Wide: true, Cell: func(p listedProgram) any { return p.Tag }},
+		{Name: "MAPS", Wide: true, Cell: func(p listedProgram) any { return int64(len(p.MapIDs)) }},
+		{Name: "HOLDERS", Wide: true, Cell: func(p listedProgram) any {
 			words := make([]string, len(p.Holders))
 			for i, h := range p.Holders {
 				words[i] = inventory.Holder(h)
@@ -120,13 +127,30 @@ func (o programsOptions) run(ctx context.Context, connect cluster.Connect, strea
 		return err
 	}
 	slices.SortFunc(found.programs, inventory.Compare)
-	if err := programsTable.Print(streams.Out, o.format, found.programs); err != nil {
+	if err := programsTable.Print(streams.Out, o.format, group(found.programs, o.format.Human() && !o.format.Wide())); err != nil {
 		return err
 	}
 	if o.format.Human() {
 		return found.remark(streams.ErrOut)
 	}
 	return nil
+}
+
+// group returns the rows for programs. If alike is set, programs of a node that only differ in their IDs and ages
+// share the row of the first one.
+func group(programs []inventory.Program, alike bool) []listedProgram {
+	var rows []listedProgram
+	at := map[string]int{}
+	for _, p := range programs {
+		key := strings.Join(append([]string{p.Node, p.Name, p.Type, inventory.Whose(p.BpfNodeProgram)}, p.Attached()...), "\x00")
+		if i, known := at[key]; known && alike {
+			rows[i].count++
+			continue
+		}
+		at[key] = len(rows)
+		rows = append(rows, listedProgram{p, 1})
+	}
+	return rows
 }
 
 // foundPrograms contains the programs to list, and the number of programs that aren't
@@ -161,6 +185,14 @@ func (f foundPrograms) remark(w io.Writer) error {
 		remarks = append(remarks, "No BpfNodes found: the inspector is turned off, or hasn't reported yet.")
 	case len(f.programs) == 0:
 		remarks = append(remarks, "No programs found.")
+	default:
+		ours := 0
+		for _, p := range f.programs {
+			if p.Bpfman {
+				ours++
+			}
+		}
+		remarks = append(remarks, fmt.Sprintf("Programs: %d, of which bpfman loaded %d.", len(f.programs), ours))
 	}
 	if f.routine > 0 {
 		remarks = append(remarks, fmt.Sprintf("%d cgroup_device programs of containers and systemd units aren't listed: to list them, use --all.", f.routine))

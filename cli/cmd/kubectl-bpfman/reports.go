@@ -14,7 +14,7 @@ import (
 // reportsOf returns the reports about the object in the arguments, from the given nodes. If nodes is empty, it
 // returns the reports from all nodes.
 func reportsOf(ctx context.Context, c *cluster.Cluster, object, nodes []string) ([]v1alpha1.ProgramObject, error) {
-	named, err := cluster.ParseNamed(v1alpha1.UserKinds, object)
+	named, err := cluster.Find(ctx, c, c.Namespace, object)
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
-	"golang.org/x/term"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
 
 // screen prints output repeatedly. On a terminal, it overwrites the previous output. Elsewhere, it prints an
@@ -20,20 +19,10 @@ type screen struct {
 
 func newScreen(out io.Writer) screen { return screen{out, new(bool)} }
 
-// onTerminal reports whether the output is a terminal, and its number of lines.
-func (s screen) onTerminal() (lines int, ok bool) {
-	file, isFile := s.out.(*os.File)
-	if !isFile || !term.IsTerminal(int(file.Fd())) {
-		return 0, false
-	}
-	_, lines, err := term.GetSize(int(file.Fd()))
-	return lines, err == nil
-}
-
 // next starts the next output.
 func (s screen) next() error {
 	between := "\n"
-	if _, ok := s.onTerminal(); ok {
+	if _, _, ok := terminal.Size(s.out); ok {
 		between = "\x1b[H\x1b[J" // move the cursor to the top left, and clear
 	} else if !*s.begun {
 		between = ""

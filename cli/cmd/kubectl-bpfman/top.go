@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,17 +23,21 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
 	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/output"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
 	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
-const topLong = `Show which eBPF programs take CPU time, no matter what loaded them, on all nodes, and repeat this at each interval. CPU is relative to one CPU: a program that keeps two CPUs busy has 200%.
+const topLong = `Show which eBPF programs take CPU time, no matter what loaded them, on all nodes, and repeat this at each interval. With an object, show only its programs. CPU is relative to one CPU: a program that keeps two CPUs busy has 200%.
 
 Meanwhile, the kernels of the nodes count each program's runs and time, which makes each run slightly slower. They stop when the command ends, however it ends.
 
-` + liveRights + ` With permission to list bpfnodes, it also shows the owners of the programs.`
+` + liveRights + ` For the programs of an object, it also requires permission to list the object's bpfprograms or bpfnsprograms. With permission to list bpfnodes, it also shows the owners of the programs.`
 
 const topExample = `  # Show what takes CPU time in the cluster
   kubectl bpfman top
+
+  # Show the programs of an object, those that run most often first
+  kubectl bpfman top bpfapplication/shop --sort-by runs
 
   # Show it once, for ten seconds, on two nodes
   kubectl bpfman top --once --interval 10s --node worker-1,worker-2`
@@ -41,21 +47,32 @@ type topOptions struct {
 	interval time.Duration
 	once     bool
 	rows     int
+	sortBy   string
 	format   *output.Flags
+}
+
+// orders are the values of --sort-by. Each puts the highest first.
+var orders = map[string]func(a, b usage) int{
+	"cpu":  func(a, b usage) int { return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Runs, a.Runs)) },
+	"runs": func(a, b usage) int { return cmp.Compare(b.Runs, a.Runs) },
+	"time": func(a, b usage) int { return cmp.Compare(b.PerRun, a.PerRun) },
 }
 
 func topCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	o := topOptions{format: output.NewFlags()}
 	command := &cobra.Command{
-		Use:               "top",
+		Use:               "top [KIND/NAME]",
 		Short:             "Show which programs take CPU time",
 		Long:              topLong,
 		Example:           topExample,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c.Context(), connect, streams) },
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: completeUserObject(connect),
+		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
 	}
-	o.live.addTo(command, connect, "Nodes whose programs to show. By default, all.")
+	o.live.addTo(command, connect, "Nodes whose programs to show. By default, all, or all that the object is loaded on.")
+	names := slices.Sorted(maps.Keys(orders))
+	command.Flags().StringVar(&o.sortBy, "sort-by", "cpu", "What to sort by, highest first: "+strings.Join(names, ", ")+" (per run).")
+	_ = command.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 	command.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "Period over which runs are counted.")
 	command.Flags().BoolVar(&o.once, "once", false, "End after one interval.")
 	command.Flags().IntVar(&o.rows, "rows", 0, "Maximum number of programs to show. If 0, as many as fit on the terminal, or all if there is no terminal.")
@@ -100,7 +117,10 @@ func rate(perSecond float64) string {
 	return strconv.FormatFloat(perSecond, 'f', 0, 64)
 }
 
-func (o topOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams) error {
+func (o topOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams, args []string) error {
+	if orders[o.sortBy] == nil {
+		return fmt.Errorf("--sort-by: %q is not one of %s", o.sortBy, strings.Join(slices.Sorted(maps.Keys(orders)), ", "))
+	}
 	if o.interval < 100*time.Millisecond {
 		return fmt.Errorf("--interval: %v is less than 100ms", o.interval)
 	}
@@ -108,14 +128,18 @@ func (o topOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	if err != nil {
 		return err
 	}
-	asked, err := o.live.inspectors(ctx, c)
+	only, err := o.live.programs(ctx, c, args)
+	if err != nil {
+		return err
+	}
+	asked, err := o.live.inspectors(ctx, c, slices.Sorted(maps.Keys(only))...)
 	if err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	t := top{
-		options: o, screen: newScreen(streams.Out), end: end,
+		options: o, only: only, screen: newScreen(streams.Out), end: end,
 		owners:  func() map[program]string { return owners(ctx, c, o.live.nodes) },
 		waiting: len(asked), nodes: map[string][]usage{}, answered: map[string]bool{},
 	}
@@ -153,9 +177,11 @@ const (
 // top contains the last answer of each node, and prints them when all nodes have answered.
 type top struct {
 	options topOptions
-	screen  screen
-	owners  func() map[program]string
-	end     func()
+	// only are the programs to show, by node, or nil for all.
+	only   map[string][]uint32
+	screen screen
+	owners func() map[program]string
+	end    func()
 
 	mu       sync.Mutex
 	waiting  int // nodes that still answer
@@ -173,6 +199,9 @@ func (t *top) take(node string, u live.Usage) error {
 	}
 	var all []usage
 	for _, p := range u.Programs {
+		if t.only != nil && !slices.Contains(t.only[node], p.ID) {
+			continue
+		}
 		all = append(all, usage{
 			Node: node, ID: p.ID, Name: p.Name, Type: p.Type,
 			CPU:  100 * p.RunTime.Seconds() / u.Elapsed.Seconds(),
@@ -235,10 +264,10 @@ func (t *top) print() error {
 		all[i].Owner = t.known[program{all[i].Node, all[i].ID}]
 	}
 	slices.SortFunc(all, func(a, b usage) int {
-		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(orders[t.options.sortBy](a, b), cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
 	})
 	rows := t.options.rows
-	if lines, ok := t.screen.onTerminal(); ok && rows == 0 {
+	if _, lines, ok := terminal.Size(t.screen.out); ok && lines > 0 && rows == 0 {
 		rows = max(lines-2, 1) // minus the header and the line of the cursor
 	}
 	if rows > 0 {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -72,11 +71,9 @@ func (o traceOptions) run(ctx context.Context, connect cluster.Connect, streams 
 	if err != nil {
 		return err
 	}
-	var programs map[string][]string
-	if len(args) == 1 {
-		if programs, err = o.programs(ctx, c, args[0]); err != nil {
-			return err
-		}
+	programs, err := o.live.programs(ctx, c, args)
+	if err != nil {
+		return err
 	}
 	asked, err := o.live.inspectors(ctx, c, slices.Sorted(maps.Keys(programs))...)
 	if err != nil {
@@ -87,7 +84,11 @@ func (o traceOptions) run(ctx context.Context, connect cluster.Connect, streams 
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
 		arguments := []string{live.CommandTrace}
 		if ids := programs[i.Node]; len(ids) > 0 {
-			arguments = append(arguments, "--programs", strings.Join(ids, ","))
+			words := make([]string, len(ids))
+			for i, id := range ids {
+				words[i] = number(id)
+			}
+			arguments = append(arguments, "--programs", strings.Join(words, ","))
 		}
 		begun := false
 		return inspectors.Ask(ctx, i, func(p live.Print) error {
@@ -108,25 +109,6 @@ func (o traceOptions) run(ctx context.Context, connect cluster.Connect, streams 
 			return err
 		}, arguments...)
 	})
-}
-
-// programs returns the kernel's ids of an object's programs, by node.
-func (o traceOptions) programs(ctx context.Context, c *cluster.Cluster, object string) (map[string][]string, error) {
-	reports, err := reportsOf(ctx, c, []string{object}, o.live.nodes)
-	if err != nil {
-		return nil, err
-	}
-	programs := map[string][]string{}
-	for _, report := range reports {
-		status := report.GetStatus()
-		if status.ProgramID != 0 {
-			programs[status.Node] = append(programs[status.Node], strconv.FormatUint(uint64(status.ProgramID), 10))
-		}
-	}
-	if len(programs) == 0 {
-		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: to find out why, run kubectl bpfman why %s", object, object)
-	}
-	return programs, nil
 }
 
 func (o traceOptions) print(streams genericiooptions.IOStreams, p printed) error {

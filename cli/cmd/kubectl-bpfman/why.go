@@ -6,10 +6,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,11 +23,16 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/why"
 )
 
-const whyLong = `Explain the state of one of bpfman's objects. For each node, the command shows what is loaded and attached, the whole error, and what to do about it. It also shows which nodes aren't selected, and why.
+const whyLong = `Explain the state of one of bpfman's objects. For each node, the command shows what is loaded and attached, the whole error, the conflicts with programs of others, and what to do about it. It also shows which nodes aren't selected, and why. You can leave out the kind if no other object has the name.
 
-The command requires permission to get the object, and to list its reports (bpfprograms or bpfnsprograms). It explains more with permission to list nodes, to list the pods of the node components and the pods that the object selects, and to get the ConfigMap bpfman-config. At the end, it names what it couldn't read.`
+Without an object, the command shows what is wrong in the whole cluster, the most severe first, and what to do about it.
 
-const whyExample = `  # Explain why a program isn't attached everywhere
+The command requires permission to get the object, and to list its reports (bpfprograms or bpfnsprograms). It explains more with permission to list nodes, to get bpfnodes, to list the pods of the node components and the pods that the object selects, and to get the ConfigMap bpfman-config. At the end, it names what it couldn't read. Without an object, it lists all objects, policies, and bpfnodes.`
+
+const whyExample = `  # Show what is wrong in the cluster
+  kubectl bpfman why
+
+  # Explain why a program isn't attached everywhere
   kubectl bpfman why tcxprogram/counter
 
   # Explain a namespaced program, with the name of each node
@@ -39,11 +47,11 @@ type whyOptions struct {
 func whyCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	o := whyOptions{format: output.NewFlags()}
 	command := &cobra.Command{
-		Use:               "why KIND/NAME",
-		Short:             "Explain the state of an object, node by node",
+		Use:               "why [KIND/NAME]",
+		Short:             "Explain what is wrong in the cluster, or the state of an object, node by node",
 		Long:              whyLong,
 		Example:           whyExample,
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeUserObject(connect),
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
 	}
@@ -53,11 +61,14 @@ func whyCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *co
 }
 
 func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams, args []string) error {
-	named, err := cluster.ParseNamed(v1alpha1.UserKinds, args)
+	c, err := connect()
 	if err != nil {
 		return err
 	}
-	c, err := connect()
+	if len(args) == 0 {
+		return o.overview(ctx, c, streams)
+	}
+	named, err := cluster.Find(ctx, c, c.Namespace, args)
 	if err != nil {
 		return err
 	}
@@ -105,10 +116,53 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluste
 	see("agents", err)
 	facts.Pods, err = selectedPods(ctx, c, why.Selectors(facts.Object))
 	see("selected pods", err)
-	var config corev1.ConfigMap
-	see("problems of the node components", c.Get(ctx, client.ObjectKey{Namespace: o.components, Name: "bpfman-config"}, &config))
-	facts.Problems = config.Annotations["bpfman.io/problems"]
+	facts.Problems, err = o.problems(ctx, c)
+	see("problems of the node components", err)
+	facts.Conflicts, err = conflictsOf(ctx, c, v1alpha1.BpfNodeOwner{Kind: named.Kind.Name, Namespace: key.Namespace, Name: named.Name}, facts.Reports)
+	see("conflicts", err)
 	return facts, nil
+}
+
+func (o whyOptions) problems(ctx context.Context, c *cluster.Cluster) ([]string, error) {
+	var config corev1.ConfigMap
+	if err := c.Get(ctx, client.ObjectKey{Namespace: o.components, Name: "bpfman-config"}, &config); err != nil {
+		return nil, err //nolint:wrapcheck // the caller adds what was read
+	}
+	return why.Problems(&config), nil
+}
+
+// maxNodes is how many BpfNodes are read one by one. More are read in one list, which is faster, but which contains
+// the BpfNodes of all nodes.
+const maxNodes = 50
+
+// conflictsOf returns the conflicts of an object on the nodes with reports. It returns an error if it can't read a
+// BpfNode.
+func conflictsOf(ctx context.Context, c *cluster.Cluster, owner v1alpha1.BpfNodeOwner, reports []v1alpha1.ProgramObject) ([]why.Conflict, error) {
+	names := map[string]bool{}
+	for _, r := range reports {
+		names[r.GetStatus().Node] = true
+	}
+	var found []why.Conflict
+	visit := func(n *v1alpha1.BpfNode) error {
+		found = append(found, why.Conflicts(n)[owner]...)
+		return nil
+	}
+	if len(names) > maxNodes {
+		return found, c.BpfNodes(ctx, nil, visit)
+	}
+	missing := 0
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		err := c.BpfNodes(ctx, []string{name}, visit)
+		if apierrors.IsNotFound(err) {
+			missing++
+		} else if err != nil {
+			return found, err
+		}
+	}
+	if missing > 0 {
+		return found, fmt.Errorf("%d of %d nodes have no BpfNode: the inspector is turned off, or hasn't reported yet", missing, len(names))
+	}
+	return found, nil
 }
 
 // selectedPods returns the pods that selectors of containers can match, without duplicates.

@@ -102,6 +102,48 @@ func everything() []client.Object {
 		node("no-agent", map[string]string{"zone": "a", corev1.LabelOSStable: "linux"}, corev1.Taint{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}),
 		node("relabelled", map[string]string{"zone": "b"}), node("other-1", map[string]string{"zone": "b"}), node("other-2", map[string]string{"zone": "b"}), node("bare", nil),
 		agent("fine-1"), agent("fine-2"), agent("half"), agent("rejected"), agent("outdated"), agent("relabelled"), broken,
+		&v1alpha1.BpfNode{ObjectMeta: named("", "fine-1"), Status: v1alpha1.BpfNodeStatus{Conflicts: []v1alpha1.BpfNodeConflict{
+			{Type: v1alpha1.BpfNodeEarlierInChain, Message: "program from_netdev (9) runs before TcxProgram counter", Owner: &v1alpha1.BpfNodeOwner{Kind: "TcxProgram", Name: "counter"}},
+			{Type: v1alpha1.BpfNodeForeignXDP, Message: "of another object", Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "counter"}},
+		}}},
+	}
+}
+
+// overview returns objects in all states, and policies.
+func overview() []client.Object {
+	in := func(o v1alpha1.UserObject, namespace, name string, c metav1.Condition, nodes v1alpha1.NodeCounts) client.Object {
+		o.SetNamespace(namespace)
+		o.SetName(name)
+		o.SetGeneration(1)
+		status := o.GetStatus()
+		status.ObservedGeneration, status.Nodes, status.Conditions = 1, &nodes, []metav1.Condition{c}
+		return o
+	}
+	success := v1alpha1.ProgramReconcileSuccess.Condition("Attached")
+	late := in(&v1alpha1.FentryProgram{}, "", "late", success, v1alpha1.NodeCounts{Selected: 1, Attached: 1})
+	late.SetGeneration(2)
+	policy := &v1alpha1.BytecodePolicy{ObjectMeta: named("", "signed")}
+	policy.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Invalid", Message: "Secret keys/cosign doesn't exist"}}
+	return append(everything(), late, policy,
+		in(&v1alpha1.XdpProgram{}, "", "fine", success, v1alpha1.NodeCounts{Selected: 2, Attached: 2}),
+		in(&v1alpha1.XdpProgram{}, "", "counter", success, v1alpha1.NodeCounts{Selected: 2, Attached: 2}),
+		in(&v1alpha1.UprobeNsProgram{}, "acme", "idle", success, v1alpha1.NodeCounts{Selected: 2, Idle: 2}),
+		in(&v1alpha1.TcxNsProgram{}, "acme", "typo", v1alpha1.ProgramReconcileError.Condition("Failed on 1 node: one: attach to eth9 ingress: the node has no interface eth9"), v1alpha1.NodeCounts{Selected: 1, Failed: 1}),
+	)
+}
+
+// TestNearestFunction checks that why names the function whose name was misspelled.
+func TestNearestFunction(t *testing.T) {
+	for message, want := range map[string]string{
+		"it has no function tcx_stat; its functions are pass, tcx_stats": "set bpffunctionname to tcx_stats, or to another function that the message lists",
+		"it has no function flows; its functions are pass, tcx_stats":    "the bytecode has no function `bpffunctionname`; the message lists the functions that it has",
+	} {
+		o := counter()
+		o.Spec.NodeSelector.MatchLabels = nil
+		objects := []client.Object{o, report(o, "TcxProgram", "one", "tcx_stat", 0, v1alpha1.BpfProgCondNotLoaded.Condition("load: "+message))}
+		if got := executed(t, objects, "why", "counter"); !strings.Contains(got, "To do: "+want+"\n") || strings.Count(got, "To do") != 1 {
+			t.Errorf("%s: %s", message, got)
+		}
 	}
 }
 
@@ -163,6 +205,10 @@ func TestWhy(t *testing.T) {
 		args    []string
 	}{
 		"everything.txt":  {clusterOf(everything()...), []string{"tcxprogram/counter"}},
+		"overview.txt":    {clusterOf(overview()...), nil},
+		"overview.json":   {clusterOf(overview()...), []string{"-o", "json"}},
+		"name.txt":        {clusterOf(namespaced()...), []string{"probes"}},
+		"nothing.txt":     {clusterOf(), nil},
 		"namespaced.txt":  {clusterOf(namespaced()...), []string{"bpfnsapp", "probes"}},
 		"namespaced.json": {clusterOf(namespaced()...), []string{"bpfnsapp/probes", "-o", "json"}},
 		"forbidden.txt":   {forbidden(everything()...), []string{"tcxprogram/counter", "-o", "wide"}},
@@ -181,9 +227,10 @@ func TestWhy(t *testing.T) {
 
 func TestWhyRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		`get TcxProgram absent: tcxprograms.bpfman.io "absent" not found`: {"tcxprog/absent"},
-		`"pod" is not one of the kinds`:                                   {"pod/a"},
-		"specify one as KIND/NAME":                                        {"tcxprog"},
+		`get TcxProgram absent: tcxprograms.bpfman.io "absent" not found`:                    {"tcxprog/absent"},
+		`"pod" is not one of the kinds`:                                                      {"pod/a"},
+		"no object of bpfman is named tcxprog, neither in the cluster nor in namespace team": {"tcxprog"},
+		"specify one as KIND/NAME":                                                           {"tcxprog/"},
 	} {
 		if out, _, err := execute(t, clusterOf(), append([]string{"why"}, args...)...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%q: printed %q, error %v, want %q", args, out, err, want)

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/inventory"
+	"github.com/bpfman/bpfman-operator/cli/output"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
+)
+
+var nodeMapsTable = output.Table[inventory.Map]{
+	Kind: "NodeMap",
+	Columns: []output.Column[inventory.Map]{
+		{Name: "NODE", Cell: func(m inventory.Map) any { return m.Node }},
+		{Name: "ID", Cell: func(m inventory.Map) any { return int64(m.ID) }},
+		{Name: "NAME", Cell: func(m inventory.Map) any { return m.Name }},
+		{Name: "TYPE", Cell: func(m inventory.Map) any { return m.Type }},
+		{Name: "MEMORY", Cell: func(m inventory.Map) any { return m.MemoryBytes }},
+		{Name: "PROGRAMS", Cell: func(m inventory.Map) any { return listed(m.Programs) }},
+		{Name: "PODS", Cell: func(m inventory.Map) any { return listed(m.Pods) }},
+		{Name: "PINS", Cell: func(m inventory.Map) any { return int64(len(m.Pins)) }},
+		{Name: "PINNED", Wide: true, Cell: func(m inventory.Map) any { return strings.Join(m.Pins, ", ") }},
+	},
+}
+
+// ofNodes prints all maps of nodes.
+func (o mapsOptions) ofNodes(ctx context.Context, c *cluster.Cluster, streams genericiooptions.IOStreams) error {
+	pods, unseen := all(ctx, c, &corev1.PodList{}, podOf)
+	var found []inventory.Map
+	omitted := 0
+	err := c.BpfNodes(ctx, o.nodes, func(node *v1alpha1.BpfNode) error {
+		found = append(found, inventory.Maps(node, pods)...)
+		if node.Status.Omitted != nil {
+			omitted += int(node.Status.Omitted.Maps)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := nodeMapsTable.Print(streams.Out, o.format, found); err != nil {
+		return err
+	}
+	if !o.format.Human() {
+		return nil
+	}
+	unused, memory := 0, int64(0)
+	for _, m := range found {
+		if m.Unused() {
+			unused++
+			memory += m.MemoryBytes
+		}
+	}
+	remarks := []string{fmt.Sprintf("Maps: %d. No program and no pod uses %d of them, which take %d bytes.", len(found), unused, memory)}
+	if omitted > 0 {
+		remarks = append(remarks, fmt.Sprintf("%d maps aren't listed: their nodes have more maps than fit in a BpfNode.", omitted))
+	}
+	if client.IgnoreNotFound(unseen) != nil {
+		remarks = append(remarks, "Pods aren't listed: "+unseen.Error())
+	}
+	for _, remark := range remarks {
+		if _, err := fmt.Fprintln(streams.ErrOut, terminal.Line(remark)); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
+	return nil
+}

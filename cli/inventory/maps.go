@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package inventory
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+)
+
+// Map is a map in the kernel of a node.
+type Map struct {
+	Node                string `json:"node"`
+	v1alpha1.BpfNodeMap `json:",inline"`
+	// Programs are the programs that use the map, with their IDs.
+	Programs []string `json:"programs,omitempty"`
+	// Pods are the pods with a volume that contains the map.
+	Pods []string `json:"pods,omitempty"`
+}
+
+// Unused reports whether the map only takes memory: no program and no pod uses it.
+func (m Map) Unused() bool { return len(m.Programs) == 0 && len(m.Pods) == 0 }
+
+// Maps returns the maps of a node, by ID. pods are the pods of the cluster, whose volumes can contain maps.
+func Maps(node *v1alpha1.BpfNode, pods []corev1.Pod) []Map {
+	programs := map[uint32][]string{}
+	for _, p := range node.Status.Programs {
+		for _, id := range p.MapIDs {
+			programs[id] = append(programs[id], strings.TrimSpace(p.Name+" ("+strconv.FormatUint(uint64(p.ID), 10)+")"))
+		}
+	}
+	mounting := map[string]string{}
+	for i := range pods {
+		mounting[string(pods[i].UID)] = pods[i].Namespace + "/" + pods[i].Name
+	}
+	out := make([]Map, 0, len(node.Status.Maps))
+	for _, m := range node.Status.Maps {
+		found := Map{Node: node.Name, BpfNodeMap: m, Programs: programs[m.ID]}
+		for _, pin := range m.Pins {
+			if uid := podOf(pin); uid != "" {
+				name, known := mounting[uid]
+				if !known {
+					name = "pod " + uid
+				}
+				found.Pods = append(found.Pods, name)
+			}
+		}
+		slices.Sort(found.Pods)
+		found.Pods = slices.Compact(found.Pods)
+		out = append(out, found)
+	}
+	return out
+}
+
+// podOf returns the UID of the pod whose volume contains a pin, or an empty string. A kubelet mounts the volumes of a
+// pod below pods/UID/volumes in its directory.
+func podOf(pin string) string {
+	_, below, _ := strings.Cut(pin, "/pods/")
+	uid, rest, _ := strings.Cut(below, "/")
+	if !strings.HasPrefix(rest, "volumes/") {
+		return ""
+	}
+	return uid
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/remedy"
+	"github.com/bpfman/bpfman-operator/cli/terminal"
+)
+
+// Overview is the state of all objects, the most severe first.
+type Overview struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Objects []Brief `json:"objects"`
+	// Components are problems of the node components that the operator found.
+	Components []string `json:"components,omitempty"`
+	// Unseen is what couldn't be read, and why.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+// Brief is the state of one object on all nodes.
+type Brief struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	State     State  `json:"state"`
+	// Message is the operator's summary. It is empty if everything is as specified.
+	Message string `json:"message,omitempty"`
+	// Conflicts are the conflicts of the object's programs with others, by node.
+	Conflicts []string `json:"conflicts,omitempty"`
+	// Remedy is the suggested solution.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// BriefOf returns the state of an object. conflicts are its conflicts, with their nodes.
+func BriefOf(kind string, o v1alpha1.UserObject, conflicts []Conflict) Brief {
+	b := Brief{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), State: NotReported}
+	status := o.GetStatus()
+	if len(status.Conditions) > 0 && status.ObservedGeneration == o.GetGeneration() {
+		c := status.Conditions[0]
+		b.State, b.Message = stateOf(c, status.Nodes), c.Message
+		if b.State == Failed {
+			b.Remedy = remedy.For(c.Reason, c.Message)
+		}
+	}
+	if b.State == Attached {
+		b.Message = ""
+	}
+	for _, c := range conflicts {
+		b.Conflicts = append(b.Conflicts, fmt.Sprintf("%s on node %s: %s", c.Type, c.Node, c.Message))
+		b.Remedy = cmp.Or(b.Remedy, remedy.For(c.Type, ""))
+	}
+	return b
+}
+
+func stateOf(first metav1.Condition, nodes *v1alpha1.NodeCounts) State {
+	switch v1alpha1.ProgramConditionType(first.Type) {
+	case v1alpha1.ProgramReconcileError, v1alpha1.ProgramDeleteError:
+		return Failed
+	case v1alpha1.ProgramReconcileSuccess:
+		if nodes != nil && nodes.Attached == 0 {
+			return Idle
+		}
+		return Attached
+	default:
+		return NotReported
+	}
+}
+
+// BriefOfPolicy returns the state of a policy, by its condition Ready.
+func BriefOfPolicy(kind, name string, conditions []metav1.Condition) Brief {
+	b := Brief{Kind: kind, Name: name, State: NotReported}
+	if c := meta.FindStatusCondition(conditions, string(v1alpha1.Ready)); c != nil {
+		b.State = Attached
+		if c.Status != metav1.ConditionTrue {
+			b.State, b.Message, b.Remedy = Failed, c.Message, remedy.For(c.Reason, c.Message)
+		}
+	}
+	return b
+}
+
+// attention reports whether something is wrong, or could be.
+func (b Brief) attention() bool {
+	return b.State == Failed || b.State == NotReported || len(b.Conflicts) > 0
+}
+
+// Sort sorts the objects by their states, the most severe first.
+func (o *Overview) Sort() {
+	order := []State{Failed, NotReported, Attached, Idle}
+	slices.SortFunc(o.Objects, func(a, b Brief) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State)), -cmp.Compare(len(a.Conflicts), len(b.Conflicts)),
+			strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+		)
+	})
+}
+
+// Print prints the objects that need attention, and counts the others. If all is set, it lists these too.
+func (o *Overview) Print(w io.Writer, all bool) error {
+	var out strings.Builder
+	fine := map[State]int{}
+	for _, b := range o.Objects {
+		if !b.attention() && !all {
+			fine[b.State]++
+			continue
+		}
+		b.print(&out, terminal.Colors(w))
+	}
+	switch {
+	case len(o.Objects) == 0:
+		out.WriteString("There are no objects of bpfman.\n")
+	case fine[Attached] > 0 || fine[Idle] > 0:
+		fmt.Fprintf(&out, "As specified: %d of %d objects", fine[Attached]+fine[Idle], len(o.Objects))
+		if fine[Idle] > 0 {
+			fmt.Fprintf(&out, ", of which %d have nothing to attach to", fine[Idle])
+		}
+		out.WriteString(". To list them, use -o wide.\n")
+	}
+	list(&out, "Node components", o.Components)
+	list(&out, "Not readable", o.Unseen)
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func (b Brief) print(out *strings.Builder, colors terminal.Palette) {
+	fmt.Fprintf(out, "%s: %s\n", terminal.Line(v1alpha1.BpfNodeOwner{Kind: b.Kind, Namespace: b.Namespace, Name: b.Name}.String()), b.State.shown(colors))
+	if b.Message != "" {
+		fmt.Fprintf(out, "  %s\n", terminal.Line(b.Message))
+	}
+	for _, c := range b.Conflicts {
+		fmt.Fprintf(out, "  %s %s\n", colors.Doubtful("Conflict"), terminal.Line(c))
+	}
+	if b.Remedy != "" {
+		fmt.Fprintf(out, "  To do: %s\n", terminal.Line(b.Remedy))
+	}
+	if b.State == Failed && !strings.HasSuffix(b.Kind, "Policy") {
+		namespace := ""
+		if b.Namespace != "" {
+			namespace = " -n " + b.Namespace
+		}
+		fmt.Fprintf(out, "  For the whole errors, run: kubectl bpfman why%s %s/%s\n", namespace, strings.ToLower(b.Kind), b.Name)
+	}
+	out.WriteString("\n")
+}
+
+// Conflict is a conflict of a program of bpfman with another one on a node.
+type Conflict struct {
+	Node string
+	v1alpha1.BpfNodeConflict
+}
+
+// Conflicts returns the conflicts on a node, by the object that they affect.
+func Conflicts(node *v1alpha1.BpfNode) map[v1alpha1.BpfNodeOwner][]Conflict {
+	found := map[v1alpha1.BpfNodeOwner][]Conflict{}
+	for _, c := range node.Status.Conflicts {
+		if c.Owner != nil {
+			found[*c.Owner] = append(found[*c.Owner], Conflict{node.Name, c})
+		}
+	}
+	return found
+}
+
+// Problems returns the problems of the node components in the ConfigMap.
+func Problems(config *corev1.ConfigMap) []string {
+	var problems []string
+	for line := range strings.Lines(config.Annotations["bpfman.io/problems"]) {
+		problems = append(problems, strings.TrimSpace(line))
+	}
+	return problems
+}
