@@ -56,12 +56,15 @@ type File struct {
 	Platform string
 }
 
-// Build returns the image for files of different platforms: an index, or a single image if there is only one
-// platform. The digest depends only on the files and on created, which can be zero.
+// Build returns the image for files of different platforms, without their debug sections: an index, or a single image
+// if there is only one platform. The digest depends only on the files and on created, which can be zero.
 func Build(files []File, created time.Time) (partial.WithRawManifest, error) {
 	chosen := map[string]File{}
 	for _, file := range files {
 		content, err := described(file.Content)
+		if err == nil {
+			file.Content, err = object.Strip(file.Content)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file.Name, err)
 		}

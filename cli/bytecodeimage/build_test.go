@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 
+	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
@@ -95,6 +96,36 @@ func TestBuildForPlatforms(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// An image contains the object without its debug sections.
+func TestBuildLeavesDebugSectionsOut(t *testing.T) {
+	f := file(t, counting, "amd64")
+	image, err := Build([]File{f}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := image.(v1.Image).Layers() //nolint:errcheck // one platform results in one image
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers, %v", len(layers), err)
+	}
+	archive, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	reader := tar.NewReader(archive)
+	if _, err := reader.Next(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := object.Strip(f.Content)
+	if err != nil || !bytes.Equal(content, want) || len(content) >= len(f.Content) {
+		t.Errorf("the file has %d bytes, want the %d of the object's %d that aren't for debuggers, %v", len(content), len(want), len(f.Content), err)
 	}
 }
 

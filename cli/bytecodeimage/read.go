@@ -30,6 +30,8 @@ type Content struct {
 	object.Object `json:",inline"`
 	// Problems are the reasons why bpfman refuses the image or one of its programs.
 	Problems []string `json:"problems,omitempty"`
+	// Remarks are what is missing in the object, although bpfman may load it.
+	Remarks []string `json:"remarks,omitempty"`
 }
 
 // Read reads an image, or each image of an index. Platforms with the same object share one Content.
@@ -132,7 +134,7 @@ func read(img v1.Image) (Content, string, error) {
 	if err != nil {
 		return Content{}, "", fmt.Errorf("its bytecode can't be used: %w", err)
 	}
-	c.File, c.Object, c.Problems = name, *content, content.Problems()
+	c.File, c.Object, c.Problems, c.Remarks = name, *content, content.Problems(), content.Remarks()
 	if order := byteOrders[config.Architecture]; order != "" && order != content.ByteOrder {
 		c.Problems = append(c.Problems, fmt.Sprintf("it is for %s, but the object is %s-endian, so bpfman refuses it", config.Architecture, content.ByteOrder))
 	}

@@ -51,12 +51,11 @@ func BriefOf(kind string, o v1alpha1.UserObject, conflicts []Conflict) Brief {
 	if len(status.Conditions) > 0 && status.ObservedGeneration == o.GetGeneration() {
 		c := status.Conditions[0]
 		b.State, b.Message = stateOf(c, status.Nodes), c.Message
-		if b.State == Failed {
+		if b.State == Attached {
+			b.Message = ""
+		} else {
 			b.Remedy = remedy.For(c.Reason, c.Message)
 		}
-	}
-	if b.State == Attached {
-		b.Message = ""
 	}
 	for _, c := range conflicts {
 		b.Conflicts = append(b.Conflicts, fmt.Sprintf("%s on node %s: %s", c.Type, c.Node, c.Message))

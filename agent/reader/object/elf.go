@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/bits"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
@@ -303,6 +304,10 @@ func (f *file) functions() ([]Program, error) {
 }
 
 // license returns the license that the object declares.
+func (f *file) has(name string) bool {
+	return slices.ContainsFunc(f.sections, func(s section) bool { return s.name == name })
+}
+
 func (f *file) license() string {
 	for _, s := range f.sections {
 		if strings.HasPrefix(s.name, "license") {

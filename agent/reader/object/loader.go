@@ -61,6 +61,18 @@ func (o *Object) Problems() []string {
 	return found
 }
 
+// Remarks returns what is missing in an object, although the daemon may load it.
+func (o *Object) Remarks() []string {
+	var found []string
+	if o.License == "" {
+		found = append(found, `it declares no license, so the daemon declares GPL for it: to declare another one, add the section "license"`)
+	}
+	if !o.BTF {
+		found = append(found, "it has no BTF, so maps in the section .maps can't be loaded, and content of maps can't be decoded: compile it with clang -g")
+	}
+	return found
+}
+
 func programType(section string) string {
 	kind, _, _ := strings.Cut(section, "/")
 	return cmp.Or(sections[kind], kind)

@@ -34,6 +34,8 @@ type Object struct {
 	// License is the license that the object declares. Without one, the daemon's loader
 	// declares GPL.
 	License string `json:"license,omitempty"`
+	// BTF means that the object describes its types.
+	BTF bool `json:"btf"`
 	// Helpers are the functions of the kernel that the code calls, and MapTypes the types
 	// of all maps, including those for global data. Both have the names of package
 	// apis/reader.
@@ -83,7 +85,7 @@ func Read(content []byte) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Object{ByteOrder: littleEndian, Maps: []Map{}, Globals: []Variable{}, License: f.license(), Helpers: f.calls()}
+	o := &Object{ByteOrder: littleEndian, Maps: []Map{}, Globals: []Variable{}, License: f.license(), BTF: f.has(".BTF"), Helpers: f.calls()}
 	if f.order == binary.BigEndian {
 		o.ByteOrder = bigEndian
 	}

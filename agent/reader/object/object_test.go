@@ -55,6 +55,16 @@ func parsersOwn(tb testing.TB, name string) []byte {
 
 var update = flag.Bool("update", false, "Write the golden files.")
 
+func TestRemarks(t *testing.T) {
+	if got := (&Object{License: "GPL", BTF: true}).Remarks(); got != nil {
+		t.Errorf("remarks %q about a complete object", got)
+	}
+	got := (&Object{}).Remarks()
+	if len(got) != 2 || !strings.HasPrefix(got[0], "it declares no license") || !strings.HasPrefix(got[1], "it has no BTF") {
+		t.Errorf("remarks %q", got)
+	}
+}
+
 func TestRead(t *testing.T) {
 	for _, name := range []string{"go-app-counter.o", "globals.o", "map_types.o", "pinned.o"} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"debug/elf"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +43,7 @@ func imageCommand(connect cluster.Connect) *cobra.Command {
 	return command
 }
 
-const filesHelp = `Object file, compiled for BPF. It is used for all architectures with its byte order, unless you specify it as PLATFORM=FILE. The platforms bpfel and bpfeb are all architectures with one byte order. The platforms amd64, arm64, ppc64le, riscv64, and s390x are one architecture, and take precedence over its byte order.`
+const filesHelp = `Object file, compiled for BPF, or directory with the files that bpf2go generates for different platforms. A file is used for all architectures with its byte order, unless you specify it as PLATFORM=FILE. The platforms bpfel and bpfeb are all architectures with one byte order. The platforms amd64, arm64, ppc64le, riscv64, and s390x are one architecture, and take precedence over its byte order.`
 
 const imageBuildExample = `  # Build an archive from one object, for all architectures with its byte order
   kubectl bpfman image build -f counter.o -o counter.tar
@@ -60,7 +62,7 @@ func imageBuildCommand() *cobra.Command {
 		Short: "Build a bytecode image as an OCI layout",
 		Long: `Build an image from which bpfman loads eBPF programs, and write it as an OCI layout: to a tar archive, or to a directory if the path is a directory or ends with a slash.
 
-The same files result in the same digest. The image has no creation time, unless SOURCE_DATE_EPOCH is set. The digest is written to standard output.`,
+Debug sections of the objects are left out, because neither bpfman nor the kernel uses them; BTF is kept. The same files result in the same digest. The image has no creation time, unless SOURCE_DATE_EPOCH is set. The digest is written to standard output.`,
 		Example: imageBuildExample,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -100,14 +102,45 @@ func build(flags []string) (partial.WithRawManifest, time.Time, error) {
 		if !given {
 			platform, path = "", flag
 		}
-		content, err := readObject(path)
+		paths, err := objectsIn(path)
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		files = append(files, bytecodeimage.File{Name: filepath.Base(path), Content: content, Platform: platform})
+		for _, path := range paths {
+			content, err := readObject(path)
+			if err != nil {
+				return nil, time.Time{}, err
+			}
+			files = append(files, bytecodeimage.File{Name: filepath.Base(path), Content: content, Platform: cmp.Or(platform, platformOf(path))})
+		}
 	}
 	image, err := bytecodeimage.Build(files, created)
 	return image, created, err
+}
+
+// objectsIn returns the object files of a directory, or the path itself if it isn't a directory.
+func objectsIn(path string) ([]string, error) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return []string{path}, nil //nolint:nilerr // opening the file says what is wrong
+	}
+	found, err := filepath.Glob(filepath.Join(path, "*.o"))
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("directory %s has no object files (*.o)", path)
+	}
+	return found, err
+}
+
+// generated matches the names of the files that bpf2go generates, such as counter_arm64_bpfel.o.
+var generated = regexp.MustCompile(`_(?:(x86|arm64|powerpc|riscv|s390)_)?(bpfe[lb])\.o$`)
+
+// platformOf returns the platform that a file's name contains, or an empty string.
+func platformOf(path string) string {
+	match := generated.FindStringSubmatch(path)
+	if match == nil {
+		return ""
+	}
+	architectures := map[string]string{"x86": "amd64", "arm64": "arm64", "powerpc": "ppc64le", "riscv": "riscv64", "s390": "s390x"}
+	return cmp.Or(architectures[match[1]], match[2])
 }
 
 // sourceDate parses SOURCE_DATE_EPOCH, which sets the date of reproducible builds.
@@ -197,14 +230,14 @@ The reference by digest, which you can use as an object's bytecode.image.url, is
 	return command
 }
 
-// warn prints warnings about objects that bpfman can't load.
+// warn prints warnings about objects that bpfman can't load, or that lack something.
 func warn(w io.Writer, image partial.WithRawManifest) error {
 	contents, err := bytecodeimage.Read(image)
 	if err != nil {
 		return fmt.Errorf("read what was built: %w", err)
 	}
 	for _, c := range contents {
-		for _, problem := range c.Problems {
+		for _, problem := range slices.Concat(c.Problems, c.Remarks) {
 			if _, err := fmt.Fprintf(w, "warning: %s: %s\n", terminal.Line(c.File), terminal.Line(problem)); err != nil {
 				return err
 			}
@@ -310,7 +343,7 @@ func inspect(ctx context.Context, registries *bytecodeimage.Registries, source s
 		if err != nil {
 			return nil, false, fmt.Errorf("read eBPF object %s: %w", source, err)
 		}
-		image.Objects = []bytecodeimage.Content{{File: filepath.Base(source), Object: *content, Problems: content.Problems()}}
+		image.Objects = []bytecodeimage.Content{{File: filepath.Base(source), Object: *content, Problems: content.Problems(), Remarks: content.Remarks()}}
 		return image, false, nil
 	}
 	var content partial.WithRawManifest

@@ -40,6 +40,9 @@ func printImage(w io.Writer, flags *output.Flags, image *BytecodeImage) error {
 		for _, problem := range o.Problems {
 			fmt.Fprintf(&out, "Problem:    %s\n", terminal.Line(problem))
 		}
+		for _, remark := range o.Remarks {
+			fmt.Fprintf(&out, "Note:       %s\n", terminal.Line(remark))
+		}
 		err := errors.Join(
 			section(&out, "Programs", programColumns, o.Programs),
 			section(&out, "Maps", mapColumns, o.Maps),

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,35 @@ func TestImage(t *testing.T) {
 			golden.Assert(t, digests.ReplaceAllString(replaced.Replace(out), "sha256:DIGEST"), "image/"+step.file)
 		})
 	}
+}
+
+// A directory has files for different platforms, with bpf2go's names.
+func TestImageOfADirectory(t *testing.T) {
+	requireObjects(t)
+	dir, archive := t.TempDir(), filepath.Join(t.TempDir(), "image.tar")
+	content, err := os.ReadFile(objects + "globals.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"counter_bpfel.o", "counter_arm64_bpfel.o", "counter_bpfel.go"} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, messages, err := execute(t, clusterOf(), "image", "build", "-f", dir, "-o", archive); err != nil || messages != "" {
+		t.Fatalf("said %q, error %v", messages, err)
+	}
+	out, _, err := execute(t, clusterOf(), "image", "inspect", archive, "-o", "jsonpath={range .objects[*]}{.file} {.platforms}{\"\\n\"}{end}")
+	if want := "counter_bpfel.o [\"linux/amd64\",\"linux/ppc64le\",\"linux/riscv64\"]\ncounter_arm64_bpfel.o [\"linux/arm64\"]\n"; err != nil || !sameLines(out, want) {
+		t.Errorf("printed %s, error %v, want %s", out, err, want)
+	}
+	if _, _, err := execute(t, clusterOf(), "image", "build", "-f", t.TempDir(), "-o", archive); err == nil || !strings.Contains(err.Error(), "has no object files") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func sameLines(a, b string) bool {
+	return slices.Equal(slices.Sorted(strings.Lines(a)), slices.Sorted(strings.Lines(b)))
 }
 
 func TestImageRefuses(t *testing.T) {

@@ -90,7 +90,7 @@ func rolloutCommand(streams genericiooptions.IOStreams, connect cluster.Connect)
 	status.Flags().BoolVarP(&r.watch, "watch", "w", true, "Wait until the rollout is complete or fails.")
 	status.Flags().DurationVar(&r.timeout, "timeout", 0, "How long to wait. 0 means forever.")
 	history := add("history", "List the revisions of an object", r.history)
-	history.Flags().Int64Var(&r.revision, "revision", 0, "Print this revision.")
+	history.Flags().Int64Var(&r.revision, "revision", 0, "Print this revision: with -o, as an object.")
 	r.format.AddTo(history)
 	addNamespace(history, &r.components)
 	undo := add("undo", "Return to a previous revision", r.undo)
@@ -103,11 +103,11 @@ func rolloutCommand(streams genericiooptions.IOStreams, connect cluster.Connect)
 }
 
 func (r *rolling) get(ctx context.Context, args []string) (rolled, error) {
-	named, err := cluster.ParseNamed(v1alpha1.UserKinds, args)
+	c, err := r.connect()
 	if err != nil {
 		return rolled{}, err
 	}
-	c, err := r.connect()
+	named, err := cluster.Find(ctx, c, c.Namespace, args)
 	if err != nil {
 		return rolled{}, err
 	}
@@ -299,6 +299,16 @@ func (r *rolling) history(ctx context.Context, o rolled) error {
 	found, err := numbered(all, r.revision)
 	if err != nil {
 		return err
+	}
+	if !r.format.Human() {
+		object, err := found.stored.Object(o.kind.Name)
+		if err != nil {
+			return fmt.Errorf("read revision %d: %w", r.revision, err)
+		}
+		object.GetObjectKind().SetGroupVersionKind(o.kind.GroupVersionKind())
+		object.SetNamespace(o.object.GetNamespace())
+		object.SetName(o.object.GetName())
+		return r.format.Print(r.streams.Out, object)
 	}
 	text, err := yaml.Marshal(found.stored)
 	if err != nil {

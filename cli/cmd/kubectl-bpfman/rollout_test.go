@@ -103,6 +103,9 @@ func TestRolloutHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Assert(t, out, "rollout-revision.golden")
+	if out, _, err = roll(t, objects, "history", "counter", "--revision", "1", "-o", "jsonpath={.kind} {.metadata.name} {.spec.bytecode.image.url}"); err != nil || out != "TcxProgram counter registry.example.com/team/counter:v1" {
+		t.Errorf("printed %q, %v", out, err)
+	}
 	if _, _, err = roll(t, objects, "history", "tcxprogram/counter", "--revision", "9"); err == nil || err.Error() != "there is no revision 9" {
 		t.Error(err)
 	}
