@@ -31,6 +31,22 @@ func TestWhose(t *testing.T) {
 	}
 }
 
+func TestAttached(t *testing.T) {
+	for _, c := range []struct {
+		program v1alpha1.BpfNodeProgram
+		want    []string
+	}{
+		{v1alpha1.BpfNodeProgram{Type: "kprobe"}, []string{"unknown: by a perf event"}},
+		{v1alpha1.BpfNodeProgram{Type: "kprobe", Bpfman: true}, nil},
+		{v1alpha1.BpfNodeProgram{Type: "xdp"}, nil},
+		{v1alpha1.BpfNodeProgram{Type: "tracepoint", AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tracepoint", Target: "syscalls/sys_enter_kill"}}}, []string{"tracepoint syscalls/sys_enter_kill"}},
+	} {
+		if got := (Program{BpfNodeProgram: c.program}).Attached(); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v: %q, want %q", c.program, got, c.want)
+		}
+	}
+}
+
 func TestWhere(t *testing.T) {
 	for want, a := range map[string]v1alpha1.BpfNodeAttachPoint{
 		"tcx/ingress eth0":             {Type: "tcx/ingress", Interface: "eth0", Position: 2},

@@ -43,8 +43,12 @@ func Compare(a, b Program) int {
 }
 
 // Attached describes where a program is attached. If a dispatcher of bpfman runs the program, this is where the
-// dispatcher is attached.
+// dispatcher is attached. Programs of others can be attached to a perf event of their process, as bpftrace and perf do.
+// Only processes of the host's PID namespace can see where.
 func (p Program) Attached() []string {
+	if len(p.AttachPoints) == 0 && !p.Bpfman && slices.Contains([]string{"kprobe", "tracepoint", "perf_event"}, p.Type) {
+		return []string{"unknown: by a perf event"}
+	}
 	var out []string
 	for _, a := range p.AttachPoints {
 		dispatcher, ok := p.dispatchers[a.TargetProgramID]
