@@ -74,6 +74,7 @@ func TestConflicts(t *testing.T) {
 			const words = "and can end the chain; it is held by process node-probe of pod "
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEarlierInChain, iface, words)
 			awaitEvent(ctx, s, o, corev1.EventTypeWarning, v1alpha1.BpfNodeEarlierInChain+": On node "+name+": program held_tcx ", "runs before TcxProgram "+o.Name, words)
+			saysWhy(ctx, s, o, nil, "Conflict "+v1alpha1.BpfNodeEarlierInChain+": program held_tcx ", "To do: compare what your program counts")
 			end()
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEarlierInChain, iface, "")
 		}},

@@ -214,6 +214,11 @@ func TestPluginTop(t *testing.T) {
 			if out := plugin(ctx, s, "top", "--once", "-o", "json"); !strings.Contains(out, o.Name) {
 				s.Errorf("got:\n%s", out)
 			}
+			out := plugin(ctx, s, "top", o.Name, "--once", "--sort-by=runs")
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			if len(lines) != 1+len(under.nodes()) || !strings.Contains(lines[1], "TracepointProgram "+o.Name) {
+				s.Errorf("the object's programs are\n%s", out)
+			}
 		}},
 	)
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,7 +129,7 @@ func TestPluginWhy(t *testing.T) {
 	requireType(t, "TCX")
 	fine, waiting, rejected := tcx("e2e-why-fine", "lo"), tcx("e2e-why-waiting", "e2eabsent2"), tcx("e2e-why-rejected", "lo")
 	rejected.Spec.ByteCode, rejected.Spec.BpfFunctionName = image("rejected"), "rejected"
-	reader := []string{"--as", "e2e-reader"}
+	viewer := []string{"--as", "e2e-reader"}
 	feature(t,
 		step{"attached", func(ctx context.Context, s *testing.T) {
 			create(ctx, t, fine)
@@ -149,23 +150,44 @@ func TestPluginWhy(t *testing.T) {
 			awaitFailure(ctx, s, rejected)
 			saysWhy(ctx, s, rejected, nil, "Permission denied", "verifier_log", "To do: the kernel's verifier rejects the program")
 		}},
+		step{"of the whole cluster", func(ctx context.Context, s *testing.T) {
+			out := plugin(ctx, s, "why")
+			for _, words := range []string{"TcxProgram " + waiting.Name + ": failed\n", "the node has no interface e2eabsent2", "TcxProgram " + rejected.Name + ": failed\n", "kubectl bpfman why tcxprogram/" + rejected.Name} {
+				if !strings.Contains(out, words) {
+					s.Errorf("%q is missing in:\n%s", words, out)
+				}
+			}
+			if strings.Contains(out, fine.Name) || !strings.Contains(plugin(ctx, s, "why", "-o", "wide"), "TcxProgram "+fine.Name+": attached") {
+				s.Errorf("%s, which is attached, isn't only in the wide output:\n%s", fine.Name, out)
+			}
+		}},
 		step{"with rights on the kinds alone", func(ctx context.Context, s *testing.T) {
 			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "e2e-why"}, Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{v1alpha1.SchemeGroupVersion.Group}, Resources: []string{"tcxprograms", "bpfprograms"}, Verbs: []string{"get", "list"}},
 			}}
 			binding := &rbacv1.ClusterRoleBinding{
 				ObjectMeta: metav1.ObjectMeta{Name: "e2e-why"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: reader[1]}},
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: viewer[1]}},
 			}
 			create(ctx, t, role)
 			create(ctx, t, binding)
-			saysWhy(ctx, s, fine, reader, ": attached\n", "Not readable:", "nodes: ", `User "e2e-reader" cannot list resource "nodes"`)
+			saysWhy(ctx, s, fine, viewer, ": attached\n", "Not readable:", "nodes: ", `User "e2e-reader" cannot list resource "nodes"`)
 		}},
 		step{"maps", func(ctx context.Context, s *testing.T) {
 			o := tracepoint("e2e-why-maps")
 			create(ctx, t, o)
 			awaitSuccess(ctx, s, o)
+			namespace(ctx, t, o.Name)
+			pod := reader(o.Name, o.Name, o.Name, "*")
+			create(ctx, t, pod)
+			awaitReady(ctx, s, pod)
 			var out string
+			await(ctx, s, "the maps of the pod's node name the pod", func(ctx context.Context) (bool, string) {
+				out = plugin(ctx, s, "maps", "--node", get(ctx, s, pod).Spec.NodeName, "--no-headers")
+				return slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
+					return strings.Contains(line, "tracepoint_stat") && strings.Contains(line, pod.Namespace+"/"+pod.Name)
+				}), out
+			})
 			await(ctx, s, "the inspector sees the maps", func(ctx context.Context) (bool, string) {
 				out = plugin(ctx, s, "maps", "tracepointprogram/"+o.Name, "-o", "wide", "--no-headers")
 				return strings.Contains(out, "array"), out
