@@ -30,7 +30,9 @@ func kinds() []kind {
 	for _, k := range v1alpha1.ProgramKinds {
 		all = append(all, kind{k.Name, k.Namespaced})
 	}
-	return append(all, kind{v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Namespaced})
+	return append(all,
+		kind{v1alpha1.NodeKind.Name, v1alpha1.NodeKind.Namespaced}, kind{v1alpha1.PolicyKind.Name, v1alpha1.PolicyKind.Namespaced},
+		kind{v1alpha1.RolloutPolicyKind.Name, v1alpha1.RolloutPolicyKind.Namespaced})
 }
 
 // KindOf finds a kind by any name that kubectl accepts, such as tcxprogram, tcxprograms, or tcxprog. The name is

@@ -196,11 +196,15 @@ func suggest(node *Node, p Program) {
 	if failed {
 		return
 	}
-	if name := nearest(p.Message); name != "" {
-		node.suggest(fmt.Sprintf("set bpffunctionname to %s, or to another function that the message lists", name))
-		return
+	node.suggest(solution(p.Reason, p.Message))
+}
+
+// solution returns what to do about an error, with the values in its message.
+func solution(reason, message string) string {
+	if name := nearest(message); name != "" {
+		return fmt.Sprintf("set bpffunctionname to %s, or to another function that the message lists", name)
 	}
-	node.suggest(remedy.For(p.Reason, p.Message))
+	return remedy.For(reason, message)
 }
 
 func (n *Node) suggest(solution string) {

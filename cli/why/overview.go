@@ -54,7 +54,7 @@ func BriefOf(kind string, o v1alpha1.UserObject, conflicts []Conflict) Brief {
 		if b.State == Attached {
 			b.Message = ""
 		} else {
-			b.Remedy = remedy.For(c.Reason, c.Message)
+			b.Remedy = solution(c.Reason, c.Message)
 		}
 	}
 	for _, c := range conflicts {

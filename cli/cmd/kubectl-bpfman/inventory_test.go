@@ -86,6 +86,19 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// Programs that only differ in their IDs share a row, unless each one is to be listed.
+func TestProgramsAlike(t *testing.T) {
+	node := &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}
+	for id := range uint32(20) {
+		node.Status.Programs = append(node.Status.Programs, v1alpha1.BpfNodeProgram{ID: 100 + id, Name: "sd_fw_ingress", Type: "cgroup_skb"})
+	}
+	node.Status.Programs = append(node.Status.Programs, v1alpha1.BpfNodeProgram{ID: 9, Name: "other", Type: "cgroup_skb"})
+	golden.Assert(t, executed(t, []client.Object{node}, "programs"), "programs-alike.txt")
+	if out := executed(t, []client.Object{node}, "programs", "-o", "wide"); strings.Count(out, "sd_fw_ingress") != 20 || strings.Contains(out, "COUNT") {
+		t.Errorf("got\n%s", out)
+	}
+}
+
 // inspectedAt returns the time of loading in JSON.
 func inspectedAt(t *testing.T, text string) string {
 	t.Helper()

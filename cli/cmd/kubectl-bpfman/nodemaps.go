@@ -55,14 +55,15 @@ func (o mapsOptions) ofNodes(ctx context.Context, c *cluster.Cluster, streams ge
 	if !o.format.Human() {
 		return nil
 	}
-	unused, memory := 0, int64(0)
+	unused, memory, wasted := 0, int64(0), int64(0)
 	for _, m := range found {
+		memory += m.MemoryBytes
 		if m.Unused() {
 			unused++
-			memory += m.MemoryBytes
+			wasted += m.MemoryBytes
 		}
 	}
-	remarks := []string{fmt.Sprintf("Maps: %d. No program and no pod uses %d of them, which take %d bytes.", len(found), unused, memory)}
+	remarks := []string{fmt.Sprintf("Maps: %d, with %d bytes. Not used by any program or pod: %d, with %d bytes.", len(found), memory, unused, wasted)}
 	if omitted > 0 {
 		remarks = append(remarks, fmt.Sprintf("%d maps aren't listed: their nodes have more maps than fit in a BpfNode.", omitted))
 	}

@@ -127,7 +127,11 @@ func (o programsOptions) run(ctx context.Context, connect cluster.Connect, strea
 		return err
 	}
 	slices.SortFunc(found.programs, inventory.Compare)
-	if err := programsTable.Print(streams.Out, o.format, group(found.programs, o.format.Human() && !o.format.Wide())); err != nil {
+	table, rows := programsTable, group(found.programs, o.format.Human() && !o.format.Wide())
+	if len(rows) == len(found.programs) {
+		table.Columns = slices.DeleteFunc(slices.Clone(table.Columns), func(c output.Column[listedProgram]) bool { return c.Name == "COUNT" })
+	}
+	if err := table.Print(streams.Out, o.format, rows); err != nil {
 		return err
 	}
 	if o.format.Human() {
