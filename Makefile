@@ -20,7 +20,7 @@ comma := ,
 empty :=
 space := $(empty) $(empty)
 
-include $(addprefix hack/make/,tools.mk generate.mk build.mk cluster.mk deploy.mk kind.mk docs.mk release.mk test.mk bench.mk)
+include $(addprefix hack/make/,tools.mk generate.mk build.mk cluster.mk deploy.mk kind.mk docs.mk ui.mk release.mk test.mk bench.mk)
 
 ##@ General
 
@@ -168,7 +168,7 @@ build-release-yamls: $(LOCALBIN)/kustomize ## Write the install files of a relea
 build: $(COMMANDS:%=build/%) ## Build all commands to bin/, statically linked.
 
 .PHONY: kubectl-bpfman
-kubectl-bpfman: ## Build the kubectl plugin, `kubectl bpfman`, to bin/.
+kubectl-bpfman: $(UI_PAGE) ## Build the kubectl plugin, `kubectl bpfman`, to bin/.
 	go -C cli build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o $(LOCALBIN)/$@ ./cmd/$@
 	@install cli/kubectl_complete-bpfman $(LOCALBIN)
 

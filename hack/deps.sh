@@ -24,6 +24,7 @@ packages=(
 	containerd:containerd ctr:containerd runc:runc nft:nftables
 	clang:clang llvm-strip:llvm gcc:gcc pkg-config:pkg-config ip:iproute2 make:make bpftool:bpftool
 	/usr/lib/cni/bridge:containernetworking-plugins
+	node:nodejs npm:npm
 	/etc/ssl/certs/ca-certificates.crt:ca-certificates
 	/usr/include/stdio.h:libc6-dev
 	/usr/include/bpf/bpf_helpers.h:libbpf-dev

@@ -6,8 +6,10 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -44,6 +47,10 @@ type Cluster struct {
 	Config *rest.Config
 	// Namespace is the namespace from --namespace or from the context.
 	Namespace string
+	// Context is the name of the context in the kubeconfig, or the address of the API server if there is none.
+	Context string
+	// Flags are the flags with which other commands reach the same cluster, quoted for a shell.
+	Flags string
 }
 
 // Connect returns the cluster when a command needs it. It sends no request.
@@ -79,8 +86,37 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		if err != nil {
 			return nil, fmt.Errorf("create client: %w", err)
 		}
-		return &Cluster{Reader: objects, Writer: objects, API: api, Config: config, Namespace: namespace}, nil
+		return &Cluster{Reader: objects, Writer: objects, API: api, Config: config, Namespace: namespace, Context: contextOf(flags, config), Flags: quoted(flags)}, nil
 	}
+}
+
+func contextOf(flags *genericclioptions.ConfigFlags, config *rest.Config) string {
+	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return config.Host
+	}
+	return cmp.Or(ptr.Deref(flags.Context, ""), raw.CurrentContext, config.Host)
+}
+
+// quoted returns the flags that select a cluster and a user.
+func quoted(flags *genericclioptions.ConfigFlags) string {
+	var words strings.Builder
+	for _, f := range []struct {
+		name  string
+		value *string
+	}{
+		{"kubeconfig", flags.KubeConfig},
+		{"context", flags.Context},
+		{"cluster", flags.ClusterName},
+		{"user", flags.AuthInfoName},
+		{"server", flags.APIServer},
+		{"as", flags.Impersonate},
+	} {
+		if value := ptr.Deref(f.value, ""); value != "" {
+			words.WriteString(" --" + f.name + " '" + strings.ReplaceAll(value, "'", `'\''`) + "'")
+		}
+	}
+	return words.String()
 }
 
 // Scheme returns a scheme with the kinds that commands use.
@@ -114,6 +150,9 @@ func mapper() meta.RESTMapper {
 	}
 	return mapper
 }
+
+// OnNode selects the pods of a node.
+func OnNode(name string) client.ListOption { return client.MatchingFields{"spec.nodeName": name} }
 
 // Each lists objects in pages, which limits the memory on both sides, and calls visit with each object. To set the
 // page size, pass a limit in options.

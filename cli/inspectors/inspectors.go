@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -72,6 +73,22 @@ func Find(ctx context.Context, c *cluster.Cluster, namespace string) (*Found, er
 		return nil, errors.New("the inspector is turned off: set bpfman.inspector.enabled to true in the ConfigMap bpfman-config")
 	}
 	return found, nil
+}
+
+// Count returns the number of nodes with a running inspector.
+func (i *Found) Count() int { return len(i.byNode) }
+
+// Sample returns at most n of the nodes, spread over their sorted names.
+func (i *Found) Sample(n int) []string {
+	all := slices.Sorted(maps.Keys(i.byNode))
+	if len(all) <= n {
+		return all
+	}
+	sample := make([]string, n)
+	for k := range sample {
+		sample[k] = all[k*len(all)/n]
+	}
+	return sample
 }
 
 func runs(pod *corev1.Pod) bool {

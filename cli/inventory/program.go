@@ -75,10 +75,20 @@ func Whose(p v1alpha1.BpfNodeProgram) string {
 		return p.Owner.String()
 	case p.Bpfman:
 		return "bpfman"
-	case len(p.Holders) == 0:
+	}
+	h, found := Known(p)
+	if !found {
 		return ""
 	}
-	return Holder(slices.MinFunc(p.Holders, func(a, b v1alpha1.BpfNodeHolder) int { return cmp.Compare(obscurity(a), obscurity(b)) }))
+	return Holder(h)
+}
+
+// Known returns the holder of a program that says the most about its owner.
+func Known(p v1alpha1.BpfNodeProgram) (h v1alpha1.BpfNodeHolder, found bool) {
+	if len(p.Holders) == 0 {
+		return h, false
+	}
+	return slices.MinFunc(p.Holders, func(a, b v1alpha1.BpfNodeHolder) int { return cmp.Compare(obscurity(a), obscurity(b)) }), true
 }
 
 // obscurity ranks holders. Processes rank before files, and running processes before those that have ended.

@@ -119,7 +119,7 @@ PLUGIN_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/am
 PLUGINS = $(foreach platform,$(PLUGIN_PLATFORMS),$(LOCALBIN)/plugin/$(subst /,-,$(platform))/kubectl-bpfman$(if $(filter windows/%,$(platform)),.exe))
 
 .PHONY: build-plugins
-build-plugins: ## Build the kubectl plugin for each of PLUGIN_PLATFORMS, to bin/plugin/<system>-<architecture>.
+build-plugins: $(UI_PAGE) ## Build the kubectl plugin for each of PLUGIN_PLATFORMS, to bin/plugin/<system>-<architecture>.
 	@for plugin in $(PLUGINS); do platform=$$(basename $$(dirname $$plugin)); echo "building kubectl-bpfman for $$platform"; \
 		GOOS=$${platform%-*} GOARCH=$${platform#*-} GOFLAGS="$(GOFLAGS) -buildvcs=false" \
 		go -C cli build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o $$plugin ./cmd/kubectl-bpfman || exit 1; done

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
 
 // full returns a report as an agent writes it.
@@ -186,7 +187,7 @@ func TestDecodeList(t *testing.T) {
 		`{"kind":"BpfProgramList","apiVersion":"bpfman.io/v1alpha1","metadata":{"resourceVersion":"77","continue":"next"},"items":[` + items + `]}`,
 		`{"items":[` + items + `],"metadata":{"continue":"next","resourceVersion":"77"}}`,
 	} {
-		l, err := decodeList(strings.NewReader(text))
+		l, err := liststream.DecodeList(strings.NewReader(text), decode)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,13 +201,13 @@ func TestDecodeList(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`{"metadata":{"resourceVersion":"1"},"items":null}`, `{"metadata":{"resourceVersion":"1"},"items":[]}`} {
-		if l, err := decodeList(strings.NewReader(text)); err != nil || len(l.Items) > 0 || l.ResourceVersion != "1" {
+		if l, err := liststream.DecodeList(strings.NewReader(text), decode); err != nil || len(l.Items) > 0 || l.ResourceVersion != "1" {
 			t.Errorf("%s: %+v, %v", text, l, err)
 		}
 	}
 	whole := `{"metadata":{"resourceVersion":"77"},"items":[` + items + `]}`
 	for _, part := range []string{"", "7", "[]", whole[:len(whole)-1], whole[:len(whole)-2], whole[:200], `{"items":{}}`, `{"items":[7]}`} {
-		if l, err := decodeList(strings.NewReader(part)); err == nil {
+		if l, err := liststream.DecodeList(strings.NewReader(part), decode); err == nil {
 			t.Errorf("a list that ends early, or is none, was read: %.40q: %d items", part, len(l.Items))
 		}
 	}
@@ -219,15 +220,20 @@ func TestDecodeEvents(t *testing.T) {
 {"type":"BOOKMARK","object":{"kind":"BpfProgram","metadata":{"resourceVersion":"99","annotations":{"k8s.io/initial-events-end":"true"}}}}
 {"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"too old"}}
 `, encoded(t, full("a", "u-a", nil)))
-	e := newEvents(io.NopCloser(strings.NewReader(stream)))
+	e := liststream.DecodeEvents(io.NopCloser(strings.NewReader(stream)), decode)
 	for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 		kind, o, err := e.Decode()
-		if r, ok := o.(*object); err != nil || kind != want || !ok || r.report.UID != "u-a" || r.GetResourceVersion() != "7" || r.GetName() != "a" || r.GetAnnotations() != nil {
+		if err != nil || kind != want {
 			t.Fatalf("%s: %s, %+v, %v", want, kind, o, err)
+		}
+		r, err := liststream.Record[*Report](o)
+		m, ok := o.(metav1.Object)
+		if err != nil || !ok || r.UID != "u-a" || m.GetResourceVersion() != "7" || m.GetName() != "a" || m.GetAnnotations() != nil {
+			t.Fatalf("%s: %+v, %v", want, o, err)
 		}
 	}
 	kind, o, err := e.Decode()
-	if b, ok := o.(*object); err != nil || kind != watch.Bookmark || !ok || b.GetResourceVersion() != "99" || b.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
+	if b, ok := o.(metav1.Object); err != nil || kind != watch.Bookmark || !ok || b.GetResourceVersion() != "99" || b.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
 		t.Fatalf("bookmark: %s, %+v, %v", kind, o, err)
 	}
 	kind, o, err = e.Decode()
@@ -237,7 +243,7 @@ func TestDecodeEvents(t *testing.T) {
 	if _, _, err := e.Decode(); !errors.Is(err, io.EOF) {
 		t.Errorf("the end: %v", err)
 	}
-	cut := newEvents(io.NopCloser(strings.NewReader(stream[:100])))
+	cut := liststream.DecodeEvents(io.NopCloser(strings.NewReader(stream[:100])), decode)
 	if _, _, err := cut.Decode(); err != io.ErrUnexpectedEOF { //nolint:errorlint // watch.StreamWatcher compares it like this
 		t.Errorf("a connection that ended: %v", err)
 	}

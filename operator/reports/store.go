@@ -20,6 +20,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
 
 // Store contains the reports of the cluster, and passes each change to its subscribers. It takes about 190 bytes
@@ -78,7 +79,7 @@ func (s *Store) SetupWithManager(mgr ctrl.Manager) error {
 	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		var running sync.WaitGroup
 		for _, p := range s.parts {
-			running.Go(func() { p.reflect(ctx, listWatch(api, p.kind.Resource(), codec)) })
+			running.Go(func() { p.reflect(ctx, liststream.New(api, p.kind.Resource(), codec, decode)) })
 		}
 		running.Wait()
 		return nil
@@ -147,25 +148,25 @@ func (p *part) Add(of any) error { return p.Update(of) }
 
 // Update implements [toolscache.ReflectorStore].
 func (p *part) Update(of any) error {
-	o, ok := of.(*object)
-	if !ok {
-		return fmt.Errorf("%T is not a report", of)
+	r, err := liststream.Record[*Report](of)
+	if err != nil {
+		return err
 	}
 	p.store.changing.Lock()
 	defer p.store.changing.Unlock()
-	p.put(o.report)
+	p.put(r)
 	return nil
 }
 
 // Delete implements [toolscache.ReflectorStore].
 func (p *part) Delete(of any) error {
-	o, ok := of.(*object)
-	if !ok {
-		return fmt.Errorf("%T is not a report", of)
+	r, err := liststream.Record[*Report](of)
+	if err != nil {
+		return err
 	}
 	p.store.changing.Lock()
 	defer p.store.changing.Unlock()
-	p.drop(o.report.UID)
+	p.drop(r.UID)
 	return nil
 }
 
@@ -177,14 +178,9 @@ func (p *part) Replace(items []any, _ string) error {
 	reports := make([]*Report, 0, len(items))
 	stay := make(map[types.UID]struct{}, len(items))
 	for _, item := range items {
-		var r *Report
-		switch item := item.(type) {
-		case *Report: // from a list
-			r = item
-		case *object: // from the first events of a watch
-			r = item.report
-		default:
-			return fmt.Errorf("%T is not a report", item)
+		r, err := liststream.Record[*Report](item)
+		if err != nil {
+			return err
 		}
 		reports = append(reports, r)
 		stay[r.UID] = struct{}{}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
 
 func report(uid, node string, generation int64) *Report {
@@ -36,7 +37,7 @@ func report(uid, node string, generation int64) *Report {
 	}
 }
 
-func event(r *Report) *object { return &object{report: r} }
+func event(r *Report) runtime.Object { return liststream.Event(r, liststream.Metadata{}) }
 
 func items(of ...*Report) []any {
 	all := make([]any, len(of))
@@ -332,7 +333,9 @@ func TestReflect(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			var reflecting sync.WaitGroup
 			p := clusterScoped(s)
-			reflecting.Go(func() { p.reflect(ctx, listWatch(api, p.kind.Resource(), runtime.NewParameterCodec(scheme))) })
+			reflecting.Go(func() {
+				p.reflect(ctx, liststream.New(api, p.kind.Resource(), runtime.NewParameterCodec(scheme), decode))
+			})
 			var got []string
 			for range 5 {
 				got = append(got, <-changes)

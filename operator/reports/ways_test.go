@@ -21,6 +21,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
 
 // TestWay fills a store from a cluster in one of the ways that the API supports, and prints the cost. make
@@ -62,11 +63,11 @@ func (p *part) replace(read []runtime.Object) error {
 }
 
 func inOneList(ctx context.Context, p *part, api rest.Interface, codec runtime.ParameterCodec) error {
-	answer, err := listWatch(api, p.kind.Resource(), codec).ListWithContextFunc(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	answer, err := liststream.New(api, p.kind.Resource(), codec, decode).ListWithContextFunc(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
-	all, ok := answer.(*list)
+	all, ok := answer.(*liststream.List)
 	if !ok {
 		return fmt.Errorf("%T is no list", answer)
 	}
@@ -80,7 +81,7 @@ func inPages(ctx context.Context, p *part, api rest.Interface, codec runtime.Par
 		if err != nil {
 			return fmt.Errorf("get a page: %w", err)
 		}
-		page, err := decodeList(body)
+		page, err := liststream.DecodeList(body, decode)
 		if err := errors.Join(err, body.Close()); err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func inPages(ctx context.Context, p *part, api rest.Interface, codec runtime.Par
 
 // asEvents is the way that the store uses.
 func asEvents(ctx context.Context, p *part, api rest.Interface, codec runtime.ParameterCodec) error {
-	from, err := listWatch(api, p.kind.Resource(), codec).WatchFuncWithContext(ctx, metav1.ListOptions{
+	from, err := liststream.New(api, p.kind.Resource(), codec, decode).WatchFuncWithContext(ctx, metav1.ListOptions{
 		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	})
 	if err != nil {
@@ -102,12 +103,12 @@ func asEvents(ctx context.Context, p *part, api rest.Interface, codec runtime.Pa
 	defer from.Stop()
 	var all []runtime.Object
 	for event := range from.ResultChan() {
-		o, ok := event.Object.(*object)
+		o, ok := event.Object.(metav1.Object)
 		switch {
-		case event.Type == watch.Bookmark && ok && o.last:
+		case event.Type == watch.Bookmark && ok && o.GetAnnotations() != nil:
 			return p.replace(all)
 		case event.Type == watch.Added && ok:
-			all = append(all, o)
+			all = append(all, event.Object)
 		default:
 			return fmt.Errorf("%s of %v", event.Type, event.Object)
 		}

@@ -71,6 +71,7 @@ func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Co
 		rolloutCommand(streams, connect),
 		topCommand(streams, connect),
 		traceCommand(streams, connect),
+		uiCommand(streams, connect),
 		versionCommand(),
 		whyCommand(streams, connect),
 	)

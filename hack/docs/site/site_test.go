@@ -7,7 +7,6 @@ package site
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"image/png"
 	"io/fs"
@@ -18,15 +17,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"github.com/bpfman/bpfman-operator/hack/docs/chromium"
@@ -36,9 +29,6 @@ const (
 	phone   = 360
 	desktop = 1280
 )
-
-// patience bounds the time until a page is loaded and no longer changes, on a busy machine.
-const patience = 2 * time.Minute
 
 // versions is the file that mike writes.
 const versions = `[{"version": "dev", "title": "dev", "aliases": []}, {"version": "0.6", "title": "0.6", "aliases": ["latest"]}]`
@@ -61,73 +51,13 @@ func serve(t *testing.T) (directory, url string) {
 	return directory, server.URL + "/0.6/"
 }
 
-// browser starts a browser for one test.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	// A mouse, without which the theme doesn't let the keyboard scroll code.
-	mouse := chromedp.Flag("blink-settings", "primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4")
-	ctx, stop, err := chromium.Start(t.Context(), mouse)
-	t.Cleanup(stop)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ctx
-}
-
-// watched collects errors of a page, and its requests to other hosts.
-type watched struct {
-	mu         sync.Mutex
-	complaints []string
-}
-
-func watch(t *testing.T, ctx context.Context, own string) *watched { //nolint:revive // A browser is a context here.
-	t.Helper()
-	w := &watched{}
-	add := func(format string, arguments ...any) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.complaints = append(w.complaints, fmt.Sprintf(format, arguments...))
-	}
-	err := chromedp.Listen(ctx, func(event any) {
-		switch event := event.(type) {
-		case *cdpruntime.EventExceptionThrown:
-			add("exception: %v", event.ExceptionDetails)
-		case *cdpruntime.EventConsoleAPICalled:
-			if event.Type == "error" || event.Type == "warning" {
-				add("console: %v", event.Args)
-			}
-		case *log.EventEntryAdded:
-			if event.Entry.Level == log.EntryLevelError || event.Entry.Level == log.EntryLevelWarning {
-				add("log: %s %s", event.Entry.Text, event.Entry.URL)
-			}
-		case *network.EventRequestWillBeSent:
-			if url := event.Request.URL; !strings.HasPrefix(url, own) && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "blob:") {
-				add("request to another host: %s", url)
-			}
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-// take returns what was collected, and removes it.
-func (w *watched) take() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	complaints := w.complaints
-	w.complaints = nil
-	return complaints
-}
-
 // TestWatch causes an error in a page, to check that it is detected.
 func TestWatch(t *testing.T) {
 	_, url := serve(t)
-	ctx := browser(t)
-	watched := watch(t, ctx, url)
-	do(t, ctx, chromedp.Navigate(url), chromedp.WaitVisible("article"), settled())
-	watched.take()
+	ctx := chromium.Browser(t)
+	watched := chromium.Watch(t, ctx, url)
+	chromium.Do(t, ctx, chromedp.Navigate(url), chromedp.WaitVisible("article"), settled())
+	watched.Take()
 	for name, script := range map[string]string{
 		"console":      `console.error("this")`,
 		"exception":    `setTimeout(() => { throw new Error("this") })`,
@@ -135,13 +65,13 @@ func TestWatch(t *testing.T) {
 		"another host": `fetch(location.origin + "/versions.json").then(() => {})`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			do(t, ctx, chromedp.Evaluate[chromedp.Void](script))
-			deadline := time.Now().Add(patience)
-			for len(watched.take()) == 0 {
+			chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](script))
+			deadline := time.Now().Add(chromium.Patience)
+			for len(watched.Take()) == 0 {
 				if time.Now().After(deadline) {
 					t.Fatal("nothing is heard")
 				}
-				get(t, ctx, chromedp.Evaluate[bool](`true`))
+				chromium.Get(t, ctx, chromedp.Evaluate[bool](`true`))
 			}
 		})
 	}
@@ -193,14 +123,6 @@ const inspect = `(() => {
 	return {heading: document.querySelector("h1")?.innerText || "", problems};
 })()`
 
-// barriers has axe-core find what keeps people from reading a page or using it, such as text with too little contrast.
-// The theme writes the name of the version selector, which lacks the version.
-const barriers = `(async () => {
-	const found = await axe.run({exclude: ".md-version__current"}, {resultTypes: ["violations"]});
-	return found.violations.filter(violation => ["serious", "critical"].includes(violation.impact)).flatMap(violation =>
-		violation.nodes.slice(0, 3).map(node => violation.help + ": " + node.html.slice(0, 120) + ": " + node.failureSummary));
-})()`
-
 // TestPages checks each page, as displayed by a phone in dark mode, and by a desktop in light mode.
 func TestPages(t *testing.T) {
 	directory, url := serve(t)
@@ -217,23 +139,23 @@ func TestPages(t *testing.T) {
 		scheme string
 	}{{phone, "dark"}, {desktop, "light"}} {
 		t.Run(fmt.Sprintf("%d-%s", mode.width, mode.scheme), func(t *testing.T) {
-			ctx := browser(t)
-			watched := watch(t, ctx, strings.TrimSuffix(url, "0.6/"))
-			show(t, ctx, mode.width, mode.scheme)
+			ctx := chromium.Browser(t)
+			watched := chromium.Watch(t, ctx, strings.TrimSuffix(url, "0.6/"))
+			chromium.Show(t, ctx, mode.width, mode.scheme)
 			for _, path := range paths {
-				do(t, ctx, chromedp.Navigate(url+path), chromedp.WaitVisible("article"), settled())
-				found := get(t, ctx, chromedp.Evaluate[look](inspect))
+				chromium.Do(t, ctx, chromedp.Navigate(url+path), chromedp.WaitVisible("article"), settled())
+				found := chromium.Get(t, ctx, chromedp.Evaluate[look](inspect))
 				if found.Heading == "" {
 					t.Errorf("%s has no heading", path)
 				}
-				do(t, ctx, chromedp.Evaluate[chromedp.Void](string(axe)))
-				found.Problems = append(found.Problems, get(t, ctx, chromedp.Evaluate[[]string](barriers, chromedp.EvalAwaitPromise))...)
-				for _, problem := range append(found.Problems, watched.take()...) {
+				chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](string(axe)))
+				found.Problems = append(found.Problems, chromium.Get(t, ctx, chromedp.Evaluate[[]string](chromium.Barriers, chromedp.EvalAwaitPromise))...)
+				for _, problem := range append(found.Problems, watched.Take()...) {
 					t.Errorf("%s: %s", path, problem)
 				}
 				if out := os.Getenv("SCREENSHOTS"); out != "" {
 					name := fmt.Sprintf("%s-%d-%s.png", strings.ReplaceAll(path, "/", "_"), mode.width, mode.scheme)
-					if err := os.WriteFile(filepath.Join(out, name), get(t, ctx, chromedp.FullScreenshot(100)), 0o600); err != nil {
+					if err := os.WriteFile(filepath.Join(out, name), chromium.Get(t, ctx, chromedp.FullScreenshot(100)), 0o600); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -264,9 +186,9 @@ func TestSchemas(t *testing.T) {
 
 func TestSearch(t *testing.T) {
 	_, url := serve(t)
-	ctx := browser(t)
-	watched := watch(t, ctx, strings.TrimSuffix(url, "0.6/"))
-	show(t, ctx, desktop, "light")
+	ctx := chromium.Browser(t)
+	watched := chromium.Watch(t, ctx, strings.TrimSuffix(url, "0.6/"))
+	chromium.Show(t, ctx, desktop, "light")
 	for question, page := range map[string]string{
 		"uninstall":                   "install/",
 		"read a map without bpf":      "volumes/",
@@ -291,16 +213,16 @@ func TestSearch(t *testing.T) {
 		"write ebpf program in c":     "tutorials/program-in-c/",
 	} {
 		t.Run(question, func(t *testing.T) {
-			do(t, ctx, chromedp.Navigate(url), chromedp.WaitVisible("article"), settled(),
+			chromium.Do(t, ctx, chromedp.Navigate(url), chromedp.WaitVisible("article"), settled(),
 				chromedp.Focus(".md-search__input"), chromedp.SendKeys(".md-search__input", question),
 				chromedp.WaitVisible(".md-search-result__item a"))
-			found := get(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".md-search-result__item > a:first-of-type")].slice(0, 3).map(a => a.href)`))
+			found := chromium.Get(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".md-search-result__item > a:first-of-type")].slice(0, 3).map(a => a.href)`))
 			if !slices.ContainsFunc(found, func(result string) bool { return strings.HasPrefix(result, url+page) }) {
 				t.Errorf("%s isn't among %q", page, found)
 			}
 		})
 	}
-	if complaints := watched.take(); len(complaints) > 0 {
+	if complaints := watched.Take(); len(complaints) > 0 {
 		t.Errorf("the page complains: %q", complaints)
 	}
 }
@@ -308,9 +230,9 @@ func TestSearch(t *testing.T) {
 // TestVersions checks that the selector contains the published versions.
 func TestVersions(t *testing.T) {
 	_, url := serve(t)
-	ctx := browser(t)
-	do(t, ctx, chromedp.Navigate(url+"install/"), chromedp.WaitReady(".md-version__list"))
-	found := get(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".md-version__link")].map(a => a.textContent.trim())`))
+	ctx := chromium.Browser(t)
+	chromium.Do(t, ctx, chromedp.Navigate(url+"install/"), chromedp.WaitReady(".md-version__list"))
+	found := chromium.Get(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".md-version__link")].map(a => a.textContent.trim())`))
 	if !slices.Equal(found, []string{"dev", "0.6"}) {
 		t.Errorf("the versions are %q", found)
 	}
@@ -319,11 +241,11 @@ func TestVersions(t *testing.T) {
 // TestModes changes the mode manually, to another one than the system's. Diagrams follow.
 func TestModes(t *testing.T) {
 	_, url := serve(t)
-	ctx := browser(t)
-	show(t, ctx, desktop, "light")
-	do(t, ctx, chromedp.Navigate(url), chromedp.WaitVisible("article"), settled())
+	ctx := chromium.Browser(t)
+	chromium.Show(t, ctx, desktop, "light")
+	chromium.Do(t, ctx, chromedp.Navigate(url), chromedp.WaitVisible("article"), settled())
 	corner := func() (brightness uint32) {
-		picture, err := png.Decode(bytes.NewReader(get(t, ctx, chromedp.Screenshot("article img"))))
+		picture, err := png.Decode(bytes.NewReader(chromium.Get(t, ctx, chromedp.Screenshot("article img"))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +253,7 @@ func TestModes(t *testing.T) {
 		return (r + g + b) / 3 >> 8
 	}
 	light := corner()
-	do(t, ctx, chromedp.Evaluate[chromedp.Void](`document.querySelector("#__palette_2").click()`))
+	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](`document.querySelector("#__palette_2").click()`))
 	dark := corner()
 	if light < 200 || dark > 80 {
 		t.Errorf("the brightness of the first diagram is %d in light mode, %d in dark mode", light, dark)
@@ -345,11 +267,11 @@ func TestDiagrams(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no diagrams: %v", err)
 	}
-	ctx := browser(t)
+	ctx := chromium.Browser(t)
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			do(t, ctx, chromedp.Navigate(url+"diagrams/"+filepath.Base(path)))
-			for _, problem := range get(t, ctx, chromedp.Evaluate[[]string](overlaps)) {
+			chromium.Do(t, ctx, chromedp.Navigate(url+"diagrams/"+filepath.Base(path)))
+			for _, problem := range chromium.Get(t, ctx, chromedp.Evaluate[[]string](overlaps)) {
 				t.Error(problem)
 			}
 		})
@@ -371,38 +293,9 @@ const overlaps = `(() => {
 	return problems;
 })()`
 
-// show sets the screen's width and the system's mode.
-func show(t *testing.T, ctx context.Context, width int64, scheme string) { //nolint:revive // The same.
-	t.Helper()
-	do(t, ctx, chromedp.EmulateViewport(width, 800))
-	get(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
-		return cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
-	})
-}
-
 // settled waits until the page's script has finished: images are loaded, and tables can be scrolled.
 func settled() chromedp.Action[chromedp.Void] {
 	return chromedp.PollFunction[chromedp.Void](`() => document.readyState === "complete"
 		&& [...document.images].every(image => image.complete)
 		&& document.querySelectorAll("article table").length === document.querySelectorAll("article .md-typeset__scrollwrap table").length`)
-}
-
-// do performs actions in the browser, like a reader.
-func do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) { //nolint:revive // The same.
-	t.Helper()
-	get(t, ctx, chromedp.Steps(steps...))
-}
-
-// get evaluates a query in the browser.
-func get[T any](t *testing.T, ctx context.Context, question chromedp.Action[T]) T { //nolint:revive // The same.
-	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	answer, err := chromedp.Run(ctx, question)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer
 }

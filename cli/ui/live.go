@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bpfman/bpfman-operator/cli/inspectors"
+	"github.com/bpfman/bpfman-operator/cli/ui/view"
+	"github.com/bpfman/bpfman-operator/internal/live"
+)
+
+const (
+	// interval is the interval of live figures.
+	interval = 2 * time.Second
+	// maxMeasured is the maximum number of nodes that are measured for the view of the cluster. Each takes a
+	// connection through the API server.
+	maxMeasured = 16
+	// maxEntries is the maximum number of entries of a map.
+	maxEntries = 2000
+)
+
+// usage sends what the programs of a node use, or those of some nodes of the cluster.
+func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) error) error {
+	found, err := s.Inspectors(ctx)
+	if err != nil {
+		return err
+	}
+	node := r.URL.Query().Get("node")
+	var nodes []string
+	if node == "" {
+		nodes = found.Sample(maxMeasured)
+	} else {
+		nodes = []string{node}
+	}
+	asked, err := found.On(nodes...)
+	if err != nil {
+		return err
+	}
+	m := &measurement{
+		key: s.keyOf(node), of: found.Count(), last: map[string]live.Usage{}, send: send, failed: map[string]error{}, asked: len(asked),
+	}
+	return inspectors.Each(asked, func(i inspectors.Inspector) error {
+		err := inspectors.Ask(ctx, i, func(u live.Usage) error { return m.take(i.Node, u) }, live.CommandTop, "--interval", interval.String())
+		return m.left(i.Node, cmp.Or(err, errEnded))
+	})
+}
+
+var errEnded = errors.New("the inspector no longer answers")
+
+// keyOf returns a function that returns the key of a program: its ID on one node, or the key of its row in the view of
+// the cluster.
+func (s *Server) keyOf(node string) func(node string) func(id uint32) string {
+	if node != "" {
+		return func(string) func(uint32) string {
+			return func(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
+		}
+	}
+	return func(node string) func(uint32) string {
+		keys := map[uint32]string{}
+		if i := s.facts.inventory(node); i != nil {
+			for _, p := range i.Programs {
+				keys[p.ID] = p.Sort.Value().Key()
+			}
+		}
+		return func(id uint32) string { return keys[id] }
+	}
+}
+
+// measurement collects the answers of inspectors.
+type measurement struct {
+	key  func(node string) func(uint32) string
+	of   int
+	send func(any) error
+
+	mu     sync.Mutex
+	asked  int
+	last   map[string]live.Usage // the answers since the last view
+	failed map[string]error
+}
+
+func (m *measurement) take(node string, u live.Usage) error {
+	if u.Elapsed <= 0 {
+		return nil // the first answer only confirms the start
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last[node] = u
+	if len(m.last)+len(m.failed) < m.asked {
+		return nil
+	}
+	return m.show()
+}
+
+// left handles an inspector that no longer answers. It returns the error if there are no others.
+func (m *measurement) left(node string, err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failed[node] = err
+	if len(m.failed) == m.asked {
+		return err
+	}
+	return nil
+}
+
+func (m *measurement) show() error {
+	v := view.Usage{Nodes: len(m.last), Of: m.of, Programs: map[string]view.Used{}}
+	for node, err := range m.failed {
+		v.Problem = fmt.Sprintf("%d of %d nodes don't answer; node %s: %v", len(m.failed), m.asked, node, err)
+		break
+	}
+	for node, u := range m.last {
+		key := m.key(node)
+		for _, p := range u.Programs {
+			k := key(p.ID)
+			if k == "" {
+				continue
+			}
+			sum := v.Programs[k]
+			runs := float64(p.Runs) / u.Elapsed.Seconds()
+			cpu := 100 * p.RunTime.Seconds() / u.Elapsed.Seconds()
+			sum.CPU, sum.Runs = sum.CPU+cpu, sum.Runs+runs
+			if sum.Runs > 0 {
+				const nanosecondsPerPercent = 1e7 // of a second
+				sum.PerRun = sum.CPU * nanosecondsPerPercent / sum.Runs
+			}
+			v.Programs[k] = sum
+		}
+	}
+	clear(m.last)
+	return m.send(v)
+}
+
+// dump sends the content of a map: one on a node by its ID, or one by the path of its pin.
+func (s *Server) dump(ctx context.Context, r *http.Request, send func(any) error) error {
+	q := r.URL.Query()
+	found, err := s.Inspectors(ctx)
+	if err != nil {
+		return err
+	}
+	asked, err := found.On(q.Get("node"))
+	if err != nil {
+		return err
+	}
+	question := []string{live.CommandDump, "--limit", strconv.Itoa(maxEntries), "--every", interval.String()}
+	if id := q.Get("id"); id != "" {
+		question = append(question, "--map", id)
+	} else {
+		question = append(question, "--pin", q.Get("pin"))
+	}
+	v := view.Dump{Node: q.Get("node"), Entries: []live.Entry{}}
+	return inspectors.Ask(ctx, asked[0], func(line live.DumpLine) error {
+		switch {
+		case line.Map != nil:
+			v.Map, v.Entries = line.Map, []live.Entry{}
+		case line.Entry != nil:
+			v.Entries = append(v.Entries, *line.Entry)
+		case line.End != nil:
+			v.End, v.At = *line.End, time.Now()
+			return send(v)
+		}
+		return nil
+	}, question...)
+}

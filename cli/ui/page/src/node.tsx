@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+import { Fragment } from "preact";
+import { to, useStream } from "./api";
+import type { Route } from "./api";
+import { bytes, count, nanoseconds, percent, plural, short } from "./format";
+import { Commands, Facts, Loading, OwnerLink, Problems, Section, Spark, State, Table, useHistory } from "./parts";
+import type { Column } from "./parts";
+import type * as views from "./views";
+
+export function NodeView(props: { route: Route }) {
+  const name = props.route.query.get("name") ?? "";
+  const stream = useStream<views.Node>("api/node?" + new URLSearchParams({ name }).toString());
+  const history = useHistory();
+  const usage = useStream<views.Usage>("api/usage?" + new URLSearchParams({ node: name }).toString(), (u) =>
+    history.add(Object.fromEntries(Object.entries(u.programs).map(([id, used]) => [id, used.runs]))));
+  const view = stream.view;
+  const live: Live = { of: (id) => usage.view?.programs[id], history: (id) => history.of(String(id)), measured: !!usage.view };
+  return (
+    <main>
+      <h1><span class="kind">Node</span> {name} {view && <State state={view.cell.health} />}</h1>
+      <Problems stream={stream} />
+      {!view ? <Loading stream={stream} /> : (
+        <>
+          <Facts of={[
+            ["Kernel", view.kernel], ["Programs", `${count(view.cell.bpfman)} of bpfman, ${count(view.cell.others)} of others`],
+            ["Maps", `${count(view.maps.length)}, ${bytes(view.maps.reduce((sum, m) => sum + (m.memorybytes ?? 0), 0))}`],
+            ["CPU", usage.view ? percent(Object.values(usage.view.programs).reduce((sum, u) => sum + u.cpu, 0)) + " of one" : usage.problem ? "not measured: " + usage.problem : "…"],
+          ]} />
+          {view.cell.why && <p class={"notice " + (view.cell.health === "failed" ? "bad" : "doubt")}>{view.cell.why}</p>}
+          {view.conflicts.length > 0 && (
+            <Section title="Conflicts" note={plural(view.conflicts.length, "conflict")}>
+              <ul class="briefs">{view.conflicts.map((c) => <li key={c.type + c.message}><div class="line"><b>{c.type}</b>{c.owner && <OwnerLink owner={c.owner} />}</div><p class="message doubt">{c.message}</p></li>)}</ul>
+            </Section>
+          )}
+          {view.omitted && <p class="notice">The node has more than fits into its BpfNode: {Object.entries(view.omitted).map(([what, n]) => `${count(n as number)} ${what}`).join(", ")} aren't shown.</p>}
+          <Places places={view.places} live={live} />
+          <Unattached programs={view.unattached} live={live} />
+          <Maps maps={view.maps} />
+          <Commands of={[`chain --node ${name}`, `programs --node ${name}`, `top --node ${name}`, `maps --node ${name}`]} />
+        </>
+      )}
+    </main>
+  );
+}
+
+interface Live {
+  of: (id: number) => views.Used | undefined;
+  history: (id: number) => number[];
+  measured: boolean;
+}
+
+function Places(props: { places: views.Place[]; live: Live }) {
+  if (props.places.length === 0) return <Section title="Hooks"><p class="empty">No program is attached.</p></Section>;
+  const groups = [...new Set(props.places.map((p) => p.group))];
+  return (
+    <>
+      {groups.map((group) => {
+        const places = props.places.filter((p) => p.group === group);
+        return (
+          <Section title={group} note={group === "Interfaces" || group === "Pods" ? "in the order in which a packet passes" : plural(places.length, "hook")} key={group}>
+            {places.slice(0, 400).map((p) => <PlaceOf place={p} live={props.live} key={p.name} />)}
+            {places.length > 400 && <p class="empty">and {count(places.length - 400)} more</p>}
+          </Section>
+        );
+      })}
+    </>
+  );
+}
+
+function PlaceOf(props: { place: views.Place; live: Live }) {
+  const { place } = props;
+  return (
+    <div class="place">
+      {place.name && <h3>{place.name}</h3>}
+      {place.hooks.map((h, i) => (
+        <div class="hook" key={h.type + i}>
+          <div class="hooktype">{h.type}</div>
+          <ol class={"chain" + (h.ordered ? " ordered" : "")} aria-label={`Programs at ${h.type} of ${place.name}`}>
+            {h.programs.map((p) => <Fragment key={`${p.id}-${p.position}-${p.slot}`}><Box program={p} live={props.live} ordered={!!h.ordered} /></Fragment>)}
+          </ol>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function Box(props: { program: views.AtHook; live: Live; ordered: boolean }) {
+  const p = props.program;
+  const dispatcher = p.bpfman && !p.owner;
+  const classes = ["box", p.bpfman ? "ours" : "theirs", p.conflict ? "conflict" : "", dispatcher ? "dispatcher" : ""].join(" ");
+  return (
+    <li>
+      <article class={classes} aria-label={`${p.name ?? "program"} ${p.id}`}>
+        <div class="line"><b>{p.name || "(no name)"}</b><span class="id">{p.id}</span></div>
+        <div class="who">{p.owner ? <OwnerLink owner={p.owner} /> : dispatcher ? "bpfman runs the next ones" : p.whose || "holder not known"}</div>
+        <Figures id={p.id} live={props.live} />
+        {p.conflict && <p class="message doubt">{p.conflict}</p>}
+      </article>
+      {props.ordered && !dispatcher && <span class="arrow" title={p.skips?.length ? `any other verdict skips ${plural(p.skips.length, "program")}` : undefined}>{p.proceedon?.length ? p.proceedon.join(", ") : "ends"}</span>}
+    </li>
+  );
+}
+
+function Figures(props: { id: number; live: Live }) {
+  const used = props.live.of(props.id);
+  if (!props.live.measured) return null;
+  if (!used) return <div class="figures faint">didn't run</div>;
+  return (
+    <div class="figures">
+      <span>{short(used.runs)}/s</span><span>{nanoseconds(used.perRun)}</span><span>{percent(used.cpu)}</span>
+      <Spark values={props.live.history(props.id)} label={`${short(used.runs)} runs per second`} />
+    </div>
+  );
+}
+
+function Unattached(props: { programs: views.Program[]; live: Live }) {
+  if (props.programs.length === 0) return null;
+  const columns: Column<views.Program>[] = [
+    { name: "Program", cell: (p) => <><span class={"dot " + (p.bpfman ? "ours" : "")} aria-hidden="true" />{p.name || "(no name)"}</>, by: (p) => p.name ?? "" },
+    { name: "ID", cell: (p) => p.id, by: (p) => p.id, number: true },
+    { name: "Type", cell: (p) => p.type, by: (p) => p.type },
+    { name: "Owner", cell: (p) => (p.owner ? <OwnerLink owner={p.owner} /> : p.bpfman ? "bpfman" : (p.holders?.[0]?.process ?? p.holders?.[0]?.path ?? "")) },
+  ];
+  return (
+    <Section title="Without a known attach point" note={plural(props.programs.length, "program")}>
+      <Table label="Programs without a known attach point" columns={columns} rows={props.programs} id={(p) => String(p.id)} empty="" />
+    </Section>
+  );
+}
+
+function Maps(props: { maps: views.Map[] }) {
+  const columns: Column<views.Map>[] = [
+    { name: "Map", cell: (m) => <a href={to("map", { node: m.node, id: m.id, name: m.name })}>{m.name || "map " + m.id}</a>, by: (m) => m.name ?? "" },
+    { name: "Type", cell: (m) => m.type, by: (m) => m.type, minor: true },
+    { name: "Entries", cell: (m) => count(m.maxentries ?? 0), by: (m) => m.maxentries ?? 0, number: true, minor: true },
+    { name: "Memory", cell: (m) => (m.memorybytes ? bytes(m.memorybytes) : ""), by: (m) => m.memorybytes ?? 0, number: true },
+    { name: "Programs", cell: (m) => (m.unused ? <span class="state doubt">not used</span> : (m.programs ?? []).join(", ")), by: (m) => (m.programs ?? []).length },
+    { name: "Pods", cell: (m) => (m.pods ?? []).join(", "), by: (m) => (m.pods ?? []).length, minor: true },
+  ];
+  const unused = props.maps.filter((m) => m.unused);
+  return (
+    <Section title="Maps" note={unused.length > 0 ? `${plural(unused.length, "map")} with ${bytes(unused.reduce((sum, m) => sum + (m.memorybytes ?? 0), 0))} not used by any program or pod` : plural(props.maps.length, "map")}>
+      <Table label="Maps" columns={columns} rows={props.maps} id={(m) => String(m.id)} empty="The node has no maps." />
+    </Section>
+  );
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// stream sends views as server-sent events.
+type stream struct {
+	out   http.ResponseWriter
+	flush *http.ResponseController
+}
+
+// sendTimeout is how long a browser may take to accept an event.
+const sendTimeout = 30 * time.Second
+
+// serveStream returns a handler that runs a function until the browser leaves. The error of the function is the last
+// event.
+func serveStream(run func(ctx context.Context, r *http.Request, send func(any) error) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		s := &stream{out: w, flush: http.NewResponseController(w)}
+		err := run(r.Context(), r, func(v any) error { return s.send("view", v) })
+		if err != nil && r.Context().Err() == nil {
+			_ = s.send("problem", err.Error()) // fails if the browser has left
+		}
+	}
+}
+
+func (s *stream) send(event string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode a view: %w", err)
+	}
+	_ = s.flush.SetWriteDeadline(time.Now().Add(sendTimeout)) // not supported by tests' recorders
+	if _, err := fmt.Fprintf(s.out, "event: %s\ndata: %s\n\n", event, data); err != nil {
+		return fmt.Errorf("send a view: %w", err)
+	}
+	if err := s.flush.Flush(); err != nil {
+		return fmt.Errorf("send a view: %w", err)
+	}
+	return nil
+}
+
+// Changes are collected for settle. A view that takes long to compute is computed less often, so that the server uses
+// at most a quarter of a processor's time for it.
+const (
+	settle = 250 * time.Millisecond
+	share  = 4
+)
+
+// onChange calls show now, after each change of the facts, and at the latest after an interval.
+func (f *facts) onChange(ctx context.Context, atLatest time.Duration, show func(*facts) error) error {
+	for {
+		changed := f.next()
+		began := time.Now()
+		if err := show(f); err != nil {
+			return err
+		}
+		if !sleep(ctx, max(settle, (share-1)*time.Since(began))) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-time.After(atLatest):
+		}
+	}
+}
+
+// sleep reports whether the time has passed before the context ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/objectmaps"
+	"github.com/bpfman/bpfman-operator/cli/why"
+	"github.com/bpfman/bpfman-operator/internal/live"
+)
+
+// Object is the view of an object.
+type Object struct {
+	Page *why.Page `json:"page"`
+	// Nodes are all its nodes. Page only has the details of the first ones, the most severe first.
+	Nodes      []ObjectNode            `json:"nodes"`
+	Conditions []metav1.Condition      `json:"conditions"`
+	Counts     *v1alpha1.NodeCounts    `json:"counts,omitempty"`
+	Rollout    *v1alpha1.RolloutStatus `json:"rollout,omitempty"`
+	Revisions  []Revision              `json:"revisions"`
+	Bytecode   []Bytecode              `json:"bytecode"`
+	Maps       []objectmaps.Map        `json:"maps"`
+	MoreMaps   int                     `json:"moreMaps,omitempty"`
+	Events     []*Event                `json:"events"`
+	Programs   map[string][]uint32     `json:"programs"`
+	Problems
+}
+
+// ObjectNode is the state of an object on a node.
+type ObjectNode struct {
+	Name  string    `json:"name"`
+	State why.State `json:"state"`
+}
+
+// Revision is a revision of an object.
+type Revision struct {
+	Number  int64       `json:"number"`
+	Created metav1.Time `json:"created"`
+	Change  string      `json:"change"`
+	Newest  bool        `json:"newest,omitempty"`
+}
+
+// Bytecode is what nodes loaded.
+type Bytecode struct {
+	v1alpha1.BpfProgramBytecode
+
+	Nodes int `json:"nodes"`
+}
+
+// The maximum numbers of nodes with details, and of maps.
+const (
+	maxDetailed = 200
+	maxMaps     = 500
+)
+
+// ObjectOf returns the view of an object.
+func ObjectOf(page why.Page, facts why.Facts, revisions []Revision, events []*Event, problems Problems) *Object {
+	status := facts.Object.GetStatus()
+	maps := objectmaps.List(facts.Reports, nil)
+	v := &Object{
+		Nodes: []ObjectNode{}, Conditions: append([]metav1.Condition{}, status.Conditions...), Counts: status.Nodes, Rollout: status.Rollout,
+		Revisions: append([]Revision{}, revisions...), Bytecode: bytecode(facts.Reports), Maps: append([]objectmaps.Map{}, maps[:min(len(maps), maxMaps)]...),
+		MoreMaps: max(len(maps)-maxMaps, 0), Events: []*Event{}, Programs: map[string][]uint32{}, Problems: problems,
+	}
+	for _, n := range page.Nodes {
+		v.Nodes = append(v.Nodes, ObjectNode{n.Name, n.State})
+		for _, p := range n.Programs {
+			if p.ID != 0 {
+				v.Programs[n.Name] = append(v.Programs[n.Name], p.ID)
+			}
+		}
+	}
+	page.Nodes = append([]why.Node{}, page.Nodes[:min(len(page.Nodes), maxDetailed)]...)
+	v.Page = &page
+	owner := v1alpha1.BpfNodeOwner{Kind: facts.Kind, Namespace: facts.Object.GetNamespace(), Name: facts.Object.GetName()}
+	for _, e := range events {
+		if e.Owner == owner {
+			v.Events = append(v.Events, e)
+		}
+	}
+	slices.SortFunc(v.Events, func(a, b *Event) int {
+		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Message, b.Message))
+	})
+	return v
+}
+
+// bytecode groups what nodes loaded by digest, signers, and verdicts.
+func bytecode(reports []v1alpha1.ProgramObject) []Bytecode {
+	all := []Bytecode{}
+	nodes := []map[string]bool{}
+	for _, r := range reports {
+		status := r.GetStatus()
+		if status.Bytecode == nil {
+			continue
+		}
+		i := slices.IndexFunc(all, func(b Bytecode) bool {
+			return b.Digest == status.Bytecode.Digest && b.Image == status.Bytecode.Image &&
+				slices.Equal(b.Signers, status.Bytecode.Signers) && slices.Equal(b.Policies, status.Bytecode.Policies)
+		})
+		if i < 0 {
+			i = len(all)
+			all, nodes = append(all, Bytecode{BpfProgramBytecode: *status.Bytecode}), append(nodes, map[string]bool{})
+		}
+		nodes[i][status.Node] = true
+		all[i].Nodes = len(nodes[i])
+	}
+	return all
+}
+
+// Session is what a page gets for its token.
+type Session struct {
+	Key     string `json:"key"`
+	Context string `json:"context"`
+	Flags   string `json:"flags"`
+	Version string `json:"version"`
+}
+
+// Usage is what programs used in the last interval.
+type Usage struct {
+	// Nodes and Of count the nodes that were measured, and all nodes with an inspector.
+	Nodes int `json:"nodes"`
+	Of    int `json:"of"`
+	// Problem says why some nodes aren't measured.
+	Problem string `json:"problem,omitempty"`
+	// Programs are the programs of a node by ID, or those of all nodes by the key of their row.
+	Programs map[string]Used `json:"programs"`
+}
+
+// Used is what one program used, on all measured nodes.
+type Used struct {
+	// CPU is the percentage of one CPU.
+	CPU float64 `json:"cpu"`
+	// Runs is the number of runs per second.
+	Runs float64 `json:"runs"`
+	// PerRun is the average duration of a run in nanoseconds.
+	PerRun float64 `json:"perRun"`
+}
+
+// Dump is the content of a map on a node.
+type Dump struct {
+	Node    string       `json:"node"`
+	Map     *live.Map    `json:"map"`
+	Entries []live.Entry `json:"entries"`
+	End     live.End     `json:"end"`
+	At      time.Time    `json:"at"`
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package ui
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/ui/view"
+)
+
+// The maximum intervals between two views, in which nothing changed but ages, or what isn't watched.
+const (
+	clusterPace = 30 * time.Second
+	objectPace  = 10 * time.Second
+)
+
+func (s *Server) cluster(ctx context.Context, r *http.Request, send func(any) error) error {
+	q := r.URL.Query()
+	filter := view.Filter{Text: q.Get("text"), Type: q.Get("type"), Image: q.Get("image"), Namespace: q.Get("namespace"), Owner: q.Get("owner")}
+	return s.facts.onChange(ctx, clusterPace, func(f *facts) error { return send(f.now().Of(filter, time.Now())) })
+}
+
+func (s *Server) node(ctx context.Context, r *http.Request, send func(any) error) error {
+	name := r.URL.Query().Get("name")
+	var last string
+	var read *v1alpha1.BpfNode
+	return s.facts.onChange(ctx, clusterPace, func(f *facts) error {
+		all := f.now()
+		cell, known := all.Cell(name)
+		if !known && len(all.Reading) == 0 {
+			return fmt.Errorf("there is no node %s", name)
+		}
+		version := ""
+		if i := f.inventory(name); i != nil {
+			version = i.Version
+		}
+		problems := view.Problems{Components: all.Components, Unseen: all.Unseen, Reading: all.Reading}
+		if version != last || read == nil {
+			last, read = version, &v1alpha1.BpfNode{}
+			if version != "" {
+				if err := s.Cluster.BpfNodes(ctx, []string{name}, func(n *v1alpha1.BpfNode) error { read = n; return nil }); err != nil {
+					problems.Unseen = append(problems.Unseen, err.Error())
+				}
+			}
+		}
+		pods, err := s.podsOn(ctx, name)
+		if err != nil {
+			problems.Unseen = append(problems.Unseen, "pods of the node: "+err.Error())
+		}
+		return send(view.NodeOf(cell, read, pods, s.Asked(ctx), problems))
+	})
+}
+
+// podsOn returns the pods of a node, whose volumes can contain maps.
+func (s *Server) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	var pods []corev1.Pod
+	err := cluster.Each(ctx, s.Cluster, &corev1.PodList{}, func(p *corev1.Pod) error {
+		pods = append(pods, *p)
+		return nil
+	}, cluster.OnNode(node))
+	return pods, err
+}
+
+func ownerIn(q url.Values) v1alpha1.BpfNodeOwner {
+	return v1alpha1.BpfNodeOwner{Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")}
+}
+
+func (s *Server) object(ctx context.Context, r *http.Request, send func(any) error) error {
+	owner := ownerIn(r.URL.Query())
+	var shown *view.Declared
+	var at time.Time
+	return s.facts.onChange(ctx, objectPace, func(f *facts) error {
+		// Only a change of this object, or time, makes another look worth its requests.
+		now := f.object(owner)
+		if now == shown && time.Since(at) < objectPace/2 {
+			return nil
+		}
+		shown, at = now, time.Now()
+		facts, page, err := s.Explain(ctx, owner)
+		if err != nil {
+			return err
+		}
+		all := f.now()
+		problems := view.Problems{Components: all.Components, Reading: all.Reading}
+		revisions, err := s.Revisions(ctx, facts.Object)
+		if err != nil {
+			problems.Unseen = append(problems.Unseen, "revisions: "+err.Error())
+		}
+		return send(view.ObjectOf(page, facts, revisions, all.Events, problems))
+	})
+}
+
+// followFailures reads on which nodes objects fail, when the status of a failing object changes. It reads only the
+// reports of failing objects, because a large cluster has hundreds of thousands.
+func (s *Server) followFailures(ctx context.Context) {
+	read := map[v1alpha1.BpfNodeOwner]*view.Declared{}
+	_ = s.facts.onChange(ctx, time.Hour, func(f *facts) error { // ends with the context
+		objects := f.now().Objects
+		for owner, d := range objects {
+			failing := d.User != nil && d.User.GetStatus().Nodes != nil && d.User.GetStatus().Nodes.Failed > 0
+			if failing && read[owner] != d {
+				read[owner] = d
+				nodes, err := s.failingNodes(ctx, owner, d.User)
+				if err == nil && !slices.Equal(nodes, f.failingOf(owner)) {
+					f.change(func() { f.failing[owner] = nodes })
+				}
+			}
+		}
+		for owner := range read {
+			if d := objects[owner]; d != read[owner] {
+				delete(read, owner)
+				f.change(func() { delete(f.failing, owner) })
+			}
+		}
+		return nil
+	})
+}
+
+func (f *facts) failingOf(owner v1alpha1.BpfNodeOwner) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failing[owner]
+}
+
+func (s *Server) failingNodes(ctx context.Context, owner v1alpha1.BpfNodeOwner, object v1alpha1.UserObject) ([]string, error) {
+	kind, err := cluster.KindOf(v1alpha1.UserKinds, owner.Kind)
+	if err != nil {
+		return nil, err
+	}
+	reports, err := cluster.Reports(ctx, s.Cluster, cluster.Named[v1alpha1.UserObject]{Kind: kind, Name: object.GetName()}, object.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	var nodes []string
+	for _, r := range reports {
+		status := r.GetStatus()
+		if len(status.Conditions) > 0 && v1alpha1.BpfProgramConditionType(status.Conditions[0].Type).Failed() {
+			nodes = append(nodes, status.Node)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes), nil
+}
+
+// followComponents reads the problems of the node components from time to time.
+func (s *Server) followComponents(ctx context.Context) {
+	for {
+		problems, err := s.Components(ctx)
+		what := "problems of the node components"
+		s.facts.change(func() {
+			s.facts.components = problems
+			delete(s.facts.sources, what)
+			if err != nil {
+				s.facts.sources[what] = &source{problem: err.Error()}
+			}
+		})
+		if !sleep(ctx, clusterPace) {
+			return
+		}
+	}
+}
