@@ -168,7 +168,7 @@ build-release-yamls: $(LOCALBIN)/kustomize ## Write the install files of a relea
 build: $(COMMANDS:%=build/%) ## Build all commands to bin/, statically linked.
 
 .PHONY: kubectl-bpfman
-kubectl-bpfman: $(UI_PAGE) ## Build the kubectl plugin, `kubectl bpfman`, to bin/.
+kubectl-bpfman: $(if $(shell command -v npm),$(UI_PAGE),no-ui) ## Build the kubectl plugin, `kubectl bpfman`, to bin/.
 	go -C cli build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o $(LOCALBIN)/$@ ./cmd/$@
 	@install cli/kubectl_complete-bpfman $(LOCALBIN)
 

@@ -33,7 +33,7 @@ type Server struct {
 	// Version is the version of the plugin.
 	Version string
 
-	Explain    func(ctx context.Context, object v1alpha1.BpfNodeOwner) (why.Facts, why.Page, error)
+	Explain    func(ctx context.Context, object v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error)
 	Revisions  func(ctx context.Context, object v1alpha1.UserObject) ([]view.Revision, error)
 	Asked      func(ctx context.Context) func(v1alpha1.BpfNodeOwner, string) inventory.Settings
 	Components func(ctx context.Context) ([]string, error)

@@ -86,11 +86,11 @@ func (s *Server) object(ctx context.Context, r *http.Request, send func(any) err
 			return nil
 		}
 		shown, at = now, time.Now()
-		facts, page, err := s.Explain(ctx, owner)
+		all := f.now()
+		facts, page, err := s.Explain(ctx, owner, all.ConflictsOf(owner))
 		if err != nil {
 			return err
 		}
-		all := f.now()
 		problems := view.Problems{Components: all.Components, Reading: all.Reading}
 		revisions, err := s.Revisions(ctx, facts.Object)
 		if err != nil {

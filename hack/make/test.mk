@@ -180,7 +180,7 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load and unload AT_ONCE=
 
 # Slow tests of what rarely breaks. docs/development.md says when to run them.
 .PHONY: test-slow
-test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, nodes in the virtual machine, three nodes, the tutorials, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
+test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, nodes in the virtual machine, three nodes, the tutorials, the page, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
 	@$(MAKE) --no-print-directory test-fuzz
 	@$(MAKE) --no-print-directory test-envtest
 	@$(MAKE) --no-print-directory test-kernel-node
@@ -188,6 +188,7 @@ test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, node
 	@$(MAKE) --no-print-directory test-nodes
 	@$(MAKE) --no-print-directory test-e2e
 	@$(MAKE) --no-print-directory test-tutorials
+	@$(MAKE) --no-print-directory test-ui
 	@$(MAKE) --no-print-directory test-chaos MINUTES=30
 	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=
 	@$(MAKE) --no-print-directory test-release-published

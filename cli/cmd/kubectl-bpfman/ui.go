@@ -65,8 +65,8 @@ func (o uiOptions) run(ctx context.Context, connect cluster.Connect, streams gen
 	o.why.components = o.live.namespace
 	server := ui.Server{
 		Cluster: c, Version: version.Version,
-		Explain: func(ctx context.Context, owner v1alpha1.BpfNodeOwner) (why.Facts, why.Page, error) {
-			return o.explain(ctx, *c, owner)
+		Explain: func(ctx context.Context, owner v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error) {
+			return o.explain(ctx, *c, owner, conflicts)
 		},
 		Revisions: func(ctx context.Context, object v1alpha1.UserObject) ([]view.Revision, error) {
 			return o.revisions(ctx, c, object)
@@ -96,13 +96,16 @@ func (o uiOptions) run(ctx context.Context, connect cluster.Connect, streams gen
 }
 
 // explain explains an object. It gets a copy of the cluster, to use the object's namespace.
-func (o uiOptions) explain(ctx context.Context, c cluster.Cluster, owner v1alpha1.BpfNodeOwner) (why.Facts, why.Page, error) {
+func (o uiOptions) explain(ctx context.Context, c cluster.Cluster, owner v1alpha1.BpfNodeOwner, conflicts []why.Conflict) (why.Facts, why.Page, error) {
 	kind, err := cluster.KindOf(v1alpha1.UserKinds, owner.Kind)
 	if err != nil {
 		return why.Facts{}, why.Page{}, err
 	}
 	c.Namespace = owner.Namespace
-	facts, err := o.why.gather(ctx, &c, cluster.Named[v1alpha1.UserObject]{Kind: kind, Name: owner.Name})
+	facts, err := o.why.gather(ctx, &c, cluster.Named[v1alpha1.UserObject]{Kind: kind, Name: owner.Name},
+		func(context.Context, *cluster.Cluster, v1alpha1.BpfNodeOwner, []v1alpha1.ProgramObject) ([]why.Conflict, error) {
+			return conflicts, nil
+		})
 	if err != nil {
 		return why.Facts{}, why.Page{}, err
 	}

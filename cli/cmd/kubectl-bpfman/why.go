@@ -72,7 +72,7 @@ func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	if err != nil {
 		return err
 	}
-	facts, err := o.gather(ctx, c, named)
+	facts, err := o.gather(ctx, c, named, conflictsOf)
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,11 @@ func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	return o.format.Print(streams.Out, &page)
 }
 
+// findConflicts returns the conflicts of an object on the nodes with reports.
+type findConflicts func(ctx context.Context, c *cluster.Cluster, owner v1alpha1.BpfNodeOwner, reports []v1alpha1.ProgramObject) ([]why.Conflict, error)
+
 // gather reads the facts. It fails if it can't read the object or its reports. Everything else is optional.
-func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluster.Named[v1alpha1.UserObject]) (why.Facts, error) {
+func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluster.Named[v1alpha1.UserObject], conflicts findConflicts) (why.Facts, error) {
 	facts := why.Facts{Kind: named.Kind.Name, Object: named.Kind.New()}
 	key := client.ObjectKey{Name: named.Name}
 	if named.Kind.Namespaced {
@@ -118,7 +121,7 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluste
 	see("selected pods", err)
 	facts.Problems, err = o.problems(ctx, c)
 	see("problems of the node components", err)
-	facts.Conflicts, err = conflictsOf(ctx, c, v1alpha1.BpfNodeOwner{Kind: named.Kind.Name, Namespace: key.Namespace, Name: named.Name}, facts.Reports)
+	facts.Conflicts, err = conflicts(ctx, c, v1alpha1.BpfNodeOwner{Kind: named.Kind.Name, Namespace: key.Namespace, Name: named.Name}, facts.Reports)
 	see("conflicts", err)
 	return facts, nil
 }

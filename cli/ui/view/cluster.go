@@ -88,6 +88,8 @@ type Totals struct {
 	Programs  int               `json:"programs"`
 	Bpfman    int               `json:"bpfman"`
 	Conflicts int               `json:"conflicts"`
+	// Conflicting counts the nodes with conflicts.
+	Conflicting int `json:"conflicting"`
 }
 
 // Row is one program on all nodes.
@@ -139,7 +141,7 @@ type Choices struct {
 
 const (
 	// maxConflicts is the maximum number of conflicts that are listed of each object.
-	maxConflicts = 5
+	maxConflicts = 2
 	// maxChanges is the maximum number of changes.
 	maxChanges = 200
 	// few changes of the same sort are shown one by one.
@@ -157,6 +159,7 @@ func (f *Facts) Of(filter Filter, now time.Time) *Cluster {
 		cell := f.cell(name, programs.matched[name], filter != Filter{})
 		v.Totals.Nodes[cell.Health]++
 		v.Totals.Conflicts += cell.Conflicts
+		v.Totals.Conflicting += min(cell.Conflicts, 1)
 		v.Totals.Programs += cell.Bpfman + cell.Others
 		v.Totals.Bpfman += cell.Bpfman
 		v.Nodes = append(v.Nodes, cell)
@@ -366,6 +369,19 @@ func (f *Facts) briefs() []Brief {
 		briefs = append(briefs, brief)
 	}
 	return briefs
+}
+
+// ConflictsOf returns the conflicts of an object on all nodes.
+func (f *Facts) ConflictsOf(owner v1alpha1.BpfNodeOwner) []why.Conflict {
+	var found []why.Conflict
+	for _, name := range slices.Sorted(maps.Keys(f.Inventories)) {
+		for _, c := range f.Inventories[name].Conflicts {
+			if c.Owner != nil && *c.Owner == owner {
+				found = append(found, why.Conflict{Node: name, BpfNodeConflict: c})
+			}
+		}
+	}
+	return found
 }
 
 // changes returns what happened since a time, the latest first: Events, and programs that were loaded.

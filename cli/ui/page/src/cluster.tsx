@@ -45,7 +45,7 @@ export function ClusterView(props: { route: Route }) {
 }
 
 function Totals(props: { view: views.Cluster; usage?: views.Usage }) {
-  const { nodes, objects, programs, bpfman, conflicts } = props.view.totals;
+  const { nodes, objects, programs, bpfman, conflicts, conflicting } = props.view.totals;
   const all = Object.values(nodes).reduce((a, b) => a + b, 0);
   const declared = Object.values(objects).reduce((a, b) => a + b, 0);
   const used = Object.values(props.usage?.programs ?? {});
@@ -60,7 +60,7 @@ function Totals(props: { view: views.Cluster; usage?: views.Usage }) {
       <li><strong>{count(programs)}</strong> <span>program{programs === 1 ? "" : "s"}</span>
         <small>{count(bpfman)} of bpfman</small></li>
       <li><strong>{count(conflicts)}</strong> <span>conflict{conflicts === 1 ? "" : "s"}</span>
-        <small class={conflicts ? "doubt" : ""}>{conflicts ? `on ${plural(nodes["conflict"] ?? 0, "node")}` : "nothing in the way"}</small></li>
+        <small class={conflicts ? "doubt" : ""}>{conflicts ? `on ${plural(conflicting, "node")}` : "nothing in the way"}</small></li>
       <li><strong>{props.usage ? percent(cpu / Math.max(props.usage.nodes, 1)) : "–"}</strong> <span>CPU per node</span>
         <small>{props.usage ? `measured on ${count(props.usage.nodes)} of ${plural(props.usage.of, "node")}` : "not measured"}</small></li>
     </ul>
@@ -143,9 +143,10 @@ function Programs(props: { rows: views.Row[]; usage?: views.Usage; problem?: str
     { name: "Runs/s", cell: (r) => (used(r) ? short(used(r)?.runs ?? 0) : ""), by: (r) => used(r)?.runs ?? 0, number: true, minor: true },
     { name: "Per run", cell: (r) => (used(r)?.runs ? nanoseconds(used(r)?.perRun ?? 0) : ""), by: (r) => used(r)?.perRun ?? 0, number: true, minor: true },
   ];
-  const measured = props.usage ? (props.usage.nodes < props.usage.of ? `CPU and runs: sum of ${props.usage.nodes} of ${count(props.usage.of)} nodes` : "CPU and runs: sum of all nodes") : props.problem ? `not measured: ${props.problem}` : "";
+  const measured = props.usage ? (props.usage.nodes < props.usage.of ? `CPU and runs: sum of ${props.usage.nodes} of ${count(props.usage.of)} nodes` : "CPU and runs: sum of all nodes") : "";
   return (
     <Section title="Programs" note={[plural(props.rows.length, "program"), measured].filter(Boolean).join(" · ")}>
+      {props.problem && <p class="notice">Run times aren't live: {props.problem}</p>}
       <Table label="Programs" columns={columns} rows={props.rows} id={(r) => r.key} empty="No program matches." tall />
     </Section>
   );

@@ -26,9 +26,10 @@ export function NodeView(props: { route: Route }) {
           <Facts of={[
             ["Kernel", view.kernel], ["Programs", `${count(view.cell.bpfman)} of bpfman, ${count(view.cell.others)} of others`],
             ["Maps", `${count(view.maps.length)}, ${bytes(view.maps.reduce((sum, m) => sum + (m.memorybytes ?? 0), 0))}`],
-            ["CPU", usage.view ? percent(Object.values(usage.view.programs).reduce((sum, u) => sum + u.cpu, 0)) + " of one" : usage.problem ? "not measured: " + usage.problem : "…"],
+            ["CPU", usage.view ? percent(Object.values(usage.view.programs).reduce((sum, u) => sum + u.cpu, 0)) + " of one" : usage.problem ? "not measured" : "…"],
           ]} />
-          {view.cell.why && <p class={"notice " + (view.cell.health === "failed" ? "bad" : "doubt")}>{view.cell.why}</p>}
+          {usage.problem && <p class="notice">Run times aren't live: {usage.problem}</p>}
+          {view.cell.why && view.cell.health !== "conflict" && <p class={"notice " + (view.cell.health === "failed" ? "bad" : "doubt")}>{view.cell.why}</p>}
           {view.conflicts.length > 0 && (
             <Section title="Conflicts" note={plural(view.conflicts.length, "conflict")}>
               <ul class="briefs">{view.conflicts.map((c) => <li key={c.type + c.message}><div class="line"><b>{c.type}</b>{c.owner && <OwnerLink owner={c.owner} />}</div><p class="message doubt">{c.message}</p></li>)}</ul>
@@ -96,7 +97,7 @@ function Box(props: { program: views.AtHook; live: Live; ordered: boolean }) {
         <div class="line"><b>{p.name || "(no name)"}</b><span class="id">{p.id}</span></div>
         <div class="who">{p.owner ? <OwnerLink owner={p.owner} /> : dispatcher ? "bpfman runs the next ones" : p.whose || "holder not known"}</div>
         <Figures id={p.id} live={props.live} />
-        {p.conflict && <p class="message doubt">{p.conflict}</p>}
+        {p.conflict && <p class="message doubt" title={p.conflict}>Conflict: {p.conflict.split(":")[0]}</p>}
       </article>
       {props.ordered && !dispatcher && <span class="arrow" title={p.skips?.length ? `any other verdict skips ${plural(p.skips.length, "program")}` : undefined}>{p.proceedon?.length ? p.proceedon.join(", ") : "ends"}</span>}
     </li>

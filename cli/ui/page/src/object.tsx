@@ -144,7 +144,7 @@ function Bytecodes(props: { of: views.Bytecode[] }) {
         {props.of.map((b) => (
           <li key={b.digest + (b.image ?? "")}>
             <div class="line"><code class="wrap">{b.image}</code><span>{plural(b.nodes, "node")}</span></div>
-            <Facts of={[["Digest", b.digest && <code class="wrap">{b.digest}</code>], ["Signed by", b.signers?.join(", ") || "nobody that a policy asks for"]]} />
+            <Facts of={[["Digest", b.digest && <code class="wrap">{b.digest}</code>], ["Signed by", b.signers?.join(", ") || "no signer that a policy names"]]} />
             {b.policies?.map((p) => <p class="message" key={p.name}><State state={p.verdict} /> BytecodePolicy {p.name}{p.message ? ": " + p.message : ""}</p>)}
           </li>
         ))}

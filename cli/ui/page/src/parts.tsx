@@ -88,9 +88,10 @@ export function Problems(props: { stream: Stream<{ unseen?: string[]; reading?: 
       )}
       {reading.length > 0 && <p class="notice">Reading {reading.length > 3 ? `${reading.length} resources` : reading.join(", ")}…</p>}
       {(view?.components ?? []).map((line) => <p class="notice doubt" key={line}><strong>Node components:</strong> {line}</p>)}
-      {(view?.unseen ?? []).length > 0 && (
+      {view?.unseen?.length === 1 && <p class="notice doubt"><strong>Can't be read:</strong> {view.unseen[0]}</p>}
+      {(view?.unseen ?? []).length > 1 && (
         <details class="notice doubt">
-          <summary>{view?.unseen?.length === 1 ? "Something can't be read." : `${view?.unseen?.length} things can't be read.`}</summary>
+          <summary>{view?.unseen?.length} things can't be read.</summary>
           <ul>{view?.unseen?.map((line) => <li key={line}>{line}</li>)}</ul>
         </details>
       )}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package ui tests the page of `kubectl bpfman ui` in a browser: with a simulated cluster, and with a real one.
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/hack/docs/chromium"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/tests/envtest"
+)
+
+func TestMain(m *testing.M) { envtest.Main(m) }
+
+// server is a running `kubectl bpfman ui`.
+type server struct {
+	command *exec.Cmd
+	lines   *bufio.Scanner
+	input   *os.File
+	origin  string
+	token   string
+}
+
+// start runs the command. The server ends with the test.
+func start(tb testing.TB, kubeconfig string, flags ...string) *server {
+	tb.Helper()
+	plugin := os.Getenv("KUBECTL_BPFMAN")
+	if plugin == "" {
+		prerequisite.Missing(tb, "KUBECTL_BPFMAN isn't set: run `make test-ui`", prerequisite.Commands)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &server{command: exec.CommandContext(context.WithoutCancel(tb.Context()), plugin, append([]string{"ui", "--kubeconfig", kubeconfig}, flags...)...), input: write}
+	s.command.Stdin, s.command.Stderr = read, os.Stderr
+	out, err := s.command.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := s.command.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = s.command.Process.Signal(syscall.SIGTERM)
+		_ = s.command.Wait()
+		_, _ = read.Close(), write.Close()
+	})
+	s.lines = bufio.NewScanner(out)
+	s.next(tb)
+	return s
+}
+
+// next reads the next address that the command prints.
+func (s *server) next(tb testing.TB) {
+	tb.Helper()
+	if !s.lines.Scan() {
+		tb.Fatal("the command printed no address")
+	}
+	origin, token, ok := strings.Cut(strings.TrimPrefix(s.lines.Text(), "Open "), "/#token=")
+	if !ok {
+		tb.Fatalf("the command printed %q", s.lines.Text())
+	}
+	s.origin, s.token = origin, token
+}
+
+func (s *server) address() string { return s.origin + "/#token=" + s.token }
+
+// open opens the page in a browser.
+func (s *server) open(t *testing.T) (context.Context, *chromium.Watched) {
+	t.Helper()
+	ctx := chromium.Browser(t)
+	watched := chromium.Watch(t, ctx, s.origin)
+	chromium.Do(t, ctx, chromedp.Navigate(s.address()), chromedp.WaitVisible("main"))
+	return ctx, watched
+}
+
+// visit goes to a view, and waits until a script is true there.
+func visit(t *testing.T, ctx context.Context, route, until string) { //nolint:revive // A browser is a context here.
+	t.Helper()
+	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("void (location.hash = %q)", route)))
+	await(t, ctx, until)
+}
+
+func await(t *testing.T, ctx context.Context, until string) { //nolint:revive // The same.
+	t.Helper()
+	wait, cancel := context.WithTimeout(ctx, chromium.Patience)
+	defer cancel()
+	if _, err := chromedp.Run(wait, chromedp.PollFunction[chromedp.Void]("() => { try { return !!("+until+") } catch { return false } }")); err != nil {
+		t.Fatalf("%s: %v; the page shows:\n%s", until, err, chromium.Get(t, ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 3000)`)))
+	}
+}
+
+// shows is a script that is true when the page shows a text.
+func shows(text string) string {
+	return fmt.Sprintf("document.body.innerText.includes(%q)", text) // the texts are ASCII
+}
+
+const (
+	phone    = 360
+	desktop  = 1440
+	programs = 50
+	few      = 60
+)
+
+// view is a view with what it must show.
+type view struct {
+	name, route, until string
+}
+
+var views = []view{
+	{"cluster", "#/cluster", `document.querySelectorAll(".map a").length === 60 && document.querySelectorAll(".map a.failed").length === 1 && ` + shows("set bpffunctionname to count_packet")},
+	{"filtered", "#/cluster?owner=TcxProgram+dns-trace", `document.querySelectorAll("table tbody tr").length === 1`},
+	{"node", "#/node?name=worker-0007", shows("cil_from_netdev") + " && " + shows("Conflict: EarlierInChain") + " && document.querySelectorAll('.box.conflict').length === 1"},
+	{"object", "#/object?kind=TcxProgram&name=exec-log", `document.querySelectorAll(".map a").length === 60 && ` + shows("set bpffunctionname to count_packet")},
+	{"map", "#/map?node=worker-0001&id=600", shows("Not live")},
+}
+
+// TestViews checks each view, as displayed by a phone in dark mode, and by a desktop in light mode.
+func TestViews(t *testing.T) {
+	config := envtest.Config(t)
+	cluster := simulate(t, config, few, programs)
+	axe, err := os.ReadFile(os.Getenv("AXE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, envtest.Kubeconfig(t))
+	for _, mode := range []struct {
+		width  int64
+		scheme string
+	}{{phone, "dark"}, {desktop, "light"}, {desktop, "dark"}} {
+		t.Run(fmt.Sprintf("%d-%s", mode.width, mode.scheme), func(t *testing.T) {
+			ctx, watched := s.open(t)
+			chromium.Show(t, ctx, mode.width, mode.scheme)
+			for _, v := range views {
+				visit(t, ctx, v.route, v.until)
+				if wide := chromium.Get(t, ctx, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > document.documentElement.clientWidth`)); wide {
+					t.Errorf("%s is wider than the screen", v.name)
+				}
+				chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](string(axe)))
+				for _, problem := range append(chromium.Get(t, ctx, chromedp.Evaluate[[]string](chromium.Barriers, chromedp.EvalAwaitPromise)), watched.Take()...) {
+					t.Errorf("%s: %s", v.name, problem)
+				}
+				picture(t, ctx, fmt.Sprintf("%s-%d-%s", v.name, mode.width, mode.scheme))
+			}
+		})
+		fmt.Fprintln(s.input)
+		s.next(t)
+	}
+	t.Run("keyboard", func(t *testing.T) { keyboard(t, s) })
+	fmt.Fprintln(s.input)
+	s.next(t)
+	t.Run("change", func(t *testing.T) { change(t, s, cluster) })
+	t.Run("lost connection", func(t *testing.T) { lost(t) })
+	t.Run("no rights", func(t *testing.T) { withoutRights(t) })
+	t.Run("attacks", func(t *testing.T) { attacks(t) })
+}
+
+// picture writes what the browser shows to the directory SCREENSHOTS, as a picture for the documentation.
+func picture(t *testing.T, ctx context.Context, name string) { //nolint:revive // The same.
+	t.Helper()
+	out := os.Getenv("SCREENSHOTS")
+	if out == "" {
+		return
+	}
+	taken := chromium.Get(t, ctx, func(ctx context.Context, target *chromedp.Target) (page.CaptureScreenshotResult, error) {
+		return cdp.Call(ctx, target, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: new(int64(quality))})
+	})
+	if err := os.WriteFile(filepath.Join(out, name+".webp"), taken.Data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// quality is the quality of pictures, in percent.
+const quality = 85
+
+// keyboard goes from the map of nodes to a node, and back, without a mouse.
+func keyboard(t *testing.T, s *server) {
+	t.Helper()
+	ctx, _ := s.open(t)
+	await(t, ctx, `document.querySelectorAll(".map a").length === 60`)
+	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](`void document.querySelector(".map a[tabindex='0']").focus()`))
+	press := func(key string) {
+		chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`void document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: %q, bubbles: true, cancelable: true}))`, key)))
+	}
+	press("ArrowRight")
+	await(t, ctx, `document.activeElement.getAttribute("href").endsWith("worker-0001")`)
+	press("End")
+	await(t, ctx, `document.activeElement.getAttribute("href").endsWith("worker-0059") && document.querySelectorAll(".map a[tabindex='0']").length === 1`)
+	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](`void document.activeElement.click()`))
+	await(t, ctx, `document.querySelector("h1").innerText.includes("worker-0059")`)
+	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](`void history.back()`))
+	await(t, ctx, `document.querySelectorAll(".map a").length === 60`)
+}
+
+// change makes a node conflict, which the page must show without being loaded again.
+func change(t *testing.T, s *server, cluster *simulated) {
+	t.Helper()
+	ctx, _ := s.open(t)
+	await(t, ctx, `document.querySelectorAll(".map a.conflict").length === 2`)
+	seen := cluster.conflict(t, 30)
+	await(t, ctx, `document.querySelectorAll(".map a.conflict").length === 3`)
+	t.Logf("the page showed a change after %v", time.Since(seen).Round(time.Millisecond))
+}
+
+// conflict makes a node conflict, and returns when it was written.
+func (s *simulated) conflict(tb testing.TB, i int) time.Time {
+	tb.Helper()
+	var node v1alpha1.BpfNode
+	if err := s.Get(tb.Context(), client.ObjectKey{Name: nodeName(i)}, &node); err != nil {
+		tb.Fatal(err)
+	}
+	node.Status.Conflicts = []v1alpha1.BpfNodeConflict{{Type: v1alpha1.BpfNodeForeignXDP, Message: "program 77 is attached to eth0"}}
+	node.Status.ConflictCount = 1
+	if err := s.Status().Update(tb.Context(), &node); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Now()
+}
+
+// lost ends the server. The page says so, and shows what it knows.
+func lost(t *testing.T) {
+	t.Helper()
+	s := start(t, envtest.Kubeconfig(t))
+	ctx, _ := s.open(t)
+	await(t, ctx, `document.querySelectorAll(".map a").length === 60`)
+	if err := s.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, ctx, shows("Not live.")+` && document.querySelectorAll(".map a").length === 60`)
+}
+
+// withoutRights serves the page for a user who may not read anything.
+func withoutRights(t *testing.T) {
+	t.Helper()
+	s := start(t, envtest.Kubeconfig(t), "--as", "nobody")
+	ctx, watched := s.open(t)
+	await(t, ctx, shows("things can't be read.")+` && [...document.querySelectorAll("details li")].some(l => l.textContent.includes("nodes is forbidden"))`)
+	for _, problem := range watched.Take() {
+		t.Error(problem)
+	}
+}
+
+// attacks are requests of other sites, and of pages with a used address.
+func attacks(t *testing.T) {
+	t.Helper()
+	s := start(t, envtest.Kubeconfig(t))
+	exchange := func(token string) (int, string) {
+		var session struct{ Key string }
+		code := ask(t, http.MethodPost, s.origin+"/session", fmt.Sprintf(`{"token": %q}`, token), nil, &session)
+		return code, session.Key
+	}
+	if code, _ := exchange("wrong"); code != http.StatusUnauthorized {
+		t.Errorf("a wrong token: %d", code)
+	}
+	code, key := exchange(s.token)
+	if code != http.StatusOK || key == "" {
+		t.Fatalf("the token: %d", code)
+	}
+	if code, _ := exchange(s.token); code != http.StatusUnauthorized {
+		t.Errorf("the token again: %d", code)
+	}
+	for name, c := range map[string]struct {
+		header http.Header
+		want   int
+	}{
+		"without a key":    {http.Header{}, http.StatusUnauthorized},
+		"with a wrong key": {http.Header{"Authorization": {"Bearer x" + key}}, http.StatusUnauthorized},
+		"another host":     {http.Header{"Authorization": {"Bearer " + key}, "Host": {"attacker.example"}}, http.StatusMisdirectedRequest},
+		"another site":     {http.Header{"Authorization": {"Bearer " + key}, "Origin": {"http://attacker.example"}}, http.StatusForbidden},
+		"another port":     {http.Header{"Authorization": {"Bearer " + key}, "Origin": {"http://127.0.0.1:1"}}, http.StatusForbidden},
+		"the page":         {http.Header{"Authorization": {"Bearer " + key}}, http.StatusOK},
+	} {
+		if code := ask(t, http.MethodGet, s.origin+"/api/cluster", "", c.header, nil); code != c.want {
+			t.Errorf("%s: %d, want %d", name, code, c.want)
+		}
+	}
+}
+
+// ask sends a request, and returns the status.
+func ask(t *testing.T, method, url, body string, header http.Header, answer any) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header != nil {
+		request.Header = header
+		request.Host = header.Get("Host")
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'") {
+		t.Errorf("%s has the policy %q", url, policy)
+	}
+	if answer != nil && response.StatusCode == http.StatusOK {
+		if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return response.StatusCode
+}
+
+// TestRealCluster opens the views of the cluster of KUBECONFIG, with the programs of the examples.
+func TestRealCluster(t *testing.T) {
+	kubeconfig := os.Getenv("KUBECONFIG")
+	if kubeconfig == "" {
+		t.Skip("KUBECONFIG isn't set")
+	}
+	s := start(t, kubeconfig)
+	for _, scheme := range []string{"light", "dark"} {
+		t.Run(scheme, func(t *testing.T) { realViews(t, s, scheme) })
+		fmt.Fprintln(s.input)
+		s.next(t)
+	}
+}
+
+func realViews(t *testing.T, s *server, scheme string) {
+	t.Helper()
+	ctx, watched := s.open(t)
+	chromium.Show(t, ctx, desktop, scheme)
+	take := func(view string) { picture(t, ctx, "ui-"+view+"-"+scheme) }
+	await(t, ctx, `document.querySelectorAll(".map a").length > 0 && `+shows("measured on"))
+	take("cluster")
+	node := chromium.Get(t, ctx, chromedp.Evaluate[string](`new URLSearchParams(document.querySelector(".map a").getAttribute("href").split("?")[1]).get("name")`))
+	visit(t, ctx, "#/node?name="+node, `document.querySelectorAll(".box.ours .figures .spark polyline").length > 0`)
+	take("node")
+	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](`void document.querySelector(".box.ours a[href*='#/object']").click()`))
+	await(t, ctx, `document.querySelector("a[href*='#/map']") && `+shows("sha256:"))
+	take("object")
+	chromium.Do(t, ctx, chromedp.Evaluate[chromedp.Void](`void document.querySelector("a[href*='#/map']").click()`))
+	await(t, ctx, `document.querySelectorAll("table tbody tr").length > 0 && document.querySelectorAll(".rate .spark polyline").length > 0`)
+	take("map")
+	for _, problem := range watched.Take() {
+		t.Error(problem)
+	}
+}
