@@ -118,11 +118,21 @@ func (s selection) onHost(n Node, what string, info func(iface string, netns *st
 		i, there := n.Interfaces[name]
 		point := newAttachPoint(name+what, info(name, nil), strconv.Itoa(i.Index))
 		if !there && n.Interfaces != nil {
-			point.Lack = &AbsentError{"the node has no interface " + name}
+			point.Lack = n.lacks(name)
 		}
 		points = append(points, point)
 	}
 	return points
+}
+
+// lacks returns the error for a missing interface. It names the node's primary one, because the names of interfaces
+// differ between nodes, and not all, because those of pods come and go.
+func (n Node) lacks(name string) error {
+	text := "the node has no interface " + name
+	if primary, err := n.primaryInterface(); err == nil {
+		text += "; its primary interface is " + primary
+	}
+	return &AbsentError{text}
 }
 
 // inPod returns the attach points in a pod's network namespace.

@@ -26,6 +26,10 @@ type Map struct {
 // Unused reports whether the map only takes memory: no program and no pod uses it.
 func (m Map) Unused() bool { return len(m.Programs) == 0 && len(m.Pods) == 0 }
 
+// Stale reports whether pods mount the map, but no program uses it any more: the program was reloaded with other maps,
+// or deleted.
+func (m Map) Stale() bool { return len(m.Programs) == 0 && len(m.Pods) > 0 }
+
 // Maps returns the maps of a node, by ID. pods are the pods of the cluster, whose volumes can contain maps.
 func Maps(node *v1alpha1.BpfNode, pods []corev1.Pod) []Map {
 	programs := map[uint32][]string{}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/remedy"
 	"github.com/bpfman/bpfman-operator/internal/userobject"
 )
@@ -34,6 +35,8 @@ type Facts struct {
 	Pods []corev1.Pod
 	// Conflicts are the conflicts of the object's programs with others, on all nodes.
 	Conflicts []Conflict
+	// Stale are the maps in volumes of the object that no program uses any more.
+	Stale []inventory.Map
 	// Problems are the problems of the node components.
 	Problems []string
 	Unseen   []string
@@ -63,6 +66,12 @@ func Explain(f Facts) (Page, error) {
 		if node := nodes[c.Node]; node != nil {
 			node.Conflicts = append(node.Conflicts, c.Type+": "+c.Message)
 			node.suggest(remedy.For(c.Type, ""))
+		}
+	}
+	for _, m := range f.Stale {
+		if node := nodes[m.Node]; node != nil {
+			node.Remarks = append(node.Remarks, fmt.Sprintf("the volume of pod %s shows map %s, which no program uses any more", strings.Join(m.Pods, ", "), m.Name))
+			node.suggest("restart the pods whose volumes show maps that no program uses any more")
 		}
 	}
 	if f.Nodes != nil {
@@ -190,7 +199,7 @@ func suggest(node *Node, p Program) {
 	for _, l := range p.Links {
 		if l.Error != "" {
 			failed = true
-			node.suggest(remedy.For(p.Reason, l.Error))
+			node.suggest(solution(p.Reason, l.Error))
 		}
 	}
 	if failed {
@@ -201,6 +210,9 @@ func suggest(node *Node, p Program) {
 
 // solution returns what to do about an error, with the values in its message.
 func solution(reason, message string) string {
+	if match := lacksInterface.FindStringSubmatch(message); match != nil {
+		return fmt.Sprintf("the program is attached once interface %s appears: to attach it to %s, name that in interfaceselector.interfaces, or set interfaceselector.primarynodeinterface to true", match[1], match[2])
+	}
 	if name := nearest(message); name != "" {
 		return fmt.Sprintf("set bpffunctionname to %s, or to another function that the message lists", name)
 	}
@@ -212,6 +224,9 @@ func (n *Node) suggest(solution string) {
 		n.Remedies = append(n.Remedies, solution)
 	}
 }
+
+// lacksInterface matches the agent's message about a missing interface (agent/program).
+var lacksInterface = regexp.MustCompile(`the node has no interface (\S+); its primary interface is (\S+)`)
 
 // lacksFunction matches the agent's message about a function that isn't in the bytecode (agent/reader/object).
 var lacksFunction = regexp.MustCompile(`it has no function (\S+); its functions are (.+)$`)

@@ -143,7 +143,7 @@ func TestPluginWhy(t *testing.T) {
 		step{"without its interface", func(ctx context.Context, s *testing.T) {
 			create(ctx, t, waiting)
 			awaitFailure(ctx, s, waiting)
-			saysWhy(ctx, s, waiting, nil, ": failed\n", "the node has no interface e2eabsent2", "e2eabsent2 ingress: not attached", "To do: the program is attached once the interface appears")
+			saysWhy(ctx, s, waiting, nil, ": failed\n", "the node has no interface e2eabsent2", "e2eabsent2 ingress: not attached", "To do: the program is attached once interface e2eabsent2 appears: to attach it to ")
 		}},
 		step{"rejected", func(ctx context.Context, s *testing.T) {
 			create(ctx, t, rejected)

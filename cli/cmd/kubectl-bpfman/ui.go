@@ -103,8 +103,9 @@ func (o uiOptions) explain(ctx context.Context, c cluster.Cluster, owner v1alpha
 	}
 	c.Namespace = owner.Namespace
 	facts, err := o.why.gather(ctx, &c, cluster.Named[v1alpha1.UserObject]{Kind: kind, Name: owner.Name},
-		func(context.Context, *cluster.Cluster, v1alpha1.BpfNodeOwner, []v1alpha1.ProgramObject) ([]why.Conflict, error) {
-			return conflicts, nil
+		func(_ context.Context, _ *cluster.Cluster, facts *why.Facts) error {
+			facts.Conflicts = conflicts
+			return nil
 		})
 	if err != nil {
 		return why.Facts{}, why.Page{}, err

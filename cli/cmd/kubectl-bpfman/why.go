@@ -19,6 +19,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
+	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/cli/output"
 	"github.com/bpfman/bpfman-operator/cli/why"
 )
@@ -27,7 +28,7 @@ const whyLong = `Explain the state of one of bpfman's objects. For each node, th
 
 Without an object, the command shows what is wrong in the whole cluster, the most severe first, and what to do about it.
 
-The command requires permission to get the object, and to list its reports (bpfprograms or bpfnsprograms). It explains more with permission to list nodes, to get bpfnodes, to list the pods of the node components and the pods that the object selects, and to get the ConfigMap bpfman-config. At the end, it names what it couldn't read. Without an object, it lists all objects, policies, and bpfnodes.`
+The command requires permission to get the object, and to list its reports (bpfprograms or bpfnsprograms). It explains more with permission to list nodes, to get bpfnodes, to list the pods of the node components, the pods that the object selects, and those that can mount its maps, and to get the ConfigMap bpfman-config. At the end, it names what it couldn't read. Without an object, it lists all objects, policies, and bpfnodes.`
 
 const whyExample = `  # Show what is wrong in the cluster
   kubectl bpfman why
@@ -72,7 +73,7 @@ func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	if err != nil {
 		return err
 	}
-	facts, err := o.gather(ctx, c, named, conflictsOf)
+	facts, err := o.gather(ctx, c, named, fromInspectors)
 	if err != nil {
 		return err
 	}
@@ -87,11 +88,11 @@ func (o whyOptions) run(ctx context.Context, connect cluster.Connect, streams ge
 	return o.format.Print(streams.Out, &page)
 }
 
-// findConflicts returns the conflicts of an object on the nodes with reports.
-type findConflicts func(ctx context.Context, c *cluster.Cluster, owner v1alpha1.BpfNodeOwner, reports []v1alpha1.ProgramObject) ([]why.Conflict, error)
+// inspection adds what the inspectors of the nodes with reports know about an object.
+type inspection func(ctx context.Context, c *cluster.Cluster, facts *why.Facts) error
 
 // gather reads the facts. It fails if it can't read the object or its reports. Everything else is optional.
-func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluster.Named[v1alpha1.UserObject], conflicts findConflicts) (why.Facts, error) {
+func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluster.Named[v1alpha1.UserObject], inspect inspection) (why.Facts, error) {
 	facts := why.Facts{Kind: named.Kind.Name, Object: named.Kind.New()}
 	key := client.ObjectKey{Name: named.Name}
 	if named.Kind.Namespaced {
@@ -121,8 +122,7 @@ func (o whyOptions) gather(ctx context.Context, c *cluster.Cluster, named cluste
 	see("selected pods", err)
 	facts.Problems, err = o.problems(ctx, c)
 	see("problems of the node components", err)
-	facts.Conflicts, err = conflicts(ctx, c, v1alpha1.BpfNodeOwner{Kind: named.Kind.Name, Namespace: key.Namespace, Name: named.Name}, facts.Reports)
-	see("conflicts", err)
+	see("conflicts and volumes", inspect(ctx, c, &facts))
 	return facts, nil
 }
 
@@ -138,34 +138,62 @@ func (o whyOptions) problems(ctx context.Context, c *cluster.Cluster) ([]string,
 // the BpfNodes of all nodes.
 const maxNodes = 50
 
-// conflictsOf returns the conflicts of an object on the nodes with reports. It returns an error if it can't read a
-// BpfNode.
-func conflictsOf(ctx context.Context, c *cluster.Cluster, owner v1alpha1.BpfNodeOwner, reports []v1alpha1.ProgramObject) ([]why.Conflict, error) {
+// fromInspectors adds the conflicts of an object, and the maps in its volumes that no program uses any more. It returns an
+// error if it can't read a BpfNode.
+func fromInspectors(ctx context.Context, c *cluster.Cluster, facts *why.Facts) error {
 	names := map[string]bool{}
-	for _, r := range reports {
+	for _, r := range facts.Reports {
 		names[r.GetStatus().Node] = true
 	}
-	var found []why.Conflict
-	visit := func(n *v1alpha1.BpfNode) error {
-		found = append(found, why.Conflicts(n)[owner]...)
-		return nil
+	owner := v1alpha1.BpfNodeOwner{Kind: facts.Kind, Namespace: facts.Object.GetNamespace(), Name: facts.Object.GetName()}
+	if len(names) > maxNodes { // BpfNodes of a list have no maps
+		return c.BpfNodes(ctx, nil, func(n *v1alpha1.BpfNode) error {
+			facts.Conflicts = append(facts.Conflicts, why.Conflicts(n)[owner]...)
+			return nil
+		})
 	}
-	if len(names) > maxNodes {
-		return found, c.BpfNodes(ctx, nil, visit)
-	}
+	pods, unread := mounting(ctx, c, owner)
 	missing := 0
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		err := c.BpfNodes(ctx, []string{name}, visit)
+		err := c.BpfNodes(ctx, []string{name}, func(n *v1alpha1.BpfNode) error {
+			facts.Conflicts = append(facts.Conflicts, why.Conflicts(n)[owner]...)
+			facts.Stale = append(facts.Stale, stale(n, pods)...)
+			return nil
+		})
 		if apierrors.IsNotFound(err) {
 			missing++
 		} else if err != nil {
-			return found, err
+			return err
 		}
 	}
 	if missing > 0 {
-		return found, fmt.Errorf("%d of %d nodes have no BpfNode: the inspector is turned off, or hasn't reported yet", missing, len(names))
+		return fmt.Errorf("%d of %d nodes have no BpfNode: the inspector is turned off, or hasn't reported yet", missing, len(names))
 	}
-	return found, nil
+	return unread
+}
+
+// mounting returns the pods with a volume of an object.
+func mounting(ctx context.Context, c *cluster.Cluster, owner v1alpha1.BpfNodeOwner) ([]corev1.Pod, error) {
+	pods, err := all(ctx, c, &corev1.PodList{}, podOf, client.InNamespace(owner.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		return !slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.CSI != nil && v.CSI.Driver == v1alpha1.CSIDriverName && v.CSI.VolumeAttributes[v1alpha1.VolumeAttributeProgram] == owner.Name
+		})
+	}), nil
+}
+
+// stale returns the maps that only volumes of pods hold.
+func stale(node *v1alpha1.BpfNode, pods []corev1.Pod) []inventory.Map {
+	of := map[string]bool{}
+	for i := range pods {
+		of[pods[i].Namespace+"/"+pods[i].Name] = true
+	}
+	return slices.DeleteFunc(inventory.Maps(node, pods), func(m inventory.Map) bool {
+		return !m.Stale() || !slices.ContainsFunc(m.Pods, func(pod string) bool { return of[pod] })
+	})
 }
 
 // selectedPods returns the pods that selectors of containers can match, without duplicates.

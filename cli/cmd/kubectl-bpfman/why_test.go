@@ -81,7 +81,7 @@ func attachedTo(points ...string) []v1alpha1.BpfProgramLink {
 func everything() []client.Object {
 	o := counter()
 	zone := map[string]string{"zone": "a"}
-	missing := v1alpha1.BpfProgramLink{AttachPoint: "eth7 ingress", State: v1alpha1.LinkNotAttached, Error: "attach to eth7 ingress: the node has no interface eth7"}
+	missing := v1alpha1.BpfProgramLink{AttachPoint: "eth7 ingress", State: v1alpha1.LinkNotAttached, Error: "attach to eth7 ingress: the node has no interface eth7; its primary interface is ens5"}
 	broken := agent("reported-nothing")
 	broken.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "bpfman-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
 	outdated := report(o, "TcxProgram", "outdated", "tcx_stats", 7, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress")...)
@@ -106,7 +106,23 @@ func everything() []client.Object {
 			{Type: v1alpha1.BpfNodeEarlierInChain, Message: "program from_netdev (9) runs before TcxProgram counter", Owner: &v1alpha1.BpfNodeOwner{Kind: "TcxProgram", Name: "counter"}},
 			{Type: v1alpha1.BpfNodeForeignXDP, Message: "of another object", Owner: &v1alpha1.BpfNodeOwner{Kind: "XdpProgram", Name: "counter"}},
 		}}},
+		mounts("reader", "counter"), mounts("stranger", "other"),
+		&v1alpha1.BpfNode{ObjectMeta: named("", "fine-2"), Status: v1alpha1.BpfNodeStatus{
+			Programs: []v1alpha1.BpfNodeProgram{{ID: 6, Type: "sched_cls", MapIDs: []uint32{7}}},
+			Maps: []v1alpha1.BpfNodeMap{
+				{ID: 7, Name: "in_use", Pins: []string{"/var/lib/kubelet/pods/uid-of-reader/volumes/kubernetes.io~csi/maps/mount/in_use"}},
+				{ID: 8, Name: "left_behind", Pins: []string{"/var/lib/kubelet/pods/uid-of-reader/volumes/kubernetes.io~csi/maps/mount/left_behind"}},
+				{ID: 9, Name: "of_another", Pins: []string{"/var/lib/kubelet/pods/uid-of-stranger/volumes/kubernetes.io~csi/maps/mount/of_another"}},
+			},
+		}},
 	}
+}
+
+// mounts returns a pod with a volume of an object.
+func mounts(name, object string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name, UID: types.UID("uid-of-" + name)}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+		Name: "maps", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: v1alpha1.CSIDriverName, VolumeAttributes: map[string]string{v1alpha1.VolumeAttributeProgram: object}}},
+	}}}}
 }
 
 // overview returns objects in all states, and policies.

@@ -60,6 +60,8 @@ type Map struct {
 
 	// Unused means that neither a program nor a pod uses it.
 	Unused bool `json:"unused,omitempty"`
+	// Stale means that pods mount it, but no program uses it any more.
+	Stale bool `json:"stale,omitempty"`
 }
 
 // The sections of a node's page, in order.
@@ -89,7 +91,7 @@ func NodeOf(cell Cell, node *v1alpha1.BpfNode, pods []corev1.Pod, asked func(v1a
 		return cmp.Compare(slices.Index(groups, a.Group), slices.Index(groups, b.Group))
 	})
 	for _, m := range inventory.Maps(node, pods) {
-		v.Maps = append(v.Maps, Map{m, m.Unused()})
+		v.Maps = append(v.Maps, Map{m, m.Unused(), m.Stale()})
 	}
 	return v
 }

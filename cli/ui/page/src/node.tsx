@@ -137,7 +137,7 @@ function Maps(props: { maps: views.Map[] }) {
     { name: "Type", cell: (m) => m.type, by: (m) => m.type, minor: true },
     { name: "Entries", cell: (m) => count(m.maxentries ?? 0), by: (m) => m.maxentries ?? 0, number: true, minor: true },
     { name: "Memory", cell: (m) => (m.memorybytes ? bytes(m.memorybytes) : ""), by: (m) => m.memorybytes ?? 0, number: true },
-    { name: "Programs", cell: (m) => (m.unused ? <span class="state doubt">not used</span> : (m.programs ?? []).join(", ")), by: (m) => (m.programs ?? []).length },
+    { name: "Programs", cell: (m) => (m.unused ? <span class="state doubt">not used</span> : m.stale ? <span class="state doubt">none: the volume is stale</span> : (m.programs ?? []).join(", ")), by: (m) => (m.programs ?? []).length },
     { name: "Pods", cell: (m) => (m.pods ?? []).join(", "), by: (m) => (m.pods ?? []).length, minor: true },
   ];
   const unused = props.maps.filter((m) => m.unused);
