@@ -8,12 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
+	"github.com/go-json-experiment/json/jsontext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
 
 // BpfNodes calls visit with the BpfNodes of the named nodes. If names is empty, it visits all BpfNodes, but without
@@ -46,63 +47,29 @@ func (c *Cluster) allBpfNodes(ctx context.Context, visit func(*v1alpha1.BpfNode)
 		return err //nolint:wrapcheck // the caller adds what was listed
 	}
 	defer func() { err = errors.Join(err, body.Close()) }()
-	return decodeItems(body, func(n bpfNodeWithoutMaps) error {
-		return visit(&v1alpha1.BpfNode{ObjectMeta: n.ObjectMeta, Status: n.Status.BpfNodeStatus})
-	})
-}
-
-// bpfNodeWithoutMaps decodes a BpfNode without its maps. The decoder skips elements that exceed an array's length.
-type bpfNodeWithoutMaps struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Status            struct {
-		v1alpha1.BpfNodeStatus
-		Maps [0]struct{} `json:"maps"`
-	} `json:"status"`
-}
-
-// decodeItems calls visit with each item of a list in JSON, one at a time.
-func decodeItems[T any](list io.Reader, visit func(T) error) error {
-	decoder := json.NewDecoder(list)
-	if err := expect(decoder, json.Delim('{')); err != nil {
-		return err
-	}
-	for {
-		key, err := decoder.Token()
+	_, err = liststream.EachItem(body, func(item jsontext.Value) error {
+		node, err := DecodeWithoutMaps(item)
 		if err != nil {
-			return fmt.Errorf("decode a list: %w", err)
-		}
-		if key == "items" {
-			break
-		}
-		var skipped json.RawMessage
-		if err := decoder.Decode(&skipped); err != nil {
-			return fmt.Errorf("decode a list: %w", err)
-		}
-	}
-	if err := expect(decoder, json.Delim('[')); err != nil {
-		return err
-	}
-	for decoder.More() {
-		var item T
-		if err := decoder.Decode(&item); err != nil {
-			return fmt.Errorf("decode an item of a list: %w", err)
-		}
-		if err := visit(item); err != nil {
 			return err
 		}
-	}
-	return expect(decoder, json.Delim(']'))
+		return visit(node)
+	})
+	return err //nolint:wrapcheck // as above
 }
 
-func expect(decoder *json.Decoder, want json.Delim) error {
-	token, err := decoder.Token()
-	switch {
-	case errors.Is(err, io.EOF):
-		return fmt.Errorf("decode a list: %w", io.ErrUnexpectedEOF)
-	case err != nil:
-		return fmt.Errorf("decode a list: %w", err)
-	case token != want:
-		return fmt.Errorf("decode a list: %v where %v was expected", token, want)
+// DecodeWithoutMaps decodes a BpfNode without its maps.
+func DecodeWithoutMaps(object []byte) (*v1alpha1.BpfNode, error) {
+	var node struct {
+		metav1.ObjectMeta `json:"metadata"`
+
+		Status struct {
+			v1alpha1.BpfNodeStatus
+			// The decoder skips elements that exceed an array's length.
+			Maps [0]struct{} `json:"maps"`
+		} `json:"status"`
 	}
-	return nil
+	if err := json.Unmarshal(object, &node); err != nil {
+		return nil, fmt.Errorf("decode a BpfNode: %w", err)
+	}
+	return &v1alpha1.BpfNode{ObjectMeta: node.ObjectMeta, Status: node.Status.BpfNodeStatus}, nil
 }

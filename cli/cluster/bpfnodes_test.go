@@ -57,19 +57,18 @@ func TestBpfNodes(t *testing.T) {
 }
 
 func TestBpfNodesFail(t *testing.T) {
+	const unexpected = "unexpected EOF within"
 	forbidden := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"bpfnodes.bpfman.io is forbidden","reason":"Forbidden","code":403}`
 	for name, c := range map[string]struct {
 		code       int
 		body, want string
 	}{
 		"forbidden":        {http.StatusForbidden, forbidden, "list BpfNodes: bpfnodes.bpfman.io is forbidden"},
-		"nothing":          {http.StatusOK, ``, "list BpfNodes: decode a list: unexpected EOF"},
-		"no list":          {http.StatusOK, `[]`, "decode a list: [ where { was expected"},
-		"no items":         {http.StatusOK, `{"kind":"BpfNode"}`, "decode a list: "},
-		"items of no list": {http.StatusOK, `{"items":null}`, "where [ was expected"},
-		"a wrong item":     {http.StatusOK, `{"items":["a"]}`, "decode an item of a list: "},
-		"an end too early": {http.StatusOK, listOfBpfNodes[:strings.Index(listOfBpfNodes, `,"omitted"`)], "decode an item of a list: unexpected EOF"},
-		"an item missing":  {http.StatusOK, listOfBpfNodes[:strings.Index(listOfBpfNodes, "\n"+`{"metadata":{"name":"b"}`)-1], "decode a list: unexpected EOF"},
+		"nothing":          {http.StatusOK, ``, "list BpfNodes: read a list: EOF"},
+		"no list":          {http.StatusOK, `[]`, "read a list: [ at offset 1, not {"},
+		"a wrong item":     {http.StatusOK, `{"items":["a"]}`, "decode a BpfNode: "},
+		"an end too early": {http.StatusOK, listOfBpfNodes[:strings.Index(listOfBpfNodes, `,"omitted"`)], unexpected},
+		"an item missing":  {http.StatusOK, listOfBpfNodes[:strings.Index(listOfBpfNodes, "\n"+`{"metadata":{"name":"b"}`)-1], unexpected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string

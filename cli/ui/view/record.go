@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inventory"
 	"github.com/bpfman/bpfman-operator/internal/liststream"
 )
@@ -110,20 +111,13 @@ func holder(p v1alpha1.BpfNodeProgram) string {
 
 // DecodeInventory decodes a BpfNode.
 func DecodeInventory(object jsontext.Value) (*Inventory, liststream.Metadata, error) {
-	var node struct {
-		Metadata liststream.Metadata `json:"metadata"`
-		Status   struct {
-			v1alpha1.BpfNodeStatus
-			// The decoder skips elements that exceed an array's length.
-			Maps [0]struct{} `json:"maps"`
-		} `json:"status"`
-	}
-	if err := json.Unmarshal(object, &node); err != nil {
-		return nil, node.Metadata, fmt.Errorf("decode a BpfNode: %w", err)
+	node, err := cluster.DecodeWithoutMaps(object)
+	if err != nil {
+		return nil, liststream.Metadata{}, err
 	}
 	status := &node.Status
 	r := &Inventory{
-		Name: node.Metadata.Name, Version: node.Metadata.ResourceVersion, Kernel: status.KernelVersion,
+		Name: node.Name, Version: node.ResourceVersion, Kernel: status.KernelVersion,
 		Total: int(status.ProgramCount), Bpfman: int(status.BpfmanCount),
 		Conflicting: int(status.ConflictCount), Conflicts: status.Conflicts,
 		Programs: make([]Loaded, 0, len(status.Programs)),
@@ -141,7 +135,7 @@ func DecodeInventory(object jsontext.Value) (*Inventory, liststream.Metadata, er
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.BpfNodeInspected); c != nil && c.Status != metav1.ConditionTrue {
 		r.Problem = c.Message
 	}
-	return r, node.Metadata, nil
+	return r, liststream.Metadata{Name: node.Name, ResourceVersion: node.ResourceVersion, Annotations: node.Annotations}, nil
 }
 
 // Machine is what is kept of a Node.
