@@ -70,8 +70,8 @@ func Explain(f Facts) (Page, error) {
 	}
 	for _, m := range f.Stale {
 		if node := nodes[m.Node]; node != nil {
-			node.Remarks = append(node.Remarks, fmt.Sprintf("the volume of pod %s shows map %s, which no program uses any more", strings.Join(m.Pods, ", "), m.Name))
-			node.suggest("restart the pods whose volumes show maps that no program uses any more")
+			node.Remarks = append(node.Remarks, fmt.Sprintf("the volume of pod %s shows map %s, which no program uses", strings.Join(m.Pods, ", "), m.Name))
+			node.suggest("restart the pods whose volumes show maps that no program uses")
 		}
 	}
 	if f.Nodes != nil {
