@@ -67,6 +67,20 @@ func TestReading(t *testing.T) {
 	}
 }
 
+// The flags that other commands need to reach the same cluster can be pasted into a shell.
+func TestFlagsOfTheCluster(t *testing.T) {
+	flags := genericclioptions.NewConfigFlags(false)
+	server, user := "https://10.0.0.1:6443", "it's me"
+	flags.APIServer, flags.Impersonate = &server, &user
+	to, err := With(flags)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := ` --server 'https://10.0.0.1:6443' --as 'it'\''s me'`; to.Flags != want || to.Context != server {
+		t.Errorf("flags %s, want %s; context %q", to.Flags, want, to.Context)
+	}
+}
+
 func TestNoKubeconfig(t *testing.T) {
 	flags := genericclioptions.NewConfigFlags(true)
 	absent := filepath.Join(t.TempDir(), "absent")

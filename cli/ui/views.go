@@ -32,7 +32,8 @@ func (s *Server) cluster(ctx context.Context, r *http.Request, send func(any) er
 
 func (s *Server) node(ctx context.Context, r *http.Request, send func(any) error) error {
 	name := r.URL.Query().Get("name")
-	var last string
+	var last, shown string
+	var at time.Time
 	var read *v1alpha1.BpfNode
 	return s.facts.onChange(ctx, clusterPace, func(f *facts) error {
 		all := f.now()
@@ -45,6 +46,12 @@ func (s *Server) node(ctx context.Context, r *http.Request, send func(any) error
 			version = i.Version
 		}
 		problems := view.Problems{Components: all.Components, Unseen: all.Unseen, Reading: all.Reading}
+		// What happens on other nodes makes no difference here.
+		state := fmt.Sprint(version, cell, problems)
+		if state == shown && time.Since(at) < objectPace {
+			return nil
+		}
+		shown, at = state, time.Now()
 		if version != last || read == nil {
 			last, read = version, &v1alpha1.BpfNode{}
 			if version != "" {
@@ -108,12 +115,16 @@ func (s *Server) followFailures(ctx context.Context) {
 		objects := f.now().Objects
 		for owner, d := range objects {
 			failing := d.User != nil && d.User.GetStatus().Nodes != nil && d.User.GetStatus().Nodes.Failed > 0
-			if failing && read[owner] != d {
-				read[owner] = d
-				nodes, err := s.failingNodes(ctx, owner, d.User)
-				if err == nil && !slices.Equal(nodes, f.failingOf(owner)) {
-					f.change(func() { f.failing[owner] = nodes })
-				}
+			if !failing || read[owner] == d {
+				continue
+			}
+			nodes, err := s.failingNodes(ctx, owner, d.User)
+			if err != nil {
+				continue // until the next change; a user who can't read reports doesn't see on which nodes objects fail
+			}
+			read[owner] = d
+			if !slices.Equal(nodes, f.failingOf(owner)) {
+				f.change(func() { f.failing[owner] = nodes })
 			}
 		}
 		for owner := range read {
