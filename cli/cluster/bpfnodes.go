@@ -54,7 +54,7 @@ func (c *Cluster) allBpfNodes(ctx context.Context, visit func(*v1alpha1.BpfNode)
 		}
 		return visit(node)
 	})
-	return err //nolint:wrapcheck // as above
+	return err
 }
 
 // DecodeWithoutMaps decodes a BpfNode without its maps.

@@ -92,7 +92,7 @@ type watcher struct {
 // follow keeps items in sync with a resource until the context ends.
 func follow[K comparable, R runtime.Object](ctx context.Context, w *watcher, of resource, decode liststream.Decode[R], items map[K]R, key func(R) K) {
 	s := &shelf[K, R]{facts: w.facts, source: &source{}, items: items, key: key, own: map[K]struct{}{}}
-	w.facts.sources[of.name] = s.source
+	w.facts.change(func() { w.facts.sources[of.name] = s.source })
 	cluster := liststream.New(of.api, of.name, w.codec, decode)
 	namespaced := liststream.New(inNamespace{of.api, w.namespace}, of.name, w.codec, decode)
 	narrow := false // only the namespace of the context can be read
