@@ -61,11 +61,35 @@ func compiled(t *testing.T, name string) *gobpfman.BytecodeLocation {
 // stripped returns the location of an object as agents pass it to the daemon.
 func stripped(t *testing.T, name string) *gobpfman.BytecodeLocation {
 	t.Helper()
+	return changed(t, name, bytecodeobject.Strip)
+}
+
+// adapted returns the location of an object that was adapted to this kernel.
+func adapted(t *testing.T, name string) *gobpfman.BytecodeLocation {
+	t.Helper()
+	return changed(t, name, func(content []byte) ([]byte, error) {
+		kernel, err := bytecodeobject.OpenKernel()
+		if err != nil {
+			return nil, err
+		}
+		result, err := bytecodeobject.Adapt(content, kernel)
+		if err != nil {
+			return nil, err
+		}
+		if len(result.Unusable) > 0 {
+			t.Errorf("unusable: %q", result.Unusable)
+		}
+		return result.Content, nil
+	})
+}
+
+func changed(t *testing.T, name string, change func([]byte) ([]byte, error)) *gobpfman.BytecodeLocation {
+	t.Helper()
 	content, err := os.ReadFile(filepath.Join(objectDir, name+".o"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if content, err = bytecodeobject.Strip(content); err != nil {
+	if content, err = change(content); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), name+".o")
@@ -89,9 +113,9 @@ func (f *fixture) load(ctx context.Context, location *gobpfman.BytecodeLocation,
 	return f.Client.Load(ctx, request)
 }
 
-// TestObjects loads every object with one Load, as the compiler wrote it and as agents pass it to the daemon. It
-// attaches each program, checks that it counts, and checks that nothing is left after it is detached and unloaded.
-// Both forms are the same program to the kernel.
+// TestObjects loads every object with one Load, as the compiler wrote it, as agents pass it to the daemon, and adapted
+// to this kernel. It attaches each program, checks that it counts, and checks that nothing is left after it is detached
+// and unloaded. All forms are the same program to the kernel.
 func TestObjects(t *testing.T) {
 	f := setUp(t)
 	pins := f.pins(t)
@@ -100,7 +124,7 @@ func TestObjects(t *testing.T) {
 		for _, form := range []struct {
 			name string
 			of   func(*testing.T, string) *gobpfman.BytecodeLocation
-		}{{"compiled", compiled}, {"stripped", stripped}} {
+		}{{"compiled", compiled}, {"stripped", stripped}, {"adapted", adapted}} {
 			t.Run(fmt.Sprintf("%s/%d/%s", object.name, i, form.name), func(t *testing.T) {
 				location := form.of(t, object.name)
 				loaded, err := f.load(t.Context(), location, object.globals, object.programs...)

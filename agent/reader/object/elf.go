@@ -53,6 +53,8 @@ type section struct {
 	elf.Section64
 	name string
 	data []byte
+	// edited means that data isn't a part of the file's content.
+	edited bool
 }
 
 type symbol struct {

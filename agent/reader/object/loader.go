@@ -11,34 +11,71 @@ import (
 	"strings"
 )
 
-// sections maps the prefixes of sections for which bpfman has program types to these types, as in the daemon of
-// v0.6.0.
-var sections = map[string]string{
-	"xdp": "xdp", "xdp.frags": "xdp",
-	"classifier": "tc",
-	"tracepoint": "tracepoint", "tp": "tracepoint",
-	"kprobe": "kprobe", "kretprobe": "kretprobe",
-	"uprobe": "uprobe", "uprobe.s": "uprobe", "uretprobe": "uretprobe", "uretprobe.s": "uretprobe",
-	"fentry": "fentry", "fentry.s": "fentry",
-	"fexit": "fexit", "fexit.s": "fexit",
+// form is what bpfman makes of the sections with a prefix.
+type form struct {
+	// kind is the type of the programs, with bpfman's name, and loader the prefix that the daemon's loader (aya-obj
+	// 0.2.1 in bpfman v0.6.0) has for them.
+	kind, loader string
 }
 
-// refused reports whether the daemon's loader (aya-obj 0.2.1 in bpfman v0.6.0) doesn't recognize the section. It
-// then refuses the whole object.
-func (p Program) refused() bool {
-	kind, rest, more := strings.Cut(p.Section, "/")
-	switch {
-	case sections[kind] == "xdp" && more:
-		return !slices.Contains([]string{"cpumap", "devmap"}, firstPart(rest))
-	case kind == "sk_skb":
-		return !slices.Contains([]string{"stream_parser", "stream_verdict"}, firstPart(rest))
+// sections has the prefixes of sections for which bpfman has kinds: those of the loader, and those of libbpf that mean
+// the same. With libbpf, programs of multi-probes are attached to many functions at once, but the instructions are the
+// same as for one.
+var sections = map[string]form{
+	"xdp": {"xdp", "xdp"}, "xdp.frags": {"xdp", "xdp.frags"},
+	"classifier": {"tc", "classifier"}, "tc": {"tc", "classifier"}, "tcx": {"tc", "classifier"}, "action": {"tc", "classifier"},
+	"tracepoint": {"tracepoint", "tracepoint"}, "tp": {"tracepoint", "tp"},
+	"kprobe": {"kprobe", "kprobe"}, "kprobe.multi": {"kprobe", "kprobe"}, "ksyscall": {"kprobe", "kprobe"},
+	"kretprobe": {"kretprobe", "kretprobe"}, "kretprobe.multi": {"kretprobe", "kretprobe"}, "kretsyscall": {"kretprobe", "kretprobe"},
+	"uprobe": {"uprobe", "uprobe"}, "uprobe.s": {"uprobe", "uprobe.s"},
+	"uprobe.multi": {"uprobe", "uprobe"}, "uprobe.multi.s": {"uprobe", "uprobe.s"},
+	"uretprobe": {"uretprobe", "uretprobe"}, "uretprobe.s": {"uretprobe", "uretprobe.s"},
+	"uretprobe.multi": {"uretprobe", "uretprobe"}, "uretprobe.multi.s": {"uretprobe", "uretprobe.s"},
+	"fentry": {"fentry", "fentry"}, "fentry.s": {"fentry", "fentry.s"},
+	"fexit": {"fexit", "fexit"}, "fexit.s": {"fexit", "fexit.s"},
+}
+
+// Prefixes of names that the loader accepts with any text behind them.
+const (
+	packetPrefix = "classifier/"
+	// unusedPrefix is for functions that bpfman can't load, but that others call.
+	unusedPrefix = "socket/"
+)
+
+// loaderName returns the name that a section needs so that the daemon's loader recognizes it. It returns "" if bpfman
+// has no kind for its programs.
+func loaderName(section string) string {
+	prefix, rest, more := strings.Cut(section, "/")
+	known, ok := sections[prefix]
+	switch first, _, _ := strings.Cut(rest, "/"); {
+	case !ok && strings.HasPrefix(prefix, "xdp_"):
+		return "xdp"
+	case !ok:
+		return ""
+	case known.kind == "xdp" && (first == "cpumap" || first == "devmap"):
+		return "" // such programs are in maps, not on interfaces
+	case known.kind == "xdp" && more:
+		return known.loader // the loader would refuse the rest
+	case known.loader != prefix:
+		return known.loader + "/" + section
 	}
-	return sections[kind] == "" && !slices.Contains(otherSections, kind)
+	return section
 }
 
-func firstPart(path string) string {
-	first, _, _ := strings.Cut(path, "/")
-	return first
+// refused reports whether the daemon's loader doesn't recognize the section. It then refuses the whole object.
+func (p Program) refused() bool {
+	prefix, rest, more := strings.Cut(p.Section, "/")
+	first, _, _ := strings.Cut(rest, "/")
+	known, ok := sections[prefix]
+	switch {
+	case known.kind == "xdp" && more:
+		return first != "cpumap" && first != "devmap"
+	case prefix == "sk_skb":
+		return first != "stream_parser" && first != "stream_verdict"
+	case ok:
+		return known.loader != prefix
+	}
+	return !slices.Contains(otherSections, prefix)
 }
 
 // otherSections are the sections that the loader recognizes, but for which bpfman has no kind.
@@ -74,8 +111,11 @@ func (o *Object) Remarks() []string {
 }
 
 func programType(section string) string {
-	kind, _, _ := strings.Cut(section, "/")
-	return cmp.Or(sections[kind], kind)
+	prefix, _, _ := strings.Cut(section, "/")
+	if strings.HasPrefix(prefix, "xdp_") {
+		return "xdp"
+	}
+	return cmp.Or(sections[prefix].kind, prefix)
 }
 
 var wordStart = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)

@@ -37,7 +37,7 @@ func (f *file) strip() ([]byte, error) {
 	}
 	header := f.header
 	header.Phoff = 0
-	out := make([]byte, headerSize, len(f.content)+int(header.Shnum)*sectionSize)
+	out := make([]byte, headerSize, len(f.content)+len(f.sections)*sectionSize)
 	copy(out, f.content[:headerSize])
 	headers := make([]elf.Section64, len(f.sections))
 	for i, s := range f.sections {

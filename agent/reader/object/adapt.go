@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package object
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/bpfman/bpfman-operator/agent/reader/plain"
+)
+
+// Adapted is an object in the form that the daemon's loader (aya-obj 0.2.1 in bpfman v0.6.0) accepts.
+type Adapted struct {
+	Content []byte
+	// ForKernel means that the content depends on the kernel.
+	ForKernel bool
+	// Unusable has the functions that can't be loaded, each with the reason.
+	Unusable map[string]string
+}
+
+// Adapt does for an object what libbpf does and the daemon's loader doesn't, without changing what its programs do:
+//
+//   - It applies CO-RE relocations, and connects external variables and functions (.kconfig and .ksyms) with the kernel.
+//   - It gives sections names that the loader recognizes, and removes those with programs of types that bpfman doesn't
+//     have. The loader would refuse the whole object because of them.
+//   - It removes debug sections, as Strip does.
+//
+// A program for which that fails is in Adapted.Unusable, and doesn't prevent the others from being loaded. An error
+// describes the object, and continues a sentence about it.
+func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
+	defer func() {
+		// The library can panic on malicious input.
+		if r := recover(); r != nil {
+			adapted, err = nil, fmt.Errorf("it is malformed: %v", r)
+		}
+	}()
+	f, err := parse(content)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := f.functions()
+	if err != nil {
+		return nil, err
+	}
+	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}}
+	for _, p := range programs {
+		if reason := p.Unsupported(); reason != "" {
+			a.unusable[p.Name] = reason
+		}
+	}
+	if err := a.readTypes(content); err != nil {
+		return nil, err
+	}
+	a.remove()
+	a.relocate()
+	a.connect()
+	a.rename()
+	if err := a.writeTypes(); err != nil {
+		return nil, err
+	}
+	stripped, err := f.strip()
+	if err != nil {
+		return nil, err
+	}
+	return &Adapted{stripped, a.forKernel, a.unusable}, nil
+}
+
+// adaption is an Adapt in progress. It changes the sections of the file.
+type adaption struct {
+	*file
+
+	kernel    *Kernel
+	forKernel bool
+	unusable  map[string]string
+	// names has the new names of sections by their names in the object.
+	names map[string]string
+
+	// functions is set by the first failure.
+	functions []function
+
+	// types and infos are the object's sections .BTF and .BTF.ext. They are nil if the object has none.
+	types *btf.Spec
+	infos *btf.ExtInfos
+	// external has the variables and functions that the object expects elsewhere.
+	external map[string]external
+}
+
+// readTypes reads the object's types.
+func (a *adaption) readTypes(content []byte) error {
+	if !a.has(".BTF") {
+		return nil
+	}
+	var err error
+	if a.has(".BTF.ext") {
+		a.types, a.infos, err = btf.LoadSpecAndExtInfosFromReader(bytes.NewReader(content))
+	} else {
+		a.types, err = btf.LoadSpecFromReader(bytes.NewReader(content))
+	}
+	if err != nil {
+		return fmt.Errorf("its types can't be read: %s", plain.Text(err.Error()))
+	}
+	a.external, err = externals(a.types)
+	return err
+}
+
+// section returns the index of a section.
+func (f *file) section(name string) (int, bool) {
+	i := slices.IndexFunc(f.sections, func(s section) bool { return s.name == name })
+	return i, i >= 0
+}
+
+// change replaces the content of a section.
+func (s *section) change(content []byte) {
+	s.data, s.Size, s.edited = content, uint64(len(content)), true
+}
+
+// edit returns the content of a section to be changed in place. The content of the file stays as it is.
+func (s *section) edit() []byte {
+	if !s.edited {
+		s.data, s.edited = bytes.Clone(s.data), true
+	}
+	return s.data
+}
+
+// remove removes the sections with programs of types that bpfman doesn't have, unless other instructions use them.
+func (a *adaption) remove() {
+	for i := range a.sections {
+		s := &a.sections[i]
+		if s.programs() && loaderName(s.name) == "" && !a.used(i) {
+			for other := range a.sections {
+				if a.sections[other].relocationSize() != 0 && int(a.sections[other].Info) == i {
+					a.sections[other] = section{}
+				}
+			}
+			*s = section{}
+		}
+	}
+}
+
+// used reports whether instructions in another section refer to a section.
+func (a *adaption) used(index int) bool {
+	for i := range a.sections {
+		if i == index || !a.sections[i].code() {
+			continue
+		}
+		for _, target := range a.targets(i) {
+			if int(target.Shndx) == index {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rename gives sections of programs the names that the loader recognizes. They stay unique, because the types in
+// .BTF.ext are found by name.
+func (a *adaption) rename() {
+	taken := map[string]bool{}
+	for _, s := range a.sections {
+		taken[s.name] = true
+	}
+	for i := range a.sections {
+		s := &a.sections[i]
+		if !s.programs() {
+			continue
+		}
+		name := loaderName(s.name)
+		if name == "" {
+			name = unusedPrefix + s.name
+		}
+		if name == s.name {
+			continue
+		}
+		if taken[name] {
+			// The daemon loads XDP programs with the type of its dispatcher, whatever their section.
+			name = packetPrefix + s.name
+		}
+		taken[name] = true
+		a.names[s.name] = name
+		s.name = name
+		s.Name = a.addName(name)
+	}
+}
+
+// addName adds a name to the table of the names of sections.
+func (f *file) addName(name string) uint32 {
+	table := &f.sections[f.header.Shstrndx]
+	at := len(table.data)
+	table.change(append(bytes.Clone(table.data), name+"\x00"...))
+	return uint32(at) //nolint:gosec // within the file
+}
+
+// add adds a section, and returns its index.
+func (f *file) add(name string, header elf.Section64, content []byte) uint16 {
+	header.Name, header.Size = f.addName(name), uint64(len(content))
+	f.sections = append(f.sections, section{Section64: header, name: name, data: content})
+	f.header.Shnum++
+	return f.header.Shnum - 1
+}
+
+// writeTypes updates the sections .BTF and .BTF.ext.
+func (a *adaption) writeTypes() error {
+	index, ok := a.section(".BTF")
+	if !ok {
+		return nil
+	}
+	types, err := a.parseBTF(a.sections[index].data)
+	if err != nil {
+		return err
+	}
+	if err := types.define(); err != nil {
+		return err
+	}
+	if ext, ok := a.section(".BTF.ext"); ok {
+		infos, err := a.renameInfos(a.sections[ext].data, types, a.names)
+		if err != nil {
+			return err
+		}
+		a.sections[ext].change(infos)
+	}
+	a.sections[index].change(types.bytes())
+	return nil
+}
+
+// fail marks the programs that contain the instruction at an offset of a section, or call the function that does.
+func (a *adaption) fail(index int, offset uint64, reason string) {
+	if a.functions == nil {
+		a.functions = a.callGraph()
+	}
+	for n := range a.functions {
+		f := &a.functions[n]
+		if f.index == index && offset >= f.offset && offset < f.end {
+			a.failFunction(f, plain.Text(reason))
+		}
+	}
+}
+
+func (a *adaption) failFunction(f *function, reason string) {
+	if f.failed {
+		return
+	}
+	f.failed = true
+	if f.program != "" && a.unusable[f.program] == "" {
+		a.unusable[f.program] = reason
+	}
+	for _, caller := range f.callers {
+		a.failFunction(&a.functions[caller], reason)
+	}
+}
+
+// function is a function in a section, from an offset to another. program is its name if it can be loaded.
+type function struct {
+	place
+
+	end     uint64
+	program string
+	callers []int // indexes among all functions
+	failed  bool
+}
+
+// place is an instruction: the index of its section, and its offset in bytes.
+type place struct {
+	index  int
+	offset uint64
+}
+
+// callGraph returns all functions and who calls them.
+func (a *adaption) callGraph() []function {
+	found := []function{}
+	at := map[place]int{}
+	for _, y := range a.symbols {
+		if elf.ST_TYPE(y.Info) != elf.STT_FUNC || int(y.Shndx) >= len(a.sections) || !a.sections[y.Shndx].code() || len(found) == maxFunctions {
+			continue
+		}
+		f := function{place: place{int(y.Shndx), y.Value}, end: y.Value + y.Size}
+		if a.sections[y.Shndx].programs() {
+			f.program = y.name
+		}
+		at[f.place] = len(found)
+		found = append(found, f)
+	}
+	calls := map[int]map[uint64]place{}
+	for n := range found {
+		caller := &found[n]
+		if calls[caller.index] == nil {
+			calls[caller.index] = a.calls(caller.index)
+		}
+		for from, to := range calls[caller.index] {
+			if callee, known := at[to]; known && from >= caller.offset && from < caller.end {
+				found[callee].callers = append(found[callee].callers, n)
+			}
+		}
+	}
+	return found
+}
+
+// calls returns the functions that a section refers to, by the offset of the instruction.
+func (a *adaption) calls(index int) map[uint64]place {
+	found := map[uint64]place{}
+	code, targets := a.sections[index].data, a.targets(index)
+	for at := uint64(0); at+instructionSize <= uint64(len(code)); at += instructionSize {
+		immediate := uint64(int64(int32(a.order.Uint32(code[at+4:])))) //nolint:gosec // wraps around, as addresses do
+		target, relocated := targets[at]
+		source, isCall := a.call(code[at:])
+		switch {
+		case relocated && elf.ST_TYPE(target.Info) == elf.STT_SECTION && isCall:
+			found[at] = place{int(target.Shndx), (immediate + 1) * instructionSize}
+		case relocated && elf.ST_TYPE(target.Info) == elf.STT_SECTION:
+			found[at] = place{int(target.Shndx), immediate}
+		case relocated:
+			found[at] = place{int(target.Shndx), target.Value}
+		case isCall && source == pseudoCall:
+			found[at] = place{index, at + (immediate+1)*instructionSize}
+		}
+	}
+	return found
+}
+
+// pseudoCall is BPF_PSEUDO_CALL in linux/bpf.h.
+const pseudoCall = 1
+
+// Unsupported returns the reason why bpfman can't load the program, from its type.
+func (p Program) Unsupported() string {
+	if loaderName(p.Section) != "" {
+		return ""
+	}
+	return fmt.Sprintf("it is in section %s, and bpfman has no kind for programs of type %s", plain.Quote(p.Section), plain.Quote(strings.TrimSuffix(p.Type, ".s")))
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package object
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// btfHeader is struct btf_header in the kernel's linux/btf.h.
+type btfHeader struct {
+	Magic                                    uint16
+	Version, Flags                           uint8
+	Size, TypesAt, Types, StringsAt, Strings uint32 // bytes
+}
+
+// btfType is struct btf_type. Reference is a type's size or a type's number.
+type btfType struct{ Name, Info, Reference uint32 }
+
+const (
+	btfHeaderSize = 24
+	btfTypeSize   = 12
+	btfMagic      = 0xeb9f
+	// maxTypes is the kernel's limit for type numbers (BTF_MAX_TYPE).
+	maxTypes = 0xfffff
+)
+
+// Kinds of types in linux/btf.h.
+const (
+	btfInt      = 1
+	btfStruct   = 4
+	btfFunc     = 12
+	btfVar      = 14
+	btfDataSec  = 15
+	btfKindMask = 0x1f
+	btfKindAt   = 24
+	btfCount    = 0xffff
+)
+
+// rest is the size of what follows the type, by kind: a fixed part, and one for each member.
+var rest = [...]struct{ fixed, each int }{
+	btfInt: {4, 0}, 3: {12, 0}, btfStruct: {0, 12}, 5: {0, 12}, 6: {0, 8}, 13: {0, 8},
+	btfVar: {4, 0}, btfDataSec: {0, 12}, 16: {}, 17: {4, 0}, 18: {}, 19: {0, 12},
+}
+
+// Linkages of variables and functions in linux/btf.h. The kernel refuses the one of externs.
+const (
+	btfGlobal = 1
+	btfExtern = 2
+)
+
+// btfData is the section .BTF. Type numbers don't change, because the section .BTF.ext refers to them.
+type btfData struct {
+	order          binary.ByteOrder
+	types, strings []byte
+	count          uint32
+}
+
+func (f *file) parseBTF(section []byte) (*btfData, error) {
+	var header btfHeader
+	if len(section) < btfHeaderSize {
+		return nil, errors.New("its BTF is too short")
+	}
+	f.read(section, &header)
+	if header.Magic != btfMagic || header.Size < btfHeaderSize || uint64(header.Size) > uint64(len(section)) {
+		return nil, errors.New("its BTF has an unknown header")
+	}
+	body := section[header.Size:]
+	types, ok := within(body, uint64(header.TypesAt), uint64(header.Types))
+	if !ok {
+		return nil, errors.New("its BTF is too short for its types")
+	}
+	texts, ok := within(body, uint64(header.StringsAt), uint64(header.Strings))
+	if !ok {
+		return nil, errors.New("its BTF is too short for its strings")
+	}
+	d := &btfData{order: f.order, types: bytes.Clone(types), strings: bytes.Clone(texts)}
+	return d, d.each(func(uint32, *btfType, []byte) error { d.count++; return nil })
+}
+
+// each calls a function with the number of each type, the type, and what follows it. Changes of either are kept.
+func (d *btfData) each(do func(number uint32, t *btfType, more []byte) error) error {
+	number := uint32(0)
+	for at := 0; at < len(d.types); {
+		number++
+		if len(d.types)-at < btfTypeSize || number > maxTypes {
+			return fmt.Errorf("its BTF ends within type %d", number)
+		}
+		var t btfType
+		_, _ = binary.Decode(d.types[at:], d.order, &t) // fails only for fewer bytes
+		kind, count := t.Info>>btfKindAt&btfKindMask, int(t.Info&btfCount)
+		if int(kind) >= len(rest) {
+			return fmt.Errorf("its BTF has a type of the unknown kind %d", kind)
+		}
+		more, ok := within(d.types, uint64(at+btfTypeSize), uint64(rest[kind].fixed+count*rest[kind].each)) //nolint:gosec // positive
+		if !ok {
+			return fmt.Errorf("its BTF ends within type %d", number)
+		}
+		if err := do(number, &t, more); err != nil {
+			return err
+		}
+		_, _ = binary.Encode(d.types[at:], d.order, t) // see above
+		at += btfTypeSize + len(more)
+	}
+	return nil
+}
+
+func (d *btfData) text(at uint32) string {
+	name, _ := text(d.strings, at)
+	return name
+}
+
+// addText returns where a text is among the strings, after adding it.
+func (d *btfData) addText(name string) uint32 {
+	at := uint32(len(d.strings)) //nolint:gosec // within the file
+	d.strings = append(append(d.strings, name...), 0)
+	return at
+}
+
+// integer returns the number of a type for integers of four bytes.
+func (d *btfData) integer() uint32 {
+	const size, bits = 4, 32
+	var found uint32
+	_ = d.each(func(number uint32, t *btfType, _ []byte) error {
+		if t.Info>>btfKindAt&btfKindMask == btfInt && t.Reference == size && found == 0 {
+			found = number
+		}
+		return nil
+	}) // all types were read before
+	if found == 0 {
+		d.count++
+		found = d.count
+		d.types, _ = binary.Append(d.types, d.order, btfType{d.addText("int"), btfInt << btfKindAt, size})
+		d.types, _ = binary.Append(d.types, d.order, uint32(bits))
+	}
+	return found
+}
+
+// define replaces what the kernel refuses, because a linker should have: the declarations of external variables and
+// functions, and the sections that list them. A list of variables and a structure have the same size.
+func (d *btfData) define() error {
+	integer := d.integer()
+	return d.each(func(_ uint32, t *btfType, more []byte) error {
+		switch kind := t.Info >> btfKindAt & btfKindMask; {
+		case kind == btfVar && d.order.Uint32(more) == btfExtern:
+			d.order.PutUint32(more, btfGlobal)
+			t.Reference = integer
+		case kind == btfFunc && t.Info&btfCount == btfExtern:
+			t.Info = kind<<btfKindAt | btfGlobal
+		case kind == btfDataSec && (d.text(t.Name) == kconfigSection || d.text(t.Name) == ksymsSection):
+			count := t.Info & btfCount
+			*t = btfType{Info: btfStruct<<btfKindAt | count, Reference: count * 4}
+			for n := range count {
+				member := more[n*btfTypeSize:]
+				d.order.PutUint32(member, 0)
+				d.order.PutUint32(member[4:], integer)
+				d.order.PutUint32(member[8:], n*32) //nolint:mnd // bits
+			}
+		}
+		return nil
+	})
+}
+
+// bytes returns the section.
+func (d *btfData) bytes() []byte {
+	types, texts := uint32(len(d.types)), uint32(len(d.strings)) //nolint:gosec // within the file
+	out, _ := binary.Append(nil, d.order, btfHeader{Magic: btfMagic, Version: 1, Size: btfHeaderSize, Types: types, StringsAt: types, Strings: texts})
+	return append(append(out, d.types...), d.strings...)
+}
+
+// btfExtHeaderSize is the size of struct btf_ext_header in libbpf, with the part about relocations.
+const btfExtHeaderSize = 32
+
+// renameInfos changes the names of sections in the section .BTF.ext, and removes its relocations.
+func (f *file) renameInfos(section []byte, types *btfData, names map[string]string) ([]byte, error) {
+	const shortHeader = 24
+	if len(section) < shortHeader {
+		return nil, errors.New("its .BTF.ext is too short")
+	}
+	out := bytes.Clone(section)
+	size := f.order.Uint32(out[4:])
+	if size < shortHeader || uint64(size) > uint64(len(out)) {
+		return nil, errors.New("its .BTF.ext has an unknown header")
+	}
+	if size >= btfExtHeaderSize {
+		f.order.PutUint32(out[28:], 0) // Relos
+	}
+	at := map[string]uint32{}
+	for field := range 2 { // functions and lines
+		start, length := f.order.Uint32(out[8+8*field:]), f.order.Uint32(out[12+8*field:])
+		infos, ok := within(out[size:], uint64(start), uint64(length))
+		if !ok {
+			return nil, errors.New("its .BTF.ext is too short")
+		}
+		if err := f.renameIn(infos, types, names, at); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (f *file) renameIn(infos []byte, types *btfData, names map[string]string, at map[string]uint32) error {
+	const headerSize = 8
+	if len(infos) == 0 {
+		return nil
+	}
+	if len(infos) < 4 {
+		return errors.New("its .BTF.ext is too short")
+	}
+	record := uint64(f.order.Uint32(infos))
+	for infos = infos[4:]; len(infos) > 0; {
+		if len(infos) < headerSize {
+			return errors.New("its .BTF.ext is too short")
+		}
+		if name, renamed := names[types.text(f.order.Uint32(infos))]; renamed {
+			if _, added := at[name]; !added {
+				at[name] = types.addText(name)
+			}
+			f.order.PutUint32(infos, at[name])
+		}
+		_, ok := within(infos, headerSize, record*uint64(f.order.Uint32(infos[4:])))
+		if !ok || record > maxUnpacked {
+			return errors.New("its .BTF.ext is too short")
+		}
+		infos = infos[headerSize+record*uint64(f.order.Uint32(infos[4:])):]
+	}
+	return nil
+}
