@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -34,12 +33,7 @@ type Adapted struct {
 // A program for which that fails is in Adapted.Unusable, and doesn't prevent the others from being loaded. An error
 // describes the object, and continues a sentence about it.
 func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
-	defer func() {
-		// The library can panic on malicious input.
-		if r := recover(); r != nil {
-			adapted, err = nil, fmt.Errorf("it is malformed: %v", r)
-		}
-	}()
+	defer malformed(&err)
 	f, err := parse(content)
 	if err != nil {
 		return nil, err
@@ -47,6 +41,10 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	programs, err := f.functions()
 	if err != nil {
 		return nil, err
+	}
+	// Sections are changed in place, and can overlap in the content.
+	for i := range f.sections {
+		f.sections[i].data = bytes.Clone(f.sections[i].data)
 	}
 	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}}
 	for _, p := range programs {
@@ -109,24 +107,8 @@ func (a *adaption) readTypes(content []byte) error {
 	return err
 }
 
-// section returns the index of a section.
-func (f *file) section(name string) (int, bool) {
-	i := slices.IndexFunc(f.sections, func(s section) bool { return s.name == name })
-	return i, i >= 0
-}
-
 // change replaces the content of a section.
-func (s *section) change(content []byte) {
-	s.data, s.Size, s.edited = content, uint64(len(content)), true
-}
-
-// edit returns the content of a section to be changed in place. The content of the file stays as it is.
-func (s *section) edit() []byte {
-	if !s.edited {
-		s.data, s.edited = bytes.Clone(s.data), true
-	}
-	return s.data
-}
+func (s *section) change(content []byte) { s.data, s.Size = content, uint64(len(content)) }
 
 // remove removes the sections with programs of types that bpfman doesn't have, unless other instructions use them.
 func (a *adaption) remove() {
@@ -192,7 +174,7 @@ func (a *adaption) rename() {
 func (f *file) addName(name string) uint32 {
 	table := &f.sections[f.header.Shstrndx]
 	at := len(table.data)
-	table.change(append(bytes.Clone(table.data), name+"\x00"...))
+	table.change(append(table.data, name+"\x00"...))
 	return uint32(at) //nolint:gosec // within the file
 }
 
@@ -289,7 +271,7 @@ func (a *adaption) callGraph() []function {
 	for n := range found {
 		caller := &found[n]
 		if calls[caller.index] == nil {
-			calls[caller.index] = a.calls(caller.index)
+			calls[caller.index] = a.references(caller.index)
 		}
 		for from, to := range calls[caller.index] {
 			if callee, known := at[to]; known && from >= caller.offset && from < caller.end {
@@ -300,8 +282,8 @@ func (a *adaption) callGraph() []function {
 	return found
 }
 
-// calls returns the functions that a section refers to, by the offset of the instruction.
-func (a *adaption) calls(index int) map[uint64]place {
+// references returns the functions that a section refers to, by the offset of the instruction.
+func (a *adaption) references(index int) map[uint64]place {
 	found := map[uint64]place{}
 	code, targets := a.sections[index].data, a.targets(index)
 	for at := uint64(0); at+instructionSize <= uint64(len(code)); at += instructionSize {
@@ -315,15 +297,12 @@ func (a *adaption) calls(index int) map[uint64]place {
 			found[at] = place{int(target.Shndx), immediate}
 		case relocated:
 			found[at] = place{int(target.Shndx), target.Value}
-		case isCall && source == pseudoCall:
+		case isCall && source == callsFunction:
 			found[at] = place{index, at + (immediate+1)*instructionSize}
 		}
 	}
 	return found
 }
-
-// pseudoCall is BPF_PSEUDO_CALL in linux/bpf.h.
-const pseudoCall = 1
 
 // Unsupported returns the reason why bpfman can't load the program, from its type.
 func (p Program) Unsupported() string {

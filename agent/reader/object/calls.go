@@ -18,11 +18,13 @@ import (
 )
 
 // The source register of a call says what is called: BPF_PSEUDO_CALL and
-// BPF_PSEUDO_KFUNC_CALL.
+// BPF_PSEUDO_KFUNC_CALL. Of a load, it says what is loaded: BPF_PSEUDO_BTF_ID.
 const (
 	callsHelper         = 0
 	callsFunction       = 1
 	callsKernelFunction = 2
+	loadsNumber         = 0
+	loadsKernelVariable = 3
 )
 
 // calls returns the kernel's functions that any instruction calls, sorted. It reads all

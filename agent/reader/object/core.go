@@ -46,7 +46,7 @@ func (a *adaption) relocateSection(s *section, offsets btf.CORERelocationOffsets
 	if err != nil {
 		return fmt.Errorf("its CO-RE relocations don't fit this kernel: %w", err)
 	}
-	code := s.edit()
+	code := s.data
 	for n, o := range offsets {
 		at := uint64(o.Offset) * instructionSize
 		if at >= uint64(len(code)) {

@@ -53,8 +53,6 @@ type section struct {
 	elf.Section64
 	name string
 	data []byte
-	// edited means that data isn't a part of the file's content.
-	edited bool
 }
 
 type symbol struct {
@@ -305,11 +303,18 @@ func (f *file) functions() ([]Program, error) {
 	return found, nil
 }
 
-// license returns the license that the object declares.
-func (f *file) has(name string) bool {
-	return slices.ContainsFunc(f.sections, func(s section) bool { return s.name == name })
+// section returns the index of a section.
+func (f *file) section(name string) (int, bool) {
+	i := slices.IndexFunc(f.sections, func(s section) bool { return s.name == name })
+	return i, i >= 0
 }
 
+func (f *file) has(name string) bool {
+	_, ok := f.section(name)
+	return ok
+}
+
+// license returns the license that the object declares.
 func (f *file) license() string {
 	for _, s := range f.sections {
 		if strings.HasPrefix(s.name, "license") {

@@ -28,12 +28,6 @@ const (
 	kconfigData = ".rodata.kconfig"
 )
 
-// Values for the source register of an instruction in linux/bpf.h: BPF_PSEUDO_BTF_ID and BPF_PSEUDO_KFUNC_CALL.
-const (
-	pseudoVariable = 3
-	pseudoKfunc    = 2
-)
-
 // external is a variable or function that an object expects elsewhere.
 type external struct {
 	section string
@@ -96,7 +90,7 @@ func (a *adaption) connectOne(section int, at uint64, y symbol, o *options) erro
 	case e.section == kconfigSection:
 		return a.connectOption(y, e, o)
 	}
-	code := a.sections[section].edit()
+	code := a.sections[section].data
 	if at >= uint64(len(code)) {
 		return errors.New("the relocation is outside of the section")
 	}
@@ -133,7 +127,7 @@ func (a *adaption) place(o *options) {
 		if elf.SectionType(a.sections[i].Type) != elf.SHT_SYMTAB {
 			continue
 		}
-		table := a.sections[i].edit()
+		table := a.sections[i].data
 		for n, y := range a.symbols {
 			if at, set := o.at[y.name]; set && elf.SectionIndex(y.Shndx) == elf.SHN_UNDEF {
 				y.Shndx, y.Value = index, at
@@ -157,20 +151,20 @@ func (a *adaption) connectCode(code []byte, y symbol, e external) error {
 	number, err := a.kernel.number(y.name, e)
 	switch {
 	case errors.Is(err, btf.ErrNotFound) && isWeak(y) && isCall:
-		a.setSource(code, 0)
+		a.setSource(code, callsHelper)
 		a.order.PutUint32(code[4:], btf.COREBadRelocationSentinel)
 		return nil
 	case errors.Is(err, btf.ErrNotFound) && isWeak(y):
 		number = 0
-		a.setSource(code, 0)
+		a.setSource(code, loadsNumber)
 	case errors.Is(err, btf.ErrNotFound):
 		return errors.New("this kernel doesn't have it, or only in a module")
 	case err != nil:
 		return err
 	case isCall:
-		a.setSource(code, pseudoKfunc)
+		a.setSource(code, callsKernelFunction)
 	default:
-		a.setSource(code, pseudoVariable)
+		a.setSource(code, loadsKernelVariable)
 	}
 	a.order.PutUint32(code[4:], uint32(number))
 	if isLoad {
@@ -200,17 +194,15 @@ func (k *Kernel) number(name string, e external) (btf.TypeID, error) {
 	if err != nil {
 		return 0, err
 	}
-	var function *btf.Func
-	var variable *btf.Var
-	var found btf.Type
 	if e.variable == nil {
-		err = types.TypeByName(name, &function)
-		found = function
-	} else {
-		err = types.TypeByName(name, &variable)
-		found = variable
+		return numberOf[*btf.Func](types, name)
 	}
-	if err != nil {
+	return numberOf[*btf.Var](types, name)
+}
+
+func numberOf[T btf.Type](types *btf.Spec, name string) (btf.TypeID, error) {
+	var found T
+	if err := types.TypeByName(name, &found); err != nil {
 		return 0, err //nolint:wrapcheck // the caller says which
 	}
 	return types.TypeID(found) //nolint:wrapcheck // see above

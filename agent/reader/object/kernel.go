@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
@@ -40,7 +41,7 @@ type Kernel struct {
 	Config func() (map[string]string, error)
 }
 
-// OpenKernel returns the kernel of this machine. Files are read when they are needed.
+// OpenKernel returns the kernel of this machine. Its files are read when they are needed, and once.
 func OpenKernel() (*Kernel, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -51,7 +52,7 @@ func OpenKernel() (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Kernel{ID: release + " " + build, Version: version, Types: readTypes, Config: readConfig}, nil
+	return &Kernel{ID: release + " " + build, Version: version, Types: sync.OnceValues(readTypes), Config: sync.OnceValues(readConfig)}, nil
 }
 
 // debian matches the version in Debian's name of a build. The release has only a version of Debian's.

@@ -48,7 +48,7 @@ func loaderName(section string) string {
 	prefix, rest, more := strings.Cut(section, "/")
 	known, ok := sections[prefix]
 	switch first, _, _ := strings.Cut(rest, "/"); {
-	case !ok && strings.HasPrefix(prefix, "xdp_"):
+	case isOldXDP(prefix):
 		return "xdp"
 	case !ok:
 		return ""
@@ -61,6 +61,9 @@ func loaderName(section string) string {
 	}
 	return section
 }
+
+// isOldXDP reports whether a prefix is one that libbpf accepted for XDP before v1.0, such as xdp_prog.
+func isOldXDP(prefix string) bool { return strings.HasPrefix(prefix, "xdp_") }
 
 // refused reports whether the daemon's loader doesn't recognize the section. It then refuses the whole object.
 func (p Program) refused() bool {
@@ -112,7 +115,7 @@ func (o *Object) Remarks() []string {
 
 func programType(section string) string {
 	prefix, _, _ := strings.Cut(section, "/")
-	if strings.HasPrefix(prefix, "xdp_") {
+	if isOldXDP(prefix) {
 		return "xdp"
 	}
 	return cmp.Or(sections[prefix].kind, prefix)

@@ -106,12 +106,7 @@ func Read(content []byte) (*Object, error) {
 
 // declared reads the maps and global variables.
 func (o *Object) declared(stripped []byte) (err error) {
-	defer func() {
-		// The parser is a library, and can panic on malicious input.
-		if r := recover(); r != nil {
-			err = fmt.Errorf("it is malformed: %v", r)
-		}
-	}()
+	defer malformed(&err)
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(stripped))
 	if err != nil {
 		return err //nolint:wrapcheck // there is nothing to add
@@ -139,6 +134,13 @@ func (o *Object) declared(stripped []byte) (err error) {
 	slices.SortFunc(o.Globals, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
 	o.MapTypes = slices.Sorted(maps.Keys(types))
 	return nil
+}
+
+// malformed, when deferred, returns a panic as an error. Parsers that are libraries can panic on malicious input.
+func malformed(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("it is malformed: %v", r)
+	}
 }
 
 func mapType(t ebpf.MapType) string {
