@@ -278,6 +278,7 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 		priority int32
 	}
 	chains := map[string][]placed{}
+	loaded := map[string][]uint32{} // new loads, which count once everything of the node is as it should be
 	for _, objectName := range slices.Sorted(maps.Keys(w.m.Objects)) {
 		o, user := w.m.Objects[objectName], users[objectName]
 		if user == nil {
@@ -302,9 +303,9 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 		}
 		if held.Serial != 0 {
 			key := fmt.Sprint(name, " ", user.GetUID(), " ", held.Serial)
-			if before, known := w.ids[key]; !known && p.err() == nil {
-				w.ids[key] = ids
-			} else if known && !slices.Equal(before, ids) {
+			if before, known := w.ids[key]; !known {
+				loaded[key] = ids
+			} else if !slices.Equal(before, ids) {
 				p.add("%s: programs %v were loaded again, they were %v", what, ids, before)
 			}
 		}
@@ -384,6 +385,9 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 				break
 			}
 		}
+	}
+	if p.err() == nil {
+		maps.Copy(w.ids, loaded)
 	}
 }
 
