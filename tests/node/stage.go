@@ -25,7 +25,8 @@ import (
 
 // Stage writes the object of an image to a file in the daemon's container, and returns its
 // location for the daemon, which has no access to registries. It runs the agent's reader
-// as the agent does.
+// as the agent does. The file is replaced at once: the daemon may be reading it for a test
+// that runs at the same time.
 func Stage(ctx context.Context, image string) (*gobpfman.BytecodeLocation, error) {
 	sum := sha256.Sum256([]byte(image))
 	path := filepath.Join("/tmp", "staged-"+hex.EncodeToString(sum[:8])+".o")
@@ -33,12 +34,16 @@ func Stage(ctx context.Context, image string) (*gobpfman.BytecodeLocation, error
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Create(seen)
+	file, err := os.CreateTemp(filepath.Dir(seen), "staged-")
 	if err != nil {
 		return nil, fmt.Errorf("stage %s: %w", image, err)
 	}
-	if err := errors.Join(read(ctx, image, file), file.Close()); err != nil {
-		return nil, fmt.Errorf("stage %s: %w", image, err)
+	err = errors.Join(read(ctx, image, file), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), seen)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stage %s: %w", image, errors.Join(err, os.Remove(file.Name())))
 	}
 	return &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: path}}, nil
 }
