@@ -43,8 +43,9 @@ one_node() {
 		"run it as root, or give the cluster to use: make run KUBECONFIG=\$HOME/.kube/config"
 	command -v go >/dev/null || die "Go is missing" "to install it, see https://go.dev/doc/install"
 	"${make[@]}" --silent deps || die "the required packages couldn't be installed" "see the output above; to try again, run make deps"
+	# With -v, the progress is the package that is compiled.
 	step "building the commands and the example programs" "see above" \
-		"${make[@]}" build build-cluster bytecode
+		env GOFLAGS="${GOFLAGS:-} -v" "${make[@]}" build build-cluster bytecode
 	local log
 	log=$(mktemp)
 	"${make[@]}" --silent cluster-up 2>&1 | tee "$log" | sed -u '/^pushed /d' || die "the cluster doesn't start" \

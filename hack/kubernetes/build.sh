@@ -20,7 +20,7 @@ if [[ ! -x $root/kubernetes || $(cat "$root/source" 2>/dev/null) != "$source" ]]
 	mkdir -p "$root"
 	variables=k8s.io/component-base/version
 	GOWORK=off CGO_ENABLED=0 slow "building Kubernetes $version (about 5 minutes on 2 cores)" \
-		go -C "$here" build -trimpath -o "$root/kubernetes.new" -ldflags "-s -w \
+		go -C "$here" build -v -trimpath -o "$root/kubernetes.new" -ldflags "-s -w \
 			-X $variables.gitVersion=$version -X $variables.gitTreeState=clean \
 			-X $variables.gitMajor=1 -X $variables.gitMinor=$(cut -d. -f2 <<<"$version")" .
 	mv "$root/kubernetes.new" "$root/kubernetes"
