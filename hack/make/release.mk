@@ -68,11 +68,12 @@ packaged-chart: chart
 	@$(LOCALBIN)/helm package $(LOCALBIN)/chart/$(notdir $(CHART)) --version $(VERSION) --app-version v$(VERSION) --destination $(LOCALBIN)/chart
 
 # For the Operator Lifecycle Manager: docs/olm.md. The variables above select other images than the published ones.
-CHANNELS ?= candidate
+# Release candidates are only in the channel candidate, which releases are in too.
+CHANNELS ?= $(if $(findstring -,$(VERSION)),,stable$(comma))candidate
 DEFAULT_CHANNEL ?= $(firstword $(subst $(comma),$(space),$(CHANNELS)))
-# What an upgrade replaces: the name of the previous version, and a range of versions.
+# What an upgrade replaces: the name of the previous release, and a range of versions, which has candidates too.
 BUNDLE_REPLACES ?= $(addprefix bpfman-operator.,$(shell git tag --list 'v*' --sort=v:refname | awk '$$0 == "v$(VERSION)" { exit } !/-/ { last = $$0 } END { print last }'))
-BUNDLE_SKIP_RANGE ?=
+BUNDLE_SKIP_RANGE ?= <$(VERSION)
 BUNDLE_IMG ?= $(IMAGE_PREFIX)/bpfman-operator-bundle:$(IMAGE_TAG)
 CATALOG_IMG ?= $(IMAGE_PREFIX)/bpfman-operator-catalog:$(IMAGE_TAG)
 # The namespace where OLM looks for catalogs. It is olm if OLM's own scripts installed it.

@@ -33,6 +33,11 @@ test-release: bundle ## Validate the OLM bundle, and test the other parts of a r
 vulnerabilities: $(LOCALBIN)/govulncheck ## Fail if the product calls code with a known vulnerability (https://vuln.go.dev).
 	$< $(MODULES:%=./%/...)
 
+.PHONY: lint-workflows
+lint-workflows: $(LOCALBIN)/actionlint $(LOCALBIN)/zizmor ## Check the workflows: actionlint for mistakes, and zizmor for weaknesses, which needs Python's venv.
+	$(LOCALBIN)/actionlint
+	$(LOCALBIN)/zizmor --offline --quiet --min-severity=medium .github
+
 .PHONY: test-release-published
 test-release-published: ## Publish a release of the last commit to a local registry, and verify it (ARCHITECTURES=amd64; takes minutes).
 	RELEASE_TEST=yes go -C hack/release test -count=1 -v -timeout 60m -run '^TestRelease$$' .

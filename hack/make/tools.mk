@@ -36,6 +36,12 @@ $(TOOLS:%=$(LOCALBIN)/%): hack/make/tools.mk
 	@echo "building $(@F)" >&2
 	@GOBIN=$(@D) GOWORK=off go install $(PACKAGE) && touch $@
 
+# A package of PyPI with one program, in a virtual environment of its own.
+$(LOCALBIN)/zizmor: hack/release/workflows/zizmor.txt
+	@rm -rf $(LOCALBIN)/zizmor-venv && $(PYTHON) -m venv $(LOCALBIN)/zizmor-venv
+	@$(LOCALBIN)/zizmor-venv/bin/pip install -q --disable-pip-version-check --only-binary :all: --require-hashes -r $<
+	@ln -sf zizmor-venv/bin/zizmor $@
+
 # go install also asks for the list of a module's versions, which some module proxies don't have for opm. Without the
 # tags, opm needs C libraries for image signatures.
 $(LOCALBIN)/opm: hack/make/tools.mk
@@ -69,8 +75,8 @@ $(BPF_LINKER):
 	cargo +$(RUST_TOOLCHAIN) install bpf-linker --version $(BPF_LINKER_VERSION) --locked --root $(CACHE)/bpf-linker-$(BPF_LINKER_VERSION)
 
 # Each of them is also a target without bin/, such as make cosign.
-.PHONY: $(TOOLS) opm prometheus promtool bpf-linker
-$(TOOLS) opm prometheus promtool bpf-linker: %: $(LOCALBIN)/%
+.PHONY: $(TOOLS) zizmor opm prometheus promtool bpf-linker
+$(TOOLS) zizmor opm prometheus promtool bpf-linker: %: $(LOCALBIN)/%
 
 KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' hack/kubernetes/go.mod)
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)/kubernetes

@@ -158,12 +158,13 @@ type KeyError struct {
 
 func (e *KeyError) Error() string { return e.Key + ": " + e.Reason }
 
-// setting describes one key of the ConfigMap: its default, and where its value goes. A key with required and
-// without a default must have a value.
+// setting describes one key of the ConfigMap: its default, and where its value goes. A key with required must have a
+// value, unless the key with the name unless is false.
 type setting struct {
 	key      string
 	fallback string
 	required bool
+	unless   string
 	set      func(*Config, string) error
 }
 
@@ -181,7 +182,7 @@ var settings = []setting{
 	{key: KeyBytecodeStoreSize, fallback: "256Mi", set: func(c *Config, v string) (err error) { c.Agent.StoreSize, err = parseStoreSize(v); return err }},
 	{key: KeyConfirmTimeout, fallback: "30s", set: func(c *Config, v string) error { c.Agent.ConfirmTimeout = v; return checkTimeout(v) }},
 	{key: KeyUprobeNamespaces, set: func(c *Config, v string) (err error) { c.Agent.UprobeNamespaces, err = parseNamespaces(v); return err }},
-	{key: KeyCSIImage, fallback: "quay.io/bpfman/bpfman-csi:latest", set: func(c *Config, v string) error { c.CSI.Image = v; return checkImage(v) }},
+	{key: KeyCSIImage, required: true, unless: KeyCSIEnabled, set: func(c *Config, v string) error { c.CSI.Image = v; return checkImage(v) }},
 	{key: KeyCSILogLevel, fallback: "info", set: func(c *Config, v string) error { c.CSI.LogLevel = v; return checkLogLevel(v) }},
 	{key: KeyCSIRegistrarImage, fallback: "registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0", set: func(c *Config, v string) error { c.CSI.RegistrarImage = v; return checkImage(v) }},
 	{key: KeyCSIClusterAccess, fallback: ClusterAccessAll, set: func(c *Config, v string) error {
@@ -194,7 +195,7 @@ var settings = []setting{
 		c.Inspector.Disabled = v == "false"
 		return checkOneOf(v, "true", "false")
 	}},
-	{key: KeyInspectorImage, fallback: "quay.io/bpfman/bpfman-inspector:latest", set: func(c *Config, v string) error { c.Inspector.Image = v; return checkImage(v) }},
+	{key: KeyInspectorImage, required: true, unless: KeyInspectorEnabled, set: func(c *Config, v string) error { c.Inspector.Image = v; return checkImage(v) }},
 	{key: KeyInspectorLogLevel, fallback: "info", set: func(c *Config, v string) error { c.Inspector.LogLevel = v; return checkLogLevel(v) }},
 	{key: KeyInspectorMetricsAddr, fallback: "127.0.0.1:8172", set: func(c *Config, v string) error { c.Inspector.MetricsAddr = v; return checkAddr(v) }},
 	{key: KeyInspectorStatistics, fallback: "false", set: func(c *Config, v string) error {
@@ -234,7 +235,7 @@ func ParseConfig(data map[string]string) (config Config, unknown []string, err e
 		if value == "" {
 			value = s.fallback
 		}
-		if value == "" && s.required {
+		if value == "" && s.required && strings.TrimSpace(data[s.unless]) != "false" {
 			errs = append(errs, &KeyError{s.key, "a value is required"})
 			continue
 		}

@@ -20,6 +20,7 @@ func minimal(changes map[string]string) map[string]string {
 	data := map[string]string{
 		KeyDaemonImage: "quay.io/bpfman/bpfman:v0.6.0",
 		KeyAgentImage:  "quay.io/bpfman/bpfman-agent:latest",
+		KeyCSIImage:    "quay.io/bpfman/bpfman-csi:latest", KeyInspectorImage: "quay.io/bpfman/bpfman-inspector:latest",
 	}
 	maps.Copy(data, changes)
 	return data
@@ -77,6 +78,8 @@ func TestParseConfigRefuses(t *testing.T) {
 	for _, c := range []struct{ key, value, reason string }{
 		{KeyDaemonImage, "", "is required"},
 		{KeyAgentImage, " ", "is required"},
+		{KeyCSIImage, "", "is required"},
+		{KeyInspectorImage, "", "is required"},
 		{KeyDaemonImage, "Not An Image", "is not an image reference"},
 		{KeyCSIImage, "quay.io/bpfman/bpfman-csi@sha256:12", "is not an image reference"},
 		{KeyCSIRegistrarImage, "x:y:z", "is not an image reference"},
@@ -162,6 +165,13 @@ func TestStoreSize(t *testing.T) {
 	}
 }
 
+// The images of components that are switched off don't have to be set.
+func TestParseConfigOfSwitchedOffComponents(t *testing.T) {
+	for image, enabled := range map[string]string{KeyCSIImage: KeyCSIEnabled, KeyInspectorImage: KeyInspectorEnabled} {
+		mustParse(t, map[string]string{image: "", enabled: "false"})
+	}
+}
+
 func TestParseConfigNamesEachBadKey(t *testing.T) {
 	_, _, err := ParseConfig(minimal(map[string]string{KeyAgentLogLevel: "loud", KeyKubeletRoot: "kubelet"}))
 	for _, key := range []string{KeyAgentLogLevel, KeyKubeletRoot} {
@@ -179,9 +189,7 @@ func TestParseConfigReturnsUnknownKeys(t *testing.T) {
 }
 
 func TestValuesOfUpstream(t *testing.T) {
-	data := map[string]string{
-		KeyDaemonImage: "registry.example.com/bpfman:v0.6.0", KeyAgentImage: "registry.example.com/agent:v1", KeyDaemonLogLevel: "info", KeyAgentHealthAddr: ":9175",
-	}
+	data := minimal(map[string]string{KeyDaemonImage: "registry.example.com/bpfman:v0.6.0", KeyDaemonLogLevel: "info", KeyAgentHealthAddr: ":9175"})
 	for name, c := range map[string]struct {
 		key, value string
 		// why is part of the reason for which it isn't taken over. It is empty if nothing is reported.

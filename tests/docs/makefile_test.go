@@ -119,7 +119,7 @@ func TestKindMounts(t *testing.T) {
 	if err := yaml.UnmarshalStrict(content, &cluster); err != nil {
 		t.Fatal(err)
 	}
-	config, _, err := deploy.ParseConfig(map[string]string{deploy.KeyDaemonImage: "bpfman", deploy.KeyAgentImage: "agent"})
+	config, _, err := deploy.ParseConfig(map[string]string{deploy.KeyDaemonImage: "bpfman", deploy.KeyAgentImage: "agent", deploy.KeyCSIImage: "csi", deploy.KeyInspectorImage: "inspector"})
 	if err != nil {
 		t.Fatal(err)
 	}

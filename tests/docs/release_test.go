@@ -136,7 +136,8 @@ func TestReleaseNamesImagesByDigest(t *testing.T) {
 	}
 }
 
-// TestBundleReplaces checks which version a bundle upgrades: the last one before it that isn't a candidate.
+// TestBundleReplaces checks which version a bundle upgrades: the last one before it that isn't a candidate. It also checks
+// the channels: who subscribed to the releases doesn't get a candidate.
 func TestBundleReplaces(t *testing.T) {
 	repository := filepath.Join(t.TempDir(), "repository")
 	git := func(arguments ...string) {
@@ -155,15 +156,22 @@ func TestBundleReplaces(t *testing.T) {
 	for version, expected := range map[string]string{
 		"0.9.0": "", "0.9.1": "bpfman-operator.v0.9.0", "0.9.2": "bpfman-operator.v0.9.1", "0.10.0": "bpfman-operator.v0.9.2",
 		"0.10.1": "bpfman-operator.v0.10.0", "0.11.0": "bpfman-operator.v0.10.1",
+		"0.11.0-rc.2": "bpfman-operator.v0.10.1",
 	} {
+		channels := "--channels stable,candidate --default-channel stable"
+		if strings.Contains(version, "-") {
+			channels = "--channels candidate --default-channel candidate"
+		}
 		command := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", root, "bundle", "VERSION="+version)
 		command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "GIT_DIR="+repository)
 		output, err := command.Output()
 		if err != nil {
 			t.Fatalf("make --dry-run bundle: %v", err)
 		}
-		if !strings.Contains(string(output), `--replaces "`+expected+`"`) {
-			t.Errorf("%s doesn't replace %q:\n%s", version, expected, output)
+		for _, flags := range []string{`--replaces "` + expected + `"`, channels, `--skip-range "<` + version + `"`} {
+			if !strings.Contains(string(output), flags) {
+				t.Errorf("the bundle of %s isn't made with %s:\n%s", version, flags, output)
+			}
 		}
 	}
 }

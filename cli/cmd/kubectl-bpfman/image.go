@@ -268,10 +268,10 @@ type BytecodeImage struct {
 }
 
 const imageInspectExample = `  # Show programs, maps, and global variables
-  kubectl bpfman image inspect quay.io/bpfman-bytecode/go-tcx-counter:latest
+  kubectl bpfman image inspect registry.example.com/team/counter:v1
 
   # Print an object that loads the image, and apply it
-  kubectl bpfman image inspect quay.io/bpfman-bytecode/go-tcx-counter:latest --as tcx | kubectl apply -f -
+  kubectl bpfman image inspect registry.example.com/team/counter:v1 --as tcx | kubectl apply -f -
 
   # Print an application with all programs of a file; uprobes need a program or library
   kubectl bpfman image inspect counter.o --as application --image registry.example.com/team/counter:v1 --target libc --attach-to my_uprobe=malloc`

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -227,6 +228,61 @@ func TestJobs_WaitForJobsThatAreThere(t *testing.T) {
 				if _, there := w.Jobs[need]; !there {
 					t.Errorf("%s/%s needs %s", file, name, need)
 				}
+			}
+		}
+	}
+}
+
+// TestNightly_RunsTheSlowTests checks that the targets that make test-slow runs also run each night.
+func TestNightly_RunsTheSlowTests(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "hack/make/test.mk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, recipe, _ := strings.Cut(string(content), "\ntest-slow:")
+	recipe, _, _ = strings.Cut(recipe, "\n\n")
+	slow := regexp.MustCompile(`(?m)^\t@\$\(MAKE\) --no-print-directory (.*)$`).FindAllStringSubmatch(recipe, -1)
+	if len(slow) < 10 {
+		t.Fatalf("make test-slow runs %q", slow)
+	}
+	nightly := readWorkflows(t)["nightly.yaml"].Jobs["debian"].Strategy.Matrix.Run
+	for _, each := range slow {
+		if !slices.Contains(nightly, "make "+each[1]) {
+			t.Errorf("make %s doesn't run each night", each[1])
+		}
+	}
+}
+
+// TestDependabot_KnowsEachModule checks that all modules, and the other places with versions, are updated.
+func TestDependabot_KnowsEachModule(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, ".github/dependabot.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Updates []struct {
+			Ecosystem   string   `json:"package-ecosystem"`
+			Directory   string   `json:"directory"`
+			Directories []string `json:"directories"`
+		} `json:"updates"`
+	}
+	if err := yaml.Unmarshal(content, &config); err != nil {
+		t.Fatal(err)
+	}
+	updated := map[string]bool{}
+	for _, each := range config.Updates {
+		for _, directory := range append(each.Directories, each.Directory) {
+			updated[each.Ecosystem+" "+directory] = true
+		}
+	}
+	for file, ecosystem := range map[string]string{"go.mod": "gomod", "package.json": "npm", "requirements.txt": "pip", "zizmor.txt": "pip", "Dockerfile": "docker"} {
+		output, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", file, "*/"+file).Output()
+		if err != nil {
+			t.Skipf("this isn't a clone: %v", err)
+		}
+		for path := range strings.FieldsSeq(string(output)) {
+			if directory := filepath.Join("/", filepath.Dir(path)); !updated[ecosystem+" "+directory] {
+				t.Errorf("%s isn't updated", path)
 			}
 		}
 	}
