@@ -79,8 +79,8 @@ type adaption struct {
 	// names has the new names of sections by their names in the object.
 	names map[string]string
 
-	// functions is set by the first failure.
-	functions []function
+	// graph is set by the first failure.
+	graph *callGraph
 
 	// types and infos are the object's sections .BTF and .BTF.ext. They are nil if the object has none.
 	types *btf.Spec
@@ -110,34 +110,46 @@ func (a *adaption) readTypes(content []byte) error {
 // change replaces the content of a section.
 func (s *section) change(content []byte) { s.data, s.Size = content, uint64(len(content)) }
 
-// remove removes the sections with programs of types that bpfman doesn't have, unless other instructions use them.
+// remove removes the sections with programs of types that bpfman doesn't have, unless others use them.
 func (a *adaption) remove() {
+	kept := a.used()
+	removed := make([]bool, len(a.sections))
+	for i := range a.sections {
+		removed[i] = a.sections[i].programs() && !kept[i]
+	}
 	for i := range a.sections {
 		s := &a.sections[i]
-		if s.programs() && loaderName(s.name) == "" && !a.used(i) {
-			for other := range a.sections {
-				if a.sections[other].relocationSize() != 0 && int(a.sections[other].Info) == i {
-					a.sections[other] = section{}
-				}
-			}
+		if removed[i] || s.relocationSize() != 0 && int(s.Info) < len(removed) && removed[s.Info] {
 			*s = section{}
 		}
 	}
 }
 
-// used reports whether instructions in another section refer to a section.
-func (a *adaption) used(index int) bool {
-	for i := range a.sections {
-		if i == index || !a.sections[i].code() {
-			continue
+// used reports for each section whether programs of types that bpfman has are in it, or refer to it.
+func (a *adaption) used() []bool {
+	used := make([]bool, len(a.sections))
+	var next []int
+	use := func(index int) {
+		if index < len(used) && !used[index] {
+			used[index] = true
+			next = append(next, index)
 		}
-		for _, target := range a.targets(i) {
-			if int(target.Shndx) == index {
-				return true
+	}
+	for i := range a.sections {
+		if s := &a.sections[i]; s.code() && (!s.programs() || loaderName(s.name) != "") {
+			use(i)
+		}
+	}
+	for len(next) > 0 {
+		i := next[len(next)-1]
+		next = next[:len(next)-1]
+		if a.sections[i].code() {
+			for _, r := range a.relocations(i) {
+				use(int(a.symbols[r.symbol].Shndx))
 			}
 		}
 	}
-	return false
+	return used
 }
 
 // rename gives sections of programs the names that the loader recognizes. They stay unique, because the types in
@@ -211,97 +223,17 @@ func (a *adaption) writeTypes() error {
 }
 
 // fail marks the programs that contain the instruction at an offset of a section, or call the function that does.
-func (a *adaption) fail(index int, offset uint64, reason string) {
-	if a.functions == nil {
-		a.functions = a.callGraph()
+func (a *adaption) fail(section int, offset uint64, reason string) {
+	if a.graph == nil {
+		a.graph = a.callGraph()
 	}
-	for n := range a.functions {
-		f := &a.functions[n]
-		if f.index == index && offset >= f.offset && offset < f.end {
-			a.failFunction(f, plain.Text(reason))
-		}
-	}
-}
-
-func (a *adaption) failFunction(f *function, reason string) {
-	if f.failed {
-		return
-	}
-	f.failed = true
-	if f.program != "" && a.unusable[f.program] == "" {
-		a.unusable[f.program] = reason
-	}
-	for _, caller := range f.callers {
-		a.failFunction(&a.functions[caller], reason)
-	}
-}
-
-// function is a function in a section, from an offset to another. program is its name if it can be loaded.
-type function struct {
-	place
-
-	end     uint64
-	program string
-	callers []int // indexes among all functions
-	failed  bool
-}
-
-// place is an instruction: the index of its section, and its offset in bytes.
-type place struct {
-	index  int
-	offset uint64
-}
-
-// callGraph returns all functions and who calls them.
-func (a *adaption) callGraph() []function {
-	found := []function{}
-	at := map[place]int{}
-	for _, y := range a.symbols {
-		if elf.ST_TYPE(y.Info) != elf.STT_FUNC || int(y.Shndx) >= len(a.sections) || !a.sections[y.Shndx].code() || len(found) == maxFunctions {
-			continue
-		}
-		f := function{place: place{int(y.Shndx), y.Value}, end: y.Value + y.Size}
-		if a.sections[y.Shndx].programs() {
-			f.program = y.name
-		}
-		at[f.place] = len(found)
-		found = append(found, f)
-	}
-	calls := map[int]map[uint64]place{}
-	for n := range found {
-		caller := &found[n]
-		if calls[caller.index] == nil {
-			calls[caller.index] = a.references(caller.index)
-		}
-		for from, to := range calls[caller.index] {
-			if callee, known := at[to]; known && from >= caller.offset && from < caller.end {
-				found[callee].callers = append(found[callee].callers, n)
+	a.graph.fail(place{section, offset}, func(f function) {
+		for _, program := range f.programs {
+			if a.unusable[program] == "" {
+				a.unusable[program] = plain.Text(reason)
 			}
 		}
-	}
-	return found
-}
-
-// references returns the functions that a section refers to, by the offset of the instruction.
-func (a *adaption) references(index int) map[uint64]place {
-	found := map[uint64]place{}
-	code, targets := a.sections[index].data, a.targets(index)
-	for at := uint64(0); at+instructionSize <= uint64(len(code)); at += instructionSize {
-		immediate := uint64(int64(int32(a.order.Uint32(code[at+4:])))) //nolint:gosec // wraps around, as addresses do
-		target, relocated := targets[at]
-		source, isCall := a.call(code[at:])
-		switch {
-		case relocated && elf.ST_TYPE(target.Info) == elf.STT_SECTION && isCall:
-			found[at] = place{int(target.Shndx), (immediate + 1) * instructionSize}
-		case relocated && elf.ST_TYPE(target.Info) == elf.STT_SECTION:
-			found[at] = place{int(target.Shndx), immediate}
-		case relocated:
-			found[at] = place{int(target.Shndx), target.Value}
-		case isCall && source == callsFunction:
-			found[at] = place{index, at + (immediate+1)*instructionSize}
-		}
-	}
-	return found
+	})
 }
 
 // Unsupported returns the reason why bpfman can't load the program, from its type.

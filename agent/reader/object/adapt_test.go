@@ -5,14 +5,17 @@ package object
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
 
@@ -184,19 +187,122 @@ func TestKernelVersion(t *testing.T) {
 	}
 }
 
+// hostile returns an object with as many functions, and with as many instructions as it has. Each instruction refers
+// to an external function that doesn't exist, and the last one of each function to the function before.
+func hostile(functions, instructions int) []byte {
+	order := binary.LittleEndian
+	names, code := []byte("\x00.strtab\x00.symtab\x00kprobe\x00.rel\x00absent\x00"), make([]byte, instructions*instructionSize)
+	symbols, relocations := make([]byte, 2*symbolSize), make([]byte, 0, instructions*relSize)
+	at := func(name string) uint32 { return uint32(bytes.Index(names, []byte(name))) } //nolint:gosec // small
+	order.PutUint32(symbols[symbolSize:], at("absent"))
+	each := uint64(instructions/functions) * instructionSize //nolint:gosec // small
+	for n := range uint64(functions) {
+		symbol := elf.Sym64{Name: uint32(len(names)), Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Shndx: 3, Value: n * each, Size: each} //nolint:gosec // small
+		symbols, _ = binary.Append(symbols, order, symbol)
+		names = fmt.Appendf(names, "f%d\x00", n)
+	}
+	for n := range uint64(instructions) {
+		code[n*instructionSize], code[n*instructionSize+1] = byte(asm.JumpClass)|byte(asm.Call), callsFunction<<4
+		target := uint64(1)
+		if function := n * instructionSize / each; function > 0 && (n+1)*instructionSize%each == 0 {
+			target = 1 + function // the one before
+		}
+		relocations, _ = binary.Append(relocations, order, elf.Rel64{Off: n * instructionSize, Info: elf.R_INFO(uint32(target), 10)}) //nolint:gosec // small
+	}
+	sections := []elf.Section64{
+		{}, {Name: at(".strtab"), Type: uint32(elf.SHT_STRTAB)}, {Name: at(".symtab"), Type: uint32(elf.SHT_SYMTAB), Link: 1, Entsize: symbolSize},
+		{Name: at("kprobe"), Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR)},
+		{Name: at(".rel"), Type: uint32(elf.SHT_REL), Link: 2, Info: 3, Entsize: relSize},
+	}
+	content := make([]byte, headerSize)
+	for i, data := range [][]byte{nil, names, symbols, code, relocations} {
+		sections[i].Off, sections[i].Size, sections[i].Addralign = uint64(len(content)), uint64(len(data)), 1
+		content = append(content, data...)
+	}
+	header := elf.Header64{
+		Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_BPF), Version: 1, Shoff: uint64(len(content)), Ehsize: headerSize,
+		Shentsize: sectionSize, Shnum: uint16(len(sections)), Shstrndx: 1, //nolint:gosec // small
+	}
+	copy(header.Ident[:], elf.ELFMAG+"\x02\x01\x01")
+	for _, s := range sections {
+		content, _ = binary.Append(content, order, s)
+	}
+	_, _ = binary.Encode(content, order, header)
+	return content
+}
+
+// The time doesn't grow with the product of functions and instructions. It would be hours otherwise.
+func TestHostile(t *testing.T) {
+	adapted, err := Adapt(hostile(maxFunctions, maxFunctions*128), withoutTypes(nil))
+	if err != nil || len(adapted.Unusable) != maxFunctions {
+		t.Errorf("%d unusable functions, %v", len(adapted.Unusable), err)
+	}
+	if _, err := Adapt(hostile(maxFunctions+1, maxFunctions+1), withoutTypes(nil)); err == nil || err.Error() != "it has more than 4096 functions" {
+		t.Error(err)
+	}
+}
+
+// A failure makes those unusable that refer to the function with it, also in a circle, and no other.
+func TestCallGraph(t *testing.T) {
+	content := hostile(4, 16)
+	f, err := parse(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.functions(); err != nil {
+		t.Fatal(err)
+	}
+	for instruction, want := range map[int]string{0: "f0 f1 f2 f3", 4: "f1 f2 f3", 15: "f3", 16: ""} {
+		var got []string
+		f.callGraph().fail(place{3, uint64(instruction * instructionSize)}, func(f function) { got = append(got, f.programs...) }) //nolint:gosec // small
+		slices.Sort(got)
+		if strings.Join(got, " ") != want {
+			t.Errorf("instruction %d fails: %q, want %s", instruction, got, want)
+		}
+	}
+	f.symbols[3].Value -= instructionSize
+	if _, err := f.functions(); err == nil || err.Error() != `two of its functions in section "kprobe" overlap` {
+		t.Error(err)
+	}
+	f.symbols[3].Value -= 3 * instructionSize // the same as the one before
+	if _, err := f.functions(); err != nil || len(f.code) != 3 || len(f.code[0].programs) != 2 {
+		t.Errorf("%+v, %v", f.code, err)
+	}
+}
+
+// FuzzAdapt checks that the result is an object that calls no functions of the kernel which the image's object doesn't
+// call, because policies know only those.
 func FuzzAdapt(f *testing.F) {
+	types, err := btf.LoadSpecFromReader(bytes.NewReader(parsersOwn(f, "../btf/testdata/relocs_read_tgt-el.elf")))
+	if err != nil {
+		f.Fatal(err)
+	}
+	kernel := withoutTypes(map[string]string{"CONFIG_HZ": "250"})
+	kernel.Types = func() (*btf.Spec, error) { return types, nil }
 	for _, content := range everyObject(f) {
 		if len(content) < 32<<10 {
 			f.Add(content)
 		}
 	}
+	f.Add(probes(f, "../btf/testdata/relocs_read-el.elf"))
+	f.Add(hostile(4, 16))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		adapted, err := Adapt(content, withoutTypes(map[string]string{"CONFIG_HZ": "250"}))
-		if err != nil {
-			return
-		}
-		if _, err := parse(adapted.Content); err != nil {
-			t.Errorf("the result isn't an object: %v", err)
+		for _, kernel := range []*Kernel{kernel, withoutTypes(nil)} {
+			adapted, err := Adapt(content, kernel)
+			if err != nil {
+				return
+			}
+			after, err := parse(adapted.Content)
+			if err != nil {
+				t.Fatalf("the result isn't an object: %v", err)
+			}
+			before, err := parse(content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if added := beyond(before.calls(), after.calls()); len(added) > 0 {
+				t.Errorf("the result calls %q", added)
+			}
 		}
 	})
 }

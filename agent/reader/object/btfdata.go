@@ -109,7 +109,8 @@ func (d *btfData) each(do func(number uint32, t *btfType, more []byte) error) er
 }
 
 func (d *btfData) text(at uint32) string {
-	name, _ := text(d.strings, at)
+	rest := d.strings[min(uint64(len(d.strings)), uint64(at)):]
+	name, _ := text(string(rest[:min(len(rest), maxText)]), 0)
 	return name
 }
 

@@ -4,6 +4,7 @@
 package object
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
 )
@@ -36,7 +38,6 @@ func (f *file) calls() []string {
 		if !s.code() {
 			continue
 		}
-		var targets map[uint64]symbol
 		for at := 0; at+instructionSize <= len(s.data); at += instructionSize {
 			source, ok := f.call(s.data[at:])
 			if !ok {
@@ -47,10 +48,7 @@ func (f *file) calls() []string {
 				found[helper(asm.BuiltinFunc(number))] = true
 				continue
 			}
-			if targets == nil {
-				targets = f.targets(i)
-			}
-			target, relocated := targets[uint64(at)]
+			target, relocated := f.target(f.relocations(i), uint64(at)) //nolint:gosec // positive
 			switch external := relocated && target.Shndx == uint16(elf.SHN_UNDEF) && target.name != ""; {
 			case external:
 				found["kfunc:"+plain.Text(target.name)] = true
@@ -62,6 +60,14 @@ func (f *file) calls() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(found))
+}
+
+// absentFunction is what a call becomes that the kernel can't make: the verifier refuses it where a program can get there.
+var absentFunction = helper(asm.BuiltinFunc(btf.COREBadRelocationSentinel))
+
+// beyond returns the functions among after that aren't among before, and that the kernel has.
+func beyond(before, after []string) []string {
+	return slices.DeleteFunc(after, func(name string) bool { return name == absentFunction || slices.Contains(before, name) })
 }
 
 // call returns the source register of a call instruction. ok is false for any other
@@ -78,23 +84,40 @@ func (f *file) call(instruction []byte) (source byte, ok bool) {
 	return instruction[1] >> nibble, true
 }
 
-// targets returns the symbols to which the instructions of a section are relocated, by
-// the instruction's offset.
-func (f *file) targets(of int) map[uint64]symbol {
-	found := map[uint64]symbol{}
-	for _, s := range f.sections {
-		size := s.relocationSize()
-		if size == 0 || int64(s.Info) != int64(of) {
-			continue
-		}
-		for at := 0; at+size <= len(s.data); at += size {
-			number := f.order.Uint64(s.data[at+8:]) >> 32
-			if number < uint64(len(f.symbols)) {
-				found[f.order.Uint64(s.data[at:])] = f.symbols[number]
+// relocation makes the instruction at an offset refer to a symbol, by its index.
+type relocation struct {
+	offset uint64
+	symbol uint32
+}
+
+// relocations returns the relocations of a section, by offset. There is one for an offset.
+func (f *file) relocations(of int) []relocation {
+	if f.relocated == nil {
+		f.relocated = map[int][]relocation{}
+		for _, s := range f.sections {
+			size := s.relocationSize()
+			for at := 0; size > 0 && at+size <= len(s.data); at += size {
+				if number := f.order.Uint64(s.data[at+8:]) >> 32; number < uint64(len(f.symbols)) {
+					f.relocated[int(s.Info)] = append(f.relocated[int(s.Info)], relocation{f.order.Uint64(s.data[at:]), uint32(number)}) //nolint:gosec // 32 bits
+				}
 			}
 		}
+		for section, all := range f.relocated {
+			slices.SortStableFunc(all, func(a, b relocation) int { return cmp.Compare(b.offset, a.offset) })
+			slices.Reverse(all) // of several for an offset, the last one counts
+			f.relocated[section] = slices.CompactFunc(all, func(a, b relocation) bool { return a.offset == b.offset })
+		}
 	}
-	return found
+	return f.relocated[of]
+}
+
+// target returns the symbol to which the instruction at an offset refers.
+func (f *file) target(among []relocation, at uint64) (symbol, bool) {
+	i, found := slices.BinarySearchFunc(among, at, func(r relocation, at uint64) int { return cmp.Compare(r.offset, at) })
+	if !found {
+		return symbol{}, false
+	}
+	return f.symbols[among[i].symbol], true
 }
 
 // relocationSize returns the size of a relocation in the section, in bytes, or 0 if it has

@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/bpfman/bpfman-operator/agent/reader/plain"
 )
 
 // relocate applies the CO-RE relocations: the instructions get the offsets, sizes, and values of the kernel's types.
@@ -18,6 +20,7 @@ func (a *adaption) relocate() {
 	if a.infos == nil {
 		return
 	}
+	relocated := map[string]bool{}
 	for i := range a.sections {
 		s := &a.sections[i]
 		_, _, offsets := a.infos.Section(s.name)
@@ -25,7 +28,12 @@ func (a *adaption) relocate() {
 			continue
 		}
 		a.forKernel = true
-		if err := a.relocateSection(s, offsets); err != nil {
+		err := fmt.Errorf("its CO-RE relocations are of one of two sections %s", plain.Quote(s.name))
+		if !relocated[s.name] {
+			relocated[s.name] = true
+			err = a.relocateSection(s, offsets)
+		}
+		if err != nil {
 			for _, o := range offsets {
 				a.fail(i, uint64(o.Offset)*instructionSize, err.Error())
 			}

@@ -25,8 +25,12 @@ const (
 	// includes sections that aren't stored (.bss).
 	maxUnpacked  = 2 * reader.MaxObject
 	maxFunctions = 4096
+	// maxCode is the limit for the number of functions, including those that only others call.
+	maxCode = 1 << 16
 	// maxName is the maximum length of a function's name, in bytes. The kernel keeps 15.
-	maxName      = 256
+	maxName = 256
+	// maxText is the maximum length of any other name, in bytes.
+	maxText      = 16 << 10
 	maxAlignment = 4096
 )
 
@@ -47,6 +51,10 @@ type file struct {
 	header   elf.Header64
 	sections []section
 	symbols  []symbol
+	// code has all functions by place, after functions was called.
+	code []function
+	// relocated has the relocations of all sections, after relocations was called.
+	relocated map[int][]relocation
 }
 
 type section struct {
@@ -147,10 +155,11 @@ func (f *file) nameSections() error {
 	if int(f.header.Shstrndx) >= len(f.sections) || elf.SectionType(f.sections[f.header.Shstrndx].Type) != elf.SHT_STRTAB {
 		return errors.New("it has no names of sections")
 	}
+	names := string(f.sections[f.header.Shstrndx].data)
 	for i := range f.sections {
 		s := &f.sections[i]
 		var ok bool
-		if s.name, ok = text(f.sections[f.header.Shstrndx].data, s.Name); !ok && i > 0 {
+		if s.name, ok = text(names, s.Name); !ok && i > 0 {
 			return fmt.Errorf("its section %d has no name", i)
 		}
 	}
@@ -165,13 +174,13 @@ func within(content []byte, offset, size uint64) ([]byte, bool) {
 	return content[offset : offset+size : offset+size], true
 }
 
-// text returns the text at an offset of a string table.
-func text(table []byte, at uint32) (string, bool) {
+// text returns the text at an offset of a string table, without copying it. The texts of a table can overlap.
+func text(table string, at uint32) (string, bool) {
 	if uint64(at) >= uint64(len(table)) {
 		return "", false
 	}
-	name, _, ended := bytes.Cut(table[at:], []byte{0})
-	return string(name), ended
+	name, _, ended := strings.Cut(table[at:min(uint64(len(table)), uint64(at)+maxText)], "\x00")
+	return name, ended
 }
 
 // unique refuses sections that occur twice, or that only one of two loaders recognizes.
@@ -243,16 +252,17 @@ func (f *file) readSymbols() error {
 		if elf.SectionType(s.Type) != elf.SHT_SYMTAB {
 			continue
 		}
-		names := f.sections[s.Link]
-		if s.Entsize != symbolSize || len(s.data)%symbolSize != 0 || elf.SectionType(names.Type) != elf.SHT_STRTAB {
+		table := f.sections[s.Link]
+		if s.Entsize != symbolSize || len(s.data)%symbolSize != 0 || elf.SectionType(table.Type) != elf.SHT_STRTAB {
 			return errors.New("its symbol table is unusual")
 		}
+		names := string(table.data)
 		f.symbols = make([]symbol, len(s.data)/symbolSize)
 		for i := range f.symbols {
 			y := &f.symbols[i]
 			f.read(s.data[i*symbolSize:], &y.Sym64)
 			var ok bool
-			if y.name, ok = text(names.data, y.Name); !ok {
+			if y.name, ok = text(names, y.Name); !ok {
 				return fmt.Errorf("its symbol %d has no name", i)
 			}
 			if int(y.Shndx) < len(f.sections) && f.sections[y.Shndx].maps() && y.name != "" && !mapName.MatchString(y.name) {
@@ -267,6 +277,7 @@ func (f *file) readSymbols() error {
 // includes those with a local symbol.
 func (f *file) functions() ([]Program, error) {
 	var found []Program
+	var code []function
 	seen := map[string]bool{}
 	for _, y := range f.symbols {
 		if kind := elf.ST_TYPE(y.Info); kind != elf.STT_FUNC && kind != elf.STT_GNU_IFUNC {
@@ -283,8 +294,17 @@ func (f *file) functions() ([]Program, error) {
 		if _, ok := within(s.data, y.Value, y.Size); !ok || y.Value%instructionSize != 0 || y.Size%instructionSize != 0 {
 			return nil, fmt.Errorf("its function %s isn't a sequence of instructions", plain.Quote(y.name))
 		}
+		if len(code) == maxCode {
+			return nil, fmt.Errorf("it has more than %d functions", maxCode)
+		}
+		if y.Size > 0 {
+			code = append(code, function{place: place{int(y.Shndx), y.Value}, end: y.Value + y.Size})
+		}
 		if !s.programs() || y.name == "" {
 			continue
+		}
+		if y.Size > 0 {
+			code[len(code)-1].programs = []string{y.name}
 		}
 		switch {
 		case plain.Cut(y.name, maxName) != y.name || plain.Cut(s.name, maxName) != s.name:
@@ -300,7 +320,9 @@ func (f *file) functions() ([]Program, error) {
 	if len(found) == 0 {
 		return nil, errors.New("it has no programs")
 	}
-	return found, nil
+	var err error
+	f.code, err = f.disjoint(code)
+	return found, err
 }
 
 // section returns the index of a section.

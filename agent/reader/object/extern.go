@@ -8,8 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +24,8 @@ const (
 	// kconfigData is the section of the values. The loader makes a read-only map of it, with its name, which has the
 	// maximum length.
 	kconfigData = ".rodata.kconfig"
+	// maxOptions is the limit for the size of all options, in bytes.
+	maxOptions = 64 << 10
 )
 
 // external is a variable or function that an object expects elsewhere.
@@ -64,9 +64,8 @@ func (a *adaption) connect() {
 		if !a.sections[i].code() {
 			continue
 		}
-		targets := a.targets(i)
-		for _, at := range slices.Sorted(maps.Keys(targets)) {
-			y := targets[at]
+		for _, r := range a.relocations(i) {
+			y, at := a.symbols[r.symbol], r.offset
 			if elf.SectionIndex(y.Shndx) != elf.SHN_UNDEF || y.name == "" {
 				continue
 			}
@@ -110,6 +109,9 @@ func (a *adaption) connectOption(y symbol, e external, o *options) error {
 	value, err := a.kernel.value(y.name, e.variable, isWeak(y), a.order)
 	if err != nil {
 		return err
+	}
+	if len(o.values) > maxOptions {
+		return fmt.Errorf("its options have more than %d bytes", maxOptions)
 	}
 	const alignment = 8 // of the largest integer
 	o.values = aligned(o.values, alignment)
