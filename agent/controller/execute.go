@@ -19,7 +19,7 @@ import (
 // execute executes the steps from the daemon's current programs to the plan. If a step
 // fails, only the steps that depend on it are skipped. It returns an error only if ctx
 // ends. Other errors are in the outcome.
-func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, g *gate, judgements map[int]report.Judgement) (report.Outcome, error) {
+func (r *Controller) execute(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, g *gate, judgements map[int]report.Judgement) (report.Outcome, error) {
 	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}, Judgements: judgements}
 	for _, step := range want.Diff(r.Inventory.Of(key)) {
 		r.take(ctx, key, owner, want, step, g, &outcome)
@@ -31,7 +31,7 @@ func (r *Reconciler) execute(ctx context.Context, key program.Key, owner *progra
 }
 
 // take executes one step, and stores its error in the outcome.
-func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, step plan.Step, g *gate, outcome *report.Outcome) {
+func (r *Controller) take(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, step plan.Step, g *gate, outcome *report.Outcome) {
 	switch step.Op {
 	case plan.OpLoad:
 		judgement, err := r.load(ctx, *owner, want, step.Load, g)
@@ -64,7 +64,7 @@ func (r *Reconciler) take(ctx context.Context, key program.Key, owner *program.O
 // attach attaches a program to an attach point, unless that is missing. A missing one
 // isn't left to the daemon, which might find it a moment before the agent does: the
 // link would have the digest of a missing attach point.
-func (r *Reconciler) attach(ctx context.Context, id uint32, point program.AttachPoint, begin func() error) error {
+func (r *Controller) attach(ctx context.Context, id uint32, point program.AttachPoint, begin func() error) error {
 	if point.Lack != nil {
 		return fmt.Errorf("attach to %s: %w", point.Name, point.Lack)
 	}
@@ -77,7 +77,7 @@ func (r *Reconciler) attach(ctx context.Context, id uint32, point program.Attach
 }
 
 // load executes the n-th Load of the plan, if policies allow it.
-func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Plan, n int, g *gate) (report.Judgement, error) {
+func (r *Controller) load(ctx context.Context, owner program.Owner, want plan.Plan, n int, g *gate) (report.Judgement, error) {
 	request, err := want.Loads[n].Request(owner)
 	if err != nil {
 		return report.Judgement{}, &report.BytecodeError{Err: err, Final: true}
@@ -104,7 +104,7 @@ func (r *Reconciler) load(ctx context.Context, owner program.Owner, want plan.Pl
 // own. bpfman v0.6.0 reports the other program's maps in that case too, so that users
 // would read maps without data. It doesn't pass map_owner_id to the loader: programs
 // only share maps that the bytecode pins by name.
-func (r *Reconciler) checkSharing(ctx context.Context, mapOwner *uint32, loaded map[string]daemon.Program) error {
+func (r *Controller) checkSharing(ctx context.Context, mapOwner *uint32, loaded map[string]daemon.Program) error {
 	if mapOwner == nil {
 		return nil
 	}

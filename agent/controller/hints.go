@@ -36,7 +36,7 @@ func (h *hinted) take(now hints.Hints, node string) (relist, everyNode bool) {
 
 // onHints handles the operator's hints. It doesn't trust them, but opens a kind or lists
 // reports, which checks them. It ignores missing and invalid hints.
-func (r *Reconciler) onHints() toolscache.ResourceEventHandler {
+func (r *Controller) onHints() toolscache.ResourceEventHandler {
 	follow := func(configMap *corev1.ConfigMap) {
 		now := hints.Parse(configMap.Data)
 		for kind := range now.Kinds {

@@ -26,15 +26,10 @@ import (
 // don't change: most images are read within a fraction of it.
 const quiet = 5 * time.Second
 
-// waitingError means that images are being read, or that a revision isn't confirmed. The owner is enqueued when they were.
-type waitingError struct{ left time.Duration }
-
-func (e *waitingError) Error() string { return "images are being read, or a change isn't confirmed" }
-
 // loadImage has the daemon load functions from the object of the owner's image, if
 // policies allow it. What the daemon loads is what was verified: a file that the reader
 // has written.
-func (r *Reconciler) loadImage(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, g *gate) (report.Judgement, error) {
+func (r *Controller) loadImage(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, g *gate) (report.Judgement, error) {
 	reference := owner.Bytecode.Image.Url
 	judgement := report.Judgement{Image: bytecode.Image{Reference: reference}, Policies: g.evaluation.Decide(nil)}
 	if g.change.image.Reference == reference {
@@ -78,7 +73,7 @@ func (r *Reconciler) loadImage(ctx context.Context, owner program.Owner, request
 
 // keep reads the images of an owner's programs into the store, if an earlier version of
 // bpfman loaded them without it. After a reboot, they are then loaded without a registry.
-func (r *Reconciler) keep(ctx context.Context, owner program.Owner, g *gate) {
+func (r *Controller) keep(ctx context.Context, owner program.Owner, g *gate) {
 	if owner.Bytecode.Image == nil {
 		return
 	}
@@ -98,7 +93,7 @@ func (r *Reconciler) keep(ctx context.Context, owner program.Owner, g *gate) {
 
 // forgetUnloaded removes the images of programs that were unloaded from those that are known
 // to be in the store.
-func (r *Reconciler) forgetUnloaded() {
+func (r *Controller) forgetUnloaded() {
 	loaded := r.Inventory.Images()
 	r.stored.Range(func(image, _ any) bool {
 		if !slices.Contains(loaded, image.(bytecode.Image)) { //nolint:errcheck // the only type of its keys
@@ -112,7 +107,7 @@ func (r *Reconciler) forgetUnloaded() {
 const noPolicy = "bpfman.toml has verify_enabled = true and allow_unsigned = false, so an image needs a BytecodePolicy in mode enforce that matches it and requires a signature (signedBy); none does"
 
 // find asks for an image, with what policies request about it.
-func (r *Reconciler) find(ctx context.Context, key program.Key, g *gate, q bytecode.Question, request *reader.Request) (bytecode.Bytecode, error) {
+func (r *Controller) find(ctx context.Context, key program.Key, g *gate, q bytecode.Question, request *reader.Request) (bytecode.Bytecode, error) {
 	if request != nil {
 		q.Authorities, q.Attestations, q.Object = request.Authorities, request.Attestations, q.Object || request.Object
 	}
@@ -172,9 +167,9 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// UsedImages returns the images that objects on this node can use: those of the daemon's
+// usedImages returns the images that objects on this node can use: those of the daemon's
 // programs, and those of all objects, whether they select the node now or not.
-func (r *Reconciler) UsedImages() []bytecode.Image {
+func (r *Controller) usedImages() []bytecode.Image {
 	used := append(r.Inventory.Images(), r.Changes.Images()...)
 	for _, kind := range v1alpha1.UserKinds {
 		objects, err := r.Cluster.UserObjects(kind.Name)

@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
@@ -36,10 +35,10 @@ import (
 
 const imageURL = "quay.io/a:v1"
 
-// loader is a Reconciler that only loads images, with its daemon. Images are read after a
+// loader is a Controller that only loads images, with its daemon. Images are read after a
 // while.
 type loader struct {
-	Reconciler
+	Controller
 
 	t      *testing.T
 	daemon *daemontest.Daemon
@@ -54,7 +53,7 @@ func newLoader(t *testing.T) *loader {
 	t.Helper()
 	l := &loader{t: t, daemon: daemontest.New(t.TempDir())}
 	l.Inventory = daemon.NewInventory(l.daemon, "")
-	l.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[program.Key]())
+	l.queue = newQueue(nil)
 	l.Bytecode = &bytecode.Library{
 		Read: func(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
 			select {

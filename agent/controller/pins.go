@@ -40,7 +40,7 @@ func (e *pinError) Unwrap() error { return e.failure }
 // bytecode with new maps. The version that is loaded keeps running with its maps until
 // then, and if the bytecode still can't be loaded. Without the annotation, the error
 // explains what to do.
-func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, declared []reader.Map, failure error) error {
+func (r *Controller) mendPins(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, declared []reader.Map, failure error) error {
 	misfits := r.misfits(ctx, declared)
 	if len(misfits) == 0 {
 		return failure
@@ -75,13 +75,13 @@ func (r *Reconciler) mendPins(ctx context.Context, owner program.Owner, request 
 }
 
 // settlePins ends replacements that were interrupted, for example by a restart of the agent.
-func (r *Reconciler) settlePins(ctx context.Context) error {
+func (r *Controller) settlePins(ctx context.Context) error {
 	r.replacing.Lock()
 	defer r.replacing.Unlock()
 	return r.settle(ctx)
 }
 
-func (r *Reconciler) settle(ctx context.Context) error {
+func (r *Controller) settle(ctx context.Context) error {
 	if r.PinsDir == "" {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (r *Reconciler) settle(ctx context.Context) error {
 
 // misfits returns the declared maps that don't fit their pins. It returns nil if it can't
 // compare them.
-func (r *Reconciler) misfits(ctx context.Context, declared []reader.Map) []pins.Misfit {
+func (r *Controller) misfits(ctx context.Context, declared []reader.Map) []pins.Misfit {
 	if r.PinsDir == "" {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (r *Reconciler) misfits(ctx context.Context, declared []reader.Map) []pins.
 }
 
 // setAside sets aside the pins of maps that only the owner's programs use.
-func (r *Reconciler) setAside(ctx context.Context, key program.Key, misfits []pins.Misfit) error {
+func (r *Controller) setAside(ctx context.Context, key program.Key, misfits []pins.Misfit) error {
 	users, err := r.Inventory.UsersOfMaps(ctx)
 	if err != nil {
 		return err

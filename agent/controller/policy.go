@@ -65,7 +65,7 @@ func (g *gate) wait(left time.Duration) { g.waits = max(g.waits, left) }
 
 // gateFor evaluates the policies for an owner. It returns an error if they haven't been
 // read yet, shortly after the agent's start.
-func (r *Reconciler) gateFor(ctx context.Context, owner *program.Owner) (*gate, error) {
+func (r *Controller) gateFor(ctx context.Context, owner *program.Owner) (*gate, error) {
 	all, err := r.policies.compiled(ctx, r)
 	g := &gate{policies: all, credentials: sync.OnceValues(func() (bytecode.Credentials, error) {
 		return bytecode.CredentialsFor(ctx, r.Cluster.Secret, owner.Namespace, owner.Bytecode.Image)
@@ -94,7 +94,7 @@ func (g *gate) again() time.Duration {
 }
 
 // judgeRunning returns the verdicts of policies on the image of a loaded program.
-func (r *Reconciler) judgeRunning(ctx context.Context, key program.Key, g *gate, e policy.Evaluation, image bytecode.Image) report.Judgement {
+func (r *Controller) judgeRunning(ctx context.Context, key program.Key, g *gate, e policy.Evaluation, image bytecode.Image) report.Judgement {
 	request := e.Request()
 	switch {
 	case request == nil || e.Denied():
@@ -117,7 +117,7 @@ func refusal(j report.Judgement) error {
 // inspect evaluates the policies for an owner's loaded programs, and updates the plan: it
 // evicts programs, and closes attach points. A program that violates a policy, but isn't
 // evicted, keeps its links and gets no new ones.
-func (r *Reconciler) inspect(ctx context.Context, owner *program.Owner, g *gate, want *plan.Plan) map[int]report.Judgement {
+func (r *Controller) inspect(ctx context.Context, owner *program.Owner, g *gate, want *plan.Plan) map[int]report.Judgement {
 	judgements := map[int]report.Judgement{}
 	if len(g.policies) == 0 {
 		return judgements
@@ -222,7 +222,7 @@ func (c *policyCache) young() bool {
 
 // compiled returns all policies. If the CRD of BytecodePolicy isn't installed, there are
 // none.
-func (c *policyCache) compiled(ctx context.Context, r *Reconciler) ([]*policy.Policy, error) {
+func (c *policyCache) compiled(ctx context.Context, r *Controller) ([]*policy.Policy, error) {
 	c.young() // starts the clock
 	objects, err := r.Cluster.Policies()
 	if unread := (*kinds.UnreadError)(nil); errors.As(err, &unread) && apierrors.IsNotFound(unread.Err) {
@@ -249,7 +249,7 @@ func (c *policyCache) compiled(ctx context.Context, r *Reconciler) ([]*policy.Po
 }
 
 // compile reads the material of a policy's authorities, and compiles the policy.
-func (r *Reconciler) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) compiledPolicy {
+func (r *Controller) compile(ctx context.Context, object *v1alpha1.BytecodePolicy) compiledPolicy {
 	ctx, cancel := context.WithTimeout(ctx, materialDeadline)
 	defer cancel()
 	material := policy.ReadMaterial(object, r.material(ctx))
@@ -268,7 +268,7 @@ func (r *Reconciler) compile(ctx context.Context, object *v1alpha1.BytecodePolic
 
 // material returns a Reader of the Secrets and ConfigMaps in the agent's namespace that the
 // authorities of policies refer to.
-func (r *Reconciler) material(ctx context.Context) policy.Reader {
+func (r *Controller) material(ctx context.Context) policy.Reader {
 	return policy.Reader{
 		Secret: func(name string) (map[string][]byte, error) {
 			secret, err := r.Cluster.Secret(ctx, r.Namespace, name)
@@ -292,7 +292,7 @@ func versionOf(p *v1alpha1.BytecodePolicy) string {
 }
 
 // onPolicy enqueues all owners if a policy or its material has changed.
-func (r *Reconciler) onPolicy(ctx context.Context) toolscache.ResourceEventHandler {
+func (r *Controller) onPolicy(ctx context.Context) toolscache.ResourceEventHandler {
 	all := func() { r.enqueue(ctx, func(program.Needs) bool { return true }) }
 	return handler[*v1alpha1.BytecodePolicy]{
 		added: func(*v1alpha1.BytecodePolicy, bool) { all() },

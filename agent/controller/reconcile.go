@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package controller executes the plans of package plan. It watches the resources that a
-// plan depends on, executes its steps, and reports the outcome.
 package controller
 
 import (
@@ -11,20 +9,15 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
 
-	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
-	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
-	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
@@ -33,74 +26,10 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
-// Reconciler reconciles the programs on this node with the user objects. The keys of its
-// queue are owners, so that only one worker at a time handles an owner's programs.
-type Reconciler struct {
-	// Cluster provides access to the API server.
-	Cluster *cluster.Cluster
-	// Namespace is the agent's namespace, with the Secrets and ConfigMaps that policies
-	// refer to.
-	Namespace string
-	// Bytecode answers what is in an image, and who signed it.
-	Bytecode *bytecode.Library
-	// RequirePolicy refuses images for which no policy in mode enforce requires a
-	// signature.
-	RequirePolicy bool
-	// Inventory contains the daemon's programs.
-	Inventory *daemon.Inventory
-	// NodeName is the name of the agent's node.
-	NodeName string
-	// Drift is the interval of comparing the inventory with the daemon's list.
-	Drift time.Duration
-	// Bpffs is the mount point of the daemon's BPF file system.
-	Bpffs string
-	// Interfaces returns the host's network interfaces.
-	Interfaces func() (map[string]program.Interface, error)
-	// Containers returns the running containers of pods on this node.
-	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
-	// PodInterfaces sets the interfaces of each of these containers: those in its pod's
-	// network namespace.
-	PodInterfaces func([]program.Container)
-	// PinsDir is the directory with maps that bytecode pins by name, or "" if there is
-	// none.
-	PinsDir string
-	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
-	// "*" for all.
-	UprobeNamespaces []string
-	// Changes confirms or undoes changes of network programs. It can be nil.
-	Changes *confirm.Changes
-	// Metrics counts repairs. It can be nil.
-	Metrics *metrics.Metrics
-	// FindKinds is the average interval of checks for the first object of an unused kind,
-	// in case there is no hint from the operator. 0 means 4 minutes.
-	FindKinds time.Duration
-	// RelistReports is the minimum interval of periodic lists of this node's reports. The
-	// maximum is twice as long. 0 means 3 hours.
-	RelistReports time.Duration
-
-	opened sync.Once
-	// waits contains a timer for each owner that waits for an image.
-	waits    sync.Map
-	queue    workqueue.TypedRateLimitingInterface[program.Key]
-	reports  reports
-	asked    []chan time.Duration
-	hinted   hinted
-	policies policyCache
-	refusals refusals
-	// undoing is held for writing while a change is undone, and for reading while plans are executed.
-	undoing sync.RWMutex
-	// replacing is held while pins are replaced.
-	replacing sync.Mutex
-	// stored contains the images of programs that are known to be in the store.
-	stored sync.Map
-	// sharers contains the keys of owners that use maps of other programs.
-	sharers sync.Map
-}
-
 // Reconcile executes an owner's plan, and reports the outcome. It returns the time until
 // the next reconciliation if nothing failed, or 0 for none. A waitingError means that nothing
 // is reported yet.
-func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
+func (r *Controller) Reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
 	assigned, err := r.assigned(key)
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
 		// The operator reports the problem. The object's programs stay loaded until it can
@@ -150,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key program.Key) (again time
 }
 
 // recall passes the links in reports to the inventory.
-func (r *Reconciler) recall(existing map[string]v1alpha1.ProgramObject) {
+func (r *Controller) recall(existing map[string]v1alpha1.ProgramObject) {
 	for _, object := range existing {
 		status := object.GetStatus()
 		r.Inventory.Recall(status.ProgramID, status.LoadedAt, report.LinksOf(status))
@@ -160,7 +89,7 @@ func (r *Reconciler) recall(existing map[string]v1alpha1.ProgramObject) {
 // readUnrecorded reads the reports of programs with links that aren't recorded. Another
 // agent on this node might have attached and reported them, for example during a rolling
 // update.
-func (r *Reconciler) readUnrecorded(ctx context.Context, key program.Key, owner *program.Owner, existing map[string]v1alpha1.ProgramObject) (map[string]v1alpha1.ProgramObject, error) {
+func (r *Controller) readUnrecorded(ctx context.Context, key program.Key, owner *program.Owner, existing map[string]v1alpha1.ProgramObject) (map[string]v1alpha1.ProgramObject, error) {
 	if owner == nil {
 		return existing, nil
 	}
@@ -204,7 +133,7 @@ const passes = 3
 // converge plans and executes the steps for an owner. It returns the time until the next
 // reconciliation if nothing failed, or 0 for none. It returns an error if there is no plan,
 // or if ctx ends. Other errors are in the outcome.
-func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *program.Owner, c change) (plan.Plan, report.Outcome, time.Duration, error) {
+func (r *Controller) converge(ctx context.Context, key program.Key, owner *program.Owner, c change) (plan.Plan, report.Outcome, time.Duration, error) {
 	if owner == nil {
 		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil)
 		return plan.Plan{}, outcome, 0, err
@@ -236,7 +165,7 @@ func (r *Reconciler) converge(ctx context.Context, key program.Key, owner *progr
 }
 
 // pass makes a plan, applies policies to it, and executes its steps.
-func (r *Reconciler) pass(ctx context.Context, key program.Key, owner *program.Owner, g *gate) (plan.Plan, report.Outcome, error) {
+func (r *Controller) pass(ctx context.Context, key program.Key, owner *program.Owner, g *gate) (plan.Plan, report.Outcome, error) {
 	want, err := r.plan(ctx, *owner, g.change)
 	if err != nil {
 		return want, report.Outcome{}, err
@@ -257,7 +186,7 @@ const unreadRetry = 5 * time.Second
 // later returns when to retry a pass for which an object or an image is unavailable. If a
 // kind hasn't been read, this isn't a failure of the owner, and nothing is changed, because it isn't
 // known whether the object exists.
-func (*Reconciler) later(err error) (time.Duration, error) {
+func (*Controller) later(err error) (time.Duration, error) {
 	unread := (*kinds.UnreadError)(nil)
 	if !errors.As(err, &unread) {
 		return 0, err
@@ -276,7 +205,7 @@ func (e *undecodableError) Error() string { return "the object can't be decoded:
 
 // lost counts the programs and links that are reported, but that the daemon doesn't have
 // anymore.
-func (r *Reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs, links int) {
+func (r *Controller) lost(reported map[string]v1alpha1.ProgramObject) (programs, links int) {
 	counted := map[uint32]bool{0: true} // 0 means that the reported program wasn't loaded
 	for _, object := range reported {
 		status := object.GetStatus()
@@ -293,7 +222,7 @@ func (r *Reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs,
 	return programs, links
 }
 
-func (r *Reconciler) node() (*corev1.Node, error) {
+func (r *Controller) node() (*corev1.Node, error) {
 	node, err := r.Cluster.Node(r.NodeName)
 	if err != nil {
 		return nil, fmt.Errorf("get own node %s: %w", r.NodeName, err)
@@ -302,7 +231,7 @@ func (r *Reconciler) node() (*corev1.Node, error) {
 }
 
 // plan collects the facts that the owner's plan depends on, and makes the plan.
-func (r *Reconciler) plan(ctx context.Context, owner program.Owner, c change) (plan.Plan, error) {
+func (r *Controller) plan(ctx context.Context, owner program.Owner, c change) (plan.Plan, error) {
 	facts := program.Node{Name: r.NodeName, UprobeNamespaces: r.UprobeNamespaces}
 	needs := owner.Needs()
 	if needs.Interfaces {
@@ -350,7 +279,7 @@ func addressesOf(node *corev1.Node) []netip.Addr {
 
 // mapOwners returns the programs on this node whose maps an owner can share. It returns nil
 // if the owner doesn't share maps.
-func (r *Reconciler) mapOwners(owner program.Owner) ([]plan.MapOwner, error) {
+func (r *Controller) mapOwners(owner program.Owner) ([]plan.MapOwner, error) {
 	if !owner.SharesMaps() {
 		return nil, nil
 	}
@@ -375,7 +304,7 @@ func (r *Reconciler) mapOwners(owner program.Owner) ([]plan.MapOwner, error) {
 
 // ensureInventory lists the daemon's programs if they aren't known. It enqueues their
 // owners, which includes owners whose objects have been deleted.
-func (r *Reconciler) ensureInventory(ctx context.Context) error {
+func (r *Controller) ensureInventory(ctx context.Context) error {
 	if r.Inventory.Known() {
 		return nil
 	}
@@ -393,7 +322,7 @@ func (r *Reconciler) ensureInventory(ctx context.Context) error {
 // that programs that were unloaded by others are loaded again. It returns an error if the
 // daemon has another API, because the agent can't work with it. The agent then stops with a
 // termination message for the operator. By then, the reports have the error too.
-func (r *Reconciler) compare(ctx context.Context) error {
+func (r *Controller) compare(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, r.Drift, false, func(ctx context.Context) (bool, error) {
 		changed, err := r.Inventory.Refresh(ctx)
 		if daemon.SpeaksOtherAPI(err) {

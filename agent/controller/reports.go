@@ -220,7 +220,7 @@ func newer(o metav1.Object, version string) bool {
 
 // keepReports lists this node's reports of a kind: at the start, on request, and
 // periodically, to repair changes by others. Each list updates the record.
-func (r *Reconciler) keepReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], asked <-chan time.Duration) {
+func (r *Controller) keepReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], asked <-chan time.Duration) {
 	retry := wait.Backoff{Duration: firstList, Factor: 2, Jitter: 1, Steps: 7, Cap: lastList}
 	backoff := retry
 	consistent := false
@@ -257,7 +257,7 @@ func (r *Reconciler) keepReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 }
 
 // relist requests a list of this node's reports after a delay.
-func (r *Reconciler) relist(delay time.Duration) {
+func (r *Controller) relist(delay time.Duration) {
 	for _, asked := range r.asked {
 		select {
 		case asked <- delay:
@@ -274,7 +274,7 @@ func (r *Reconciler) relist(delay time.Duration) {
 // kept, an update of a changed report is a conflict, and a report is read before links
 // that it might contain are removed. But a requested list must be consistent, because it
 // was requested after a change that it must contain.
-func (r *Reconciler) listReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], consistent bool) error {
+func (r *Controller) listReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], consistent bool) error {
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()
 	options := metav1.ListOptions{
@@ -302,7 +302,7 @@ func (r *Reconciler) listReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 }
 
 // readReports lists a page of reports.
-func (r *Reconciler) readReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], namespace string, options metav1.ListOptions) (metav1.ListInterface, []v1alpha1.ProgramObject, error) {
+func (r *Controller) readReports(ctx context.Context, kind v1alpha1.Kind[v1alpha1.ProgramObject], namespace string, options metav1.ListOptions) (metav1.ListInterface, []v1alpha1.ProgramObject, error) {
 	objects, err := r.Cluster.Kinds.List(ctx, kind, namespace, options)
 	if err != nil {
 		return nil, nil, err
@@ -325,7 +325,7 @@ func (r *Reconciler) readReports(ctx context.Context, kind v1alpha1.Kind[v1alpha
 
 // readReport updates the record of one report from the API server, which looks it up by
 // its name.
-func (r *Reconciler) readReport(ctx context.Context, key program.Key, name string) error {
+func (r *Controller) readReport(ctx context.Context, key program.Key, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
 	kind := reportKind(key.Namespace != "")
@@ -358,7 +358,7 @@ func reportKind(namespaced bool) v1alpha1.Kind[v1alpha1.ProgramObject] {
 
 // programsOf returns an owner's reports on this node by name, after reading those that are
 // in doubt.
-func (r *Reconciler) programsOf(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
+func (r *Controller) programsOf(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
 	if err := r.Cluster.Kinds.Read(reportKind(key.Namespace != "").GroupVersionKind()); err != nil {
 		return nil, err
 	}
@@ -373,7 +373,7 @@ func (r *Reconciler) programsOf(ctx context.Context, key program.Key) (map[strin
 // recorded updates the record after a write of an owner's report that succeeded or failed.
 // If the error shows that another client writes this node's reports, all of them are
 // listed again.
-func (r *Reconciler) recorded(key program.Key, o v1alpha1.ProgramObject, err error) {
+func (r *Controller) recorded(key program.Key, o v1alpha1.ProgramObject, err error) {
 	others := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 	switch {
 	case err == nil:
@@ -390,6 +390,6 @@ func (r *Reconciler) recorded(key program.Key, o v1alpha1.ProgramObject, err err
 }
 
 // Reports returns this node's reports as they were last written or read.
-func (r *Reconciler) Reports() []v1alpha1.ProgramObject {
+func (r *Controller) Reports() []v1alpha1.ProgramObject {
 	return r.reports.all(func(program.Key) bool { return true })
 }

@@ -141,7 +141,8 @@ func TestListsAreConsistentWhereAskedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &Reconciler{Cluster: server, NodeName: "node"}
+		r := &Controller{Options: Options{Cluster: server, NodeName: "node"}, queue: newQueue(nil)}
+		defer r.queue.ShutDown()
 		ctx, stop := context.WithCancel(t.Context())
 		var ended sync.WaitGroup
 		ended.Go(func() { r.keepReports(ctx, reportKind(false), asked) })

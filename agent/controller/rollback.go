@@ -35,7 +35,7 @@ type change struct {
 
 // runVersion runs the owner's version, or the previous one if it was rolled back on this node. It is converge with a
 // [confirm.Changes].
-func (r *Reconciler) runVersion(ctx context.Context, key program.Key, a assignment) (plan.Plan, report.Outcome, time.Duration, error) {
+func (r *Controller) runVersion(ctx context.Context, key program.Key, a assignment) (plan.Plan, report.Outcome, time.Duration, error) {
 	owner, version := a.owner, a.version
 	if !r.Changes.Enabled() {
 		return r.converge(ctx, key, owner, change{})
@@ -87,7 +87,7 @@ func unrecorded(ctx context.Context, err error) {
 
 // runPrevious runs the previous version of an owner, or nothing. The returned plan is what the reports say about the
 // version that was rolled back.
-func (r *Reconciler) runPrevious(ctx context.Context, key program.Key, owner *program.Owner, rollback *confirm.Rollback) (plan.Plan, report.Outcome, time.Duration, error) {
+func (r *Controller) runPrevious(ctx context.Context, key program.Key, owner *program.Owner, rollback *confirm.Rollback) (plan.Plan, report.Outcome, time.Duration, error) {
 	previous, err := r.ownerOf(rollback.Previous)
 	if err != nil {
 		return plan.Plan{}, report.Outcome{}, 0, err
@@ -108,19 +108,18 @@ func (r *Reconciler) runPrevious(ctx context.Context, key program.Key, owner *pr
 	return said, outcome, again, err
 }
 
-func (r *Reconciler) ownerOf(version *confirm.Version) (*program.Owner, error) {
+func (r *Controller) ownerOf(version *confirm.Version) (*program.Owner, error) {
 	if version == nil {
 		return nil, nil
 	}
 	return version.Owner()
 }
 
-// Undo runs the previous version of an owner, or nothing if that is nil or fails. It doesn't need the API server, and
+// undo runs the previous version of an owner, or nothing if that is nil or fails. It doesn't need the API server, and
 // policies allowed the previous version when it was confirmed.
-func (r *Reconciler) Undo(ctx context.Context, key program.Key, version *confirm.Version) error {
+func (r *Controller) undo(ctx context.Context, key program.Key, version *confirm.Version) error {
 	r.undoing.Lock()
 	defer r.undoing.Unlock()
-	r.open()
 	if err := r.ensureInventory(ctx); err != nil {
 		return err
 	}

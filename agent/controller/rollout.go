@@ -38,7 +38,7 @@ type assignment struct {
 }
 
 // assigned returns what this node is to run of a user object.
-func (r *Reconciler) assigned(key program.Key) (assignment, error) {
+func (r *Controller) assigned(key program.Key) (assignment, error) {
 	// Any key in the queue means that there is, or was, an object of its kind.
 	r.Cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
 	object, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)
@@ -100,7 +100,7 @@ func assign(key program.Key, object v1alpha1.UserObject, node *corev1.Node, a as
 }
 
 // governed reports whether changes of an object are rolled out in steps. Without the kind, nothing is.
-func (r *Reconciler) governed(kind string, object v1alpha1.UserObject) (bool, error) {
+func (r *Controller) governed(kind string, object v1alpha1.UserObject) (bool, error) {
 	if object.GetStatus().Rollout != nil {
 		return true, nil
 	}
@@ -121,7 +121,7 @@ func (r *Reconciler) governed(kind string, object v1alpha1.UserObject) (bool, er
 }
 
 // onRolloutPolicy enqueues the objects that a policy can affect.
-func (r *Reconciler) onRolloutPolicy(all func()) toolscache.ResourceEventHandler {
+func (r *Controller) onRolloutPolicy(all func()) toolscache.ResourceEventHandler {
 	return handler[*v1alpha1.RolloutPolicy]{
 		added: func(*v1alpha1.RolloutPolicy, bool) { all() },
 		updated: func(before, now *v1alpha1.RolloutPolicy) {

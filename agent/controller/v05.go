@@ -39,7 +39,7 @@ const (
 // retire removes the programs, maps, and directories of a v0.5 daemon that the init container has set aside,
 // after all objects for this node are attached. Until then, old and new programs run at the same time, so that
 // no packet is missed.
-func (r *Reconciler) retire(ctx context.Context, within time.Duration) {
+func (r *Controller) retire(ctx context.Context, within time.Duration) {
 	logger := logr.FromContextOrDiscard(ctx)
 	left, err := v05.Programs(r.Bpffs)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *Reconciler) retire(ctx context.Context, within time.Duration) {
 
 // unattached returns the first object that isn't attached on this node as wanted, or another reason to wait. It
 // returns "" if all objects are attached.
-func (r *Reconciler) unattached(ctx context.Context) string {
+func (r *Controller) unattached(ctx context.Context) string {
 	if !r.Inventory.Known() {
 		return "the daemon doesn't answer"
 	}
@@ -112,7 +112,7 @@ func (r *Reconciler) unattached(ctx context.Context) string {
 }
 
 // isAttached reports whether the daemon has all wanted programs and links of an object on this node.
-func (r *Reconciler) isAttached(ctx context.Context, key program.Key) bool {
+func (r *Controller) isAttached(ctx context.Context, key program.Key) bool {
 	a, err := r.assigned(key)
 	if err != nil || a.held || a.owner == nil {
 		return err == nil && !a.held
@@ -122,7 +122,7 @@ func (r *Reconciler) isAttached(ctx context.Context, key program.Key) bool {
 }
 
 // tellNode emits an Event about this node, for messages that aren't about a user object.
-func (r *Reconciler) tellNode(ctx context.Context, kind, reason, message string) {
+func (r *Controller) tellNode(ctx context.Context, kind, reason, message string) {
 	var node *corev1.Node
 	err := wait.PollUntilContextTimeout(ctx, nodePoll, nodeWithin, true, func(context.Context) (bool, error) {
 		var err error

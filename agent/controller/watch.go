@@ -6,10 +6,7 @@ package controller
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -21,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/node"
@@ -30,28 +26,13 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
-// workers is the number of owners that are processed concurrently. With several, the daemon,
-// which handles one call at a time, needn't wait for the agent's requests to the API server.
-const workers = 4
-
-// A failed owner is retried with a backoff between these times. Events about possible causes
-// enqueue it immediately.
-const (
-	firstRetry = 200 * time.Millisecond
-	lastRetry  = 30 * time.Second
-)
-
-// findKinds is the default of [Reconciler.FindKinds].
+// findKinds is the default of [Options.FindKinds].
 const findKinds = 4 * time.Minute
-
-// queueName is the name of the queue in metrics.
-const queueName = "programs"
 
 // Run runs the controller until ctx ends. OnConnect calls a function each time the daemon
 // becomes reachable, until its context ends. Run returns an error if the agent can't work on
 // this node.
-func (r *Reconciler) Run(ctx context.Context, onConnect func(context.Context, func())) error {
-	r.open()
+func (r *Controller) Run(ctx context.Context, onConnect func(context.Context, func())) error {
 	tasks, ctx := errgroup.WithContext(ctx)
 	background := func(f func(context.Context)) {
 		tasks.Go(func() error {
@@ -73,7 +54,7 @@ func (r *Reconciler) Run(ctx context.Context, onConnect func(context.Context, fu
 	})
 	tasks.Go(func() error { return r.compare(ctx) })
 	for range workers {
-		background(r.work)
+		background(func(ctx context.Context) { r.queue.work(ctx, r.Reconcile) })
 	}
 	background(func(ctx context.Context) {
 		<-ctx.Done()
@@ -82,71 +63,9 @@ func (r *Reconciler) Run(ctx context.Context, onConnect func(context.Context, fu
 	return tasks.Wait()
 }
 
-// open creates the queue.
-func (r *Reconciler) open() {
-	r.opened.Do(func() {
-		r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
-			workqueue.TypedRateLimitingQueueConfig[program.Key]{Name: queueName, MetricsProvider: r.Metrics.Queue()})
-	})
-}
-
-// Enqueue has an owner reconciled again.
-func (r *Reconciler) Enqueue(key program.Key) {
-	r.open()
-	r.queue.Add(key)
-}
-
-// work processes owners from the queue until it is shut down.
-func (r *Reconciler) work(ctx context.Context) {
-	for {
-		key, ends := r.queue.Get()
-		if ends {
-			return
-		}
-		r.process(ctx, key)
-	}
-}
-
-// process reconciles one owner, and enqueues it again if necessary.
-func (r *Reconciler) process(ctx context.Context, key program.Key) {
-	defer r.queue.Done(key)
-	if waits, ok := r.waits.LoadAndDelete(key); ok {
-		waits.(*time.Timer).Stop() //nolint:errcheck // the only type of its values
-	}
-	log := logr.FromContextOrDiscard(ctx).WithValues("owner", key.String())
-	again, err := r.reconcileSafely(logr.NewContext(ctx, log), key)
-	if waiting := (*waitingError)(nil); errors.As(err, &waiting) {
-		// Without Forget: a registry that fails is asked less often each time. AddAfter would add the owner also if it has
-		// failed by then.
-		r.waits.Store(key, time.AfterFunc(waiting.left, func() { r.queue.Add(key) }))
-		return
-	}
-	if err != nil {
-		log.Error(err, "Failed to reconcile; retrying")
-		r.queue.AddRateLimited(key)
-		return
-	}
-	r.queue.Forget(key)
-	if again > 0 {
-		r.queue.AddAfter(key, again)
-	}
-}
-
-// reconcileSafely converts a panic to an error, so that one owner can't stop the work on
-// others.
-func (r *Reconciler) reconcileSafely(ctx context.Context, key program.Key) (again time.Duration, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
-		}
-	}()
-	return r.Reconcile(ctx, key)
-}
-
 // watch watches the objects that plans depend on: some kinds from the start, others after
 // they are opened. Background starts a function in a goroutine.
-func (r *Reconciler) watch(ctx context.Context, background func(func(context.Context))) {
+func (r *Controller) watch(ctx context.Context, background func(func(context.Context))) {
 	for _, kind := range v1alpha1.ProgramKinds {
 		asked := make(chan time.Duration, 1)
 		r.asked = append(r.asked, asked)
@@ -182,7 +101,7 @@ func (r *Reconciler) watch(ctx context.Context, background func(func(context.Con
 
 // onListed enqueues the owners of the daemon's programs after their kind has been listed. An
 // owner that was deleted before that has no event.
-func (r *Reconciler) onListed(kind string) {
+func (r *Controller) onListed(kind string) {
 	for _, key := range append(r.Inventory.Owners(), r.Changes.Keys()...) {
 		if key.Kind == kind {
 			r.queue.Add(key)
@@ -224,7 +143,7 @@ func (h handler[O]) OnDelete(last any) {
 }
 
 // onUserObject enqueues an owner if its spec has changed or its deletion has started.
-func (r *Reconciler) onUserObject(kind string) toolscache.ResourceEventHandler {
+func (r *Controller) onUserObject(kind string) toolscache.ResourceEventHandler {
 	add := func(o v1alpha1.UserObject) {
 		r.queue.Add(program.Key{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
 	}
@@ -253,7 +172,7 @@ func changed(before, now v1alpha1.UserObject) bool {
 // onNode enqueues all owners if the labels or addresses of the agent's node have changed. If
 // the Node was created again, it also requests a list of reports, because the operator
 // deletes the reports of a deleted node.
-func (r *Reconciler) onNode(ctx context.Context) toolscache.ResourceEventHandler {
+func (r *Controller) onNode(ctx context.Context) toolscache.ResourceEventHandler {
 	all := func() { r.enqueue(ctx, func(program.Needs) bool { return true }) }
 	return handler[*corev1.Node]{
 		added: func(_ *corev1.Node, initial bool) {
@@ -272,7 +191,7 @@ func (r *Reconciler) onNode(ctx context.Context) toolscache.ResourceEventHandler
 
 // onPod enqueues the owners that select containers if a pod's labels, phase, or containers
 // have changed.
-func (r *Reconciler) onPod(ctx context.Context) toolscache.ResourceEventHandler {
+func (r *Controller) onPod(ctx context.Context) toolscache.ResourceEventHandler {
 	changed := func() { r.enqueue(ctx, func(n program.Needs) bool { return n.Containers }) }
 	return handler[*corev1.Pod]{
 		added: func(*corev1.Pod, bool) { changed() },
@@ -298,7 +217,7 @@ func running(pod *corev1.Pod) []string {
 
 // daemonReturned enqueues all owners after a reconnection: the daemon might have lost
 // programs, and failed steps can succeed now.
-func (r *Reconciler) daemonReturned(ctx context.Context) {
+func (r *Controller) daemonReturned(ctx context.Context) {
 	r.refusals.clear()
 	r.Inventory.Doubt()
 	for _, key := range r.Inventory.Owners() {
@@ -318,14 +237,14 @@ const podInterfaces = 10 * time.Second
 
 // lookIntoPods enqueues the owners that discover interfaces in pods periodically, until ctx
 // ends.
-func (r *Reconciler) lookIntoPods(ctx context.Context) {
+func (r *Controller) lookIntoPods(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		r.enqueue(ctx, func(n program.Needs) bool { return n.PodInterfaces })
 	}, podInterfaces)
 }
 
 // enqueue enqueues the owners that a change affects.
-func (r *Reconciler) enqueue(ctx context.Context, affected func(program.Needs) bool) {
+func (r *Controller) enqueue(ctx context.Context, affected func(program.Needs) bool) {
 	for _, kind := range v1alpha1.UserKinds {
 		objects, err := r.Cluster.UserObjects(kind.Name)
 		if kinds.Unread(err) {
@@ -344,7 +263,7 @@ func (r *Reconciler) enqueue(ctx context.Context, affected func(program.Needs) b
 }
 
 // enqueueSharers enqueues the owners that use maps of other programs.
-func (r *Reconciler) enqueueSharers() {
+func (r *Controller) enqueueSharers() {
 	r.sharers.Range(func(key, _ any) bool {
 		r.queue.Add(key.(program.Key)) //nolint:errcheck // the map only has this type
 		return true

@@ -9,24 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
-
-	"github.com/bpfman/bpfman-operator/agent/program"
 )
-
-// A panic for one owner, caused here by a Reconciler without fields, doesn't stop the
-// worker. The owner is retried.
-func TestAPanicIsAFailureOfOneOwner(t *testing.T) {
-	r := &Reconciler{queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry))}
-	t.Cleanup(r.queue.ShutDown)
-	key := program.Key{Kind: "TcxProgram", Name: "p"}
-	r.queue.Add(key)
-	taken, _ := r.queue.Get()
-	r.process(t.Context(), taken)
-	if got := r.queue.NumRequeues(key); got != 1 {
-		t.Errorf("it is requeued %d times", got)
-	}
-}
 
 // A deletion that the watch missed is handled after the next list.
 func TestDeletionsAreHandled(t *testing.T) {

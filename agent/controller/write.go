@@ -32,7 +32,7 @@ func ownerKey(o metav1.Object) (program.Key, bool) {
 }
 
 // write writes the reports of an owner, and deletes the others.
-func (r *Reconciler) write(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, existing map[string]v1alpha1.ProgramObject, outcome report.Outcome) error {
+func (r *Controller) write(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, existing map[string]v1alpha1.ProgramObject, outcome report.Outcome) error {
 	var errs []error
 	if owner != nil {
 		for _, object := range report.Programs(*owner, r.NodeName, want, r.Inventory.Of(key), outcome) {
@@ -53,7 +53,7 @@ func (r *Reconciler) write(ctx context.Context, key program.Key, owner *program.
 
 // writeProgram creates or updates one report. It only writes the content or the status if
 // they have changed.
-func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, object v1alpha1.ProgramObject) error {
+func (r *Controller) writeProgram(ctx context.Context, key program.Key, old, object v1alpha1.ProgramObject) error {
 	status := object.GetStatus().DeepCopy()
 	what := describe(object)
 	switch {
@@ -86,7 +86,7 @@ func (r *Reconciler) writeProgram(ctx context.Context, key program.Key, old, obj
 }
 
 // send writes one report, and updates the record.
-func (r *Reconciler) send(key program.Key, object v1alpha1.ProgramObject, write func() error) error {
+func (r *Controller) send(key program.Key, object v1alpha1.ProgramObject, write func() error) error {
 	err := write()
 	r.recorded(key, object, err)
 	return err
@@ -94,7 +94,7 @@ func (r *Reconciler) send(key program.Key, object v1alpha1.ProgramObject, write 
 
 // remove deletes the report of a program that isn't wanted. If the program couldn't be
 // removed, remove reports the reason instead.
-func (r *Reconciler) remove(ctx context.Context, key program.Key, object v1alpha1.ProgramObject, outcome report.Outcome) error {
+func (r *Controller) remove(ctx context.Context, key program.Key, object v1alpha1.ProgramObject, outcome report.Outcome) error {
 	what := describe(object)
 	if len(outcome.Removals) > 0 && object.GetDeletionTimestamp() == nil {
 		object = copyOf(object)
@@ -120,7 +120,7 @@ func (r *Reconciler) remove(ctx context.Context, key program.Key, object v1alpha
 // reportUnreachable reports for an owner's programs that the daemon is unreachable.
 // Reports of loaded programs of this generation don't change: the programs stay attached
 // without the daemon, and nothing else is known.
-func (r *Reconciler) reportUnreachable(ctx context.Context, key program.Key, owner *program.Owner, cause error) error {
+func (r *Controller) reportUnreachable(ctx context.Context, key program.Key, owner *program.Owner, cause error) error {
 	if owner == nil {
 		return cause
 	}
@@ -155,7 +155,7 @@ func (r *Reconciler) reportUnreachable(ctx context.Context, key program.Key, own
 // tell emits an Event about the user object if a program starts to fail, fails for
 // another reason, recovers, or is reloaded. The operator reports the first success, once
 // for all nodes.
-func (r *Reconciler) tell(key program.Key, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
+func (r *Controller) tell(key program.Key, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
 	if len(object.GetStatus().Conditions) == 0 {
 		return
 	}
@@ -198,7 +198,7 @@ const reasonWarned = "PolicyWarned"
 
 // tellWarned emits an Event if the program starts to violate a policy in mode warn, or
 // violates it for another reason.
-func (r *Reconciler) tellWarned(owner v1alpha1.UserObject, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
+func (r *Controller) tellWarned(owner v1alpha1.UserObject, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
 	said := func(s *v1alpha1.BpfProgramStatus) []v1alpha1.BpfProgramPolicy {
 		if s.Bytecode == nil {
 			return nil

@@ -122,7 +122,7 @@ func (n *node) startAgent() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	agent := &controller.Reconciler{
+	agent := controller.New(controller.Options{
 		Cluster: server, Inventory: agentdaemon.NewInventory(&loadCounter{n.Client, n}, n.Path("/")), NodeName: n.name, Drift: time.Minute,
 		Interfaces: func() (map[string]program.Interface, error) {
 			return map[string]program.Interface{"lo": {Index: 1}}, nil
@@ -131,7 +131,7 @@ func (n *node) startAgent() {
 		PinsDir:    n.Path("/sys/fs/bpf"),
 		Containers: func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
 		FindKinds:  time.Second, // no operator publishes hints
-	}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -112,7 +112,7 @@ func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config
 		return err
 	}
 	store := &bytecode.Store{Dir: filepath.Join(root, "bytecode"), Limit: 256 << 20}
-	reconciler := &controller.Reconciler{
+	agent := controller.New(controller.Options{
 		Cluster: server, Inventory: daemon.NewInventory(daemontest.New(root), root), NodeName: node, Namespace: namespace, Drift: time.Minute,
 		Interfaces:    func() (map[string]program.Interface, error) { return interfaces, nil },
 		Containers:    func(context.Context, []corev1.Pod) ([]program.Container, error) { return nil, nil },
@@ -120,10 +120,9 @@ func (a *agents) start(ctx context.Context, c *controlPlane, config *rest.Config
 		Metrics:       measured,
 		Bpffs:         filepath.Join(root, "run/bpfman/fs"),
 		Bytecode:      &bytecode.Library{Read: bytecodetest.Reader{}.Read, Store: store, Observe: measured.Read},
-	}
-	store.Used = reconciler.UsedImages
+	})
 	a.ended.Go(func() {
-		if err := reconciler.Run(ctx, func(_ context.Context, f func()) { f() }); err != nil {
+		if err := agent.Run(ctx, func(_ context.Context, f func()) { f() }); err != nil {
 			select {
 			case a.err <- fmt.Errorf("agent of %s: %w", node, err):
 			default:

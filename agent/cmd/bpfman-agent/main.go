@@ -159,18 +159,18 @@ func run(o options, log logr.Logger) error {
 		return err
 	}
 	defer conn.Close()
-	reconciler, err := newReconciler(o, server, config, conn, measured)
+	agent, err := newController(o, server, config, conn, measured)
 	if err != nil {
 		return err
 	}
-	register(registry, o, server, reconciler)
+	register(registry, o, server, agent)
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second signal stops the agent immediately
 	tasks, ctx := errgroup.WithContext(logr.NewContext(ctx, log))
 	start := func() error {
 		tasks.Go(func() error {
-			return reconciler.Run(ctx, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) })
+			return agent.Run(ctx, func(ctx context.Context, f func()) { daemon.OnConnect(ctx, conn, f) })
 		})
 		return nil
 	}
@@ -179,9 +179,9 @@ func run(o options, log logr.Logger) error {
 		Report: func(_ context.Context, refusal error) { log.Error(refusal, "Not starting the controllers yet") },
 		Retry:  lookAgain, Interval: lookLater,
 	}
-	server.Kinds.Held = func() error { return cmp.Or(guard.Held(), reconciler.Inventory.Ready()) }
+	server.Kinds.Held = func() error { return cmp.Or(guard.Held(), agent.Inventory.Ready()) }
 	tasks.Go(func() error { return guard.Start(ctx) })
-	tasks.Go(func() error { return reconciler.Changes.Run(ctx) }) // also without the API server
+	tasks.Go(func() error { return agent.Changes.Run(ctx) }) // also without the API server
 	tasks.Go(func() error {
 		return scrape.Serve(ctx, o.healthAddr, server.Kinds.Probes(), nil, slog.New(logr.ToSlogHandler(log)))
 	})
@@ -189,15 +189,15 @@ func run(o options, log logr.Logger) error {
 		tasks.Go(func() error { return serveMetrics(ctx, o.metricsAddr, registry, config, log) })
 	}
 	err = tasks.Wait()
-	return errors.Join(err, forget(server, o.namespace, reconciler.Bytecode.Store, log))
+	return errors.Join(err, forget(server, o.namespace, agent.Bytecode.Store, log))
 }
 
-func register(registry *prometheus.Registry, o options, server *cluster.Cluster, reconciler *controller.Reconciler) {
+func register(registry *prometheus.Registry, o options, server *cluster.Cluster, agent *controller.Controller) {
 	metrics.Requests(registry)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&metrics.Reports{List: reconciler.Reports}, server.Kinds)
-	metrics.Changes(registry, reconciler.Changes.Unconfirmed)
-	metrics.Disk(registry, reconciler.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
+		&metrics.Reports{List: agent.Reports}, server.Kinds)
+	metrics.Changes(registry, agent.Changes.Unconfirmed)
+	metrics.Disk(registry, agent.Bytecode.Store.Size, func() int64 { return daemon.DatabaseSize(o.daemonRoot) })
 }
 
 // The ConfigMap with bpfman's configuration. Without it, bpfman is being uninstalled.
@@ -222,13 +222,17 @@ func forget(server *cluster.Cluster, namespace string, store *bytecode.Store, lo
 	return store.Clear()
 }
 
-func newReconciler(o options, server *cluster.Cluster, config *rest.Config, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Reconciler, error) {
+func newController(o options, server *cluster.Cluster, config *rest.Config, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Controller, error) {
 	process, err := bytecode.Beside()
 	if err != nil {
 		return nil, err
 	}
+	changes, err := newChanges(o, config)
+	if err != nil {
+		return nil, err
+	}
 	store := &bytecode.Store{Dir: o.bytecodeDir, Limit: o.bytecodeSize}
-	reconciler := &controller.Reconciler{
+	agent := controller.New(controller.Options{
 		Cluster:       server,
 		Namespace:     o.namespace,
 		Bytecode:      &bytecode.Library{Read: process.Read, Store: store, Observe: measured.Read},
@@ -243,16 +247,15 @@ func newReconciler(o options, server *cluster.Cluster, config *rest.Config, conn
 
 		UprobeNamespaces: strings.FieldsFunc(o.uprobeNamespaces, func(r rune) bool { return r == ',' }),
 
+		Changes: changes,
 		Metrics: measured,
 		Bpffs:   bpffsDir,
-	}
-	store.Used = reconciler.UsedImages
-	reconciler.Changes, err = newChanges(o, config, reconciler)
-	return reconciler, errors.Join(err, store.Open())
+	})
+	return agent, store.Open()
 }
 
 // newChanges returns what confirms changes of network programs, or nil if that is switched off.
-func newChanges(o options, config *rest.Config, reconciler *controller.Reconciler) (*confirm.Changes, error) {
+func newChanges(o options, config *rest.Config) (*confirm.Changes, error) {
 	dir := filepath.Join(o.bytecodeDir, "changes")
 	if o.confirmWithin <= 0 {
 		if err := os.RemoveAll(dir); err != nil {
@@ -264,7 +267,7 @@ func newChanges(o options, config *rest.Config, reconciler *controller.Reconcile
 	if err != nil {
 		return nil, err
 	}
-	changes := &confirm.Changes{Limit: o.confirmWithin, Ask: ask, Undo: reconciler.Undo, Changed: reconciler.Enqueue}
+	changes := &confirm.Changes{Limit: o.confirmWithin, Ask: ask}
 	return changes, changes.Open(dir, "/proc")
 }
 

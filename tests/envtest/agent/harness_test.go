@@ -179,7 +179,14 @@ func (n *node) startAgent() {
 		n.t.Fatal(err)
 	}
 	store := &bytecode.Store{Dir: n.store, Limit: 256 << 20}
-	reconciler := &controller.Reconciler{
+	var changes *confirm.Changes
+	if n.confirm > 0 {
+		changes = &confirm.Changes{Limit: n.confirm, Ask: n.ask}
+		if err := changes.Open(n.changes, n.proc); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	agent := controller.New(controller.Options{
 		Cluster: server, Inventory: daemon.NewInventory(n.daemon, n.daemon.Root), NodeName: n.name, Drift: cmp.Or(n.drift, time.Minute),
 		Interfaces: func() (map[string]program.Interface, error) {
 			n.mu.Lock()
@@ -194,26 +201,22 @@ func (n *node) startAgent() {
 				containers[i].Interfaces = n.podInterfaces[containers[i].Pod]
 			}
 		},
+		Changes:   changes,
 		Metrics:   measured,
 		Bpffs:     n.bpffs(),
 		Namespace: policyNamespace,
 		Bytecode:  &bytecode.Library{Read: n.readImage, Store: store, Observe: measured.Read},
 		FindKinds: cmp.Or(n.findKinds, 200*time.Millisecond), RelistReports: n.relistReports,
-	}
-	store.Used = reconciler.UsedImages
-	if n.confirm > 0 {
-		reconciler.Changes = &confirm.Changes{Limit: n.confirm, Ask: n.ask, Undo: reconciler.Undo, Changed: reconciler.Enqueue}
-		if err := reconciler.Changes.Open(n.changes, n.proc); err != nil {
-			n.t.Fatal(err)
-		}
-		go func() { _ = reconciler.Changes.Run(ctx) }()
+	})
+	if changes != nil {
+		go func() { _ = changes.Run(ctx) }()
 	}
 	connected := func(_ context.Context, f func()) { f() }
 	stopped := make(chan struct{})
 	n.ended = make(chan error, 1)
 	go func(ended chan<- error) {
 		defer close(stopped)
-		ended <- reconciler.Run(ctx, connected)
+		ended <- agent.Run(ctx, connected)
 	}(n.ended)
 	n.stop = func() { cancel(); <-stopped }
 }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package controller executes the plans of package plan. It watches the resources that a
+// plan depends on, executes its steps, and reports the outcome.
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/cluster"
+	"github.com/bpfman/bpfman-operator/agent/confirm"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/metrics"
+	"github.com/bpfman/bpfman-operator/agent/program"
+)
+
+// Options are what a Controller needs of its node and of the cluster.
+type Options struct {
+	// Cluster provides access to the API server.
+	Cluster *cluster.Cluster
+	// Namespace is the agent's namespace, with the Secrets and ConfigMaps that policies
+	// refer to.
+	Namespace string
+	// Bytecode answers what is in an image, and who signed it. New sets which images its store keeps.
+	Bytecode *bytecode.Library
+	// RequirePolicy refuses images for which no policy in mode enforce requires a
+	// signature.
+	RequirePolicy bool
+	// Inventory contains the daemon's programs.
+	Inventory *daemon.Inventory
+	// NodeName is the name of the agent's node.
+	NodeName string
+	// Drift is the interval of comparing the inventory with the daemon's list.
+	Drift time.Duration
+	// Bpffs is the mount point of the daemon's BPF file system.
+	Bpffs string
+	// Interfaces returns the host's network interfaces.
+	Interfaces func() (map[string]program.Interface, error)
+	// Containers returns the running containers of pods on this node.
+	Containers func(context.Context, []corev1.Pod) ([]program.Container, error)
+	// PodInterfaces sets the interfaces of each of these containers: those in its pod's
+	// network namespace.
+	PodInterfaces func([]program.Container)
+	// PinsDir is the directory with maps that bytecode pins by name, or "" if there is
+	// none.
+	PinsDir string
+	// UprobeNamespaces are the namespaces whose uprobes can run for processes of others, or
+	// "*" for all.
+	UprobeNamespaces []string
+	// Changes confirms or undoes changes of network programs. It can be nil. New sets its functions.
+	Changes *confirm.Changes
+	// Metrics counts repairs. It can be nil.
+	Metrics *metrics.Metrics
+	// FindKinds is the average interval of checks for the first object of an unused kind,
+	// in case there is no hint from the operator. 0 means 4 minutes.
+	FindKinds time.Duration
+	// RelistReports is the minimum interval of periodic lists of this node's reports. The
+	// maximum is twice as long. 0 means 3 hours.
+	RelistReports time.Duration
+}
+
+// Controller reconciles the programs on this node with the user objects.
+type Controller struct {
+	Options
+
+	queue    *queue
+	reports  reports
+	asked    []chan time.Duration
+	hinted   hinted
+	policies policyCache
+	refusals refusals
+	// undoing is held for writing while a change is undone, and for reading while plans are executed.
+	undoing sync.RWMutex
+	// replacing is held while pins are replaced.
+	replacing sync.Mutex
+	// stored contains the images of programs that are known to be in the store.
+	stored sync.Map
+	// sharers contains the keys of owners that use maps of other programs.
+	sharers sync.Map
+}
+
+// New returns a Controller, which reconciles nothing before [Controller.Run]. Its Changes can be
+// undone before that.
+func New(o Options) *Controller {
+	c := &Controller{Options: o, queue: newQueue(o.Metrics.Queue())}
+	o.Bytecode.Store.Used = c.usedImages
+	if o.Changes != nil {
+		o.Changes.Undo, o.Changes.Changed = c.undo, c.queue.Add
+	}
+	return c
+}

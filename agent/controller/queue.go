@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/bpfman/bpfman-operator/agent/program"
+)
+
+// workers is the number of owners that are processed concurrently. With several, the daemon,
+// which handles one call at a time, needn't wait for the agent's requests to the API server.
+const workers = 4
+
+// A failed owner is retried with a backoff between these times. Events about possible causes
+// enqueue it immediately.
+const (
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// queueName is the name of the queue in metrics.
+const queueName = "programs"
+
+// queue contains the owners to reconcile. Only one worker at a time has an owner.
+type queue struct {
+	workqueue.TypedRateLimitingInterface[program.Key]
+
+	// waits contains a timer for each owner that waits for an image.
+	waits sync.Map
+}
+
+func newQueue(observed workqueue.MetricsProvider) *queue {
+	return &queue{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[program.Key](firstRetry, lastRetry),
+		workqueue.TypedRateLimitingQueueConfig[program.Key]{Name: queueName, MetricsProvider: observed})}
+}
+
+// reconcileFunc reconciles one owner. It returns the time until the next reconciliation if nothing
+// failed, or 0 for none.
+type reconcileFunc func(context.Context, program.Key) (again time.Duration, err error)
+
+// waitingError means that images are being read, or that a revision isn't confirmed. The owner is enqueued when they were.
+type waitingError struct{ left time.Duration }
+
+func (e *waitingError) Error() string { return "images are being read, or a change isn't confirmed" }
+
+// work processes owners from the queue until it is shut down.
+func (q *queue) work(ctx context.Context, reconcile reconcileFunc) {
+	for {
+		key, ends := q.Get()
+		if ends {
+			return
+		}
+		q.process(ctx, key, reconcile)
+	}
+}
+
+// process reconciles one owner, and enqueues it again if necessary.
+func (q *queue) process(ctx context.Context, key program.Key, reconcile reconcileFunc) {
+	defer q.Done(key)
+	if waits, ok := q.waits.LoadAndDelete(key); ok {
+		waits.(*time.Timer).Stop() //nolint:errcheck // the only type of its values
+	}
+	log := logr.FromContextOrDiscard(ctx).WithValues("owner", key.String())
+	again, err := safely(logr.NewContext(ctx, log), key, reconcile)
+	if waiting := (*waitingError)(nil); errors.As(err, &waiting) {
+		// Without Forget: a registry that fails is asked less often each time. AddAfter would add the owner also if it has
+		// failed by then.
+		q.waits.Store(key, time.AfterFunc(waiting.left, func() { q.Add(key) }))
+		return
+	}
+	if err != nil {
+		log.Error(err, "Failed to reconcile; retrying")
+		q.AddRateLimited(key)
+		return
+	}
+	q.Forget(key)
+	if again > 0 {
+		q.AddAfter(key, again)
+	}
+}
+
+// safely converts a panic to an error, so that one owner can't stop the work on others.
+func safely(ctx context.Context, key program.Key, reconcile reconcileFunc) (again time.Duration, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		}
+	}()
+	return reconcile(ctx, key)
+}
