@@ -18,6 +18,8 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/record"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // Options are what a Controller needs of its node and of the cluster.
@@ -70,8 +72,7 @@ type Controller struct {
 	Options
 
 	queue    *queue
-	reports  reports
-	asked    []chan time.Duration
+	reports  *record.Reports
 	hinted   hinted
 	policies policyCache
 	refusals refusals
@@ -89,9 +90,16 @@ type Controller struct {
 // undone before that.
 func New(o Options) *Controller {
 	c := &Controller{Options: o, queue: newQueue(o.Metrics.Queue())}
+	c.reports = &record.Reports{
+		Cluster: o.Cluster, NodeName: o.NodeName, Interval: o.RelistReports,
+		Differs: func(key program.Key) { c.queue.Add(key) }, Changed: c.enqueueSharers,
+	}
 	o.Bytecode.Store.Used = c.usedImages
 	if o.Changes != nil {
 		o.Changes.Undo, o.Changes.Changed = c.undo, c.queue.Add
 	}
 	return c
 }
+
+// Reports returns this node's reports as they were last written or read.
+func (c *Controller) Reports() []v1alpha1.ProgramObject { return c.reports.All() }

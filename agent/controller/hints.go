@@ -15,6 +15,9 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/hints"
 )
 
+// relistSpread is the time over which the agents of all nodes spread a requested list.
+const relistSpread = 2 * time.Minute
+
 // hinted is the state from the operator's last hints.
 type hinted struct {
 	mu sync.Mutex
@@ -45,9 +48,9 @@ func (r *Controller) onHints() toolscache.ResourceEventHandler {
 		relist, everyNode := r.hinted.take(now, v1alpha1.LabelValue(r.NodeName))
 		switch {
 		case relist && everyNode:
-			r.relist(rand.N(relistSpread)) //nolint:gosec // only spreads requests
+			r.reports.Relist(rand.N(relistSpread)) //nolint:gosec // only spreads requests
 		case relist:
-			r.relist(0)
+			r.reports.Relist(0)
 		}
 	}
 	return handler[*corev1.ConfigMap]{

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bpfman/bpfman-operator/agent/cluster"
@@ -47,9 +46,9 @@ func (r *Controller) Reconcile(ctx context.Context, key program.Key) (again time
 		r.sharers.Delete(key)
 	}
 	if err := r.ensureInventory(ctx); err != nil {
-		return 0, r.reportUnreachable(ctx, key, owner, err)
+		return 0, r.reportUnreachable(ctx, owner, err)
 	}
-	existing, err := r.programsOf(ctx, key)
+	existing, err := r.reports.Of(ctx, key)
 	if err != nil {
 		return r.later(err)
 	}
@@ -71,11 +70,27 @@ func (r *Controller) Reconcile(ctx context.Context, key program.Key) (again time
 	if owner != nil && outcome.Err() == nil {
 		r.Metrics.Repaired(lostPrograms, lostLinks)
 	}
-	err = r.write(ctx, key, owner, want, existing, outcome)
-	if unsettled == 0 && len(r.reports.doubted(key)) > 0 {
+	err = r.reports.Write(ctx, key, owner, want, r.Inventory.Of(key), existing, outcome)
+	if unsettled == 0 && r.reports.InDoubt(key) {
 		unsettled = heldUpRetry
 	}
 	return unsettled, logged(errors.Join(err, outcome.Err(), want.Problems()))
+}
+
+// reportUnreachable reports for an owner's programs that the daemon is unreachable.
+func (r *Controller) reportUnreachable(ctx context.Context, owner *program.Owner, cause error) error {
+	if owner == nil {
+		return cause
+	}
+	existing, err := r.reports.Of(ctx, owner.Key)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	want, err := r.plan(ctx, *owner, change{})
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	return errors.Join(cause, r.reports.WriteUnreachable(ctx, *owner, want, existing, cause))
 }
 
 // recall passes the links in reports to the inventory.
@@ -102,7 +117,7 @@ func (r *Controller) readUnrecorded(ctx context.Context, key program.Key, owner 
 	read := false
 	for _, member := range owner.Members {
 		if unrecorded[member.LoadInfo().GetName()] {
-			if err := r.readReport(ctx, key, report.Name(*owner, member.ID, r.NodeName)); err != nil {
+			if err := r.reports.Read(ctx, key, report.Name(*owner, member.ID, r.NodeName)); err != nil {
 				return nil, err
 			}
 			read = true
@@ -111,7 +126,7 @@ func (r *Controller) readUnrecorded(ctx context.Context, key program.Key, owner 
 	if !read {
 		return existing, nil
 	}
-	existing = r.reports.of(key)
+	existing = r.reports.Recorded(key)
 	r.recall(existing)
 	return existing, nil
 }
@@ -259,7 +274,7 @@ func (r *Controller) plan(ctx context.Context, owner program.Owner, c change) (p
 	if needs.PodInterfaces {
 		r.PodInterfaces(facts.Containers)
 	}
-	mapOwners, err := r.mapOwners(owner)
+	mapOwners, err := r.reports.MapOwners(owner)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -275,31 +290,6 @@ func addressesOf(node *corev1.Node) []netip.Addr {
 		}
 	}
 	return addresses
-}
-
-// mapOwners returns the programs on this node whose maps an owner can share. It returns nil
-// if the owner doesn't share maps.
-func (r *Controller) mapOwners(owner program.Owner) ([]plan.MapOwner, error) {
-	if !owner.SharesMaps() {
-		return nil, nil
-	}
-	if err := r.Cluster.Kinds.Read(reportKind(owner.Namespace != "").GroupVersionKind()); err != nil {
-		return nil, err
-	}
-	objects := r.reports.all(func(key program.Key) bool { return key.Namespace == owner.Namespace })
-	out := make([]plan.MapOwner, 0, len(objects))
-	for _, o := range objects {
-		if ref := metav1.GetControllerOf(o); ref == nil || ref.UID == owner.UID {
-			continue // a program must not match its own selector
-		}
-		status := o.GetStatus()
-		m := plan.MapOwner{Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(), ID: status.ProgramID}
-		if status.MapOwnerID != nil {
-			m.ID = *status.MapOwnerID
-		}
-		out = append(out, m)
-	}
-	return out, nil
 }
 
 // ensureInventory lists the daemon's programs if they aren't known. It enqueues their

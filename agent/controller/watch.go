@@ -66,12 +66,7 @@ func (r *Controller) Run(ctx context.Context, onConnect func(context.Context, fu
 // watch watches the objects that plans depend on: some kinds from the start, others after
 // they are opened. Background starts a function in a goroutine.
 func (r *Controller) watch(ctx context.Context, background func(func(context.Context))) {
-	for _, kind := range v1alpha1.ProgramKinds {
-		asked := make(chan time.Duration, 1)
-		r.asked = append(r.asked, asked)
-		r.Cluster.Kinds.Listed(kind.GroupVersionKind(), func() bool { return r.reports.isListed(kind.Namespaced) })
-		background(func(ctx context.Context) { r.keepReports(ctx, kind, asked) })
-	}
+	r.reports.Start(background)
 	open := func(gvk schema.GroupVersionKind, handler toolscache.ResourceEventHandler, listed func()) func() {
 		return func() { r.Cluster.Watch(ctx, gvk, handler, listed) }
 	}
@@ -177,7 +172,7 @@ func (r *Controller) onNode(ctx context.Context) toolscache.ResourceEventHandler
 	return handler[*corev1.Node]{
 		added: func(_ *corev1.Node, initial bool) {
 			if !initial {
-				r.relist(0)
+				r.reports.Relist(0)
 			}
 			all()
 		},

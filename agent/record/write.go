@@ -1,41 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package controller
+package record
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/internal/event"
 )
 
-// ownerKey returns the key of the owner of a report, and false if it has none.
-func ownerKey(o metav1.Object) (program.Key, bool) {
-	ref := metav1.GetControllerOf(o)
-	if ref == nil {
-		return program.Key{}, false
-	}
-	return program.Key{Kind: ref.Kind, Namespace: o.GetNamespace(), Name: ref.Name}, true
-}
-
-// write writes the reports of an owner, and deletes the others.
-func (r *Controller) write(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, existing map[string]v1alpha1.ProgramObject, outcome report.Outcome) error {
+// Write writes the reports of an owner, and deletes the others of those that exist.
+func (r *Reports) Write(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, actual []daemon.Program, existing map[string]v1alpha1.ProgramObject, outcome report.Outcome) error {
 	var errs []error
 	if owner != nil {
-		for _, object := range report.Programs(*owner, r.NodeName, want, r.Inventory.Of(key), outcome) {
+		for _, object := range report.Programs(*owner, r.NodeName, want, actual, outcome) {
 			old := existing[object.GetName()]
 			delete(existing, object.GetName())
 			if err := r.writeProgram(ctx, key, old, object); err != nil {
@@ -53,7 +43,7 @@ func (r *Controller) write(ctx context.Context, key program.Key, owner *program.
 
 // writeProgram creates or updates one report. It only writes the content or the status if
 // they have changed.
-func (r *Controller) writeProgram(ctx context.Context, key program.Key, old, object v1alpha1.ProgramObject) error {
+func (r *Reports) writeProgram(ctx context.Context, key program.Key, old, object v1alpha1.ProgramObject) error {
 	status := object.GetStatus().DeepCopy()
 	what := describe(object)
 	switch {
@@ -86,15 +76,34 @@ func (r *Controller) writeProgram(ctx context.Context, key program.Key, old, obj
 }
 
 // send writes one report, and updates the record.
-func (r *Controller) send(key program.Key, object v1alpha1.ProgramObject, write func() error) error {
+func (r *Reports) send(key program.Key, object v1alpha1.ProgramObject, write func() error) error {
 	err := write()
 	r.recorded(key, object, err)
 	return err
 }
 
+// recorded updates the record after a write of an owner's report that succeeded or failed.
+// If the error shows that another client writes this node's reports, all of them are
+// listed again.
+func (r *Reports) recorded(key program.Key, o v1alpha1.ProgramObject, err error) {
+	others := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
+	switch {
+	case err == nil:
+		r.known.put(key, copyOf(o))
+		r.Changed()
+	case others:
+		r.Relist(rand.N(relistPause)) //nolint:gosec // only spreads requests
+		r.known.doubt(key, o.GetName())
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+		// The write wasn't applied.
+	default:
+		r.known.doubt(key, o.GetName())
+	}
+}
+
 // remove deletes the report of a program that isn't wanted. If the program couldn't be
 // removed, remove reports the reason instead.
-func (r *Controller) remove(ctx context.Context, key program.Key, object v1alpha1.ProgramObject, outcome report.Outcome) error {
+func (r *Reports) remove(ctx context.Context, key program.Key, object v1alpha1.ProgramObject, outcome report.Outcome) error {
 	what := describe(object)
 	if len(outcome.Removals) > 0 && object.GetDeletionTimestamp() == nil {
 		object = copyOf(object)
@@ -109,34 +118,24 @@ func (r *Controller) remove(ctx context.Context, key program.Key, object v1alpha
 	}
 	err := r.Cluster.DeleteReport(ctx, object)
 	if err != nil && !apierrors.IsNotFound(err) {
-		r.reports.doubt(key, object.GetName())
+		r.known.doubt(key, object.GetName())
 		return fmt.Errorf("delete %s: %w", what, err)
 	}
-	r.reports.drop(key, object.GetName())
-	r.enqueueSharers()
+	r.known.drop(key, object.GetName())
+	r.Changed()
 	return nil
 }
 
-// reportUnreachable reports for an owner's programs that the daemon is unreachable.
+// WriteUnreachable reports for an owner's programs that the daemon is unreachable.
 // Reports of loaded programs of this generation don't change: the programs stay attached
 // without the daemon, and nothing else is known.
-func (r *Controller) reportUnreachable(ctx context.Context, key program.Key, owner *program.Owner, cause error) error {
-	if owner == nil {
-		return cause
-	}
-	existing, err := r.programsOf(ctx, key)
-	if err != nil {
-		return errors.Join(cause, err)
-	}
-	want, err := r.plan(ctx, *owner, change{})
-	if err != nil {
-		return errors.Join(cause, err)
-	}
+func (r *Reports) WriteUnreachable(ctx context.Context, owner program.Owner, want plan.Plan, existing map[string]v1alpha1.ProgramObject, cause error) error {
 	outcome := report.Outcome{Loads: map[int]error{}}
 	for n := range want.Loads {
 		outcome.Loads[n] = cause
 	}
-	for _, object := range report.Programs(*owner, r.NodeName, want, nil, outcome) {
+	var errs []error
+	for _, object := range report.Programs(owner, r.NodeName, want, nil, outcome) {
 		old := existing[object.GetName()]
 		if old != nil && old.GetStatus().ProgramID != 0 && old.GetStatus().OwnerGeneration == owner.Generation {
 			continue
@@ -147,73 +146,9 @@ func (r *Controller) reportUnreachable(ctx context.Context, key program.Key, own
 			object = copyOf(old)
 			object.GetStatus().Conditions = conditions
 		}
-		err = errors.Join(err, r.writeProgram(ctx, key, old, object))
+		errs = append(errs, r.writeProgram(ctx, owner.Key, old, object))
 	}
-	return errors.Join(cause, err)
-}
-
-// tell emits an Event about the user object if a program starts to fail, fails for
-// another reason, recovers, or is reloaded. The operator reports the first success, once
-// for all nodes.
-func (r *Controller) tell(key program.Key, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
-	if len(object.GetStatus().Conditions) == 0 {
-		return
-	}
-	owner, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)
-	if err != nil {
-		return // the object has been deleted, or can't be read
-	}
-	is := object.GetStatus().Conditions[0]
-	var was metav1.Condition
-	if len(before.Conditions) > 0 {
-		was = before.Conditions[0]
-	}
-	r.tellWarned(owner, object, before)
-	failed := func(c metav1.Condition) bool { return v1alpha1.BpfProgramConditionType(c.Type).Failed() }
-	function := object.GetStatus().Function
-	switch id := object.GetStatus().ProgramID; {
-	case failed(is) && is.Message != was.Message:
-		event.Emit(r.Cluster.Events, owner, corev1.EventTypeWarning, is.Type, "Load",
-			fmt.Sprintf("Program %s %s on node %s: %s", function, failure(is), r.NodeName, is.Message))
-	case failed(was) && !failed(is):
-		event.Emit(r.Cluster.Events, owner, corev1.EventTypeNormal, is.Type, "Load",
-			fmt.Sprintf("Program %s recovered on node %s", function, r.NodeName))
-	case before.ProgramID != 0 && before.ProgramID != id:
-		event.Emit(r.Cluster.Events, owner, corev1.EventTypeNormal, "Reloaded", "Load",
-			fmt.Sprintf("Reloaded program %s on node %s: program %d replaced program %d", function, r.NodeName, id, before.ProgramID))
-	}
-}
-
-// failure describes a failed condition.
-func failure(c metav1.Condition) string {
-	if v1alpha1.BpfProgramConditionType(c.Type) == v1alpha1.BpfProgCondPolicyViolated {
-		return "violates a policy"
-	}
-	return "failed"
-}
-
-// reasonWarned is the reason of Events about policies in mode warn that would deny a
-// program.
-const reasonWarned = "PolicyWarned"
-
-// tellWarned emits an Event if the program starts to violate a policy in mode warn, or
-// violates it for another reason.
-func (r *Controller) tellWarned(owner v1alpha1.UserObject, object v1alpha1.ProgramObject, before *v1alpha1.BpfProgramStatus) {
-	said := func(s *v1alpha1.BpfProgramStatus) []v1alpha1.BpfProgramPolicy {
-		if s.Bytecode == nil {
-			return nil
-		}
-		return s.Bytecode.Policies
-	}
-	for _, is := range said(object.GetStatus()) {
-		told := slices.ContainsFunc(said(before), func(was v1alpha1.BpfProgramPolicy) bool {
-			return was.Name == is.Name && was.Verdict == is.Verdict && was.Message == is.Message
-		})
-		if is.Verdict == v1alpha1.VerdictWarned && !told {
-			event.Emit(r.Cluster.Events, owner, corev1.EventTypeWarning, reasonWarned, "Load",
-				fmt.Sprintf("Policy %s would deny program %s on node %s in mode enforce: %s", is.Name, object.GetStatus().Function, r.NodeName, is.Message))
-		}
-	}
+	return errors.Join(errs...)
 }
 
 func sameContent(a, b v1alpha1.ProgramObject) bool {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package controller
+package record
 
 import (
 	"context"
@@ -22,7 +22,6 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/internal/hints"
 )
 
 func reportAt(version string) *v1alpha1.BpfProgram {
@@ -53,7 +52,7 @@ func TestAListIsComparedWithWhatWasWritten(t *testing.T) {
 		"the same outcome, and it is deleted": {recorded: "5", doubtful: true, version: "9", changed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var r reports
+			var r memory
 			if test.recorded != "" {
 				r.put(key, reportAt(test.recorded))
 			}
@@ -85,7 +84,7 @@ func TestAListIsComparedWithWhatWasWritten(t *testing.T) {
 // A response that is older than the record is ignored.
 func TestAnOldAnswerIsNotRecorded(t *testing.T) {
 	key := program.Key{Kind: "TcxProgram", Name: "p"}
-	var r reports
+	var r memory
 	if !r.put(key, reportAt("7")) || r.put(key, reportAt("6")) || r.put(key, reportAt("7")) {
 		t.Error("what is news isn't told from what is none")
 	}
@@ -102,7 +101,7 @@ func TestAnOldAnswerIsNotRecorded(t *testing.T) {
 // finalizer.
 func TestReportsInDoubt(t *testing.T) {
 	key := program.Key{Kind: "TcxProgram", Name: "p"}
-	var r reports
+	var r memory
 	r.doubt(key, "created-perhaps")
 	if got := r.doubted(key); !slices.Equal(got, []string{"created-perhaps"}) || len(r.of(key)) != 0 {
 		t.Errorf("in doubt are %q", got)
@@ -141,11 +140,10 @@ func TestListsAreConsistentWhereAskedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &Controller{Options: Options{Cluster: server, NodeName: "node"}, queue: newQueue(nil)}
-		defer r.queue.ShutDown()
+		r := &Reports{Cluster: server, NodeName: "node", Changed: func() {}}
 		ctx, stop := context.WithCancel(t.Context())
 		var ended sync.WaitGroup
-		ended.Go(func() { r.keepReports(ctx, reportKind(false), asked) })
+		ended.Go(func() { r.keepListing(ctx, reportKind(false), asked) })
 		if got := <-versions; got != "0" {
 			t.Errorf("the first list is of version %q", got)
 		}
@@ -159,27 +157,4 @@ func TestListsAreConsistentWhereAskedFor(t *testing.T) {
 		stop()
 		ended.Wait()
 	})
-}
-
-// An agent lists its reports once for each hint.
-func TestHintsAreFollowedOnce(t *testing.T) {
-	one, two := time.Unix(1, 0), time.Unix(2, 0)
-	var h hinted
-	for i, step := range []struct {
-		relist        map[string]time.Time
-		follows, each bool
-	}{
-		{nil, false, false},
-		{map[string]time.Time{"other": two}, false, false},
-		{map[string]time.Time{"other": two, "node": one}, true, false},
-		{map[string]time.Time{"node": one}, false, false},
-		{map[string]time.Time{"node": one, hints.EveryNode: two}, true, true},
-		{map[string]time.Time{hints.EveryNode: two}, false, true},
-		{nil, false, false},
-		{map[string]time.Time{"node": two}, true, false},
-	} {
-		if follows, each := h.take(hints.Hints{Relist: step.relist}, "node"); follows != step.follows || each != step.each {
-			t.Errorf("step %d: %v, for every node %v", i, follows, each)
-		}
-	}
 }
