@@ -16,6 +16,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/record"
@@ -74,7 +75,7 @@ type Controller struct {
 	queue    *queue
 	reports  *record.Reports
 	hinted   hinted
-	policies policyCache
+	policies *gate.Policies
 	refusals refusals
 	// undoing is held for writing while a change is undone, and for reading while plans are executed.
 	undoing sync.RWMutex
@@ -93,6 +94,10 @@ func New(o Options) *Controller {
 	c.reports = &record.Reports{
 		Cluster: o.Cluster, NodeName: o.NodeName, Interval: o.RelistReports,
 		Differs: func(key program.Key) { c.queue.Add(key) }, Changed: c.enqueueSharers,
+	}
+	c.policies = &gate.Policies{
+		Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, RequireSignature: o.RequirePolicy,
+		Read: func(key program.Key) { c.queue.Add(key) },
 	}
 	o.Bytecode.Store.Used = c.usedImages
 	if o.Changes != nil {

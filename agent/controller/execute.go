@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
@@ -19,10 +19,10 @@ import (
 // execute executes the steps from the daemon's current programs to the plan. If a step
 // fails, only the steps that depend on it are skipped. It returns an error only if ctx
 // ends. Other errors are in the outcome.
-func (r *Controller) execute(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, g *gate, judgements map[int]report.Judgement) (report.Outcome, error) {
+func (r *Controller) execute(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, g *gate.Gate, judgements map[int]report.Judgement, begin func() error) (report.Outcome, error) {
 	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}, Judgements: judgements}
 	for _, step := range want.Diff(r.Inventory.Of(key)) {
-		r.take(ctx, key, owner, want, step, g, &outcome)
+		r.take(ctx, key, owner, want, step, g, begin, &outcome)
 		if ctx.Err() != nil {
 			return outcome, fmt.Errorf("interrupted: %w", context.Cause(ctx))
 		}
@@ -31,7 +31,7 @@ func (r *Controller) execute(ctx context.Context, key program.Key, owner *progra
 }
 
 // take executes one step, and stores its error in the outcome.
-func (r *Controller) take(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, step plan.Step, g *gate, outcome *report.Outcome) {
+func (r *Controller) take(ctx context.Context, key program.Key, owner *program.Owner, want plan.Plan, step plan.Step, g *gate.Gate, begin func() error, outcome *report.Outcome) {
 	switch step.Op {
 	case plan.OpLoad:
 		judgement, err := r.load(ctx, *owner, want, step.Load, g)
@@ -44,7 +44,7 @@ func (r *Controller) take(ctx context.Context, key program.Key, owner *program.O
 		if !there || want.Evicted[loaded.ID] {
 			return // its Load failed, which is reported
 		}
-		if err := r.attach(ctx, loaded.ID, step.Point, g.change.begin); err != nil {
+		if err := r.attach(ctx, loaded.ID, step.Point, begin); err != nil {
 			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Link: plan.LinkOf(step.Point)}] = err
 		}
 	case plan.OpDetach:
@@ -77,22 +77,18 @@ func (r *Controller) attach(ctx context.Context, id uint32, point program.Attach
 }
 
 // load executes the n-th Load of the plan, if policies allow it.
-func (r *Controller) load(ctx context.Context, owner program.Owner, want plan.Plan, n int, g *gate) (report.Judgement, error) {
+func (r *Controller) load(ctx context.Context, owner program.Owner, want plan.Plan, n int, g *gate.Gate) (report.Judgement, error) {
 	request, err := want.Loads[n].Request(owner)
 	if err != nil {
 		return report.Judgement{}, &report.BytecodeError{Err: err, Final: true}
 	}
-	if g.unread != nil {
-		return report.Judgement{}, &report.PolicyError{Message: g.unread.Error()}
-	}
-	var judgement report.Judgement
-	if owner.Bytecode.Image != nil {
-		judgement, err = r.loadImage(ctx, owner, request, g)
-	} else {
-		judgement = report.Judgement{Image: bytecode.Image{Reference: report.BytecodeName(owner.Bytecode)}, Policies: g.evaluation.Decide(nil)}
-		if err = refusal(judgement); err == nil {
-			err = r.Inventory.Load(ctx, request)
-		}
+	judgement, found, err := g.Admit(ctx)
+	switch {
+	case err != nil:
+	case owner.Bytecode.Image != nil:
+		err = r.loadImage(ctx, owner, request, found)
+	default:
+		err = r.Inventory.Load(ctx, request)
 	}
 	if err != nil {
 		return judgement, err

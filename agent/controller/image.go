@@ -9,57 +9,27 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/program"
-	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
-	"github.com/bpfman/bpfman-operator/internal/policy"
-	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-// quiet is how long an image can be read before the reports say so. Until then, they
-// don't change: most images are read within a fraction of it.
-const quiet = 5 * time.Second
-
-// loadImage has the daemon load functions from the object of the owner's image, if
-// policies allow it. What the daemon loads is what was verified: a file that the reader
-// has written.
-func (r *Controller) loadImage(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, g *gate) (report.Judgement, error) {
-	reference := owner.Bytecode.Image.Url
-	judgement := report.Judgement{Image: bytecode.Image{Reference: reference}, Policies: g.evaluation.Decide(nil)}
-	if g.change.image.Reference == reference {
-		judgement.Image = g.change.image
-	}
-	if g.evaluation.Denied() { // independently of the registry
-		return judgement, refusal(judgement)
-	}
-	if r.RequirePolicy && !g.change.allowed && !g.evaluation.Signed() {
-		return judgement, &report.PolicyError{Message: noPolicy, Final: true}
-	}
-	found, err := r.find(ctx, owner.Key, g, bytecode.Question{
-		Image: judgement.Image, PullPolicy: owner.Bytecode.Image.ImagePullPolicy, Object: true,
-	}, g.evaluation.Request())
-	judgement = judge(g.evaluation, found, err)
-	if err != nil && found.Path == "" {
-		unfit := (*bytecode.UnfitError)(nil)
-		return judgement, &report.BytecodeError{Err: err, Final: errors.As(err, &unfit) || owner.Subject.ImageError != nil}
-	}
-	if err := refusal(judgement); err != nil {
-		return judgement, err
-	}
+// loadImage has the daemon load functions from the object of the owner's image. What the daemon loads is what was
+// verified: a file that the reader has written.
+func (r *Controller) loadImage(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 	if err := missing(request, found); err != nil {
-		return judgement, err
+		return err
 	}
 	request.Bytecode = &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: found.Path}}
-	request.Metadata[v1alpha1.MetadataImage] = reference
+	request.Metadata[v1alpha1.MetadataImage] = owner.Bytecode.Image.Url
 	request.Metadata[v1alpha1.MetadataDigest] = found.Digest
 	request.Metadata[v1alpha1.MetadataManifest] = found.Manifest
-	return judgement, r.refusals.try(owner, request, func() error {
+	return r.refusals.try(owner, request, func() error {
 		if err := r.settlePins(ctx); err != nil {
 			return err
 		}
@@ -73,7 +43,7 @@ func (r *Controller) loadImage(ctx context.Context, owner program.Owner, request
 
 // keep reads the images of an owner's programs into the store, if an earlier version of
 // bpfman loaded them without it. After a reboot, they are then loaded without a registry.
-func (r *Controller) keep(ctx context.Context, owner program.Owner, g *gate) {
+func (r *Controller) keep(ctx context.Context, owner program.Owner, g *gate.Gate) {
 	if owner.Bytecode.Image == nil {
 		return
 	}
@@ -82,7 +52,7 @@ func (r *Controller) keep(ctx context.Context, owner program.Owner, g *gate) {
 			continue
 		}
 		found, err := r.Bytecode.Find(ctx, bytecode.Question{
-			Image: p.Image, PullPolicy: owner.Bytecode.Image.ImagePullPolicy, Credentials: g.credentials, Object: true,
+			Image: p.Image, PullPolicy: owner.Bytecode.Image.ImagePullPolicy, Credentials: g.Credentials, Object: true,
 		}, func() {})
 		if err == nil && found.Path != "" {
 			r.stored.Store(p.Image, nil)
@@ -101,43 +71,6 @@ func (r *Controller) forgetUnloaded() {
 		}
 		return true
 	})
-}
-
-// noPolicy says what to do if bpfman.toml requires signatures, which only policies can.
-const noPolicy = "bpfman.toml has verify_enabled = true and allow_unsigned = false, so an image needs a BytecodePolicy in mode enforce that matches it and requires a signature (signedBy); none does"
-
-// find asks for an image, with what policies request about it.
-func (r *Controller) find(ctx context.Context, key program.Key, g *gate, q bytecode.Question, request *reader.Request) (bytecode.Bytecode, error) {
-	if request != nil {
-		q.Authorities, q.Attestations, q.Object = request.Authorities, request.Attestations, q.Object || request.Object
-	}
-	q.Credentials = g.credentials
-	found, err := r.Bytecode.Find(ctx, q, func() { r.queue.Add(key) })
-	if pending := (*bytecode.PendingError)(nil); errors.As(err, &pending) {
-		g.wait(quiet - time.Since(pending.Since))
-	}
-	return found, err
-}
-
-// judge returns the verdicts of policies on what was found out about an image, or on the
-// error.
-func judge(e policy.Evaluation, found bytecode.Bytecode, err error) report.Judgement {
-	answer := reader.Answer{Signatures: found.Signatures, Attestations: found.Attestations}
-	if found.Path != "" {
-		answer.Object = &found.Object
-	}
-	if err != nil {
-		answer = reader.Answer{Error: err.Error()}
-	}
-	j := report.Judgement{Image: found.Image, Policies: e.Decide(&answer)}
-	for _, finding := range answer.Signatures {
-		if finding.Signer != "" {
-			j.Signers = append(j.Signers, finding.Signer)
-		}
-	}
-	slices.Sort(j.Signers)
-	j.Signers = slices.Compact(j.Signers)
-	return j
 }
 
 // missing returns an error if the object is known to lack a function. The daemon would

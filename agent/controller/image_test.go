@@ -20,10 +20,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/gate"
+	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -33,7 +36,11 @@ import (
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
-const imageURL = "quay.io/a:v1"
+const (
+	imageURL = "quay.io/a:v1"
+	// quiet is how long the reports say nothing about an image that is being read.
+	quiet = 5 * time.Second
+)
 
 // loader is a Controller that only loads images, with its daemon. Images are read after a
 // while.
@@ -100,32 +107,37 @@ func (l *loader) read(request *reader.Request, object *os.File) reader.Answer {
 
 // owned returns the owner of a test.
 func owned() program.Owner {
-	return program.Owner{
-		Key: program.Key{Kind: "XdpProgram", Name: "x"}, UID: "uid", Generation: 1,
-		Bytecode: v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: imageURL}},
-	}
+	o := &v1alpha1.XdpProgram{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "uid", Generation: 1}}
+	o.Spec.BpfFunctionName = "f"
+	o.Spec.ByteCode.Image = &v1alpha1.BytecodeImage{Url: imageURL}
+	return program.OwnerOf("XdpProgram", o)
 }
 
-// load calls loadImage with a new gate, and returns how long reports have to wait.
-func (l *loader) load(policies ...*v1alpha1.BytecodePolicy) (report.Judgement, time.Duration, error) {
+// policies are those of a cluster without Secrets and ConfigMaps.
+type policies []*v1alpha1.BytecodePolicy
+
+func (p policies) Policies() ([]*v1alpha1.BytecodePolicy, error) { return p, nil }
+
+func (policies) Secret(context.Context, string, string) (*corev1.Secret, error) {
+	return nil, errors.New("no Secret")
+}
+
+func (policies) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
+	return nil, errors.New("no ConfigMap")
+}
+
+// load loads with a new gate, and returns how long reports have to wait.
+func (l *loader) load(all ...*v1alpha1.BytecodePolicy) (report.Judgement, time.Duration, error) {
 	l.t.Helper()
-	var all []*policy.Policy
-	for _, p := range policies {
-		all = append(all, policy.Compile(p, policy.ReadMaterial(p, policy.Reader{})))
+	owner := owned()
+	owner.Subject.Image, owner.Subject.ImageError = policy.ParseImage(owner.Bytecode)
+	l.policies = &gate.Policies{Cluster: policies(all), Bytecode: l.Bytecode, RequireSignature: l.RequirePolicy, Read: l.queue.Add}
+	g, err := l.policies.For(l.t.Context(), &owner, gate.Earlier{})
+	if err != nil {
+		l.t.Fatal(err)
 	}
-	subject := policy.Subject{}
-	subject.Image, subject.ImageError = policy.ParseImage(v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: imageURL}})
-	g := &gate{
-		evaluation:  policy.Evaluate(all, subject),
-		credentials: func() (bytecode.Credentials, error) { return bytecode.Credentials{}, nil },
-	}
-	request := &gobpfman.LoadRequest{
-		Uuid: new("uid"), Info: []*gobpfman.LoadInfo{{Name: "f"}}, Metadata: map[string]string{
-			v1alpha1.MetadataUUID: "uid", v1alpha1.MetadataKind: "XdpProgram", v1alpha1.MetadataProgramName: "x",
-		},
-	}
-	judgement, err := l.loadImage(l.t.Context(), owned(), request, g)
-	return judgement, g.waits, err
+	judgement, err := l.Controller.load(l.t.Context(), owner, plan.Want(owner, program.Node{}, nil), 0, g)
+	return judgement, g.Waits(), err
 }
 
 // loaded returns the files of the daemon's programs.
@@ -185,7 +197,12 @@ func TestUnloadedImagesAreForgotten(t *testing.T) {
 		if _, err := l.settle(); err != nil {
 			t.Fatal(err)
 		}
-		l.keep(t.Context(), owned(), &gate{})
+		owner := owned()
+		g, err := l.policies.For(t.Context(), &owner, gate.Earlier{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.keep(t.Context(), owner, g)
 		var kept []any
 		l.stored.Range(func(image, _ any) bool {
 			kept = append(kept, image)
@@ -223,6 +240,9 @@ func signedByTeam(mode v1alpha1.PolicyMode) *v1alpha1.BytecodePolicy {
 	}
 }
 
+// required begins the message about images without such a policy.
+const required = "bpfman.toml has verify_enabled = true and allow_unsigned = false"
+
 // If bpfman.toml requires signatures, images need a policy in mode enforce that does.
 func TestRequirePolicy(t *testing.T) {
 	unsigned := signedByTeam(v1alpha1.PolicyEnforce)
@@ -236,12 +256,12 @@ func TestRequirePolicy(t *testing.T) {
 		want     string
 	}{
 		"not required, no policy": {nil, false, nil, ""},
-		"no policy":               {nil, true, nil, noPolicy},
-		"mode warn":               {signedByTeam(v1alpha1.PolicyWarn), true, []string{"team"}, noPolicy},
-		"no signature required":   {unsigned, true, []string{"team"}, noPolicy},
+		"no policy":               {nil, true, nil, required},
+		"mode warn":               {signedByTeam(v1alpha1.PolicyWarn), true, []string{"team"}, required},
+		"no signature required":   {unsigned, true, []string{"team"}, required},
 		"unsigned":                {signedByTeam(v1alpha1.PolicyEnforce), true, nil, "policy p: rule signed: "},
 		"signed":                  {signedByTeam(v1alpha1.PolicyEnforce), true, []string{"team"}, ""},
-		"another image":           {another, true, []string{"team"}, noPolicy},
+		"another image":           {another, true, []string{"team"}, required},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -260,7 +280,7 @@ func TestRequirePolicy(t *testing.T) {
 				if got := len(l.loaded()); got > 0 != (c.want == "") {
 					t.Errorf("%d programs", got)
 				}
-				if c.want == noPolicy && l.reads > 0 {
+				if c.want == required && l.reads > 0 {
 					t.Error("the image was read")
 				}
 			})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
@@ -150,15 +151,14 @@ const passes = 3
 // or if ctx ends. Other errors are in the outcome.
 func (r *Controller) converge(ctx context.Context, key program.Key, owner *program.Owner, c change) (plan.Plan, report.Outcome, time.Duration, error) {
 	if owner == nil {
-		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil)
+		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil, nil)
 		return plan.Plan{}, outcome, 0, err
 	}
-	g, err := r.gateFor(ctx, owner)
+	g, err := r.policies.For(ctx, owner, c.earlier)
 	if err != nil {
 		return plan.Plan{}, report.Outcome{}, 0, err
 	}
-	g.change = c
-	want, outcome, err := r.pass(ctx, key, owner, g)
+	want, outcome, err := r.pass(ctx, owner, c, g)
 	for pass := 1; err == nil && pass < passes; pass++ {
 		found := outcome.FailedDiscovered(want)
 		if len(found) == 0 {
@@ -166,37 +166,33 @@ func (r *Controller) converge(ctx context.Context, key program.Key, owner *progr
 		}
 		again, unplanned := r.plan(ctx, *owner, c)
 		if unplanned != nil || !slices.ContainsFunc(found, func(a report.Attach) bool { return !again.Discovers(a.Load, a.Function, a.Link) }) {
-			return want, outcome, g.again(), unplanned
+			return want, outcome, g.Again(), unplanned
 		}
-		want, outcome, err = r.pass(ctx, key, owner, g)
+		want, outcome, err = r.pass(ctx, owner, c, g)
 	}
-	if err == nil && g.waits > 0 {
-		err = &waitingError{g.waits}
+	if left := g.Waits(); err == nil && left > 0 {
+		err = &waitingError{left}
 	}
 	if err == nil {
 		r.keep(ctx, *owner, g)
 	}
-	return want, outcome, g.again(), err
+	return want, outcome, g.Again(), err
 }
 
 // pass makes a plan, applies policies to it, and executes its steps.
-func (r *Controller) pass(ctx context.Context, key program.Key, owner *program.Owner, g *gate) (plan.Plan, report.Outcome, error) {
-	want, err := r.plan(ctx, *owner, g.change)
+func (r *Controller) pass(ctx context.Context, owner *program.Owner, c change, g *gate.Gate) (plan.Plan, report.Outcome, error) {
+	want, err := r.plan(ctx, *owner, c)
 	if err != nil {
 		return want, report.Outcome{}, err
 	}
-	judgements := r.inspect(ctx, owner, g, &want)
-	outcome, err := r.execute(ctx, key, owner, want, g, judgements)
+	judgements := g.Apply(ctx, &want, r.Inventory.Of(owner.Key))
+	outcome, err := r.execute(ctx, owner.Key, owner, want, g, judgements, c.begin)
 	return want, outcome, err
 }
 
 // heldUpRetry is the interval of checks of a report whose deletion is delayed by a
 // finalizer. The agent doesn't watch reports, so it doesn't get an event.
 const heldUpRetry = 10 * time.Second
-
-// unreadRetry is the interval of retries for an owner that depends on a kind that the API
-// server doesn't let the agent read.
-const unreadRetry = 5 * time.Second
 
 // later returns when to retry a pass for which an object or an image is unavailable. If a
 // kind hasn't been read, this isn't a failure of the owner, and nothing is changed, because it isn't
@@ -208,7 +204,7 @@ func (*Controller) later(err error) (time.Duration, error) {
 	}
 	retry := firstRetry
 	if unread.Err != nil {
-		retry = unreadRetry
+		retry = gate.UnreadRetry
 	}
 	return retry, nil
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/confirm"
+	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
@@ -23,11 +23,8 @@ import (
 type change struct {
 	// begin is called before a network program is attached on the node. If it fails, nothing is attached.
 	begin func() error
-	// image is what the version's reference was resolved to, if an earlier version runs again. It is loaded from the
-	// node's store.
-	image bytecode.Image
-	// allowed means that policies allowed the version when it was confirmed.
-	allowed bool
+	// earlier is what is known of an earlier version that runs again.
+	earlier gate.Earlier
 	// offline means that objects of the API server may be unknown. The node's addresses are these then.
 	offline   bool
 	addresses []netip.Addr
@@ -54,7 +51,7 @@ func (r *Controller) runVersion(ctx context.Context, key program.Key, a assignme
 	}
 	c := change{begin: func() error { return r.Changes.Begin(key, version) }}
 	if a.previous {
-		c.image = r.Changes.Image(key, version)
+		c.earlier.Image = r.Changes.Image(key, version)
 	}
 	want, outcome, again, err := r.converge(ctx, key, owner, c)
 	if err != nil {
@@ -94,7 +91,7 @@ func (r *Controller) runPrevious(ctx context.Context, key program.Key, owner *pr
 	}
 	var c change
 	if rollback.Previous != nil {
-		c.image, c.allowed = rollback.Previous.Image, true
+		c.earlier = gate.Earlier{Image: rollback.Previous.Image, Allowed: true}
 	}
 	_, outcome, again, err := r.converge(ctx, key, previous, c)
 	message := rollback.Message
@@ -125,21 +122,15 @@ func (r *Controller) undo(ctx context.Context, key program.Key, version *confirm
 	}
 	previous, err := r.ownerOf(version)
 	if err == nil && previous != nil {
-		g := &gate{
-			change: change{image: version.Image, allowed: true, offline: true, addresses: version.Addresses},
-			credentials: func() (bytecode.Credentials, error) {
-				return bytecode.Credentials{}, errors.New("the API server can't be reached")
-			},
-		}
 		var outcome report.Outcome
-		_, outcome, err = r.pass(ctx, key, previous, g)
+		_, outcome, err = r.pass(ctx, previous, change{offline: true, addresses: version.Addresses}, r.policies.Offline(previous, version.Image))
 		err = errors.Join(err, outcome.Err())
 	}
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to run the previous version; unloading", "owner", key.String())
 	}
 	if err != nil || previous == nil {
-		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil)
+		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil, nil)
 		return errors.Join(err, outcome.Err())
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/agent/cluster"
+	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -263,4 +264,18 @@ func (r *Controller) enqueueSharers() {
 		r.queue.Add(key.(program.Key)) //nolint:errcheck // the map only has this type
 		return true
 	})
+}
+
+// onPolicy enqueues all owners if a policy or its material has changed.
+func (r *Controller) onPolicy(ctx context.Context) toolscache.ResourceEventHandler {
+	all := func() { r.enqueue(ctx, func(program.Needs) bool { return true }) }
+	return handler[*v1alpha1.BytecodePolicy]{
+		added: func(*v1alpha1.BytecodePolicy, bool) { all() },
+		updated: func(before, now *v1alpha1.BytecodePolicy) {
+			if before.UID != now.UID || gate.VersionOf(before) != gate.VersionOf(now) {
+				all()
+			}
+		},
+		deleted: func(*v1alpha1.BytecodePolicy) { all() },
+	}
 }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package gate decides which bytecode is loaded and attached on this node, by the cluster's policies. It is between a plan
+// and its execution.
+package gate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/reader"
+)
+
+const (
+	// UnreadRetry is the interval of retries for an owner that depends on a kind that the API
+	// server doesn't let the agent read.
+	UnreadRetry = 5 * time.Second
+	// policyRetry is the interval of evaluations for a running program with an unknown
+	// verdict.
+	policyRetry = time.Minute
+	// quiet is how long an image can be read before the reports say so. Until then, they
+	// don't change: most images are read within a fraction of it.
+	quiet = 5 * time.Second
+)
+
+// noPolicy says what to do if bpfman.toml requires signatures, which only policies can.
+const noPolicy = "bpfman.toml has verify_enabled = true and allow_unsigned = false, so an image needs a BytecodePolicy in mode enforce that matches it and requires a signature (signedBy); none does"
+
+// Earlier is what is known of a version that ran on this node before.
+type Earlier struct {
+	// Image is what the version's reference was resolved to. It is loaded from the node's store.
+	Image bytecode.Image
+	// Allowed means that policies allowed the version then.
+	Allowed bool
+}
+
+// Gate has the policies for an owner at one time. It is for one worker.
+type Gate struct {
+	from        *Policies
+	owner       *program.Owner
+	policies    []*policy.Policy
+	evaluation  policy.Evaluation
+	earlier     Earlier
+	credentials func() (bytecode.Credentials, error)
+	// unread is the reason why policies aren't known, or nil. If it is set, nothing is
+	// loaded.
+	unread error
+	// unknown means that the verdict for a running program is unknown.
+	unknown bool
+	// waits is how long to wait for images before reports change, or 0.
+	waits time.Duration
+}
+
+// Again returns the time until the next reconciliation if nothing failed, or 0 for none.
+func (g *Gate) Again() time.Duration {
+	switch {
+	case g.unread != nil:
+		return UnreadRetry
+	case g.unknown:
+		return wait.Jitter(policyRetry, 1)
+	}
+	return 0
+}
+
+// Waits returns how long reports wait, because an image is being read, or 0.
+func (g *Gate) Waits() time.Duration { return g.waits }
+
+// Credentials returns the credentials for the registry of the owner's image.
+func (g *Gate) Credentials() (bytecode.Credentials, error) { return g.credentials() }
+
+// Admit returns the verdicts of policies on the owner's bytecode, and an error unless it may be loaded. For an image, it
+// returns what is in it, which is in the node's store.
+func (g *Gate) Admit(ctx context.Context) (report.Judgement, bytecode.Bytecode, error) {
+	if g.unread != nil {
+		return report.Judgement{}, bytecode.Bytecode{}, &report.PolicyError{Message: g.unread.Error()}
+	}
+	judgement := report.Judgement{Image: bytecode.Image{Reference: report.BytecodeName(g.owner.Bytecode)}, Policies: g.evaluation.Decide(nil)}
+	image := g.owner.Bytecode.Image
+	if image == nil {
+		return judgement, bytecode.Bytecode{}, refusal(judgement)
+	}
+	if g.earlier.Image.Reference == image.Url {
+		judgement.Image = g.earlier.Image
+	}
+	if g.evaluation.Denied() { // independently of the registry
+		return judgement, bytecode.Bytecode{}, refusal(judgement)
+	}
+	if g.from.RequireSignature && !g.earlier.Allowed && !g.evaluation.Signed() {
+		return judgement, bytecode.Bytecode{}, &report.PolicyError{Message: noPolicy, Final: true}
+	}
+	found, err := g.find(ctx, bytecode.Question{Image: judgement.Image, PullPolicy: image.ImagePullPolicy, Object: true}, g.evaluation.Request())
+	judgement = judge(g.evaluation, found, err)
+	if err != nil && found.Path == "" {
+		unfit := (*bytecode.UnfitError)(nil)
+		return judgement, found, &report.BytecodeError{Err: err, Final: errors.As(err, &unfit) || g.owner.Subject.ImageError != nil}
+	}
+	return judgement, found, refusal(judgement)
+}
+
+// Apply evaluates the policies for an owner's loaded programs, and updates the plan: it
+// evicts programs, and closes attach points. A program that violates a policy, but isn't
+// evicted, keeps its links and gets no new ones.
+func (g *Gate) Apply(ctx context.Context, want *plan.Plan, actual []daemon.Program) map[int]report.Judgement {
+	judgements := map[int]report.Judgement{}
+	if len(g.policies) == 0 {
+		return judgements
+	}
+	evict := func(e policy.Evaluation, j report.Judgement, programs ...daemon.Program) {
+		if !e.Unloads(j.Policies) {
+			return
+		}
+		for _, p := range programs {
+			if want.Evicted == nil {
+				want.Evicted = map[uint32]bool{}
+			}
+			want.Evicted[p.ID] = true
+		}
+	}
+	wanted := map[uint32]bool{}
+	for n := range want.Loads {
+		load := &want.Loads[n]
+		limit(g.evaluation, load)
+		present := want.Present(n, actual)
+		if present == nil {
+			continue
+		}
+		var image bytecode.Image
+		for _, p := range present {
+			image, wanted[p.ID] = p.Image, true
+		}
+		image.Reference = cmp.Or(image.Reference, report.BytecodeName(g.owner.Bytecode))
+		j := g.judgeRunning(ctx, g.evaluation, image)
+		judgements[n] = j
+		verdict, message := policy.Sum(j.Policies)
+		g.unknown = g.unknown || verdict == v1alpha1.VerdictUnknown
+		if verdict == v1alpha1.VerdictDenied {
+			closePoints(load, message)
+			evict(g.evaluation, j, slices.Collect(maps.Values(present))...)
+		}
+	}
+	// Programs that still run in place of ones that aren't loaded, or that are about to be
+	// replaced.
+	for _, p := range actual {
+		if wanted[p.ID] || p.Image.Reference == "" || p.OwnerUID != string(g.owner.UID) {
+			continue
+		}
+		subject := g.owner.Subject
+		subject.Image, subject.ImageError = policy.ParseImage(v1alpha1.BytecodeSelector{Image: &v1alpha1.BytecodeImage{Url: p.Image.Reference}})
+		e := policy.Evaluate(g.policies, subject)
+		evict(e, g.judgeRunning(ctx, e, p.Image), p)
+	}
+	return judgements
+}
+
+// judgeRunning returns the verdicts of policies on the image of a loaded program.
+func (g *Gate) judgeRunning(ctx context.Context, e policy.Evaluation, image bytecode.Image) report.Judgement {
+	request := e.Request()
+	switch {
+	case request == nil || e.Denied():
+		return report.Judgement{Image: image, Policies: e.Decide(nil)}
+	case image.Digest == "":
+		return judge(e, bytecode.Bytecode{Image: image}, errors.New("the image's digest is unknown on this node, because an earlier version of bpfman pulled it"))
+	}
+	found, err := g.find(ctx, bytecode.Question{Image: image}, request)
+	return judge(e, found, err)
+}
+
+// find asks for an image, with what policies request about it.
+func (g *Gate) find(ctx context.Context, q bytecode.Question, request *reader.Request) (bytecode.Bytecode, error) {
+	if request != nil {
+		q.Authorities, q.Attestations, q.Object = request.Authorities, request.Attestations, q.Object || request.Object
+	}
+	q.Credentials = g.credentials
+	found, err := g.from.Bytecode.Find(ctx, q, func() { g.from.Read(g.owner.Key) })
+	if pending := (*bytecode.PendingError)(nil); errors.As(err, &pending) {
+		g.waits = max(g.waits, quiet-time.Since(pending.Since))
+	}
+	return found, err
+}

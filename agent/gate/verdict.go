@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package gate
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/policy"
+	"github.com/bpfman/bpfman-operator/internal/reader"
+)
+
+// judge returns the verdicts of policies on what was found out about an image, or on the
+// error.
+func judge(e policy.Evaluation, found bytecode.Bytecode, err error) report.Judgement {
+	answer := reader.Answer{Signatures: found.Signatures, Attestations: found.Attestations}
+	if found.Path != "" {
+		answer.Object = &found.Object
+	}
+	if err != nil {
+		answer = reader.Answer{Error: err.Error()}
+	}
+	j := report.Judgement{Image: found.Image, Policies: e.Decide(&answer)}
+	for _, finding := range answer.Signatures {
+		if finding.Signer != "" {
+			j.Signers = append(j.Signers, finding.Signer)
+		}
+	}
+	slices.Sort(j.Signers)
+	j.Signers = slices.Compact(j.Signers)
+	return j
+}
+
+// refusal returns a PolicyError if the verdicts don't allow a Load, or nil.
+func refusal(j report.Judgement) error {
+	if verdict, message := policy.Sum(j.Policies); !policy.Loads(verdict) {
+		return &report.PolicyError{Message: message, Final: verdict == v1alpha1.VerdictDenied}
+	}
+	return nil
+}
+
+// closePoints prevents new links for a Load.
+func closePoints(load *plan.Load, why string) {
+	for i := range load.Programs {
+		for j := range load.Programs[i].Points {
+			load.Programs[i].Points[j].Lack = errors.New(why)
+		}
+	}
+}
+
+// limit closes the attach points of a Load that policies deny. Decide handles the attach
+// points that are named in the object. limit is for those that are discovered on the node.
+func limit(e policy.Evaluation, load *plan.Load) {
+	for i := range load.Programs {
+		p := &load.Programs[i]
+		for j := range p.Points {
+			point := &p.Points[j]
+			said := e.Hook(program.HookOf(point.Info))
+			for _, s := range said {
+				if !slices.ContainsFunc(p.Policies, func(o v1alpha1.BpfProgramPolicy) bool { return o.Name == s.Name && o.Verdict == s.Verdict }) {
+					p.Policies = append(p.Policies, s)
+				}
+			}
+			if verdict, message := policy.Sum(said); verdict == v1alpha1.VerdictDenied {
+				point.Lack = errors.New(message)
+				point.Withdrawn = point.Withdrawn || e.Unloads(said)
+			}
+		}
+	}
+}
