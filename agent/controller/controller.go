@@ -7,6 +7,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,10 +18,13 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/gate"
+	"github.com/bpfman/bpfman-operator/agent/load"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/record"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/event"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
 )
 
 // Options are what a Controller needs of its node and of the cluster.
@@ -76,13 +80,9 @@ type Controller struct {
 	reports  *record.Reports
 	hinted   hinted
 	policies *gate.Policies
-	refusals refusals
+	loader   *load.Loader
 	// undoing is held for writing while a change is undone, and for reading while plans are executed.
 	undoing sync.RWMutex
-	// replacing is held while pins are replaced.
-	replacing sync.Mutex
-	// stored contains the images of programs that are known to be in the store.
-	stored sync.Map
 	// sharers contains the keys of owners that use maps of other programs.
 	sharers sync.Map
 }
@@ -99,6 +99,7 @@ func New(o Options) *Controller {
 		Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, RequireSignature: o.RequirePolicy,
 		Read: func(key program.Key) { c.queue.Add(key) },
 	}
+	c.loader = &load.Loader{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, Replaced: c.tellReplaced}
 	o.Bytecode.Store.Used = c.usedImages
 	if o.Changes != nil {
 		o.Changes.Undo, o.Changes.Changed = c.undo, c.queue.Add
@@ -108,3 +109,31 @@ func New(o Options) *Controller {
 
 // Reports returns this node's reports as they were last written or read.
 func (c *Controller) Reports() []v1alpha1.ProgramObject { return c.reports.All() }
+
+// usedImages returns the images that objects on this node can use: those of the daemon's
+// programs, and those of all objects, whether they select the node now or not.
+func (c *Controller) usedImages() []bytecode.Image {
+	used := append(c.Inventory.Images(), c.Changes.Images()...)
+	for _, kind := range v1alpha1.UserKinds {
+		objects, err := c.Cluster.UserObjects(kind.Name)
+		if err != nil {
+			continue // kinds that aren't read have no objects that the agent knows
+		}
+		for _, o := range objects {
+			if kinds.Undecodable(o) != "" {
+				continue
+			}
+			if image := o.GetAppCommon().ByteCode.Image; image != nil {
+				used = append(used, bytecode.Image{Reference: image.Url})
+			}
+		}
+	}
+	return used
+}
+
+// tellReplaced emits an Event about an owner whose pinned maps were replaced.
+func (c *Controller) tellReplaced(owner program.Key, what string) {
+	if object, err := c.Cluster.UserObject(owner.Kind, owner.Namespace, owner.Name); err == nil {
+		event.Emit(c.Cluster.Events, object, corev1.EventTypeNormal, "PinsRemoved", "Load", fmt.Sprintf("Replaced maps on node %s: %s", c.NodeName, what))
+	}
+}

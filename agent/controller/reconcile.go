@@ -18,6 +18,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/gate"
+	"github.com/bpfman/bpfman-operator/agent/load"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
@@ -151,7 +152,7 @@ const passes = 3
 // or if ctx ends. Other errors are in the outcome.
 func (r *Controller) converge(ctx context.Context, key program.Key, owner *program.Owner, c change) (plan.Plan, report.Outcome, time.Duration, error) {
 	if owner == nil {
-		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil, nil)
+		outcome, err := r.loader.Execute(ctx, load.Pass{Key: key})
 		return plan.Plan{}, outcome, 0, err
 	}
 	g, err := r.policies.For(ctx, owner, c.earlier)
@@ -174,7 +175,7 @@ func (r *Controller) converge(ctx context.Context, key program.Key, owner *progr
 		err = &waitingError{left}
 	}
 	if err == nil {
-		r.keep(ctx, *owner, g)
+		r.loader.Keep(ctx, *owner, g)
 	}
 	return want, outcome, g.Again(), err
 }
@@ -186,7 +187,7 @@ func (r *Controller) pass(ctx context.Context, owner *program.Owner, c change, g
 		return want, report.Outcome{}, err
 	}
 	judgements := g.Apply(ctx, &want, r.Inventory.Of(owner.Key))
-	outcome, err := r.execute(ctx, owner.Key, owner, want, g, judgements, c.begin)
+	outcome, err := r.loader.Execute(ctx, load.Pass{Key: owner.Key, Owner: owner, Plan: want, Gate: g, Judgements: judgements, Begin: c.begin})
 	return want, outcome, err
 }
 

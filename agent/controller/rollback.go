@@ -13,6 +13,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/gate"
+	"github.com/bpfman/bpfman-operator/agent/load"
 	"github.com/bpfman/bpfman-operator/agent/plan"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/report"
@@ -130,7 +131,7 @@ func (r *Controller) undo(ctx context.Context, key program.Key, version *confirm
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to run the previous version; unloading", "owner", key.String())
 	}
 	if err != nil || previous == nil {
-		outcome, err := r.execute(ctx, key, nil, plan.Plan{}, nil, nil, nil)
+		outcome, err := r.loader.Execute(ctx, load.Pass{Key: key})
 		return errors.Join(err, outcome.Err())
 	}
 	return nil

@@ -214,7 +214,7 @@ func running(pod *corev1.Pod) []string {
 // daemonReturned enqueues all owners after a reconnection: the daemon might have lost
 // programs, and failed steps can succeed now.
 func (r *Controller) daemonReturned(ctx context.Context) {
-	r.refusals.clear()
+	r.loader.Retry()
 	r.Inventory.Doubt()
 	for _, key := range r.Inventory.Owners() {
 		r.queue.Add(key)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package controller
+package load
 
 import (
 	"context"
@@ -11,13 +11,11 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bpfman/bpfman-operator/agent/pins"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/shorten"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -40,8 +38,8 @@ func (e *pinError) Unwrap() error { return e.failure }
 // bytecode with new maps. The version that is loaded keeps running with its maps until
 // then, and if the bytecode still can't be loaded. Without the annotation, the error
 // explains what to do.
-func (r *Controller) mendPins(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, declared []reader.Map, failure error) error {
-	misfits := r.misfits(ctx, declared)
+func (l *Loader) mendPins(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, declared []reader.Map, failure error) error {
+	misfits := l.misfits(ctx, declared)
 	if len(misfits) == 0 {
 		return failure
 	}
@@ -56,57 +54,55 @@ func (r *Controller) mendPins(ctx context.Context, owner program.Owner, request 
 	if !owner.ReplacePinnedMaps {
 		return explain("to replace the map, whose entries are then lost, set the annotation "+v1alpha1.AnnotationReplacePinnedMaps, failure)
 	}
-	r.replacing.Lock()
-	defer r.replacing.Unlock()
-	if err := r.setAside(ctx, owner.Key, misfits); err != nil {
-		return fmt.Errorf("%s: %w", cause, errors.Join(err, r.settle(ctx)))
+	l.replacing.Lock()
+	defer l.replacing.Unlock()
+	if err := l.setAside(ctx, owner.Key, misfits); err != nil {
+		return fmt.Errorf("%s: %w", cause, errors.Join(err, l.settle(ctx)))
 	}
-	err := r.Inventory.Load(ctx, request)
-	if settled := r.settle(ctx); settled != nil {
+	err := l.Inventory.Load(ctx, request)
+	if settled := l.settle(ctx); settled != nil {
 		logr.FromContextOrDiscard(ctx).Error(settled, "Failed to remove replaced pins, or to put them back; retrying at the next load")
 	}
 	if err != nil {
 		return explain("the bytecode can't be loaded with a new map either, so the pinned map stays", err)
 	}
-	if object, err := r.Cluster.UserObject(owner.Kind, owner.Namespace, owner.Name); err == nil {
-		event.Emit(r.Cluster.Events, object, corev1.EventTypeNormal, "PinsRemoved", "Load", fmt.Sprintf("Replaced maps on node %s: %s", r.NodeName, cause))
-	}
+	l.Replaced(owner.Key, cause)
 	return nil
 }
 
 // settlePins ends replacements that were interrupted, for example by a restart of the agent.
-func (r *Controller) settlePins(ctx context.Context) error {
-	r.replacing.Lock()
-	defer r.replacing.Unlock()
-	return r.settle(ctx)
+func (l *Loader) settlePins(ctx context.Context) error {
+	l.replacing.Lock()
+	defer l.replacing.Unlock()
+	return l.settle(ctx)
 }
 
-func (r *Controller) settle(ctx context.Context) error {
-	if r.PinsDir == "" {
+func (l *Loader) settle(ctx context.Context) error {
+	if l.PinsDir == "" {
 		return nil
 	}
-	replaced, err := pins.Replaced(r.PinsDir)
+	replaced, err := pins.Replaced(l.PinsDir)
 	if err != nil || len(replaced) == 0 {
 		return err
 	}
-	users, err := r.Inventory.UsersOfMaps(ctx)
+	users, err := l.Inventory.UsersOfMaps(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, name := range replaced {
-		errs = append(errs, pins.Settle(r.PinsDir, name, func(id uint32) bool { return len(users[id]) > 0 }))
+		errs = append(errs, pins.Settle(l.PinsDir, name, func(id uint32) bool { return len(users[id]) > 0 }))
 	}
 	return errors.Join(errs...)
 }
 
 // misfits returns the declared maps that don't fit their pins. It returns nil if it can't
 // compare them.
-func (r *Controller) misfits(ctx context.Context, declared []reader.Map) []pins.Misfit {
-	if r.PinsDir == "" {
+func (l *Loader) misfits(ctx context.Context, declared []reader.Map) []pins.Misfit {
+	if l.PinsDir == "" {
 		return nil
 	}
-	misfits, err := pins.Misfits(r.PinsDir, declared)
+	misfits, err := pins.Misfits(l.PinsDir, declared)
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Info("Failed to compare pinned maps with the image", "reason", err.Error())
 	}
@@ -114,13 +110,13 @@ func (r *Controller) misfits(ctx context.Context, declared []reader.Map) []pins.
 }
 
 // setAside sets aside the pins of maps that only the owner's programs use.
-func (r *Controller) setAside(ctx context.Context, key program.Key, misfits []pins.Misfit) error {
-	users, err := r.Inventory.UsersOfMaps(ctx)
+func (l *Loader) setAside(ctx context.Context, key program.Key, misfits []pins.Misfit) error {
+	users, err := l.Inventory.UsersOfMaps(ctx)
 	if err != nil {
 		return err
 	}
 	var own []uint32
-	for _, p := range r.Inventory.Of(key) {
+	for _, p := range l.Inventory.Of(key) {
 		own = append(own, p.ID)
 	}
 	for _, m := range misfits {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package controller
+package load
 
 import (
 	"context"
@@ -15,13 +15,12 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
-	"github.com/bpfman/bpfman-operator/internal/kinds"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
 // loadImage has the daemon load functions from the object of the owner's image. What the daemon loads is what was
 // verified: a file that the reader has written.
-func (r *Controller) loadImage(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
+func (l *Loader) loadImage(ctx context.Context, owner program.Owner, request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
 	if err := missing(request, found); err != nil {
 		return err
 	}
@@ -29,45 +28,45 @@ func (r *Controller) loadImage(ctx context.Context, owner program.Owner, request
 	request.Metadata[v1alpha1.MetadataImage] = owner.Bytecode.Image.Url
 	request.Metadata[v1alpha1.MetadataDigest] = found.Digest
 	request.Metadata[v1alpha1.MetadataManifest] = found.Manifest
-	return r.refusals.try(owner, request, func() error {
-		if err := r.settlePins(ctx); err != nil {
+	return l.refusals.try(owner, request, func() error {
+		if err := l.settlePins(ctx); err != nil {
 			return err
 		}
-		err := r.Inventory.Load(ctx, request)
+		err := l.Inventory.Load(ctx, request)
 		if failed := (*daemon.Error)(nil); errors.As(err, &failed) && failed.Refused() {
-			return r.mendPins(ctx, owner, request, found.Object.Maps, err)
+			return l.mendPins(ctx, owner, request, found.Object.Maps, err)
 		}
 		return err
 	})
 }
 
-// keep reads the images of an owner's programs into the store, if an earlier version of
+// Keep reads the images of an owner's programs into the store, if an earlier version of
 // bpfman loaded them without it. After a reboot, they are then loaded without a registry.
-func (r *Controller) keep(ctx context.Context, owner program.Owner, g *gate.Gate) {
+func (l *Loader) Keep(ctx context.Context, owner program.Owner, g *gate.Gate) {
 	if owner.Bytecode.Image == nil {
 		return
 	}
-	for _, p := range r.Inventory.Of(owner.Key) {
-		if _, kept := r.stored.Load(p.Image); kept || p.Image.Digest == "" || p.Image.Reference != owner.Bytecode.Image.Url {
+	for _, p := range l.Inventory.Of(owner.Key) {
+		if _, kept := l.stored.Load(p.Image); kept || p.Image.Digest == "" || p.Image.Reference != owner.Bytecode.Image.Url {
 			continue
 		}
-		found, err := r.Bytecode.Find(ctx, bytecode.Question{
+		found, err := l.Bytecode.Find(ctx, bytecode.Question{
 			Image: p.Image, PullPolicy: owner.Bytecode.Image.ImagePullPolicy, Credentials: g.Credentials, Object: true,
 		}, func() {})
 		if err == nil && found.Path != "" {
-			r.stored.Store(p.Image, nil)
-			r.forgetUnloaded()
+			l.stored.Store(p.Image, nil)
+			l.forgetUnloaded()
 		}
 	}
 }
 
 // forgetUnloaded removes the images of programs that were unloaded from those that are known
 // to be in the store.
-func (r *Controller) forgetUnloaded() {
-	loaded := r.Inventory.Images()
-	r.stored.Range(func(image, _ any) bool {
+func (l *Loader) forgetUnloaded() {
+	loaded := l.Inventory.Images()
+	l.stored.Range(func(image, _ any) bool {
 		if !slices.Contains(loaded, image.(bytecode.Image)) { //nolint:errcheck // the only type of its keys
-			r.stored.Delete(image)
+			l.stored.Delete(image)
 		}
 		return true
 	})
@@ -98,25 +97,4 @@ func some(names []string) string {
 		return fmt.Sprintf("%s, and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
 	return strings.Join(names, ", ")
-}
-
-// usedImages returns the images that objects on this node can use: those of the daemon's
-// programs, and those of all objects, whether they select the node now or not.
-func (r *Controller) usedImages() []bytecode.Image {
-	used := append(r.Inventory.Images(), r.Changes.Images()...)
-	for _, kind := range v1alpha1.UserKinds {
-		objects, err := r.Cluster.UserObjects(kind.Name)
-		if err != nil {
-			continue // kinds that aren't read have no objects that the agent knows
-		}
-		for _, o := range objects {
-			if kinds.Undecodable(o) != "" {
-				continue
-			}
-			if image := o.GetAppCommon().ByteCode.Image; image != nil {
-				used = append(used, bytecode.Image{Reference: image.Url})
-			}
-		}
-	}
-	return used
 }

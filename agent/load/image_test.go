@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package controller
+package load
 
 import (
 	"context"
@@ -42,10 +42,10 @@ const (
 	quiet = 5 * time.Second
 )
 
-// loader is a Controller that only loads images, with its daemon. Images are read after a
+// node is a Loader with its daemon. Images are read after a
 // while.
-type loader struct {
-	Controller
+type node struct {
+	Loader
 
 	t      *testing.T
 	daemon *daemontest.Daemon
@@ -53,14 +53,17 @@ type loader struct {
 	reads  int
 	// signers are the authorities that signed each image.
 	signers []string
-	alter   func(*reader.Answer)
+	// enqueued are the owners whose images were read.
+	enqueued         chan program.Key
+	gates            *gate.Policies
+	requireSignature bool
+	alter            func(*reader.Answer)
 }
 
-func newLoader(t *testing.T) *loader {
+func newNode(t *testing.T) *node {
 	t.Helper()
-	l := &loader{t: t, daemon: daemontest.New(t.TempDir())}
+	l := &node{t: t, daemon: daemontest.New(t.TempDir()), enqueued: make(chan program.Key, 100)}
 	l.Inventory = daemon.NewInventory(l.daemon, "")
-	l.queue = newQueue(nil)
 	l.Bytecode = &bytecode.Library{
 		Read: func(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
 			select {
@@ -85,7 +88,7 @@ func newLoader(t *testing.T) *loader {
 var digest = "sha256:" + strings.Repeat("a", 64)
 
 // read reads an image with an object of few bytes.
-func (l *loader) read(request *reader.Request, object *os.File) reader.Answer {
+func (l *node) read(request *reader.Request, object *os.File) reader.Answer {
 	const content = "an object"
 	answer := reader.Answer{Digest: digest, Manifest: digest}
 	if request.Object && request.Have != digest {
@@ -127,21 +130,21 @@ func (policies) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, e
 }
 
 // load loads with a new gate, and returns how long reports have to wait.
-func (l *loader) load(all ...*v1alpha1.BytecodePolicy) (report.Judgement, time.Duration, error) {
+func (l *node) load(all ...*v1alpha1.BytecodePolicy) (report.Judgement, time.Duration, error) {
 	l.t.Helper()
 	owner := owned()
 	owner.Subject.Image, owner.Subject.ImageError = policy.ParseImage(owner.Bytecode)
-	l.policies = &gate.Policies{Cluster: policies(all), Bytecode: l.Bytecode, RequireSignature: l.RequirePolicy, Read: l.queue.Add}
-	g, err := l.policies.For(l.t.Context(), &owner, gate.Earlier{})
+	l.gates = &gate.Policies{Cluster: policies(all), Bytecode: l.Bytecode, RequireSignature: l.requireSignature, Read: func(key program.Key) { l.enqueued <- key }}
+	g, err := l.gates.For(l.t.Context(), &owner, gate.Earlier{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	judgement, err := l.Controller.load(l.t.Context(), owner, plan.Want(owner, program.Node{}, nil), 0, g)
+	judgement, err := l.Loader.load(l.t.Context(), owner, plan.Want(owner, program.Node{}, nil), 0, g)
 	return judgement, g.Waits(), err
 }
 
 // loaded returns the files of the daemon's programs.
-func (l *loader) loaded() []string {
+func (l *node) loaded() []string {
 	var all []string
 	for _, p := range l.daemon.Programs() {
 		all = append(all, p.File)
@@ -153,8 +156,7 @@ func (l *loader) loaded() []string {
 // for. When the image was read, the owner is enqueued, and what was read is loaded.
 func TestQuietWhileImagesAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoader(t)
-		defer l.queue.ShutDown()
+		l := newNode(t)
 		l.takes = 8 * time.Second
 		if _, waits, err := l.load(); waits != quiet || err == nil {
 			t.Errorf("it waits %s: %v", waits, err)
@@ -169,12 +171,12 @@ func TestQuietWhileImagesAreRead(t *testing.T) {
 		if _, waits, err := l.load(); waits != 0 || !errors.As(err, &about) || err.Error() != wait {
 			t.Errorf("it waits %s: %v", waits, err)
 		}
-		if l.queue.Len() > 0 {
+		if len(l.enqueued) > 0 {
 			t.Error("the owner is enqueued too early")
 		}
 		<-time.After(3 * time.Second)
 		synctest.Wait()
-		if key, _ := l.queue.Get(); key != owned().Key {
+		if key := <-l.enqueued; key != owned().Key {
 			t.Errorf("%s is enqueued", key)
 		}
 		judgement, waits, err := l.load()
@@ -191,18 +193,17 @@ func TestQuietWhileImagesAreRead(t *testing.T) {
 // The images that are known to be in the store are those of loaded programs.
 func TestUnloadedImagesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoader(t)
-		defer l.queue.ShutDown()
+		l := newNode(t)
 		l.stored.Store(bytecode.Image{Reference: "quay.io/unloaded:v1", Digest: "sha256:0"}, nil)
 		if _, err := l.settle(); err != nil {
 			t.Fatal(err)
 		}
 		owner := owned()
-		g, err := l.policies.For(t.Context(), &owner, gate.Earlier{})
+		g, err := l.gates.For(t.Context(), &owner, gate.Earlier{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.keep(t.Context(), owner, g)
+		l.Keep(t.Context(), owner, g)
 		var kept []any
 		l.stored.Range(func(image, _ any) bool {
 			kept = append(kept, image)
@@ -215,7 +216,7 @@ func TestUnloadedImagesAreForgotten(t *testing.T) {
 }
 
 // settle loads until the image was read.
-func (l *loader) settle(policies ...*v1alpha1.BytecodePolicy) (report.Judgement, error) {
+func (l *node) settle(policies ...*v1alpha1.BytecodePolicy) (report.Judgement, error) {
 	l.t.Helper()
 	for {
 		judgement, waits, err := l.load(policies...)
@@ -265,9 +266,8 @@ func TestRequirePolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLoader(t)
-				defer l.queue.ShutDown()
-				l.RequirePolicy, l.signers = c.required, c.signers
+				l := newNode(t)
+				l.requireSignature, l.signers = c.required, c.signers
 				var policies []*v1alpha1.BytecodePolicy
 				if c.policy != nil {
 					policies = append(policies, c.policy)
@@ -319,8 +319,7 @@ func TestMissingFunctions(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoader(t)
-		defer l.queue.ShutDown()
+		l := newNode(t)
 		l.alter = func(a *reader.Answer) {
 			if a.Object != nil {
 				a.Object.Functions = []reader.Function{{Name: "g"}}
@@ -338,8 +337,7 @@ func TestMissingFunctions(t *testing.T) {
 // A Load that the daemon refuses for good isn't repeated immediately.
 func TestRefusedImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoader(t)
-		defer l.queue.ShutDown()
+		l := newNode(t)
 		l.daemon.Fault = func(string, proto.Message, bool) error {
 			return status.Error(codes.Aborted, "error parsing BPF object: no")
 		}
@@ -362,8 +360,7 @@ func TestRefusedImages(t *testing.T) {
 // What can't be read is about the bytecode, and what can't be verified is about policies.
 func TestUnreadableImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoader(t)
-		defer l.queue.ShutDown()
+		l := newNode(t)
 		p := signedByTeam(v1alpha1.PolicyEnforce)
 		l.alter = func(a *reader.Answer) { *a = reader.Answer{Error: "no route to host"} }
 		about, denied := (*report.BytecodeError)(nil), (*report.PolicyError)(nil)

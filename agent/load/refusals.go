@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-package controller
+package load
 
 import (
 	"cmp"
@@ -74,7 +74,10 @@ func (r *refusals) try(owner program.Owner, request *gobpfman.LoadRequest, load 
 	return err
 }
 
-// clear makes all Loads due, for example because the daemon has been replaced.
+// Retry has refused Loads tried again immediately, for example because the daemon has been replaced.
+func (l *Loader) Retry() { l.refusals.clear() }
+
+// clear makes all Loads due.
 func (r *refusals) clear() {
 	r.once.Do(r.open)
 	r.kept.Clear()

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+// Package load executes plans: it has the daemon load, attach, detach, and unload programs.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/gate"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+)
+
+// Loader executes plans. Its methods can be called concurrently, for different owners.
+type Loader struct {
+	// Inventory contains the daemon's programs.
+	Inventory *daemon.Inventory
+	// Bytecode reads images into the node's store.
+	Bytecode *bytecode.Library
+	// PinsDir is the directory with maps that bytecode pins by name, or "" if there is
+	// none.
+	PinsDir string
+	// Replaced is called after an owner's bytecode was loaded with new maps in place of pinned ones, with a description.
+	Replaced func(owner program.Key, what string)
+
+	refusals refusals
+	// replacing is held while pins are replaced.
+	replacing sync.Mutex
+	// stored contains the images of programs that are known to be in the store.
+	stored sync.Map
+}
+
+// Pass is the execution of a plan for an owner. Of an owner whose programs are to be unloaded, only the Key is set.
+type Pass struct {
+	Key   program.Key
+	Owner *program.Owner
+	Plan  plan.Plan
+	// Gate decides what is loaded.
+	Gate *gate.Gate
+	// Judgements are the verdicts on what is loaded already, by the index of the Load in the plan.
+	Judgements map[int]report.Judgement
+	// Begin, if not nil, is called before a network program is attached on the node. If it fails, nothing is attached.
+	Begin func() error
+}
+
+// Execute executes the steps from the daemon's current programs to the plan. If a step
+// fails, only the steps that depend on it are skipped. It returns an error only if ctx
+// ends. Other errors are in the outcome.
+func (l *Loader) Execute(ctx context.Context, p Pass) (report.Outcome, error) {
+	outcome := report.Outcome{Loads: map[int]error{}, Attaches: map[report.Attach]error{}, Judgements: p.Judgements}
+	for _, step := range p.Plan.Diff(l.Inventory.Of(p.Key)) {
+		l.take(ctx, p, step, &outcome)
+		if ctx.Err() != nil {
+			return outcome, fmt.Errorf("interrupted: %w", context.Cause(ctx))
+		}
+	}
+	return outcome, nil
+}
+
+// take executes one step, and stores its error in the outcome.
+func (l *Loader) take(ctx context.Context, p Pass, step plan.Step, outcome *report.Outcome) {
+	switch step.Op {
+	case plan.OpLoad:
+		judgement, err := l.load(ctx, *p.Owner, p.Plan, step.Load, p.Gate)
+		outcome.Judgements[step.Load] = judgement
+		if err != nil {
+			outcome.Loads[step.Load] = err
+		}
+	case plan.OpAttach:
+		loaded, there := p.Plan.Present(step.Load, l.Inventory.Of(p.Key))[step.Function]
+		if !there || p.Plan.Evicted[loaded.ID] {
+			return // its Load failed, which is reported
+		}
+		if err := l.attach(ctx, loaded.ID, step.Point, p.Begin); err != nil {
+			outcome.Attaches[report.Attach{Load: step.Load, Function: step.Function, Link: plan.LinkOf(step.Point)}] = err
+		}
+	case plan.OpDetach:
+		if err := l.Inventory.Detach(ctx, step.ProgramID, step.LinkID); err != nil {
+			outcome.Removals = append(outcome.Removals, err)
+		}
+	case plan.OpUnload:
+		if step.Replaced && len(outcome.Loads) > 0 {
+			return // it stays until its successor is loaded
+		}
+		if err := l.Inventory.Unload(ctx, step.ProgramID); err != nil {
+			outcome.Removals = append(outcome.Removals, err)
+		}
+	}
+}
+
+// attach attaches a program to an attach point, unless that is missing. A missing one
+// isn't left to the daemon, which might find it a moment before the agent does: the
+// link would have the digest of a missing attach point.
+func (l *Loader) attach(ctx context.Context, id uint32, point program.AttachPoint, begin func() error) error {
+	if point.Lack != nil {
+		return fmt.Errorf("attach to %s: %w", point.Name, point.Lack)
+	}
+	if begin != nil && point.OnNode() {
+		if err := begin(); err != nil {
+			return fmt.Errorf("attach to %s: %w", point.Name, err)
+		}
+	}
+	return l.Inventory.Attach(ctx, id, point)
+}
+
+// load executes the n-th Load of the plan, if the gate admits the bytecode.
+func (l *Loader) load(ctx context.Context, owner program.Owner, want plan.Plan, n int, g *gate.Gate) (report.Judgement, error) {
+	request, err := want.Loads[n].Request(owner)
+	if err != nil {
+		return report.Judgement{}, &report.BytecodeError{Err: err, Final: true}
+	}
+	judgement, found, err := g.Admit(ctx)
+	switch {
+	case err != nil:
+	case owner.Bytecode.Image != nil:
+		err = l.loadImage(ctx, owner, request, found)
+	default:
+		err = l.Inventory.Load(ctx, request)
+	}
+	if err != nil {
+		return judgement, err
+	}
+	return judgement, l.checkSharing(ctx, want.Loads[n].MapOwner, want.Present(n, l.Inventory.Of(owner.Key)))
+}
+
+// checkSharing unloads programs that should use another program's maps, but have their
+// own. bpfman v0.6.0 reports the other program's maps in that case too, so that users
+// would read maps without data. It doesn't pass map_owner_id to the loader: programs
+// only share maps that the bytecode pins by name.
+func (l *Loader) checkSharing(ctx context.Context, mapOwner *uint32, loaded map[string]daemon.Program) error {
+	if mapOwner == nil {
+		return nil
+	}
+	shared := l.Inventory.MapIDs(*mapOwner)
+	own := true
+	for _, p := range loaded {
+		own = own && len(p.MapIDs) > 0 && !slices.ContainsFunc(p.MapIDs, func(id uint32) bool { return slices.Contains(shared, id) })
+	}
+	if !own || len(shared) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, p := range loaded {
+		errs = append(errs, l.Inventory.Unload(ctx, p.ID))
+	}
+	return errors.Join(append([]error{fmt.Errorf(
+		"the maps of program %d are not shared: bpfman v0.6 only shares maps that the bytecode pins by name (LIBBPF_PIN_BY_NAME)", *mapOwner)}, errs...)...)
+}
