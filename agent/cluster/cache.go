@@ -31,7 +31,7 @@ var (
 
 // follow creates the informers. Their selectors limit them to the objects that concern this
 // node, so that the cache doesn't grow with the cluster. Nothing is read before [Cluster.Watch].
-func (c *Cluster) follow(node, namespace string) error {
+func (c *Cluster) follow(namespace string) error {
 	byName := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	type source struct {
 		gvk       schema.GroupVersionKind
@@ -43,8 +43,8 @@ func (c *Cluster) follow(node, namespace string) error {
 		trim      toolscache.TransformFunc
 	}
 	sources := []source{
-		{NodeKind, c.core, "nodes", "", byName(node), &corev1.Node{}, trimNode},
-		{PodKind, c.core, "pods", "", fields.OneTermEqualSelector("spec.nodeName", node), &corev1.Pod{}, trimPod},
+		{NodeKind, c.core, "nodes", "", byName(c.node), &corev1.Node{}, trimNode},
+		{PodKind, c.core, "pods", "", fields.OneTermEqualSelector("spec.nodeName", c.node), &corev1.Pod{}, trimPod},
 		{v1alpha1.PolicyKind.GroupVersionKind(), c.bpfman, v1alpha1.PolicyKind.Resource(), "", fields.Everything(), v1alpha1.PolicyKind.New(), trim},
 		{v1alpha1.RolloutPolicyKind.GroupVersionKind(), c.bpfman, v1alpha1.RolloutPolicyKind.Resource(), "", fields.Everything(), v1alpha1.RolloutPolicyKind.New(), trim},
 	}
@@ -92,9 +92,13 @@ func (c *Cluster) Watch(ctx context.Context, gvk schema.GroupVersionKind, handle
 // a [kinds.UnreadError]. Callers must not change the objects in returned lists, which belong to
 // the cache.
 
-// Node returns a node. The cache only contains the agent's node.
-func (c *Cluster) Node(name string) (*corev1.Node, error) {
-	return get[*corev1.Node](c, NodeKind, "", name)
+// OwnNode returns the agent's node.
+func (c *Cluster) OwnNode() (*corev1.Node, error) {
+	node, err := get[*corev1.Node](c, NodeKind, "", c.node)
+	if err != nil {
+		return nil, fmt.Errorf("get own node %s: %w", c.node, err)
+	}
+	return node, nil
 }
 
 // Pods lists this node's pods in a namespace, or in all namespaces if it is "".

@@ -35,6 +35,7 @@ type Cluster struct {
 	// Events emits Events about the objects that the agent watches.
 	Events *Events
 
+	node         string
 	core, bpfman rest.Interface
 	informers    map[schema.GroupVersionKind]toolscache.SharedIndexInformer
 }
@@ -64,10 +65,11 @@ func New(config *rest.Config, component, node, namespace string, log logr.Logger
 	c := &Cluster{
 		Kinds:  &kinds.Kinds{Log: log, API: bpfman},
 		Events: newEvents(bpfman, scheme, component, log),
+		node:   node,
 		core:   core, bpfman: bpfman,
 		informers: map[schema.GroupVersionKind]toolscache.SharedIndexInformer{},
 	}
-	return c, c.follow(node, namespace)
+	return c, c.follow(namespace)
 }
 
 // newScheme returns a scheme with the kinds of the API, and Kubernetes' kinds that the

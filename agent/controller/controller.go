@@ -8,10 +8,13 @@ package controller
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/go-logr/logr"
 
 	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/agent/cluster"
@@ -20,6 +23,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/gate"
 	"github.com/bpfman/bpfman-operator/agent/load"
 	"github.com/bpfman/bpfman-operator/agent/metrics"
+	"github.com/bpfman/bpfman-operator/agent/node"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/record"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -72,39 +76,116 @@ type Options struct {
 	RelistReports time.Duration
 }
 
-// Controller reconciles the programs on this node with the user objects.
+// Controller reconciles the programs on this node with the user objects: it watches what plans depend on, and has a
+// queue of the owners that are affected.
 type Controller struct {
 	Options
 
-	queue    *queue
-	reports  *record.Reports
-	hinted   hinted
-	policies *gate.Policies
-	loader   *load.Loader
-	// undoing is held for writing while a change is undone, and for reading while plans are executed.
-	undoing sync.RWMutex
-	// sharers contains the keys of owners that use maps of other programs.
-	sharers sync.Map
+	queue      *queue
+	reports    *record.Reports
+	reconciler *reconciler
+	hinted     hinted
 }
 
 // New returns a Controller, which reconciles nothing before [Controller.Run]. Its Changes can be
 // undone before that.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, queue: newQueue(o.Metrics.Queue())}
-	c.reports = &record.Reports{
-		Cluster: o.Cluster, NodeName: o.NodeName, Interval: o.RelistReports,
-		Differs: func(key program.Key) { c.queue.Add(key) }, Changed: c.enqueueSharers,
+	queue := newQueue(o.Metrics.Queue())
+	reports := &record.Reports{
+		Cluster: o.Cluster, NodeName: o.NodeName, Interval: o.RelistReports, Differs: queue.Add, Changed: queue.addSharers,
 	}
-	c.policies = &gate.Policies{
-		Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, RequireSignature: o.RequirePolicy,
-		Read: func(key program.Key) { c.queue.Add(key) },
+	c := &Controller{Options: o, queue: queue, reports: reports}
+	c.reconciler = &reconciler{
+		queue:       queue,
+		assignments: assignments{o.Cluster, o.NodeName, o.Changes},
+		planner:     planner{o.Cluster, reports, o.NodeName, o.UprobeNamespaces, o.Interfaces, o.Containers, o.PodInterfaces},
+		policies: &gate.Policies{
+			Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, Read: queue.Add, RequireSignature: o.RequirePolicy,
+		},
+		loader:    &load.Loader{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, Replaced: c.tellReplaced},
+		inventory: o.Inventory, reports: reports, changes: o.Changes, metrics: o.Metrics,
 	}
-	c.loader = &load.Loader{Inventory: o.Inventory, Bytecode: o.Bytecode, PinsDir: o.PinsDir, Replaced: c.tellReplaced}
 	o.Bytecode.Store.Used = c.usedImages
 	if o.Changes != nil {
-		o.Changes.Undo, o.Changes.Changed = c.undo, c.queue.Add
+		o.Changes.Undo, o.Changes.Changed = c.reconciler.undo, queue.Add
 	}
 	return c
+}
+
+// Run runs the controller until ctx ends. OnConnect calls a function each time the daemon
+// becomes reachable, until its context ends. Run returns an error if the agent can't work on
+// this node.
+func (c *Controller) Run(ctx context.Context, onConnect func(context.Context, func())) error {
+	tasks, ctx := errgroup.WithContext(ctx)
+	background := func(f func(context.Context)) {
+		tasks.Go(func() error {
+			f(ctx)
+			return nil
+		})
+	}
+	background(c.Cluster.Events.Run)
+	c.watch(ctx, background)
+	background(func(ctx context.Context) { onConnect(ctx, func() { c.daemonReturned(ctx) }) })
+	background(c.lookIntoPods)
+	background(func(ctx context.Context) {
+		retirement{c.Cluster, c.Inventory, c.Bpffs, c.reconciler.isAttached}.retire(ctx, replacedWithin)
+	})
+	background(func(ctx context.Context) {
+		node.WatchInterfaces(ctx,
+			func() { c.enqueue(ctx, func(n program.Needs) bool { return n.Interfaces }) },
+			func(err error) {
+				logr.FromContextOrDiscard(ctx).Error(err, "Failed to watch network interfaces; changes are detected late")
+			})
+	})
+	tasks.Go(func() error { return c.compare(ctx) })
+	for range workers {
+		background(func(ctx context.Context) { c.queue.work(ctx, c.reconciler.reconcile) })
+	}
+	background(func(ctx context.Context) {
+		<-ctx.Done()
+		c.queue.ShutDown()
+	})
+	return tasks.Wait()
+}
+
+// daemonReturned enqueues all owners after a reconnection: the daemon might have lost
+// programs, and failed steps can succeed now.
+func (c *Controller) daemonReturned(ctx context.Context) {
+	c.reconciler.loader.Retry()
+	c.Inventory.Doubt()
+	for _, key := range c.Inventory.Owners() {
+		c.queue.Add(key)
+	}
+	c.enqueue(ctx, func(program.Needs) bool { return true })
+	// Only the daemon knows about owners without objects and reports.
+	if err := c.reconciler.ensureInventory(ctx); err != nil {
+		logr.FromContextOrDiscard(ctx).Info("Failed to list the daemon's programs; retrying", "reason", err.Error())
+	}
+}
+
+// compare compares the inventory with the daemon's list periodically until ctx ends, so
+// that programs that were unloaded by others are loaded again. It returns an error if the
+// daemon has another API, because the agent can't work with it. The agent then stops with a
+// termination message for the operator. By then, the reports have the error too.
+func (c *Controller) compare(ctx context.Context) error {
+	err := wait.PollUntilContextCancel(ctx, c.Drift, false, func(ctx context.Context) (bool, error) {
+		changed, err := c.Inventory.Refresh(ctx)
+		if daemon.SpeaksOtherAPI(err) {
+			return false, err
+		}
+		if err != nil {
+			logr.FromContextOrDiscard(ctx).Info("Failed to compare the known programs with the daemon's", "reason", err.Error())
+		}
+		for _, key := range changed {
+			logr.FromContextOrDiscard(ctx).Info("The daemon's programs have changed outside of the agent", "owner", key.String())
+			c.queue.Add(key)
+		}
+		return false, nil
+	})
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // Reports returns this node's reports as they were last written or read.

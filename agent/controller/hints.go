@@ -39,18 +39,18 @@ func (h *hinted) take(now hints.Hints, node string) (relist, everyNode bool) {
 
 // onHints handles the operator's hints. It doesn't trust them, but opens a kind or lists
 // reports, which checks them. It ignores missing and invalid hints.
-func (r *Controller) onHints() toolscache.ResourceEventHandler {
+func (c *Controller) onHints() toolscache.ResourceEventHandler {
 	follow := func(configMap *corev1.ConfigMap) {
 		now := hints.Parse(configMap.Data)
 		for kind := range now.Kinds {
-			r.Cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(kind))
+			c.Cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(kind))
 		}
-		relist, everyNode := r.hinted.take(now, v1alpha1.LabelValue(r.NodeName))
+		relist, everyNode := c.hinted.take(now, v1alpha1.LabelValue(c.NodeName))
 		switch {
 		case relist && everyNode:
-			r.reports.Relist(rand.N(relistSpread)) //nolint:gosec // only spreads requests
+			c.reports.Relist(rand.N(relistSpread)) //nolint:gosec // only spreads requests
 		case relist:
-			r.reports.Relist(0)
+			c.reports.Relist(0)
 		}
 	}
 	return handler[*corev1.ConfigMap]{

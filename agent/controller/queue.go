@@ -37,6 +37,8 @@ type queue struct {
 
 	// waits contains a timer for each owner that waits for an image.
 	waits sync.Map
+	// sharers contains the keys of owners that use maps of other programs.
+	sharers sync.Map
 }
 
 func newQueue(observed workqueue.MetricsProvider) *queue {
@@ -53,6 +55,23 @@ type reconcileFunc func(context.Context, program.Key) (again time.Duration, err 
 type waitingError struct{ left time.Duration }
 
 func (e *waitingError) Error() string { return "images are being read, or a change isn't confirmed" }
+
+// setShares records whether an owner uses maps of other programs.
+func (q *queue) setShares(key program.Key, shares bool) {
+	if shares {
+		q.sharers.Store(key, struct{}{})
+	} else {
+		q.sharers.Delete(key)
+	}
+}
+
+// addSharers enqueues the owners that use maps of other programs.
+func (q *queue) addSharers() {
+	q.sharers.Range(func(key, _ any) bool {
+		q.Add(key.(program.Key)) //nolint:errcheck // the map only has this type
+		return true
+	})
+}
 
 // work processes owners from the queue until it is shut down.
 func (q *queue) work(ctx context.Context, reconcile reconcileFunc) {

@@ -33,9 +33,9 @@ type change struct {
 
 // runVersion runs the owner's version, or the previous one if it was rolled back on this node. It is converge with a
 // [confirm.Changes].
-func (r *Controller) runVersion(ctx context.Context, key program.Key, a assignment) (plan.Plan, report.Outcome, time.Duration, error) {
+func (r *reconciler) runVersion(ctx context.Context, key program.Key, a assignment) (plan.Plan, report.Outcome, time.Duration, error) {
 	owner, version := a.owner, a.version
-	if !r.Changes.Enabled() {
+	if !r.changes.Enabled() {
 		return r.converge(ctx, key, owner, change{})
 	}
 	r.undoing.RLock()
@@ -43,34 +43,34 @@ func (r *Controller) runVersion(ctx context.Context, key program.Key, a assignme
 	if owner == nil {
 		want, outcome, again, err := r.converge(ctx, key, nil, change{})
 		if err == nil && outcome.Err() == nil {
-			unrecorded(ctx, r.Changes.Forget(key))
+			unrecorded(ctx, r.changes.Forget(key))
 		}
 		return want, outcome, again, err
 	}
-	if rollback := r.Changes.Rollback(key, version); rollback != nil {
+	if rollback := r.changes.Rollback(key, version); rollback != nil {
 		return r.runPrevious(ctx, key, owner, rollback)
 	}
-	c := change{begin: func() error { return r.Changes.Begin(key, version) }}
+	c := change{begin: func() error { return r.changes.Begin(key, version) }}
 	if a.previous {
-		c.earlier.Image = r.Changes.Image(key, version)
+		c.earlier.Image = r.changes.Image(key, version)
 	}
 	want, outcome, again, err := r.converge(ctx, key, owner, c)
 	if err != nil {
 		return want, outcome, again, err
 	}
-	if node, err := r.node(); err == nil {
+	if node, err := r.planner.cluster.OwnNode(); err == nil {
 		version.Addresses = addressesOf(node)
 	}
-	actual := r.Inventory.Of(key)
+	actual := r.inventory.Of(key)
 	for _, p := range actual {
 		if p.Image.Digest != "" {
 			version.Image = p.Image
 		}
 	}
 	complete := outcome.Err() == nil && want.Problems() == nil && len(want.Blocked) == 0
-	unrecorded(ctx, r.Changes.End(key, version, confirm.Pass{Attached: want.AttachedOnNode(actual), Complete: complete, Record: a.governed}))
-	if a.governed && complete && r.Changes.Trying(key, version) {
-		err = &waitingError{r.Changes.Limit}
+	unrecorded(ctx, r.changes.End(key, version, confirm.Pass{Attached: want.AttachedOnNode(actual), Complete: complete, Record: a.governed}))
+	if a.governed && complete && r.changes.Trying(key, version) {
+		err = &waitingError{r.changes.Limit}
 	}
 	return want, outcome, again, err
 }
@@ -85,8 +85,8 @@ func unrecorded(ctx context.Context, err error) {
 
 // runPrevious runs the previous version of an owner, or nothing. The returned plan is what the reports say about the
 // version that was rolled back.
-func (r *Controller) runPrevious(ctx context.Context, key program.Key, owner *program.Owner, rollback *confirm.Rollback) (plan.Plan, report.Outcome, time.Duration, error) {
-	previous, err := r.ownerOf(rollback.Previous)
+func (r *reconciler) runPrevious(ctx context.Context, key program.Key, owner *program.Owner, rollback *confirm.Rollback) (plan.Plan, report.Outcome, time.Duration, error) {
+	previous, err := ownerOf(rollback.Previous)
 	if err != nil {
 		return plan.Plan{}, report.Outcome{}, 0, err
 	}
@@ -106,7 +106,7 @@ func (r *Controller) runPrevious(ctx context.Context, key program.Key, owner *pr
 	return said, outcome, again, err
 }
 
-func (r *Controller) ownerOf(version *confirm.Version) (*program.Owner, error) {
+func ownerOf(version *confirm.Version) (*program.Owner, error) {
 	if version == nil {
 		return nil, nil
 	}
@@ -115,13 +115,13 @@ func (r *Controller) ownerOf(version *confirm.Version) (*program.Owner, error) {
 
 // undo runs the previous version of an owner, or nothing if that is nil or fails. It doesn't need the API server, and
 // policies allowed the previous version when it was confirmed.
-func (r *Controller) undo(ctx context.Context, key program.Key, version *confirm.Version) error {
+func (r *reconciler) undo(ctx context.Context, key program.Key, version *confirm.Version) error {
 	r.undoing.Lock()
 	defer r.undoing.Unlock()
 	if err := r.ensureInventory(ctx); err != nil {
 		return err
 	}
-	previous, err := r.ownerOf(version)
+	previous, err := ownerOf(version)
 	if err == nil && previous != nil {
 		var outcome report.Outcome
 		_, outcome, err = r.pass(ctx, previous, change{offline: true, addresses: version.Addresses}, r.policies.Offline(previous, version.Image))

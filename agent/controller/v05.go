@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/bpfman/bpfman-operator/agent/cluster"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/agent/v05"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -36,18 +38,27 @@ const (
 	reasonRemoved = "UpstreamProgramsRemoved"
 )
 
+// retirement removes what a daemon of v0.5 left on the node.
+type retirement struct {
+	cluster   *cluster.Cluster
+	inventory *daemon.Inventory
+	bpffs     string
+	// attached reports whether the daemon has all wanted programs and links of an object on this node.
+	attached func(context.Context, program.Key) bool
+}
+
 // retire removes the programs, maps, and directories of a v0.5 daemon that the init container has set aside,
 // after all objects for this node are attached. Until then, old and new programs run at the same time, so that
 // no packet is missed.
-func (r *Controller) retire(ctx context.Context, within time.Duration) {
+func (r retirement) retire(ctx context.Context, within time.Duration) {
 	logger := logr.FromContextOrDiscard(ctx)
-	left, err := v05.Programs(r.Bpffs)
+	left, err := v05.Programs(r.bpffs)
 	if err != nil {
 		logger.Error(err, "Failed to look for programs of bpfman v0.5; they are kept")
 		return
 	}
 	remove := func() error {
-		return r.Inventory.Between(ctx, func() error { return v05.Remove(r.Bpffs) })
+		return r.inventory.Between(ctx, func() error { return v05.Remove(r.bpffs) })
 	}
 	if len(left) == 0 {
 		if err := remove(); err != nil { // maps and directories
@@ -68,7 +79,7 @@ func (r *Controller) retire(ctx context.Context, within time.Duration) {
 	tick := time.NewTicker(replacedPoll)
 	defer tick.Stop()
 	for missing := r.unattached(ctx); missing != ""; missing = r.unattached(ctx) {
-		if time.Now().After(deadline) && r.Inventory.Known() {
+		if time.Now().After(deadline) && r.inventory.Known() {
 			why = fmt.Sprintf("%v have passed, although %s is not attached on this node", within, missing)
 			break
 		}
@@ -89,12 +100,12 @@ func (r *Controller) retire(ctx context.Context, within time.Duration) {
 
 // unattached returns the first object that isn't attached on this node as wanted, or another reason to wait. It
 // returns "" if all objects are attached.
-func (r *Controller) unattached(ctx context.Context) string {
-	if !r.Inventory.Known() {
+func (r retirement) unattached(ctx context.Context) string {
+	if !r.inventory.Known() {
 		return "the daemon doesn't answer"
 	}
 	for _, kind := range v1alpha1.UserKinds {
-		objects, err := r.Cluster.UserObjects(kind.Name)
+		objects, err := r.cluster.UserObjects(kind.Name)
 		if unread := (*kinds.UnreadError)(nil); errors.As(err, &unread) && unread.Unused && unread.Err == nil {
 			continue
 		}
@@ -103,7 +114,7 @@ func (r *Controller) unattached(ctx context.Context) string {
 		}
 		for _, object := range objects {
 			key := program.Key{Kind: kind.Name, Namespace: object.GetNamespace(), Name: object.GetName()}
-			if !r.isAttached(ctx, key) {
+			if !r.attached(ctx, key) {
 				return key.String()
 			}
 		}
@@ -111,22 +122,12 @@ func (r *Controller) unattached(ctx context.Context) string {
 	return ""
 }
 
-// isAttached reports whether the daemon has all wanted programs and links of an object on this node.
-func (r *Controller) isAttached(ctx context.Context, key program.Key) bool {
-	a, err := r.assigned(key)
-	if err != nil || a.held || a.owner == nil {
-		return err == nil && !a.held
-	}
-	want, err := r.plan(ctx, *a.owner, change{})
-	return err == nil && want.Problems() == nil && len(want.Diff(r.Inventory.Of(key))) == 0
-}
-
 // tellNode emits an Event about this node, for messages that aren't about a user object.
-func (r *Controller) tellNode(ctx context.Context, kind, reason, message string) {
+func (r retirement) tellNode(ctx context.Context, kind, reason, message string) {
 	var node *corev1.Node
 	err := wait.PollUntilContextTimeout(ctx, nodePoll, nodeWithin, true, func(context.Context) (bool, error) {
 		var err error
-		if node, err = r.node(); kinds.Unread(err) {
+		if node, err = r.cluster.OwnNode(); kinds.Unread(err) {
 			return false, nil
 		}
 		return true, err
@@ -135,5 +136,5 @@ func (r *Controller) tellNode(ctx context.Context, kind, reason, message string)
 		logr.FromContextOrDiscard(ctx).Error(err, "Failed to emit an Event", "message", message)
 		return
 	}
-	event.Emit(r.Cluster.Events, node, kind, reason, "Retire", message)
+	event.Emit(r.cluster.Events, node, kind, reason, "Retire", message)
 }

@@ -8,12 +8,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/program"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -37,11 +36,18 @@ type assignment struct {
 	held bool
 }
 
-// assigned returns what this node is to run of a user object.
-func (r *Controller) assigned(key program.Key) (assignment, error) {
+// assignments determine what this node is to run.
+type assignments struct {
+	cluster  *cluster.Cluster
+	nodeName string
+	changes  *confirm.Changes
+}
+
+// of returns what this node is to run of a user object.
+func (a assignments) of(key program.Key) (assignment, error) {
 	// Any key in the queue means that there is, or was, an object of its kind.
-	r.Cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
-	object, err := r.Cluster.UserObject(key.Kind, key.Namespace, key.Name)
+	a.cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
+	object, err := a.cluster.UserObject(key.Kind, key.Namespace, key.Name)
 	if apierrors.IsNotFound(err) {
 		return assignment{}, nil
 	}
@@ -54,7 +60,7 @@ func (r *Controller) assigned(key program.Key) (assignment, error) {
 	if reason := kinds.Undecodable(object); reason != "" {
 		return assignment{}, &undecodableError{reason}
 	}
-	node, err := r.node()
+	node, err := a.cluster.OwnNode()
 	if err != nil {
 		return assignment{}, err
 	}
@@ -65,28 +71,28 @@ func (r *Controller) assigned(key program.Key) (assignment, error) {
 	if !selector.Matches(labels.Set(node.Labels)) {
 		return assignment{}, nil
 	}
-	governed, err := r.governed(key.Kind, object)
+	governed, err := a.governed(key.Kind, object)
 	if err != nil {
 		return assignment{}, err
 	}
-	a, err := rollout.Assign(key.Kind, object, governed, r.NodeName, node.Labels)
+	assigned, err := rollout.Assign(key.Kind, object, governed, a.nodeName, node.Labels)
 	if err != nil {
 		return assignment{}, err
 	}
-	if a.Held {
-		confirmed := r.Changes.Confirmed(key, object.GetUID())
+	if assigned.Held {
+		confirmed := a.changes.Confirmed(key, object.GetUID())
 		if confirmed == nil {
 			return assignment{held: true}, nil
 		}
-		if a.Object, err = confirmed.UserObject(); err != nil {
+		if assigned.Object, err = confirmed.UserObject(); err != nil {
 			return assignment{}, err
 		}
-		a.Previous = true
+		assigned.Previous = true
 	}
-	if a.Object == nil {
+	if assigned.Object == nil {
 		return assignment{governed: governed}, nil
 	}
-	return assign(key, a.Object, node, assignment{governed: governed, previous: a.Previous})
+	return assign(key, assigned.Object, node, assignment{governed: governed, previous: assigned.Previous})
 }
 
 // assign sets the owner and the version for an object.
@@ -100,11 +106,11 @@ func assign(key program.Key, object v1alpha1.UserObject, node *corev1.Node, a as
 }
 
 // governed reports whether changes of an object are rolled out in steps. Without the kind, nothing is.
-func (r *Controller) governed(kind string, object v1alpha1.UserObject) (bool, error) {
+func (a assignments) governed(kind string, object v1alpha1.UserObject) (bool, error) {
 	if object.GetStatus().Rollout != nil {
 		return true, nil
 	}
-	policies, err := r.Cluster.RolloutPolicies()
+	policies, err := a.cluster.RolloutPolicies()
 	unread := (*kinds.UnreadError)(nil)
 	if errors.As(err, &unread) && (unread.Unused || unread.Err != nil) {
 		err = nil
@@ -120,15 +126,7 @@ func (r *Controller) governed(kind string, object v1alpha1.UserObject) (bool, er
 	return false, nil
 }
 
-// onRolloutPolicy enqueues the objects that a policy can affect.
-func (r *Controller) onRolloutPolicy(all func()) toolscache.ResourceEventHandler {
-	return handler[*v1alpha1.RolloutPolicy]{
-		added: func(*v1alpha1.RolloutPolicy, bool) { all() },
-		updated: func(before, now *v1alpha1.RolloutPolicy) {
-			if !equality.Semantic.DeepEqual(before.Spec, now.Spec) {
-				all()
-			}
-		},
-		deleted: func(*v1alpha1.RolloutPolicy) { all() },
-	}
-}
+// undecodableError is the error of reading an object that can't be decoded.
+type undecodableError struct{ reason string }
+
+func (e *undecodableError) Error() string { return "the object can't be decoded: " + e.reason }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bpfman/bpfman-operator/agent/cluster"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/record"
+)
+
+// planner makes plans from the facts of this node. Its fields are as those of [Options].
+type planner struct {
+	cluster          *cluster.Cluster
+	reports          *record.Reports
+	nodeName         string
+	uprobeNamespaces []string
+	interfaces       func() (map[string]program.Interface, error)
+	containers       func(context.Context, []corev1.Pod) ([]program.Container, error)
+	podInterfaces    func([]program.Container)
+}
+
+// plan collects the facts that the owner's plan depends on, and makes the plan.
+func (p *planner) plan(ctx context.Context, owner program.Owner, c change) (plan.Plan, error) {
+	facts := program.Node{Name: p.nodeName, UprobeNamespaces: p.uprobeNamespaces}
+	needs := owner.Needs()
+	if needs.Interfaces {
+		node, err := p.cluster.OwnNode()
+		switch {
+		case err == nil:
+			facts.Addresses = addressesOf(node)
+		case c.offline:
+			facts.Addresses = c.addresses
+		default:
+			return plan.Plan{}, err
+		}
+		if facts.Interfaces, err = p.interfaces(); err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	if needs.Containers {
+		p.cluster.Kinds.Open(cluster.PodKind)
+		pods, err := p.cluster.Pods(owner.Namespace)
+		if err != nil {
+			return plan.Plan{}, fmt.Errorf("list pods: %w", err)
+		}
+		facts.Containers, facts.ContainersErr = p.containers(ctx, pods)
+	}
+	if needs.PodInterfaces {
+		p.podInterfaces(facts.Containers)
+	}
+	mapOwners, err := p.reports.MapOwners(owner)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	return plan.Want(owner, facts, mapOwners), nil
+}
+
+// addressesOf returns the internal IP addresses of a node.
+func addressesOf(node *corev1.Node) []netip.Addr {
+	var addresses []netip.Addr
+	for _, a := range node.Status.Addresses {
+		if ip, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+			addresses = append(addresses, ip)
+		}
+	}
+	return addresses
+}
