@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package gate
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
+	"github.com/bpfman/bpfman-operator/agent/daemon"
+	"github.com/bpfman/bpfman-operator/agent/plan"
+	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/report"
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/policy"
+)
+
+// policies are those of a cluster, or the error of reading them.
+type policies struct {
+	all []*v1alpha1.BytecodePolicy
+	err error
+}
+
+func (p policies) Policies() ([]*v1alpha1.BytecodePolicy, error) { return p.all, p.err }
+
+func (policies) Secret(context.Context, string, string) (*corev1.Secret, error) {
+	return nil, errors.New("no Secret")
+}
+
+func (policies) ConfigMap(context.Context, string, string) (*corev1.ConfigMap, error) {
+	return nil, errors.New("no ConfigMap")
+}
+
+// owned returns an owner whose bytecode is a file.
+func owned() *program.Owner {
+	o := &v1alpha1.TracepointProgram{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "uid"}}
+	o.Spec.BpfFunctionName, o.Spec.Names = "f", []string{"sched/sched_switch"}
+	o.Spec.ByteCode.Path = new("/opt/x.o")
+	owner := program.OwnerOf("TracepointProgram", o)
+	owner.Subject = policy.SubjectOf("TracepointProgram", o)
+	return &owner
+}
+
+// Nothing is loaded until the policies are known. Shortly after the agent's start, that isn't a failure.
+func TestUnknownPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unread := &kinds.UnreadError{}
+		gates := &Policies{Cluster: policies{err: unread}}
+		if _, err := gates.For(t.Context(), owned(), Earlier{}); !errors.Is(err, unread) {
+			t.Errorf("at the start: %v", err)
+		}
+		<-time.After(firstList)
+		g, err := gates.For(t.Context(), owned(), Earlier{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		denied := (*report.PolicyError)(nil)
+		if _, _, err := g.Admit(t.Context()); !errors.As(err, &denied) || denied.Final || !strings.HasPrefix(err.Error(), "nothing is loaded until the policies are known: ") {
+			t.Errorf("%v", err)
+		}
+		if got := g.Again(); got != UnreadRetry {
+			t.Errorf("tried again after %s", got)
+		}
+	})
+}
+
+// A policy that denies bytecode decides about its Load, and about the programs and links that are there already.
+func TestDeniedBytecode(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode        v1alpha1.PolicyMode // "" for a gate without the API server
+		onViolation v1alpha1.PolicyOnViolation
+		earlier     Earlier
+
+		refused, closed, evicted bool
+	}{
+		"enforced":           {mode: v1alpha1.PolicyEnforce, onViolation: v1alpha1.OnViolationKeep, refused: true, closed: true},
+		"enforced at once":   {mode: v1alpha1.PolicyEnforce, onViolation: v1alpha1.OnViolationUnload, refused: true, closed: true, evicted: true},
+		"warned":             {mode: v1alpha1.PolicyWarn, onViolation: v1alpha1.OnViolationUnload},
+		"an earlier version": {mode: v1alpha1.PolicyEnforce, earlier: Earlier{Image: bytecode.Image{Reference: "file:/opt/x.o"}, Allowed: true}, refused: true, closed: true},
+		"offline":            {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner := owned()
+			p := &v1alpha1.BytecodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+			p.Spec.Mode, p.Spec.OnViolation = c.mode, c.onViolation
+			p.Spec.Rules = []v1alpha1.BytecodeRule{{Name: "none", Images: []string{"**"}, Deny: true}}
+			gates := &Policies{Cluster: policies{all: []*v1alpha1.BytecodePolicy{p}}}
+			g, err := gates.For(t.Context(), owner, c.earlier)
+			if c.mode == "" {
+				g = gates.Offline(owner, bytecode.Image{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := g.Admit(t.Context()); (err != nil) != c.refused {
+				t.Errorf("admitted: %v", err)
+			}
+			want := plan.Want(*owner, program.Node{}, nil)
+			loaded := daemon.Program{ID: 7, Function: "f", OwnerUID: "uid", LoadID: want.Loads[0].ID}
+			g.Apply(t.Context(), &want, []daemon.Program{loaded})
+			if closed := want.Loads[0].Programs[0].Points[0].Lack != nil; closed != c.closed {
+				t.Errorf("new links are denied: %v", closed)
+			}
+			if want.Evicted[loaded.ID] != c.evicted {
+				t.Errorf("unloaded: %v", want.Evicted)
+			}
+			if got := g.Again(); got != 0 {
+				t.Errorf("judged again after %s", got)
+			}
+		})
+	}
+}
