@@ -129,6 +129,11 @@ type BpfNodeProgram struct {
 	// +listType=atomic
 	Holders []BpfNodeHolder `json:"holders,omitempty"`
 
+	// runtime is how long runs of the program take, if an object of bpfman owns it
+	// and the inspector measures run times.
+	// +optional
+	RunTime *BpfNodeRunTime `json:"runtime,omitempty"`
+
 	// mapids are the kernel's ids of the program's maps. For example: `[12, 13]`.
 	// +optional
 	// +listType=atomic
@@ -136,6 +141,20 @@ type BpfNodeProgram struct {
 	// +kubebuilder:validation:items:Minimum=0
 	// +kubebuilder:validation:items:Maximum=4294967295
 	MapIDs []uint32 `json:"mapids,omitempty"`
+}
+
+// BpfNodeRunTime is how long runs of a program take on average.
+type BpfNodeRunTime struct {
+	// averagenanoseconds is the average of all runs, in nanoseconds. It is absent
+	// until the program has run 1,000 times, and then changes only by a tenth or
+	// more. For example: `210`.
+	// +optional
+	AverageNanoseconds int64 `json:"averagenanoseconds,omitempty"`
+
+	// previousnanoseconds is the last average of the program that this one
+	// replaced, in nanoseconds. It is absent if there was none. For example: `180`.
+	// +optional
+	PreviousNanoseconds int64 `json:"previousnanoseconds,omitempty"`
 }
 
 // BpfNodeOwner names an object of bpfman.
@@ -341,6 +360,10 @@ type BpfNodeConflict struct {
 	// owner is the object of bpfman that is affected.
 	// +optional
 	Owner *BpfNodeOwner `json:"owner,omitempty"`
+
+	// since is when the conflict was first reported.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // BpfNodeOmitted counts the entries that a BpfNode has no room for.
@@ -393,7 +416,7 @@ const (
 // loaded them: where programs are attached, who holds them, and which conflicts
 // there are. It has the name of the node. Only the node's inspector writes it,
 // when something changes. It doesn't include values that change all the time,
-// such as run times and entries of maps; see the metrics for those.
+// such as numbers of runs and entries of maps; see the metrics for those.
 //
 // +genclient
 // +genclient:nonNamespaced

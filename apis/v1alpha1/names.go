@@ -40,6 +40,11 @@ const AgentFieldManager = "bpfman-agent"
 // or BpfNsProgram has it.
 const AnnotationProgramID = "bpfman.io/ProgramId"
 
+// AnnotationObjectHealth contains the part of a BpfNode's status that the health of
+// nodes in rollouts depends on. The operator reads only the metadata of BpfNodes, because
+// they are large.
+const AnnotationObjectHealth = "bpfman.io/object-health"
+
 // AnnotationReplacePinnedMaps allows the agent, with the value "true" on a
 // cluster-scoped object of a user, to remove pins of maps. It concerns maps that the
 // object's bytecode pins by name (LIBBPF_PIN_BY_NAME) and declares with another shape

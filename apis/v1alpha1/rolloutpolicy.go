@@ -48,6 +48,15 @@ type RolloutPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="the time limit must be at least 10s"
 	TimeLimit metav1.Duration `json:"timeLimit,omitzero"`
 
+	// maxRunTimePercent is how long a run of a program can take on average, as a
+	// percentage of the average in the previous revision. Otherwise, the node is
+	// unhealthy. Without this field, run times don't matter. It requires that the
+	// inspectors measure run times. For example: `200`.
+	// +optional
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=10000
+	MaxRunTimePercent int32 `json:"maxRunTimePercent,omitempty"`
+
 	// onFailure says what happens if more nodes are unhealthy than maxUnhealthy.
 	// With `halt`, no other node changes until you resume the rollout or edit the
 	// object. With `undo`, all nodes also return to the previous revision.
@@ -273,6 +282,10 @@ type RolloutStatus struct {
 	// canaries selects nodes that come before the others, as in the policy.
 	// +optional
 	Canaries *metav1.LabelSelector `json:"canaries,omitempty"`
+
+	// maxRunTimePercent limits run times, as in the policy.
+	// +optional
+	MaxRunTimePercent int32 `json:"maxRunTimePercent,omitempty"`
 
 	// previous is the revision that the other nodes have. If it is absent, they
 	// have none.

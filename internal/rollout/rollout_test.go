@@ -5,7 +5,9 @@ package rollout
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -168,4 +170,45 @@ func TestAssign(t *testing.T) {
 	if _, err := Assign("TcxProgram", program(func(o *v1alpha1.TcxProgram) { o.Status.Rollout = damaged }), true, "node", nil); err == nil {
 		t.Error("a damaged revision is assigned")
 	}
+}
+
+// The annotation of a node with as much as it can have fits into the metadata of an object.
+func TestHealth(t *testing.T) {
+	at := metav1.NewTime(time.Unix(1_800_000_000, 0))
+	owner := v1alpha1.BpfNodeOwner{Kind: "BpfNsApplication", Namespace: strings.Repeat("n", 63), Name: strings.Repeat("o", 253)}
+	status := &v1alpha1.BpfNodeStatus{}
+	for i := range 4000 {
+		status.Conflicts = append(status.Conflicts, v1alpha1.BpfNodeConflict{Owner: &owner, Since: &at, Message: strings.Repeat("m", 4096)}, v1alpha1.BpfNodeConflict{Message: "of no object"})
+		status.Programs = append(status.Programs, v1alpha1.BpfNodeProgram{
+			ID: uint32(i), LoadedAt: &at, Owner: &owner, RunTime: &v1alpha1.BpfNodeRunTime{AverageNanoseconds: 123_456_789, PreviousNanoseconds: 123_456_789},
+		})
+	}
+	text := HealthOf(status).String()
+	if len(text) > 200<<10 {
+		t.Errorf("%d bytes", len(text))
+	}
+	h, err := ParseHealth(text)
+	if err != nil || len(h.Conflicts) != maxConflicts || len(h.RunTimes) != maxRunTimes || h.RunTimes[maxRunTimes-1].Program != 3999 ||
+		h.Conflicts[0].BpfNodeOwner != owner || !h.Conflicts[0].Since.Equal(&at) {
+		t.Errorf("%v, %d conflicts, and %d run times", err, len(h.Conflicts), len(h.RunTimes))
+	}
+	if text := HealthOf(&v1alpha1.BpfNodeStatus{}).String(); text != "" {
+		t.Errorf("nothing is %q", text)
+	}
+}
+
+func FuzzParseHealth(f *testing.F) {
+	for _, text := range []string{"", "{}", `{"conflicts":[{"kind":"TcxProgram","name":"a","since":"2026-01-01T00:00:00Z","message":"m"}]}`, `{"runTimes":[{"program":1,"average":-1}]}`, "x"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		h, err := ParseHealth(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseHealth(h.String())
+		if err != nil || again.String() != h.String() {
+			t.Errorf("%q is %+v, and then %+v, %v", text, h, again, err)
+		}
+	})
 }

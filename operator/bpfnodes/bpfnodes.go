@@ -40,8 +40,8 @@ type Reconciler struct {
 	Namespace string
 }
 
-// metadata returns an empty object for reading a BpfNode without its status, which is large and not needed here.
-func metadata() *metav1.PartialObjectMetadata {
+// Metadata returns an empty object for reading a BpfNode without its status, which is large and not needed here.
+func Metadata() *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(v1alpha1.NodeKind.GroupVersionKind())
 	return o
@@ -56,7 +56,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}
 		return nil
 	})
-	watched := source.Kind(mgr.GetCache(), client.Object(metadata()), named)
+	watched := source.Kind(mgr.GetCache(), client.Object(Metadata()), named)
 	return ctrl.NewControllerManagedBy(mgr).Named("bpfnodes").
 		WatchesRawSource(kindcache.Source(watched)).
 		Watches(&corev1.Node{}, named, builder.WithPredicates(predicate.LabelChangedPredicate{})).
@@ -87,7 +87,7 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 func (r *Reconciler) Reconcile(ctx context.Context, q reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
-	found := metadata()
+	found := Metadata()
 	if err := r.Client.Get(ctx, q.NamespacedName, found); apierrors.IsNotFound(err) || kinds.Unread(err) {
 		return reconcile.Result{}, nil // if the cache gets it later, that causes an event
 	} else if err != nil {

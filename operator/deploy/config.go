@@ -93,7 +93,7 @@ type Config struct {
 }
 
 // The containers of the node components, as in daemonset.yaml.
-var containerNames = []string{"mount-bpffs", "bpfman", "bpfman-agent", "bpfman-csi", "node-driver-registrar", InspectorContainer}
+var containerNames = []string{"mount-bpffs", DaemonContainer, AgentContainer, "bpfman-csi", "node-driver-registrar", InspectorContainer}
 
 // DaemonConfig configures the bpfman daemon's container.
 type DaemonConfig struct {

@@ -29,7 +29,9 @@ const (
 	ConfigMapName = "bpfman-config"
 	// DaemonSetName is the name of the DaemonSet. Its pods have it as the value of their label "name".
 	DaemonSetName = "bpfman-daemon"
-	// InspectorContainer is the name of the inspector's container.
+	// AgentContainer, DaemonContainer, and InspectorContainer are the names of containers of these pods.
+	AgentContainer     = "bpfman-agent"
+	DaemonContainer    = "bpfman"
 	InspectorContainer = "bpfman-inspector"
 	// CSIDriverName is the value of csi.driver in pods' volumes.
 	CSIDriverName = "csi.bpfman.io"

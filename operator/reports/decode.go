@@ -48,6 +48,7 @@ type metadata struct {
 type status struct {
 	Node            string `json:"node"`
 	OwnerGeneration int64  `json:"ownergeneration"`
+	ProgramID       uint32 `json:"programid"`
 	Conditions      []struct {
 		Type    v1alpha1.BpfProgramConditionType `json:"type"`
 		Status  metav1.ConditionStatus           `json:"status"`
@@ -74,7 +75,7 @@ func decode(object jsontext.Value) (*Report, liststream.Metadata, error) {
 	}
 	problem := json.Unmarshal(object, &read, liststream.Lax)
 	if problem == nil {
-		return reportOf(&read.Metadata, stateOf(&read.Metadata, &read.Status), read.Status.Node), read.Metadata.Metadata, nil
+		return reportOf(&read.Metadata, stateOf(&read.Metadata, &read.Status), &read.Status), read.Metadata.Metadata, nil
 	}
 	var rest struct {
 		Metadata metadata `json:"metadata"`
@@ -84,10 +85,10 @@ func decode(object jsontext.Value) (*Report, liststream.Metadata, error) {
 	}
 	state := stateOf(&rest.Metadata, &status{})
 	state.Undecodable = shorten.Middle(problem.Error(), maxMessage)
-	return reportOf(&rest.Metadata, state, ""), rest.Metadata.Metadata, nil
+	return reportOf(&rest.Metadata, state, &status{}), rest.Metadata.Metadata, nil
 }
 
-func reportOf(m *metadata, state State, node string) *Report {
+func reportOf(m *metadata, state State, s *status) *Report {
 	owner := Owner{Namespace: m.Namespace}
 	for _, reference := range m.OwnerReferences {
 		if reference.Controller {
@@ -95,9 +96,9 @@ func reportOf(m *metadata, state State, node string) *Report {
 		}
 	}
 	return &Report{
-		Name: m.Name, UID: m.UID, Foreign: m.foreign(),
+		Name: m.Name, UID: m.UID, ProgramID: s.ProgramID, Foreign: m.foreign(),
 		Owner: unique.Make(owner),
-		Node:  unique.Make(Node{Label: m.Labels.Node, Name: node}),
+		Node:  unique.Make(Node{Label: m.Labels.Node, Name: s.Node}),
 		State: unique.Make(state),
 	}
 }

@@ -118,8 +118,8 @@ func TestDecode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := decoded(t, full("p", "u-p", c.change))
-			if r.Name != "p" || r.UID != "u-p" || r.Foreign != c.foreign {
-				t.Errorf("name %q, uid %q, foreign %v", r.Name, r.UID, r.Foreign)
+			if r.Name != "p" || r.UID != "u-p" || r.Foreign != c.foreign || (r.ProgramID != 12) != (c.state == State{}) {
+				t.Errorf("name %q, uid %q, program %d, foreign %v", r.Name, r.UID, r.ProgramID, r.Foreign)
 			}
 			if r.Owner.Value() != c.owner || r.Node.Value() != c.node || r.State.Value() != c.state {
 				t.Errorf("%+v on %+v: %+v", r.Owner.Value(), r.Node.Value(), r.State.Value())
@@ -160,8 +160,8 @@ func TestUndecodable(t *testing.T) {
 			`"ownerReferences":[{"kind":"TcxProgram","name":"counter","uid":"u-counter","controller":true}]},"spec":7,"status":` + status + `}`)
 	}
 	for status, undecodable := range map[string]bool{
-		`"text"`: true, `{"conditions":7}`: true, `{"ownergeneration":"x"}`: true, `{"bytecode":{"policies":[1]}}`: true,
-		`{}`: false, `null`: false, `{"programid":"not read here"}`: false, `{"conditions":[]}`: false,
+		`"text"`: true, `{"conditions":7}`: true, `{"ownergeneration":"x"}`: true, `{"programid":"x"}`: true, `{"bytecode":{"policies":[1]}}`: true,
+		`{}`: false, `null`: false, `{"kernelid":"not read here"}`: false, `{"conditions":[]}`: false,
 	} {
 		r, _, err := decode(with(status))
 		if err != nil {

@@ -21,7 +21,7 @@ import (
 // Report is the stored part of one BpfProgram or BpfNsProgram. It is immutable, and replaced after a change.
 //
 // Values that many reports have in common are stored once. If one object is attached on all nodes, its reports
-// only differ in the name and the UID.
+// only differ in the name, the UID, and the program's id.
 type Report struct {
 	Name string
 	UID  types.UID
@@ -29,6 +29,8 @@ type Report struct {
 	Owner unique.Handle[Owner]
 	Node  unique.Handle[Node]
 	State unique.Handle[State]
+	// ProgramID is the kernel's id of the program, or 0 if it isn't loaded.
+	ProgramID uint32
 	// Foreign means that another client than an agent wrote last.
 	Foreign bool
 }

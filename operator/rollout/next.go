@@ -48,7 +48,7 @@ func Begin(policy string, revision Numbered, previous *v1alpha1.RolloutRevision,
 	now := metav1.NewTime(in.Now.Truncate(time.Second))
 	s := &v1alpha1.RolloutStatus{
 		Policy: policy, State: v1alpha1.RolloutProgressing, Hash: revision.Hash, Revision: revision.Number,
-		Started: &now, Canaries: in.Policy.Canaries, Previous: previous,
+		Started: &now, Canaries: in.Policy.Canaries, MaxRunTimePercent: in.Policy.MaxRunTimePercent, Previous: previous,
 	}
 	enter(s, 1, in)
 	s.Message = said(s, in)
@@ -98,6 +98,7 @@ func Next(was *v1alpha1.RolloutStatus, in Input) (*v1alpha1.RolloutStatus, time.
 	if s.State == v1alpha1.RolloutComplete || s.State == v1alpha1.RolloutUndone {
 		return s, 0
 	}
+	s.MaxRunTimePercent = in.Policy.MaxRunTimePercent
 	resumed := in.Resumed == was.Position()
 	limit := in.Now.Sub(s.StepStarted.Time) - in.Policy.TimeLimit.Duration
 	unhealthy := in.Nodes.Failed

@@ -28,6 +28,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/event"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/operator/bpfnodes"
 	"github.com/bpfman/bpfman-operator/operator/contest"
 	"github.com/bpfman/bpfman-operator/operator/kindcache"
 	"github.com/bpfman/bpfman-operator/operator/reports"
@@ -109,6 +110,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, r.nodeEvents()).
 		Watches(&corev1.Pod{}, r.podEvents()).
 		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(&v1alpha1.RolloutPolicy{}), r.policyEvents()))).
+		WatchesRawSource(kindcache.Source(source.TypedKind(mgr.GetCache(), client.Object(bpfnodes.Metadata()), r.healthEvents()))).
 		WithOptions(controller.TypedOptions[Ref]{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }

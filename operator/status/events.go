@@ -5,6 +5,7 @@ package status
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,7 +135,7 @@ func (r *Reconciler) nodeEvents() handler.TypedEventHandler[client.Object, Ref] 
 				}
 			}
 			unready := unreadySince(ready.Status == corev1.ConditionTrue, ready.LastTransitionTime, node.CreationTimestamp)
-			enqueue(q, r.index.SetReadiness(node.Name, "", unready))
+			enqueue(q, r.index.SetReadiness(node.Name, "", unready, time.Time{}))
 		},
 		func(node *corev1.Node, q queue) { enqueue(q, r.index.DeleteNode(node.Name)) },
 	)
@@ -172,7 +173,7 @@ func (r *Reconciler) podEvents() handler.TypedEventHandler[client.Object, Ref] {
 					}
 				}
 				unready := unreadySince(ready.Status == corev1.ConditionTrue, ready.LastTransitionTime, pod.CreationTimestamp)
-				enqueue(q, r.index.SetReadiness(pod.Spec.NodeName, pod.UID, unready))
+				enqueue(q, r.index.SetReadiness(pod.Spec.NodeName, pod.UID, unready, terminatedAt(pod)))
 			}
 		},
 		gone,

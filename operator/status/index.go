@@ -46,6 +46,11 @@ type node struct {
 	lingering types.UID
 	// notReady contains since when one of the pods isn't ready, and "" for the node itself.
 	notReady map[types.UID]time.Time
+	// terminated contains when a container of one of the pods terminated last.
+	terminated map[types.UID]time.Time
+	// conflicts and runTimes are what the node's inspector says about objects. The keys are kernel ids of programs.
+	conflicts []rollout.Conflict
+	runTimes  map[uint32]rollout.RunTime
 }
 
 func (n *node) runsAgent() bool {
@@ -195,6 +200,7 @@ func (x *Index) RemoveAgent(nodeName string, pod types.UID) (last bool) {
 	}
 	delete(n.pods, pod)
 	delete(n.notReady, pod)
+	delete(n.terminated, pod)
 	if len(n.pods) > 0 {
 		return false
 	}
@@ -238,7 +244,7 @@ func (x *Index) changeNode(n *node, change func()) []Ref {
 func (x *Index) node(key, name string) *node {
 	n := x.nodes[key]
 	if n == nil {
-		n = &node{key: key, name: name, pods: map[types.UID]struct{}{}, notReady: map[types.UID]time.Time{}}
+		n = &node{key: key, name: name, pods: map[types.UID]struct{}{}, notReady: map[types.UID]time.Time{}, terminated: map[types.UID]time.Time{}}
 		x.nodes[key] = n
 	}
 	return n
@@ -262,7 +268,7 @@ func (x *Index) forgetOwner(uid types.UID) {
 
 // forgetNode removes a node that nothing refers to.
 func (x *Index) forgetNode(n *node) {
-	if n.exists || n.lingering != "" || len(n.pods) > 0 {
+	if n.exists || n.lingering != "" || len(n.pods) > 0 || len(n.conflicts)+len(n.runTimes) > 0 {
 		return
 	}
 	for _, o := range x.owners {

@@ -61,6 +61,8 @@ type report struct {
 	// changes means that the node is to have the newest revision. progress is its state in the rollout.
 	changes  bool
 	progress progress
+	// trouble is the reason of the progress failing, and of unsettled if it is known.
+	trouble string
 	// reason is the reason of the outcome failed or idle. stalled means that the failure stays until somebody
 	// changes something.
 	reason  string
@@ -118,7 +120,7 @@ func (o *owner) update(n *node, change func(*report)) bool {
 	r.lost = r.matching && !n.reachable
 	r.changes = o.Rollout == nil || rollout.Changes(o.Rollout, rollout.Position(o.uid, n.name, n.labels, o.canaries))
 	r.outcome, r.reason, r.stalled = o.judge(r)
-	r.progress = o.progress(r)
+	r.progress, r.trouble = o.progress(r)
 	o.count(r, +1)
 	if r.matching || len(r.programs) > 0 {
 		o.reports[n.key] = r
@@ -126,7 +128,7 @@ func (o *owner) update(n *node, change func(*report)) bool {
 		delete(o.reports, n.key)
 	}
 	return before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome ||
-		before.reason != r.reason || before.stalled != r.stalled || before.progress != r.progress
+		before.reason != r.reason || before.stalled != r.stalled || before.progress != r.progress || before.trouble != r.trouble
 }
 
 // judge returns the combined result of the programs on a node, its reason, and whether it is stalled.
@@ -249,8 +251,8 @@ func (o *owner) summary() Summary {
 	s.Rollout = o.Rollout
 	o.changing.Ascend(func(r *report) bool {
 		name := r.node.name
-		if r.progress == failing {
-			name += ": " + shorten.Middle(r.reason, maxError)
+		if r.trouble != "" {
+			name += ": " + shorten.Middle(r.trouble, maxError)
 		}
 		s.Changing.Names = append(s.Changing.Names, name)
 		return len(s.Changing.Names) < maxNamed

@@ -248,53 +248,6 @@ func (r *Reconciler) announceRollout(object v1alpha1.UserObject, before, after *
 	}
 }
 
-// Changing is the state of the nodes that are to have the newest revision during a rollout.
-type Changing struct {
-	// Waiting is the number of nodes that haven't reported the revision, or where the node or its agent isn't ready. Failed
-	// is the number of nodes that report a failure.
-	Waiting, Failed int
-	// Names contains the first of them, failed ones first, with the reasons of failures.
-	Names []string
-}
-
-// progress is the state of a node in a rollout.
-type progress int
-
-const (
-	// uninvolved means that there is no rollout, or that the node isn't to have the newest revision.
-	uninvolved progress = iota
-	healthy
-	unsettled
-	failing
-)
-
-// progress returns the state of a node in the rollout of an object.
-func (o *owner) progress(r *report) progress {
-	roll := o.Rollout
-	if roll == nil || roll.Started == nil || !r.changes {
-		return uninvolved
-	}
-	if gone := r.lost && r.node.notReady[""].After(roll.Started.Time); !r.selected && !gone {
-		return uninvolved
-	}
-	switch {
-	case r.outcome == failed:
-		return failing
-	case !r.selected || r.outcome == waiting || !r.node.ready():
-		return unsettled
-	}
-	return healthy
-}
-
-// ready reports whether the node and a pod of its agent are ready.
-func (n *node) ready() bool {
-	ready := len(n.pods) == 0 // it is being replaced
-	for pod := range n.pods {
-		ready = ready || n.notReady[pod].IsZero()
-	}
-	return ready && n.notReady[""].IsZero()
-}
-
 // Positions returns the sorted positions of the nodes that an object selects, in its rollouts.
 func (x *Index) Positions(uid types.UID, canaries labels.Selector) []int64 {
 	x.mu.Lock()
@@ -309,33 +262,4 @@ func (x *Index) Positions(uid types.UID, canaries labels.Selector) []int64 {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// SetReadiness sets since when a node isn't ready, or a pod of its agent, whose UID is given. The time is zero for ready.
-func (x *Index) SetReadiness(nodeName string, pod types.UID, unready time.Time) []Ref {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	n := x.node(v1alpha1.LabelValue(nodeName), nodeName)
-	if n.notReady[pod].Equal(unready) {
-		return nil
-	}
-	return x.changeNode(n, func() {
-		if unready.IsZero() {
-			delete(n.notReady, pod)
-		} else {
-			n.notReady[pod] = unready
-		}
-	})
-}
-
-// unreadySince returns since when a condition of type Ready isn't True, or zero if it is. An absent one counts from the
-// creation of the object.
-func unreadySince(ready bool, since, created metav1.Time) time.Time {
-	switch {
-	case ready:
-		return time.Time{}
-	case since.IsZero():
-		return created.Time
-	}
-	return since.Time
 }

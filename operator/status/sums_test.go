@@ -34,6 +34,9 @@ type worldNode struct {
 	labels                   map[string]string
 	// unready and agentUnready are since when the node and its agent aren't ready.
 	unready, agentUnready time.Time
+	// terminated is when a container of the agent's pod did. conflicts are those that the inspector reports.
+	terminated time.Time
+	conflicts  []rollout.Conflict
 }
 
 type worldOwner struct {
@@ -85,21 +88,29 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 	node := slices.Sorted(maps.Keys(w.nodes))[random.IntN(len(w.nodes))]
 	uid := slices.Sorted(maps.Keys(w.owners))[random.IntN(len(w.owners))]
 	n, o := w.nodes[node], w.owners[uid]
-	switch what := random.IntN(22); what {
+	switch what := random.IntN(23); what {
 	case 20:
 		if !n.exists {
 			return "nothing"
 		}
 		n.unready = randomTime(random)
-		x.SetReadiness(node, "", n.unready)
+		x.SetReadiness(node, "", n.unready, time.Time{})
 		return fmt.Sprintf("%s is unready since %v", node, n.unready)
 	case 21:
 		if !n.agent {
 			return "nothing"
 		}
-		n.agentUnready = randomTime(random)
-		x.SetReadiness(node, types.UID("agent-"+node), n.agentUnready)
-		return fmt.Sprintf("the agent of %s is unready since %v", node, n.agentUnready)
+		n.agentUnready, n.terminated = randomTime(random), randomTime(random)
+		x.SetReadiness(node, types.UID("agent-"+node), n.agentUnready, n.terminated)
+		return fmt.Sprintf("the agent of %s is unready since %v, and terminated at %v", node, n.agentUnready, n.terminated)
+	case 22:
+		n.conflicts = nil
+		if random.IntN(2) == 0 {
+			since := metav1.NewTime(started.Add(time.Duration(random.IntN(3)-1) * time.Second))
+			n.conflicts = []rollout.Conflict{{BpfNodeOwner: v1alpha1.BpfNodeOwner{Kind: o.ref.Kind, Name: o.ref.Name}, Since: since, Message: "another program is first"}}
+		}
+		x.SetHealth(node, rollout.Health{Conflicts: n.conflicts})
+		return fmt.Sprintf("%s has conflicts: %v", node, n.conflicts)
 	case 0:
 		n.exists, n.unready = false, time.Time{}
 		x.DeleteNode(node)
@@ -115,7 +126,7 @@ func (w *world) change(t *testing.T, random *rand.Rand, x *Index, compact map[ty
 			x.AddAgent(node, types.UID("agent-"+node))
 		} else if x.RemoveAgent(node, types.UID("agent-"+node)) {
 			x.SettleAgent(node, types.UID("agent-"+node))
-			n.agentUnready = time.Time{}
+			n.agentUnready, n.terminated = time.Time{}, time.Time{}
 		}
 		return fmt.Sprintf("%s has an agent: %v", node, n.agent)
 	case 7:
@@ -169,7 +180,7 @@ func randomRollout(random *rand.Rand) *v1alpha1.RolloutStatus {
 	if random.IntN(2) == 0 {
 		return nil
 	}
-	s := &v1alpha1.RolloutStatus{Started: &metav1.Time{Time: started}, Canaries: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}}
+	s := &v1alpha1.RolloutStatus{Started: &metav1.Time{Time: started}, StepStarted: &metav1.Time{Time: started}, Canaries: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}}
 	if random.IntN(4) > 0 {
 		s.Until = new(random.Int64N(1 << 33))
 	}
@@ -249,6 +260,12 @@ func (w *world) sum(uid types.UID) Summary {
 			case !runs || wanted && done < o.spec.Programs || !n.unready.IsZero() || !n.agentUnready.IsZero():
 				s.Changing.Waiting++
 				unsettled = append(unsettled, node)
+			case !n.terminated.Before(started):
+				s.Changing.Failed++
+				broken = append(broken, node+": the agent or the daemon terminated at "+n.terminated.UTC().Format(time.RFC3339))
+			case slices.ContainsFunc(n.conflicts, func(c rollout.Conflict) bool { return c.Name == o.ref.Name && !c.Since.Time.Before(started) }):
+				s.Changing.Failed++
+				broken = append(broken, node+": another program is first")
 			}
 		}
 		switch {

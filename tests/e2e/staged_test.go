@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,35 @@ func awaitStages(ctx context.Context, t *testing.T, p *v1alpha1.RolloutPolicy) {
 		err := under.Get(ctx, client.ObjectKeyFromObject(p), p)
 		return err == nil && meta.IsStatusConditionTrue(p.Status.Conditions, string(v1alpha1.Ready)), fmt.Sprintf("%v %+v", err, p.Status)
 	})
+}
+
+// TestRolloutHaltsAtConflict rolls out a program, and other software then attaches too many programs to its tracepoint.
+func TestRolloutHaltsAtConflict(t *testing.T) {
+	requireType(t, "Tracepoint")
+	const name, event = "e2e-staged-conflict", "sys_enter_swapon"
+	policy := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RolloutPolicySpec{
+		Match: v1alpha1.RolloutPolicyMatch{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rollout": name}}},
+		Steps: []v1alpha1.RolloutStep{{Nodes: intstr.FromString("100%"), Pause: &metav1.Duration{Duration: time.Hour}}},
+	}}
+	create(t.Context(), t, policy)
+	awaitStages(t.Context(), t, policy)
+	o := tracepoint(name)
+	o.Labels, o.Spec.Names = map[string]string{"rollout": name}, []string{"syscalls/" + event}
+	create(t.Context(), t, o)
+	is := func(ctx context.Context, state v1alpha1.RolloutState, words string) {
+		t.Helper()
+		awaitFor(ctx, t, noticed, "the rollout is "+string(state), func(ctx context.Context) (bool, string) {
+			if err := under.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil || o.Status.Rollout == nil {
+				return false, fmt.Sprintf("there is no rollout: %v", err)
+			}
+			r := o.Status.Rollout
+			return r.State == state && strings.Contains(r.Message, words), string(r.State) + ": " + r.Message
+		})
+	}
+	is(t.Context(), v1alpha1.RolloutProgressing, "the next step follows after a pause of 1h0m0s")
+	end := hold(t.Context(), t, under.nodes()[0], "staged", "tracepoint", event, 60)
+	defer end()
+	is(t.Context(), v1alpha1.RolloutHalted, event+" has at least 56 of the 64 programs")
 }
 
 // TestStagedRollout rolls out changes of a program in steps, with `kubectl bpfman rollout`. A change that can't be loaded

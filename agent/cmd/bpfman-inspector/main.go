@@ -135,6 +135,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	inspector, err := inspect.New(inspect.Options{
 		NodeName: o.nodeName, DaemonSocket: o.daemonSocket, HostProc: o.hostProc, HostRun: o.hostRun,
 		API: config, Log: log, Conflicts: detector.Conflicts, OnSnapshot: collector.See,
+		Runs: measured.Runs,
 	})
 	if err != nil {
 		return err

@@ -121,8 +121,8 @@ func (d *Detector) read(ctx context.Context, hooks string) {
 	}
 }
 
-// key identifies a conflict. Messages contain only what changes rarely.
-func key(c v1alpha1.BpfNodeConflict) string {
+// Key identifies a conflict of a node. Messages contain only what changes rarely.
+func Key(c v1alpha1.BpfNodeConflict) string {
 	about := fmt.Sprintf("%s %d", c.Type, c.ProgramID)
 	if c.Owner != nil {
 		about += " " + c.Owner.String()
@@ -143,12 +143,12 @@ func (d *Detector) warn(ctx context.Context, conflicts []v1alpha1.BpfNodeConflic
 		}
 		d.recalled, d.told = true, map[string]bool{}
 		for _, c := range told {
-			d.told[key(c)] = true
+			d.told[Key(c)] = true
 		}
 	}
 	told, warned := map[string]bool{}, 0
 	for _, c := range conflicts {
-		switch k := key(c); {
+		switch k := Key(c); {
 		case d.told[k]:
 			told[k] = true
 		case told[k]:

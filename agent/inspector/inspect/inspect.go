@@ -28,6 +28,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/pods"
 	"github.com/bpfman/bpfman-operator/agent/inspector/publish"
 	"github.com/bpfman/bpfman-operator/agent/inspector/report"
+	"github.com/bpfman/bpfman-operator/agent/inspector/runtimes"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
@@ -51,7 +52,10 @@ type Options struct {
 	// status afterwards, and OnSnapshot must not change it. The BpfNode gets a copy with
 	// a limited size.
 	OnSnapshot func(*v1alpha1.BpfNodeStatus)
-	Log        *slog.Logger
+	// Runs returns how often a program ran, and the total time. It is nil if the kernel's
+	// statistics aren't enabled.
+	Runs func(program uint32) (count uint64, total time.Duration, err error)
+	Log  *slog.Logger
 }
 
 // How often to inspect the node.
@@ -71,6 +75,7 @@ type Inspector struct {
 	daemon    *daemon.Daemon
 	owners    owners
 	names     names
+	averages  runtimes.Averages
 	publisher *publish.Publisher
 
 	last           map[uint32][]v1alpha1.BpfNodeHolder
@@ -96,6 +101,7 @@ func New(options Options) (*Inspector, error) {
 	return &Inspector{
 		options: options, inventory: found, daemon: connection, publisher: publisher,
 		owners: owners{ask: connection.Owners}, names: names{runtime: pods.Runtime{Run: options.HostRun}},
+		averages: runtimes.Averages{Runs: options.Runs},
 	}, nil
 }
 
@@ -128,18 +134,20 @@ func (i *Inspector) Run(ctx context.Context) error {
 // recallTimeout bounds how long the start waits for the API server.
 const recallTimeout = 10 * time.Second
 
-// recall restores the last holders of programs from the BpfNode that was written before
-// a restart, unless the node has booted since. The kernel doesn't have this information.
+// recall restores the last holders of programs, and their run times, from the BpfNode that was
+// written before a restart, unless the node has booted since. The kernel doesn't have this
+// information.
 func (i *Inspector) recall(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recallTimeout)
 	defer cancel()
 	before, err := i.publisher.Read(ctx)
 	if err != nil {
-		i.options.Log.Error("Failed to read who held programs before", "error", err)
+		i.options.Log.Error("Failed to read the BpfNode that was written before", "error", err)
 		return
 	}
 	if before != nil && before.BootID == i.inventory.Facts().BootID {
 		i.last = report.Processes(before)
+		i.averages.Recall(before)
 	}
 }
 
@@ -174,9 +182,8 @@ func (i *Inspector) once(ctx context.Context, look inventory.Look, now time.Time
 		i.owners.want(ctx, facts.Programs)
 		i.names.want(ctx, facts, look.All)
 	}
-	if i.owners.changed() {
-		updated = true
-	}
+	changed, measured := i.owners.changed(), i.averages.Measure()
+	updated = updated || changed || measured
 	if !updated && err == nil && i.status != nil {
 		return
 	}
@@ -187,6 +194,7 @@ func (i *Inspector) once(ctx context.Context, look inventory.Look, now time.Time
 	failures["pods"] = err
 	facts.Last = i.last
 	status := report.Status(facts)
+	i.averages.Add(status, now)
 	i.last = report.Processes(status)
 	status.Conditions = []metav1.Condition{inspected(failures)}
 	if i.options.Conflicts != nil {

@@ -16,10 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/apiserver"
+	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
 // Pace limits the requests to the API server.
@@ -131,8 +134,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// write updates the object to the wanted status, and reports whether a write was
-// necessary.
+// write updates the object to the wanted status and its annotation, and reports whether a
+// write was necessary.
 func (p *Publisher) write(ctx context.Context) (bool, error) {
 	p.mu.Lock()
 	wanted := p.wanted
@@ -155,18 +158,40 @@ func (p *Publisher) write(ctx context.Context) (bool, error) {
 	status := wanted.DeepCopy()
 	status.Conditions = p.written.Status.Conditions
 	v1alpha1.SetConditions(&status.Conditions, wanted.Conditions...)
-	if equality.Semantic.DeepEqual(*status, p.written.Status) {
-		return wrote, nil
+	date(status.Conflicts, p.written.Status.Conflicts, metav1.Now().Rfc3339Copy())
+	if !equality.Semantic.DeepEqual(*status, p.written.Status) {
+		wrote = true
+		update := p.written.DeepCopy()
+		update.Status = *status
+		if err := p.replace(p.update(ctx, update)); err != nil {
+			return wrote, err
+		}
 	}
-	update := p.written.DeepCopy()
-	update.Status = *status
-	written, err := p.update(ctx, update)
-	if err != nil {
-		p.written = nil // deleted, or changed by someone else
-		return true, err
+	if health := rollout.HealthOf(status).String(); p.written.Annotations[v1alpha1.AnnotationObjectHealth] != health {
+		wrote = true
+		return wrote, p.replace(p.annotate(ctx, health))
 	}
+	return wrote, nil
+}
+
+// replace sets what was written. After an error, the object was deleted, or changed by someone
+// else.
+func (p *Publisher) replace(written *v1alpha1.BpfNode, err error) error {
 	p.written = written
-	return true, nil
+	return err
+}
+
+// date sets since when there are conflicts. A rollout is only about those that are new.
+func date(conflicts, before []v1alpha1.BpfNodeConflict, now metav1.Time) {
+	since := map[string]*metav1.Time{}
+	for _, c := range before {
+		since[conflict.Key(c)] = c.Since
+	}
+	for i := range conflicts {
+		if conflicts[i].Since = since[conflict.Key(conflicts[i])]; conflicts[i].Since == nil {
+			conflicts[i].Since = &now
+		}
+	}
 }
 
 func (p *Publisher) get(ctx context.Context) (*v1alpha1.BpfNode, error) {
@@ -206,6 +231,23 @@ func (p *Publisher) update(ctx context.Context, node *v1alpha1.BpfNode) (*v1alph
 		return nil, fmt.Errorf("write the status of BpfNode %s: %w", p.node, err)
 	}
 	return updated, nil
+}
+
+// annotate sets the annotation for the operator, which writing the status can't.
+func (p *Publisher) annotate(ctx context.Context, health string) (*v1alpha1.BpfNode, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": p.written.ResourceVersion, "annotations": map[string]string{v1alpha1.AnnotationObjectHealth: health},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encode the annotation of BpfNode %s: %w", p.node, err)
+	}
+	node := &v1alpha1.BpfNode{}
+	if err := p.api.Patch(types.MergePatchType).Resource(v1alpha1.NodeKind.Resource()).Name(p.node).Body(patch).Do(ctx).Into(node); err != nil {
+		return nil, fmt.Errorf("annotate BpfNode %s: %w", p.node, err)
+	}
+	return node, nil
 }
 
 // owner returns a reference to the Node. It requests only the Node's metadata.

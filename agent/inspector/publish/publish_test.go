@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
 // server is an API server with one Node, and its BpfNode if it exists.
@@ -68,6 +70,16 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.writes++
 			s.object.ResourceVersion = strconv.Itoa(s.version)
 		}
+		s.give(w, http.StatusOK)
+	case "PATCH " + objects + "/n":
+		patch := &v1alpha1.BpfNode{}
+		if err := json.NewDecoder(r.Body).Decode(patch); err != nil || patch.ResourceVersion != s.object.ResourceVersion {
+			s.t.Errorf("the patch is of version %q: %v", patch.ResourceVersion, err)
+		}
+		s.object.Annotations = patch.Annotations
+		s.version++
+		s.writes++
+		s.object.ResourceVersion = strconv.Itoa(s.version)
 		s.give(w, http.StatusOK)
 	default:
 		s.t.Errorf("unexpected %s", path)
@@ -203,6 +215,52 @@ func TestNoWriteWithoutChange(t *testing.T) {
 		s.object = nil
 	})
 	s.await("there again though nothing was published", func() bool { return s.object != nil && s.object.Status.ProgramCount == 1 })
+}
+
+// The annotation has the conflicts of objects, and since when they have been reported. A restart doesn't change that.
+func TestHealth(t *testing.T) {
+	s := &server{t: t}
+	pace := Pace{Write: time.Millisecond, Check: time.Hour, Retry: time.Millisecond}
+	with := func(programs int32, messages ...string) *v1alpha1.BpfNodeStatus {
+		status := status(programs, metav1.ConditionTrue)
+		for _, message := range messages {
+			status.Conflicts = append(status.Conflicts, v1alpha1.BpfNodeConflict{Type: v1alpha1.BpfNodeEventNearLimit, Message: message, Owner: &v1alpha1.BpfNodeOwner{Kind: "TcxProgram", Name: "flows"}})
+		}
+		return status
+	}
+	// health returns the messages of conflicts in the annotation. With other, their times have to be another one.
+	health := func(not metav1.Time) (messages []string) {
+		h, err := rollout.ParseHealth(s.object.Annotations[v1alpha1.AnnotationObjectHealth])
+		if err != nil {
+			t.Error(err)
+		}
+		for _, c := range h.Conflicts {
+			if c.Name == "flows" && !c.Since.IsZero() && !c.Since.Equal(&not) {
+				messages = append(messages, c.Message)
+			}
+		}
+		return messages
+	}
+	p := publisher(t, s, pace)
+	p.Publish(with(1))
+	s.await("written without an annotation", func() bool { return s.object != nil && s.object.Status.ProgramCount == 1 })
+	p.Publish(with(1, "first"))
+	s.await("annotated", func() bool { return slices.Equal(health(metav1.Time{}), []string{"first"}) })
+
+	long := metav1.NewTime(time.Unix(1_700_000_000, 0))
+	s.do(func() {
+		if s.object.Status.Conflicts[0].Since == nil {
+			t.Error("the status doesn't say since when")
+		}
+		s.object.Status.Conflicts[0].Since = &long
+	})
+	again := publisher(t, s, pace)
+	again.Publish(with(2, "first", "second"))
+	s.await("the second is new", func() bool { return slices.Equal(health(long), []string{"second"}) && len(health(metav1.Time{})) == 2 })
+	again.Publish(with(2))
+	s.await("none", func() bool {
+		return len(s.object.Status.Conflicts) == 0 && s.object.Annotations[v1alpha1.AnnotationObjectHealth] == ""
+	})
 }
 
 func TestPace(t *testing.T) {

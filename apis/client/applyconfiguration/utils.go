@@ -53,6 +53,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apisv1alpha1.BpfNodeOwnerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeProgram"):
 		return &apisv1alpha1.BpfNodeProgramApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeRunTime"):
+		return &apisv1alpha1.BpfNodeRunTimeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfNodeStatus"):
 		return &apisv1alpha1.BpfNodeStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BpfNsApplication"):

@@ -10,15 +10,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
+	"github.com/bpfman/bpfman-operator/operator/deploy"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 )
 
@@ -319,6 +322,66 @@ func TestRolloutAwaitsReadyNodes(t *testing.T) {
 	f.is(v1alpha1.RolloutProgressing, "v2,v1,v1", "revision 2, step 1 of 3 on 1 of 3 nodes")
 	f.ready("ready-2", corev1.ConditionTrue)
 	f.is(v1alpha1.RolloutComplete, "v2,v2,v2", "")
+}
+
+// runsSince sets when the agent on a node terminated last, or never. An inspector runs beside it.
+func (f *fleet) runsSince(name string, terminated *corev1.ContainerStateTerminated) {
+	f.t.Helper()
+	pod := &corev1.Pod{}
+	if err := f.c.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "agent-" + name}, pod); err != nil {
+		f.t.Fatal(err)
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: deploy.AgentContainer, LastTerminationState: corev1.ContainerState{Terminated: terminated}}, {Name: deploy.InspectorContainer},
+	}
+	if err := f.c.Status().Update(f.t.Context(), pod); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// inspects sets what the inspector of a node says about objects.
+func (f *fleet) inspects(name string, h rollout.Health) {
+	f.t.Helper()
+	o := &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := controllerutil.CreateOrPatch(f.t.Context(), f.c, o, func() error {
+		o.Annotations = map[string]string{v1alpha1.AnnotationObjectHealth: h.String()}
+		return nil
+	}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// A conflict that is new, an agent that crashed, or programs that take longer halt a rollout. A user can resume it.
+func TestRolloutHealth(t *testing.T) {
+	f := newFleet(t, "health", 3)
+	f.policy("health", func(s *v1alpha1.RolloutPolicySpec) { s.MaxRunTimePercent = 200 })
+	owner := v1alpha1.BpfNodeOwner{Kind: "TracepointProgram", Name: f.object.Name}
+	old := rollout.Conflict{BpfNodeOwner: owner, Since: metav1.NewTime(time.Now().Add(-time.Hour)), Message: "it was there before"}
+	fast := []rollout.RunTime{{Program: programID, Loaded: metav1.NewTime(time.Now().Add(time.Hour)), Average: 150, Previous: 100}}
+	for _, node := range f.nodes {
+		f.runsSince(node.Name, nil)
+		f.inspects(node.Name, rollout.Health{Conflicts: []rollout.Conflict{old}, RunTimes: fast})
+	}
+	create(t, f.c, f.object)
+	f.is(v1alpha1.RolloutPaused, "v1,,", "step 1 is complete")
+
+	now := rollout.Conflict{BpfNodeOwner: owner, Since: metav1.NewTime(time.Now().Add(time.Minute)), Message: "another program is first"}
+	f.inspects("health-2", rollout.Health{Conflicts: []rollout.Conflict{old, now}, RunTimes: fast})
+	f.is(v1alpha1.RolloutHalted, "v1,,", "1 of 1 nodes with revision 1 aren't healthy (health-2: another program is first)")
+	f.inspects("health-2", rollout.Health{RunTimes: fast})
+	f.resume()
+	f.is(v1alpha1.RolloutPaused, "v1,v1,", "step 2 is complete")
+
+	f.runsSince("health-2", &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(time.Now().Add(time.Minute))})
+	f.is(v1alpha1.RolloutHalted, "v1,v1,", "1 of 2 nodes with revision 1 aren't healthy (health-2: the agent or the daemon terminated at ")
+
+	f.edit(func() { f.object.Spec.BpfFunctionName = "v2" })
+	f.is(v1alpha1.RolloutHalted, "v2,,", "the agent or the daemon terminated at ")
+	f.runsSince("health-2", nil)
+	slow := []rollout.RunTime{{Program: programID, Loaded: fast[0].Loaded, Average: 201, Previous: 100}}
+	f.inspects("health-2", rollout.Health{RunTimes: slow})
+	f.edit(func() { f.object.Spec.BpfFunctionName = "v3" })
+	f.is(v1alpha1.RolloutHalted, "v3,,", "health-2: a run takes 201 ns on average, and 100 ns in the previous revision")
 }
 
 // An object that nodes run when a policy is created changes nowhere. Two policies that match hold its changes, until one

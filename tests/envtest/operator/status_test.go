@@ -40,13 +40,16 @@ func report(t *testing.T, c client.Client, owner *v1alpha1.TracepointProgram, no
 			t.Fatal(err)
 		}
 	}
-	p.Status.Node, p.Status.OwnerGeneration = node, owner.Generation
+	p.Status.Node, p.Status.OwnerGeneration, p.Status.ProgramID = node, owner.Generation, programID
 	v1alpha1.SetConditions(&p.Status.Conditions, conditions...)
 	if err := c.Status().Update(t.Context(), p, asAgent); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
+
+// programID is the kernel's id of all programs.
+const programID = 61
 
 // programOf returns the report that an agent creates for an owner, without its status.
 func programOf(owner *v1alpha1.TracepointProgram, node string) *v1alpha1.BpfProgram {

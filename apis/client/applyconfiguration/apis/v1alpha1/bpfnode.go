@@ -18,7 +18,7 @@ import (
 // loaded them: where programs are attached, who holds them, and which conflicts
 // there are. It has the name of the node. Only the node's inspector writes it,
 // when something changes. It doesn't include values that change all the time,
-// such as run times and entries of maps; see the metrics for those.
+// such as numbers of runs and entries of maps; see the metrics for those.
 type BpfNodeApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`

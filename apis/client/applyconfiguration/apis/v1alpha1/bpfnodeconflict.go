@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // BpfNodeConflictApplyConfiguration represents a declarative configuration of the BpfNodeConflict type for use
 // with apply.
 //
@@ -20,6 +24,8 @@ type BpfNodeConflictApplyConfiguration struct {
 	ProgramID *uint32 `json:"programid,omitempty"`
 	// owner is the object of bpfman that is affected.
 	Owner *BpfNodeOwnerApplyConfiguration `json:"owner,omitempty"`
+	// since is when the conflict was first reported.
+	Since *v1.Time `json:"since,omitempty"`
 }
 
 // BpfNodeConflictApplyConfiguration constructs a declarative configuration of the BpfNodeConflict type for use with
@@ -57,5 +63,13 @@ func (b *BpfNodeConflictApplyConfiguration) WithProgramID(value uint32) *BpfNode
 // If called multiple times, the Owner field is set to the value of the last call.
 func (b *BpfNodeConflictApplyConfiguration) WithOwner(value *BpfNodeOwnerApplyConfiguration) *BpfNodeConflictApplyConfiguration {
 	b.Owner = value
+	return b
+}
+
+// WithSince sets the Since field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Since field is set to the value of the last call.
+func (b *BpfNodeConflictApplyConfiguration) WithSince(value v1.Time) *BpfNodeConflictApplyConfiguration {
+	b.Since = &value
 	return b
 }

@@ -40,6 +40,9 @@ type BpfNodeProgramApplyConfiguration struct {
 	// program, one of its links, or a map that contains it open, and files where
 	// one of these is pinned.
 	Holders []BpfNodeHolderApplyConfiguration `json:"holders,omitempty"`
+	// runtime is how long runs of the program take, if an object of bpfman owns it
+	// and the inspector measures run times.
+	RunTime *BpfNodeRunTimeApplyConfiguration `json:"runtime,omitempty"`
 	// mapids are the kernel's ids of the program's maps. For example: `[12, 13]`.
 	MapIDs []uint32 `json:"mapids,omitempty"`
 }
@@ -137,6 +140,14 @@ func (b *BpfNodeProgramApplyConfiguration) WithHolders(values ...*BpfNodeHolderA
 		}
 		b.Holders = append(b.Holders, *values[i])
 	}
+	return b
+}
+
+// WithRunTime sets the RunTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RunTime field is set to the value of the last call.
+func (b *BpfNodeProgramApplyConfiguration) WithRunTime(value *BpfNodeRunTimeApplyConfiguration) *BpfNodeProgramApplyConfiguration {
+	b.RunTime = value
 	return b
 }
 

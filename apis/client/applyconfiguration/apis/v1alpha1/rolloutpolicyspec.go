@@ -32,6 +32,11 @@ type RolloutPolicySpecApplyConfiguration struct {
 	// timeLimit is how long the nodes of a step can take to become healthy. Those
 	// that aren't healthy then count as unhealthy. For example: `10m`.
 	TimeLimit *metav1.Duration `json:"timeLimit,omitempty"`
+	// maxRunTimePercent is how long a run of a program can take on average, as a
+	// percentage of the average in the previous revision. Otherwise, the node is
+	// unhealthy. Without this field, run times don't matter. It requires that the
+	// inspectors measure run times. For example: `200`.
+	MaxRunTimePercent *int32 `json:"maxRunTimePercent,omitempty"`
 	// onFailure says what happens if more nodes are unhealthy than maxUnhealthy.
 	// With `halt`, no other node changes until you resume the rollout or edit the
 	// object. With `undo`, all nodes also return to the previous revision.
@@ -86,6 +91,14 @@ func (b *RolloutPolicySpecApplyConfiguration) WithMaxUnhealthy(value intstr.IntO
 // If called multiple times, the TimeLimit field is set to the value of the last call.
 func (b *RolloutPolicySpecApplyConfiguration) WithTimeLimit(value metav1.Duration) *RolloutPolicySpecApplyConfiguration {
 	b.TimeLimit = &value
+	return b
+}
+
+// WithMaxRunTimePercent sets the MaxRunTimePercent field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxRunTimePercent field is set to the value of the last call.
+func (b *RolloutPolicySpecApplyConfiguration) WithMaxRunTimePercent(value int32) *RolloutPolicySpecApplyConfiguration {
+	b.MaxRunTimePercent = &value
 	return b
 }
 

@@ -46,6 +46,8 @@ type RolloutStatusApplyConfiguration struct {
 	Until *int64 `json:"until,omitempty"`
 	// canaries selects nodes that come before the others, as in the policy.
 	Canaries *metav1.LabelSelectorApplyConfiguration `json:"canaries,omitempty"`
+	// maxRunTimePercent limits run times, as in the policy.
+	MaxRunTimePercent *int32 `json:"maxRunTimePercent,omitempty"`
 	// previous is the revision that the other nodes have. If it is absent, they
 	// have none.
 	Previous *RolloutRevisionApplyConfiguration `json:"previous,omitempty"`
@@ -142,6 +144,14 @@ func (b *RolloutStatusApplyConfiguration) WithUntil(value int64) *RolloutStatusA
 // If called multiple times, the Canaries field is set to the value of the last call.
 func (b *RolloutStatusApplyConfiguration) WithCanaries(value *metav1.LabelSelectorApplyConfiguration) *RolloutStatusApplyConfiguration {
 	b.Canaries = value
+	return b
+}
+
+// WithMaxRunTimePercent sets the MaxRunTimePercent field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MaxRunTimePercent field is set to the value of the last call.
+func (b *RolloutStatusApplyConfiguration) WithMaxRunTimePercent(value int32) *RolloutStatusApplyConfiguration {
+	b.MaxRunTimePercent = &value
 	return b
 }
 
