@@ -36,7 +36,7 @@ func For(reason, message string) string {
 		return found[0].Text
 	}
 	for _, r := range remedies {
-		if r.reason == reason && r.Text != "" {
+		if reason != "" && r.reason == reason {
 			return r.Text
 		}
 	}
@@ -60,14 +60,16 @@ var (
 	word   = regexp.MustCompile(`^[A-Za-z]+$`)
 )
 
+// The tables, by the first cell of their headers.
 const (
+	summaries  = "type"
 	messages   = "message has"
 	conditions = "condition of a BpfProgram"
 	conflicts  = "conflict"
 )
 
-// parse parses the tables, which each start with a header. It ignores tables that aren't about problems of a
-// program on a node.
+// parse parses the tables, which each start with a header. It ignores other tables. In the table of an object's
+// summaries, only the rows that quote a message have a solution: the others are about what the nodes report.
 func parse(text string) []Remedy {
 	var all []Remedy
 	table := ""
@@ -78,11 +80,13 @@ func parse(text string) []Remedy {
 		}
 		last := links.ReplaceAllString(cells[len(cells)-1], "$1")
 		switch {
-		case cells[0] == messages, cells[0] == conditions, cells[0] == conflicts, cells[0] == "type":
+		case cells[0] == messages, cells[0] == conditions, cells[0] == conflicts, cells[0] == summaries:
 			table = cells[0]
 		case strings.HasPrefix(cells[0], "---"):
 		case table == messages:
 			all = append(all, Remedy{patterns: patterns(cells[0]), Text: last})
+		case table == summaries && strings.HasPrefix(cells[1], "…"):
+			all = append(all, Remedy{patterns: patterns(cells[1]), Text: last})
 		case table == conditions && word.MatchString(cells[1]) && !strings.Contains(last, "see below"):
 			all = append(all, Remedy{reason: cells[1], Text: last})
 		case table == conflicts:

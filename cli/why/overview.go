@@ -171,11 +171,15 @@ func Conflicts(node *v1alpha1.BpfNode) map[v1alpha1.BpfNodeOwner][]Conflict {
 	return found
 }
 
-// Problems returns the problems of the node components in the ConfigMap.
+// Problems returns the problems of the node components in the ConfigMap, with their solutions.
 func Problems(config *corev1.ConfigMap) []string {
 	var problems []string
 	for line := range strings.Lines(config.Annotations["bpfman.io/problems"]) {
-		problems = append(problems, strings.TrimSpace(line))
+		problem := strings.TrimSpace(line)
+		if todo := remedy.For("", problem); todo != "" {
+			problem += ". To do: " + todo
+		}
+		problems = append(problems, problem)
 	}
 	return problems
 }

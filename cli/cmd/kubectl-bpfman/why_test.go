@@ -90,7 +90,7 @@ func everything() []client.Object {
 	former.UID = "of another"
 	stranger := report(former, "TcxProgram", "stranger", "tcx_stats", 8, v1alpha1.BpfProgCondNotLoaded.Condition("of a former object"))
 	verifier := "load: LoadError { io_error: Os { code: 13, message: \"Permission denied\" }, verifier_log: 0: R1=ctx()\n1: (79) r2 = *(u64 *)(r1 +8)\n\x1b[2Jinvalid bpf_context access\nverification time 31 usec\n })"
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-config", Annotations: map[string]string{"bpfman.io/problems": "container bpfman of image b fails: exit code 1: no luck (rejected)\nanother"}}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-config", Annotations: map[string]string{"bpfman.io/problems": "container bpfman with image b fails: exit code 1: no luck (rejected)\nanother"}}}
 	return []client.Object{
 		o, config, stranger, outdated,
 		report(o, "TcxProgram", "fine-1", "tcx_stats", 5, v1alpha1.BpfProgCondLoaded.Condition(), attachedTo("eth0 ingress", "eth7 ingress")...),
@@ -152,7 +152,7 @@ func overview() []client.Object {
 func TestNearestFunction(t *testing.T) {
 	for message, want := range map[string]string{
 		"it has no function tcx_stat; its functions are pass, tcx_stats": "set bpffunctionname to tcx_stats, or to another function that the message lists",
-		"it has no function flows; its functions are pass, tcx_stats":    "the bytecode has no function `bpffunctionname`; the message lists the functions that it has",
+		"it has no function flows; its functions are pass, tcx_stats":    "set `bpffunctionname` to a function that the bytecode has: the message lists them",
 	} {
 		o := counter()
 		o.Spec.NodeSelector.MatchLabels = nil

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package remedy
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// sources are the files with the messages that objects show, and what surrounds these messages there.
+var sources = []struct{ files, around string }{
+	{"agent/bytecode/*.go", "image r.example.com/x:v1: %s"},
+	{"agent/confirm/*.go", "%s"},
+	{"agent/controller/*.go", "load x from image r.example.com/x:v1: %s"},
+	{"agent/daemon/*.go", "load x from image r.example.com/x:v1: %s"},
+	{"agent/node/*.go", "attach to eth0 ingress: %s"},
+	{"agent/pins/*.go", "load x from image r.example.com/x:v1: %s"},
+	{"agent/plan/*.go", "%s"},
+	{"agent/program/*.go", "attach to eth0 ingress: %s"},
+	{"agent/reader/findings/*.go", "policy p: rule r: image r.example.com/x:v1 has no signature of a (%s)"},
+	{"agent/reader/image/*.go", "image r.example.com/x:v1: %s"},
+	{"agent/reader/object/*.go", "image r.example.com/x:v1: its bytecode can't be used: %s"},
+	{"agent/reader/registry/*.go", "image r.example.com/x:v1: registry r.example.com %s"},
+	{"agent/reader/signature/*.go", "policy p: rule r: image r.example.com/x:v1 has no signature of a (authority a: %s)"},
+	{"agent/report/*.go", "%s"},
+	{"internal/cri/*.go", "attach to eth0 ingress: %s"},
+	{"internal/policy/*.go", "policy p: rule r: %s"},
+	{"internal/reader/*.go", "image r.example.com/x:v1: %s"},
+	{"operator/nodes/problems.go", "%s"},
+	{"operator/rollout/*.go", "Rollout halted: %s. Attached on 1 of 2 selected nodes"},
+	{"operator/status/*.go", "%s"},
+}
+
+// unseen are files without messages that objects show.
+var unseen = map[string]string{
+	"agent/confirm/ask.go":            "logged",
+	"agent/controller/reconcile.go":   "logged: without a plan, nothing is reported",
+	"agent/controller/reports.go":     "logged",
+	"agent/controller/rollout.go":     "logged: without a plan, nothing is reported",
+	"agent/controller/v05.go":         "Events of the node",
+	"agent/controller/watch.go":       "logged",
+	"agent/controller/write.go":       "Events, and errors of writing that are logged",
+	"agent/node/interfaces.go":        "logged: without a plan, nothing is reported",
+	"agent/node/share.go":             "logged at the start",
+	"agent/reader/object/loader.go":   "notes of kubectl bpfman image inspect",
+	"agent/reader/object/variable.go": "names of types",
+	"operator/rollout/history.go":     "logged",
+	"operator/status/controller.go":   "logged",
+	"operator/status/leftovers.go":    "logged",
+}
+
+// partial are texts that are parts of messages. What to do depends on the other parts.
+var partial = slices.Concat(
+	// Details after a cause.
+	[]string{
+		"nothing runs instead", "generation %d runs again", "it is tried again when the API server responds", ", and got one after it was rolled back",
+		"it isn't tried again here until the object or its annotation bpfman.io/restartedAt changes", " (the previously loaded program %d keeps running)",
+		"type %s, %d-byte keys, and %d-byte values", "; its primary interface is %s", "; only the first %d are checked", "and %d other reasons",
+		"revision %d runs again", "%d of %d nodes with revision %d aren't healthy (%s)", "revision %d, step %d of %d on %d of %d nodes", "Attached on %d of %s",
+		"the name of an interface has 1 to 15 bytes, without whitespace, slashes, and colons", "a tracepoint has the form category/event",
+		"the name of a kernel function has 1 to 511 bytes, without whitespace and control characters",
+		"a target is the name of a library, or an absolute path, with 1 to 4095 bytes and without control characters", "it hasn't been read",
+		"it isn't a public key in PEM format", "it has a PEM block of type %q instead of PUBLIC KEY", "read public key: %w",
+	},
+	// Beginnings before a cause.
+	[]string{
+		"%s: %s; the daemon reports: %s", "list all programs", "interfaces in pod %s/%s", "list what refers to %s", "policies can't be evaluated: %s",
+		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
+		"it uses the external %s: %v", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
+	},
+	// Entries of layers.
+	[]string{
+		"a global pax header", "a GNU long name", "a GNU long link name", "a GNU directory listing", "a GNU multi-volume file", "a GNU volume name",
+		"two pax headers for one entry", "an old pax header", "an entry of the unknown type %s",
+	},
+	// Signatures that don't count.
+	[]string{
+		"made with a certificate, not with a key", "made with a key, not with a certificate", "not made with the authority's keys", "of another image",
+		"made by an unknown signer", "made by another signer: %w", "not a Sigstore bundle that can be read", "not an envelope that can be read",
+		"with a log entry that can't be read", "of an unknown kind, %q", "with a certificate that is not PEM", "with a timestamp that can't be read",
+		"does not match any digest in statement", "does not match digests in statement", "artifact does not match digest", "failed to verify signature",
+		"failed to verify log inclusion", "not in a transparency log of the trusted root", "failed to verify timestamps", "without proof of when it was made",
+		"failed to verify leaf certificate", "with a certificate that no authority of the trusted root issued, or that wasn't valid when it was used",
+		"failed to verify signed certificate timestamp", "with a certificate that isn't in a certificate transparency log of the trusted root",
+		"it exceeds the size limit", "it has unexpected content", "%w: the referrers tag has no index", "%w: the list of referrers isn't an index",
+	},
+	// Errors that the agent handles, waits for, or logs.
+	[]string{
+		"images are being read, or a change isn't confirmed", "the API server can't be reached", "Program %d does not exist", "the registry doesn't have it",
+		"read the boot ID: %w", "read the record of a change: %w", "remove a damaged record: %w", "remove the record of %s: %w",
+		"write a section header: %w", "write the ELF header: %w", "it is in section %s, and bpfman has no kind for programs of type %s",
+		"encode status of RolloutPolicy %s: %w", "write status of RolloutPolicy %s: %w", "Changes of matching objects are rolled out in steps",
+		"%s has no list of objects", "a list has an item of %T",
+	},
+)
+
+// TestEachMessageHasOneRemedy reads the messages from the sources.
+func TestEachMessageHasOneRemedy(t *testing.T) {
+	used := map[string]bool{}
+	for _, s := range sources {
+		paths, err := filepath.Glob(filepath.Join("../..", s.files))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %q, %v", s.files, paths, err)
+		}
+		for _, path := range paths {
+			name := strings.TrimPrefix(path, "../../")
+			if used[name] = true; strings.HasSuffix(name, "_test.go") || unseen[name] != "" {
+				continue
+			}
+			for _, text := range textsIn(t, path) {
+				used[text] = true
+				if slices.Contains(partial, text) {
+					continue
+				}
+				message := strings.Replace(s.around, "%s", sample(text), 1)
+				if found := matching(message); len(found) != 1 {
+					t.Errorf("%s: %d rows of docs/status.md match %q, %q:\n%s", name, len(found), text, message, strings.Join(texts(found), "\n"))
+				}
+			}
+		}
+	}
+	for _, name := range slices.Concat(partial, slices.Collect(maps.Keys(unseen))) {
+		if !used[name] {
+			t.Errorf("there is no %q anymore", name)
+		}
+	}
+}
+
+func texts(rows []Remedy) []string {
+	var all []string
+	for _, r := range rows {
+		all = append(all, "  "+r.Text)
+	}
+	return all
+}
+
+var words = regexp.MustCompile(`[a-zA-Z']{2,}`)
+
+var verb = regexp.MustCompile(`%[a-zA-Z]`)
+
+// sample returns a message of a format.
+func sample(format string) string {
+	if special, ok := samples[format]; ok {
+		return special
+	}
+	return verb.ReplaceAllStringFunc(format, func(v string) string {
+		if v == "%d" {
+			return "32"
+		}
+		return "x"
+	})
+}
+
+// samples are the messages whose form depends on what they name.
+var samples = map[string]string{
+	"%s is empty":                                                            "target is empty",
+	"%s didn't answer within %s":                                             "bpfman-reader didn't answer within 35s",
+	"encode the request to %s: %w":                                           "encode the request to bpfman-reader: x",
+	"read the answer of %s: %w":                                              "read the answer of bpfman-reader: x",
+	"the answer of %s has more than %d bytes":                                "the answer of bpfman-reader has more than 32 bytes",
+	"its key %s is invalid":                                                  "pull Secret a/b: its key x is invalid",
+	"its type is %q instead of %s or %s":                                     "pull Secret a/b: its type is x instead of x or x",
+	"the auth of a registry is not base64":                                   "pull Secret a/b: the auth of a registry is not base64",
+	"the auth of a registry is not user:password":                            "pull Secret a/b: the auth of a registry is not user:password",
+	"to replace the map, whose entries are then lost, set the annotation %s": "the pinned map x has a, but the bytecode declares b: to replace the map",
+}
+
+// textsIn returns the texts of a file that have at least three words, except those of log messages. Operands that
+// aren't constant become %s.
+func textsIn(t *testing.T, path string) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec, *ast.Field:
+			return false
+		case *ast.CallExpr:
+			called, ok := n.Fun.(*ast.SelectorExpr)
+			return !ok || !slices.Contains([]string{"MustCompile", "Info", "Error", "Emit"}, called.Sel.Name)
+		case ast.Expr:
+			text, constant := textOf(n)
+			if constant && strings.Contains(text, " ") && len(words.FindAllString(verb.ReplaceAllString(text, ""), -1)) > 2 {
+				found = append(found, text)
+			}
+			return !constant
+		}
+		return true
+	})
+	return found
+}
+
+// textOf returns the text of an expression that is, or contains, a string.
+func textOf(e ast.Expr) (text string, ok bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if e.Kind == token.STRING {
+			text, err := strconv.Unquote(e.Value)
+			return text, err == nil
+		}
+	case *ast.BinaryExpr:
+		left, isLeft := textOf(e.X)
+		right, isRight := textOf(e.Y)
+		if e.Op == token.ADD && (isLeft || isRight) {
+			if !isLeft {
+				left = "%s"
+			}
+			if !isRight {
+				right = "%s"
+			}
+			return left + right, true
+		}
+	}
+	return "", false
+}
+
+// TestEachMessageOfOthersHasOneRemedy tries the messages of bpfman v0.6.0 and of its library aya 0.13.1, of the kernel,
+// of Go's network, and of the API server that objects show.
+func TestEachMessageOfOthersHasOneRemedy(t *testing.T) {
+	const load, attach, image = "load x from image r.example.com/x:v1: ", "attach to eth0 ingress: ", "image r.example.com/x:v1: registry r.example.com"
+	failed := func(err string) string { return load + "one or more programs failed to load: [" + err + "]" }
+	refused := func(code, kind, message, log string) string {
+		return failed("BpfProgramError(LoadError { io_error: Os { code: " + code + ", kind: " + kind + ", message: \"" + message + "\" }, verifier_log: " + log + " })")
+	}
+	const log = "0: R1=ctx()\n1: exit\nprocessed 2 insns"
+	for _, message := range []string{
+		// The kernel's verifier.
+		refused("1", "PermissionDenied", "Operation not permitted", ""),
+		refused("7", "ArgumentListTooLong", "Argument list too long", log),
+		refused("12", "OutOfMemory", "Cannot allocate memory", ""),
+		refused("13", "PermissionDenied", "Permission denied", log),
+		refused("22", "InvalidInput", "Invalid argument", log),
+		refused("28", "StorageFull", "No space left on device", log),
+		refused("95", "Unsupported", "Operation not supported", ""),
+		refused("524", "Uncategorized", "Unknown error 524", ""),
+		// Loads.
+		failed(`BpfFunctionNameNotValid("x")`),
+		failed("BpfProgramError(UnexpectedProgramType)"),
+		failed(`BpfProgramError(Btf(UnknownBtfTypeName { type_name: "do_unlink" }))`),
+		failed(`UnableToPinProgram(SyscallError(SyscallError { call: "BPF_OBJ_PIN", io_error: Os { code: 17, kind: AlreadyExists, message: "File exists" } }))`),
+		load + "An error occurred. can't open file: No such file or directory (os error 2)",
+		load + "An error occurred. can't read file: Is a directory (os error 21)",
+		load + "An error occurred. map_owner_id does not exist",
+		load + "An error occurred. can't create map dir: No space left on device",
+		load + "Failed to pin map `BPF_OBJ_PIN` failed",
+		load + "map error: failed to create map `events` with code -1",
+		load + "map error: invalid map type 99",
+		load + "map error: map `\"events\"` requested pinning. pinning failed",
+		load + "error parsing BPF object: error parsing ELF data",
+		load + "error parsing BPF object: invalid license `[71]`: missing NULL terminator",
+		load + "error parsing BPF object: invalid program section `tc`",
+		load + "error parsing BPF object: symbol x has size `4`, but provided data is of size `8`",
+		load + "error parsing BPF object: symbol with name x not found in the symbols table",
+		load + "error parsing BPF object: no BTF parsed for object",
+		load + "error parsing BPF object: error parsing map `events`",
+		load + "error parsing BPF object: error parsing section with index 7",
+		load + "error parsing BPF object: invalid kernel version `[7]`",
+		load + "error parsing BPF object: invalid program code",
+		load + "error parsing BPF object: unsupported relocation target",
+		load + "error parsing BPF object: two or more symbols in section `7` have the same address 0x7",
+		load + "error parsing BPF object: unknown symbol in section `7` at address 0x7",
+		load + "error parsing BPF object: invalid symbol, index `7` name: x",
+		load + "error parsing BPF object: map for section with index 7 not found",
+		load + "error parsing BPF object: the map number 7 in the `maps` section doesn't have a symbol name",
+		load + "error parsing BPF object: no symbols found in the maps section",
+		load + "error parsing BPF object: BTF error: invalid BTF type info segment",
+		load + "error relocating function",
+		load + "error relocating section",
+		load + "BTF error: error parsing BTF header",
+		load + "no BTF parsed for object",
+		load + "unexpected pinning type 7",
+		load + "Internal error occurred. could not get current position",
+		load + "Failed to acquire database lock, please try again later",
+		load + `failed to list programs: Database entry id does not exist in tree "program_7": `,
+		load + "Failed to get metadata: x",
+		load + "Unable to open database tree x: x",
+		load + "Unable to insert database entry x into tree x: x",
+		load + "unable to open program tree: x",
+		load + "failed to write to db: x",
+		load + "task panicked",
+		load + "the bpfman daemon can't be reached: connection refused",
+		load + "the bpfman daemon didn't answer in time",
+		// Attach points.
+		attach + "Invalid Interface",
+		attach + "unknown network interface eth9",
+		attach + "No room to attach program. Please remove one and try again.",
+		attach + "dispatcher failed to load. x",
+		attach + "dispatcher is not loaded",
+		attach + "netlink error while attaching ebpf program to tc",
+		attach + "netlink error while attaching XDP program",
+		attach + "`bpf_link_create` failed",
+		attach + "`bpf_mprog_attach` failed",
+		attach + "`bpf_raw_tracepoint_open` failed",
+		attach + "`perf_event_open` failed",
+		attach + "`perf_event_open_trace_point` failed",
+		attach + "`PERF_EVENT_IOC_SET_BPF` failed",
+		attach + "Failed to pin link `BPF_OBJ_PIN` failed",
+		attach + "`/sys/kernel/debug/tracing/events/x/y/id`",
+		attach + "could not resolve uprobe target `libx`",
+		attach + "error reading `/etc/ld.so.cache` file",
+		attach + "error resolving symbol",
+		attach + "Unable to attach uprobe in container with pid 7",
+		attach + "program is not a tracepoint program is not a valid attach point for this program",
+		attach + "An error occurred. Failed to open target netns file: No such file or directory (os error 2)",
+		attach + "An error occurred. Failed to get metadata for namespace path: No such file or directory (os error 2)",
+		attach + "An error occurred. setns error: EPERM: Operation not permitted",
+		attach + "An error occurred. Program 7 does not exist or was not created by bpfman",
+		"detach link 7: Database entry type does not exist in tree \"link_7\": ",
+		"unload program 7: Unable to delete program No such file or directory (os error 2)",
+		// The network and registries.
+		image + ": tls: failed to verify certificate: x509: certificate signed by unknown authority",
+		image + ": http: server gave HTTP response to HTTPS client",
+		image + ": dial tcp 192.0.2.1:443: connect: no route to host",
+		image + ": dial tcp 192.0.2.1:443: connect: network is unreachable",
+		// The API server.
+		`get pull Secret a/b: secrets "b" not found`,
+		`get pull Secret a/b: secrets "b" is forbidden: User "system:serviceaccount:bpfman:bpfman-daemon" cannot get resource "secrets"`,
+		`nothing is loaded until the policies are known: list BytecodePolicies: bytecodepolicies.bpfman.io is forbidden`,
+		// The node.
+		"container bpfman-agent with image x fails: exit code 1: x (worker-1)",
+		"image x: create a file in the store of bytecode: open /var/lib/bpfman/bytecode/new-1: no space left on device",
+	} {
+		if found := matching(message); len(found) != 1 {
+			t.Errorf("%d rows of docs/status.md match %q:\n%s", len(found), message, strings.Join(texts(found), "\n"))
+		}
+	}
+}
+
+// Of a message with several causes, the one that needs something first counts.
+func TestFirstRemedyCounts(t *testing.T) {
+	for message, want := range map[string]string{
+		"the pinned map /sys/fs/bpf/x has a, but the bytecode declares b: the pin is kept because other programs use the map: [7]":                                            "unload the other programs",
+		"the pinned map /sys/fs/bpf/x has a, but the bytecode declares b: the bytecode can't be loaded with a new map either, so the pinned map stays; the daemon reports: x": "correct the object",
+		"LoadError { message: \"Invalid argument\" }, verifier_log: invalid func unknown#195896080":                                                                           "the program reads a field",
+		"LoadError { message: \"Invalid argument\" }, verifier_log: cannot call GPL-restricted function from non-GPL compatible program":                                      "set the license",
+		"Rollout halted: 1 of 1 nodes with revision 2 aren't healthy (a: it has no function x; its functions are y): no other node changes until you edit the object":         "nodes with the change aren't healthy",
+	} {
+		if got := For("", message); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", message, got, want)
+		}
+	}
+}
