@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -34,9 +33,9 @@ const (
 // image's registry. It never waits for a registry. Its methods can be called
 // concurrently.
 type Library struct {
-	// Read reads an image, and writes its object to a file if it is requested. It must
+	// Read answers a request. It has files if an object is requested. It must
 	// return when its context ends.
-	Read func(ctx context.Context, request *reader.Request, object *os.File) reader.Answer
+	Read func(ctx context.Context, request *reader.Request, files *Files) reader.Answer
 	// Store has what was read.
 	Store *Store
 	// Observe, if not nil, is called after a read with its duration and its result:
@@ -118,20 +117,26 @@ type run struct {
 func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode, error) {
 	l.once.Do(func() { l.lanes, l.runs, l.findings = newLanes(), lru.New(maxRuns), lru.New(maxFindings) })
 	found, request, err := l.known(q)
-	switch {
-	case err != nil || request == nil:
-		return found, err
-	case q.PullPolicy == v1alpha1.PullNever && request.Object:
-		return found, fmt.Errorf("image %s isn't on this node, and the pull policy is Never", q.Image.Reference)
-	}
-	c, err := q.Credentials()
-	if err != nil {
+	if err != nil || request == nil {
 		return found, err
 	}
-	if c != (Credentials{}) {
-		request.Credentials = &reader.Credentials{Username: c.Username, Password: c.Password}
+	key, lasting := hash(fmt.Append(nil, found.Image)), true
+	read := func(ctx context.Context) (Bytecode, error) { return l.adapt(ctx, found, request) }
+	if request.Image != "" {
+		if q.PullPolicy == v1alpha1.PullNever && request.Object {
+			return found, fmt.Errorf("image %s isn't on this node, and the pull policy is Never", q.Image.Reference)
+		}
+		c, err := q.Credentials()
+		if err != nil {
+			return found, err
+		}
+		if c != (Credentials{}) {
+			request.Credentials = &reader.Credentials{Username: c.Username, Password: c.Password}
+		}
+		key, lasting = q.runKey(*request), strings.Contains(request.Image, "@")
+		read = func(ctx context.Context) (Bytecode, error) { return l.read(ctx, q, request) }
 	}
-	r, done := l.run(ctx, q, request)
+	r, done := l.run(ctx, key, lasting, read)
 	if !done {
 		go func() {
 			<-r.done // each read has a timeout
@@ -139,14 +144,18 @@ func (l *Library) Find(ctx context.Context, q Question, later func()) (Bytecode,
 		}()
 		return found, &PendingError{Reference: q.Image.Reference, Since: r.started}
 	}
-	if r.err != nil {
+	switch {
+	case r.err != nil:
 		return found, r.err
+	case request.Image == "":
+		return l.Find(ctx, q, later)
 	}
 	return r.found, nil
 }
 
 // known returns what the store and the cache answer, and the request for the rest. It
-// returns no request if there is no rest.
+// returns no request if there is no rest. The request has no image if an object in the store
+// must be adapted first.
 func (l *Library) known(q Question) (Bytecode, *reader.Request, error) {
 	request := &reader.Request{Image: q.Image.Reference, Object: q.Object, Authorities: q.Authorities, Attestations: q.Attestations}
 	found := Bytecode{Image: q.Image}
@@ -159,11 +168,16 @@ func (l *Library) known(q Question) (Bytecode, *reader.Request, error) {
 		found.Image = resolved
 	}
 	path, object, ok := l.Store.Object(found.Image)
-	switch {
-	case ok:
+	if ok {
 		found.Path, found.Object, request.Have = path, object, found.Manifest
-	case q.Object && !running:
-		return Bytecode{Image: q.Image}, request, nil // the tag is resolved again
+	} else if q.Object {
+		var kept bool
+		switch found.Object, kept = l.Store.ImageObject(found.Image); {
+		case kept:
+			return found, &reader.Request{Object: true}, nil
+		case !running:
+			return Bytecode{Image: q.Image}, request, nil // the tag is resolved again
+		}
 	}
 	if q.PullPolicy == v1alpha1.PullAlways && !running {
 		return Bytecode{Image: q.Image}, request, nil
@@ -221,9 +235,9 @@ func (q Question) runKey(request reader.Request) string {
 	return hash(content)
 }
 
-// run returns the run for a request, and whether it is done. It starts one if there is none that the question can use.
-func (l *Library) run(ctx context.Context, q Question, request *reader.Request) (r *run, done bool) {
-	key := q.runKey(*request)
+// run returns the run with a key, and whether it is done. It starts one with read if there is none that the question can
+// use.
+func (l *Library) run(ctx context.Context, key string, lasting bool, read func(context.Context) (Bytecode, error)) (r *run, done bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kept, _ := l.runs.Get(key)
@@ -232,11 +246,11 @@ func (l *Library) run(ctx context.Context, q Question, request *reader.Request) 
 			return r, done
 		}
 	}
-	r = &run{started: time.Now(), waiting: 1, lasting: strings.Contains(request.Image, "@"), done: make(chan struct{})}
+	r = &run{started: time.Now(), waiting: 1, lasting: lasting, done: make(chan struct{})}
 	l.runs.Add(key, r)
 	go func() {
 		defer close(r.done)
-		r.found, r.err = l.read(ctx, q, request)
+		r.found, r.err = read(ctx)
 		r.until = time.Now().Add(holds)
 	}()
 	return r, false
@@ -260,39 +274,58 @@ func (r *run) use(store *Store) (usable, done bool) {
 	return time.Now().Before(r.until) && (r.waiting >= 0 || r.lasting && r.err == nil), true
 }
 
-// read reads an image from its registry, and stores the result.
-func (l *Library) read(ctx context.Context, q Question, request *reader.Request) (Bytecode, error) {
-	var answer reader.Answer
-	var file *os.File
+// ask has the reader answer a request about an image, with the files that create returns.
+func (l *Library) ask(ctx context.Context, image Image, request *reader.Request, create func() (*Files, error)) (answer reader.Answer, files *Files, err error) {
 	var failed error
-	discard := func() {
-		if file != nil {
-			l.Store.Discard(file)
-			file = nil
-		}
-	}
-	err := l.lanes.run(ctx, hostOf(request.Image), func(ctx context.Context) {
-		discard()
+	err = l.lanes.run(ctx, hostOf(request.Image), func(ctx context.Context) {
+		files.Discard()
 		start := time.Now()
-		if request.Object {
-			if file, failed = l.Store.Create(); failed != nil {
-				return
-			}
+		if files, failed = create(); failed != nil {
+			return
 		}
-		answer = l.Read(ctx, request, file)
+		answer = l.Read(ctx, request, files)
 		if ctx.Err() == nil && l.Observe != nil {
 			l.Observe(time.Since(start), resultOf(&answer))
 		}
 	})
-	defer discard()
-	text := fmt.Sprintf("image %s: %s", q.Image.Reference, answer.Error)
+	text := fmt.Sprintf("image %s: %s", image.Reference, answer.Error)
 	switch err = errors.Join(err, failed); {
 	case err != nil:
-		return Bytecode{}, fmt.Errorf("image %s: %w", q.Image.Reference, err)
+		err = fmt.Errorf("image %s: %w", image.Reference, err)
 	case answer.Unfit:
-		return Bytecode{}, &UnfitError{text}
+		err = &UnfitError{text}
 	case answer.Error != "":
-		return Bytecode{}, errors.New(text)
+		err = errors.New(text)
+	}
+	return answer, files, err
+}
+
+// adapt has the object of an image in the store adapted to this kernel, and stores the result.
+func (l *Library) adapt(ctx context.Context, found Bytecode, request *reader.Request) (Bytecode, error) {
+	answer, files, err := l.ask(ctx, found.Image, request, func() (*Files, error) { return l.Store.Copy(found.Image) })
+	defer files.Discard()
+	if err != nil {
+		return Bytecode{}, err
+	}
+	if answer.Object == nil || answer.Object.Digest != found.Object.Digest {
+		return Bytecode{}, fmt.Errorf("image %s: %s answered about another object", found.Reference, reader.Command)
+	}
+	found.Object = *answer.Object
+	found.Path, err = l.Store.Put(found.Image, files, found.Object)
+	return found, err
+}
+
+// read reads an image from its registry, and stores the result.
+func (l *Library) read(ctx context.Context, q Question, request *reader.Request) (Bytecode, error) {
+	answer, files, err := l.ask(ctx, q.Image, request, func() (*Files, error) {
+		if !request.Object {
+			return nil, nil //nolint:nilnil // there is nothing to write
+		}
+		return l.Store.Create()
+	})
+	defer files.Discard()
+	if err != nil {
+		return Bytecode{}, err
 	}
 	found := Bytecode{
 		Image:    Image{Reference: q.Image.Reference, Digest: answer.Digest, Manifest: answer.Manifest},
@@ -302,9 +335,8 @@ func (l *Library) read(ctx context.Context, q Question, request *reader.Request)
 	if byDigest && digest != answer.Digest || q.Image.Manifest != "" && q.Image.Manifest != answer.Manifest {
 		return Bytecode{}, fmt.Errorf("image %s: %s answered about another one: digest %q, manifest %q", q.Image.Reference, reader.Command, answer.Digest, answer.Manifest)
 	}
-	if answer.Object != nil && file != nil {
-		_, err = l.Store.Put(found.Image, file, *answer.Object)
-		file = nil
+	if answer.Object != nil && files != nil {
+		_, err = l.Store.Put(found.Image, files, *answer.Object)
 	}
 	return l.keep(ctx, q, found, err)
 }

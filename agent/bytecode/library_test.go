@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"reflect"
@@ -35,9 +36,11 @@ type registries struct {
 	alter func(*reader.Answer)
 	// asked are the requests.
 	asked []*reader.Request
+	// kernel is the kernel for which objects of the store are adapted, and unfit why they can't be.
+	kernel, unfit string
 }
 
-func (r *registries) serve(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
+func (r *registries) serve(ctx context.Context, request *reader.Request, files *Files) reader.Answer {
 	select {
 	case <-time.After(lan):
 	case <-ctx.Done():
@@ -46,6 +49,9 @@ func (r *registries) serve(ctx context.Context, request *reader.Request, object 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, request)
+	if request.Image == "" {
+		return r.adapt(files)
+	}
 	name, byDigest, _ := strings.Cut(request.Image, "@")
 	content, there := r.content[name]
 	if byDigest != "" {
@@ -64,7 +70,7 @@ func (r *registries) serve(ctx context.Context, request *reader.Request, object 
 	}
 	answer := reader.Answer{Digest: digest("index of " + content), Manifest: digest("manifest of " + content)}
 	if request.Object && request.Have != answer.Manifest {
-		_, _ = object.WriteString(content)
+		_, _ = files.Object.WriteString(content)
 		described := described(content)
 		answer.Object = &described
 	}
@@ -74,6 +80,21 @@ func (r *registries) serve(ctx context.Context, request *reader.Request, object 
 	for _, a := range request.Attestations {
 		answer.Attestations = append(answer.Attestations, reader.Finding{Authority: a.Authorities[0], PredicateType: a.PredicateType, Signer: r.signers[answer.Digest]})
 	}
+	if r.alter != nil {
+		r.alter(&answer)
+	}
+	return answer
+}
+
+// adapt adapts an object as for the kernel r.kernel.
+func (r *registries) adapt(files *Files) reader.Answer {
+	content, err := io.ReadAll(files.Object)
+	if err != nil || r.unfit != "" {
+		return reader.Answer{Error: fmt.Sprint(r.unfit, err), Unfit: true}
+	}
+	object := adaptedTo(r.kernel, string(content))
+	_, _ = files.Adapted.WriteString(string(content) + " for " + r.kernel)
+	answer := reader.Answer{Object: &object}
 	if r.alter != nil {
 		r.alter(&answer)
 	}
@@ -225,6 +246,79 @@ func TestPullPolicies(t *testing.T) {
 		s.fails(question("quay.io/b", v1alpha1.PullIfNotPresent), "image quay.io/b: it is down", 1)
 		s.set(func() { s.down = "" })
 		s.gets(always, "second", 1)
+	})
+}
+
+// An object that is for another kernel, or that an earlier version stored, is adapted without the registry, with each
+// policy. Those who wait share it.
+func TestLibraryAdapts(t *testing.T) {
+	for _, policy := range []v1alpha1.PullPolicy{v1alpha1.PullIfNotPresent, v1alpha1.PullNever, v1alpha1.PullAlways} {
+		t.Run(string(policy), func(t *testing.T) {
+			test(t, func(s *shelf) {
+				t := s.t
+				q := question("quay.io/a:v1", policy)
+				first := s.gets(question("quay.io/a:v1", v1alpha1.PullIfNotPresent), "first", 1)
+				old := first.Object
+				old.Adapted = reader.Adapted{}
+				if err := s.Store.put(strings.TrimSuffix(first.Path, objectSuffix)+recordSuffix, old); err != nil {
+					t.Fatal(err)
+				}
+				for _, kernel := range []string{"6.1", "6.12"} {
+					s.Store.Kernel = kernel
+					s.set(func() { s.kernel, s.down = kernel, "it is down" })
+					q.Image = first.Image // that of a running program
+					if policy != v1alpha1.PullAlways {
+						q.Image = Image{Reference: "quay.io/a:v1"}
+					}
+					s.reads()
+					for range 2 {
+						found, err := s.find(q)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if content, err := os.ReadFile(found.Path); err != nil || string(content) != "first for "+kernel || found.Image != first.Image {
+							t.Errorf("%+v with %q, %v", found, content, err)
+						}
+					}
+					if reads := s.reads(); reads != 1 {
+						t.Errorf("%d reads", reads)
+					}
+				}
+			})
+		})
+	}
+}
+
+// If the object can't be adapted, or becomes another one, nothing is loaded, and what the store has stays.
+func TestLibraryAdaptsNoOther(t *testing.T) {
+	test(t, func(s *shelf) {
+		t := s.t
+		q := question("quay.io/a:v1", v1alpha1.PullIfNotPresent)
+		first := s.gets(q, "first", 1)
+		base := strings.TrimSuffix(first.Path, objectSuffix)
+		s.Store.Kernel, s.kernel = "6.1", "6.1"
+		old := first.Object
+		old.Adapted.Format = 0
+		if err := s.Store.put(base+recordSuffix, old); err != nil {
+			t.Fatal(err)
+		}
+		s.set(func() { s.unfit = "it has no programs" })
+		if err := s.failure(q, "image quay.io/a:v1: it has no programs", 1); !errors.As(err, new(*UnfitError)) {
+			t.Errorf("%T", err)
+		}
+		s.set(func() { s.unfit, s.alter = "", func(a *reader.Answer) { a.Object.Digest = digest("another") } })
+		s.fails(q, "answered about another object", 1)
+		s.set(func() { s.alter = func(a *reader.Answer) { a.Object = nil } })
+		s.fails(q, "answered about another object", 1)
+		s.set(func() { s.alter = func(a *reader.Answer) { a.Object.Adapted.Size++ } })
+		s.fails(q, "its object is ", 1)
+		s.set(func() { s.alter = nil })
+		if found, err := s.find(q); err != nil || found.Path != base+adapted+objectSuffix {
+			t.Errorf("%+v, %v", found, err)
+		}
+		if left := files(t, s.Store.Dir); len(left) != 4 {
+			t.Errorf("%q is left", left)
+		}
 	})
 }
 
@@ -547,7 +641,7 @@ func TestLibraryEnds(t *testing.T) {
 		t := s.t
 		ctx, stop := context.WithCancel(t.Context())
 		var ended, told atomic.Int32
-		s.Read = func(ctx context.Context, _ *reader.Request, _ *os.File) reader.Answer {
+		s.Read = func(ctx context.Context, _ *reader.Request, _ *Files) reader.Answer {
 			<-ctx.Done()
 			ended.Add(1)
 			return reader.Answer{Error: "interrupted"}

@@ -51,17 +51,17 @@ func Beside() (Process, error) {
 // certificates, and proxies.
 var environment = []string{"SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
-// Read runs the process, which writes the object to a file if it is requested. Errors are
+// Read runs the process, which writes the object to files if it is requested. Errors are
 // in the answer. Credentials are only passed on standard input.
-func (p Process) Read(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
-	answer, err := p.ask(ctx, request, object)
+func (p Process) Read(ctx context.Context, request *reader.Request, files *Files) reader.Answer {
+	answer, err := p.ask(ctx, request, files)
 	if err != nil {
 		return reader.Answer{Error: err.Error()}
 	}
 	return answer
 }
 
-func (p Process) ask(ctx context.Context, request *reader.Request, object *os.File) (answer reader.Answer, err error) {
+func (p Process) ask(ctx context.Context, request *reader.Request, files *Files) (answer reader.Answer, err error) {
 	question, err := json.Marshal(request)
 	if err != nil {
 		return answer, fmt.Errorf("encode the request to %s: %w", reader.Command, err)
@@ -79,8 +79,8 @@ func (p Process) ask(ctx context.Context, request *reader.Request, object *os.Fi
 	out, words := bounded{limit: reader.MaxAnswer}, bounded{limit: maxWords, rest: true}
 	command := exec.CommandContext(ctx, p.Path, "--timeout="+limit.String())
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(question), &out, &words
-	if object != nil {
-		command.ExtraFiles = []*os.File{object} // reader.ObjectFile
+	if files != nil {
+		command.ExtraFiles = []*os.File{files.Object, files.Adapted} // reader.ObjectFile and reader.AdaptedFile
 	}
 	for _, name := range environment {
 		if value, set := os.LookupEnv(name); set {

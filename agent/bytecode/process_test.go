@@ -76,24 +76,27 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// The object is written to the file of the caller. Credentials are only on standard input.
+// The object is written to the files of the caller. Credentials are only on standard input.
 func TestProcessWritesTheObject(t *testing.T) {
-	file, err := os.CreateTemp(t.TempDir(), "object")
+	files, err := (&Store{Dir: t.TempDir()}).Create()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer files.Discard()
 	const secret = "s3cr3t"
-	p := script(t, `printf 'the object' >&3; tr '\0' '\n' </proc/$$/cmdline >&3; tr '\0' '\n' </proc/$$/environ >&3; grep -c s3cr3t >&2; echo '{"digest":"d"}'`)
+	p := script(t, `printf 'for the daemon' >&4; printf 'the object' >&3; tr '\0' '\n' </proc/$$/cmdline >&3; tr '\0' '\n' </proc/$$/environ >&3; grep -c s3cr3t >&2; echo '{"digest":"d"}'`)
 	request := &reader.Request{Image: "i", Object: true, Credentials: &reader.Credentials{Username: "u", Password: secret}}
-	if got := p.Read(t.Context(), request, file); !reflect.DeepEqual(got, reader.Answer{Digest: "d"}) {
+	if got := p.Read(t.Context(), request, files); !reflect.DeepEqual(got, reader.Answer{Digest: "d"}) {
 		t.Errorf("%+v", got)
 	}
-	content, err := os.ReadFile(file.Name())
+	if content, err := os.ReadFile(files.Adapted.Name()); err != nil || string(content) != "for the daemon" {
+		t.Errorf("%q, %v", content, err)
+	}
+	content, err := os.ReadFile(files.Object.Name())
 	if err != nil || !strings.HasPrefix(string(content), "the object") || strings.Contains(string(content), secret) {
 		t.Errorf("%q, %v", content, err)
 	}
-	if _, err := file.WriteString("more"); err != nil {
+	if _, err := files.Object.WriteString("more"); err != nil {
 		t.Errorf("the file was closed: %v", err)
 	}
 }

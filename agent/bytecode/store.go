@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,18 +32,23 @@ const Dir = "/var/lib/bpfman/bytecode"
 // registry, also after a reboot. The daemon loads them from there: their paths contain
 // the image and its digest, so that `bpfman list` on the node shows what a program is.
 //
-//	images/<repository>@<digest of the manifest>.o     what the daemon loads
-//	images/<repository>@<digest of the manifest>.json  what it contains
-//	references/<hash>.json                             what a reference was resolved to
-//	findings/<hash>.json                               who signed an image
+//	images/<repository>@<digest of the manifest>.o          the image's object, without debug sections
+//	images/<repository>@<digest of the manifest>.adapted.o  what the daemon loads, if it isn't the former
+//	images/<repository>@<digest of the manifest>.json       what they contain
+//	references/<hash>.json                                  what a reference was resolved to
+//	findings/<hash>.json                                    who signed an image
 //
 // Files are written atomically. A file that is missing or damaged is the same as an
-// image that the node never had.
+// image that the node never had. If only what the daemon loads is missing, or is for
+// another kernel or version of bpfman, it can be made again from the image's object.
+// Earlier versions had no such file: the daemon loaded the image's object.
 type Store struct {
 	// Dir is the directory, which must be at the same path for the daemon.
 	Dir string
 	// Limit is the maximum size of all objects, in bytes.
 	Limit int64
+	// Kernel identifies the node's kernel, as reader.Kernel does.
+	Kernel string
 	// Used returns the images that objects on this node use, whose objects stay. Without
 	// a digest, an image is what its reference was last resolved to.
 	Used func() []Image
@@ -56,6 +62,7 @@ const (
 	findingsDir   = "findings"
 
 	objectSuffix = ".o"
+	adapted      = ".adapted"
 	recordSuffix = ".json"
 
 	dirMode    = 0o755
@@ -101,19 +108,39 @@ func (s *Store) reference(url string) string {
 	return filepath.Join(s.Dir, referencesDir, hash([]byte(url))+recordSuffix)
 }
 
-// Object returns the path of an image's object, and what the object contains. It returns
-// false if the node doesn't have it, or if the file isn't what was stored.
+// Object returns the path of what the daemon loads for an image, and what the image's object
+// contains. It returns false if the node doesn't have it for this kernel, or if the file isn't
+// what was stored.
 func (s *Store) Object(image Image) (path string, object reader.Object, ok bool) {
 	base, err := s.base(image)
-	if err != nil || s.get(base+recordSuffix, &object) != nil {
+	if err != nil || s.get(base+recordSuffix, &object) != nil || !object.Adapted.Fits(s.Kernel) {
 		return "", reader.Object{}, false
 	}
-	path = base + objectSuffix
-	if digest, _, err := digestOf(path); err != nil || digest != object.Digest {
+	path = base + suffixOf(object)
+	if digest, _, err := digestOf(path); err != nil || digest != object.Adapted.Digest {
 		return "", reader.Object{}, false
 	}
 	mark(path)
 	return path, object, true
+}
+
+// suffixOf returns the suffix of the file that the daemon loads.
+func suffixOf(object reader.Object) string {
+	if object.Adapted.Digest == object.Digest {
+		return objectSuffix
+	}
+	return adapted + objectSuffix
+}
+
+// ImageObject returns what an image's object contains, from which the node can make what the
+// daemon loads. It returns false if the node doesn't have it, or if it isn't what was stored.
+func (s *Store) ImageObject(image Image) (object reader.Object, ok bool) {
+	base, err := s.base(image)
+	if err != nil || s.get(base+recordSuffix, &object) != nil {
+		return reader.Object{}, false
+	}
+	digest, _, err := digestOf(base + objectSuffix)
+	return object, err == nil && digest == object.Digest
 }
 
 // base returns the path of an image's files without their suffixes.
@@ -128,61 +155,59 @@ func (s *Store) base(image Image) (string, error) {
 	return filepath.Join(s.Dir, imagesDir, filepath.FromSlash(named.Repository)+"@"+image.Manifest), nil
 }
 
-// Create returns a file for a new object. Callers must pass it to Put or Discard.
-func (s *Store) Create() (*os.File, error) {
-	if err := os.MkdirAll(s.Dir, dirMode); err != nil {
-		return nil, fmt.Errorf("create the store of bytecode: %w", err)
-	}
-	file, err := os.CreateTemp(s.Dir, newPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("create a file in the store of bytecode: %w", err)
-	}
-	return file, nil
-}
-
-// Discard removes a file of Create.
-func (*Store) Discard(file *os.File) {
-	_ = file.Close()
-	_ = os.Remove(file.Name()) // Open removes what is left
-}
-
-// Put stores an image's object, which was written to a file of Create, and removes others
-// if there is no space. It returns the object's path.
-func (s *Store) Put(image Image, file *os.File, object reader.Object) (path string, err error) {
+// Put stores an image's object, which was written to files of Create, and removes others
+// if there is no space. It returns the path of what the daemon loads.
+func (s *Store) Put(image Image, files *Files, object reader.Object) (path string, err error) {
+	base, err := s.base(image)
 	defer func() {
-		if err != nil {
-			s.Discard(file)
-			err = fmt.Errorf("store image %s: %w", image.Reference, err)
+		if err == nil {
+			return
+		}
+		err = fmt.Errorf("store image %s: %w", image.Reference, err)
+		if _, kept := s.ImageObject(image); base != "" && !kept { // files without a record can't be used
+			err = errors.Join(err, remove(base))
 		}
 	}()
-	base, err := s.base(image)
 	if err != nil {
 		return "", err
 	}
-	path = base + objectSuffix
-	digest, size, err := digestOf(file.Name())
-	if err != nil {
+	if err := isWritten(files.Object, object.Digest, object.Size); err != nil {
 		return "", err
 	}
-	if digest != object.Digest || size != object.Size {
-		return "", fmt.Errorf("its object is %s with %d bytes instead of %s with %d", digest, size, object.Digest, object.Size)
+	path, size := base+suffixOf(object), object.Size
+	if path != base+objectSuffix {
+		if err := isWritten(files.Adapted, object.Adapted.Digest, object.Adapted.Size); err != nil {
+			return "", err
+		}
+		size += object.Adapted.Size
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.makeRoom(path, size); err != nil {
+	if err := s.makeRoom(base, size); err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(base), dirMode), file.Chmod(objectMode), file.Sync(), file.Close()); err != nil {
+	// Until the record is written, it has another digest for what the daemon loads, or there is none. The image's object
+	// is always the same.
+	if err := errors.Join(os.MkdirAll(filepath.Dir(base), dirMode), move(&files.Object, base+objectSuffix)); err != nil {
 		return "", err
 	}
-	// The record without its object, or with another one, is the same as no record.
-	if err := os.Rename(file.Name(), path); err != nil {
-		return "", err
+	if path != base+objectSuffix {
+		if err := move(&files.Adapted, path); err != nil {
+			return "", err
+		}
 	}
-	if err := s.put(base+recordSuffix, object); err != nil {
-		return "", errors.Join(err, os.Remove(path))
+	return path, s.put(base+recordSuffix, object)
+}
+
+// remove removes the files of an image.
+func remove(base string) error {
+	var failed error
+	for _, suffix := range []string{recordSuffix, adapted + objectSuffix, objectSuffix} {
+		if err := os.Remove(base + suffix); !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, err)
+		}
 	}
-	return path, nil
+	return failed
 }
 
 // Findings returns stored findings.
@@ -197,21 +222,22 @@ func (s *Store) KeepFindings(key string, found Findings) error {
 	return s.putBounded(filepath.Join(s.Dir, findingsDir, key+recordSuffix), found)
 }
 
-// stored is an object in the store.
+// stored are the files of an image in the store, or another file.
 type stored struct {
-	path string
+	path string // of an image without its suffixes
 	size int64
 	used time.Time
 }
 
 // objects returns all objects, the one that wasn't used for the longest time first.
 func (s *Store) objects() ([]stored, error) {
-	var all []stored
+	all := map[string]stored{}
 	err := filepath.WalkDir(filepath.Join(s.Dir, imagesDir), func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, objectSuffix) {
+		base, ok := strings.CutSuffix(path, objectSuffix)
+		if err != nil || entry.IsDir() || !ok {
 			return err
 		}
 		info, err := entry.Info()
@@ -221,14 +247,19 @@ func (s *Store) objects() ([]stored, error) {
 		if err != nil {
 			return err
 		}
-		all = append(all, stored{path, info.Size(), info.ModTime()})
+		base = strings.TrimSuffix(base, adapted)
+		o := all[base]
+		o.path, o.size = base, o.size+info.Size()
+		if info.ModTime().After(o.used) {
+			o.used = info.ModTime()
+		}
+		all[base] = o
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the store of bytecode: %w", err)
 	}
-	slices.SortFunc(all, func(a, b stored) int { return a.used.Compare(b.used) })
-	return all, nil
+	return slices.SortedFunc(maps.Values(all), func(a, b stored) int { return a.used.Compare(b.used) }), nil
 }
 
 // Size returns the size of all objects, in bytes.
@@ -243,7 +274,7 @@ func (s *Store) Size() int64 {
 
 // makeRoom removes objects that nothing on this node uses until there is space for one
 // more, or for another version of one. It removes none if that isn't enough.
-func (s *Store) makeRoom(path string, size int64) error {
+func (s *Store) makeRoom(base string, size int64) error {
 	all, err := s.objects()
 	if err != nil {
 		return err
@@ -253,7 +284,7 @@ func (s *Store) makeRoom(path string, size int64) error {
 	var inUse, total int64
 	for _, o := range all {
 		switch {
-		case o.path == path:
+		case o.path == base:
 			continue // it is replaced
 		case used[o.path]:
 			inUse += o.size
@@ -266,18 +297,15 @@ func (s *Store) makeRoom(path string, size int64) error {
 		return fmt.Errorf("the node's store of bytecode is full: %d MiB of %d are in use; increase bpfman.bytecode.store.size in the ConfigMap bpfman-config", inUse>>20, s.Limit>>20)
 	}
 	for n := 0; total+size > s.Limit; n++ {
-		o := unused[n]
-		for _, file := range []string{o.path, strings.TrimSuffix(o.path, objectSuffix) + recordSuffix} {
-			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("remove an unused object: %w", err)
-			}
+		if err := remove(unused[n].path); err != nil {
+			return fmt.Errorf("remove an unused object: %w", err)
 		}
-		total -= o.size
+		total -= unused[n].size
 	}
 	return nil
 }
 
-// used returns the paths of the objects that objects on this node use.
+// used returns the images that objects on this node use, by path without suffixes.
 func (s *Store) used() map[string]bool {
 	paths := map[string]bool{}
 	if s.Used == nil {
@@ -289,7 +317,7 @@ func (s *Store) used() map[string]bool {
 			image = resolved
 		}
 		if base, err := s.base(image); err == nil {
-			paths[base+objectSuffix] = true
+			paths[base] = true
 		}
 	}
 	return paths

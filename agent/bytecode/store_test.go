@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,20 +29,33 @@ func named(reference string) Image {
 }
 
 func described(content string) reader.Object {
-	return reader.Object{Digest: digest(content), Size: int64(len(content)), Functions: []reader.Function{{Name: "f", Section: "xdp"}}, License: "GPL"}
+	return reader.Object{
+		Digest: digest(content), Size: int64(len(content)), Functions: []reader.Function{{Name: "f", Section: "xdp"}}, License: "GPL",
+		Adapted: reader.Adapted{Digest: digest(content), Size: int64(len(content)), Format: reader.Format},
+	}
+}
+
+// adaptedTo describes an object that is adapted to a kernel: its content ends with that.
+func adaptedTo(kernel, content string) reader.Object {
+	object := described(content)
+	content += " for " + kernel
+	object.Adapted = reader.Adapted{Digest: digest(content), Size: int64(len(content)), Kernel: kernel, Format: reader.Format}
+	return object
 }
 
 // put stores an object with some content, and what object says about it.
 func put(t *testing.T, s *Store, image Image, content string, object reader.Object) (string, error) {
 	t.Helper()
-	file, err := s.Create()
+	files, err := s.Create()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.WriteString(content); err != nil {
-		t.Fatal(err)
+	defer files.Discard()
+	_, err = files.Object.WriteString(content)
+	if _, failed := files.Adapted.WriteString(content + " for " + object.Adapted.Kernel); err != nil || failed != nil {
+		t.Fatal(err, failed)
 	}
-	return s.Put(image, file, object)
+	return s.Put(image, files, object)
 }
 
 // stocked returns a store with one object per name, the first of which wasn't used for the
@@ -165,6 +179,71 @@ func TestStoreReplacesObjects(t *testing.T) {
 	}
 	if _, err := put(t, s, first, "12345", described("12345")); err != nil {
 		t.Error(err)
+	}
+}
+
+// What the daemon loads is stored beside the image's object if it is another one. It is only for its kernel and this
+// version of bpfman, and can be made again from the image's object at any time, also after a crash.
+func TestStoreKeepsAdaptedObjects(t *testing.T) {
+	image := named("quay.io/a")
+	s := &Store{Dir: t.TempDir(), Limit: 1000, Kernel: "6.1"}
+	path, err := put(t, s, image, "object", adaptedTo("6.1", "object"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := strings.TrimSuffix(path, adapted+objectSuffix)
+	if content, err := os.ReadFile(path); err != nil || string(content) != "object for 6.1" || s.Size() != int64(len("object"+"object for 6.1")) {
+		t.Errorf("%s has %q, %v; %d bytes", path, content, err, s.Size())
+	}
+	usable := func(want bool) {
+		t.Helper()
+		if found, _, ok := s.Object(image); ok != want || ok && found != path {
+			t.Errorf("found %s, %v", found, ok)
+		}
+		object, ok := s.ImageObject(image)
+		files, err := s.Copy(image)
+		if err != nil || !ok || object.Digest != digest("object") {
+			t.Fatalf("%+v, %v", object, err)
+		}
+		defer files.Discard()
+		if content, err := io.ReadAll(files.Object); err != nil || string(content) != "object" {
+			t.Errorf("%q, %v", content, err)
+		}
+	}
+	usable(true)
+	s.Kernel = "6.12"
+	usable(false)
+	s.Kernel = "6.1"
+	record, err := os.ReadFile(base + recordSuffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A crash after the file was replaced, and before its record is.
+	if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, []byte("object for 6.12"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	usable(false)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	usable(false)
+	// The record of another version of bpfman.
+	other := strings.Replace(string(record), fmt.Sprintf(`"format":%d`, reader.Format), `"format":0`, 1)
+	if err := os.WriteFile(base+recordSuffix, []byte(other), recordMode); err != nil || other == string(record) {
+		t.Fatal(other, err)
+	}
+	usable(false)
+	if path, err = put(t, s, image, "object", adaptedTo("6.1", "object")); err != nil {
+		t.Fatal(err)
+	}
+	usable(true)
+	if _, err := s.Copy(named("quay.io/b")); err == nil {
+		t.Error("copied what isn't there")
+	}
+	// All files of an image make room together.
+	s.Limit = 25
+	if _, err := put(t, s, named("quay.io/b"), "another", described("another")); err != nil || len(files(t, s.Dir)) != 2 {
+		t.Errorf("%q, %v", files(t, s.Dir), err)
 	}
 }
 
@@ -429,7 +508,7 @@ func TestOpenAndClear(t *testing.T) {
 	}
 	past := time.Now().Add(-abandoned - time.Minute)
 	err = filepath.WalkDir(s.Dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && path != reading.Name() && !entry.IsDir() {
+		if err == nil && path != reading.Object.Name() && path != reading.Adapted.Name() && !entry.IsDir() {
 			err = os.Chtimes(path, past, past)
 		}
 		return err
@@ -440,14 +519,14 @@ func TestOpenAndClear(t *testing.T) {
 	if err := s.Open(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(left.Name()); !os.IsNotExist(err) {
-		t.Errorf("%s stayed: %v", left.Name(), err)
+	if _, err := os.Stat(left.Object.Name()); !os.IsNotExist(err) {
+		t.Errorf("%s stayed: %v", left.Object.Name(), err)
 	}
-	if got := len(files(t, s.Dir)); got != kept+1 {
-		t.Errorf("%d files, want %d", got, kept+1)
+	if got := len(files(t, s.Dir)); got != kept+2 {
+		t.Errorf("%d files, want %d", got, kept+2)
 	}
-	s.Discard(left)
-	s.Discard(reading)
+	left.Discard()
+	reading.Discard()
 	if _, _, ok := s.Object(named("quay.io/a")); !ok {
 		t.Error("the object is gone")
 	}

@@ -72,22 +72,33 @@ func (l *Loader) forgetUnloaded() {
 	})
 }
 
-// missing returns an error if the object is known to lack a function. The daemon would
-// store the object before it notices.
+// missing returns an error if the object is known to lack a function, or if the function can't
+// be loaded on this node. The daemon would store the object before it notices.
 func missing(request *gobpfman.LoadRequest, found bytecode.Bytecode) error {
-	var lacking, have []string
+	var lacking, unusable, have []string
+	reasons := map[string]string{}
 	for _, f := range found.Object.Functions {
 		have = append(have, f.Name)
+		reasons[f.Name] = f.Unusable
 	}
 	for _, f := range request.GetInfo() {
-		if !slices.Contains(have, f.GetName()) {
+		reason, known := reasons[f.GetName()]
+		switch {
+		case !known:
 			lacking = append(lacking, f.GetName())
+		case reason != "":
+			unusable = append(unusable, fmt.Sprintf("function %s can't be loaded: %s", f.GetName(), reason))
 		}
 	}
-	if len(lacking) == 0 || len(have) == 0 {
+	switch {
+	case len(have) == 0:
 		return nil
+	case len(lacking) > 0:
+		return fmt.Errorf("load from image %s: it has no function %s; its functions are %s", found.Reference, strings.Join(lacking, ", "), some(have))
+	case len(unusable) > 0:
+		return fmt.Errorf("load from image %s: %s", found.Reference, strings.Join(unusable, "; "))
 	}
-	return fmt.Errorf("load from image %s: it has no function %s; its functions are %s", found.Reference, strings.Join(lacking, ", "), some(have))
+	return nil
 }
 
 // some joins names, and cuts long lists.

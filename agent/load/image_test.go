@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,12 +64,12 @@ func newNode(t *testing.T) *node {
 	l := &node{t: t, daemon: daemontest.New(t.TempDir()), enqueued: make(chan program.Key, 100)}
 	l.Inventory = daemon.NewInventory(l.daemon, "")
 	l.Bytecode = &bytecode.Library{
-		Read: func(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
+		Read: func(ctx context.Context, request *reader.Request, files *bytecode.Files) reader.Answer {
 			select {
 			case <-time.After(l.takes):
 			case <-ctx.Done():
 			}
-			answer := l.read(request, object)
+			answer := l.read(request, files)
 			if ctx.Err() == nil {
 				l.reads++
 			}
@@ -88,15 +87,16 @@ func newNode(t *testing.T) *node {
 var digest = "sha256:" + strings.Repeat("a", 64)
 
 // read reads an image with an object of few bytes.
-func (l *node) read(request *reader.Request, object *os.File) reader.Answer {
+func (l *node) read(request *reader.Request, files *bytecode.Files) reader.Answer {
 	const content = "an object"
 	answer := reader.Answer{Digest: digest, Manifest: digest}
 	if request.Object && request.Have != digest {
-		if _, err := object.WriteString(content); err != nil {
+		if _, err := files.Object.WriteString(content); err != nil {
 			l.t.Error(err)
 		}
 		sum := sha256.Sum256([]byte(content))
-		answer.Object = &reader.Object{Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: int64(len(content)), License: "GPL"}
+		digest := "sha256:" + hex.EncodeToString(sum[:])
+		answer.Object = &reader.Object{Digest: digest, Size: int64(len(content)), License: "GPL", Adapted: reader.Adapted{Digest: digest, Format: reader.Format}}
 	}
 	for _, authority := range request.Authorities {
 		finding := reader.Finding{Authority: authority.Name, Reason: "no signature"}
@@ -295,19 +295,24 @@ func TestMissingFunctions(t *testing.T) {
 		many = append(many, fmt.Sprintf("f%02d", n))
 	}
 	for name, c := range map[string]struct {
-		have, wanted []string
-		want         string
+		have, wanted   []string
+		unusable, want string // the first function's reason
 	}{
-		"all there":      {[]string{"f", "g"}, []string{"g"}, ""},
-		"one is missing": {[]string{"f", "g"}, []string{"f", "h"}, "load from image " + imageURL + ": it has no function h; its functions are f, g"},
-		"two":            {[]string{"f"}, []string{"a", "f", "h"}, "load from image " + imageURL + ": it has no function a, h; its functions are f"},
-		"unknown":        {nil, []string{"f"}, ""},
-		"a long list":    {many, []string{"f"}, "load from image " + imageURL + ": it has no function f; its functions are " + strings.Join(many[:20], ", ") + ", and 5 more"},
+		"all there":      {[]string{"f", "g"}, []string{"g"}, "", ""},
+		"one is missing": {[]string{"f", "g"}, []string{"f", "h"}, "", "load from image " + imageURL + ": it has no function h; its functions are f, g"},
+		"two":            {[]string{"f"}, []string{"a", "f", "h"}, "", "load from image " + imageURL + ": it has no function a, h; its functions are f"},
+		"unusable":       {[]string{"f", "g"}, []string{"f", "g"}, "it has the wrong type", "load from image " + imageURL + ": function f can't be loaded: it has the wrong type"},
+		"another one is": {[]string{"f", "g"}, []string{"g"}, "it has the wrong type", ""},
+		"unknown":        {nil, []string{"f"}, "", ""},
+		"a long list":    {many, []string{"f"}, "", "load from image " + imageURL + ": it has no function f; its functions are " + strings.Join(many[:20], ", ") + ", and 5 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := bytecode.Bytecode{Image: bytecode.Image{Reference: imageURL}}
 			for _, have := range c.have {
 				found.Object.Functions = append(found.Object.Functions, reader.Function{Name: have, Section: "xdp"})
+			}
+			if c.unusable != "" {
+				found.Object.Functions[0].Unusable = c.unusable
 			}
 			request := &gobpfman.LoadRequest{}
 			for _, wanted := range c.wanted {

@@ -22,6 +22,8 @@ var sources = []struct{ files, around string }{
 	{"agent/confirm/*.go", "%s"},
 	{"agent/controller/*.go", "load x from image r.example.com/x:v1: %s"},
 	{"agent/daemon/*.go", "load x from image r.example.com/x:v1: %s"},
+	{"agent/gate/*.go", "load x from image r.example.com/x:v1: %s"},
+	{"agent/load/*.go", "load x from image r.example.com/x:v1: %s"},
 	{"agent/node/*.go", "attach to eth0 ingress: %s"},
 	{"agent/pins/*.go", "load x from image r.example.com/x:v1: %s"},
 	{"agent/plan/*.go", "%s"},
@@ -43,12 +45,10 @@ var sources = []struct{ files, around string }{
 // unseen are files without messages that objects show.
 var unseen = map[string]string{
 	"agent/confirm/ask.go":            "logged",
+	"agent/controller/assignment.go":  "logged: without a plan, nothing is reported",
 	"agent/controller/reconcile.go":   "logged: without a plan, nothing is reported",
-	"agent/controller/reports.go":     "logged",
-	"agent/controller/rollout.go":     "logged: without a plan, nothing is reported",
 	"agent/controller/v05.go":         "Events of the node",
 	"agent/controller/watch.go":       "logged",
-	"agent/controller/write.go":       "Events, and errors of writing that are logged",
 	"agent/node/interfaces.go":        "logged: without a plan, nothing is reported",
 	"agent/node/share.go":             "logged at the start",
 	"agent/reader/object/loader.go":   "notes of kubectl bpfman image inspect",
@@ -66,6 +66,8 @@ var partial = slices.Concat(
 		"it isn't tried again here until the object or its annotation bpfman.io/restartedAt changes", " (the previously loaded program %d keeps running)",
 		"type %s, %d-byte keys, and %d-byte values", "; its primary interface is %s", "; only the first %d are checked", "and %d other reasons",
 		"revision %d runs again", "%d of %d nodes with revision %d aren't healthy (%s)", "revision %d, step %d of %d on %d of %d nodes", "Attached on %d of %s",
+		"the agent or the daemon terminated at %s", "the inspector hasn't measured run times", "the program hasn't run often enough to compare run times",
+		"a run takes %d ns on average, and %d ns in the previous revision",
 		"the name of an interface has 1 to 15 bytes, without whitespace, slashes, and colons", "a tracepoint has the form category/event",
 		"the name of a kernel function has 1 to 511 bytes, without whitespace and control characters",
 		"a target is the name of a library, or an absolute path, with 1 to 4095 bytes and without control characters", "it hasn't been read",
@@ -75,7 +77,7 @@ var partial = slices.Concat(
 	[]string{
 		"%s: %s; the daemon reports: %s", "list all programs", "interfaces in pod %s/%s", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
-		"it uses the external %s: %v", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
+		"it uses the external %s: %v", "function %s can't be loaded: %s", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
 	},
 	// Entries of layers.
 	[]string{

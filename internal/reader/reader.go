@@ -14,16 +14,25 @@
 // --timeout, which is a duration with the default 30s. It reads SSL_CERT_FILE,
 // SSL_CERT_DIR, and the proxy variables from its environment.
 //
-// If Request.Object is set, it writes the eBPF object to file descriptor 3 (ObjectFile).
+// If Request.Object is set, it writes the eBPF object to file descriptor 3 (ObjectFile), and the form of it that the
+// daemon loads to file descriptor 4 (AdaptedFile).
 package reader
 
 // Command is the name of the executable. It is in the same directory as the agent's
 // executable.
 const Command = "bpfman-reader"
 
-// ObjectFile is the number of the file descriptor to which the process writes the
-// object.
-const ObjectFile = 3
+// ObjectFile is the number of the file descriptor of the image's object without its debug sections. The process
+// writes it, or reads it if Request.Image is empty. AdaptedFile is the one to which it writes the object that the daemon
+// loads, if that is another one.
+const (
+	ObjectFile  = 3
+	AdaptedFile = 4
+)
+
+// Format is the number of the form in which the process writes objects for the daemon. When a new version of bpfman
+// adapts objects differently, it has another number, and nodes adapt the objects in their stores again.
+const Format = 1
 
 // MaxRequest and MaxAnswer are the maximum sizes of a Request and an Answer, in bytes.
 // MaxObject is the maximum size of an eBPF object, before and after its debug sections
@@ -37,7 +46,8 @@ const (
 // Request asks what an image contains, and who signed it.
 type Request struct {
 	// Image is the reference of the image, with a tag or a digest, such as
-	// quay.io/acme/xdp-pass:v1. A digest takes precedence over a tag.
+	// quay.io/acme/xdp-pass:v1. A digest takes precedence over a tag. If it is empty, the process asks no registry,
+	// and describes and adapts the object in ObjectFile.
 	Image string `json:"image"`
 	// Credentials are the credentials for the registry. They are only sent to the host
 	// of the reference, and to the one that it names for tokens.
@@ -117,10 +127,13 @@ type Answer struct {
 
 // Object describes an eBPF object.
 type Object struct {
-	// Digest is the digest of what was written to ObjectFile (sha256:…), and Size its
-	// size in bytes: the object of the image without its debug sections.
+	// Digest is the digest of what is in ObjectFile (sha256:…), and Size its size in
+	// bytes: the object of the image without its debug sections. Everything below
+	// except Adapted and Function.Unusable is about this object.
 	Digest string `json:"digest"`
 	Size   int64  `json:"size"`
+	// Adapted is what the daemon loads.
+	Adapted Adapted `json:"adapted"`
 	// Functions are the functions that can be loaded as programs.
 	Functions []Function `json:"functions,omitempty"`
 	// Maps are the maps that the bytecode declares, without those for global data.
@@ -140,10 +153,29 @@ type Object struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
+// Adapted is an object in the form that the daemon loads.
+type Adapted struct {
+	// Digest is the digest of what was written to AdaptedFile, and Size its size in bytes. If it is the digest of the
+	// image's object, nothing was written.
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"`
+	// Kernel identifies the kernel that the object is for, as Kernel does. It is empty if the object fits each kernel.
+	Kernel string `json:"kernel,omitempty"`
+	// Format is the Format of the process that wrote it.
+	Format int `json:"format"`
+}
+
+// Fits reports whether this version of bpfman has the daemon load the object on a kernel.
+func (a Adapted) Fits(kernel string) bool {
+	return a.Format == Format && (a.Kernel == "" || a.Kernel == kernel)
+}
+
 // Function is a function that can be loaded as a program.
 type Function struct {
 	Name    string `json:"name"`
 	Section string `json:"section"`
+	// Unusable is why the function can't be loaded on this node.
+	Unusable string `json:"unusable,omitempty"`
 }
 
 // Map is a map that the bytecode declares.

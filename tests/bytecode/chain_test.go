@@ -252,7 +252,7 @@ func endProcess(process *exec.Cmd) {
 func (f *fixture) loadVerdict(t *testing.T, h hook, verdict int32) *gobpfman.LoadResponseInfo {
 	t.Helper()
 	globals := map[string][]byte{"VERDICT": binary.NativeEndian.AppendUint32(nil, uint32(verdict))}
-	loaded, err := f.load(t.Context(), stripped(t, h.object), globals, program{function: "verdict", kind: h.kind})
+	loaded, err := f.load(t.Context(), adapted(t, h.object), globals, program{function: "verdict", kind: h.kind})
 	if reason := kernelRefusal(err); reason != "" {
 		lacksTypes(t, reason, h.kind)
 	}

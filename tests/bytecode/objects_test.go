@@ -13,6 +13,8 @@ import (
 const (
 	kernelFunction = "do_unlinkat"
 	killTracepoint = "syscalls/sys_enter_kill"
+	// forLibbpf is the object that the daemon's loader can only load adapted.
+	forLibbpf = "written_for_libbpf"
 )
 
 // program is a function in an object, and how to attach it.
@@ -120,6 +122,7 @@ func objects(target string) []object {
 		{"go-kprobe-counter", nil, []program{kprobe("kprobe_counter", "kprobe_stats_map")}},
 		{"go-uprobe-counter", nil, []program{uprobe("uprobe_counter", "uprobe_stats_map", target)}},
 		{"go-uretprobe-counter", nil, []program{uprobe("uretprobe_counter", "uretprobe_stats_map", target)}},
+		{forLibbpf, nil, []program{tracepoint("kill_without_signal", "kill_stats_map")}},
 		{"print", nil, []program{tracepoint("print_kill", "")}},
 		{"map_types", nil, []program{tracepoint("map_types", "")}},
 		{"netobserv_stand_in", map[string][]byte{"enable_dns_tracking": {1}, "enable_flows_filtering": {1}, "enable_openssl_tracking": {1}}, []program{

@@ -23,7 +23,7 @@ func TestPrintedMaps(t *testing.T) {
 	}
 	f := setUp(t)
 	types := object{"map_types", nil, []program{tracepoint("map_types", "")}}
-	loaded, err := f.load(t.Context(), stripped(t, types.name), nil, types.programs...)
+	loaded, err := f.load(t.Context(), adapted(t, types.name), nil, types.programs...)
 	if err != nil {
 		t.Fatalf("Load: %v", err)
 	}

@@ -19,7 +19,7 @@ import (
 // TestRefusals loads invalid bytecode. The daemon returns the reason, and keeps serving.
 func TestRefusals(t *testing.T) {
 	f := setUp(t)
-	local := func(name string) *gobpfman.BytecodeLocation { return stripped(t, name) }
+	local := func(name string) *gobpfman.BytecodeLocation { return adapted(t, name) }
 	notBytecode, err := filepath.Abs("refusal_test.go")
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestUnprivilegedReader(t *testing.T) {
 	f := setUp(t)
 	counters := build(t, "counters")
 	app := application(f.target)
-	loaded, err := f.load(t.Context(), stripped(t, app.name), nil, app.programs...)
+	loaded, err := f.load(t.Context(), adapted(t, app.name), nil, app.programs...)
 	if err != nil {
 		t.Fatalf("Load: %v", err)
 	}

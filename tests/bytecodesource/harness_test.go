@@ -38,6 +38,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/tests/envtest"
 	"github.com/bpfman/bpfman-operator/tests/registry"
 )
@@ -105,7 +106,11 @@ func start(t *testing.T, environment ...string) *node {
 	}
 	n := &node{t: t, name: strings.ToLower(t.Name()), client: c, loads: map[string]int{}, Real: daemontest.Start(t, environment...)}
 	n.Registry = registry.Serve(t, n.Real, authority)
-	n.store = &agentbytecode.Store{Dir: t.TempDir(), Limit: 256 * mebi}
+	kernel, err := reader.Kernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.store = &agentbytecode.Store{Dir: t.TempDir(), Limit: 256 * mebi, Kernel: kernel}
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
@@ -28,7 +28,7 @@ type Reader struct {
 
 // Read answers a request, for [bytecode.Library]. An object's content depends on the
 // digest of its manifest. Its functions aren't known, so that all can be loaded.
-func (r Reader) Read(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
+func (r Reader) Read(ctx context.Context, request *reader.Request, files *bytecode.Files) reader.Answer {
 	digest, manifest, err := r.resolve(ctx, request.Image)
 	if err != nil {
 		return reader.Answer{Error: err.Error()}
@@ -36,10 +36,13 @@ func (r Reader) Read(ctx context.Context, request *reader.Request, object *os.Fi
 	answer := reader.Answer{Digest: digest, Manifest: manifest}
 	if request.Object && request.Have != manifest {
 		content := "the object of " + manifest
-		if _, err := object.WriteString(content); err != nil {
+		if _, err := files.Object.WriteString(content); err != nil {
 			return reader.Answer{Error: err.Error()}
 		}
-		answer.Object = &reader.Object{Digest: DigestOf(content), Size: int64(len(content)), License: "GPL"}
+		answer.Object = &reader.Object{
+			Digest: DigestOf(content), Size: int64(len(content)), License: "GPL",
+			Adapted: reader.Adapted{Digest: DigestOf(content), Format: reader.Format},
+		}
 	}
 	for _, authority := range request.Authorities {
 		answer.Signatures = append(answer.Signatures, r.finding(digest, authority.Name, ""))

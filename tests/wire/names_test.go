@@ -44,7 +44,7 @@ func TestMapNamesArePaths(t *testing.T) {
 	if !slices.Equal(thief.GetKernelInfo().GetMapIds(), victim.GetKernelInfo().GetMapIds()) {
 		t.Errorf("maps %v, not the victim's %v: the daemon is mended", thief.GetKernelInfo().GetMapIds(), victim.GetKernelInfo().GetMapIds())
 	}
-	if _, _, err := object.Describe(content); err == nil || !strings.Contains(err.Error(), `the name of its map "/run/.data/m"`) {
+	if _, err := object.Describe(content, &object.Kernel{}); err == nil || !strings.Contains(err.Error(), `the name of its map "/run/.data/m"`) {
 		t.Errorf("the reader accepts the object: %v", err)
 	}
 }

@@ -45,6 +45,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
+	"github.com/bpfman/bpfman-operator/internal/reader"
 	"github.com/bpfman/bpfman-operator/internal/scrape"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -231,7 +232,11 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 	if err != nil {
 		return nil, err
 	}
-	store := &bytecode.Store{Dir: o.bytecodeDir, Limit: o.bytecodeSize}
+	kernel, err := reader.Kernel()
+	if err != nil {
+		return nil, err
+	}
+	store := &bytecode.Store{Dir: o.bytecodeDir, Limit: o.bytecodeSize, Kernel: kernel}
 	agent := controller.New(controller.Options{
 		Cluster:       server,
 		Namespace:     o.namespace,

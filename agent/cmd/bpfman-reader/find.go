@@ -5,8 +5,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -30,8 +28,21 @@ type source struct {
 	layer            *image.Descriptor
 }
 
+// files are the files of an object: that of the image, and what the daemon loads.
+type files struct {
+	object  io.ReadWriter
+	adapted io.Writer
+}
+
 // find answers a request, and writes the object if it is requested.
-func find(ctx context.Context, request *reader.Request, to io.Writer) reader.Answer {
+func find(ctx context.Context, request *reader.Request, to files) reader.Answer {
+	if request.Image == "" {
+		o, err := adapt(to)
+		if err != nil {
+			return failed(err, nil)
+		}
+		return reader.Answer{Object: o}
+	}
 	var c reader.Credentials
 	if request.Credentials != nil {
 		c = *request.Credentials
@@ -100,7 +111,7 @@ func (s *source) resolve(ctx context.Context) error {
 }
 
 // object reads the layer, and writes its object.
-func (s *source) object(ctx context.Context, to io.Writer) (*reader.Object, error) {
+func (s *source) object(ctx context.Context, to files) (*reader.Object, error) {
 	digest, err := registry.Digest(s.layer.Digest)
 	if err != nil {
 		return nil, err
@@ -117,16 +128,49 @@ func (s *source) object(ctx context.Context, to io.Writer) (*reader.Object, erro
 	if err != nil {
 		return nil, err
 	}
-	stripped, facts, err := object.Describe(content)
+	described, err := describe(content)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := to.object.Write(described.Object); err != nil {
+		return nil, fmt.Errorf("write the object: %w", err)
+	}
+	return &described.Facts, to.writeAdapted(described)
+}
+
+// adapt describes and adapts the object that the caller has.
+func adapt(to files) (*reader.Object, error) {
+	content, err := io.ReadAll(io.LimitReader(to.object, reader.MaxObject+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the object: %w", err)
+	}
+	described, err := describe(content)
+	if err != nil {
+		return nil, err
+	}
+	return &described.Facts, to.writeAdapted(described)
+}
+
+func describe(content []byte) (*object.Description, error) {
+	kernel, err := object.OpenKernel()
+	if err != nil {
+		return nil, err
+	}
+	described, err := object.Describe(content, kernel)
 	if err != nil {
 		return nil, &image.UnfitError{Text: "its bytecode can't be used: " + err.Error()}
 	}
-	if _, err := to.Write(stripped); err != nil {
-		return nil, fmt.Errorf("write the object: %w", err)
+	return described, nil
+}
+
+func (f files) writeAdapted(d *object.Description) error {
+	if d.Facts.Adapted.Digest == d.Facts.Digest {
+		return nil
 	}
-	sum := sha256.Sum256(stripped)
-	facts.Digest = "sha256:" + hex.EncodeToString(sum[:])
-	return facts, nil
+	if _, err := f.adapted.Write(d.Adapted); err != nil {
+		return fmt.Errorf("write the object for the daemon: %w", err)
+	}
+	return nil
 }
 
 // told adds to an error what was being read.

@@ -3,7 +3,7 @@
 
 // Command bpfman-reader answers one request of the agent: what is in an image, and who
 // signed it. It reads the request from standard input, writes the answer to standard
-// output and the object to another file, and exits. This way, the memory that this needs
+// output and the object to other files, and exits. This way, the memory that this needs
 // isn't part of the agent's, and a bug in a parser has none of the agent's rights.
 package main
 
@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
 	"github.com/bpfman/bpfman-operator/agent/reader/sandbox"
 	"github.com/bpfman/bpfman-operator/apis/version"
@@ -49,8 +50,8 @@ func main() {
 	}
 	err := limit()
 	if err == nil {
-		sandbox.Enter()
-		err = run(os.Stdin, os.Stdout, os.NewFile(reader.ObjectFile, "the object's file"), *timeout)
+		sandbox.Enter(object.KernelTypes, object.KernelConfig)
+		err = run(os.Stdin, os.Stdout, files{os.NewFile(reader.ObjectFile, "the object's file"), os.NewFile(reader.AdaptedFile, "the file for the daemon")}, *timeout)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", reader.Command, err)
@@ -71,7 +72,7 @@ func limit() error {
 	return nil
 }
 
-func run(in io.Reader, out, object io.Writer, timeout time.Duration) error {
+func run(in io.Reader, out io.Writer, to files, timeout time.Duration) error {
 	b, err := io.ReadAll(io.LimitReader(in, reader.MaxRequest+1))
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
@@ -86,7 +87,7 @@ func run(in io.Reader, out, object io.Writer, timeout time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	a := answer(ctx, &request, object, timeout)
+	a := answer(ctx, &request, to, timeout)
 	text, err := json.Marshal(a)
 	if err != nil {
 		return fmt.Errorf("write the answer: %w", err)
@@ -104,9 +105,9 @@ func run(in io.Reader, out, object io.Writer, timeout time.Duration) error {
 }
 
 // answer returns within the timeout. Reading bytecode can't be canceled.
-func answer(ctx context.Context, request *reader.Request, object io.Writer, timeout time.Duration) reader.Answer {
+func answer(ctx context.Context, request *reader.Request, to files, timeout time.Duration) reader.Answer {
 	found := make(chan reader.Answer, 1)
-	go func() { found <- find(ctx, request, object) }()
+	go func() { found <- find(ctx, request, to) }()
 	select {
 	case a := <-found:
 		return a

@@ -193,8 +193,8 @@ func askWithin(t *testing.T, request reader.Request, timeout time.Duration) read
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out, object bytes.Buffer
-	if err := run(bytes.NewReader(in), &out, &object, timeout); err != nil {
+	var out, object, adapted bytes.Buffer
+	if err := run(bytes.NewReader(in), &out, files{&object, &adapted}, timeout); err != nil {
 		t.Fatal(err)
 	}
 	var answer reader.Answer

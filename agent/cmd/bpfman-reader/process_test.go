@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bpfman/bpfman-operator/agent/reader/object"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 	"github.com/bpfman/bpfman-operator/internal/reader"
 )
@@ -32,18 +34,29 @@ func built(t *testing.T) string {
 // process runs the command once, and returns its duration and memory.
 func process(t *testing.T, path string, in []byte, arguments ...string) (reader.Answer, *os.ProcessState, time.Duration, error) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), path, arguments...)
-	command.Stdin = bytes.NewReader(in)
-	object, err := os.Create(filepath.Join(t.TempDir(), "object"))
+	return processWith(t, [2]*os.File{newFile(t), newFile(t)}, path, in, arguments...)
+}
+
+func newFile(t *testing.T) *os.File {
+	t.Helper()
+	file, err := os.CreateTemp(t.TempDir(), "object")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer object.Close()
-	command.ExtraFiles = []*os.File{object}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
+}
+
+// processWith is process with files for the image's object and for the one for the daemon.
+func processWith(t *testing.T, objects [2]*os.File, path string, in []byte, arguments ...string) (reader.Answer, *os.ProcessState, time.Duration, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), path, arguments...)
+	command.Stdin = bytes.NewReader(in)
+	command.ExtraFiles = objects[:]
 	var out bytes.Buffer
 	command.Stdout = &out
 	began := time.Now()
-	err = command.Run()
+	err := command.Run()
 	took := time.Since(began)
 	var answer reader.Answer
 	if err == nil {
@@ -61,6 +74,48 @@ func marshalled(t *testing.T, request reader.Request) []byte {
 		t.Fatal(err)
 	}
 	return in
+}
+
+// The process also adapts an object to this kernel without a registry, although it is confined.
+func TestProcessAdapts(t *testing.T) {
+	path := built(t)
+	kernel, err := reader.Kernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, adapted := range map[string]bool{"xdp_pass.o": false, "written_for_libbpf.o": true} {
+		t.Run(name, func(t *testing.T) {
+			content, err := os.ReadFile(filepath.Join("../../../bin/bytecode", name))
+			if err != nil {
+				prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
+			}
+			files := [2]*os.File{newFile(t), newFile(t)}
+			_, err = files[0].Write(content)
+			if _, failed := files[0].Seek(0, io.SeekStart); err != nil || failed != nil {
+				t.Fatal(err, failed)
+			}
+			answer, state, took, err := processWith(t, files, path, marshalled(t, reader.Request{Object: true}))
+			if err != nil || answer.Error != "" || answer.Object == nil {
+				t.Fatalf("%+v, %v", answer, err)
+			}
+			if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+				t.Logf("%s, %d KiB of memory", took, usage.Maxrss)
+			}
+			o := answer.Object
+			written, err := os.ReadFile(files[1].Name())
+			if got := o.Adapted; err != nil || len(written) > 0 != adapted || adapted && (got.Size != int64(len(written)) || got.Kernel != kernel) || !adapted && (got.Digest != o.Digest || got.Kernel != "") {
+				t.Errorf("%d bytes, %+v, %v", len(written), got, err)
+			}
+			if _, err := os.Stat(object.KernelTypes); err != nil {
+				t.Skip("this kernel has no BTF")
+			}
+			for _, f := range o.Functions {
+				if usable := f.Name != "list_tasks"; usable != (f.Unusable == "") {
+					t.Errorf("%+v", f)
+				}
+			}
+		})
+	}
 }
 
 // The process answers with status 0 for any finding. Its memory and time are small

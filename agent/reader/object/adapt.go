@@ -42,6 +42,7 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	if err != nil {
 		return nil, err
 	}
+	calls := f.calls()
 	// Sections are changed in place, and can overlap in the content.
 	for i := range f.sections {
 		f.sections[i].data = bytes.Clone(f.sections[i].data)
@@ -62,9 +63,14 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	if err := a.writeTypes(); err != nil {
 		return nil, err
 	}
+	called := f.calls()
 	stripped, err := f.strip()
 	if err != nil {
 		return nil, err
+	}
+	// Policies know what the image's object calls.
+	if added := beyond(calls, called); len(added) > 0 {
+		return nil, fmt.Errorf("its relocations would make it call %s", plain.Quote(strings.Join(added, ", ")))
 	}
 	return &Adapted{stripped, a.forKernel, a.unusable}, nil
 }

@@ -193,11 +193,11 @@ func hostile(functions, instructions int) []byte {
 	order := binary.LittleEndian
 	names, code := []byte("\x00.strtab\x00.symtab\x00kprobe\x00.rel\x00absent\x00"), make([]byte, instructions*instructionSize)
 	symbols, relocations := make([]byte, 2*symbolSize), make([]byte, 0, instructions*relSize)
-	at := func(name string) uint32 { return uint32(bytes.Index(names, []byte(name))) } //nolint:gosec // small
+	at := func(name string) uint32 { return uint32(bytes.Index(names, []byte(name))) }
 	order.PutUint32(symbols[symbolSize:], at("absent"))
-	each := uint64(instructions/functions) * instructionSize //nolint:gosec // small
+	each := uint64(instructions/functions) * instructionSize
 	for n := range uint64(functions) {
-		symbol := elf.Sym64{Name: uint32(len(names)), Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Shndx: 3, Value: n * each, Size: each} //nolint:gosec // small
+		symbol := elf.Sym64{Name: uint32(len(names)), Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Shndx: 3, Value: n * each, Size: each}
 		symbols, _ = binary.Append(symbols, order, symbol)
 		names = fmt.Appendf(names, "f%d\x00", n)
 	}
@@ -207,21 +207,23 @@ func hostile(functions, instructions int) []byte {
 		if function := n * instructionSize / each; function > 0 && (n+1)*instructionSize%each == 0 {
 			target = 1 + function // the one before
 		}
-		relocations, _ = binary.Append(relocations, order, elf.Rel64{Off: n * instructionSize, Info: elf.R_INFO(uint32(target), 10)}) //nolint:gosec // small
+		relocations, _ = binary.Append(relocations, order, elf.Rel64{Off: n * instructionSize, Info: elf.R_INFO(uint32(target), 10)})
 	}
 	sections := []elf.Section64{
-		{}, {Name: at(".strtab"), Type: uint32(elf.SHT_STRTAB)}, {Name: at(".symtab"), Type: uint32(elf.SHT_SYMTAB), Link: 1, Entsize: symbolSize},
+		{},
+		{Name: at(".strtab"), Type: uint32(elf.SHT_STRTAB)},
+		{Name: at(".symtab"), Type: uint32(elf.SHT_SYMTAB), Link: 1, Entsize: symbolSize},
 		{Name: at("kprobe"), Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR)},
 		{Name: at(".rel"), Type: uint32(elf.SHT_REL), Link: 2, Info: 3, Entsize: relSize},
 	}
-	content := make([]byte, headerSize)
+	content := bytes.Repeat([]byte{0}, headerSize)
 	for i, data := range [][]byte{nil, names, symbols, code, relocations} {
 		sections[i].Off, sections[i].Size, sections[i].Addralign = uint64(len(content)), uint64(len(data)), 1
 		content = append(content, data...)
 	}
 	header := elf.Header64{
 		Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_BPF), Version: 1, Shoff: uint64(len(content)), Ehsize: headerSize,
-		Shentsize: sectionSize, Shnum: uint16(len(sections)), Shstrndx: 1, //nolint:gosec // small
+		Shentsize: sectionSize, Shnum: uint16(len(sections)), Shstrndx: 1,
 	}
 	copy(header.Ident[:], elf.ELFMAG+"\x02\x01\x01")
 	for _, s := range sections {
@@ -254,7 +256,7 @@ func TestCallGraph(t *testing.T) {
 	}
 	for instruction, want := range map[int]string{0: "f0 f1 f2 f3", 4: "f1 f2 f3", 15: "f3", 16: ""} {
 		var got []string
-		f.callGraph().fail(place{3, uint64(instruction * instructionSize)}, func(f function) { got = append(got, f.programs...) }) //nolint:gosec // small
+		f.callGraph().fail(place{3, uint64(instruction * instructionSize)}, func(f function) { got = append(got, f.programs...) })
 		slices.Sort(got)
 		if strings.Join(got, " ") != want {
 			t.Errorf("instruction %d fails: %q, want %s", instruction, got, want)

@@ -48,7 +48,7 @@ func (f *file) calls() []string {
 				found[helper(asm.BuiltinFunc(number))] = true
 				continue
 			}
-			target, relocated := f.target(f.relocations(i), uint64(at)) //nolint:gosec // positive
+			target, relocated := f.target(f.relocations(i), uint64(at))
 			switch external := relocated && target.Shndx == uint16(elf.SHN_UNDEF) && target.name != ""; {
 			case external:
 				found["kfunc:"+plain.Text(target.name)] = true
@@ -98,7 +98,7 @@ func (f *file) relocations(of int) []relocation {
 			size := s.relocationSize()
 			for at := 0; size > 0 && at+size <= len(s.data); at += size {
 				if number := f.order.Uint64(s.data[at+8:]) >> 32; number < uint64(len(f.symbols)) {
-					f.relocated[int(s.Info)] = append(f.relocated[int(s.Info)], relocation{f.order.Uint64(s.data[at:]), uint32(number)}) //nolint:gosec // 32 bits
+					f.relocated[int(s.Info)] = append(f.relocated[int(s.Info)], relocation{f.order.Uint64(s.data[at:]), uint32(number)})
 				}
 			}
 		}

@@ -280,14 +280,8 @@ func (f *file) functions() ([]Program, error) {
 	var code []function
 	seen := map[string]bool{}
 	for _, y := range f.symbols {
-		if kind := elf.ST_TYPE(y.Info); kind != elf.STT_FUNC && kind != elf.STT_GNU_IFUNC {
-			continue
-		}
-		if int(y.Shndx) >= len(f.sections) || y.Shndx == 0 {
-			continue
-		}
-		s := &f.sections[y.Shndx]
-		if !s.code() {
+		s := f.codeOf(y)
+		if s == nil {
 			continue
 		}
 		// The loader would decode other instructions from an offset within one.
@@ -323,6 +317,15 @@ func (f *file) functions() ([]Program, error) {
 	var err error
 	f.code, err = f.disjoint(code)
 	return found, err
+}
+
+// codeOf returns the section of a function, or nil if the symbol isn't one.
+func (f *file) codeOf(y symbol) *section {
+	kind := elf.ST_TYPE(y.Info)
+	if kind != elf.STT_FUNC && kind != elf.STT_GNU_IFUNC || int(y.Shndx) >= len(f.sections) || !f.sections[y.Shndx].code() {
+		return nil
+	}
+	return &f.sections[y.Shndx]
 }
 
 // section returns the index of a section.

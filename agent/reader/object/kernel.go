@@ -16,7 +16,8 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/internal/reader"
 )
 
 // The files from which OpenKernel reads. Both are the kernel's own, and readable without a capability.
@@ -30,7 +31,7 @@ const maxConfig = 8 << 20
 
 // Kernel is what an object can depend on.
 type Kernel struct {
-	// ID identifies this build of the kernel.
+	// ID identifies this build of the kernel, as reader.Kernel does.
 	ID string
 	// Version is the version as in KERNEL_VERSION of linux/version.h.
 	Version uint32
@@ -43,16 +44,16 @@ type Kernel struct {
 
 // OpenKernel returns the kernel of this machine. Its files are read when they are needed, and once.
 func OpenKernel() (*Kernel, error) {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return nil, fmt.Errorf("read the kernel's version: %w", err)
+	id, err := reader.Kernel()
+	if err != nil {
+		return nil, err
 	}
-	release, build := unix.ByteSliceToString(name.Release[:]), unix.ByteSliceToString(name.Version[:])
+	release, build, _ := strings.Cut(id, " ")
 	version, err := kernelVersion(release, build)
 	if err != nil {
 		return nil, err
 	}
-	return &Kernel{ID: release + " " + build, Version: version, Types: sync.OnceValues(readTypes), Config: sync.OnceValues(readConfig)}, nil
+	return &Kernel{ID: id, Version: version, Types: sync.OnceValues(readTypes), Config: sync.OnceValues(readConfig)}, nil
 }
 
 // debian matches the version in Debian's name of a build. The release has only a version of Debian's.

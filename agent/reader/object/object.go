@@ -9,7 +9,9 @@ package object
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"runtime"
@@ -150,30 +152,51 @@ func mapType(t ebpf.MapType) string {
 	return "unknown#" + strconv.FormatUint(uint64(t), 10)
 }
 
-// Describe strips an object, and returns what the agent needs to know about the result,
-// apart from its digest. The object must have this machine's byte order.
-func Describe(content []byte) ([]byte, *reader.Object, error) {
+// Description is what the agent needs to know about an image's object.
+type Description struct {
+	// Object is the object without its debug sections, and Adapted what the daemon loads.
+	Object, Adapted []byte
+	Facts           reader.Object
+}
+
+// Describe describes an image's object, and adapts it to a kernel. The object must have this machine's byte order.
+func Describe(content []byte, kernel *Kernel) (*Description, error) {
 	stripped, err := Strip(content)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	o, err := Read(stripped)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	machine := littleEndian
 	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
 		machine = bigEndian
 	}
 	if o.ByteOrder != machine {
-		return nil, nil, fmt.Errorf("it is %s-endian, but %s isn't", o.ByteOrder, runtime.GOARCH)
+		return nil, fmt.Errorf("it is %s-endian, but %s isn't", o.ByteOrder, runtime.GOARCH)
 	}
-	facts := &reader.Object{Size: int64(len(stripped)), Helpers: o.Helpers, MapTypes: o.MapTypes, License: o.License, Unknown: o.Unknown}
+	adapted, err := Adapt(stripped, kernel)
+	if err != nil {
+		return nil, err
+	}
+	facts := reader.Object{
+		Digest: digest(stripped), Size: int64(len(stripped)), Helpers: o.Helpers, MapTypes: o.MapTypes, License: o.License, Unknown: o.Unknown,
+		Adapted: reader.Adapted{Digest: digest(adapted.Content), Size: int64(len(adapted.Content)), Format: reader.Format},
+	}
+	if adapted.ForKernel {
+		facts.Adapted.Kernel = kernel.ID
+	}
 	for _, p := range o.Programs {
-		facts.Functions = append(facts.Functions, reader.Function{Name: p.Name, Section: p.Section})
+		facts.Functions = append(facts.Functions, reader.Function{Name: p.Name, Section: p.Section, Unusable: adapted.Unusable[p.Name]})
 	}
 	for _, m := range o.Maps {
 		facts.Maps = append(facts.Maps, reader.Map{Name: m.Name, Type: m.Number, KeySize: m.KeySize, ValueSize: m.ValueSize, Pinned: m.PinnedByName})
 	}
-	return stripped, facts, nil
+	return &Description{stripped, adapted.Content, facts}, nil
+}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

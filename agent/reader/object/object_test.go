@@ -90,15 +90,16 @@ func TestRead(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	stripped, facts, err := Describe(compiled(t, "pinned.o"))
+	described, err := Describe(compiled(t, "pinned.o"), withoutTypes(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if facts.Size != int64(len(stripped)) || len(facts.Functions) != 1 || facts.License == "" || len(facts.Maps) != 1 || !facts.Maps[0].Pinned {
+	facts := described.Facts
+	if facts.Size != int64(len(described.Object)) || facts.Adapted.Kernel != "" || facts.Adapted.Digest != facts.Digest || len(facts.Functions) != 1 || facts.License == "" || len(facts.Maps) != 1 || !facts.Maps[0].Pinned {
 		t.Errorf("%+v", facts)
 	}
 	big := parsersOwn(t, "kfunc-eb.elf")
-	if _, _, err := Describe(big); err == nil || !strings.Contains(err.Error(), "it is big-endian, but ") {
+	if _, err := Describe(big, withoutTypes(nil)); err == nil || !strings.Contains(err.Error(), "it is big-endian, but ") {
 		t.Error(err)
 	}
 }

@@ -20,13 +20,14 @@ var (
 	directories = []string{"/etc/ssl", "/etc/pki", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/run/systemd/resolve"}
 )
 
-// Enter restricts this process, as far as the kernel supports it. It can't be undone.
+// Enter restricts this process, as far as the kernel supports it. It can still read these
+// files, and what name resolution and certificate authorities need. It can't be undone.
 // Open files stay open. Without support, the process still has no capabilities in the
 // agent's container, and the limits of its resources.
-func Enter() {
+func Enter(reads ...string) {
 	// Landlock restricts all threads. The second call isn't for a path, so it has its own
 	// rules in the kernel.
-	_ = landlock.V9.BestEffort().RestrictPaths(rules()...) // see above
+	_ = landlock.V9.BestEffort().RestrictPaths(rules(reads)...) // see above
 	_ = landlock.V9.BestEffort().RestrictScoped()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -36,9 +37,9 @@ func Enter() {
 	}
 }
 
-// rules allows reading the files and directories that exist.
-func rules() []landlock.Rule {
-	reads := append([]string{}, files...)
+// rules allows reading these and the other files and directories that exist.
+func rules(reads []string) []landlock.Rule {
+	reads = append(reads, files...)
 	within := append([]string{}, directories...)
 	if path := os.Getenv("SSL_CERT_FILE"); path != "" {
 		reads = append(reads, path)

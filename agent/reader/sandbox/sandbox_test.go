@@ -32,14 +32,14 @@ func TestMain(m *testing.M) {
 	if err := json.Unmarshal([]byte(os.Getenv(inside)), &paths); err != nil {
 		os.Exit(1)
 	}
-	Enter()
+	Enter(paths.Allowed)
 	if err := json.NewEncoder(os.Stdout).Encode(paths.try()); err != nil {
 		os.Exit(1)
 	}
 }
 
 // paths are what the process in the sandbox tries to use.
-type paths struct{ Secret, Socket, Written, Trusted, URL string }
+type paths struct{ Secret, Allowed, Socket, Written, Trusted, URL string }
 
 // try returns the errors of what the process tries.
 func (p paths) try() map[string]string {
@@ -58,6 +58,8 @@ func (p paths) try() map[string]string {
 	_, err := os.ReadFile(p.Secret)
 	note("read", err)
 	note("write", os.WriteFile(p.Written, nil, 0o600))
+	_, err = os.ReadFile(p.Allowed)
+	note("read what is allowed", err)
 	_, err = os.ReadFile(p.Trusted)
 	note("certificates", err)
 	_, err = (&net.Dialer{}).DialContext(ctx, "unix", p.Socket)
@@ -106,9 +108,9 @@ func TestEnter(t *testing.T) {
 	dir := t.TempDir()
 	p := paths{
 		Secret: filepath.Join(dir, "token"), Socket: filepath.Join(dir, "bpfman.sock"), Written: filepath.Join(dir, "written"),
-		Trusted: filepath.Join(dir, "ca.pem"), URL: server.URL,
+		Trusted: filepath.Join(dir, "ca.pem"), URL: server.URL, Allowed: filepath.Join(dir, "types"),
 	}
-	for _, path := range []string{p.Secret, p.Trusted} {
+	for _, path := range []string{p.Secret, p.Trusted, p.Allowed} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +135,7 @@ func TestEnter(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for what, want := range map[string]string{
-		"read": "denied", "write": "denied", "certificates": "", "socket": "denied", "execute": "denied", "kill": "denied", "bpf": "denied",
+		"read": "denied", "write": "denied", "certificates": "", "read what is allowed": "", "socket": "denied", "execute": "denied", "kill": "denied", "bpf": "denied",
 		"io_uring": "denied", "mount": "denied", "thread": "denied", "network": "", "names": "",
 	} {
 		if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 && (what == "read" || what == "write") {

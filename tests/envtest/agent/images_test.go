@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bpfman/bpfman-operator/agent/bytecode"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/bytecodeimage"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
@@ -85,7 +86,7 @@ func resolve(ctx context.Context, image string) (digest, manifest string, err er
 }
 
 // readImage replaces bpfman-reader, which has its own tests.
-func (n *node) readImage(ctx context.Context, request *reader.Request, object *os.File) reader.Answer {
+func (n *node) readImage(ctx context.Context, request *reader.Request, files *bytecode.Files) reader.Answer {
 	n.mu.Lock()
 	n.read = append(n.read, request)
 	unread, hook := n.unread, n.onRead
@@ -101,7 +102,7 @@ func (n *node) readImage(ctx context.Context, request *reader.Request, object *o
 		defer n.mu.Unlock()
 		return n.signed[digest]
 	}
-	return bytecodetest.Reader{Resolve: resolve, Signers: signers}.Read(ctx, request, object)
+	return bytecodetest.Reader{Resolve: resolve, Signers: signers}.Read(ctx, request, files)
 }
 
 // reads returns how often images were read.
