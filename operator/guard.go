@@ -39,7 +39,7 @@ func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, kn
 		return fmt.Errorf("create discovery client: %w", err)
 	}
 	g := &definitions.Guard{
-		Look: func(ctx context.Context) error { return definitions.Look(ctx, api.RESTClient()) },
+		Check: func(ctx context.Context) error { return definitions.Check(ctx, api.RESTClient()) },
 		Open: open,
 		Report: func(ctx context.Context, refusal error) {
 			mgr.GetLogger().Error(refusal, "Not starting the controllers yet")

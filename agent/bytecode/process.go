@@ -37,9 +37,9 @@ type Process struct {
 	Deadline time.Duration
 }
 
-// Beside returns the Process with bpfman-reader in the directory of this process's
+// NewProcess returns the Process with bpfman-reader in the directory of this process's
 // executable.
-func Beside() (Process, error) {
+func NewProcess() (Process, error) {
 	own, err := os.Executable()
 	if err != nil {
 		return Process{}, fmt.Errorf("find bpfman-reader: %w", err)

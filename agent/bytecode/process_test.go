@@ -71,7 +71,7 @@ func TestProcess(t *testing.T) {
 	if got := script(t, `echo '{}'`).Read(t.Context(), &long, nil); !strings.Contains(got.Error, "bpfman-reader accepts at most 16777216") {
 		t.Errorf("%+v", got)
 	}
-	if p, err := Beside(); err != nil || filepath.Base(p.Path) != reader.Command || !filepath.IsAbs(p.Path) {
+	if p, err := NewProcess(); err != nil || filepath.Base(p.Path) != reader.Command || !filepath.IsAbs(p.Path) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -61,7 +61,7 @@ func (c *Cluster) follow(namespace string) error {
 			return fmt.Errorf("cache %s: %w", s.resource, err)
 		}
 		c.informers[s.gvk] = informer
-		c.Kinds.Listed(s.gvk, informer.HasSynced)
+		c.Kinds.SetListed(s.gvk, informer.HasSynced)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (c *Cluster) UserObjects(kind string) ([]v1alpha1.UserObject, error) {
 // get returns a copy of an object. O must be the type of the objects in the informer for gvk.
 func get[O runtime.Object](c *Cluster, gvk schema.GroupVersionKind, namespace, name string) (O, error) {
 	var none O
-	if err := c.Kinds.Read(gvk); err != nil {
+	if err := c.Kinds.CheckReadable(gvk); err != nil {
 		return none, err
 	}
 	informer, known := c.informers[gvk]
@@ -156,7 +156,7 @@ func notFound(gvk schema.GroupVersionKind, name string) error {
 }
 
 func list[O runtime.Object](c *Cluster, gvk schema.GroupVersionKind, namespace string) ([]O, error) {
-	if err := c.Kinds.Read(gvk); err != nil {
+	if err := c.Kinds.CheckReadable(gvk); err != nil {
 		return nil, err
 	}
 	var all []O

@@ -59,7 +59,7 @@ func (c *Cluster) DeleteReport(ctx context.Context, o v1alpha1.ProgramObject) er
 // Definitions returns a *definitions.ForeignError if the cluster's CRDs in the group
 // bpfman.io define another API.
 func (c *Cluster) Definitions(ctx context.Context) error {
-	return definitions.Look(ctx, c.bpfman)
+	return definitions.Check(ctx, c.bpfman)
 }
 
 func about(request *rest.Request, o v1alpha1.ProgramObject) *rest.Request {

@@ -152,7 +152,7 @@ func (c *Controller) Run(ctx context.Context, onConnect func(context.Context, fu
 // programs, and failed steps can succeed now.
 func (c *Controller) daemonReturned(ctx context.Context) {
 	c.reconciler.loader.Retry()
-	c.Inventory.Doubt()
+	c.Inventory.Invalidate()
 	for _, key := range c.Inventory.Owners() {
 		c.queue.Add(key)
 	}

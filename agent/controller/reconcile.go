@@ -110,7 +110,7 @@ func (r *reconciler) reportUnreachable(ctx context.Context, owner *program.Owner
 func (r *reconciler) recall(existing map[string]v1alpha1.ProgramObject) {
 	for _, object := range existing {
 		status := object.GetStatus()
-		r.inventory.Recall(status.ProgramID, status.LoadedAt, report.LinksOf(status))
+		r.inventory.Restore(status.ProgramID, status.LoadedAt, report.LinksOf(status))
 	}
 }
 

@@ -58,7 +58,7 @@ func (r retirement) retire(ctx context.Context, within time.Duration) {
 		return
 	}
 	remove := func() error {
-		return r.inventory.Between(ctx, func() error { return v05.Remove(r.bpffs) })
+		return r.inventory.Exclusively(ctx, func() error { return v05.Remove(r.bpffs) })
 	}
 	if len(left) == 0 {
 		if err := remove(); err != nil { // maps and directories

@@ -115,9 +115,9 @@ func do[R any](ctx context.Context, i *Inventory, op string, call func(context.C
 	return nil
 }
 
-// Between runs f while no call of the daemon is in progress, and delays other
+// Exclusively runs f while no call of the daemon is in progress, and delays other
 // calls until f has returned.
-func (i *Inventory) Between(ctx context.Context, f func() error) error {
+func (i *Inventory) Exclusively(ctx context.Context, f func() error) error {
 	select {
 	case i.lane <- struct{}{}:
 		defer func() { <-i.lane }()
@@ -144,8 +144,8 @@ func (i *Inventory) Ready() error {
 	return i.unready
 }
 
-// Doubt makes the inventory unknown, for example after the daemon has restarted.
-func (i *Inventory) Doubt() {
+// Invalidate makes the inventory unknown, for example after the daemon has restarted.
+func (i *Inventory) Invalidate() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.known, i.checked = false, false
@@ -390,10 +390,10 @@ func (i *Inventory) Touched() []program.Key {
 	return keys
 }
 
-// Recall adds what an earlier process of the agent has recorded about a program's
+// Restore adds what an earlier process of the agent has recorded about a program's
 // links, if this one doesn't know them. The load time must match, because the
 // kernel reuses IDs after a reboot.
-func (i *Inventory) Recall(id uint32, loadedAt string, links map[uint32]Link) {
+func (i *Inventory) Restore(id uint32, loadedAt string, links map[uint32]Link) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	p, ok := i.programs[id]

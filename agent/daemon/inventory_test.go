@@ -283,12 +283,12 @@ func TestRecall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := known(t, d, "")
-			i.Recall(c.id, c.loadedAt, c.links)
+			i.Restore(c.id, c.loadedAt, c.links)
 			if got := i.Of(owner)[0].Links; !maps.Equal(got, c.want) {
 				t.Errorf("links %v, want %v", got, c.want)
 			}
 			// Known links are neither lost in a refresh nor overwritten.
-			i.Recall(before.ID, before.LoadedAt, with(zero(before.Links), unrecorded, Link{Point: "other"}))
+			i.Restore(before.ID, before.LoadedAt, with(zero(before.Links), unrecorded, Link{Point: "other"}))
 			refresh(t, i)
 			got := i.Of(owner)[0].Links
 			if c.want[unrecorded] != (Link{}) && got[unrecorded] != c.want[unrecorded] {
@@ -381,7 +381,7 @@ func TestDoubt(t *testing.T) {
 
 func TestDoubtOnRequest(t *testing.T) {
 	i := known(t, daemontest.New(t.TempDir()), "")
-	i.Doubt()
+	i.Invalidate()
 	if i.Known() {
 		t.Error("known in spite of doubt")
 	}
@@ -553,7 +553,7 @@ func TestManyAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				i.Recall(p.ID, p.LoadedAt, map[uint32]Link{1: {Point: "x"}})
+				i.Restore(p.ID, p.LoadedAt, map[uint32]Link{1: {Point: "x"}})
 				if err := i.Detach(t.Context(), p.ID, slices.Min(slices.Collect(maps.Keys(p.Links)))); err != nil {
 					t.Error(err)
 				}
@@ -678,7 +678,7 @@ func TestRefreshOfAnotherAPI(t *testing.T) {
 	if err := i.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
-	i.Doubt() // another connection
+	i.Invalidate() // another connection
 	d.NoAttach = true
 	if _, err := i.Refresh(t.Context()); !SpeaksOtherAPI(err) || i.Ready() == nil {
 		t.Errorf("error %v, ready: %v", err, i.Ready())

@@ -32,10 +32,10 @@ type PodInterfaces struct {
 	known map[string][]string
 }
 
-// Tell sets the interfaces of each container with a pod's network namespace. If
+// Set sets the interfaces of each container with a pod's network namespace. If
 // no process of a pod was found so far, its interfaces are unknown, without an
 // error. They are set once there is one.
-func (p *PodInterfaces) Tell(containers []program.Container) {
+func (p *PodInterfaces) Set(containers []program.Container) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, errs := map[string][]string{}, map[string]error{}

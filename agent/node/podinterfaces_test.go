@@ -74,7 +74,7 @@ func TestPodInterfaces(t *testing.T) {
 	expect := func(want ...string) {
 		t.Helper()
 		containers := pods()
-		interfaces.Tell(containers)
+		interfaces.Set(containers)
 		for i, c := range containers {
 			if got := strings.Join(c.Interfaces, " "); got != want[i] || c.InterfacesErr != nil {
 				t.Errorf("%s: %q, %v, want %q", c.Pod, got, c.InterfacesErr, want[i])
@@ -95,13 +95,13 @@ func TestPodInterfaces(t *testing.T) {
 	expect("lo eth0", "lo eth0", "lo tun0", "", "")
 
 	// Pods that are no longer requested are forgotten.
-	interfaces.Tell(nil)
+	interfaces.Set(nil)
 	expect("", "", "", "", "")
 }
 
 func TestHostsProcessesThatCannotBeSeen(t *testing.T) {
 	containers := []program.Container{{Namespace: "acme", Pod: "web", Sandbox: "s", ID: "c", PID: 7}}
-	(&PodInterfaces{Proc: t.TempDir()}).Tell(containers)
+	(&PodInterfaces{Proc: t.TempDir()}).Set(containers)
 	if err := containers[0].InterfacesErr; err == nil || !strings.Contains(err.Error(), "acme/web: the host's processes aren't visible (hidepid?)") {
 		t.Errorf("%v", err)
 	}

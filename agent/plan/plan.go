@@ -172,7 +172,7 @@ func Want(owner program.Owner, node program.Node, mapOwners []MapOwner) Plan {
 		load := p.loadFor(member.LoadInfo(), mapOwner)
 		wanted := Program{Member: member, Points: points, Problem: problem}
 		if len(points) == 0 {
-			wanted.Idle = program.Idle(member.Kind, node)
+			wanted.Idle = program.Idle(member.Spec, node)
 		}
 		load.Programs = append(load.Programs, wanted)
 	}

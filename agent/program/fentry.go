@@ -17,7 +17,7 @@ type fentry struct {
 	symbol string
 }
 
-func fentryOf(i *v1alpha1.FentryProgramInfo) Kind {
+func fentryOf(i *v1alpha1.FentryProgramInfo) Spec {
 	return fentry{functionOf(i.BpfProgramCommon), i.FunctionName}
 }
 

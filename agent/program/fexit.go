@@ -17,7 +17,7 @@ type fexit struct {
 	symbol string
 }
 
-func fexitOf(i *v1alpha1.FexitProgramInfo) Kind {
+func fexitOf(i *v1alpha1.FexitProgramInfo) Spec {
 	return fexit{functionOf(i.BpfProgramCommon), i.FunctionName}
 }
 

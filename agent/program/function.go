@@ -27,7 +27,7 @@ func functionOf(c v1alpha1.BpfProgramCommon) function {
 func (f function) Attached() bool { return f.attached }
 
 // unattached is a program that is only loaded.
-type unattached struct{ Kind }
+type unattached struct{ Spec }
 
 func (unattached) Needs() Needs { return Needs{} }
 

@@ -21,7 +21,7 @@ type kprobe struct {
 	offset uint64
 }
 
-func kprobeOf(member string, i *v1alpha1.KprobeProgramInfo) Kind {
+func kprobeOf(member string, i *v1alpha1.KprobeProgramInfo) Spec {
 	return kprobe{functionOf(i.BpfProgramCommon), member, i.FunctionName, i.Offset}
 }
 

@@ -35,9 +35,9 @@ type Owner struct {
 
 // Member is one program of an owner.
 type Member struct {
-	Kind
+	Spec
 	// ID is unique within the owner. It is empty unless the owner is an
-	// application. It consists of the Kind's ID and, for a repeated Kind's ID, a
+	// application. It consists of the Spec's ID and, for a repeated Spec's ID, a
 	// number starting with 2.
 	ID string
 	// Type is the spec.type of the BpfProgram.
@@ -60,10 +60,10 @@ func OwnerOf(kind string, o v1alpha1.UserObject) Owner {
 	application := strings.HasSuffix(kind, "Application")
 	seen := map[string]int{}
 	for i, p := range userobject.Programs(o) {
-		k := kindOf(p, i)
-		m := Member{Kind: k, Type: k.Type()}
+		k := specOf(p, i)
+		m := Member{Spec: k, Type: k.Type()}
 		if !k.Attached() {
-			m.Kind = unattached{k}
+			m.Spec = unattached{k}
 		}
 		if application {
 			m.Type, m.ID = "application", k.ID()
@@ -83,7 +83,7 @@ func (o Owner) Choices(m Member) []string {
 	if o.Bytecode.Image != nil && o.Bytecode.Path != nil {
 		choices = append(choices, "bytecode has both an image and a path: the image is used")
 	}
-	if k, ok := m.Kind.(interface{ choices() []string }); ok {
+	if k, ok := m.Spec.(interface{ choices() []string }); ok {
 		choices = append(choices, k.choices()...)
 	}
 	return choices

@@ -37,9 +37,9 @@ func (k Key) String() string {
 	return k.Kind + "/" + k.Namespace + "/" + k.Name
 }
 
-// Kind is one eBPF program in a user object. Each type of program has one
+// Spec is one eBPF program in a user object. Each type of program has one
 // implementation, in the file with its name.
-type Kind interface {
+type Spec interface {
 	// Type returns the BpfProgram's spec.type for a program outside an application,
 	// for example "xdp" or "tc".
 	Type() string
@@ -75,9 +75,9 @@ type Needs struct {
 
 // Idle returns the type of the condition of a program that has no attach points on a node,
 // or "" if it needs none.
-func Idle(k Kind, n Node) v1alpha1.BpfProgramConditionType {
-	network, isNetwork := k.(interface{ matchesPod(Node) bool })
-	there := !k.Needs().Containers || isNetwork && network.matchesPod(n)
+func Idle(s Spec, n Node) v1alpha1.BpfProgramConditionType {
+	network, isNetwork := s.(interface{ matchesPod(Node) bool })
+	there := !s.Needs().Containers || isNetwork && network.matchesPod(n)
 	switch {
 	case !there:
 		return v1alpha1.BpfProgCondNoContainersOnNode

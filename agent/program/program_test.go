@@ -82,7 +82,7 @@ func TestUpstreamFault04ApplicationMembersOfEachType(t *testing.T) {
 func TestIncomplete(t *testing.T) {
 	common := v1alpha1.BpfProgramCommon{BpfFunctionName: "f"}
 	for name, test := range map[string]struct {
-		kind Kind
+		kind Spec
 		want string
 	}{
 		"no function":            {tracepointOf(&v1alpha1.TracepointProgramInfo{Names: []string{"a/b"}}), "bpffunctionname is empty"},
@@ -183,7 +183,7 @@ func TestUprobesThatSeeMoreThanTheContainer(t *testing.T) {
 	}
 	pid := &v1alpha1.UprobeNsProgramInfo{Target: "/bin/web", Pid: 1}
 	for name, test := range map[string]struct {
-		kind Kind
+		kind Spec
 		want string
 	}{
 		"hostPID":                   {tenant("acme", &v1alpha1.UprobeNsProgramInfo{Target: "/proc/1/root/bin/sh"}), "(hostPID)"},
@@ -211,7 +211,7 @@ func TestUprobesOfNamespaces(t *testing.T) {
 	}{{nil, false}, {[]string{"beta", "acme"}, true}, {[]string{"acm"}, false}, {[]string{"*"}, true}} {
 		n := node
 		n.UprobeNamespaces = test.allowed
-		for member, kind := range map[string]Kind{
+		for member, kind := range map[string]Spec{
 			"namespaced":     tenant("acme", &v1alpha1.UprobeNsProgramInfo{Target: "/bin/web", FunctionName: "main"}),
 			"cluster-scoped": uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "/bin/web", FunctionName: "main", Containers: &v1alpha1.ContainerSelector{Namespace: "acme"}}, false),
 		} {
@@ -241,7 +241,7 @@ func TestNamespacedProgramsStayOffTheNodesNetwork(t *testing.T) {
 		"by name": interfaces("eth0"), "the primary interface": {PrimaryNodeInterface: &yes}, "discovered": discover(nil, nil),
 	} {
 		pods := v1alpha1.ContainerNsSelector{Pods: app("web")}
-		for hook, kind := range map[string]Kind{
+		for hook, kind := range map[string]Spec{
 			"xdp": tenant("acme", &v1alpha1.XdpNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods}),
 			"tc":  tenant("acme", &v1alpha1.TcNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods, Direction: "ingress"}),
 			"tcx": tenant("acme", &v1alpha1.TcxNsProgramInfo{InterfaceSelector: interfaces, Containers: &pods, Direction: "ingress"}),
@@ -269,7 +269,7 @@ func TestNamespacedProgramsStayOffTheNodesNetwork(t *testing.T) {
 func TestAttachPoints(t *testing.T) {
 	log := []string{"log"}
 	for name, test := range map[string]struct {
-		kind Kind
+		kind Spec
 		node Node
 		want map[string]string // the daemon's argument by the name of the point
 		err  string
@@ -383,7 +383,7 @@ func text(err error) string {
 
 // Changed digests would attach all links again when the agent is upgraded.
 func TestDigestsStay(t *testing.T) {
-	for want, kind := range map[string]Kind{
+	for want, kind := range map[string]Spec{
 		"8e36afbdc4ecf5e6": xdpOf(&v1alpha1.XdpProgramInfo{InterfaceSelector: interfaces("eth0"), Priority: 50, ProceedOn: []v1alpha1.XdpProceedOnValue{"pass"}}, false),
 		"299b6dace98d8994": tracepointOf(&v1alpha1.TracepointProgramInfo{Names: []string{"syscalls/sys_enter_kill"}}),
 	} {
@@ -399,7 +399,7 @@ func TestDigestsStay(t *testing.T) {
 func TestUpstreamFault10ANewInstanceIsANewLink(t *testing.T) {
 	selector := &v1alpha1.ContainerSelector{Pods: app("web")}
 	for name, test := range map[string]struct {
-		kind   Kind
+		kind   Spec
 		change func(*Node)
 		same   bool
 	}{
@@ -437,7 +437,7 @@ func TestContainersThatHaveEnded(t *testing.T) {
 	}
 	selector := &v1alpha1.ContainerSelector{Pods: app("web")}
 	for name, test := range map[string]struct {
-		kind Kind
+		kind Spec
 		want int
 	}{
 		"uprobe": {uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Containers: selector}, false), 0},
@@ -460,7 +460,7 @@ func TestPodWhoseNetworkIsNotTold(t *testing.T) {
 
 // Upstream's fault 7: the pid of a uprobe is never sent.
 func TestUpstreamFault07UprobesOfOneProcess(t *testing.T) {
-	for name, kind := range map[string]Kind{
+	for name, kind := range map[string]Spec{
 		"cluster-scoped": uprobeOf("uprobe", &v1alpha1.UprobeProgramInfo{Target: "x", Pid: 7}, false),
 		"namespaced":     tenant(node.Containers[0].Namespace, &v1alpha1.UprobeNsProgramInfo{Target: "x", Pid: 7, Containers: &v1alpha1.ContainerNsSelector{}}),
 	} {
@@ -482,7 +482,7 @@ func TestIdle(t *testing.T) {
 	found := v1alpha1.InterfaceSelector{InterfacesDiscoveryConfig: &v1alpha1.InterfaceDiscovery{InterfaceAutoDiscovery: new(true), AllowedInterfaces: []string{"net9"}}}
 	web := Node{Interfaces: map[string]Interface{"eth0": {}}, Containers: []Container{{Pod: "web", PodLabels: map[string]string{"app": "web"}, Interfaces: []string{"eth0"}}}}
 	for name, test := range map[string]struct {
-		kind Kind
+		kind Spec
 		node Node
 		want v1alpha1.BpfProgramConditionType
 	}{
@@ -511,7 +511,7 @@ func TestOddNames(t *testing.T) {
 	common := v1alpha1.BpfProgramCommon{BpfFunctionName: "f"}
 	pods := &v1alpha1.ContainerNsSelector{}
 	n := Node{Containers: []Container{{Namespace: "team", Pod: "p", PodUID: "u", Name: "c", PID: 7, NetNS: "/proc/7/ns/net"}}, UprobeNamespaces: []string{"team"}}
-	for what, kind := range map[string]Kind{
+	for what, kind := range map[string]Spec{
 		"interface": tenant("team", &v1alpha1.TcxNsProgramInfo{
 			BpfProgramCommon: common, InterfaceSelector: v1alpha1.InterfaceSelector{Interfaces: &[]string{"eth0", "eth0:x-test", "a name of seventeen"}}, Containers: pods,
 		}),
@@ -564,7 +564,7 @@ func TestPoliciesSeeWhatTheDaemonGets(t *testing.T) {
 }
 
 // tenant returns the program of a namespaced object.
-func tenant(namespace string, info any) Kind {
+func tenant(namespace string, info any) Spec {
 	o := &v1alpha1.BpfNsApplication{}
 	o.Namespace, o.Spec.Programs = namespace, make([]v1alpha1.BpfNsApplicationProgram, 1)
 	switch p := &o.Spec.Programs[0]; i := info.(type) {
@@ -577,5 +577,5 @@ func tenant(namespace string, info any) Kind {
 	case *v1alpha1.UprobeNsProgramInfo:
 		p.Type, p.Uprobe = v1alpha1.ProgTypeUprobe, i
 	}
-	return kindOf(userobject.Programs(o)[0], 0)
+	return specOf(userobject.Programs(o)[0], 0)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/userobject"
 )
 
-// kindOf returns a program of a user object as the daemon loads it. It has a row for each type.
-func kindOf(p userobject.Program, index int) Kind {
+// specOf returns a program of a user object as the daemon loads it. It has a row for each type.
+func specOf(p userobject.Program, index int) Spec {
 	member := strings.ToLower(string(p.Type)) // such as kprobe or kretprobe
 	switch i := p.Info().(type) {
 	case *v1alpha1.FentryProgramInfo:

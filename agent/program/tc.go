@@ -25,7 +25,7 @@ var tcActions = map[v1alpha1.TcProceedOnValue]int32{
 	"queued": 5, "repeat": 6, "redirect": 7, "trap": 8, "dispatcher_return": 30,
 }
 
-func tcOf(i *v1alpha1.TcProgramInfo, namespaced bool) Kind {
+func tcOf(i *v1alpha1.TcProgramInfo, namespaced bool) Spec {
 	return tc{
 		function:  functionOf(i.BpfProgramCommon),
 		onNetwork: onNetwork{i.InterfaceSelector, containersOf(i.Containers, namespaced)},

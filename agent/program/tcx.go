@@ -17,7 +17,7 @@ type tcx struct {
 	direction string
 }
 
-func tcxOf(i *v1alpha1.TcxProgramInfo, namespaced bool) Kind {
+func tcxOf(i *v1alpha1.TcxProgramInfo, namespaced bool) Spec {
 	return tcx{functionOf(i.BpfProgramCommon), onNetwork{i.InterfaceSelector, containersOf(i.Containers, namespaced)}, i.Priority, i.Direction}
 }
 

@@ -17,7 +17,7 @@ type tracepoint struct {
 	names []string
 }
 
-func tracepointOf(i *v1alpha1.TracepointProgramInfo) Kind {
+func tracepointOf(i *v1alpha1.TracepointProgramInfo) Spec {
 	return tracepoint{functionOf(i.BpfProgramCommon), i.Names}
 }
 

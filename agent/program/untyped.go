@@ -18,7 +18,7 @@ type untyped struct {
 	problem string
 }
 
-func untypedOf(index int, t v1alpha1.EBPFProgType) Kind {
+func untypedOf(index int, t v1alpha1.EBPFProgType) Spec {
 	if t == "" {
 		return untyped{problem: fmt.Sprintf("spec.programs[%d] has no type, so nothing is loaded for it", index)}
 	}

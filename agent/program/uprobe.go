@@ -26,7 +26,7 @@ type uprobe struct {
 	containers *containerSelector
 }
 
-func uprobeOf(member string, i *v1alpha1.UprobeProgramInfo, namespaced bool) Kind {
+func uprobeOf(member string, i *v1alpha1.UprobeProgramInfo, namespaced bool) Spec {
 	return uprobe{
 		functionOf(i.BpfProgramCommon), member, i.FunctionName, i.Offset, i.Target, pidOf(i.Pid), containersOf(i.Containers, namespaced),
 	}

@@ -23,7 +23,7 @@ var xdpActions = map[v1alpha1.XdpProceedOnValue]int32{
 	"aborted": 0, "drop": 1, "pass": 2, "tx": 3, "redirect": 4, "dispatcher_return": 31,
 }
 
-func xdpOf(i *v1alpha1.XdpProgramInfo, namespaced bool) Kind {
+func xdpOf(i *v1alpha1.XdpProgramInfo, namespaced bool) Spec {
 	return xdp{
 		function:  functionOf(i.BpfProgramCommon),
 		onNetwork: onNetwork{i.InterfaceSelector, containersOf(i.Containers, namespaced)},

@@ -63,7 +63,7 @@ func (r *Reports) Start(background func(func(context.Context))) {
 	for _, kind := range v1alpha1.ProgramKinds {
 		asked := make(chan time.Duration, 1)
 		r.asked = append(r.asked, asked)
-		r.Cluster.Kinds.Listed(kind.GroupVersionKind(), func() bool { return r.known.isListed(kind.Namespaced) })
+		r.Cluster.Kinds.SetListed(kind.GroupVersionKind(), func() bool { return r.known.isListed(kind.Namespaced) })
 		background(func(ctx context.Context) { r.keepListing(ctx, kind, asked) })
 	}
 }
@@ -214,7 +214,7 @@ func reportKind(namespaced bool) v1alpha1.Kind[v1alpha1.ProgramObject] {
 
 // Of returns an owner's reports by name, after reading those that are in doubt.
 func (r *Reports) Of(ctx context.Context, key program.Key) (map[string]v1alpha1.ProgramObject, error) {
-	if err := r.Cluster.Kinds.Read(reportKind(key.Namespace != "").GroupVersionKind()); err != nil {
+	if err := r.Cluster.Kinds.CheckReadable(reportKind(key.Namespace != "").GroupVersionKind()); err != nil {
 		return nil, err
 	}
 	for _, name := range r.known.doubted(key) {
@@ -242,7 +242,7 @@ func (r *Reports) MapOwners(owner program.Owner) ([]plan.MapOwner, error) {
 	if !owner.SharesMaps() {
 		return nil, nil
 	}
-	if err := r.Cluster.Kinds.Read(reportKind(owner.Namespace != "").GroupVersionKind()); err != nil {
+	if err := r.Cluster.Kinds.CheckReadable(reportKind(owner.Namespace != "").GroupVersionKind()); err != nil {
 		return nil, err
 	}
 	objects := r.known.all(func(key program.Key) bool { return key.Namespace == owner.Namespace })

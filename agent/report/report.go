@@ -378,7 +378,7 @@ func loadedConditions(owner program.Owner, wanted plan.Program, failed []error, 
 
 func notLoadedConditions(err error, predecessor string) []metav1.Condition {
 	if err == nil {
-		return v1alpha1.Reconciling.Conditions(v1alpha1.BpfProgCondNotLoaded.Condition("not loaded yet" + predecessor))
+		return v1alpha1.Reconciling.Conditions(v1alpha1.BpfProgCondNotLoaded.Condition("the daemon does not have the program anymore, and the agent loads it again" + predecessor))
 	}
 	condition := v1alpha1.BpfProgCondNotLoaded
 	if denied := (*PolicyError)(nil); errors.As(err, &denied) {

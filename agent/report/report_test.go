@@ -143,10 +143,10 @@ func TestConditions(t *testing.T) {
 			Outcome{Loads: map[int]error{0: refusal}},
 			"NotLoaded/bpfmanNotLoaded: load f from file /x.o: an error of the daemon's",
 		},
-		"not yet": {
+		"unloaded by others": {
 			points, want, nil,
 			Outcome{},
-			"NotLoaded/bpfmanNotLoaded: not loaded yet",
+			"NotLoaded/bpfmanNotLoaded: the daemon does not have the program anymore, and the agent loads it again",
 		},
 		"no bytecode": {
 			points, want, nil,

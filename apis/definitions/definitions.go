@@ -75,9 +75,9 @@ func Foreign(served []metav1.APIResource) error {
 	return &ForeignError{foreign}
 }
 
-// Look gets the resources from the API server's discovery API, which every client can read, and returns a
+// Check gets the resources from the API server's discovery API, which every client can read, and returns a
 // *ForeignError if some belong to another API.
-func Look(ctx context.Context, api rest.Interface) error {
+func Check(ctx context.Context, api rest.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	version := v1alpha1.SchemeGroupVersion.String()
@@ -98,8 +98,8 @@ func Look(ctx context.Context, api rest.Interface) error {
 // Guard is a Runnable of a manager. As long as the cluster has other definitions, it delays everything that reads
 // or writes objects of this API. If such definitions appear later, it stops the manager, and with it the process.
 type Guard struct {
-	// Look calls the function Look with an API server.
-	Look func(context.Context) error
+	// Check calls the function Check with an API server.
+	Check func(context.Context) error
 	// Open starts what waits. It is called once.
 	Open func() error
 	// Report is called with the reason why nothing starts or continues: a *ForeignError, or an error of the
@@ -117,7 +117,7 @@ type Guard struct {
 func (g *Guard) Start(ctx context.Context) error {
 	said := ""
 	for {
-		err := g.Look(ctx)
+		err := g.Check(ctx)
 		g.set(err)
 		if err == nil {
 			break
@@ -134,7 +134,7 @@ func (g *Guard) Start(ctx context.Context) error {
 		return err
 	}
 	for wait(ctx, g.Interval) {
-		if foreign := (*ForeignError)(nil); errors.As(g.Look(ctx), &foreign) {
+		if foreign := (*ForeignError)(nil); errors.As(g.Check(ctx), &foreign) {
 			g.set(foreign)
 			g.Report(ctx, foreign)
 			return foreign

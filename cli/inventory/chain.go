@@ -113,7 +113,7 @@ func skipped(l Link, later []Link) []uint32 {
 const replaces = "freplace"
 
 func link(p v1alpha1.BpfNodeProgram, a v1alpha1.BpfNodeAttachPoint, asked func(v1alpha1.BpfNodeOwner, string) Settings) Link {
-	out := Link{Hook: Where(a), Type: a.Type, Interface: a.Interface, Position: a.Position, ID: p.ID, Name: p.Name, Whose: Whose(p)}
+	out := Link{Hook: Where(a), Type: a.Type, Interface: a.Interface, Position: a.Position, ID: p.ID, Name: p.Name, Whose: OwnerOf(p)}
 	if p.Owner != nil {
 		settings := asked(*p.Owner, p.Name)
 		out.Priority, out.ProceedOn = settings.Priority, settings.ProceedOn

@@ -25,7 +25,7 @@ func TestWhose(t *testing.T) {
 		"bpftool[12], gone":        {Holders: []v1alpha1.BpfNodeHolder{{Path: "/sys/fs/bpf/x"}, {Process: "bpftool", PID: 12, Gone: true}}},
 		"/sys/fs/bpf/x":            {Holders: []v1alpha1.BpfNodeHolder{{Path: "/sys/fs/bpf/x"}}},
 	} {
-		if got := Whose(p); got != want {
+		if got := OwnerOf(p); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

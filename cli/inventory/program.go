@@ -67,24 +67,24 @@ func (p Program) Attached() []string {
 // and unit to control access to devices. There are as many as containers, and users rarely look for them.
 func Routine(p v1alpha1.BpfNodeProgram) bool { return p.Type == "cgroup_device" && !p.Bpfman }
 
-// Whose returns the object of bpfman that a program was loaded for. Without an object, it returns bpfman if bpfman
+// OwnerOf returns the object of bpfman that a program was loaded for. Without an object, it returns bpfman if bpfman
 // loaded the program, or else its holder.
-func Whose(p v1alpha1.BpfNodeProgram) string {
+func OwnerOf(p v1alpha1.BpfNodeProgram) string {
 	switch {
 	case p.Owner != nil:
 		return p.Owner.String()
 	case p.Bpfman:
 		return "bpfman"
 	}
-	h, found := Known(p)
+	h, found := KnownHolder(p)
 	if !found {
 		return ""
 	}
 	return Holder(h)
 }
 
-// Known returns the holder of a program that says the most about its owner.
-func Known(p v1alpha1.BpfNodeProgram) (h v1alpha1.BpfNodeHolder, found bool) {
+// KnownHolder returns the holder of a program that says the most about its owner.
+func KnownHolder(p v1alpha1.BpfNodeProgram) (h v1alpha1.BpfNodeHolder, found bool) {
 	if len(p.Holders) == 0 {
 		return h, false
 	}

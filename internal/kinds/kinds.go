@@ -171,8 +171,8 @@ func (k *Kinds) note(gvk schema.GroupVersionKind, err error) {
 	s.err = err
 }
 
-// Read returns an UnreadError if the objects of a kind haven't been listed yet.
-func (k *Kinds) Read(gvk schema.GroupVersionKind) error {
+// CheckReadable returns an UnreadError if the objects of a kind haven't been listed yet.
+func (k *Kinds) CheckReadable(gvk schema.GroupVersionKind) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.kinds[gvk]; s != nil && !s.read() {

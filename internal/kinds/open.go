@@ -38,9 +38,9 @@ func (k *Kinds) Optional(gvk schema.GroupVersionKind) {
 	k.change(gvk, func(s *kind) { s.optional = true })
 }
 
-// Listed sets the function that reports whether the caller has listed all objects of a kind,
+// SetListed sets the function that reports whether the caller has listed all objects of a kind,
 // with [Kinds.List] or a cache that watches them.
-func (k *Kinds) Listed(gvk schema.GroupVersionKind, listed func() bool) {
+func (k *Kinds) SetListed(gvk schema.GroupVersionKind, listed func() bool) {
 	k.change(gvk, func(s *kind) { s.synced = listed })
 }
 
@@ -71,7 +71,7 @@ func (k *Kinds) Find(ctx context.Context, gvk schema.GroupVersionKind, resource 
 	// allows the API server to respond from its cache.
 	version := ""
 	for !k.isOpen(gvk) {
-		found, err := k.look(ctx, resource, version)
+		found, err := k.exists(ctx, resource, version)
 		k.note(gvk, err)
 		if found {
 			k.Open(gvk)
@@ -92,8 +92,8 @@ func (k *Kinds) Find(ctx context.Context, gvk schema.GroupVersionKind, resource 
 	}
 }
 
-// look reports whether there is an object of a kind, without decoding it.
-func (k *Kinds) look(ctx context.Context, resource, version string) (found bool, err error) {
+// exists reports whether there is an object of a kind, without decoding it.
+func (k *Kinds) exists(ctx context.Context, resource, version string) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	body, err := k.API.Get().Resource(resource).

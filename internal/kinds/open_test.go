@@ -68,7 +68,7 @@ func TestAKindIsFoundAndOpened(t *testing.T) {
 				// Until this response, the state is from the previous one.
 				n := int(looked.Add(1)) - 1
 				unread := (*UnreadError)(nil)
-				if err := k.Read(gvk); !errors.As(err, &unread) {
+				if err := k.CheckReadable(gvk); !errors.As(err, &unread) {
 					t.Errorf("reading it is %v", err)
 				} else if n > 0 && unread.Unused != (looks[n-1] == noItems || slices.Contains(looks[:n], noItems)) {
 					t.Errorf("after %d looks it is unused: %v", n, unread.Unused)
@@ -81,7 +81,7 @@ func TestAKindIsFoundAndOpened(t *testing.T) {
 				return http.StatusOK, looks[n]
 			})
 			k.OnDemand(gvk, func() { opened.Add(1) })
-			k.Listed(v1alpha1.UserKinds[1].GroupVersionKind(), func() bool { return true })
+			k.SetListed(v1alpha1.UserKinds[1].GroupVersionKind(), func() bool { return true })
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			k.Find(ctx, kind.GroupVersionKind(), kind.Resource(), time.Millisecond)
@@ -106,8 +106,8 @@ func TestKindsOnDemandAndOptionalOnesHoldUpNobody(t *testing.T) {
 	k.OnDemand(pods, func() {})
 	k.Optional(pods)
 	k.Optional(hints)
-	k.Listed(v1alpha1.UserKinds[0].GroupVersionKind(), func() bool { return true })
-	k.Listed(hints, func() bool { return false })
+	k.SetListed(v1alpha1.UserKinds[0].GroupVersionKind(), func() bool { return true })
+	k.SetListed(hints, func() bool { return false })
 	if problems, ready := k.State(); !ready || !slices.Equal(problems, []string{"ConfigMaps have not been read yet"}) {
 		t.Errorf("%v, %q", ready, problems)
 	}

@@ -54,7 +54,7 @@ func TestReadiness(t *testing.T) {
 				if kind == "Node" {
 					gvk = corev1.SchemeGroupVersion.WithKind(kind)
 				}
-				k.Listed(gvk, func() bool { return s.synced })
+				k.SetListed(gvk, func() bool { return s.synced })
 				k.note(gvk, s.err)
 			}
 			answer := httptest.NewRecorder()
@@ -74,7 +74,7 @@ func TestReadiness(t *testing.T) {
 func TestAKindThatCanBeReadAgain(t *testing.T) {
 	k := &Kinds{Log: logr.Discard()}
 	gvk := v1alpha1.SchemeGroupVersion.WithKind("XdpProgram")
-	k.Listed(gvk, func() bool { return true })
+	k.SetListed(gvk, func() bool { return true })
 	k.note(gvk, apierrors.NewNotFound(schema.GroupResource{Resource: "xdpprograms"}, ""))
 	if problems, ready := k.State(); ready || len(problems) != 1 {
 		t.Errorf("%v, %v", problems, ready)
@@ -91,7 +91,7 @@ func TestAnAPIServerWithoutWatchList(t *testing.T) {
 	refused := apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
 	for _, initial := range []*bool{new(true), nil} {
 		k := &Kinds{Log: logr.Discard()}
-		k.Listed(gvk, func() bool { return true })
+		k.SetListed(gvk, func() bool { return true })
 		w := k.Watch(gvk, &toolscache.ListWatch{WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused }})
 		if _, err := w.WatchWithContext(t.Context(), metav1.ListOptions{SendInitialEvents: initial}); !apierrors.IsInvalid(err) {
 			t.Errorf("error %v", err)

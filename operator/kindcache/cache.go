@@ -106,7 +106,7 @@ func newCache(known *kinds.Kinds, config *rest.Config, options cache.Options) (c
 			}
 		}
 		informer := toolscache.NewSharedIndexInformer(known.Watch(gvk, from), object, resync, indexers)
-		known.Listed(gvk, informer.HasSynced)
+		known.SetListed(gvk, informer.HasSynced)
 		return informer
 	}
 	c, err := cache.New(config, options)
@@ -129,7 +129,7 @@ func (c *independent) Get(ctx context.Context, key client.ObjectKey, object clie
 	if err != nil {
 		return fmt.Errorf("find the kind of %T: %w", object, err)
 	}
-	if err := c.kinds.Read(gvk); err != nil {
+	if err := c.kinds.CheckReadable(gvk); err != nil {
 		return err
 	}
 	return c.Cache.Get(ctx, key, object, options...) //nolint:wrapcheck // callers ask whether it is NotFound
@@ -142,7 +142,7 @@ func (c *independent) List(ctx context.Context, list client.ObjectList, options 
 		return fmt.Errorf("find the kind of %T: %w", list, err)
 	}
 	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	if err := c.kinds.Read(gvk); err != nil {
+	if err := c.kinds.CheckReadable(gvk); err != nil {
 		return err
 	}
 	return c.Cache.List(ctx, list, options...) //nolint:wrapcheck // as above

@@ -93,7 +93,7 @@ func (s *Store) SetupWithManager(mgr ctrl.Manager) error {
 // reflect keeps the part in sync with the API server.
 func (p *part) reflect(ctx context.Context, from *toolscache.ListWatch) {
 	gvk := p.kind.GroupVersionKind()
-	p.store.known.Listed(gvk, p.hasListed)
+	p.store.known.SetListed(gvk, p.hasListed)
 	from = p.store.known.Watch(gvk, from)
 	toolscache.NewReflectorWithOptions(from, nil, p, toolscache.ReflectorOptions{
 		Name: p.kind.Resource(), TypeDescription: p.kind.Name,
@@ -132,7 +132,7 @@ func (s *Store) Of(nodeLabel string) ([]*Report, error) {
 		p.mu.RLock()
 		of = append(of, p.byNode[nodeLabel]...)
 		p.mu.RUnlock()
-		unread = append(unread, s.known.Read(p.kind.GroupVersionKind()))
+		unread = append(unread, s.known.CheckReadable(p.kind.GroupVersionKind()))
 	}
 	return of, errors.Join(unread...)
 }

@@ -161,7 +161,7 @@ func TestOfANode(t *testing.T) {
 	known := &kinds.Kinds{}
 	s := NewStore(known)
 	for _, p := range s.parts {
-		known.Listed(p.kind.GroupVersionKind(), p.hasListed)
+		known.SetListed(p.kind.GroupVersionKind(), p.hasListed)
 	}
 	p := clusterScoped(s)
 	if of, err := s.Of("a"); len(of) > 0 || !kinds.Unread(err) {

@@ -85,7 +85,7 @@ func scan(b *testing.B, programs []uint32) time.Duration {
 		b.Fatal(err)
 	}
 	began := time.Now()
-	if _, err := found.Update(inventory.Look{All: true}, began); err != nil {
+	if _, err := found.Update(inventory.Scope{All: true}, began); err != nil {
 		b.Fatal(err)
 	}
 	status := report.Status(found.Facts())

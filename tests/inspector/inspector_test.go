@@ -65,7 +65,7 @@ func inspect(t *testing.T) *node {
 // look returns the node's status.
 func (n *node) look(all bool) *v1alpha1.BpfNodeStatus {
 	n.t.Helper()
-	if _, err := n.inventory.Update(inventory.Look{All: all}, time.Now()); err != nil {
+	if _, err := n.inventory.Update(inventory.Scope{All: all}, time.Now()); err != nil {
 		n.t.Fatal(err)
 	}
 	facts := n.inventory.Facts()

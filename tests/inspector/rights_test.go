@@ -40,7 +40,7 @@ func printSeen() error {
 		return err
 	}
 	said := seen{Failures: map[string]string{}}
-	if _, err := found.Update(inventory.Look{All: true}, time.Now()); err != nil {
+	if _, err := found.Update(inventory.Scope{All: true}, time.Now()); err != nil {
 		said.Failures["kernel"] = err.Error()
 	}
 	for what, err := range found.Failures() {

@@ -271,7 +271,7 @@ func registeredByInspector(t *testing.T) []*dto.MetricFamily {
 		Runs:      func(uint32) (uint64, time.Duration, error) { return 1, 1, nil },
 		MapMemory: func(uint32) (uint64, error) { return 1, nil },
 	})
-	collector.See(&v1alpha1.BpfNodeStatus{Programs: []v1alpha1.BpfNodeProgram{{ID: 1, Type: "xdp"}}, Maps: []v1alpha1.BpfNodeMap{{ID: 1}}})
+	collector.Update(&v1alpha1.BpfNodeStatus{Programs: []v1alpha1.BpfNodeProgram{{ID: 1, Type: "xdp"}}, Maps: []v1alpha1.BpfNodeMap{{ID: 1}}})
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
 	families, err := registry.Gather()

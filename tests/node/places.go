@@ -56,7 +56,7 @@ func PlacesAt(tracepoint string) (Places, error) {
 	if err != nil {
 		return Places{}, fmt.Errorf("look for programs: %w", err)
 	}
-	if _, err := found.Update(inventory.Look{All: true}, time.Now()); err != nil {
+	if _, err := found.Update(inventory.Scope{All: true}, time.Now()); err != nil {
 		return Places{}, fmt.Errorf("look for programs: %w", err)
 	}
 	_, event, _ := strings.Cut(tracepoint, "/")

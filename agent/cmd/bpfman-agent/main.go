@@ -176,7 +176,7 @@ func run(o options, log logr.Logger) error {
 		return nil
 	}
 	guard := &definitions.Guard{
-		Look: server.Definitions, Open: start,
+		Check: server.Definitions, Open: start,
 		Report: func(_ context.Context, refusal error) { log.Error(refusal, "Not starting the controllers yet") },
 		Retry:  lookAgain, Interval: lookLater,
 	}
@@ -224,7 +224,7 @@ func forget(server *cluster.Cluster, namespace string, store *bytecode.Store, lo
 }
 
 func newController(o options, server *cluster.Cluster, config *rest.Config, conn *grpc.ClientConn, measured *metrics.Metrics) (*controller.Controller, error) {
-	process, err := bytecode.Beside()
+	process, err := bytecode.NewProcess()
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func newController(o options, server *cluster.Cluster, config *rest.Config, conn
 		Drift:         time.Minute,
 		Interfaces:    node.Interfaces,
 		Containers:    (&node.Runtime{Run: o.runtimeDir}).Containers,
-		PodInterfaces: (&node.PodInterfaces{Proc: o.hostProc}).Tell,
+		PodInterfaces: (&node.PodInterfaces{Proc: o.hostProc}).Set,
 		PinsDir:       pins.Dir,
 
 		UprobeNamespaces: strings.FieldsFunc(o.uprobeNamespaces, func(r rune) bool { return r == ',' }),

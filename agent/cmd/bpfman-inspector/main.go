@@ -134,7 +134,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	detector := &conflict.Detector{Cluster: cluster, Log: log, Now: time.Now}
 	inspector, err := inspect.New(inspect.Options{
 		NodeName: o.nodeName, DaemonSocket: o.daemonSocket, HostProc: o.hostProc, HostRun: o.hostRun,
-		API: config, Log: log, Conflicts: detector.Conflicts, OnSnapshot: collector.See,
+		API: config, Log: log, Conflicts: detector.Conflicts, OnSnapshot: collector.Update,
 		Runs: measured.Runs,
 	})
 	if err != nil {

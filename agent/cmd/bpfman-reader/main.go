@@ -128,5 +128,5 @@ func failed(err error, c *reader.Credentials) reader.Answer {
 	if c != nil && c.Password != "" {
 		text = strings.ReplaceAll(text, c.Password, "…")
 	}
-	return reader.Answer{Error: plain.Cut(text, maxError), Unfit: isUnfit(err)}
+	return reader.Answer{Error: plain.Truncate(text, maxError), Unfit: isUnfit(err)}
 }

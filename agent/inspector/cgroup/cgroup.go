@@ -55,10 +55,10 @@ var hooks = map[string][]ebpf.AttachType{
 // Attaches reports whether programs of a type are mainly attached to cgroups.
 func Attaches(programType string) bool { return programType != "lsm" && hooks[programType] != nil }
 
-// Look visits all cgroups of the host, and queries the programs of some types. It visits
+// Hooks visits all cgroups of the host, and queries the programs of some types. It visits
 // only cgroup v2, because no other cgroups have programs. host is a process that sees
 // the host's cgroups. paths maps ids to paths.
-func Look(proc string, host int, programTypes []string) (paths map[uint64]string, found []Hook, err error) {
+func Hooks(proc string, host int, programTypes []string) (paths map[uint64]string, found []Hook, err error) {
 	mounts, err := process.Mounts(proc, host, "cgroup2")
 	if err != nil {
 		return nil, nil, err

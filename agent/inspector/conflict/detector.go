@@ -22,8 +22,8 @@ import (
 type Cluster interface {
 	// Reports returns the reports about this node's objects.
 	Reports(ctx context.Context) ([]Report, error)
-	// Told returns the conflicts in this node's BpfNode, for which Events already exist.
-	Told(ctx context.Context) ([]v1alpha1.BpfNodeConflict, error)
+	// Announced returns the conflicts in this node's BpfNode, for which Events already exist.
+	Announced(ctx context.Context) ([]v1alpha1.BpfNodeConflict, error)
 	// Warn emits an Event about a conflict on the affected object.
 	Warn(ctx context.Context, owner v1alpha1.BpfNodeOwner, uid types.UID, conflict v1alpha1.BpfNodeConflict) error
 }
@@ -136,7 +136,7 @@ func Key(c v1alpha1.BpfNodeConflict) string {
 // warn emits Events about new conflicts.
 func (d *Detector) warn(ctx context.Context, conflicts []v1alpha1.BpfNodeConflict) {
 	if !d.recalled {
-		told, err := d.Cluster.Told(ctx)
+		told, err := d.Cluster.Announced(ctx)
 		if err != nil {
 			d.Log.Error("Failed to read the conflicts that were reported before", "error", err)
 			return

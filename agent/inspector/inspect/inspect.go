@@ -161,7 +161,7 @@ func (i *Inspector) look(ctx context.Context) error {
 		if due {
 			all = now
 		}
-		i.once(ctx, inventory.Look{Network: i.networkChanged.Swap(false), All: due}, now)
+		i.once(ctx, inventory.Scope{Network: i.networkChanged.Swap(false), All: due}, now)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -171,16 +171,16 @@ func (i *Inspector) look(ctx context.Context) error {
 }
 
 // once inspects the node, and publishes changes.
-func (i *Inspector) once(ctx context.Context, look inventory.Look, now time.Time) {
+func (i *Inspector) once(ctx context.Context, scope inventory.Scope, now time.Time) {
 	failures := map[string]error{}
-	updated, err := i.inventory.Update(look, now)
+	updated, err := i.inventory.Update(scope, now)
 	if err != nil {
 		failures["kernel"] = err
 	}
 	facts := i.inventory.Facts()
 	if updated || i.status == nil {
 		i.owners.want(ctx, facts.Programs)
-		i.names.want(ctx, facts, look.All)
+		i.names.want(ctx, facts, scope.All)
 	}
 	changed, measured := i.owners.changed(), i.averages.Measure()
 	updated = updated || changed || measured

@@ -43,9 +43,9 @@ func (i *Inventory) readNetwork() {
 			namespaces = append(namespaces, network.Namespace{Inode: inode, Path: i.hostFile(mount.Mountpoint)})
 		}
 	}
-	hooks, lookErr := network.Look(namespaces, wanted)
+	hooks, hooksErr := network.Hooks(namespaces, wanted)
 	i.facts.Hooks = hooks
-	i.tried("network", errors.Join(err, lookErr))
+	i.tried("network", errors.Join(err, hooksErr))
 }
 
 // wanted returns the hooks for which there are programs.
@@ -104,7 +104,7 @@ func (i *Inventory) readCgroups(all, settling bool) {
 		wanted = append(wanted, programType)
 	}
 	slices.Sort(wanted)
-	paths, hooks, err := cgroup.Look(i.proc, i.host, wanted)
+	paths, hooks, err := cgroup.Hooks(i.proc, i.host, wanted)
 	i.tried("cgroups", err)
 	if err != nil {
 		return

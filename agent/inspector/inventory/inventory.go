@@ -79,8 +79,8 @@ func bootTime() (time.Time, error) {
 	return time.Now().Add(-time.Duration(up.Nano())).Round(time.Second), nil
 }
 
-// Look says what to read in addition to the kernel's ids.
-type Look struct {
+// Scope says what to read in addition to the kernel's ids.
+type Scope struct {
 	// Network reads hooks of interfaces, where programs can be attached without a change
 	// of ids.
 	Network bool
@@ -91,7 +91,7 @@ type Look struct {
 // Update compares the inventory with the kernel, and reads what has changed. It reports
 // whether anything changed. It returns an error only if it can't read ids. Failures
 // returns the other errors.
-func (i *Inventory) Update(look Look, now time.Time) (bool, error) {
+func (i *Inventory) Update(scope Scope, now time.Time) (bool, error) {
 	ids, err := kernel.List()
 	if err != nil {
 		return false, err
@@ -101,11 +101,11 @@ func (i *Inventory) Update(look Look, now time.Time) (bool, error) {
 		i.changed = now
 	}
 	settling := now.Sub(i.changed) < settling
-	moved := look.All || come || i.holdersChanged()
-	if !moved && !look.Network && !settling {
+	moved := scope.All || come || i.holdersChanged()
+	if !moved && !scope.Network && !settling {
 		return false, nil
 	}
-	if come || look.All || settling {
+	if come || scope.All || settling {
 		i.readObjects(ids)
 	}
 	if moved {
@@ -113,7 +113,7 @@ func (i *Inventory) Update(look Look, now time.Time) (bool, error) {
 	}
 	i.facts.Tracepoints = i.tracepointGroups()
 	i.readNetwork()
-	i.readCgroups(look.All, settling)
+	i.readCgroups(scope.All, settling)
 	i.readPerfEvents()
 	i.readContents()
 	i.ids = ids

@@ -98,8 +98,8 @@ func New(kernel Kernel) *Collector {
 	return &Collector{kernel: kernel, series: map[programKey]*series{}}
 }
 
-// See sets the node's status. It must be complete, and must not change afterwards.
-func (c *Collector) See(status *v1alpha1.BpfNodeStatus) {
+// Update sets the node's status. It must be complete, and must not change afterwards.
+func (c *Collector) Update(status *v1alpha1.BpfNodeStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.status = status

@@ -66,7 +66,7 @@ func compare(t *testing.T, c prometheus.Collector, want string, names ...string)
 func TestGauges(t *testing.T) {
 	c := New(Kernel{MapMemory: memory})
 	compare(t, c, "") // before the first status
-	c.See(node())
+	c.Update(node())
 	compare(t, c, `
 # HELP bpf_conflicts Number of conflicts that prevent, or could prevent, programs of bpfman from working, by type.
 # TYPE bpf_conflicts gauge
@@ -112,14 +112,14 @@ func TestRunsNeverFall(t *testing.T) {
 			"\n# HELP bpf_program_runs_total Number of runs of programs, while the kernel counts them.\n# TYPE bpf_program_runs_total counter\n"+
 			"bpf_program_runs_total"+rest+"bpf_program_runs_total"+labels+runs+"\n", "bpf_program_run_seconds_total", "bpf_program_runs_total")
 	}
-	c.See(two(1, 2))
+	c.Update(two(1, 2))
 	expect("0", "0")
 	k[1] = ran{201, 2*time.Second + time.Millisecond}
 	expect("101", "1.001")
-	c.See(two(2)) // the one that ran more was unloaded
+	c.Update(two(2)) // the one that ran more was unloaded
 	k[2] = ran{2, 2 * time.Millisecond}
 	expect("102", "1.002")
-	c.See(two(2, 4)) // another was loaded
+	c.Update(two(2, 4)) // another was loaded
 	k[4] = ran{5, time.Second}
 	expect("107", "2.002")
 	delete(k, 2) // unloaded since the last status
@@ -137,12 +137,12 @@ func TestSeriesAreBounded(t *testing.T) {
 		status.Maps = append(status.Maps, v1alpha1.BpfNodeMap{ID: id})
 	}
 	c := New(Kernel{Runs: k.runs, MapMemory: func(uint32) (uint64, error) { return 1, nil }})
-	c.See(&v1alpha1.BpfNodeStatus{})
+	c.Update(&v1alpha1.BpfNodeStatus{})
 	sumOf(t, c, "bpf_programs") // before they are loaded
 	for id := range uint32(many) {
 		k[id] = ran{1, time.Duration(id) * time.Millisecond}
 	}
-	c.See(status)
+	c.Update(status)
 	for name, sum := range map[string]float64{"bpf_program_runs_total": many, "bpf_programs": many, "bpf_map_memory_bytes": many} {
 		if n := testutil.CollectAndCount(c, name); n != maxSeries+1 {
 			t.Errorf("%s: %d series", name, n)

@@ -55,9 +55,9 @@ type Wanted struct {
 	XDP, TC, Netkit, Dissector, Lookup bool
 }
 
-// Look reads the hooks in the namespaces. It continues after errors, and returns them
+// Hooks reads the hooks in the namespaces. It continues after errors, and returns them
 // together with the hooks.
-func Look(namespaces []Namespace, wanted Wanted) (hooks []Hook, err error) {
+func Hooks(namespaces []Namespace, wanted Wanted) (hooks []Hook, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

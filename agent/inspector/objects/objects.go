@@ -74,8 +74,8 @@ func reportsOf(program *v1alpha1.BpfProgram) []conflict.Report {
 	}}
 }
 
-// Told returns the conflicts in the node's BpfNode.
-func (c *Cluster) Told(ctx context.Context) ([]v1alpha1.BpfNodeConflict, error) {
+// Announced returns the conflicts in the node's BpfNode.
+func (c *Cluster) Announced(ctx context.Context) ([]v1alpha1.BpfNodeConflict, error) {
 	node := &v1alpha1.BpfNode{}
 	err := c.api.Get().Resource(v1alpha1.NodeKind.Resource()).Name(c.node).Do(ctx).Into(node)
 	if apierrors.IsNotFound(err) {

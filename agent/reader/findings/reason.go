@@ -66,4 +66,4 @@ func (w *wanted) listed() string {
 	return strings.Join(parts, ", ")
 }
 
-func shown(reason string) string { return plain.Cut(reason, maxReason) }
+func shown(reason string) string { return plain.Truncate(reason, maxReason) }

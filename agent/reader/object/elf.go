@@ -301,7 +301,7 @@ func (f *file) functions() ([]Program, error) {
 			code[len(code)-1].programs = []string{y.name}
 		}
 		switch {
-		case plain.Cut(y.name, maxName) != y.name || plain.Cut(s.name, maxName) != s.name:
+		case plain.Truncate(y.name, maxName) != y.name || plain.Truncate(s.name, maxName) != s.name:
 			return nil, fmt.Errorf("the name of its function %s in section %s has more than %d bytes, or isn't printable", plain.Quote(y.name), plain.Quote(s.name), maxName)
 		case seen[y.name]:
 			return nil, fmt.Errorf("it has two functions %s", plain.Quote(y.name))

@@ -125,7 +125,7 @@ func (o *Object) declared(stripped []byte) (err error) {
 		if !strings.HasPrefix(name, ".") {
 			o.Maps = append(o.Maps, Map{name, snakeCase(m.Type.String()), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName})
 		}
-		if plain.Cut(name, maxName) != name {
+		if plain.Truncate(name, maxName) != name {
 			return fmt.Errorf("the name of its map %s has more than %d bytes, or isn't printable", plain.Quote(name), maxName)
 		}
 	}

@@ -17,13 +17,13 @@ const Max = 200
 
 // Text escapes what isn't printable, such as control characters, and those that change
 // the direction of text. It cuts the text to Max bytes.
-func Text(text string) string { return Cut(text, Max) }
+func Text(text string) string { return Truncate(text, Max) }
 
 // Quote is like Text, with quotation marks.
 func Quote(text string) string { return `"` + strings.ReplaceAll(Text(text), `"`, `\"`) + `"` }
 
-// Cut is like Text, with another maximum length.
-func Cut(text string, limit int) string {
+// Truncate is like Text, with another maximum length.
+func Truncate(text string, limit int) string {
 	var b strings.Builder
 	for i, r := range text {
 		part := string(r)

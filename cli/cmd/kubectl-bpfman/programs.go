@@ -81,7 +81,7 @@ var programsTable = output.Table[listedProgram]{
 		{Name: "COUNT", Cell: func(p listedProgram) any { return int64(p.count) }},
 		{Name: "NAME", Cell: func(p listedProgram) any { return p.Name }},
 		{Name: "TYPE", Cell: func(p listedProgram) any { return p.Type }},
-		{Name: "OWNER", Cell: func(p listedProgram) any { return inventory.Whose(p.BpfNodeProgram) }},
+		{Name: "OWNER", Cell: func(p listedProgram) any { return inventory.OwnerOf(p.BpfNodeProgram) }},
 		{Name: "ATTACHED", Cell: func(p listedProgram) any { return listed(p.Attached()) }},
 		{Name: "AGE", Cell: func(p listedProgram) any {
 			if p.LoadedAt == nil {
@@ -146,7 +146,7 @@ func group(programs []inventory.Program, alike bool) []listedProgram {
 	var rows []listedProgram
 	at := map[string]int{}
 	for _, p := range programs {
-		key := strings.Join(append([]string{p.Node, p.Name, p.Type, inventory.Whose(p.BpfNodeProgram)}, p.Attached()...), "\x00")
+		key := strings.Join(append([]string{p.Node, p.Name, p.Type, inventory.OwnerOf(p.BpfNodeProgram)}, p.Attached()...), "\x00")
 		if i, known := at[key]; known && alike {
 			rows[i].count++
 			continue

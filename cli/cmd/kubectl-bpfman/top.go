@@ -160,7 +160,7 @@ func owners(ctx context.Context, c *cluster.Cluster, nodes []string) map[program
 	out := map[program]string{}
 	_ = c.BpfNodes(ctx, nodes, func(node *v1alpha1.BpfNode) error { // the owner is unknown then
 		for _, p := range inventory.Programs(node) {
-			out[program{p.Node, p.ID}] = inventory.Whose(p.BpfNodeProgram)
+			out[program{p.Node, p.ID}] = inventory.OwnerOf(p.BpfNodeProgram)
 		}
 		return nil
 	})

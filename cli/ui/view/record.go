@@ -98,7 +98,7 @@ func SortOf(p v1alpha1.BpfNodeProgram) Sort {
 // holder describes the most informative holder of a program, without what differs between nodes, such as the names of
 // pods and the IDs of processes.
 func holder(p v1alpha1.BpfNodeProgram) string {
-	h, found := inventory.Known(p)
+	h, found := inventory.KnownHolder(p)
 	switch {
 	case !found:
 		return ""

@@ -93,7 +93,7 @@ func TestKindsThatTheOperatorNames(t *testing.T) {
 	n.create(fentry)
 	key := program.Key{Kind: "FentryProgram", Name: fentry.Name}
 	unread := (*kinds.UnreadError)(nil)
-	if err := n.kinds.Read(v1alpha1.SchemeGroupVersion.WithKind(key.Kind)); !errors.As(err, &unread) || !unread.Unused {
+	if err := n.kinds.CheckReadable(v1alpha1.SchemeGroupVersion.WithKind(key.Kind)); !errors.As(err, &unread) || !unread.Unused {
 		t.Fatalf("reading a kind that isn't used is %v", err)
 	}
 	n.publish(hints.Hints{Kinds: map[string]bool{"FentryProgram": true}}.Data())

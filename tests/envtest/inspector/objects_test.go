@@ -92,14 +92,14 @@ func TestObjects(t *testing.T) {
 	})
 
 	t.Run("what was told", func(t *testing.T) {
-		if told, err := cluster.Told(t.Context()); err != nil || told != nil {
+		if told, err := cluster.Announced(t.Context()); err != nil || told != nil {
 			t.Errorf("without a BpfNode: %v, %v", told, err)
 		}
 		node := &v1alpha1.BpfNode{ObjectMeta: metav1.ObjectMeta{Name: long}}
 		create(node, func() {
 			node.Status.Conflicts = []v1alpha1.BpfNodeConflict{{Type: v1alpha1.BpfNodeForeignXDP, Message: "m", ProgramID: 7}}
 		})
-		if told, err := cluster.Told(t.Context()); err != nil || len(told) != 1 || told[0].ProgramID != 7 {
+		if told, err := cluster.Announced(t.Context()); err != nil || len(told) != 1 || told[0].ProgramID != 7 {
 			t.Errorf("got %+v, %v", told, err)
 		}
 	})
