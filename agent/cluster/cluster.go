@@ -20,12 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 )
 
 // Cluster provides an agent's access to the API server.
@@ -56,7 +56,7 @@ func New(config *rest.Config, component, node, namespace string, log logr.Logger
 	}
 	core, err := newCoreClient(config, httpClient, scheme)
 	if err != nil {
-		return nil, fmt.Errorf("create API client: %w", err)
+		return nil, err
 	}
 	bpfman, err := kinds.NewClient(config, httpClient, scheme)
 	if err != nil {
@@ -85,8 +85,6 @@ func newScheme() (*runtime.Scheme, error) {
 
 func newCoreClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.RESTClientForConfigAndClient(config, httpClient)
+	return restclient.ForScheme(config, httpClient, corev1.SchemeGroupVersion, scheme)
 }

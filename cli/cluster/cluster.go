@@ -17,13 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 )
 
 // NodePods are the labels of node pods.
@@ -80,11 +80,9 @@ func With(flags *genericclioptions.ConfigFlags) Connect {
 		if err != nil {
 			return nil, fmt.Errorf("create client: %w", err)
 		}
-		requests.APIPath, requests.GroupVersion = "/apis", &v1alpha1.SchemeGroupVersion
-		requests.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-		api, err := rest.RESTClientFor(requests)
+		api, err := restclient.ForScheme(requests, nil, v1alpha1.SchemeGroupVersion, scheme)
 		if err != nil {
-			return nil, fmt.Errorf("create client: %w", err)
+			return nil, err
 		}
 		return &Cluster{Reader: objects, Writer: objects, API: api, Config: config, Namespace: namespace, Context: contextOf(flags, config), Flags: quoted(flags)}, nil
 	}

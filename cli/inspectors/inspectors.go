@@ -28,6 +28,7 @@ import (
 
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/internal/live"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 )
 
 const (
@@ -168,12 +169,10 @@ func Ask[Answer any](ctx context.Context, i Inspector, take func(Answer) error, 
 const farewell = 3 * time.Second
 
 func (i Inspector) executor(arguments []string) (remotecommand.Executor, error) {
-	config := rest.CopyConfig(i.from.config)
-	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	requests, err := rest.RESTClientFor(config)
+	config := i.from.config
+	requests, err := restclient.ForScheme(config, nil, corev1.SchemeGroupVersion, scheme.Scheme)
 	if err != nil {
-		return nil, fmt.Errorf("create client: %w", err)
+		return nil, err
 	}
 	url := requests.Post().Namespace(i.from.namespace).Resource("pods").Name(i.pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{

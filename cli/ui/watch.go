@@ -5,7 +5,6 @@ package ui
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -24,6 +22,7 @@ import (
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/ui/view"
 	"github.com/bpfman/bpfman-operator/internal/liststream"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 )
 
 // source is the state of one watch.
@@ -36,11 +35,11 @@ type source struct {
 
 // watchAll keeps the facts in sync with the API server until the context ends.
 func watchAll(ctx context.Context, c *cluster.Cluster, f *facts) error {
-	own, err := clientFor(c.Config, "/apis", v1alpha1.SchemeGroupVersion)
+	own, err := clientFor(c.Config, v1alpha1.SchemeGroupVersion)
 	if err != nil {
 		return err
 	}
-	core, err := clientFor(c.Config, "/api", corev1.SchemeGroupVersion)
+	core, err := clientFor(c.Config, corev1.SchemeGroupVersion)
 	if err != nil {
 		return err
 	}
@@ -60,16 +59,10 @@ func watchAll(ctx context.Context, c *cluster.Cluster, f *facts) error {
 }
 
 // clientFor returns a client without a timeout, because watches last.
-func clientFor(config *rest.Config, path string, version schema.GroupVersion) (rest.Interface, error) {
+func clientFor(config *rest.Config, group schema.GroupVersion) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion, config.ContentType = path, &version, runtime.ContentTypeJSON
-	config.NegotiatedSerializer = serializer.NewCodecFactory(cluster.Scheme()).WithoutConversion()
-	config.Timeout, config.QPS = 0, -1
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("create client: %w", err)
-	}
-	return client, nil
+	config.ContentType, config.Timeout, config.QPS = runtime.ContentTypeJSON, 0, -1
+	return restclient.ForScheme(config, nil, group, cluster.Scheme())
 }
 
 // resource is what a watch reads.

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 )
 
 const (
@@ -32,18 +31,11 @@ type RBAC struct {
 
 // NewRBAC returns the policy for the cluster in config.
 func NewRBAC(config *rest.Config) (*RBAC, error) {
-	scheme := runtime.NewScheme()
-	if err := authorizationv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register access reviews: %w", err)
-	}
 	config = rest.CopyConfig(config)
-	config.APIPath = "/apis"
-	config.GroupVersion = &authorizationv1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.Timeout = reviewTimeout
-	client, err := rest.RESTClientFor(config)
+	client, err := restclient.New(config, nil, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
 	if err != nil {
-		return nil, fmt.Errorf("client for access reviews: %w", err)
+		return nil, err
 	}
 	return &RBAC{reviews: client}, nil
 }

@@ -12,7 +12,6 @@ package kinds
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 
@@ -27,6 +26,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 )
 
 // Kinds contains, for each kind that is cached, whether it can be read. The zero value is
@@ -92,22 +92,10 @@ func Unread(err error) bool {
 // they contain objects that can't be decoded. HTTPClient can be nil.
 func NewClient(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
-	version := v1alpha1.SchemeGroupVersion
-	config.GroupVersion, config.APIPath, config.ContentType = &version, "/apis", runtime.ContentTypeJSON
-	config.NegotiatedSerializer = lenient{
+	config.ContentType = runtime.ContentTypeJSON
+	return restclient.WithSerializer(config, httpClient, v1alpha1.SchemeGroupVersion, lenient{
 		serializer.WithoutConversionCodecFactory{CodecFactory: serializer.NewCodecFactory(scheme)}, scheme,
-	}
-	var api rest.Interface
-	var err error
-	if httpClient != nil {
-		api, err = rest.RESTClientForConfigAndClient(config, httpClient)
-	} else {
-		api, err = rest.RESTClientFor(config)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("create API client: %w", err)
-	}
-	return api, nil
+	})
 }
 
 // Watch returns a ListWatch that lists and watches a kind with from, and records errors.

@@ -17,10 +17,9 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 )
 
 // validity is how long a decision is cached. deadline bounds the requests to the API
@@ -46,27 +45,15 @@ func NewFilter(config *rest.Config, httpClient *http.Client) (*Filter, error) {
 			return nil, fmt.Errorf("create API client: %w", err)
 		}
 	}
-	tokens, err := clientOf(config, httpClient, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme)
+	tokens, err := restclient.New(config, httpClient, authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme)
 	if err != nil {
-		return nil, fmt.Errorf("create client for token reviews: %w", err)
-	}
-	access, err := clientOf(config, httpClient, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
-	if err != nil {
-		return nil, fmt.Errorf("create client for access reviews: %w", err)
-	}
-	return &Filter{tokens: tokens, access: access, decisions: decisions{until: map[decision]time.Time{}}}, nil
-}
-
-// clientOf returns a client for one API group. A whole clientset would need more memory.
-func clientOf(config *rest.Config, httpClient *http.Client, group schema.GroupVersion, add func(*runtime.Scheme) error) (rest.Interface, error) {
-	scheme := runtime.NewScheme()
-	if err := add(scheme); err != nil {
 		return nil, err
 	}
-	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion = "/apis", &group
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.RESTClientForConfigAndClient(config, httpClient)
+	access, err := restclient.New(config, httpClient, authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	return &Filter{tokens: tokens, access: access, decisions: decisions{until: map[decision]time.Time{}}}, nil
 }
 
 // Protect returns a handler that passes requests to next if the filter admits them.

@@ -20,12 +20,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-containerregistry/pkg/v1"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -44,7 +43,6 @@ import (
 )
 
 const (
-	patience = time.Minute
 	// objectDir is the output directory of `make bytecode`, and readerPath the command that
 	// `make build` builds.
 	objectDir  = "../../bin/bytecode"
@@ -177,14 +175,7 @@ func (n *node) change(o client.Object, edit func()) {
 
 func (n *node) eventually(what string, check func(context.Context) error) {
 	n.t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(n.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		n.t.Fatalf("%s: %v", what, last)
-	}
+	envtest.Eventually(n.t, what, check)
 }
 
 // program returns a TCX program on the test's node. Only tcx_test.o contains its

@@ -71,7 +71,7 @@ func Kubeconfig(tb testing.TB) string {
 }
 
 // Patience is how long a test waits for what has to happen.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // Eventually waits until check returns nil, and ends the test with its last error after [Patience].
 func Eventually(tb testing.TB, what string, check func(ctx context.Context) error) {

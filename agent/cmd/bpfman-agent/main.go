@@ -46,6 +46,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
 	"github.com/bpfman/bpfman-operator/internal/reader"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 	"github.com/bpfman/bpfman-operator/internal/scrape"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
@@ -290,11 +291,10 @@ const (
 // clientConfig returns the configuration of the API client from a kubeconfig file, or from the
 // agent's pod if kubeconfig is "".
 func clientConfig(kubeconfig string) (*rest.Config, error) {
-	load := rest.InClusterConfig
-	if kubeconfig != "" {
-		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
+	if kubeconfig == "" {
+		return restclient.InCluster(v1alpha1.AgentFieldManager)
 	}
-	config, err := load()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("load the API client's configuration: %w", err)
 	}

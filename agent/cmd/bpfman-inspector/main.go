@@ -26,7 +26,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
-	"k8s.io/client-go/rest"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
 	"github.com/bpfman/bpfman-operator/agent/inspector/inspect"
@@ -35,6 +34,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/inspector/objects"
 	"github.com/bpfman/bpfman-operator/apis/version"
 	"github.com/bpfman/bpfman-operator/internal/live"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 	"github.com/bpfman/bpfman-operator/internal/scrape"
 )
 
@@ -118,11 +118,10 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 			measured.Runs = kernel.Runs
 		}
 	}
-	config, err := rest.InClusterConfig()
+	config, err := restclient.InCluster(component)
 	if err != nil {
-		return fmt.Errorf("load the API client's configuration: %w", err)
+		return err
 	}
-	config.UserAgent = component
 
 	registry := prometheus.NewRegistry()
 	collector := metrics.New(measured)

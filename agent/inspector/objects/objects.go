@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/bpfman/bpfman-operator/agent/inspector/apiserver"
 	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/event"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 )
 
 // controller is the reporting controller of Events.
@@ -33,7 +33,7 @@ type Cluster struct {
 
 // New returns the Cluster for the inspector of a node.
 func New(config *rest.Config, node string) (*Cluster, error) {
-	client, err := apiserver.New(config)
+	client, err := restclient.New(config, nil, v1alpha1.SchemeGroupVersion, v1alpha1.Install)
 	if err != nil {
 		return nil, err
 	}

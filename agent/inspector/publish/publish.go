@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/bpfman/bpfman-operator/agent/inspector/apiserver"
 	"github.com/bpfman/bpfman-operator/agent/inspector/conflict"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
@@ -58,7 +58,7 @@ type Publisher struct {
 
 // New returns a publisher for the BpfNode of a node.
 func New(config *rest.Config, node string, pace Pace, log *slog.Logger) (*Publisher, error) {
-	client, err := apiserver.New(config)
+	client, err := restclient.New(config, nil, v1alpha1.SchemeGroupVersion, v1alpha1.Install)
 	if err != nil {
 		return nil, err
 	}

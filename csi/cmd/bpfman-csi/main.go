@@ -37,6 +37,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/metrics"
 	"github.com/bpfman/bpfman-operator/csi/program"
 	"github.com/bpfman/bpfman-operator/csi/registration"
+	"github.com/bpfman/bpfman-operator/internal/restclient"
 	"github.com/bpfman/bpfman-operator/internal/scrape"
 )
 
@@ -231,7 +232,7 @@ func newPolicy(clusterAccess string) (access.Policy, error) {
 	default:
 		return nil, fmt.Errorf("--cluster-access %q is not one of %s, %s, %s", clusterAccess, accessAll, accessRead, accessRBAC)
 	}
-	config, err := clusterConfig()
+	config, err := restclient.InCluster(userAgent)
 	if err != nil {
 		return nil, fmt.Errorf("--cluster-access=%s: %w", clusterAccess, err)
 	}
@@ -271,27 +272,19 @@ func serveMetrics(ctx context.Context, servers *errgroup.Group, address string, 
 	return nil
 }
 
-// clusterConfig returns a configuration with the plugin's user agent, so that audit logs distinguish it from the
-// agent, which has the same ServiceAccount.
-func clusterConfig() (*rest.Config, error) {
-	config, err := rest.InClusterConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.UserAgent = "bpfman-csi"
-	return config, nil
-}
+// userAgent distinguishes the plugin in audit logs from the agent, which has the same ServiceAccount.
+const userAgent = "bpfman-csi"
 
 // protect lets the API server decide who can scrape. Without an API server, nobody can.
 func protect(handler http.Handler, log *slog.Logger) (http.Handler, error) {
-	config, err := clusterConfig()
+	config, err := restclient.InCluster(userAgent)
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no cluster to authorize the request", http.StatusServiceUnavailable)
 		}), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load the API client's configuration, to authorize scrapes: %w", err)
+		return nil, fmt.Errorf("authorize scrapes: %w", err)
 	}
 	filter, err := scrape.NewFilter(config, nil)
 	if err != nil {
