@@ -6,6 +6,7 @@ package tutorials
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +14,8 @@ import (
 const anything = "…"
 
 // varying are patterns for parts of a line that differ from run to run, with the regular
-// expressions that replace them.
+// expressions that replace them. A word that is a number differs too, but whether it is 0 has a
+// meaning, as in columns that count what failed.
 var varying = []struct{ page, output string }{
 	{anything, `.*`},
 	{`\b(?:[0-9.]+(?:d|h|ms|µs|m|s))+\b`, `(?:[0-9.]+(?:d|h|ms|µs|m|s))+`},
@@ -74,12 +76,31 @@ func linePattern(line string) string {
 	at := 0
 	for _, found := range varyingPattern.FindAllStringSubmatchIndex(line, -1) {
 		pattern.WriteString(regexp.QuoteMeta(line[at:found[0]]))
+		at = found[1]
+		if word := line[found[0]:found[1]]; isWord(line, found[0], found[1]) && isNumber(word) {
+			if word != "0" {
+				word = `[1-9][0-9]*`
+			}
+			pattern.WriteString(word)
+			continue
+		}
 		for i, v := range varying {
 			if found[2+2*i] >= 0 {
 				pattern.WriteString(v.output)
 			}
 		}
-		at = found[1]
 	}
 	return pattern.String() + regexp.QuoteMeta(line[at:])
+}
+
+// isWord reports whether a part of a line has blanks or nothing around it.
+func isWord(line string, from, to int) bool {
+	blank := func(at int) bool { return at < 0 || at >= len(line) || line[at] == ' ' || line[at] == '\t' }
+	return blank(from-1) && blank(to)
+}
+
+// isNumber reports whether a word is a whole number without leading zeros.
+func isNumber(word string) bool {
+	number, err := strconv.ParseUint(word, 10, 64)
+	return err == nil && strconv.FormatUint(number, 10) == word
 }

@@ -31,7 +31,9 @@ func (c *cluster) Reports(context.Context) ([]Report, error) {
 	return c.reports, c.err
 }
 
-func (c *cluster) Announced(context.Context) ([]v1alpha1.BpfNodeConflict, error) { return c.told, c.err }
+func (c *cluster) Announced(context.Context) ([]v1alpha1.BpfNodeConflict, error) {
+	return c.told, c.err
+}
 
 func (c *cluster) Warn(_ context.Context, owner v1alpha1.BpfNodeOwner, uid types.UID, found v1alpha1.BpfNodeConflict) error {
 	if c.err == nil {
