@@ -329,6 +329,11 @@ func (w *world) clear(ctx context.Context, t *testing.T) {
 		}
 	}
 	if err := insist(ctx, func(ctx context.Context) error {
+		return w.DeleteAllOf(ctx, &v1alpha1.RolloutPolicy{}, client.HasLabels{Label})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := insist(ctx, func(ctx context.Context) error {
 		return w.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(Space), client.HasLabels{Label}, client.GracePeriodSeconds(0))
 	}); err != nil {
 		t.Fatal(err)

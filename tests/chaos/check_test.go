@@ -199,6 +199,9 @@ func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) 
 		want = string(v1alpha1.ProgramReconcileError)
 	}
 	status := o.GetStatus()
+	if staged := wanted.Staged && w.m.Staged; staged != (status.Rollout != nil) || staged && status.Rollout.State != v1alpha1.RolloutComplete {
+		p.add("%s %s has the rollout %+v; it is rolled out in steps: %v", wanted.Kind, wanted.Name, status.Rollout, staged)
+	}
 	if len(status.Conditions) == 0 || status.Nodes == nil {
 		p.add("%s %s has the status %+v, want %s", wanted.Kind, wanted.Name, *status, want)
 		return

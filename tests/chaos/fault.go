@@ -62,7 +62,7 @@ func (s Step) Restarts() map[string]int {
 		return map[string]int{s.Target: 1}
 	case s.Do == "keep down" && slices.Contains(ours, s.Target):
 		return map[string]int{s.Target: restarts.Unlimited}
-	case s.Do == Reboot:
+	case s.Do == Reboot, s.Do == "cut off a node":
 		all := map[string]int{}
 		for _, program := range ours {
 			all[program] = restarts.Unlimited

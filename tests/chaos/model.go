@@ -35,6 +35,8 @@ type Model struct {
 	Config map[string]string
 	// Next contains the components that run their other image.
 	Next map[string]bool
+	// Staged means that there is a RolloutPolicy for objects that are Staged.
+	Staged bool
 
 	// What the current burst has changed, and the nodes that it has rebooted.
 	changed, rebooted map[string]bool
@@ -54,6 +56,10 @@ type Object struct {
 	Marker      byte     `json:"marker,omitempty"`
 	Group       string   `json:"group,omitempty"`
 	Detached    bool     `json:"detached,omitempty"`
+	// Staged means that the RolloutPolicy matches the object.
+	Staged bool `json:"staged,omitempty"`
+	// CutsOff is the node that the object's program cuts off from the API server, or "".
+	CutsOff string `json:"cutsOff,omitempty"`
 
 	// held is what each node has loaded for the object.
 	held map[string]Holding
@@ -121,7 +127,12 @@ type Expected struct {
 	Points [][]Point
 }
 
-func (o *Object) variant() *Variant { return &shapeOf(o.Kind).Variants[o.Variant] }
+func (o *Object) variant() *Variant {
+	if o.CutsOff != "" {
+		return &cutsOff
+	}
+	return &shapeOf(o.Kind).Variants[o.Variant]
+}
 
 func (o *Object) key() loadKey {
 	key := loadKey{variant: o.Variant}
@@ -133,7 +144,7 @@ func (o *Object) key() loadKey {
 
 // Expect returns what the node should have for the object.
 func (m *Model) Expect(o *Object, node string) Expected {
-	e := Expected{Selected: o.Zone == "" || o.Zone == m.Zones[node]}
+	e := Expected{Selected: (o.Zone == "" || o.Zone == m.Zones[node]) && (o.CutsOff == "" || o.CutsOff == node)}
 	if !e.Selected {
 		return e
 	}

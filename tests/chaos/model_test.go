@@ -3,7 +3,10 @@
 
 package chaos
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestModel follows an object through its possible states.
 func TestModel(t *testing.T) {
@@ -103,5 +106,64 @@ func TestKeepsMaps(t *testing.T) {
 		if ready := m.Ready(m.Pods["p"]); ready != c.ready || m.KeepsMaps() != c.keeps {
 			t.Errorf("%s: the pod is ready: %v, and keeps a map: %v", c.name, ready, m.KeepsMaps())
 		}
+	}
+}
+
+// TestCutOff checks that a program that cuts off a node isn't kept there, also after a reboot, and that nothing else
+// changes at the same time.
+func TestCutOff(t *testing.T) {
+	m := NewModel(abilities(), []string{"first", "second"})
+	cut := Step{Do: "cut off a node", Object: &Object{Kind: "TcxProgram", Name: "cut0", CutsOff: "second"}}
+	for _, s := range []Step{cut, {Settled: true}, {Do: Reboot, Node: "second"}, {Settled: true}} {
+		if !m.Apply(s) {
+			t.Fatalf("%+v can't be done", s)
+		}
+	}
+	o := m.Objects["cut0"]
+	if e := m.Expect(o, "second"); !e.Selected || !e.Failed || e.Loaded || o.Held("second").Serial != 0 {
+		t.Errorf("the node that is cut off: %+v, holds %+v", e, o.Held("second"))
+	}
+	if e := m.Expect(o, "first"); e.Selected {
+		t.Errorf("the other node: %+v", e)
+	}
+	steps, _ := drawn(1, 2000, "first", "second")
+	found := 0
+	for _, burst := range Bursts(steps) {
+		for i, s := range burst {
+			if s.Do != cut.Do {
+				continue
+			}
+			found++
+			for _, other := range slices.Concat(burst[:i], burst[i+1:]) {
+				if operationOf(other.Do) != nil && other.Do != "create an invalid object" {
+					t.Errorf("%+v comes with %+v", s, other)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no node is cut off")
+	}
+}
+
+// TestStagedReboot checks that no node reboots while the revision that it has isn't known.
+func TestStagedReboot(t *testing.T) {
+	steps, _ := drawn(1, 2000)
+	staged := 0
+	for _, burst := range Bursts(steps) {
+		changes, reboots := false, false
+		for _, s := range burst {
+			changes = changes || s.Do == "create or delete the RolloutPolicy" || s.Do == "change an object" && s.Object.Staged && s.Object.variant().Bad
+			reboots = reboots || s.Do == Reboot
+		}
+		if changes {
+			staged++
+		}
+		if changes && reboots {
+			t.Errorf("a reboot in %+v", burst)
+		}
+	}
+	if staged == 0 {
+		t.Error("nothing is rolled out in steps")
 	}
 }

@@ -72,6 +72,9 @@ var Operations = []Operation{
 			return false
 		}
 		m.changed[selectors] = true
+		if s.Object.Staged && s.Object.variant().Bad {
+			m.changed[withoutReboot] = true
+		}
 		changed := *s.Object
 		changed.held = o.held
 		m.Objects[s.Object.Name] = &changed
@@ -88,6 +91,29 @@ var Operations = []Operation{
 			return false
 		}
 		delete(m.Objects, s.Target)
+		return true
+	}},
+	{"create or delete the RolloutPolicy", 2, func(_ *rand.Rand, m *Model) (Step, bool) {
+		return Step{Value: map[bool]string{true: "delete", false: "create"}[m.Staged]}, !m.changed["policy"]
+	}, func(m *Model, s Step) bool {
+		if m.Staged != (s.Value == "delete") || !m.change("policy") {
+			return false
+		}
+		m.changed[withoutReboot] = true
+		m.Staged = !m.Staged
+		return true
+	}},
+	{"cut off a node", 2, func(r *rand.Rand, m *Model) (Step, bool) {
+		node := m.Nodes[r.IntN(len(m.Nodes))]
+		name, ok := unused(m, "object/", cutting, m.Objects, 1)
+		return Step{Object: &Object{Kind: "TcxProgram", Name: name, Priority: 1, CutsOff: node}}, ok && len(m.changed) == 0 && m.Can["TCX"].Attaches
+	}, func(m *Model, s Step) bool {
+		if m.Objects[s.Object.Name] != nil || len(m.changed) > 0 {
+			return false
+		}
+		m.changed["object/"+s.Object.Name], m.changed[alone] = true, true
+		created := *s.Object
+		m.Objects[s.Object.Name] = &created
 		return true
 	}},
 	{"create an invalid object", 2, func(r *rand.Rand, _ *Model) (Step, bool) {
@@ -161,6 +187,10 @@ var Operations = []Operation{
 const (
 	labels    = "labels of nodes"
 	selectors = "what the labels of nodes decide about"
+	// alone means that nothing else changes: a node that is cut off undoes all changes that it hasn't confirmed.
+	alone = "all that isn't confirmed"
+	// withoutReboot means that no node reboots: what it loads afterwards depends on whether it has got the revision.
+	withoutReboot = "the revisions of nodes"
 )
 
 // mayRead reports whether the time at which a pod gets its volume doesn't matter: this burst doesn't unload
@@ -184,6 +214,9 @@ func (m *Model) change(what string) bool {
 func (m *Model) unchanged(prefix string, names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return m.changed[prefix+name] || strings.HasPrefix(name, steady) })
 }
+
+// cutting is the prefix of the names of objects that cut off a node. They are only created and deleted.
+const cutting = "cut"
 
 // steady is the prefix of the names of things that stay during a whole run.
 const steady = "steady"
@@ -271,11 +304,12 @@ var parts = []func(*rand.Rand, *Object){
 	func(r *rand.Rand, o *Object) { o.Marker = byte(r.IntN(256)) },
 	func(r *rand.Rand, o *Object) { o.Group = groups[r.IntN(len(groups))] },
 	func(r *rand.Rand, o *Object) { o.Detached = r.IntN(6) == 0 },
+	func(r *rand.Rand, o *Object) { o.Staged = r.IntN(3) == 0 },
 }
 
 func drawChange(r *rand.Rand, m *Model) (Step, bool) {
 	name, ok := pick(r, m.unchanged("object/", slices.Sorted(maps.Keys(m.Objects))))
-	if !ok {
+	if !ok || m.Objects[name].CutsOff != "" {
 		return Step{}, false
 	}
 	changed := *m.Objects[name]

@@ -41,20 +41,28 @@ func (q *Sequence) Burst() []Step {
 		if step, ok := q.operation(); ok {
 			steps = append(steps, step)
 		}
+		if q.m.changed[alone] {
+			break
+		}
+	}
+	// Faults that follow find a node that is cut off.
+	first := 0
+	if q.m.changed[alone] {
+		first = len(steps)
 	}
 	// One in ten bursts has no fault, and three in ten have two.
 	faults := []int{0, 1, 1, 1, 1, 1, 1, 2, 2, 2}[q.r.IntN(10)]
 	var last []Step
 	for range faults {
 		step := q.fault()
-		if slices.Contains(q.Without, step.Do) {
+		if slices.Contains(q.Without, step.Do) || step.Do == Reboot && q.m.changed[withoutReboot] {
 			continue
 		}
 		if step.Do == Reboot { // it would matter whether a change came before or after it
 			last = []Step{step}
 			continue
 		}
-		steps = slices.Insert(steps, q.r.IntN(len(steps)+1), step)
+		steps = slices.Insert(steps, first+q.r.IntN(len(steps)+1-first), step)
 	}
 	for _, step := range last {
 		q.m.Apply(step)

@@ -4,8 +4,12 @@
 package chaos
 
 import (
+	"strconv"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/tests/reader"
@@ -21,6 +25,8 @@ const (
 	// pods.
 	ZoneLabel  = "chaos.bpfman.io/zone"
 	GroupLabel = "chaos.bpfman.io/group"
+	// StagedLabel is the label of objects that the RolloutPolicy selects.
+	StagedLabel = "chaos.bpfman.io/staged"
 
 	podInterface   = "eth0"
 	kernelFunction = "do_unlinkat"
@@ -68,6 +74,9 @@ type Shape struct {
 	Weight   int
 	Variants []Variant
 }
+
+// cutsOff is bytecode that drops all packets. A node doesn't keep it on the interface to the API server.
+var cutsOff = Variant{Image: "tcx_test", Members: []Member{{"TCX", "tcx_drop", ""}}, Bad: true}
 
 // shapes contains all kinds that users write.
 var shapes = []Shape{
@@ -281,15 +290,18 @@ func (o *Object) Make(prefix string) v1alpha1.UserObject {
 	common := v1alpha1.BpfAppCommon{ByteCode: v1alpha1.BytecodeSelector{
 		Image: &v1alpha1.BytecodeImage{Url: prefix + "/" + o.variant().Image + ":latest"},
 	}}
-	if o.Zone != "" {
+	switch {
+	case o.Zone != "":
 		common.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{ZoneLabel: o.Zone}}
+	case o.CutsOff != "":
+		common.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: o.CutsOff}}
 	}
 	if global := o.variant().Global; global != "" {
 		common.GlobalData = v1alpha1.GlobalData{global: []byte{o.Marker}}
 	}
 	made := makers[o.Kind](o, common)
 	made.SetName(o.Name)
-	made.SetLabels(map[string]string{Label: "true"})
+	made.SetLabels(map[string]string{Label: "true", StagedLabel: strconv.FormatBool(o.Staged)})
 	if shapeOf(o.Kind).Namespaced {
 		made.SetNamespace(Space)
 	}
@@ -309,4 +321,16 @@ func (p *Pod) Make(counters, target string) *corev1.Pod {
 		pod.Spec.Containers[0].Args = []string{"--interval=100ms"}
 	}
 	return pod
+}
+
+// Policy returns the RolloutPolicy for the API server. Which nodes a fault makes unhealthy depends on the time, so the
+// rollout goes on with any number of them.
+func Policy() *v1alpha1.RolloutPolicy {
+	p := &v1alpha1.RolloutPolicy{}
+	p.Name, p.Labels = Space, map[string]string{Label: "true"}
+	p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{StagedLabel: "true"}}
+	p.Spec.Steps = []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}, {Nodes: intstr.FromString("50%"), Pause: &metav1.Duration{Duration: time.Second}}}
+	p.Spec.MaxUnhealthy = intstr.FromString("100%")
+	p.Spec.TimeLimit = metav1.Duration{Duration: 10 * time.Second}
+	return p
 }

@@ -382,6 +382,22 @@ var operationsDone = map[string]func(context.Context, *world, Step) error{
 	"delete an object": func(ctx context.Context, w *world, s Step) error {
 		return w.remove(ctx, named(s.Object))
 	},
+	"create or delete the RolloutPolicy": func(ctx context.Context, w *world, s Step) error {
+		if s.Value == "delete" {
+			return w.remove(ctx, Policy())
+		}
+		return w.create(ctx, Policy())
+	},
+	"cut off a node": func(ctx context.Context, w *world, s Step) error {
+		if err := w.awaitConfirmed(ctx, s.Object.CutsOff); err != nil {
+			return err
+		}
+		o := s.Object.Make(settings.bytecode)
+		if program, ok := o.(*v1alpha1.TcxProgram); ok {
+			program.Spec.InterfaceSelector = toAPIServer(s.Object.CutsOff == w.m.Nodes[0])
+		}
+		return w.create(ctx, o)
+	},
 	"create an invalid object": func(ctx context.Context, w *world, s Step) error {
 		o := s.Object.Make(settings.bytecode)
 		o.GetAppCommon().ByteCode.Image.ImagePullPolicy = "Sometimes"
@@ -434,6 +450,40 @@ var operationsDone = map[string]func(context.Context, *world, Step) error{
 		key := imageKeys[s.Target]
 		return w.configure(ctx, key, withTag(w.installed[key], s.Value))
 	},
+}
+
+// toAPIServer selects the interface over which a node reaches the API server, which can run there.
+func toAPIServer(here bool) v1alpha1.InterfaceSelector {
+	if here {
+		return v1alpha1.InterfaceSelector{Interfaces: &[]string{"lo"}}
+	}
+	return v1alpha1.InterfaceSelector{PrimaryNodeInterface: new(true)}
+}
+
+// awaitConfirmed waits until a node has confirmed its changes, because it undoes those that it hasn't.
+func (w *world) awaitConfirmed(ctx context.Context, nodeName string) error {
+	return await(ctx, accepted, func(ctx context.Context) error {
+		records, err := w.onNode(ctx, nodeName, "sh", "-c", "cat /var/lib/bpfman/bytecode/changes/*.json || true")
+		if err != nil {
+			return err
+		}
+		for decoder := json.NewDecoder(bytes.NewReader(records)); ; {
+			var entry struct {
+				Key    struct{ Name string }
+				Record struct {
+					Tried struct{ State string }
+				}
+			}
+			if err := decoder.Decode(&entry); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("decode the records of changes: %w", err)
+			}
+			if !strings.HasPrefix(entry.Key.Name, cutting) && entry.Record.Tried.State == "Trying" {
+				return fmt.Errorf("%s on %s isn't confirmed", entry.Key.Name, nodeName)
+			}
+		}
+	})
 }
 
 // kindOf returns the kind with a name.
@@ -518,6 +568,9 @@ var faultsDone = map[string]faultDone{
 	},
 	Reboot: {begin: func(ctx context.Context, w *world, s Step) error {
 		w.faults.Wait() // lasting faults end with the node, and commands there can't end them
+		if err := w.awaitConfirmed(ctx, s.Node); err != nil {
+			return err
+		}
 		before, err := w.reportsOn(ctx, s.Node)
 		if err != nil {
 			return err
