@@ -103,6 +103,11 @@ var partial = slices.Concat(
 		"encode status of RolloutPolicy %s: %w", "write status of RolloutPolicy %s: %w", "Changes of matching objects are rolled out in steps",
 		"%s has no list of objects", "a list has an item of %T",
 	},
+	// Reasons why a node isn't healthy, which are within the message of a rollout.
+	[]string{
+		"the agent or the daemon terminated at %s", "the inspector hasn't measured run times",
+		"the program hasn't run often enough to compare run times", "a run takes %d ns on average, and %d ns in the previous revision",
+	},
 )
 
 // TestEachMessageHasOneRemedy reads the messages from the sources.

@@ -139,9 +139,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref Ref) (reconcile.Result, 
 	summary.Rollout = roll
 	last := r.note(object.GetUID())
 	conditions := summary.Conditions()
-	if len(conditions) == 0 {
-		return reconcile.Result{}, nil
-	}
 	condition := v1alpha1.ProgramConditionType(conditions[0].Type)
 	want := current.DeepCopy()
 	want.Rollout = roll

@@ -67,7 +67,7 @@ func check(t *testing.T, x *Index, want string) {
 	if !ok {
 		t.Fatal("the object isn't known")
 	}
-	condition, message, _ := s.Condition()
+	condition, message := s.Condition()
 	if got := fmt.Sprintf("%d/%d/%d %s: %s", s.Selected, s.Attached, s.Failed, condition, message); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -245,11 +245,14 @@ func TestDeletion(t *testing.T) {
 	deleting := everywhere(2)
 	deleting.Deleting = true
 	x.SetOwner(ref, uid, deleting)
-	check(t, x, "2/0/0 : ")
+	check(t, x, "2/0/0 NotYetLoaded: Being deleted, waiting for 1 node to unload its programs")
 	x.SetReport(program("b", "p-b", 2, v1alpha1.BpfProgCondNotUnloaded, "unload 7: busy"))
 	check(t, x, "2/0/1 DeleteError: Failed to unload on 1 node: b: unload 7: busy")
 	x.DeleteNode("b")
-	check(t, x, "1/0/0 : ")
+	check(t, x, "1/0/0 NotYetLoaded: Being deleted, waiting for 2 nodes to unload its programs")
+	x.DeleteReport(program("a", "p-a", 1, "", ""))
+	x.DeleteReport(program("b", "p-b", 2, "", ""))
+	check(t, x, "1/0/0 NotYetLoaded: Being deleted, its programs are unloaded")
 }
 
 func TestLongNodeNames(t *testing.T) {

@@ -81,13 +81,9 @@ func (s Summary) pace(observedGeneration int64) time.Duration {
 	return pace.Between(writePace, s.Agents)
 }
 
-// Conditions returns the object's conditions, the first of which is upstream's. There are none if there is nothing to
-// say, because the object is being deleted without a problem.
+// Conditions returns the object's conditions, the first of which is upstream's.
 func (s Summary) Conditions() []metav1.Condition {
-	condition, message, ok := s.Condition()
-	if !ok {
-		return nil
-	}
+	condition, message := s.Condition()
 	state := v1alpha1.Reconciling
 	switch {
 	case s.Rollout != nil && s.Rollout.State.Stalled():
@@ -104,12 +100,15 @@ func (s Summary) Conditions() []metav1.Condition {
 	return conditions
 }
 
-// Condition returns the type of the object's first condition, and its message. ok is false if there is nothing to
-// say.
-func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message string, ok bool) {
+// Condition returns the type of the object's first condition, and its message.
+func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message string) {
 	switch {
 	case s.Deleting && s.Failed == 0:
-		return "", "", false
+		// It is only seen while a finalizer of another client delays the deletion.
+		condition, message = v1alpha1.ProgramNotYetLoaded, "Being deleted, its programs are unloaded"
+		if s.Reporting > 0 {
+			message = "Being deleted, waiting for " + count(s.Reporting, "node") + " to unload its programs"
+		}
 	case s.Deleting:
 		condition, message = v1alpha1.ProgramDeleteError, fmt.Sprintf("Failed to unload on %s: %s", count(s.Failed, "node"), s.failures())
 	case s.Undecodable != "":
@@ -137,7 +136,7 @@ func (s Summary) Condition() (condition v1alpha1.ProgramConditionType, message s
 	default:
 		condition, message = v1alpha1.ProgramReconcileSuccess, s.attached()+s.remarks()
 	}
-	return condition, shorten.Middle(message, maxMessage), true
+	return condition, shorten.Middle(message, maxMessage)
 }
 
 // rollout returns the condition during a rollout.

@@ -92,7 +92,8 @@ func TestCondition(t *testing.T) {
 			Summary{Agents: 9, Invalid: `"Near" is not a valid label selector operator`},
 			v1alpha1.ProgramReconcileError, `The node selector is invalid: "Near" is not a valid label selector operator`,
 		},
-		{"normal deletion", Summary{Deleting: true, Agents: 3}, "", ""},
+		{"deletion", Summary{Deleting: true, Agents: 3, Reporting: 2}, v1alpha1.ProgramNotYetLoaded, "Being deleted, waiting for 2 nodes to unload its programs"},
+		{"unloaded", Summary{Deleting: true, Agents: 3}, v1alpha1.ProgramNotYetLoaded, "Being deleted, its programs are unloaded"},
 		{
 			"deletion that fails",
 			Summary{Deleting: true, Agents: 3, Failed: 1, Failures: []NodeReason{{"node-x", "unload 12: timed out"}}},
@@ -100,8 +101,8 @@ func TestCondition(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			condition, message, ok := c.summary.Condition()
-			if condition != c.condition || message != c.message || ok != (c.condition != "") {
+			condition, message := c.summary.Condition()
+			if condition != c.condition || message != c.message {
 				t.Errorf("got  %s %q\nwant %s %q", condition, message, c.condition, c.message)
 			}
 		})
@@ -113,7 +114,7 @@ func TestMessageIsBounded(t *testing.T) {
 	for i := range maxNamed {
 		s.Failures = append(s.Failures, NodeReason{fmt.Sprintf("%0250d", i), strings.Repeat("é", 5000)})
 	}
-	_, message, _ := s.Condition()
+	_, message := s.Condition()
 	if len(message) > maxMessage || !utf8.ValidString(message) || !strings.HasPrefix(message, "Failed on 5000 nodes") || !strings.HasSuffix(message, " and 4995 more") {
 		t.Errorf("%d bytes: %q", len(message), message)
 	}

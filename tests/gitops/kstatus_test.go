@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	kstatus "sigs.k8s.io/cli-utils/pkg/kstatus/status"
@@ -75,6 +76,24 @@ var states = []state{
 		want: kstatus.CurrentStatus, argo: "Healthy",
 	},
 	{
+		name: "being rolled out", summary: &status.Summary{
+			Generation: generation, Agents: 2, Matching: 2, Selected: 2, Attached: 2,
+			Rollout: &v1alpha1.RolloutStatus{State: v1alpha1.RolloutProgressing, Message: "revision 2, step 1 of 3"},
+		},
+		want: kstatus.InProgressStatus, message: "revision 2, step 1 of 3", argo: "Progressing",
+	},
+	{
+		name: "a rollout that halted", summary: &status.Summary{
+			Generation: generation, Agents: 2, Matching: 2, Selected: 2, Attached: 2,
+			Rollout: &v1alpha1.RolloutStatus{State: v1alpha1.RolloutHalted, Message: "1 of 1 nodes with revision 2 aren't healthy"},
+		},
+		want: kstatus.FailedStatus, message: "1 of 1 nodes with revision 2 aren't healthy", argo: "Degraded",
+	},
+	{
+		name: "being deleted", summary: &status.Summary{Generation: generation, Agents: 2, Deleting: true},
+		want: kstatus.InProgressStatus, message: "Being deleted", argo: "Progressing",
+	},
+	{
 		name: "a node can't be reached", summary: &status.Summary{Generation: generation, Agents: 1, Matching: 2, Selected: 1, Attached: 1, Unreachable: 1},
 		want: kstatus.CurrentStatus, argo: "Healthy",
 	},
@@ -115,7 +134,7 @@ func TestKstatus(t *testing.T) {
 					return
 				}
 				// Clients of upstream's v0.5 read the first condition.
-				condition, _, _ := s.summary.Condition()
+				condition, _ := s.summary.Condition()
 				conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
 				if err != nil || conditions[0].(map[string]any)["type"] != string(condition) || conditions[0].(map[string]any)["status"] != "True" { //nolint:errcheck // conditions are objects
 					t.Errorf("conditions %v, want %s first: %v", conditions, condition, err)
@@ -134,6 +153,29 @@ func checkKstatus(t *testing.T, o *unstructured.Unstructured, want kstatus.Statu
 	if got.Status != want || !strings.Contains(got.Message, message) {
 		t.Errorf("kstatus says %s: %s, want %s: %s", got.Status, got.Message, want, message)
 	}
+}
+
+func TestKstatusOfPolicies(t *testing.T) {
+	ready := metav1.Condition{Type: string(v1alpha1.Ready), Status: metav1.ConditionTrue, Reason: v1alpha1.PolicyReasonReady}
+	invalid := metav1.Condition{Type: string(v1alpha1.Ready), Status: metav1.ConditionFalse, Reason: v1alpha1.PolicyReasonInvalid, Message: "the cause"}
+	stalled := metav1.Condition{Type: string(v1alpha1.Stalled), Status: metav1.ConditionTrue, Reason: v1alpha1.PolicyReasonInvalid, Message: "the cause"}
+	for _, c := range []struct {
+		observed   int64
+		conditions []metav1.Condition
+		want       kstatus.Status
+		message    string
+	}{
+		{-1, nil, kstatus.InProgressStatus, "observed generation"},
+		{generation, []metav1.Condition{ready}, kstatus.CurrentStatus, ""},
+		{generation, []metav1.Condition{invalid, stalled}, kstatus.FailedStatus, "the cause"},
+	} {
+		meta := metav1.ObjectMeta{Name: "sample", Generation: generation}
+		rollout := &v1alpha1.RolloutPolicy{ObjectMeta: meta, Status: v1alpha1.RolloutPolicyStatus{ObservedGeneration: c.observed, Conditions: c.conditions}}
+		checkKstatus(t, served(t, v1alpha1.RolloutPolicyKind.Name, rollout), c.want, c.message)
+		bytecode := &v1alpha1.BytecodePolicy{ObjectMeta: meta, Status: v1alpha1.BytecodePolicyStatus{ObservedGeneration: c.observed, Conditions: c.conditions}}
+		checkKstatus(t, served(t, v1alpha1.PolicyKind.Name, bytecode), c.want, c.message)
+	}
+	checkKstatus(t, served(t, v1alpha1.NodeKind.Name, &v1alpha1.BpfNode{}), kstatus.CurrentStatus, "")
 }
 
 func TestKstatusOfReports(t *testing.T) {
