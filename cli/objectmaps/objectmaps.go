@@ -8,6 +8,7 @@ package objectmaps
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
@@ -16,7 +17,8 @@ import (
 type Map struct {
 	Node string `json:"node"`
 	Name string `json:"name"`
-	// Path is the path of its pin on the node.
+	// Path is the path of its pin on the node. It is empty for a section of global variables, such as .bss, which
+	// isn't pinned.
 	Path string `json:"path"`
 	// Functions are the functions of the object's programs that use the map.
 	Functions []string `json:"functions"`
@@ -27,22 +29,40 @@ type Map struct {
 	Kernel *v1alpha1.BpfNodeMap `json:"kernel,omitempty"`
 }
 
-// List lists the maps in reports, by node and name. nodes contains the BpfNodes that could be read.
+// IsSection reports whether the name of a map is that of a section of global variables.
+func IsSection(name string) bool { return strings.HasPrefix(name, ".") }
+
+// List lists the maps in reports, by node and name. nodes contains the BpfNodes that could be read, without which
+// sections of global variables aren't known.
 func List(reports []v1alpha1.ProgramObject, nodes map[string]*v1alpha1.BpfNode) []Map {
-	type key struct{ node, path string }
+	type key struct {
+		node, path string
+		id         uint32
+	}
 	found := map[key]int{}
 	var all []Map
 	for _, report := range reports {
 		status := report.GetStatus()
-		for name, path := range report.GetSpec().Maps {
-			k := key{status.Node, path}
+		add := func(k key, m Map) {
 			i, ok := found[k]
 			if !ok {
 				i, found[k] = len(all), len(all)
-				all = append(all, Map{Node: status.Node, Name: name, Path: path, OwnerID: status.MapOwnerID, Kernel: seen(nodes[status.Node], path)})
+				m.Node = status.Node
+				all = append(all, m)
 			}
 			if !slices.Contains(all[i].Functions, status.Function) {
 				all[i].Functions = append(all[i].Functions, status.Function)
+			}
+		}
+		node := nodes[status.Node]
+		for name, path := range report.GetSpec().Maps {
+			pinned := seen(node, func(m *v1alpha1.BpfNodeMap) bool { return slices.Contains(m.Pins, path) })
+			add(key{node: status.Node, path: path}, Map{Name: name, Path: path, OwnerID: status.MapOwnerID, Kernel: pinned})
+		}
+		for _, id := range status.MapIDs {
+			section := seen(node, func(m *v1alpha1.BpfNodeMap) bool { return m.ID == id && IsSection(m.Name) })
+			if section != nil {
+				add(key{node: status.Node, id: id}, Map{Name: section.Name, Kernel: section})
 			}
 		}
 	}
@@ -55,13 +75,13 @@ func List(reports []v1alpha1.ProgramObject, nodes map[string]*v1alpha1.BpfNode) 
 	return all
 }
 
-// seen returns the map that is pinned at a path.
-func seen(node *v1alpha1.BpfNode, path string) *v1alpha1.BpfNodeMap {
+// seen returns the first map that an inspector sees and that matches, or nil.
+func seen(node *v1alpha1.BpfNode, matches func(*v1alpha1.BpfNodeMap) bool) *v1alpha1.BpfNodeMap {
 	if node == nil {
 		return nil
 	}
 	for i := range node.Status.Maps {
-		if m := &node.Status.Maps[i]; slices.Contains(m.Pins, path) {
+		if m := &node.Status.Maps[i]; matches(m) {
 			return m
 		}
 	}

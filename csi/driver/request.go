@@ -142,7 +142,7 @@ func parseMaps(list string) ([]string, error) {
 		if name == allMaps {
 			return nil, fmt.Errorf("%q selects all maps, and can't be combined with names", allMaps)
 		}
-		if slices.Contains(names, name) {
+		if slices.ContainsFunc(names, func(other string) bool { return maps.FileName(other) == maps.FileName(name) }) {
 			return nil, fmt.Errorf("map %q is listed twice", name)
 		}
 		names = append(names, name)

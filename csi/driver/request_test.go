@@ -75,6 +75,7 @@ func TestParsePublicationRefuses(t *testing.T) {
 		"map of dots":          {attribute(v1alpha1.VolumeAttributeMaps, ".."), "not a name"},
 		"map without name":     {attribute(v1alpha1.VolumeAttributeMaps, "a,,b"), "missing"},
 		"map twice":            {attribute(v1alpha1.VolumeAttributeMaps, "a, b ,a"), "listed twice"},
+		"section twice":        {attribute(v1alpha1.VolumeAttributeMaps, ".data.a,data_a"), "listed twice"},
 		"all and one":          {attribute(v1alpha1.VolumeAttributeMaps, "*,a"), "can't be combined"},
 		"follow maybe":         {attribute(v1alpha1.VolumeAttributeFollow, "maybe"), v1alpha1.VolumeAttributeFollow},
 		"too many maps":        {attribute(v1alpha1.VolumeAttributeMaps, strings.Repeat("a,", maxMaps)+"b"), "more than"},

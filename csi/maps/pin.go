@@ -4,6 +4,7 @@
 package maps
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -15,13 +16,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Map is a map that the daemon pinned.
+// Map is a map of a program that the daemon has loaded.
 type Map struct {
 	Name string
-	// Path is the path of the daemon's pin.
+	// Path is the path of the daemon's pin. It is empty for a section of global variables,
+	// which the daemon doesn't pin.
 	Path string
 	// ID is the kernel's id of the map.
 	ID ebpf.MapID
+}
+
+func (m Map) open() (*ebpf.Map, error) {
+	var opened *ebpf.Map
+	var err error
+	if m.Path != "" {
+		opened, err = ebpf.LoadPinnedMap(m.Path, nil)
+	} else {
+		opened, err = ebpf.NewMapFromID(m.ID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open map %s: %w", cmp.Or(m.Path, m.Name), err)
+	}
+	return opened, nil
 }
 
 // Access describes who can open the pins of a volume, and how.
@@ -85,25 +101,26 @@ func apply(file *os.File, uid, gid int, mode os.FileMode) error {
 // another map. The name of a map can't have it, because it is the name of a C variable.
 const temporary = "~"
 
-// pin pins the map in directory, which is on a bpffs, under its name and with its
+// pin pins the map in directory, which is on a bpffs, under its file's name and with its
 // access. If a pin with that name refers to another map, such as an earlier one of the
 // program, it is replaced atomically: a reader always finds the old or the new map.
 func pin(directory *os.File, m Map, access Access) error {
-	original, err := ebpf.LoadPinnedMap(m.Path, nil)
+	original, err := m.open()
 	if err != nil {
-		return fmt.Errorf("open map %s: %w", m.Path, err)
+		return err
 	}
 	defer original.Close()
 	// A map that has a pin path moves its pin. A clone has none.
 	clone, err := original.Clone()
 	if err != nil {
-		return fmt.Errorf("clone map %s: %w", m.Path, err)
+		return fmt.Errorf("clone map %s: %w", m.Name, err)
 	}
 	defer clone.Close()
-	if err := clone.Pin(filepath.Join(procPath(directory), temporary+m.Name)); err != nil {
+	name := FileName(m.Name)
+	if err := clone.Pin(filepath.Join(procPath(directory), temporary+name)); err != nil {
 		return fmt.Errorf("pin map %s in %s: %w", m.Name, directory.Name(), err)
 	}
-	file, err := openPin(directory, temporary+m.Name)
+	file, err := openPin(directory, temporary+name)
 	if err != nil {
 		return err
 	}
@@ -112,8 +129,8 @@ func pin(directory *os.File, m Map, access Access) error {
 		return err
 	}
 	at := int(directory.Fd())
-	if err := unix.Renameat(at, temporary+m.Name, at, m.Name); err != nil {
-		return &os.PathError{Op: "rename to", Path: filepath.Join(directory.Name(), m.Name), Err: err}
+	if err := unix.Renameat(at, temporary+name, at, name); err != nil {
+		return &os.PathError{Op: "rename to", Path: filepath.Join(directory.Name(), name), Err: err}
 	}
 	return nil
 }
@@ -130,7 +147,7 @@ func removePins(directory *os.File, maps []Map) error {
 		return fmt.Errorf("list pins: %w", err)
 	}
 	for _, name := range names {
-		wanted := !isPinName(name) || slices.ContainsFunc(maps, func(m Map) bool { return m.Name == name })
+		wanted := !isPinName(name) || slices.ContainsFunc(maps, func(m Map) bool { return FileName(m.Name) == name })
 		if wanted && !strings.HasPrefix(name, temporary) {
 			continue
 		}
@@ -189,8 +206,8 @@ func Pinned(root, directory string) ([]Map, error) {
 	return maps, nil
 }
 
-// Loaded returns the ids of all maps that the daemon has pinned below root, which are
-// the maps of the loaded programs.
+// Loaded returns the ids of the maps of the loaded programs: those that the daemon has
+// pinned below root, and those that its programs, which are pinned beside root, use.
 func Loaded(root string) (map[ebpf.MapID]bool, error) {
 	top, err := os.Open(root)
 	if errors.Is(err, os.ErrNotExist) {
@@ -220,6 +237,19 @@ func Loaded(root string) (map[ebpf.MapID]bool, error) {
 		}
 		for _, pin := range pins {
 			ids[pin.ID] = true
+		}
+	}
+	running, err := loadedPrograms(filepath.Dir(root))
+	if err != nil {
+		return nil, err
+	}
+	for _, program := range running {
+		used, err := usedBy(program)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range used {
+			ids[id] = true
 		}
 	}
 	return ids, nil

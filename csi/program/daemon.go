@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -94,8 +95,8 @@ func (d *Daemon) list(ctx context.Context, name string) ([]Program, error) {
 // daemon.
 func (d *Daemon) Loaded() (map[ebpf.MapID]bool, error) { return maps.Loaded(d.mapsRoot) }
 
-// Maps returns the wanted maps, or all maps if wanted is empty, of the programs of one
-// user object. The programs are sorted, newest first.
+// Maps returns the wanted maps of the programs of one user object. If wanted is empty, it
+// returns all maps except those of global variables. The programs are sorted, newest first.
 func (d *Daemon) Maps(programs []Program, wanted []string) ([]maps.Map, error) {
 	pinned := make([]Pinned, 0, len(programs))
 	for _, program := range programs {
@@ -106,6 +107,13 @@ func (d *Daemon) Maps(programs []Program, wanted []string) ([]maps.Map, error) {
 			if err != nil && !errors.Is(err, os.ErrNotExist) { // unloaded in the meantime
 				return nil, fmt.Errorf("%w to show the maps of program %q, kernel id %d: %w", ErrDaemon, program.Name, program.ID, err)
 			}
+		}
+		if slices.ContainsFunc(wanted, maps.IsSection) {
+			globals, err := maps.Globals(program.ID)
+			if err != nil {
+				return nil, fmt.Errorf("find the global variables of program %q, kernel id %d: %w", program.Name, program.ID, err)
+			}
+			found = append(found, globals...)
 		}
 		pinned = append(pinned, Pinned{Program: program, Maps: found})
 	}

@@ -84,7 +84,7 @@ func kindsOf(programs []Program) []string {
 	return slices.Compact(kinds)
 }
 
-// Pinned is a program with its pinned maps.
+// Pinned is a program with the maps that a volume can have.
 type Pinned struct {
 	Program
 	Maps []maps.Map
@@ -102,7 +102,7 @@ func Choose(programs []Pinned, wanted []string) ([]maps.Map, error) {
 	}
 	available := slices.Sorted(stdmaps.Keys(found))
 	if len(available) == 0 {
-		return nil, fmt.Errorf("maps %w: program %q has no pinned maps", ErrNotFound, programs[0].Name)
+		return nil, fmt.Errorf("maps %w: program %q has none; for its global variables, name a section, such as .bss", ErrNotFound, programs[0].Name)
 	}
 	if len(wanted) == 0 {
 		wanted = available

@@ -93,12 +93,24 @@ type Map struct {
 // Entry is one entry of a map, in JSON. Structs are objects with their fields in order,
 // integers are numbers, and char arrays are strings. Other bytes are hexadecimal digits.
 type Entry struct {
+	// Key is the key, or the name of a global variable.
 	Key json.RawMessage `json:"key"`
 	// Value is the value. In a per-CPU map, it is the sum of all values, if they consist
 	// of numbers.
 	Value json.RawMessage `json:"value,omitempty"`
 	// PerCPU are the values of the CPUs, in the order of the CPUs.
 	PerCPU []json.RawMessage `json:"perCPU,omitempty"`
+	// Variable is present if the entry is a global variable.
+	Variable *Variable `json:"variable,omitempty"`
+}
+
+// Variable is a global variable. The kernel has one map for each section of variables, with a single value.
+type Variable struct {
+	// Offset and Size are the variable's place in the value of the map, in bytes.
+	Offset uint32 `json:"offset"`
+	Size   uint32 `json:"size"`
+	// Type is the type, such as u64, u32[4], or struct flow. It is empty if it has no short name.
+	Type string `json:"type,omitempty"`
 }
 
 // End ends a dump.

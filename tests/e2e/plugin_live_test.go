@@ -27,6 +27,40 @@ import (
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
 )
 
+// TestGlobalVariables shows global variables by name, and mounts their section.
+func TestGlobalVariables(t *testing.T) {
+	requireType(t, "Tracepoint")
+	o := tracepoint("e2e-globals")
+	o.Spec.ByteCode, o.Spec.BpfFunctionName = image("kill_statistics"), "kill_statistics"
+	pod := reader("default", "e2e-globals", o.Name, ".bss")
+	feature(t,
+		step{"the object is loaded, and the pod starts", func(ctx context.Context, s *testing.T) {
+			create(ctx, t, o)
+			create(ctx, t, pod)
+			awaitSuccess(ctx, s, o)
+			awaitReady(ctx, s, pod)
+		}},
+		step{"they are listed as maps", func(ctx context.Context, s *testing.T) {
+			await(ctx, s, "the inspector sees the sections", func(ctx context.Context) (bool, string) {
+				text := plugin(ctx, s, "maps", "tracepointprogram/"+o.Name)
+				return strings.Contains(text, ".bss") && strings.Contains(text, ".rodata"), text
+			})
+		}},
+		step{"they are dumped by name", func(ctx context.Context, s *testing.T) {
+			callKill(ctx, s)
+			text := plugin(ctx, s, "dump", "tracepointprogram/"+o.Name, ".bss", "-o", "wide")
+			for _, words := range []string{`"kills"`, "u64 at 0", "u64[4] at 8", "struct last_kill at 48", `"process":"`} {
+				if !strings.Contains(text, words) {
+					s.Errorf("no %s in:\n%s", words, text)
+				}
+			}
+			if _, said := failingPlugin(ctx, s, "dump", "tracepointprogram/"+o.Name, ".data.absent"); !strings.Contains(said, "find .data.absent") {
+				s.Errorf("of an absent section: %s", said)
+			}
+		}},
+	)
+}
+
 // TestPluginDump dumps a map of an object, whose sums grow.
 func TestPluginDump(t *testing.T) {
 	requireType(t, "Tracepoint")

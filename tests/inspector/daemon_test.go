@@ -7,6 +7,8 @@ package inspector
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,9 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/status"
 
 	inspected "github.com/bpfman/bpfman-operator/agent/inspector/daemon"
+	"github.com/bpfman/bpfman-operator/agent/inspector/live"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
@@ -189,4 +193,48 @@ func (c ofDaemon) refused(t *testing.T, err error) {
 		prerequisite.Missing(t, "this kernel doesn't: "+message, name)
 	}
 	t.Fatal(err)
+}
+
+// TestGlobals dumps the global variables of a program of the real daemon, whose loader gives the kernel no types of
+// them.
+func TestGlobals(t *testing.T) {
+	file, err := filepath.Abs(filepath.Join(objectDir, "kill_statistics.o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		prerequisite.Missing(t, "run `make bytecode` first", prerequisite.Bytecode)
+	}
+	d := daemontest.Start(t)
+	c := ofDaemon{function: "kill_statistics", kind: gobpfman.BpfmanProgramType_TRACEPOINT}
+	c.attach = &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: "syscalls/sys_enter_kill"}}}
+	id := c.load(t, d, file)
+	c.attached(t, d, id)
+	if err := unix.Kill(os.Getpid(), unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for section, want := range map[string][]string{
+		".bss": {
+			`{"key":"kills","value":`, `"variable":{"offset":0,"size":8,"type":"u64"}`,
+			`{"key":"kills_by_signal","value":[`, `"variable":{"offset":8,"size":32,"type":"u64[4]"}`,
+			`{"key":"others","value":`, `"variable":{"offset":40,"size":8,"type":"u64"}`,
+			`{"key":"last","value":{"pid":`, `"process":"`, `"variable":{"offset":48,"size":20,"type":"struct last_kill"}`,
+		},
+		".data":   {`{"key":"limit","value":1000000,"variable":{"offset":0,"size":8,"type":"u64"}}`},
+		".rodata": {`{"key":"only_signal","value":0,"variable":{"offset":0,"size":4,"type":"u32"}}`},
+	} {
+		var out strings.Builder
+		if err := live.Dump(t.Context(), live.DumpOptions{Section: section, Programs: []uint32{1 << 31, id}}, nil, &out); err != nil {
+			t.Fatal(err)
+		}
+		for _, words := range want {
+			if !strings.Contains(out.String(), words) {
+				t.Errorf("%s lacks %s:\n%s", section, words, out.String())
+			}
+		}
+	}
+	err = live.Dump(t.Context(), live.DumpOptions{Section: ".bss.other", Programs: []uint32{id}}, nil, io.Discard)
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), ".bss.other") {
+		t.Errorf("a section that doesn't exist: %v", err)
+	}
 }

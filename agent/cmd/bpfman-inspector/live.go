@@ -38,6 +38,8 @@ func dump(ctx context.Context, given []string, in io.Reader, out io.Writer) erro
 	err := arguments(messages.CommandDump, given, func(flags *flag.FlagSet) {
 		flags.UintVar(&id, "map", 0, "Kernel ID of the map.")
 		flags.StringVar(&pin, "pin", "", "Path where the map is pinned on the node, instead of --map.")
+		flags.StringVar(&o.Section, "section", "", "Section of global variables, such as .bss, of one of --programs, instead of --map.")
+		addPrograms(flags, &o.Programs, "Kernel IDs of programs, separated by commas, for --section.")
 		flags.StringVar(&hostProc, "host-proc", "/host/proc", "Path of the host's /proc, for --pin.")
 		flags.IntVar(&o.Limit, "limit", 0, "Maximum number of entries; 0 for all.")
 		flags.DurationVar(&o.Every, "every", 0, "Interval at which the dump is repeated while something writes to standard input.")
@@ -45,8 +47,14 @@ func dump(ctx context.Context, given []string, in io.Reader, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	if (id == 0) == (pin == "") || id > 1<<32-1 {
-		return errors.New("specify either --map or --pin")
+	specified := 0
+	for _, is := range []bool{id != 0, pin != "", o.Section != ""} {
+		if is {
+			specified++
+		}
+	}
+	if specified != 1 || id > 1<<32-1 {
+		return errors.New("specify one of --map, --pin, and --section")
 	}
 	o.Map = uint32(id)
 	if pin != "" {
@@ -72,19 +80,24 @@ func top(ctx context.Context, given []string, in io.Reader, out io.Writer) error
 func trace(ctx context.Context, given []string, in io.Reader, out io.Writer) error {
 	var ids []uint32
 	err := arguments(messages.CommandTrace, given, func(flags *flag.FlagSet) {
-		flags.Func("programs", "Kernel IDs of programs, separated by commas. By default, all.", func(list string) error {
-			for text := range strings.SplitSeq(list, ",") {
-				id, err := strconv.ParseUint(text, 10, 32)
-				if err != nil {
-					return err
-				}
-				ids = append(ids, uint32(id))
-			}
-			return nil
-		})
+		addPrograms(flags, &ids, "Kernel IDs of programs, separated by commas. By default, all.")
 	})
 	if err != nil {
 		return err
 	}
 	return live.Trace(ctx, ids, in, out)
+}
+
+// addPrograms adds a flag with the ids of programs.
+func addPrograms(flags *flag.FlagSet, ids *[]uint32, usage string) {
+	flags.Func("programs", usage, func(list string) error {
+		for text := range strings.SplitSeq(list, ",") {
+			id, err := strconv.ParseUint(text, 10, 32)
+			if err != nil {
+				return err
+			}
+			*ids = append(*ids, uint32(id))
+		}
+		return nil
+	})
 }

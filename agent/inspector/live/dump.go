@@ -15,10 +15,12 @@ import (
 
 // DumpOptions are the options of Dump.
 type DumpOptions struct {
-	// Map is the kernel's id of the map. It is 0 if Path is set.
-	Map uint32
-	// Path is the path where the map is pinned.
-	Path string
+	// Map is the kernel's id of the map. Instead, a map can be specified by the path where it is pinned, or as a
+	// section of global variables that one of some programs uses.
+	Map      uint32
+	Path     string
+	Section  string
+	Programs []uint32
 	// Limit is the maximum number of entries. 0 means no limit.
 	Limit int
 	// Every is the interval at which to repeat the dump. With 0, there is one dump.
@@ -61,8 +63,12 @@ func Dump(ctx context.Context, o DumpOptions, in io.Reader, out io.Writer) error
 }
 
 func (o DumpOptions) open() (*mapcontent.Map, error) {
-	if o.Path != "" {
+	switch {
+	case o.Path != "":
 		return mapcontent.OpenPinned(o.Path)
+	case o.Section != "":
+		return mapcontent.OpenSection(o.Programs, o.Section)
+	default:
+		return mapcontent.Open(o.Map)
 	}
-	return mapcontent.Open(o.Map)
 }

@@ -98,8 +98,6 @@ func (d *decoder) decode(typ btf.Type, data []byte, depth int) any {
 		return d.members(t.Members, data, depth)
 	case *btf.Union:
 		return d.members(t.Members, data, depth)
-	case *btf.Datasec:
-		return d.section(t, data, depth)
 	default: // pointers, mostly
 		return hexadecimal(data)
 	}
@@ -280,18 +278,6 @@ func bitfield(m btf.Member, data []byte) any {
 		signed = t.Encoding&btf.Signed != 0
 	}
 	return number(n.Uint64(), bits, signed)
-}
-
-func (d *decoder) section(t *btf.Datasec, data []byte, depth int) any {
-	out := object{}
-	for _, v := range t.Vars {
-		variable, ok := v.Type.(*btf.Var)
-		if !ok || uint64(v.Offset)+uint64(v.Size) > uint64(len(data)) {
-			continue
-		}
-		out = append(out, field{variable.Name, d.decode(variable.Type, data[v.Offset:v.Offset+v.Size], depth+1)})
-	}
-	return out
 }
 
 // sum adds the values of several CPUs, number by number. Other values are kept if they

@@ -85,11 +85,6 @@ func TestDecode(t *testing.T) {
 		"anonymous member": {&btf.Struct{Size: 8, Members: []btf.Member{
 			{Type: &btf.Struct{Size: 4, Members: []btf.Member{{Name: "a", Type: u32}}}}, {Name: "b", Type: u32, Offset: 32},
 		}}, laidOut(t, uint32(1), uint32(2)), `{"a":1,"b":2}`},
-		"variables": {&btf.Datasec{Size: 8, Vars: []btf.VarSecinfo{
-			{Type: &btf.Var{Name: "limit", Type: u32}, Size: 4},
-			{Type: &btf.Var{Name: "on", Type: u32}, Offset: 4, Size: 4},
-			{Type: &btf.Var{Name: "outside", Type: u32}, Offset: 8, Size: 4},
-		}}, laidOut(t, uint32(5), uint32(1)), `{"limit":5,"on":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := json.Marshal(decode(test.typ, test.data))

@@ -95,6 +95,11 @@ func describe(m *ebpf.Map) (*Map, error) {
 		KeySize: info.KeySize, ValueSize: info.ValueSize, MaxEntries: info.MaxEntries, PerCPU: perCPU(m.Type()),
 	}}
 	out.key, out.value = types(m, info)
+	if out.value == nil && isSection(info.Name) {
+		if out.value, err = sectionType(out.info); err != nil {
+			return nil, err
+		}
+	}
 	out.info.HasBTF = out.value != nil
 	return out, nil
 }
@@ -137,6 +142,9 @@ func types(m *ebpf.Map, info *ebpf.MapInfo) (key, value btf.Type) {
 func (m *Map) Dump(ctx context.Context, limit int, emit func(live.DumpLine) error) error {
 	if err := emit(live.DumpLine{Map: &m.info}); err != nil {
 		return err
+	}
+	if section, ok := m.value.(*btf.Datasec); ok {
+		return m.dumpSection(section, limit, emit)
 	}
 	var end live.End
 	entries := m.m.Iterate()

@@ -103,3 +103,32 @@ func TestNotToBeDumped(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+var section = &btf.Datasec{Name: ".bss", Size: 12, Vars: []btf.VarSecinfo{
+	{Type: &btf.Var{Name: "port", Type: be16, Linkage: btf.GlobalVar}, Offset: 8, Size: 2},
+	{Type: &btf.Var{Name: "kills", Type: u64, Linkage: btf.GlobalVar}, Offset: 0, Size: 8},
+}}
+
+const (
+	kills = `{"entry":{"key":"kills","value":7,"variable":{"offset":0,"size":8,"type":"u64"}}}`
+	other = `{"entry":{"key":"port","value":8080,"variable":{"offset":8,"size":2,"type":"u16"}}}`
+)
+
+// libbpf and cilium/ebpf tell the kernel the types of the variables.
+func TestDumpSection(t *testing.T) {
+	m, id := made(t, &ebpf.MapSpec{Name: "tool.bss", Type: ebpf.Array, KeySize: 4, ValueSize: 12, MaxEntries: 1, Key: &btf.Void{}, Value: section})
+	if err := m.Put(uint32(0), laidOut(t, uint64(7), [4]byte{0x1f, 0x90})); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, dumped(t, id, 0), kills, other, `{"end":{"entries":2}}`)
+	wantLines(t, dumped(t, id, 1), kills, `{"end":{"entries":1,"truncated":true}}`)
+}
+
+// Without any types, the whole section is one value. The tests of the real daemon cover types from a program.
+func TestDumpSectionWithoutTypes(t *testing.T) {
+	m, id := made(t, &ebpf.MapSpec{Name: ".bss", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	if err := m.Put(uint32(0), []byte{1, 0, 0, 2}); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, dumped(t, id, 0), `{"entry":{"key":"0x00000000","value":"0x01000002"}}`, `{"end":{"entries":1}}`)
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/agent/reader/plain"
+	"github.com/bpfman/bpfman-operator/internal/btftype"
 )
 
 // Sections that exist only in the object's types: the kernel's configuration, and its variables and functions.
@@ -244,7 +245,7 @@ func (k *Kernel) value(name string, variable btf.Type, weak bool, order binary.B
 			return put(out, order, number), nil
 		}
 	}
-	return nil, fmt.Errorf("its value %s doesn't fit its type %s", plain.Quote(text), plain.Quote(nameOf(variable)))
+	return nil, fmt.Errorf("its value %s doesn't fit its type %s", plain.Quote(text), plain.Quote(btftype.Name(variable)))
 }
 
 // integerOption returns the value of an option for an integer, a boolean, or a character.

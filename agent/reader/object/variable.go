@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/bpfman/bpfman-operator/internal/btftype"
 )
 
 // Variable is a global variable. The globaldata of an object can set variables in read-only sections.
@@ -58,47 +60,10 @@ func (v Variable) Value(byteOrder string) string {
 
 var integerType = regexp.MustCompile(`^[su](8|16|32|64)$`)
 
-// typeName returns the name of a variable's type. Integers are named by sign and width, and arrays by their
-// elements and length.
+// typeName returns the name of a variable's type. The type is nil if the file has no BTF.
 func typeName(v *btf.Var) string {
 	if v == nil {
 		return ""
 	}
-	return nameOf(v.Type)
-}
-
-func nameOf(t btf.Type) string {
-	const bits = 8
-	switch t := btf.UnderlyingType(t).(type) {
-	case *btf.Int:
-		switch t.Encoding {
-		case btf.Signed:
-			return fmt.Sprintf("s%d", t.Size*bits)
-		case btf.Bool:
-			return "bool"
-		default:
-			return fmt.Sprintf("u%d", t.Size*bits)
-		}
-	case *btf.Array:
-		// Without this limit, nested arrays would result in a long description.
-		if element := btf.UnderlyingType(t.Type); !isArray(element) {
-			return fmt.Sprintf("%s[%d]", nameOf(element), t.Nelems)
-		}
-		return "array"
-	case *btf.Struct:
-		return strings.TrimSpace("struct " + t.Name)
-	case *btf.Union:
-		return strings.TrimSpace("union " + t.Name)
-	case *btf.Enum:
-		return strings.TrimSpace("enum " + t.Name)
-	case *btf.Float:
-		return fmt.Sprintf("f%d", t.Size*bits)
-	default:
-		return ""
-	}
-}
-
-func isArray(t btf.Type) bool {
-	_, is := t.(*btf.Array)
-	return is
+	return btftype.Name(v.Type)
 }

@@ -19,13 +19,17 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
+	"github.com/bpfman/bpfman-operator/cli/objectmaps"
 	"github.com/bpfman/bpfman-operator/cli/output"
 	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
 const dumpLong = `Show the content of a map: a map of one of bpfman's objects, on each node that the object selects, or any map of a node, by its kernel ID.
+
+Global variables are in maps that are named like their section: .bss, .data, and .rodata. They are listed by name; -o json and -o wide also show their types and offsets.
 
 Keys and values are decoded with the map's types (BTF), including IP and MAC addresses. Without BTF, they are printed as hexadecimal digits. If a map has a value for each CPU, VALUE is the sum, and -o wide also shows the value of each CPU.
 
@@ -36,6 +40,9 @@ const dumpExample = `  # Show the counters of an object, on all nodes
 
   # Show them every second, on one node
   kubectl bpfman dump xdpprogram/go-xdp-counter xdp_stats_map --node worker-1 --watch --interval 1s
+
+  # Show the global variables that a program writes
+  kubectl bpfman dump tracepointprogram/vfsstat .bss
 
   # Show a map that isn't bpfman's; kubectl bpfman programs -o json prints the IDs
   kubectl bpfman dump --node worker-1 --map-id 42`
@@ -78,6 +85,8 @@ type dumped struct {
 	Key    json.RawMessage   `json:"key"`
 	Value  json.RawMessage   `json:"value,omitempty"`
 	PerCPU []json.RawMessage `json:"percpu,omitempty"`
+	// Variable is present if the entry is a global variable.
+	Variable *live.Variable `json:"variable,omitempty"`
 }
 
 var dumpTable = output.Table[dumped]{
@@ -89,6 +98,12 @@ var dumpTable = output.Table[dumped]{
 		{Name: "MAP ID", Wide: true, Cell: func(d dumped) any { return int64(d.MapID) }},
 		{Name: "PER CPU", Wide: true, Cell: func(d dumped) any {
 			return listedAll(d.PerCPU)
+		}},
+		{Name: "VARIABLE", Wide: true, Cell: func(d dumped) any {
+			if d.Variable == nil {
+				return ""
+			}
+			return fmt.Sprintf("%s at %d", cmp.Or(d.Variable.Type, "unknown type"), d.Variable.Offset)
 		}},
 	},
 }
@@ -106,24 +121,24 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	if err != nil {
 		return err
 	}
-	paths := map[string]string{}
+	asks := map[string][]string{} // by node
 	switch {
 	case o.id != 0 && (len(args) > 0 || len(o.live.nodes) != 1):
 		return errors.New("--map-id takes one --node, and no object")
 	case o.id == 0 && len(args) != 2:
 		return errors.New("name an object and its map, such as tcxprogram/counter packets, or a map by --node and --map-id")
 	case o.id == 0:
-		if paths, err = o.pins(ctx, c, args[0], args[1]); err != nil {
+		if asks, err = o.ofObject(ctx, c, args[0], args[1]); err != nil {
 			return err
 		}
 	}
-	asked, err := o.live.inspectors(ctx, c, slices.Sorted(maps.Keys(paths))...)
+	asked, err := o.live.inspectors(ctx, c, slices.Sorted(maps.Keys(asks))...)
 	if err != nil {
 		return err
 	}
 	show := newDumps(o, streams, len(asked))
 	err = inspectors.Each(asked, func(i inspectors.Inspector) error {
-		return inspectors.Ask(ctx, i, show.taker(i.Node), o.question(paths[i.Node])...)
+		return inspectors.Ask(ctx, i, show.taker(i.Node), o.question(asks[i.Node])...)
 	})
 	if o.watch {
 		return err
@@ -131,20 +146,20 @@ func (o dumpOptions) run(ctx context.Context, connect cluster.Connect, streams g
 	return errors.Join(err, show.flush())
 }
 
-// question returns the command for an inspector, about the map of --map-id or the map that is pinned at path.
-func (o dumpOptions) question(path string) []string {
+// question returns the command for an inspector, about the map of --map-id or the one that the arguments specify.
+func (o dumpOptions) question(which []string) []string {
 	question := []string{live.CommandDump, "--limit", strconv.Itoa(o.limit)}
 	if o.watch {
 		question = append(question, "--every", o.interval.String())
 	}
 	if o.id != 0 {
-		return append(question, "--map", strconv.FormatUint(uint64(o.id), 10))
+		which = []string{"--map", strconv.FormatUint(uint64(o.id), 10)}
 	}
-	return append(question, "--pin", path)
+	return append(question, which...)
 }
 
-// pins returns the paths of the pins of an object's map, by node.
-func (o dumpOptions) pins(ctx context.Context, c *cluster.Cluster, object, name string) (map[string]string, error) {
+// ofObject returns the arguments that specify an object's map, by node.
+func (o dumpOptions) ofObject(ctx context.Context, c *cluster.Cluster, object, name string) (map[string][]string, error) {
 	reports, err := reportsOf(ctx, c, []string{object}, o.live.nodes)
 	if err != nil {
 		return nil, err
@@ -152,20 +167,38 @@ func (o dumpOptions) pins(ctx context.Context, c *cluster.Cluster, object, name 
 	if len(reports) == 0 {
 		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: to find out why, run kubectl bpfman why %s", object, object)
 	}
+	if objectmaps.IsSection(name) {
+		return sectionOf(reports, name), nil
+	}
 	known := map[string]bool{}
-	paths := map[string]string{}
+	asks := map[string][]string{}
 	for _, report := range reports {
 		for m, path := range report.GetSpec().Maps {
 			known[m] = true
 			if m == name {
-				paths[report.GetStatus().Node] = path
+				asks[report.GetStatus().Node] = []string{"--pin", path}
 			}
 		}
 	}
-	if len(paths) == 0 {
-		return nil, fmt.Errorf("%s has no map %q: it has %s", object, name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(known)), ", "), "none"))
+	if len(asks) == 0 {
+		return nil, fmt.Errorf("%s has no map %q: it has %s, and possibly global variables, such as .bss", object, name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(known)), ", "), "none"))
 	}
-	return paths, nil
+	return asks, nil
+}
+
+// sectionOf returns the arguments that specify a section of global variables, by node. The loader doesn't pin it, so
+// the inspector finds it among the maps of the programs.
+func sectionOf(reports []v1alpha1.ProgramObject, name string) map[string][]string {
+	programs := map[string][]string{}
+	for _, report := range reports {
+		status := report.GetStatus()
+		programs[status.Node] = append(programs[status.Node], strconv.FormatUint(uint64(status.ProgramID), 10))
+	}
+	asks := map[string][]string{}
+	for node, ids := range programs {
+		asks[node] = []string{"--section", name, "--programs", strings.Join(ids, ",")}
+	}
+	return asks
 }
 
 // dumps collects the answers of inspectors, and prints them: once at the end, or, with --watch, each time that all
@@ -194,7 +227,7 @@ func (d *dumps) taker(node string) func(live.DumpLine) error {
 		case line.Map != nil:
 			of, entries = *line.Map, nil
 		case line.Entry != nil:
-			entries = append(entries, dumped{node, of.Name, of.ID, line.Entry.Key, line.Entry.Value, line.Entry.PerCPU})
+			entries = append(entries, dumped{node, of.Name, of.ID, line.Entry.Key, line.Entry.Value, line.Entry.PerCPU, line.Entry.Variable})
 		case line.End != nil:
 			return d.took(node, entries, *line.End)
 		}

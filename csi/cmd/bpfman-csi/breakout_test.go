@@ -103,9 +103,9 @@ func TestBreakOut(t *testing.T) {
 	}
 }
 
-// TestConstantsStayInside requests the constants of a program, which are a map in the
-// kernel. The daemon doesn't pin maps with a dot in their name, so pods don't get them.
-func TestConstantsStayInside(t *testing.T) {
+// TestGlobalsAreOnlyGivenByName requests the constants of a program, which are a map in the kernel. A pod gets them
+// only if its volume names their section, and never those of another program.
+func TestGlobalsAreOnlyGivenByName(t *testing.T) {
 	bpfman := sandbox.StartDaemon(t)
 	daemon := bpfman.Client
 	program := loadFrom(t, daemon, "globals", "show_globals", "globals", "TracepointProgram", "")
@@ -113,12 +113,13 @@ func TestConstantsStayInside(t *testing.T) {
 	if err != nil || len(pinned) != 1 {
 		t.Errorf("the daemon pins %v, %v", pinned, err)
 	}
+	loadFrom(t, daemon, "kill_statistics", "kill_statistics", "other", "TracepointProgram", "")
 	k := startPlugin(t, bpfman.Socket)
 	request := k.request(t, "pod")
 	request.VolumeContext[v1alpha1.VolumeAttributeProgram] = "globals"
-	for _, list := range []string{".rodata", "globals_map,.rodata", "globals.rodata"} {
+	for _, list := range []string{".bss", "globals_map,.data", ".", "globals.rodata", "rodata"} {
 		request.VolumeContext[v1alpha1.VolumeAttributeMaps] = list
-		if _, err := k.node.NodePublishVolume(t.Context(), request); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "has: globals_map") {
+		if _, err := k.node.NodePublishVolume(t.Context(), request); (status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "globals_map")) && status.Code(err) != codes.InvalidArgument {
 			t.Errorf("publish of %s: %v", list, err)
 		}
 	}

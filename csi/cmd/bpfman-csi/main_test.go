@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -347,6 +348,94 @@ func TestVolumesFollowTheRealDaemon(t *testing.T) {
 		if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestGlobals mounts sections of global variables, which the daemon doesn't pin.
+func TestGlobals(t *testing.T) {
+	bpfman := sandbox.StartDaemon(t)
+	daemon, k := bpfman.Client, startPlugin(t, bpfman.Socket)
+	statistics := func() uint32 {
+		return loadFrom(t, daemon, "kill_statistics", "kill_statistics", "counter", "TracepointProgram", "")
+	}
+	old := statistics()
+	request := k.request(t, "pod")
+	for wanted, says := range map[string]string{"*": "such as .bss", ".bss,.none": `map ".none" not found in program "counter", which has: .bss, .data, .rodata`} {
+		request.VolumeContext[v1alpha1.VolumeAttributeMaps] = wanted
+		_, err := k.node.NodePublishVolume(t.Context(), request)
+		if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), says) {
+			t.Errorf("publish of %s: %v", wanted, err)
+		}
+	}
+	request.VolumeContext[v1alpha1.VolumeAttributeMaps] = ".bss, .rodata"
+	for range 2 {
+		if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bss := filepath.Join(request.GetTargetPath(), "bss")
+	first := mapID(t, bss)
+	for pin, size := range map[string]uint32{"bss": 68, "rodata": 4} {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(request.GetTargetPath(), pin), &ebpf.LoadPinOptions{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := m.LookupBytes(uint32(0))
+		if err != nil || uint32(len(value)) != size {
+			t.Errorf("%s has %d bytes, error %v", pin, len(value), err)
+		}
+		m.Close()
+	}
+	// The kernel knows no types of it.
+	if _, err := os.ReadFile(bss); !errors.Is(err, syscall.EIO) {
+		t.Errorf("read as text: %v", err)
+	}
+	if message := k.condition(t, request); message != "" {
+		t.Errorf("condition: %s", message)
+	}
+	user := &syscall.Credential{Uid: 1000, Gid: 1000, Groups: []uint32{group}}
+	if err := sandbox.Run(t, "open", user, sandbox.Fault{}, bss, "ro"); err != nil {
+		t.Errorf("open as a group member: %v", err)
+	}
+
+	statistics()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for mapID(t, bss) == first {
+		if ctx.Err() != nil {
+			t.Fatal("the volume didn't follow")
+		}
+	}
+	if _, err := daemon.Unload(t.Context(), &gobpfman.UnloadRequest{Id: old}); err != nil {
+		t.Fatal(err)
+	}
+	if message := k.condition(t, request); message != "" {
+		t.Errorf("condition after a reload: %s", message)
+	}
+	if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGlobalsOfNoProgram keeps the maps of a program that was unloaded, and says so.
+func TestGlobalsOfNoProgram(t *testing.T) {
+	bpfman := sandbox.StartDaemon(t)
+	k := startPlugin(t, bpfman.Socket)
+	id := loadFrom(t, bpfman.Client, "kill_statistics", "kill_statistics", "counter", "TracepointProgram", "")
+	request := k.request(t, "pod")
+	request.VolumeContext[v1alpha1.VolumeAttributeMaps] = ".bss"
+	request.VolumeContext[v1alpha1.VolumeAttributeFollow] = "false"
+	if _, err := k.node.NodePublishVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bpfman.Client.Unload(t.Context(), &gobpfman.UnloadRequest{Id: id}); err != nil {
+		t.Fatal(err)
+	}
+	if message := k.condition(t, request); !strings.Contains(message, "no loaded program has these maps anymore: bss") {
+		t.Errorf("condition: %q", message)
+	}
+	if _, err := k.node.NodeUnpublishVolume(t.Context(), unpublishOf(request)); err != nil {
+		t.Error(err)
 	}
 }
 
