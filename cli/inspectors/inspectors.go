@@ -198,7 +198,12 @@ func (i Inspector) executor(arguments []string) (remotecommand.Executor, error) 
 
 // explain returns the command's standard error as the error if there is any, instead of the exit code.
 func explain(err error, said string) error {
-	if said = strings.TrimSpace(said); said != "" {
+	said = strings.TrimSpace(said)
+	first, _, _ := strings.Cut(said, "\n")
+	switch {
+	case strings.Contains(said, "flag provided but not defined"), strings.Contains(said, "unexpected arguments"):
+		return fmt.Errorf("the inspector is older than this command: update bpfman, or use the kubectl bpfman of its version (%s)", first)
+	case said != "":
 		return errors.New(said)
 	}
 	return err

@@ -4,6 +4,7 @@
 package inspectors
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -24,5 +25,21 @@ func TestSample(t *testing.T) {
 	}
 	if found.Count() != 8 {
 		t.Errorf("%d nodes", found.Count())
+	}
+}
+
+// An inspector of an earlier version describes its flags, or the arguments that it doesn't expect.
+func TestExplain(t *testing.T) {
+	exit := errors.New("command terminated with exit code 1")
+	const older = "the inspector is older than this command: update bpfman, or use the kubectl bpfman of its version ("
+	for said, want := range map[string]string{
+		"": exit.Error(),
+		"flag provided but not defined: -every\nUsage of bpfman-inspector dump:\n": older + "flag provided but not defined: -every)",
+		`level=ERROR msg=Stopped error="unexpected arguments: [\"top\"]"` + "\n":   older + `level=ERROR msg=Stopped error="unexpected arguments: [\"top\"]")`,
+		"open map 7: no such file or directory\n":                                  "open map 7: no such file or directory",
+	} {
+		if got := explain(exit, said); got.Error() != want {
+			t.Errorf("%q: %v, want %q", said, got, want)
+		}
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -50,7 +52,7 @@ func (s *Server) usage(ctx context.Context, r *http.Request, send func(any) erro
 	}
 	return inspectors.Each(asked, func(i inspectors.Inspector) error {
 		err := inspectors.Ask(ctx, i, func(u live.Usage) error { return m.take(i.Node, u) }, live.CommandTop, "--interval", interval.String())
-		return m.left(i.Node, cmp.Or(err, errEnded))
+		return m.left(i.Node, cmp.Or(err, fmt.Errorf("node %s: %w", i.Node, errEnded)))
 	})
 }
 
@@ -113,8 +115,8 @@ func (m *measurement) left(node string, err error) error {
 
 func (m *measurement) show() error {
 	v := view.Usage{Nodes: len(m.last), Of: m.of, Programs: map[string]view.Used{}}
-	for node, err := range m.failed {
-		v.Problem = fmt.Sprintf("%d of %d nodes don't answer; node %s: %v", len(m.failed), m.asked, node, err)
+	for _, node := range slices.Sorted(maps.Keys(m.failed)) {
+		v.Problem = fmt.Sprintf("%d of %d nodes don't answer; %v", len(m.failed), m.asked, m.failed[node])
 		break
 	}
 	for node, u := range m.last {

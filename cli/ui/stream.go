@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // stream sends views as server-sent events.
@@ -28,9 +30,17 @@ func serveStream(run func(ctx context.Context, r *http.Request, send func(any) e
 		s := &stream{out: w, flush: http.NewResponseController(w)}
 		err := run(r.Context(), r, func(v any) error { return s.send("view", v) })
 		if err != nil && r.Context().Err() == nil {
-			_ = s.send("problem", err.Error()) // fails if the browser has left
+			_ = s.send("problem", told(err)) // fails if the browser has left
 		}
 	}
+}
+
+// told returns the text of an error of the API server or of an inspector.
+func told(err error) string {
+	if apierrors.IsUnauthorized(err) {
+		return "the API server doesn't accept the credentials of your kubeconfig, for example because they have expired: log in again, and restart kubectl bpfman ui"
+	}
+	return err.Error()
 }
 
 func (s *stream) send(event string, v any) error {

@@ -56,13 +56,13 @@ func (s *Server) node(ctx context.Context, r *http.Request, send func(any) error
 			last, read = version, &v1alpha1.BpfNode{}
 			if version != "" {
 				if err := s.Cluster.BpfNodes(ctx, []string{name}, func(n *v1alpha1.BpfNode) error { read = n; return nil }); err != nil {
-					problems.Unseen = append(problems.Unseen, err.Error())
+					problems.Unseen = append(problems.Unseen, told(err))
 				}
 			}
 		}
 		pods, err := s.podsOn(ctx, name)
 		if err != nil {
-			problems.Unseen = append(problems.Unseen, "pods of the node: "+err.Error())
+			problems.Unseen = append(problems.Unseen, "pods of the node: "+told(err))
 		}
 		return send(view.NodeOf(cell, read, pods, s.Asked(ctx), problems))
 	})
@@ -101,7 +101,7 @@ func (s *Server) object(ctx context.Context, r *http.Request, send func(any) err
 		problems := view.Problems{Components: all.Components, Reading: all.Reading}
 		revisions, err := s.Revisions(ctx, facts.Object)
 		if err != nil {
-			problems.Unseen = append(problems.Unseen, "revisions: "+err.Error())
+			problems.Unseen = append(problems.Unseen, "revisions: "+told(err))
 		}
 		return send(view.ObjectOf(page, facts, revisions, all.Events, problems))
 	})
@@ -172,7 +172,7 @@ func (s *Server) followComponents(ctx context.Context) {
 			s.facts.components = problems
 			delete(s.facts.sources, what)
 			if err != nil {
-				s.facts.sources[what] = &source{problem: err.Error()}
+				s.facts.sources[what] = &source{problem: told(err)}
 			}
 		})
 		if !sleep(ctx, clusterPace) {

@@ -138,7 +138,7 @@ func (f *facts) note(s *source, err error, narrow bool, namespace string) {
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // the reflector lists again
 	case err != nil:
-		problem = err.Error()
+		problem = told(err)
 	case narrow:
 		problem = "only those in namespace " + namespace + " can be read"
 	}

@@ -57,7 +57,12 @@ func Config(tb testing.TB) *rest.Config {
 // Kubeconfig returns the path of a file with this configuration for other programs.
 func Kubeconfig(tb testing.TB) string {
 	tb.Helper()
-	c := Config(tb)
+	return KubeconfigOf(tb, Config(tb))
+}
+
+// KubeconfigOf returns the path of a file with a configuration.
+func KubeconfigOf(tb testing.TB, c *rest.Config) string {
+	tb.Helper()
 	access := clientcmdapi.NewConfig()
 	access.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
 	access.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken}

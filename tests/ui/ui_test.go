@@ -21,6 +21,12 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
@@ -128,17 +134,25 @@ type view struct {
 }
 
 var views = []view{
-	{"cluster", "#/cluster", `document.querySelectorAll(".map a").length === 60 && document.querySelectorAll(".map a.failed").length === 1 && ` + shows("set bpffunctionname to count_packet")},
+	{"cluster", "#/cluster", shows("Run times are incomplete: 1 of 2 nodes") + ` && document.querySelectorAll(".map a").length === 60 && document.querySelectorAll(".map a.failed").length === 1 && ` + shows("set bpffunctionname to count_packet")},
 	{"filtered", "#/cluster?owner=TcxProgram+dns-trace", `document.querySelectorAll("table tbody tr").length === 1`},
 	{"node", "#/node?name=worker-0007", shows("cil_from_netdev") + " && " + shows("Conflict: EarlierInChain") + " && document.querySelectorAll('.box.conflict').length === 1"},
 	{"object", "#/object?kind=TcxProgram&name=exec-log", `document.querySelectorAll(".map a").length === 60 && ` + shows("set bpffunctionname to count_packet")},
-	{"map", "#/map?node=worker-0001&id=600", shows("Not live")},
+	{"live", "#/node?name=" + current, `document.querySelectorAll(".box .figures .spark polyline").length > 40`},
+	{"map", fmt.Sprintf("#/map?node=%s&id=%d", current, counters), `document.querySelectorAll(".scroller tbody tr").length === 12 && document.querySelectorAll(".rate .spark polyline").length > 0 && document.querySelectorAll(".cpus rect").length === 48`},
+	{"array", fmt.Sprintf("#/map?node=%s&id=%d", current, durations), `document.querySelectorAll(".histogram tr").length === 25 && ` + shows("each bar is a power of two") + " && " + shows("2.0k")},
+	{"slots", fmt.Sprintf("#/map?node=%s&id=%d", current, latencies), shows("Histogram of disk=sda")},
+	{"opaque", fmt.Sprintf("#/map?node=%s&id=%d", current, opaque), shows("no BTF") + " && " + shows("[0x01000000 0x02000000]")},
+	{"old", "#/node?name=" + old, `document.querySelectorAll(".box").length > 40 && ` + shows("the inspector is older than this command")},
+	{"oldmap", fmt.Sprintf("#/map?node=%s&id=%d", old, counters), shows("the inspector is older than this command") + " && " + shows("kubectl bpfman dump")},
+	{"without", "#/node?name=" + nodeName(unknown), shows("no inspector has reported what the node runs") + " && " + shows("no inspector runs on node") + " && !" + shows("No program is attached")},
 }
 
 // TestViews checks each view, as displayed by a phone in dark mode, and by a desktop in light mode.
 func TestViews(t *testing.T) {
 	config := envtest.Config(t)
 	cluster := simulate(t, config, few, programs)
+	cluster.inspectors(t)
 	axe, err := os.ReadFile(os.Getenv("AXE"))
 	if err != nil {
 		t.Fatal(err)
@@ -172,6 +186,9 @@ func TestViews(t *testing.T) {
 	t.Run("change", func(t *testing.T) { change(t, s, cluster) })
 	t.Run("lost connection", func(t *testing.T) { lost(t) })
 	t.Run("no rights", func(t *testing.T) { withoutRights(t) })
+	t.Run("no inspector", func(t *testing.T) { withoutInspector(t) })
+	t.Run("ended session", func(t *testing.T) { ended(t) })
+	t.Run("expired credentials", func(t *testing.T) { expired(t, config) })
 	t.Run("attacks", func(t *testing.T) { attacks(t) })
 }
 
@@ -258,6 +275,73 @@ func withoutRights(t *testing.T) {
 	for _, problem := range watched.Take() {
 		t.Error(problem)
 	}
+}
+
+// withoutInspector serves the page of a cluster whose inspectors aren't found: what they reported is shown.
+func withoutInspector(t *testing.T) {
+	t.Helper()
+	s := start(t, envtest.Kubeconfig(t), "--bpfman-namespace", "elsewhere")
+	ctx, _ := s.open(t)
+	const why = "namespace elsewhere has no pods of the node components"
+	await(t, ctx, `document.querySelectorAll(".map a").length === 60 && document.querySelectorAll("table tbody tr").length > 10 && `+shows("Run times aren't live: "+why))
+	visit(t, ctx, "#/node?name="+current, `document.querySelectorAll(".box").length > 40 && `+shows("Run times aren't live: "+why))
+	visit(t, ctx, fmt.Sprintf("#/map?node=%s&id=%d", current, counters), shows("Not live. "+why))
+}
+
+// ended restarts the server, so that it doesn't know the session of the page. The page says so, and shows what it knows.
+func ended(t *testing.T) {
+	t.Helper()
+	s := start(t, envtest.Kubeconfig(t))
+	ctx, _ := s.open(t)
+	await(t, ctx, `document.querySelectorAll(".map a").length === 60`)
+	if err := s.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.command.Wait()
+	again := start(t, envtest.Kubeconfig(t), "--port", s.origin[strings.LastIndex(s.origin, ":")+1:])
+	await(t, ctx, shows("The session has ended.")+` && document.querySelectorAll(".map a").length === 60`)
+	chromium.Do(t, ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(s.address()))
+	await(t, ctx, shows("It works once"))
+	chromium.Do(t, ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(again.address()))
+	await(t, ctx, `document.querySelectorAll(".map a").length === 60`)
+}
+
+// expired serves the page with credentials that expire. The page says so where it reads something, and shows what it
+// knows.
+func expired(t *testing.T, config *rest.Config) {
+	t.Helper()
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := clients.CoreV1().ServiceAccounts("bpfman")
+	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "leaver"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "leaver"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+	}
+	if _, err := clients.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := accounts.CreateToken(t.Context(), account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.BearerToken, config.CertData, config.KeyData = token.Status.Token, nil, nil
+	s := start(t, envtest.KubeconfigOf(t, config))
+	ctx, _ := s.open(t)
+	await(t, ctx, `document.querySelectorAll(".map a").length === 60`)
+	if err := accounts.Delete(t.Context(), account.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The API server trusts a token for ten seconds after it has checked it.
+	const said = "the API server doesn't accept the credentials of your kubeconfig"
+	visit(t, ctx, "#/object?kind=TcxProgram&name="+failing, shows("Not live. "+said))
+	visit(t, ctx, "#/node?name=worker-0009", shows(said))
+	visit(t, ctx, "#/cluster", `document.querySelectorAll(".map a").length === 60`)
 }
 
 // attacks are requests of other sites, and of pages with a used address.

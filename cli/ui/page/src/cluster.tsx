@@ -147,6 +147,7 @@ function Programs(props: { rows: views.Row[]; usage?: views.Usage; problem?: str
   return (
     <Section title="Programs" note={[plural(props.rows.length, "program"), measured].filter(Boolean).join(" · ")}>
       {props.problem && <p class="notice">Run times aren't live: {props.problem}</p>}
+      {!props.problem && props.usage?.problem && <p class="notice">Run times are incomplete: {props.usage.problem}</p>}
       <Table label="Programs" columns={columns} rows={props.rows} id={(r) => r.key} empty="No program matches." tall />
     </Section>
   );

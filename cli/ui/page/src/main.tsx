@@ -16,7 +16,7 @@ const views: Record<string, typeof ClusterView> = { cluster: ClusterView, node: 
 function Page() {
   const route = useRoute();
   const View = views[route.name] ?? ClusterView;
-  const what = route.query.get("name") ?? "";
+  const what = route.query.get("name") || (route.name === "map" ? `map ${route.query.get("id") ?? ""}` : "");
   useEffect(() => {
     document.title = [what, "bpfman"].filter(Boolean).join(" · ");
     scrollTo(0, 0);

@@ -6,7 +6,7 @@ import uPlot from "uplot";
 import { to, useStream } from "./api";
 import type { Route } from "./api";
 import { count, plural, short, text } from "./format";
-import { Commands, Facts, Loading, Problems, Section, Spark, Table, useHistory } from "./parts";
+import { Commands, CPUs, Facts, Loading, Problems, Section, Spark, Table, useHistory } from "./parts";
 import type { Column } from "./parts";
 import type * as views from "./views";
 
@@ -17,8 +17,8 @@ export function MapView(props: { route: Route }) {
   const dump = stream.view;
   const history = useHistory(span / 2 + 1);
   const rates = useRates(dump, history.add);
-  const title = name || dump?.map.name || "map " + (query.get("id") ?? "");
   const id = dump?.map.id ?? query.get("id");
+  const title = name || dump?.map.name || id;
   return (
     <main>
       <h1><span class="kind">Map</span> {title} <small>on <a href={to("node", { name: node })}>{node}</a></small></h1>
@@ -73,7 +73,7 @@ function useRates(dump: views.Dump | undefined, add: (figures: Record<string, nu
 
 function Content(props: { dump: views.Dump; rates: Record<string, number>; history: (key: string) => number[] }) {
   const { dump, rates, history } = props;
-  const histograms = useMemo(() => histogramsOf(dump.entries), [dump]);
+  const histograms = useMemo(() => histogramsOf(dump), [dump]);
   const fields = useMemo(() => {
     const all = new Set<string>();
     for (const e of dump.entries.slice(0, 50)) for (const f of Object.keys(numbers(e.value))) all.add(f);
@@ -88,7 +88,13 @@ function Content(props: { dump: views.Dump; rates: Record<string, number>; histo
       { name: (f ? f + " " : "") + "per second", cell: (e) => <span class="rate">{rate(e) !== 0 && short(rate(e)) + "/s"}<Spark values={history(series(text(e.key), f))} label={`${short(rate(e))} per second`} /></span>, by: rate, number: true, minor: true },
     );
   }
-  if (fields.length === 0) columns.push({ name: "Value", cell: (e) => <code>{text(e.value)}</code>, by: (e) => text(e.value) });
+  // Without BTF, there is no sum of the CPUs.
+  const whole = (e: views.Entry) => (e.value === undefined ? e.perCPU : e.value);
+  if (fields.length === 0) columns.push({ name: "Value", cell: (e) => <code title={text(whole(e))}>{text(whole(e))}</code>, by: (e) => text(whole(e)) });
+  const field = fields[0];
+  if (dump.map.perCPU && field !== undefined) {
+    columns.push({ name: "By CPU", cell: (e) => <CPUs values={(e.perCPU ?? []).map((v) => numbers(v)[field] ?? 0)} what={field} />, minor: true });
+  }
   return (
     <>
       {histograms.map((h) => <Histogram of={h} key={h.name} />)}
@@ -102,7 +108,7 @@ function Content(props: { dump: views.Dump; rates: Record<string, number>; histo
 
 interface Hist {
   name: string;
-  /** slots are the counts; slot n counts values from 2^n to 2^(n+1)-1 if powers is set. */
+  /** slots are the counts. If powers is set, slot n counts values from 2^n to 2^(n+1)-1. */
   slots: number[];
   powers: boolean;
 }
@@ -110,9 +116,21 @@ interface Hist {
 const leastSlots = 8;
 const slotFields = ["slot", "bucket"];
 
-/** histogramsOf finds histograms: arrays of counts in values, as bcc's tools keep them, and keys with a field slot or
- * bucket, as ebpf_exporter has them. */
-function histogramsOf(entries: views.Entry[]): Hist[] {
+/** mostSlots is the number of slots that fit into a picture. A histogram of powers of two has at most 64. */
+const mostSlots = 128;
+
+/** inPowers matches names of maps that count in powers of two. */
+const inPowers = /hist|slot|log2|laten|duration/i;
+
+/** histogramsOf finds histograms: arrays of counts in values, as bcc's tools keep them; keys with a field slot or
+ * bucket, as ebpf_exporter has them; and maps that are arrays of counts. */
+function histogramsOf({ map, entries }: views.Dump): Hist[] {
+  const whole = entries.map((e) => e.value);
+  if (map.type.endsWith("array") && entries.length >= leastSlots && entries.length <= mostSlots && whole.every((n) => typeof n === "number")) {
+    const slots: number[] = Array(entries.length).fill(0);
+    for (const e of entries) slots[Number(e.key)] = e.value as number;
+    return slots.some((n) => n > 0) ? [{ name: "", slots, powers: entries.length <= 64 && inPowers.test(map.name ?? "") }] : [];
+  }
   const found: Hist[] = [];
   const bySlot = new Map<string, number[]>();
   for (const e of entries) {
@@ -130,7 +148,7 @@ function histogramsOf(entries: views.Entry[]): Hist[] {
     }
   }
   for (const [name, slots] of bySlot) {
-    if (slots.length <= 128) found.push({ name, slots: Array.from(slots, (n) => n ?? 0), powers: slots.length <= 64 });
+    if (slots.length <= mostSlots) found.push({ name, slots: Array.from(slots, (n) => n ?? 0), powers: slots.length <= 64 });
   }
   return found.slice(0, 12);
 }
@@ -149,10 +167,10 @@ function Histogram(props: { of: Hist }) {
   const most = Math.max(...shown, 1);
   const range = (i: number) => (powers ? `${short(i === 0 ? 0 : 2 ** i)} – ${short(2 ** (i + 1) - 1)}` : String(i));
   return (
-    <Section title={name ? "Histogram of " + name : "Histogram"} note={powers ? "each bar is a power of two" : undefined}>
+    <Section title={name ? "Histogram of " + name : "Histogram"} note={powers ? "each bar is a power of two" : "by key"}>
       <table class="histogram">
         <thead class="hidden"><tr><th>Range</th><th>Count</th></tr></thead>
-        <tbody>{shown.map((n, i) => <tr key={i}><th scope="row">{range(i)}</th><td><i style={{ width: `${(100 * n) / most}%` }} /><span>{count(n)}</span></td></tr>)}</tbody>
+        <tbody>{shown.map((n, i) => <tr key={i}><th scope="row">{range(i)}</th><td><i style={{ width: `calc(${n / most} * (100% - 5rem))`, minWidth: n > 0 ? "1px" : "0" }} /><span>{count(n)}</span></td></tr>)}</tbody>
       </table>
     </Section>
   );

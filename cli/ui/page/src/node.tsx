@@ -16,6 +16,8 @@ export function NodeView(props: { route: Route }) {
   const usage = useStream<views.Usage>("api/usage?" + new URLSearchParams({ node: name }).toString(), (u) =>
     history.add(Object.fromEntries(Object.entries(u.programs).map(([id, used]) => [id, used.runs]))));
   const view = stream.view;
+  // Without a report of the inspector, it isn't known what the node has.
+  const known = !!view?.kernel;
   const live: Live = { of: (id) => usage.view?.programs[id], history: (id) => history.of(String(id)), measured: !!usage.view };
   return (
     <main>
@@ -24,8 +26,8 @@ export function NodeView(props: { route: Route }) {
       {!view ? <Loading stream={stream} /> : (
         <>
           <Facts of={[
-            ["Kernel", view.kernel], ["Programs", `${count(view.cell.bpfman)} of bpfman, ${count(view.cell.others)} of others`],
-            ["Maps", `${count(view.maps.length)}, ${bytes(view.maps.reduce((sum, m) => sum + (m.memorybytes ?? 0), 0))}`],
+            ["Kernel", view.kernel], ["Programs", known && `${count(view.cell.bpfman)} of bpfman, ${count(view.cell.others)} of others`],
+            ["Maps", known && `${count(view.maps.length)}, ${bytes(view.maps.reduce((sum, m) => sum + (m.memorybytes ?? 0), 0))}`],
             ["CPU", usage.view ? percent(Object.values(usage.view.programs).reduce((sum, u) => sum + u.cpu, 0)) + " of one" : usage.problem ? "not measured" : "…"],
           ]} />
           {usage.problem && <p class="notice">Run times aren't live: {usage.problem}</p>}
@@ -36,9 +38,13 @@ export function NodeView(props: { route: Route }) {
             </Section>
           )}
           {view.omitted && <p class="notice">The node has more than fits into its BpfNode: {Object.entries(view.omitted).map(([what, n]) => `${count(n as number)} ${what}`).join(", ")} aren't shown.</p>}
-          <Places places={view.places} live={live} />
-          <Unattached programs={view.unattached} live={live} />
-          <Maps maps={view.maps} />
+          {known && (
+            <>
+              <Places places={view.places} live={live} />
+              <Unattached programs={view.unattached} live={live} />
+              <Maps maps={view.maps} />
+            </>
+          )}
           <Commands of={[`chain --node ${name}`, `programs --node ${name}`, `top --node ${name}`, `maps --node ${name}`]} />
         </>
       )}

@@ -6,7 +6,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { session, to } from "./api";
 import type { Stream } from "./api";
-import { ago } from "./format";
+import { ago, count } from "./format";
 import type { BpfNodeOwner } from "./views";
 
 /** Section is a titled part of a view. */
@@ -189,11 +189,24 @@ export function Select(props: { label: string; value: string; choices: string[];
 /** Spark draws the last values of a figure. */
 export function Spark(props: { values: number[]; label: string }) {
   const { values } = props;
-  const width = 72, height = 18, most = Math.max(...values, 0);
+  const width = 64, height = 16, most = Math.max(...values, 0);
   const points = values.map((v, i) => `${((i * width) / Math.max(values.length - 1, 1)).toFixed(1)},${(height - 1 - (most > 0 ? (v / most) * (height - 2) : 0)).toFixed(1)}`);
   return (
     <svg class="spark" viewBox={`0 0 ${width} ${height}`} width={width} height={height} role="img" aria-label={props.label}>
       {values.length > 1 && <polyline points={points.join(" ")} />}
+    </svg>
+  );
+}
+
+/** CPUs draws a figure of each CPU. */
+export function CPUs(props: { values: number[]; what: string }) {
+  const { values } = props;
+  const wide = 4, height = 18, most = Math.max(...values, 1);
+  const label = `${props.what} by CPU: ${values.map(count).join(", ")}`;
+  return (
+    <svg class="cpus" viewBox={`0 0 ${values.length * wide} ${height}`} width={Math.min(values.length * wide, 128)} height={height} preserveAspectRatio="none" role="img" aria-label={label}>
+      <title>{label}</title>
+      {values.map((v, i) => <rect key={i} x={i * wide} width={wide - 1} y={height - 1 - (v / most) * (height - 1)} height={1 + (v / most) * (height - 1)} />)}
     </svg>
   );
 }
@@ -230,5 +243,5 @@ export function useNow(every = 5000): number {
 
 /** Facts is a list of names and values. */
 export function Facts(props: { of: [string, ComponentChildren][] }): JSX.Element {
-  return <dl class="facts">{props.of.filter(([, value]) => value !== undefined && value !== "" && value !== null).map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
+  return <dl class="facts">{props.of.filter(([, value]) => value !== undefined && value !== "" && value !== null && value !== false).map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
 }
