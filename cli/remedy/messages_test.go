@@ -20,7 +20,7 @@ import (
 var sources = []struct{ files, around string }{
 	{"agent/bytecode/*.go", "image r.example.com/x:v1: %s"},
 	{"agent/confirm/*.go", "%s"},
-	{"agent/controller/*.go", "load x from image r.example.com/x:v1: %s"},
+	{"agent/controller/*.go", "%s"},
 	{"agent/daemon/*.go", "load x from image r.example.com/x:v1: %s"},
 	{"agent/gate/*.go", "load x from image r.example.com/x:v1: %s"},
 	{"agent/load/*.go", "load x from image r.example.com/x:v1: %s"},
@@ -46,9 +46,9 @@ var sources = []struct{ files, around string }{
 var unseen = map[string]string{
 	"agent/confirm/ask.go":            "logged",
 	"agent/controller/assignment.go":  "logged: without a plan, nothing is reported",
-	"agent/controller/reconcile.go":   "logged: without a plan, nothing is reported",
+	"agent/controller/controller.go":  "Events, and what is logged",
+	"agent/controller/plan.go":        "logged: without a plan, nothing is reported",
 	"agent/controller/v05.go":         "Events of the node",
-	"agent/controller/watch.go":       "logged",
 	"agent/node/interfaces.go":        "logged: without a plan, nothing is reported",
 	"agent/node/share.go":             "logged at the start",
 	"agent/reader/object/loader.go":   "notes of kubectl bpfman image inspect",

@@ -17,7 +17,7 @@ PROSE = 50
 
 
 def on_page_markdown(_, page, config, **__):
-    boost = config.extra["search_boost"].get(page.file.src_uri)
+    boost = next((b for name, b in config.extra["search_boost"].items() if page.file.src_uri.startswith(name)), None)
     if boost:
         page.meta.setdefault("search", {})["boost"] = boost
 

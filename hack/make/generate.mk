@@ -14,12 +14,12 @@ generate-apply-configurations: $(LOCALBIN)/applyconfiguration-gen ## Generate th
 
 # The generator escapes braces in code too, where the backslashes would be shown, and keeps the comments' line breaks.
 .PHONY: generate-reference
-generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs/reference/api.md).
-	@mkdir -p docs/reference
-	$< --source-path=apis/v1alpha1 --config=hack/api-reference.yaml --renderer=markdown --output-path=docs/reference/api.md --log-level=ERROR
+generate-reference: $(LOCALBIN)/crd-ref-docs ## Generate the API reference (docs/reference/api), with a page for each kind.
+	$< --source-path=apis/v1alpha1 --config=hack/api-reference.yaml --renderer=markdown --output-path=$(LOCALBIN)/api.md --log-level=ERROR
 	@sed -i -E -e 's/^(_Appears in:_|_Validation:_)$$/&\n/' \
 		-e 's/\\([{}])/\1/g' -e 's/(Required|Optional): \{\}/\1/g' -e 's/Schemaless: \{\} <br \/>//' \
-		-e ':join; s/([^ >])<br \/>([^<-])/\1 \2/; t join' docs/reference/api.md
+		-e ':join; s/([^ >])<br \/>([^<-])/\1 \2/; t join' $(LOCALBIN)/api.md
+	@go -C hack/docs run ./reference $(LOCALBIN)/api.md $(CURDIR)/docs/reference/api
 
 # `kubectl bpfman why` uses the texts of the page.
 .PHONY: generate-remedies
@@ -27,7 +27,7 @@ generate-remedies: ## Generate the remedies that the kubectl plugin suggests (cl
 	grep '^|' docs/status.md >cli/remedy/remedies.md
 
 # The output of `generate`.
-GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml docs/reference/api.md cli/remedy/remedies.md
+GENERATED = apis/v1alpha1 apis/client config/crd/bases config/rbac/users/roles.yaml docs/reference/api cli/remedy/remedies.md
 
 # Nothing below is committed. The documentation's site has the schemas in the same directory.
 SCHEMAS := $(LOCALBIN)/schemas

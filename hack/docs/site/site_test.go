@@ -164,8 +164,6 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestSearch searches the site for what users ask, and expects the page with the answer among the first three
-// results.
 // TestSchemas checks that the site has the schemas whose addresses the pages tell users to configure.
 func TestSchemas(t *testing.T) {
 	directory, _ := serve(t)
@@ -184,6 +182,8 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
+// TestSearch searches the site for what users ask, and expects the page with the answer among the first three
+// results.
 func TestSearch(t *testing.T) {
 	_, url := serve(t)
 	ctx := chromium.Browser(t)
