@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"image/png"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -183,13 +184,19 @@ func TestSchemas(t *testing.T) {
 }
 
 // TestSearch searches the site for what users ask, and expects the page with the answer among the first three
-// results.
+// results, and for questions in words of everyday, as the first.
 func TestSearch(t *testing.T) {
 	_, url := serve(t)
 	ctx := chromium.Browser(t)
 	watched := chromium.Watch(t, ctx, strings.TrimSuffix(url, "0.6/"))
 	chromium.Show(t, ctx, desktop, "light")
-	for question, page := range map[string]string{
+	whole := map[string]string{
+		"how do I read a map":            "volumes/",
+		"install on OpenShift":           "install/",
+		"how do I uninstall":             "install/",
+		"why is my program not attached": "status/",
+	}
+	words := map[string]string{
 		"uninstall":                   "install/",
 		"read a map without bpf":      "volumes/",
 		"openshift":                   "install/",
@@ -211,12 +218,17 @@ func TestSearch(t *testing.T) {
 		"airgap offline install":      "air-gapped/",
 		"list programs on a node":     "kubectl-bpfman/",
 		"write ebpf program in c":     "tutorials/program-in-c/",
-	} {
+	}
+	maps.Copy(words, whole)
+	for question, page := range words {
 		t.Run(question, func(t *testing.T) {
 			chromium.Do(t, ctx, chromedp.Navigate(url), chromedp.WaitVisible("article"), settled(),
 				chromedp.Focus(".md-search__input"), chromedp.SendKeys(".md-search__input", question),
 				chromedp.WaitVisible(".md-search-result__item a"))
 			found := chromium.Get(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".md-search-result__item > a:first-of-type")].slice(0, 3).map(a => a.href)`))
+			if _, first := whole[question]; first {
+				found = found[:1]
+			}
 			if !slices.ContainsFunc(found, func(result string) bool { return strings.HasPrefix(result, url+page) }) {
 				t.Errorf("%s isn't among %q", page, found)
 			}
