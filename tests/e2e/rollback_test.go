@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,37 @@ func toAPIServer(t *testing.T, nodeName string) v1alpha1.InterfaceSelector {
 	return v1alpha1.InterfaceSelector{PrimaryNodeInterface: &primary}
 }
 
+// outage measures the longest time in which nothing from outside can connect to a node. The function that it returns ends
+// the measurement.
+func outage(ctx context.Context, t *testing.T, nodeName string) (end func() time.Duration) {
+	t.Helper()
+	address := ""
+	for _, a := range get(ctx, t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}).Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			address = net.JoinHostPort(a.Address, "10250") // the kubelet
+		}
+	}
+	const pace = 100 * time.Millisecond
+	ctx, stop := context.WithCancel(ctx)
+	longest := make(chan time.Duration, 1)
+	go func() {
+		most, last := time.Duration(0), time.Now()
+		dialer := net.Dialer{Timeout: pace}
+		for ctx.Err() == nil {
+			if c, err := dialer.DialContext(ctx, "tcp", address); err == nil {
+				_ = c.Close()
+				most, last = max(most, time.Since(last)), time.Now()
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(pace):
+			}
+		}
+		longest <- most
+	}()
+	return func() time.Duration { stop(); return <-longest }
+}
+
 func rollBack(t *testing.T, name, victim string, o v1alpha1.UserObject, drops func(v1alpha1.UserObject, bool)) {
 	t.Helper()
 	var token string
@@ -114,10 +146,12 @@ func rollBack(t *testing.T, name, victim string, o v1alpha1.UserObject, drops fu
 			for _, component := range []string{node.Operator, node.Agent, node.CSI, node.Inspector} {
 				under.restarts.Expect(component, restarts.Unlimited)
 			}
-			start := time.Now()
+			start, ended := time.Now(), outage(ctx, s, victim)
 			modify(ctx, s, o, func(o v1alpha1.UserObject) { drops(o, true) })
 			says(ctx, v1alpha1.BpfProgCondRolledBack, "and got one after it was rolled back: generation 1 runs again")
-			s.Logf("the report came %s after the change", time.Since(start).Round(time.Second/10))
+			// On a node with the API server, only connections to itself are dropped.
+			s.Logf("the report came %s after the change; from outside, there was no connection to the node for %s",
+				time.Since(start).Round(time.Second/10), ended().Round(time.Second/10))
 		}},
 		step{"the next version is tried", func(ctx context.Context, s *testing.T) {
 			modify(ctx, s, o, func(o v1alpha1.UserObject) { drops(o, false) })
