@@ -93,6 +93,9 @@ func (c *Changes) Begin(key program.Key, v Version) error {
 	return c.put(key, r)
 }
 
+// Delay returns the random delay of a node's first request after a change.
+func Delay(limit time.Duration) time.Duration { return wait.Jitter(limit, spread) - limit }
+
 // Pass is the result of a pass over an object.
 type Pass struct {
 	// Attached means that network programs of the version are attached.
@@ -117,7 +120,7 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 		next.since, next.Deadline, next.Version, next.attached = now, now.Add(c.Limit), v, pass.Attached
 		r.Tried = &next
 		if c.next.IsZero() {
-			c.next = now.Add(wait.Jitter(c.Limit, spread) - c.Limit)
+			c.next = now.Add(Delay(c.Limit))
 		}
 		err := c.put(key, r)
 		c.nudge()

@@ -37,12 +37,15 @@ bench-inspector: envtest build/agent/cmd/bpfman-inspector ## Measure the inspect
 NODES ?= 500
 SCALE_FLAGS ?=
 
-.PHONY: bench-scale bench-agent
-bench-scale bench-agent: PROGRAMS ?= 20
-bench-agent: AGENT_ONLY = --agent-only --out $(LOCALBIN)/bench-agent.json
+.PHONY: bench-scale bench-agent bench-rollout
+bench-scale bench-agent bench-rollout: PROGRAMS ?= 20
+bench-rollout: NODES = 5000
+bench-rollout: SCALE_PART = --rollout-only --out $(LOCALBIN)/bench-rollout.json
+bench-rollout: bench-scale ## Measure a rollout in ten steps on 5,000 nodes, and their confirmations; this is a part of bench-scale.
+bench-agent: SCALE_PART = --agent-only --out $(LOCALBIN)/bench-agent.json
 bench-agent: bench-scale ## Measure the memory of an agent with 60 programs; this is the part of bench-scale that takes a minute.
 bench-scale: envtest build/operator/cmd/bpfman-operator build/agent/cmd/bpfman-agent $(LOCALBIN)/kwok ## Measure what a cluster of NODES nodes with PROGRAMS programs costs the operator, the API server, and the agents, on a separate kube-apiserver.
 	go -C tests build -trimpath -o $(LOCALBIN)/scale ./scale
 	go -C operator test -c -trimpath -o $(LOCALBIN)/reports.test ./reports
 	KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) $(LOCALBIN)/scale $(SCALE_FLAGS) --reports-test $(LOCALBIN)/reports.test --nodes $(NODES) --programs $(PROGRAMS) --operator $(LOCALBIN)/bpfman-operator --agent $(LOCALBIN)/bpfman-agent \
-		--kwok $(LOCALBIN)/kwok --kwok-stages "$$($(call module_files,sigs.k8s.io/kwok@$(KWOK_VERSION)))/kustomize/stage" --out $(LOCALBIN)/bench-scale.json $(AGENT_ONLY)
+		--kwok $(LOCALBIN)/kwok --kwok-stages "$$($(call module_files,sigs.k8s.io/kwok@$(KWOK_VERSION)))/kustomize/stage" --out $(LOCALBIN)/bench-scale.json $(SCALE_PART)

@@ -90,10 +90,11 @@ func (b *bench) measure(ctx context.Context) (err error) {
 			err = errors.Join(err, b.real.end())
 		}
 	}()
-	steps := []struct {
+	type step struct {
 		name string
 		do   func(context.Context) error
-	}{
+	}
+	steps := []step{
 		{"one node: the agent's memory", b.loneAgentAlone},
 		{"agents", b.startAgents},
 		{"nodes and their pods", b.addNodes},
@@ -105,8 +106,15 @@ func (b *bench) measure(ctx context.Context) (err error) {
 		{"writes, and memory of connections", b.connections100},
 		{"what else agents could watch", b.alternatives},
 	}
-	if b.agentOnly {
+	switch {
+	case b.agentOnly:
 		steps = steps[:1]
+	case b.rolloutOnly:
+		steps = []step{
+			{"nodes and their pods", b.allNodes},
+			{"confirmations of all nodes", b.confirmations},
+			{"a rollout in steps", b.staged},
+		}
 	}
 	for _, step := range steps {
 		b.say("%s", step.name)

@@ -41,6 +41,8 @@ type options struct {
 	repeats int
 	// agentOnly measures only the memory of an agent.
 	agentOnly bool
+	// rolloutOnly measures only a rollout in steps, and the confirmations of all nodes.
+	rolloutOnly bool
 
 	operator, agent, kwok, stages string
 	// reportsTest is the path of the test binary of operator/reports.
@@ -75,6 +77,7 @@ func run(args []string) (err error) {
 	flags.StringVar(&o.out, "out", "bench-scale.json", "File for the figures.")
 	flags.BoolVar(&o.keep, "keep", false, "Keep the logs.")
 	flags.BoolVar(&o.agentOnly, "agent-only", false, "Measure only the memory of an agent, in a cluster of one node.")
+	flags.BoolVar(&o.rolloutOnly, "rollout-only", false, "Measure only a rollout in ten steps, and the confirmations of all nodes.")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("parse arguments: %w", err)
 	}
