@@ -307,7 +307,8 @@ func (l *Library) adapt(ctx context.Context, found Bytecode, request *reader.Req
 	if err != nil {
 		return Bytecode{}, err
 	}
-	if answer.Object == nil || answer.Object.Digest != found.Object.Digest {
+	// An object for another kernel would be adapted again and again.
+	if answer.Object == nil || answer.Object.Digest != found.Object.Digest || !answer.Object.Adapted.Fits(l.Store.Kernel) {
 		return Bytecode{}, fmt.Errorf("image %s: %s answered about another object", found.Reference, reader.Command)
 	}
 	found.Object = *answer.Object

@@ -310,6 +310,8 @@ func TestLibraryAdaptsNoOther(t *testing.T) {
 		s.fails(q, "answered about another object", 1)
 		s.set(func() { s.alter = func(a *reader.Answer) { a.Object = nil } })
 		s.fails(q, "answered about another object", 1)
+		s.set(func() { s.alter = func(a *reader.Answer) { a.Object.Adapted.Kernel = "6.12" } })
+		s.fails(q, "answered about another object", 1)
 		s.set(func() { s.alter = func(a *reader.Answer) { a.Object.Adapted.Size++ } })
 		s.fails(q, "its object is ", 1)
 		s.set(func() { s.alter = nil })
