@@ -6,6 +6,7 @@ package manifest
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"regexp"
@@ -48,8 +49,8 @@ type member struct {
 	kind, memberType string
 	// section is the type of the section that contains such programs.
 	section string
-	// fields returns the fields of the program, without its function.
-	fields func(object.Program, Options) (map[string]any, error)
+	// fields returns the fields of the program, without its function, and what is missing to attach it.
+	fields func(object.Program, Options) (fields map[string]any, missing string)
 }
 
 // members contains all types. An application uses the first type that matches a section.
@@ -66,19 +67,24 @@ var members = []member{
 	{"Fexit", "Fexit", "fexit", function(false)},
 }
 
-// Object returns an object that the API server accepts. It sets only required fields that have no default.
-func Object(content object.Object, o Options) (map[string]any, error) {
+// Object returns an object that the API server accepts, and that nodes can load. It sets only required fields that have
+// no default. If it isn't known where to attach a program, it has a placeholder there, and isn't attached. The notes say
+// what to replace, what is left out, and what can be set, a line each.
+func Object(content object.Object, o Options) (made map[string]any, notes []string, err error) {
 	kind, err := kindOf(o.Kind)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	programs, err := choose(content.Programs, o.Functions, func(p object.Program) bool { return find(p, kind) != nil })
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kind.Name, err)
+		return nil, nil, fmt.Errorf("%s: %w", kind.Name, err)
+	}
+	if isApplication(kind) && len(o.Functions) == 0 {
+		programs, notes = leaveOut(content.Programs, programs)
 	}
 	for name := range o.AttachTo {
 		if !slices.ContainsFunc(programs, func(p object.Program) bool { return p.Name == name || name == "" && len(programs) == 1 }) {
-			return nil, fmt.Errorf("%s: specify which function %q is for: the bytecode has %s", kind.Name, o.AttachTo[name], names(programs))
+			return nil, nil, fmt.Errorf("%s: specify which function %q is for: the bytecode has %s", kind.Name, o.AttachTo[name], names(programs))
 		}
 	}
 	spec := map[string]any{}
@@ -86,10 +92,8 @@ func Object(content object.Object, o Options) (map[string]any, error) {
 		var all []any
 		for _, p := range programs {
 			m := find(p, kind)
-			fields, err := m.describe(p, kind, o)
-			if err != nil {
-				return nil, err
-			}
+			fields, missing := m.describe(p, kind, o)
+			notes = append(notes, missing...)
 			// In an application, the type implies it.
 			delete(fields, "retprobe")
 			all = append(all, map[string]any{"type": m.memberType, strings.ToLower(m.memberType): fields})
@@ -97,20 +101,62 @@ func Object(content object.Object, o Options) (map[string]any, error) {
 		spec["programs"] = all
 	} else {
 		if len(programs) > 1 {
-			return nil, fmt.Errorf("%s: the bytecode has the functions %s: specify one, or make it an application", kind.Name, names(programs))
+			return nil, nil, fmt.Errorf("%s: the bytecode has the functions %s: specify one, or make it an application", kind.Name, names(programs))
 		}
-		if spec, err = find(programs[0], kind).describe(programs[0], kind, o); err != nil {
-			return nil, err
-		}
+		var missing []string
+		spec, missing = find(programs[0], kind).describe(programs[0], kind, o)
+		notes = append(notes, missing...)
 	}
+	notes = append(notes, globals(content)...)
 	spec["nodeselector"] = map[string]any{}
 	spec["bytecode"] = map[string]any{"image": map[string]any{"url": o.Image}}
 	metadata := map[string]any{"name": cmp.Or(o.Name, nameFor(programs, o.Image))}
 	if kind.Namespaced {
 		metadata["namespace"] = o.Namespace
 	}
-	return map[string]any{"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": kind.Name, "metadata": metadata, "spec": spec}, nil
+	return map[string]any{"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": kind.Name, "metadata": metadata, "spec": spec}, notes, nil
 }
+
+// alternatives has for types of programs those that tools use instead on kernels without BPF trampolines.
+var alternatives = map[string]string{"fentry": "kprobe", "fexit": "kretprobe"}
+
+// leaveOut returns the programs without those that others in the object replace, with a note for each program of the
+// object that isn't there.
+func leaveOut(all, fitting []object.Program) (chosen []object.Program, notes []string) {
+	for _, p := range all {
+		replaces := func(q object.Program) bool {
+			return q.Type == alternatives[p.Type] && target(q) == target(p) && target(p) != ""
+		}
+		switch i := slices.IndexFunc(fitting, replaces); {
+		case p.Unsupported != "":
+			notes = append(notes, fmt.Sprintf("Function %s is left out: %s.", p.Name, p.Unsupported))
+		case !slices.ContainsFunc(fitting, func(q object.Program) bool { return q.Name == p.Name }):
+			notes = append(notes, fmt.Sprintf("Function %s is left out: this kind can't have it.", p.Name))
+		case i >= 0:
+			notes = append(notes, fmt.Sprintf("Function %s (%s) is left out: function %s (%s) is an alternative that more kernels can load.", p.Name, p.Section, fitting[i].Name, fitting[i].Section))
+		default:
+			chosen = append(chosen, p)
+		}
+	}
+	return chosen, notes
+}
+
+// globals returns notes about the variables that an object can set.
+func globals(content object.Object) []string {
+	var notes []string
+	for _, v := range content.Globals {
+		if v.Constant() && v.Type != "" {
+			notes = append(notes, fmt.Sprintf("  %s: %s # type %s, size %d", v.Name, base64.StdEncoding.EncodeToString(v.Default[:min(len(v.Default), maxDefault)]), v.Type, v.Size))
+		}
+	}
+	if len(notes) > 0 {
+		notes = append([]string{"Constants of the bytecode, with their defaults in base64. To set one, write it to spec.globaldata:"}, notes...)
+	}
+	return notes
+}
+
+// maxDefault is the maximum length of a default in a note, in bytes.
+const maxDefault = 48
 
 func isApplication(kind v1alpha1.Kind[v1alpha1.UserObject]) bool {
 	return strings.HasSuffix(kind.Name, "Application")
@@ -128,7 +174,7 @@ func kindOf(name string) (v1alpha1.Kind[v1alpha1.UserObject], error) {
 // find returns how to write the program with the kind, or nil if the kind doesn't support it.
 func find(p object.Program, kind v1alpha1.Kind[v1alpha1.UserObject]) *member {
 	i := slices.IndexFunc(members, func(m member) bool {
-		if m.section != p.Type {
+		if m.section != strings.TrimSuffix(p.Type, ".s") || p.Unsupported != "" {
 			return false
 		}
 		alone := m.kind + "Program"
@@ -174,69 +220,85 @@ func names(programs []object.Program) string {
 	return strings.Join(texts, ", ")
 }
 
-func (m member) describe(p object.Program, kind v1alpha1.Kind[v1alpha1.UserObject], o Options) (map[string]any, error) {
-	fields, err := m.fields(p, o)
-	if err != nil {
-		return nil, fmt.Errorf("function %s: %w", p.Name, err)
+func (m member) describe(p object.Program, kind v1alpha1.Kind[v1alpha1.UserObject], o Options) (fields map[string]any, notes []string) {
+	fields, missing := m.fields(p, o)
+	if missing != "" {
+		fields["attach"] = false
+		notes = []string{fmt.Sprintf("Function %s isn't attached: its section %q names no %s. Replace the placeholder, and remove attach.", p.Name, p.Section, missing)}
 	}
 	fields["bpffunctionname"] = p.Name
 	if kind.Namespaced {
 		fields["containers"] = map[string]any{"pods": map[string]any{}}
 	}
-	return fields, nil
+	return fields, notes
 }
 
-func network(more map[string]any) func(object.Program, Options) (map[string]any, error) {
-	return func(p object.Program, o Options) (map[string]any, error) {
+func network(more map[string]any) func(object.Program, Options) (map[string]any, string) {
+	return func(p object.Program, o Options) (map[string]any, string) {
 		fields := map[string]any{"interfaceselector": map[string]any{"primarynodeinterface": true}}
 		if name := o.attachTo(p); name != "" {
 			fields["interfaceselector"] = map[string]any{"interfaces": []any{name}}
 		}
 		maps.Copy(fields, more)
-		return fields, nil
+		return fields, ""
 	}
 }
 
-func tracepoint(p object.Program, o Options) (map[string]any, error) {
+// Placeholders for what bytecode doesn't say. The API server accepts them.
+const (
+	placeholderTracepoint = "CATEGORY/EVENT"
+	placeholderFunction   = "FUNCTION"
+	placeholderTarget     = "LIBRARY"
+)
+
+func tracepoint(p object.Program, o Options) (map[string]any, string) {
 	name := cmp.Or(o.attachTo(p), target(p))
 	if strings.Count(name, "/") != 1 {
-		return nil, fmt.Errorf("its section %q names no tracepoint: specify one, such as syscalls/sys_enter_kill", p.Section)
+		return map[string]any{"names": []any{placeholderTracepoint}}, "tracepoint"
 	}
-	return map[string]any{"names": []any{name}}, nil
+	return map[string]any{"names": []any{name}}, ""
 }
 
-func function(returns bool) func(object.Program, Options) (map[string]any, error) {
-	return func(p object.Program, o Options) (map[string]any, error) {
-		name := cmp.Or(o.attachTo(p), target(p))
-		if name == "" {
-			return nil, fmt.Errorf("its section %q names no kernel function: specify one", p.Section)
+// systemCalls are the prefixes of the kernel's functions for system calls by libbpf's section. Their names depend on the
+// architecture.
+var systemCalls = []string{"ksyscall", "kretsyscall"}
+
+func function(returns bool) func(object.Program, Options) (map[string]any, string) {
+	return func(p object.Program, o Options) (fields map[string]any, missing string) {
+		name := target(p)
+		// With libbpf, one program can be for several functions.
+		if prefix, _, _ := strings.Cut(p.Section, "/"); slices.Contains(systemCalls, prefix) || strings.ContainsAny(name, "*?") {
+			name = ""
 		}
-		fields := map[string]any{"func_name": name}
+		if name = cmp.Or(o.attachTo(p), name); name == "" {
+			name, missing = placeholderFunction, "function of the kernel"
+		}
+		fields = map[string]any{"func_name": name}
 		if returns {
 			fields["retprobe"] = true
 		}
-		return fields, nil
+		return fields, missing
 	}
 }
 
-func userFunction(returns bool) func(object.Program, Options) (map[string]any, error) {
-	return func(p object.Program, o Options) (map[string]any, error) {
+func userFunction(returns bool) func(object.Program, Options) (map[string]any, string) {
+	return func(p object.Program, o Options) (fields map[string]any, missing string) {
 		// The section is uprobe//usr/bin/bash:readline or uprobe/libc:malloc, for example.
 		file, symbol, _ := strings.Cut(target(p), ":")
-		fields := map[string]any{}
-		if symbol = cmp.Or(o.attachTo(p), symbol); symbol != "" {
-			fields["func_name"] = symbol
+		symbol, file = cmp.Or(o.attachTo(p), symbol), cmp.Or(o.Target, file)
+		switch {
+		case symbol == "" && file == "":
+			missing = "function and no program or library"
+		case symbol == "":
+			missing = "function of the program"
+		case file == "":
+			missing = "program or library"
 		}
-		if fields["target"] = cmp.Or(o.Target, file); fields["target"] == "" {
-			return nil, fmt.Errorf("its section %q names no program or library: specify one as target", p.Section)
-		}
-		if symbol == "" {
-			return nil, fmt.Errorf("its section %q names no function of the program: specify one", p.Section)
-		}
+		fields = map[string]any{"func_name": cmp.Or(symbol, placeholderFunction), "target": cmp.Or(file, placeholderTarget)}
 		if returns {
 			fields["retprobe"] = true
 		}
-		return fields, nil
+		return fields, missing
 	}
 }
 

@@ -23,7 +23,7 @@ var content = object.Object{Programs: []object.Program{
 	{Name: "kills", Type: "tracepoint", Section: "tracepoint/syscalls/sys_enter_kill"},
 	{Name: "Line_Read", Type: "uprobe", Section: "uprobe//usr/bin/bash:readline"},
 	{Name: "returned", Type: "uretprobe", Section: "uretprobe"},
-	{Name: "sockets", Type: "sockops", Section: "sockops"},
+	{Name: "sockets", Type: "sockops", Section: "sockops", Unsupported: "bpfman has no kind for it"},
 	{Name: "wake", Type: "kprobe", Section: "kprobe/try_to_wake_up"},
 	{Name: "woken", Type: "kretprobe", Section: "kretprobe/try_to_wake_up"},
 }}
@@ -46,9 +46,12 @@ func TestObject(t *testing.T) {
 		"application": most, "nsapplication": options("nsapplication", "filter", "count"), "application-of-one": options("bpfapp", "count"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			object, err := Object(content, o)
+			object, notes, err := Object(content, o)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if len(notes) > 0 {
+				t.Errorf("notes %q", notes)
 			}
 			text, err := yaml.Marshal(object)
 			if err != nil {
@@ -68,18 +71,45 @@ func TestObjectSaysWhatIsMissing(t *testing.T) {
 		`TcxProgram: the bytecode has no function "absent": it has filter (classifier), `:                                           options("tcx", "absent"),
 		`TcxProgram: function count is in section "xdp", which doesn't match this kind`:                                             options("tcx", "count"),
 		`BpfApplication: function sockets is in section "sockops", which doesn't match this kind`:                                   options("application", "sockets"),
-		`function returned: its section "uretprobe" names no program or library: specify one as target`:                             options("uprobe", "returned"),
-		`function bare_tracepoint: its section "tracepoint" names no tracepoint: specify one, such as syscalls/sys_enter_kill`:      options("tracepoint", "bare_tracepoint"),
 		`BpfApplication: specify which function "eth0" is for: the bytecode has filter (classifier), `:                              all,
 	} {
-		if object, err := Object(content, o); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if object, _, err := Object(content, o); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, error %v, want %q", object, err, want)
 		}
 	}
-	nothing := object.Object{Programs: []object.Program{{Name: "sockets", Type: "sockops", Section: "sockops"}}}
-	if _, err := Object(nothing, options("application")); err == nil {
+	nothing := object.Object{Programs: []object.Program{{Name: "sockets", Type: "sockops", Section: "sockops", Unsupported: "no"}}}
+	if _, _, err := Object(nothing, options("application")); err == nil {
 		t.Error("an application was made of what bpfman has no kind for")
 	}
+}
+
+// An object for bytecode of others loads: what can't be loaded is left out, also one of two alternatives, and what the
+// bytecode doesn't say is a placeholder that isn't attached. The notes say so.
+func TestObjectOfOthers(t *testing.T) {
+	others := object.Object{
+		Programs: []object.Program{
+			{Name: "bare_tracepoint", Type: "tracepoint", Section: "tracepoint"},
+			{Name: "open_fentry", Type: "fentry", Section: "fentry/do_open"},
+			{Name: "open_kprobe", Type: "kprobe", Section: "kprobe/do_open"},
+			{Name: "read_fexit", Type: "fexit.s", Section: "fexit.s/do_read"},
+			{Name: "returned", Type: "uretprobe", Section: "uretprobe"},
+			{Name: "some", Type: "kprobe", Section: "kprobe.multi/tcp_*"},
+			{Name: "switched", Type: "tp_btf", Section: "tp_btf/sched_switch", Unsupported: "bpfman has no kind for it"},
+		},
+		Globals: []object.Variable{
+			{Name: "filter", Type: "u32", Section: ".rodata", Size: 4, Default: []byte{1, 0, 0, 0}},
+			{Name: "seen", Type: "u64", Section: ".bss", Size: 8, Default: make([]byte, 8)},
+		},
+	}
+	made, notes, err := Object(others, options("application"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Assert(t, "# "+strings.Join(notes, "\n# ")+"\n"+string(text), "others.yaml")
 }
 
 func TestNames(t *testing.T) {

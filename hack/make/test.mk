@@ -47,6 +47,11 @@ test-bytecode: bytecode envtest build/agent/cmd/bpfman-reader build-launcher ## 
 	$(call requires,daemon bytecode envtest commands) $(REAL_DAEMON) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) \
 		go -C tests test -count=1 -v ./wire ./bytecode ./bytecodesource ./manifests ./v05
 
+.PHONY: test-corpus
+test-corpus: bytecode build-launcher ## Load and attach each program of the eBPF objects in Debian's packages with the real daemon, and compare them with libbpf's (as root).
+	@hack/corpus.sh $(CACHE)/corpus
+	$(call requires,daemon bytecode bpftool corpus) $(REAL_DAEMON) CORPUS=$(CACHE)/corpus go -C tests test -count=1 -v -timeout 30m -run '^TestCorpus$$' ./bytecode $(CORPUS_FLAGS)
+
 .PHONY: test-inspector
 test-inspector: bytecode envtest build/agent/cmd/bpfman-inspector build-launcher ## Test that the inspector finds the same programs as bpftool, no matter what loaded, attached, or holds them (as root).
 	$(call requires,daemon bytecode envtest commands) $(REAL_DAEMON) BPFMAN_INSPECTOR=$(LOCALBIN)/bpfman-inspector \
@@ -188,6 +193,7 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load and unload AT_ONCE=
 test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, nodes in the virtual machine, three nodes, the tutorials, the page, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
 	@$(MAKE) --no-print-directory test-fuzz
 	@$(MAKE) --no-print-directory test-envtest
+	@$(MAKE) --no-print-directory test-corpus
 	@$(MAKE) --no-print-directory test-kernel-node
 	@$(MAKE) --no-print-directory test-mixed-kernels
 	@$(MAKE) --no-print-directory test-nodes

@@ -81,6 +81,8 @@ const (
 	NextImages Name = "next-images"
 	// AuditLog is the audit log of a cluster's API server.
 	AuditLog Name = "audit-log"
+	// Corpus are the packages with eBPF objects that `make test-corpus` downloads.
+	Corpus Name = "corpus"
 	// Tutorials are the prerequisites of single tutorials: compilers, a registry, or a version of Linux.
 	Tutorials Name = "tutorials"
 	// Third-party tools, with the names of their commands. Shell is bash with the usual tools. BashCompletion is
@@ -98,7 +100,7 @@ const (
 var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
-	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Tutorials,
+	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials,
 	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Shell,
 }, Types...)
 

@@ -7,6 +7,8 @@
 package bytecode
 
 import (
+	"cmp"
+
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -24,18 +26,20 @@ type program struct {
 	attach   *gobpfman.AttachInfo
 	// counter is the map that counts the program's runs, if any.
 	counter string
+	// traced is the function of the kernel that a fentry or fexit program traces. By default, it is kernelFunction.
+	traced string
 }
 
 func (p program) loadInfo() *gobpfman.LoadInfo {
 	info := &gobpfman.LoadInfo{Name: p.function, ProgramType: p.kind}
 	if p.kind == gobpfman.BpfmanProgramType_FENTRY {
 		info.Info = &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FentryLoadInfo{
-			FentryLoadInfo: &gobpfman.FentryLoadInfo{FnName: kernelFunction},
+			FentryLoadInfo: &gobpfman.FentryLoadInfo{FnName: cmp.Or(p.traced, kernelFunction)},
 		}}
 	}
 	if p.kind == gobpfman.BpfmanProgramType_FEXIT {
 		info.Info = &gobpfman.ProgSpecificInfo{Info: &gobpfman.ProgSpecificInfo_FexitLoadInfo{
-			FexitLoadInfo: &gobpfman.FexitLoadInfo{FnName: kernelFunction},
+			FexitLoadInfo: &gobpfman.FexitLoadInfo{FnName: cmp.Or(p.traced, kernelFunction)},
 		}}
 	}
 	return info
@@ -44,31 +48,31 @@ func (p program) loadInfo() *gobpfman.LoadInfo {
 func xdp(function, counter string) program {
 	return program{function, gobpfman.BpfmanProgramType_XDP, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_XdpAttachInfo{
 		XdpAttachInfo: &gobpfman.XDPAttachInfo{Priority: 50, Iface: "lo"},
-	}}, counter}
+	}}, counter, ""}
 }
 
 func tc(function, counter string) program {
 	return program{function, gobpfman.BpfmanProgramType_TC, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcAttachInfo{
 		TcAttachInfo: &gobpfman.TCAttachInfo{Priority: 50, Iface: "lo", Direction: "ingress"},
-	}}, counter}
+	}}, counter, ""}
 }
 
 func tcx(function, counter string) program {
 	return program{function, gobpfman.BpfmanProgramType_TCX, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TcxAttachInfo{
 		TcxAttachInfo: &gobpfman.TCXAttachInfo{Priority: 50, Iface: "lo", Direction: "ingress"},
-	}}, counter}
+	}}, counter, ""}
 }
 
 func tracepoint(function, counter string) program {
 	return program{function, gobpfman.BpfmanProgramType_TRACEPOINT, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_TracepointAttachInfo{
 		TracepointAttachInfo: &gobpfman.TracepointAttachInfo{Tracepoint: killTracepoint},
-	}}, counter}
+	}}, counter, ""}
 }
 
 func kprobe(function, counter string) program {
 	return program{function, gobpfman.BpfmanProgramType_KPROBE, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_KprobeAttachInfo{
 		KprobeAttachInfo: &gobpfman.KprobeAttachInfo{FnName: kernelFunction},
-	}}, counter}
+	}}, counter, ""}
 }
 
 // uprobe is attached to the function that the target program calls repeatedly.
@@ -76,19 +80,19 @@ func uprobe(function, counter, target string) program {
 	name := "main.getCount"
 	return program{function, gobpfman.BpfmanProgramType_UPROBE, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_UprobeAttachInfo{
 		UprobeAttachInfo: &gobpfman.UprobeAttachInfo{FnName: &name, Target: target},
-	}}, counter}
+	}}, counter, ""}
 }
 
 func fentry(function, counter string) program {
 	return program{function, gobpfman.BpfmanProgramType_FENTRY, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FentryAttachInfo{
 		FentryAttachInfo: &gobpfman.FentryAttachInfo{},
-	}}, counter}
+	}}, counter, ""}
 }
 
 func fexit(function, counter string) program {
 	return program{function, gobpfman.BpfmanProgramType_FEXIT, &gobpfman.AttachInfo{Info: &gobpfman.AttachInfo_FexitAttachInfo{
 		FexitAttachInfo: &gobpfman.FexitAttachInfo{},
-	}}, counter}
+	}}, counter, ""}
 }
 
 // object is a file of example programs, with its globals.

@@ -49,8 +49,8 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	}
 	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}}
 	for _, p := range programs {
-		if reason := p.Unsupported(); reason != "" {
-			a.unusable[p.Name] = reason
+		if p.Unsupported != "" {
+			a.unusable[p.Name] = p.Unsupported
 		}
 	}
 	if err := a.readTypes(content); err != nil {
@@ -240,12 +240,4 @@ func (a *adaption) fail(section int, offset uint64, reason string) {
 			}
 		}
 	})
-}
-
-// Unsupported returns the reason why bpfman can't load the program, from its type.
-func (p Program) Unsupported() string {
-	if loaderName(p.Section) != "" {
-		return ""
-	}
-	return fmt.Sprintf("it is in section %s, and bpfman has no kind for programs of type %s", plain.Quote(p.Section), plain.Quote(strings.TrimSuffix(p.Type, ".s")))
 }

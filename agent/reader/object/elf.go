@@ -309,7 +309,8 @@ func (f *file) functions() ([]Program, error) {
 			return nil, fmt.Errorf("it has more than %d functions", maxFunctions)
 		}
 		seen[y.name] = true
-		found = append(found, Program{Name: y.name, Type: programType(s.name), Section: s.name})
+		kind := programType(s.name)
+		found = append(found, Program{Name: y.name, Type: kind, Section: s.name, Unsupported: unsupported(s.name, kind)})
 	}
 	if len(found) == 0 {
 		return nil, errors.New("it has no programs")

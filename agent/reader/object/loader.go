@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/bpfman/bpfman-operator/agent/reader/plain"
 )
 
 // form is what bpfman makes of the sections with a prefix.
@@ -65,38 +67,26 @@ func loaderName(section string) string {
 // isOldXDP reports whether a prefix is one that libbpf accepted for XDP before v1.0, such as xdp_prog.
 func isOldXDP(prefix string) bool { return strings.HasPrefix(prefix, "xdp_") }
 
-// refused reports whether the daemon's loader doesn't recognize the section. It then refuses the whole object.
-func (p Program) refused() bool {
-	prefix, rest, more := strings.Cut(p.Section, "/")
-	first, _, _ := strings.Cut(rest, "/")
-	known, ok := sections[prefix]
-	switch {
-	case known.kind == "xdp" && more:
-		return first != "cpumap" && first != "devmap"
-	case prefix == "sk_skb":
-		return first != "stream_parser" && first != "stream_verdict"
-	case ok:
-		return known.loader != prefix
+// unsupported returns why bpfman can't load programs in a section, or nothing if it can.
+func unsupported(section, kind string) string {
+	if loaderName(section) != "" {
+		return ""
 	}
-	return !slices.Contains(otherSections, prefix)
+	kind = strings.TrimSuffix(kind, ".s")
+	if kind == "xdp" {
+		kind = section // programs in maps
+	}
+	return fmt.Sprintf("it is in section %s, and bpfman has no kind for programs of type %s", plain.Quote(section), plain.Quote(kind))
 }
 
-// otherSections are the sections that the loader recognizes, but for which bpfman has no kind.
-var otherSections = []string{
-	"cgroup", "cgroup_skb", "freplace", "lirc_mode2", "lsm", "lsm.s", "perf_event", "raw_tp", "raw_tracepoint", "sk_lookup", "sk_msg", "sk_skb",
-	"socket", "sockops", "tp_btf",
-}
-
-// Problems returns the reasons why the daemon possibly can't load the object.
+// Problems returns the reasons why nodes refuse the object, or can't load it.
 func (o *Object) Problems() []string {
 	var found []string
 	if o.Unknown != "" {
 		found = append(found, "its maps and variables can't be read: "+o.Unknown)
 	}
-	for _, p := range o.Programs {
-		if p.refused() {
-			found = append(found, fmt.Sprintf("the daemon's loader doesn't recognize section %q (%s), and refuses the object: packet filters belong in section classifier; for other sections, see docs/programs.md", p.Section, p.Name))
-		}
+	if !slices.ContainsFunc(o.Programs, func(p Program) bool { return p.Unsupported == "" }) {
+		found = append(found, "bpfman has a kind for none of its programs")
 	}
 	return found
 }

@@ -43,6 +43,8 @@ type Object struct {
 	// apis/reader.
 	Helpers  []string `json:"helpers,omitempty"`
 	MapTypes []string `json:"mapTypes,omitempty"`
+	// Needs is what the programs need of a kernel, except for helpers and types of maps.
+	Needs []string `json:"needs,omitempty"`
 	// Unknown is the reason why Maps, Globals, and MapTypes aren't known.
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -55,6 +57,9 @@ type Program struct {
 	// prefix of the section's name.
 	Type    string `json:"type"`
 	Section string `json:"section"`
+	// Unsupported is why bpfman can't load the function, with its version 0.6 of the daemon. It is
+	// empty if it can.
+	Unsupported string `json:"unsupported,omitempty"`
 }
 
 // Map is a map that the programs define.
@@ -99,6 +104,7 @@ func Read(content []byte) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Needs = f.needs(o.Programs, stripped)
 	if err := o.declared(stripped); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		o.Maps, o.Globals, o.MapTypes, o.Unknown = []Map{}, []Variable{}, nil, plain.Text(first)

@@ -559,15 +559,39 @@ func TestProgramType(t *testing.T) {
 	}
 }
 
-// Sections that the daemon's loader recognizes, and sections that only other loaders recognize.
+// An object without any program that bpfman can load has a problem. One with others beside it has none.
 func TestProblems(t *testing.T) {
+	program := func(section string) Program {
+		return Program{Name: "f", Section: section, Unsupported: unsupported(section, programType(section))}
+	}
 	for section, fine := range map[string]bool{
-		"xdp": true, "classifier/ingress": true, "tracepoint/syscalls/sys_enter_kill": true, "uprobe.s": true, "sockops": true, "cgroup_skb/ingress": true, "xdp/cpumap": true, "sk_skb/stream_parser/f": true,
-		"tc": false, "xdp/f": false, "sk_skb": false, "tcx/ingress": false, "action": false, "kprobe.multi/x": false, "netkit/primary": false,
+		"xdp": true, "classifier/ingress": true, "tracepoint/syscalls/sys_enter_kill": true, "uprobe.s": true, "tc": true, "xdp/f": true, "tcx/ingress": true,
+		"action": true, "kprobe.multi/x": true, "sockops": false, "cgroup_skb/ingress": false, "xdp/cpumap": false, "sk_skb": false, "netkit/primary": false,
 	} {
-		object := Object{Programs: []Program{{Name: "f", Section: section}}}
-		if got := len(object.Problems()) == 0; got != fine {
-			t.Errorf("%s: problems %q", section, object.Problems())
+		alone, beside := Object{Programs: []Program{program(section)}}, Object{Programs: []Program{program(section), program("xdp")}}
+		if got := alone.Problems(); len(got) == 0 != fine || len(beside.Problems()) > 0 {
+			t.Errorf("%s: problems %q, and %q beside another", section, got, beside.Problems())
+		}
+	}
+	if got := program("xdp/cpumap").Unsupported; got != `it is in section "xdp/cpumap", and bpfman has no kind for programs of type "xdp/cpumap"` {
+		t.Error(got)
+	}
+}
+
+// Needs are what programs use of the kernel.
+func TestNeeds(t *testing.T) {
+	for want, content := range map[string][]byte{
+		"its configuration: CONFIG_BPF_SYSCALL, CONFIG_DEFAULT_HOSTNAME, CONFIG_HZ, LINUX_HAS_SYSCALL_WRAPPER, LINUX_KERNEL_VERSION": probes(t, "kconfig-el.elf"),
+		"BTF, for its CO-RE relocations\nits configuration: LINUX_KERNEL_VERSION":                                                    compiled(t, "written_for_libbpf.o"),
+		"BPF trampolines, for fentry": compiled(t, "fentry.o"),
+		"":                            compiled(t, "tcx_test.o"),
+	} {
+		o, err := Read(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(o.Needs, "\n"); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -237,7 +237,13 @@ func warn(w io.Writer, image partial.WithRawManifest) error {
 		return fmt.Errorf("read what was built: %w", err)
 	}
 	for _, c := range contents {
-		for _, problem := range slices.Concat(c.Problems, c.Remarks) {
+		problems := slices.Concat(c.Problems, c.Remarks)
+		for _, p := range c.Programs {
+			if p.Unsupported != "" {
+				problems = append(problems, fmt.Sprintf("function %s can't be loaded: %s", p.Name, p.Unsupported))
+			}
+		}
+		for _, problem := range problems {
 			if _, err := fmt.Fprintf(w, "warning: %s: %s\n", terminal.Line(c.File), terminal.Line(problem)); err != nil {
 				return err
 			}
@@ -393,9 +399,14 @@ func printObject(w io.Writer, image *BytecodeImage, o manifest.Options, connect 
 	if to, err := connect(); err == nil {
 		o.Namespace = to.Namespace
 	}
-	made, err := manifest.Object(image.Objects[0].Object, o)
+	made, notes, err := manifest.Object(image.Objects[0].Object, o)
 	if err != nil {
 		return err
+	}
+	for _, note := range notes {
+		if err := printLine(w, "# "+terminal.Line(note)); err != nil {
+			return err
+		}
 	}
 	text, err := yaml.Marshal(made)
 	if err != nil {

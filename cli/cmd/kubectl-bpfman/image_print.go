@@ -37,6 +37,9 @@ func printImage(w io.Writer, flags *output.Flags, image *BytecodeImage) error {
 		if o.License != "" {
 			fmt.Fprintf(&out, "License:    %s\n", terminal.Line(o.License))
 		}
+		for _, need := range o.Needs {
+			fmt.Fprintf(&out, "Needs:      %s\n", terminal.Line(need))
+		}
 		for _, problem := range o.Problems {
 			fmt.Fprintf(&out, "Problem:    %s\n", terminal.Line(problem))
 		}
@@ -70,6 +73,12 @@ var programColumns = []output.Column[object.Program]{
 	{Name: "NAME", Cell: func(p object.Program) any { return p.Name }},
 	{Name: "TYPE", Cell: func(p object.Program) any { return p.Type }},
 	{Name: "SECTION", Cell: func(p object.Program) any { return p.Section }},
+	{Name: "LOADABLE", Cell: func(p object.Program) any {
+		if p.Unsupported == "" {
+			return "yes"
+		}
+		return "no: bpfman has no kind for this type"
+	}},
 }
 
 var mapColumns = []output.Column[object.Map]{

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+//go:build linux
+
+package bytecode
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"google.golang.org/grpc/status"
+
+	bytecodeobject "github.com/bpfman/bpfman-operator/agent/reader/object"
+	"github.com/bpfman/bpfman-operator/internal/prerequisite"
+	"github.com/bpfman/bpfman-operator/internal/reader"
+	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
+)
+
+var update = flag.Bool("update", false, "write docs/reference/bytecode-of-others.md")
+
+const (
+	// corpusPage has the results of TestCorpus, between these lines.
+	corpusPage  = "../../docs/reference/bytecode-of-others.md"
+	corpusBegin = "<!-- begin: make test-corpus -->\n\n"
+	corpusEnd   = "\n<!-- end -->"
+	// leastObjects is the number of objects below which the corpus isn't complete.
+	leastObjects = 90
+)
+
+// written is an eBPF object that somebody else wrote.
+type written struct {
+	pkg, name string
+	content   []byte
+}
+
+// outcome is what became of an object's functions.
+type outcome struct {
+	functions, load, attach int
+	// refused are the functions that don't load or aren't attached, by reason.
+	refused map[string][]string
+	// unloadable and unattachable are how many don't load or aren't attached because of this kernel.
+	unloadable, unattachable int
+}
+
+// TestCorpus loads each function of the objects in public packages alone with the daemon, as agents do, and attaches it.
+// It compares the results with those in the documentation, and the kernel's programs with those that libbpf loads. Each
+// function loads, or the reason is known before the daemon is called, or is the kernel's.
+func TestCorpus(t *testing.T) {
+	dir := os.Getenv("CORPUS")
+	if dir == "" {
+		prerequisite.Missing(t, "run `make test-corpus`", prerequisite.Corpus)
+	}
+	all := corpus(t, dir)
+	if len(all) < leastObjects {
+		t.Fatalf("%d objects, want %d", len(all), leastObjects)
+	}
+	f := setUp(t)
+	kernel, err := bytecodeobject.OpenKernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	var functions, load, attach, same int
+	results := map[string]*outcome{}
+	for _, o := range all {
+		t.Run(o.pkg+"/"+o.name, func(t *testing.T) {
+			described, err := bytecodeobject.Describe(o.content, kernel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), o.name+".o")
+			if err := os.WriteFile(path, described.Adapted, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			tags, equal := map[string]string{}, 0
+			result := &outcome{functions: len(described.Facts.Functions), refused: map[string][]string{}}
+			for _, function := range described.Facts.Functions {
+				f.try(t, path, function, result, tags)
+			}
+			for name, tag := range libbpfTags(t, o) {
+				if tags[name] != "" && tags[name] != tag {
+					t.Errorf("%s has the tag %s, and %s with libbpf", name, tags[name], tag)
+				} else if tags[name] != "" {
+					equal++
+				}
+			}
+			results[o.pkg+" "+o.name] = result
+			functions, load, attach, same = functions+result.functions, load+result.load, attach+result.attach, same+equal
+			rows = append(rows, fmt.Sprintf("| %s | %s | %d | %d | %d | %s |\n", o.pkg, o.name, result.functions, result.load, result.attach, result.reasons()))
+		})
+	}
+	summary := fmt.Sprintf("%d objects, %d functions: %d load, %d are attached. %d of those that load are the same program as with libbpf.", len(all), functions, load, attach, same)
+	t.Log(summary)
+	if same == 0 {
+		t.Error("no program was compared with libbpf's")
+	}
+	page, err := os.ReadFile(corpusPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(page), corpusBegin)
+	recorded, after, also := strings.Cut(rest, corpusEnd)
+	if !found || !also {
+		t.Fatalf("%s has no place for the results", corpusPage)
+	}
+	if *update {
+		text := summary + "\n\n| Package | Object | Functions | Load | Attached | Not loaded, or not attached |\n|---|---|---|---|---|---|\n" + strings.Join(rows, "")
+		if err := os.WriteFile(corpusPage, []byte(before+corpusBegin+text+corpusEnd+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	compare(t, recorded, results)
+}
+
+var corpusRow = regexp.MustCompile(`(?m)^\| (\S+) \| (\S+) \| (\d+) \| (\d+) \| (\d+) \|`)
+
+// compare fails if fewer functions of an object load or are attached than the documentation says, unless this kernel is
+// the reason.
+func compare(t *testing.T, recorded string, results map[string]*outcome) {
+	t.Helper()
+	rows := corpusRow.FindAllStringSubmatch(recorded, -1)
+	if len(rows) < leastObjects {
+		t.Errorf("the documentation has %d objects: run the test with -update", len(rows))
+	}
+	for _, row := range rows {
+		got := results[row[1]+" "+row[2]]
+		if got == nil {
+			t.Errorf("%s of %s isn't there anymore", row[2], row[1])
+			continue
+		}
+		functions, _ := strconv.Atoi(row[3]) // a number, because it matches
+		load, _ := strconv.Atoi(row[4])
+		attach, _ := strconv.Atoi(row[5])
+		if functions == got.functions && (got.load+got.unloadable < load || got.attach+got.unloadable+got.unattachable < attach) {
+			t.Errorf("%s of %s: %d functions load and %d are attached, want %d and %d: %s", row[2], row[1], got.load, got.attach, load, attach, got.reasons())
+		}
+	}
+}
+
+// reasons returns the reasons for a table.
+func (o *outcome) reasons() string {
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(o.refused)) {
+		parts = append(parts, fmt.Sprintf("%d: %s", len(o.refused[reason]), reason))
+	}
+	return strings.Join(parts, "<br>")
+}
+
+func (o *outcome) add(reason string, function reader.Function) {
+	o.refused[reason] = append(o.refused[reason], function.Name)
+}
+
+// corpus returns the objects in unpacked packages: files, and those that are embedded in programs and libraries.
+func corpus(t *testing.T, dir string) []written {
+	t.Helper()
+	var all []written
+	seen := map[string]bool{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil || !bytes.HasPrefix(content, []byte(elf.ELFMAG)) {
+			return err
+		}
+		pkg, _, _ := strings.Cut(strings.TrimPrefix(path, dir+"/"), "/")
+		found := embedded(content)
+		for n, object := range found {
+			name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".o"), ".so")
+			if len(found) > 1 {
+				name += "-" + strconv.Itoa(n+1)
+			}
+			if !seen[string(object)] {
+				seen[string(object)] = true
+				all = append(all, written{pkg, name, object})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(all, func(a, b written) int { return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.name, b.name)) })
+	return all
+}
+
+// embedded returns the eBPF objects in a file. Programs that use skeletons of libbpf contain their objects as they are.
+func embedded(content []byte) [][]byte {
+	var found [][]byte
+	for at := 0; ; at++ {
+		next := bytes.Index(content[at:], []byte(elf.ELFMAG+"\x02\x01\x01"))
+		if next < 0 {
+			return found
+		}
+		at += next
+		var header elf.Header64
+		if _, err := binary.Decode(content[at:], binary.LittleEndian, &header); err != nil || elf.Machine(header.Machine) != elf.EM_BPF {
+			continue
+		}
+		end := uint64(at) + header.Shoff + uint64(header.Shnum)*uint64(header.Shentsize)
+		if end <= uint64(len(content)) {
+			found = append(found, content[at:end])
+		}
+	}
+}
+
+// try loads and attaches a function of an object.
+func (f *fixture) try(t *testing.T, path string, function reader.Function, result *outcome, tags map[string]string) {
+	t.Helper()
+	if function.Unusable != "" {
+		reason := function.Unusable
+		if _, kind, found := strings.Cut(reason, "programs of type "); found {
+			reason = "no kind for " + strings.Trim(kind, `"`)
+		}
+		result.add(reason, function)
+		return
+	}
+	p := programOf(function)
+	loaded, err := f.load(t.Context(), file(path), nil, p)
+	if err != nil {
+		reason := kernelRefusal(err)
+		text := status.Convert(err).Message()
+		switch {
+		case reason != "":
+			result.unloadable++
+			result.add("the kernel has no BPF trampolines", function)
+		case strings.Contains(text, "unknown#195896080"):
+			result.unloadable++
+			result.add("the kernel lacks a field or type that it reads", function)
+		case strings.Contains(text, "UnknownBtfTypeName"):
+			result.unloadable++
+			result.add("the kernel lacks the function that its section names", function)
+		case strings.Contains(text, "failed to create map"):
+			result.add("its program sets sizes of maps before it loads it", function)
+		case verifierLog.MatchString(text):
+			result.add("the kernel's verifier refuses it", function)
+		default:
+			result.add("the daemon refuses it", function)
+			t.Errorf("Load %s: %v", function.Name, text)
+		}
+		t.Logf("Load %s: %.1500s", function.Name, text)
+		return
+	}
+	program := loaded.GetPrograms()[0]
+	defer f.unload(t, program.GetKernelInfo().GetId())
+	result.load++
+	tags[function.Name] = fmt.Sprintf("%016s", program.GetKernelInfo().GetTag()) // the daemon leaves zeros out
+	if p.attach == nil {
+		result.add("not attached here: its section names no attach point", function)
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	attached, err := f.Client.Attach(ctx, &gobpfman.AttachRequest{Id: program.GetKernelInfo().GetId(), Attach: p.attach})
+	switch reason := kernelRefusal(err); {
+	case reason != "":
+		result.unattachable++
+		result.add("the kernel can't attach "+strings.ToLower(p.kind.String())+"s", function)
+	case err != nil:
+		result.unattachable++
+		result.add("the kernel lacks the attach point of its section", function)
+		t.Logf("Attach %s: %v", function.Name, err)
+	default:
+		result.attach++
+		f.detach(t, attached.GetLinkId())
+	}
+}
+
+// programOf returns how to load a function, and to attach it if its section says where.
+func programOf(function reader.Function) program {
+	prefix, to, _ := strings.Cut(function.Section, "/")
+	prefix, _, _ = strings.Cut(prefix, ".")
+	p := program{function: function.Name}
+	switch {
+	case strings.HasPrefix(prefix, "xdp"):
+		return xdp(function.Name, "")
+	case prefix == "tp" || prefix == "tracepoint":
+		p = tracepoint(function.Name, "")
+		p.attach.GetTracepointAttachInfo().Tracepoint = to
+	case prefix == "fentry" || prefix == "fexit":
+		p = fentry(function.Name, "")
+		if prefix == "fexit" {
+			p = fexit(function.Name, "")
+		}
+		p.traced = to
+	case strings.HasPrefix(prefix, "u"):
+		p.kind = gobpfman.BpfmanProgramType_UPROBE
+	case strings.HasPrefix(prefix, "k"):
+		p.kind = gobpfman.BpfmanProgramType_KPROBE
+		if to != "" {
+			p = kprobe(function.Name, "")
+			p.attach.GetKprobeAttachInfo().FnName = to
+		}
+	default:
+		return tcx(function.Name, "")
+	}
+	return p
+}
+
+// libbpfTags returns the tags of an object's functions if libbpf can load the object as it is, all functions at once.
+func libbpfTags(t *testing.T, o written) map[string]string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), o.name+".o")
+	pins, err := os.MkdirTemp("/sys/fs/bpf", "corpus-")
+	if err = errors.Join(err, os.WriteFile(path, o.content, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(pins) }()
+	out, err := exec.CommandContext(t.Context(), "bpftool", "prog", "loadall", path, filepath.Join(pins, "all")).CombinedOutput()
+	if err != nil {
+		t.Logf("with libbpf: %s", bytes.TrimSpace(out[max(0, len(out)-200):]))
+		return nil
+	}
+	tags := map[string]string{}
+	entries, err := os.ReadDir(filepath.Join(pins, "all"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		program, err := ebpf.LoadPinnedProgram(filepath.Join(pins, "all", entry.Name()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := program.Info()
+		if err = errors.Join(err, program.Close()); err != nil {
+			t.Fatal(err)
+		}
+		tags[entry.Name()] = info.Tag
+	}
+	return tags
+}
