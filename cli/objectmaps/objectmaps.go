@@ -8,9 +8,9 @@ package objectmaps
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/globals"
 )
 
 // Map is a map of an object on a node.
@@ -28,9 +28,6 @@ type Map struct {
 	// Kernel is the map as an inspector sees it, or nil if no inspector does.
 	Kernel *v1alpha1.BpfNodeMap `json:"kernel,omitempty"`
 }
-
-// IsSection reports whether the name of a map is that of a section of global variables.
-func IsSection(name string) bool { return strings.HasPrefix(name, ".") }
 
 // List lists the maps in reports, by node and name. nodes contains the BpfNodes that could be read, without which
 // sections of global variables aren't known.
@@ -60,9 +57,9 @@ func List(reports []v1alpha1.ProgramObject, nodes map[string]*v1alpha1.BpfNode) 
 			add(key{node: status.Node, path: path}, Map{Name: name, Path: path, OwnerID: status.MapOwnerID, Kernel: pinned})
 		}
 		for _, id := range status.MapIDs {
-			section := seen(node, func(m *v1alpha1.BpfNodeMap) bool { return m.ID == id && IsSection(m.Name) })
-			if section != nil {
-				add(key{node: status.Node, id: id}, Map{Name: section.Name, Kernel: section})
+			variables := seen(node, func(m *v1alpha1.BpfNodeMap) bool { return m.ID == id && globals.IsSection(m.Name) })
+			if variables != nil {
+				add(key{node: status.Node, id: id}, Map{Name: variables.Name, Kernel: variables})
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/bpfman/bpfman-operator/csi/access"
 	"github.com/bpfman/bpfman-operator/csi/maps"
 	"github.com/bpfman/bpfman-operator/csi/program"
+	"github.com/bpfman/bpfman-operator/internal/globals"
 )
 
 // The attributes that the kubelet adds because CSIDriver has podInfoOnMount. They
@@ -142,7 +143,7 @@ func parseMaps(list string) ([]string, error) {
 		if name == allMaps {
 			return nil, fmt.Errorf("%q selects all maps, and can't be combined with names", allMaps)
 		}
-		if slices.ContainsFunc(names, func(other string) bool { return maps.FileName(other) == maps.FileName(name) }) {
+		if slices.ContainsFunc(names, func(other string) bool { return globals.File(other) == globals.File(name) }) {
 			return nil, fmt.Errorf("map %q is listed twice", name)
 		}
 		names = append(names, name)

@@ -12,24 +12,13 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/bpfman/bpfman-operator/internal/globals"
 )
 
 // The kernel keeps the global variables of a program in a map for each section of its object: .bss, .data, or
 // .rodata, possibly with a suffix. The daemon doesn't pin these maps, so the plugin opens them by their ids, which
 // requires CAP_SYS_ADMIN, as mounting does.
-
-// IsSection reports whether the name of a map is that of a section of global variables.
-func IsSection(name string) bool { return strings.HasPrefix(name, ".") }
-
-// FileName returns the name of a map's file in a volume. It differs from the map's name only for sections, because
-// bpffs reserves names with a dot: .bss is the file bss, and .data.limits is data_limits.
-func FileName(name string) string {
-	section, is := strings.CutPrefix(name, ".")
-	if !is {
-		return name
-	}
-	return strings.ReplaceAll(section, ".", "_")
-}
 
 // Globals returns the maps of a program's global variables. Their names are those of the sections, of which the
 // kernel keeps 15 bytes. If the program doesn't exist, it returns none.
@@ -47,7 +36,7 @@ func Globals(program uint32) ([]Map, error) {
 		if err != nil {
 			return nil, err
 		}
-		if IsSection(name) {
+		if globals.IsSection(name) {
 			found = append(found, Map{Name: name, ID: id})
 		}
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/internal/globals"
 )
 
 // Map is a map of a program that the daemon has loaded.
@@ -116,7 +118,7 @@ func pin(directory *os.File, m Map, access Access) error {
 		return fmt.Errorf("clone map %s: %w", m.Name, err)
 	}
 	defer clone.Close()
-	name := FileName(m.Name)
+	name := globals.File(m.Name)
 	if err := clone.Pin(filepath.Join(procPath(directory), temporary+name)); err != nil {
 		return fmt.Errorf("pin map %s in %s: %w", m.Name, directory.Name(), err)
 	}
@@ -147,7 +149,7 @@ func removePins(directory *os.File, maps []Map) error {
 		return fmt.Errorf("list pins: %w", err)
 	}
 	for _, name := range names {
-		wanted := !isPinName(name) || slices.ContainsFunc(maps, func(m Map) bool { return FileName(m.Name) == name })
+		wanted := !isPinName(name) || slices.ContainsFunc(maps, func(m Map) bool { return globals.File(m.Name) == name })
 		if wanted && !strings.HasPrefix(name, temporary) {
 			continue
 		}

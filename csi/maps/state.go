@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/bpfman/bpfman-operator/internal/globals"
 )
 
 // State is what a target shows.
@@ -26,7 +28,7 @@ type State struct {
 
 // Pin is a pinned map.
 type Pin struct {
-	// Name is the name of the file: see FileName.
+	// Name is the name of the file: see [globals.File].
 	Name string
 	// ID is the kernel's id of the map. It is 0 if something else than a map is pinned.
 	ID ebpf.MapID
@@ -43,7 +45,7 @@ func (s State) Complete(names []string, access Access) bool {
 	pins := s.Pins
 	if len(names) > 0 {
 		pins = slices.DeleteFunc(slices.Clone(pins), func(p Pin) bool {
-			return !slices.ContainsFunc(names, func(name string) bool { return FileName(name) == p.Name })
+			return !slices.ContainsFunc(names, func(name string) bool { return globals.File(name) == p.Name })
 		})
 	}
 	return len(pins) > 0 && len(pins) >= len(names) && !slices.ContainsFunc(pins, func(p Pin) bool { return !p.has(access) })
@@ -58,7 +60,7 @@ func (s State) Shows(maps []Map, access Access) bool {
 
 // shows reports whether the volume has a pin of the map, with this access.
 func (s State) shows(m Map, access Access) bool {
-	return slices.ContainsFunc(s.Pins, func(p Pin) bool { return p.Name == FileName(m.Name) && p.ID == m.ID && p.has(access) })
+	return slices.ContainsFunc(s.Pins, func(p Pin) bool { return p.Name == globals.File(m.Name) && p.ID == m.ID && p.has(access) })
 }
 
 func (p Pin) has(access Access) bool {

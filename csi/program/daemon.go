@@ -18,6 +18,7 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/csi/maps"
 	"github.com/bpfman/bpfman-operator/internal/bpfman"
+	"github.com/bpfman/bpfman-operator/internal/globals"
 	gobpfman "github.com/bpfman/bpfman/clients/gobpfman/v1"
 )
 
@@ -108,12 +109,12 @@ func (d *Daemon) Maps(programs []Program, wanted []string) ([]maps.Map, error) {
 				return nil, fmt.Errorf("%w to show the maps of program %q, kernel id %d: %w", ErrDaemon, program.Name, program.ID, err)
 			}
 		}
-		if slices.ContainsFunc(wanted, maps.IsSection) {
-			globals, err := maps.Globals(program.ID)
+		if slices.ContainsFunc(wanted, globals.IsSection) {
+			variables, err := maps.Globals(program.ID)
 			if err != nil {
 				return nil, fmt.Errorf("find the global variables of program %q, kernel id %d: %w", program.Name, program.ID, err)
 			}
-			found = append(found, globals...)
+			found = append(found, variables...)
 		}
 		pinned = append(pinned, Pinned{Program: program, Maps: found})
 	}

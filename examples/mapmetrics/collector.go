@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-// Package mapmetrics converts the kernel's text representation of maps (see package maptext) to Prometheus
-// metrics.
+// Package mapmetrics converts the content of maps to Prometheus metrics. It reads maps with bpf(2), or as the text that
+// the kernel prints for them (see package maptext).
 package mapmetrics
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bpfman/bpfman-operator/examples/maptext"
+	"github.com/bpfman/bpfman-operator/internal/globals"
 )
 
 // Metrics about the maps themselves.
@@ -41,22 +41,29 @@ type Collector struct {
 // exported is a map with the descriptions of its metrics, in the same order.
 type exported struct {
 	Map
+	host  *Host
 	descs []*prometheus.Desc
 }
 
 // NewCollector returns a collector for the maps in dir, which is the mount path of a volume of csi.bpfman.io.
-func NewCollector(dir string, config *Config, log *slog.Logger) *Collector {
+func NewCollector(dir string, config *Config, host *Host, log *slog.Logger) *Collector {
 	c := &Collector{
 		dir: dir, log: log,
 		readable: prometheus.NewDesc(metricReadable, "Whether the map could be read, 1 or 0.", []string{"map"}, nil),
 		elements: prometheus.NewDesc(metricElements, "Elements of the map.", []string{"map"}, nil),
 	}
 	for _, m := range config.Maps {
-		labels := slices.Clone(m.Labels)
-		if m.CPUs == CPULabel {
+		var labels []string
+		for _, label := range m.Labels {
+			labels = append(labels, label.Name)
+		}
+		switch {
+		case m.buckets:
+			labels = labels[:len(labels)-1]
+		case m.CPUs == CPULabel:
 			labels = append(labels, labelCPU)
 		}
-		e := exported{Map: m}
+		e := exported{Map: m, host: host}
 		for _, metric := range m.Metrics {
 			e.descs = append(e.descs, prometheus.NewDesc(metric.Name, metric.Help, labels, nil))
 		}
@@ -79,7 +86,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	for _, m := range c.maps {
-		read, err := m.read(filepath.Join(c.dir, m.Name))
+		read, err := m.read(filepath.Join(c.dir, globals.File(m.Name)))
 		if err != nil {
 			c.log.Error("read map", "map", m.Name, "error", err)
 			metrics <- prometheus.MustNewConstMetric(c.readable, prometheus.GaugeValue, 0, m.Name)
@@ -89,6 +96,11 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(c.elements, prometheus.GaugeValue, float64(read.elements), m.Name)
 		for _, series := range read.series {
 			for i, number := range series.numbers {
+				if m.Metrics[i].Type == TypeHistogram {
+					h := m.Metrics[i].histogram(series.buckets[i])
+					metrics <- prometheus.MustNewConstHistogram(m.descs[i], h.count, h.sum, h.buckets, series.labels...)
+					continue
+				}
 				valueType := prometheus.CounterValue
 				if m.Metrics[i].Type == TypeGauge {
 					valueType = prometheus.GaugeValue
@@ -105,44 +117,44 @@ type reading struct {
 	series   map[string]*series
 }
 
-// series is the sum of all elements with the same labels, with a number for each metric.
+// series is the sum of all elements with the same labels, with a number for each metric, or the counts of buckets.
 type series struct {
 	labels  []string
 	numbers []float64
+	buckets []map[float64]float64
 }
 
 // read opens the file each time, because it refers to another map after a reload. If it can't read the whole map,
 // it returns no data, because partial data would look like counters that were reset.
-func (m *exported) read(path string) (r reading, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return reading{}, fmt.Errorf("open: %w", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	r.series = map[string]*series{}
-	for entry, err := range maptext.Parse(file) {
+func (m *exported) read(path string) (reading, error) {
+	r := reading{series: map[string]*series{}}
+	for e, err := range m.elements(path) {
 		if err != nil {
 			return reading{}, err
 		}
 		r.elements++
-		if err := m.add(r.series, entry); err != nil {
-			return reading{}, fmt.Errorf("element %s: %w", entry.Key, err)
+		if err := m.add(r.series, e); err != nil {
+			return reading{}, fmt.Errorf("element %s: %w", e.key, err)
 		}
 	}
 	return r, nil
 }
 
-func (m *exported) add(all map[string]*series, entry maptext.Entry) error {
-	labels, err := m.labelsOf(entry.Key)
+func (m *exported) add(all map[string]*series, e element) error {
+	perCPU := len(e.values) > 0 && e.values[0].cpu != maptext.NoCPU
+	labels, bucket, err := m.labelsOf(e.key, perCPU && m.lastIsCPU)
+	if errors.Is(err, errSkip) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	for _, value := range entry.Values {
+	for _, v := range e.values {
 		own := labels
-		if m.CPUs == CPULabel {
+		if m.CPUs == CPULabel || perCPU && m.lastIsCPU {
 			cpu := ""
-			if value.CPU != maptext.NoCPU {
-				cpu = strconv.Itoa(value.CPU)
+			if perCPU {
+				cpu = strconv.Itoa(v.cpu)
 			}
 			own = append(slices.Clone(labels), cpu)
 		}
@@ -152,43 +164,66 @@ func (m *exported) add(all map[string]*series, entry maptext.Entry) error {
 			if len(all) == maxSeries {
 				return fmt.Errorf("more than %d combinations of labels", maxSeries)
 			}
-			s = &series{labels: own, numbers: make([]float64, len(m.Metrics))}
+			s = &series{labels: own, numbers: make([]float64, len(m.Metrics)), buckets: make([]map[float64]float64, len(m.Metrics))}
 			all[id] = s
 		}
-		if err := m.addTo(s, value.Value); err != nil {
+		if err := m.addTo(s, v, bucket); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *exported) addTo(s *series, value maptext.Value) error {
-	for i, metric := range m.Metrics {
-		field, err := value.At(metric.path...)
+func (m *exported) addTo(s *series, v value, bucket float64) error {
+	for i := range m.Metrics {
+		metric := &m.Metrics[i]
+		numbers, err := v.numbers(metric)
 		if err != nil {
 			return fmt.Errorf("metric %s: %w", metric.Name, err)
 		}
-		number, err := field.Number()
-		if err != nil {
-			return fmt.Errorf("metric %s: %w", metric.Name, err)
+		if metric.Type != TypeHistogram {
+			s.numbers[i] += numbers[0]
+			continue
 		}
-		s.numbers[i] += number
+		if s.buckets[i] == nil {
+			s.buckets[i] = map[float64]float64{}
+		}
+		if m.buckets {
+			s.buckets[i][bucket] += numbers[0]
+			continue
+		}
+		for n, count := range numbers {
+			s.buckets[i][float64(n)] += count
+		}
 	}
 	return nil
 }
 
-// labelsOf returns the values of the labels that come from the key.
-func (m *exported) labelsOf(key maptext.Value) ([]string, error) {
-	members := []maptext.Value{key}
-	if key.Composite {
-		members = key.Members
+// labelsOf returns the values of the labels that come from the key, and the bucket if it is in the key. With cpu, the
+// last label isn't in the key.
+func (m *exported) labelsOf(k key, cpu bool) (values []string, bucket float64, err error) {
+	wanted := m.Labels
+	if cpu {
+		wanted = wanted[:len(wanted)-1]
 	}
-	if len(members) < len(m.Labels) {
-		return nil, fmt.Errorf("%d labels are wanted of a key with %d members", len(m.Labels), len(members))
+	parts, err := k.parts(wanted)
+	if err != nil {
+		return nil, 0, err
 	}
-	labels := make([]string, len(m.Labels))
-	for i := range labels {
-		labels[i] = members[i].String()
+	for i := range wanted {
+		text, err := wanted[i].value(parts[i], m.host)
+		if err != nil {
+			return nil, 0, fmt.Errorf("label %s: %w", wanted[i].Name, err)
+		}
+		values = append(values, text)
 	}
-	return labels, nil
+	if !m.buckets {
+		return values, 0, nil
+	}
+	last := len(values) - 1
+	bucket, err = strconv.ParseFloat(values[last], 64)
+	if err != nil {
+		return nil, 0, fmt.Errorf("bucket %q isn't a number", values[last])
+	}
+	return values[:last], bucket, nil
 }

@@ -46,8 +46,8 @@ type CPUValue struct {
 type Value struct {
 	Scalar  string
 	Members []Value
-	// Composite is true for structs, unions, and arrays, which can have no members.
-	Composite bool
+	// Composite is true for structs, unions, and arrays, which can have no members. Array is also true for arrays.
+	Composite, Array bool
 }
 
 // At returns the nested member at a path of positions, starting at 0. Without a path, it returns the value itself.
@@ -63,6 +63,15 @@ func (v Value) At(path ...int) (Value, error) {
 
 // Number returns a scalar as a number. Characters become their codes, and booleans become 0 and 1.
 func (v Value) Number() (float64, error) {
+	n, err := v.Integer()
+	if strings.HasPrefix(v.Scalar, "-") {
+		return float64(int64(n)), err //nolint:gosec // the same bits
+	}
+	return float64(n), err
+}
+
+// Integer returns a scalar as an integer. Negative numbers are in two's complement.
+func (v Value) Integer() (uint64, error) {
 	if v.Composite {
 		return 0, fmt.Errorf("%s is a struct or an array, not a number", v)
 	}
@@ -72,28 +81,31 @@ func (v Value) Number() (float64, error) {
 	case s == "false":
 		return 0, nil
 	case len(s) == 3 && s[0] == '\'' && s[2] == '\'':
-		return float64(s[1]), nil
+		return uint64(s[1]), nil
 	case strings.HasPrefix(s, "-"):
 		n, err := strconv.ParseInt(s, 10, 64)
-		return float64(n), err
+		return uint64(n), err //nolint:gosec // the same bits
 	default:
-		n, err := strconv.ParseUint(s, 0, 64)
-		return float64(n), err
+		return strconv.ParseUint(s, 0, 64)
 	}
 }
 
-// String returns the value in the kernel's format, with braces also for arrays.
+// String returns the value in the kernel's format.
 func (v Value) String() string {
 	if !v.Composite {
 		return v.Scalar
 	}
+	start := byte('{')
+	if v.Array {
+		start = '['
+	}
 	var text strings.Builder
-	text.WriteByte('{')
+	text.WriteByte(start)
 	for _, member := range v.Members {
 		text.WriteString(member.String())
 		text.WriteByte(',')
 	}
-	text.WriteByte('}')
+	text.WriteByte(closing[start])
 	return text.String()
 }
 
@@ -218,7 +230,7 @@ func value(text string, depth int) (Value, string, error) {
 	if depth == maxDepth {
 		return Value{}, "", fmt.Errorf("more than %d structs in each other", maxDepth)
 	}
-	v, rest := Value{Composite: true}, text[1:]
+	v, rest := Value{Composite: true, Array: end == ']'}, text[1:]
 	for rest != "" && rest[0] != end {
 		var member Value
 		var err error

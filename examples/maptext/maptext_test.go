@@ -17,6 +17,8 @@ func number(text string) Value { return Value{Scalar: text} }
 
 func group(members ...Value) Value { return Value{Composite: true, Members: members} }
 
+func array(members ...Value) Value { return Value{Composite: true, Array: true, Members: members} }
+
 func single(v Value) []CPUValue { return []CPUValue{{CPU: NoCPU, Value: v}} }
 
 func collect(text string) ([]Entry, error) {
@@ -61,10 +63,10 @@ func TestParse(t *testing.T) {
 		},
 		"arrays, characters, booleans, enumerators, addresses": {
 			warning + "0: {['a',':',0,],true,TCP_ESTABLISHED,0xffff,0x0,}\n",
-			[]Entry{{number("0"), single(group(group(number("'a'"), number("':'"), number("0")), number("true"),
+			[]Entry{{number("0"), single(group(array(number("'a'"), number("':'"), number("0")), number("true"),
 				number("TCP_ESTABLISHED"), number("0xffff"), number("0x0")))}},
 		},
-		"members without a comma behind the last": {"0: {1,[2,3]}\n", []Entry{{number("0"), single(group(number("1"), group(number("2"), number("3"))))}}},
+		"members without a comma behind the last": {"0: {1,[2,3]}\n", []Entry{{number("0"), single(group(number("1"), array(number("2"), number("3"))))}}},
 		"an empty struct":                         {"0: {}\n", []Entry{{number("0"), single(group())}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -347,11 +347,22 @@ func TestExporter(t *testing.T) {
 		t.Errorf("the volume is of %v, not %v", got, want)
 	}
 	config, err := mapmetrics.ParseConfig([]byte(get[corev1.ConfigMap](t, rendered, "ConfigMap elsewhere bpfman-map-exporter").Data["config.yaml"]))
-	if err != nil || len(config.Maps) != 2 || config.Maps[0].Metrics[0].Field != "0" || config.Maps[1].Labels[0] != "port" {
+	if err != nil || len(config.Maps) != 2 || config.Maps[0].Metrics[0].Field != "0" || config.Maps[1].Labels[0].Name != "port" {
 		t.Errorf("the exporter reads %+v, error %v", config, err)
 	}
 	if rendered["PodMonitor elsewhere bpfman-map-exporter"] == nil {
 		t.Error("nobody scrapes it")
+	}
+	rendered = template(t, "elsewhere", `exporter={"enabled":true,"program":"packets","prefix":"ebpf_exporter_","metrics":{
+		"counters":[{"name":"softirqs_total"}],
+		"histograms":[{"name":"wait_seconds","bucket_type":"exp2","bucket_max":27,"labels":[{"name":"bucket","size":8,"decoders":[{"name":"uint"}]}]}]}}`)
+	attributes := get[appsv1.DaemonSet](t, rendered, "DaemonSet elsewhere bpfman-map-exporter").Spec.Template.Spec.Volumes[0].CSI.VolumeAttributes
+	if got := attributes["csi.bpfman.io/maps"]; got != "softirqs_total,wait_seconds" {
+		t.Errorf("with ebpf_exporter's configuration, the volume has %s", got)
+	}
+	config, err = mapmetrics.ParseConfig([]byte(get[corev1.ConfigMap](t, rendered, "ConfigMap elsewhere bpfman-map-exporter").Data["config.yaml"]))
+	if err != nil || len(config.Maps) != 2 || config.Maps[1].Metrics[0].Name != "ebpf_exporter_wait_seconds" {
+		t.Errorf("the exporter reads %+v, error %v", config, err)
 	}
 	for _, settings := range []string{`{"enabled":true}`, `{"enabled":true,"program":"packets"}`, `{"enabled":true,"program":"packets","maps":[{"name":"m"}]}`} {
 		if _, err := helm(t, "template", "bpfman", filepath.Join(root, "charts", "bpfman-operator"), "--set-json", "exporter="+settings); err == nil {

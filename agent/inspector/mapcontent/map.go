@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/bpfman/bpfman-operator/agent/inspector/kernel"
+	"github.com/bpfman/bpfman-operator/internal/globals"
 	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
@@ -95,7 +96,7 @@ func describe(m *ebpf.Map) (*Map, error) {
 		KeySize: info.KeySize, ValueSize: info.ValueSize, MaxEntries: info.MaxEntries, PerCPU: perCPU(m.Type()),
 	}}
 	out.key, out.value = types(m, info)
-	if out.value == nil && isSection(info.Name) {
+	if out.value == nil && globals.IsSection(info.Name) {
 		if out.value, err = sectionType(out.info); err != nil {
 			return nil, err
 		}

@@ -24,9 +24,6 @@ import (
 // kernel the types of the variables. The bpfman daemon's loader doesn't, and names the map like the section. But the
 // types are in the BTF of the programs that use the map.
 
-// isSection reports whether a map has the name of a section.
-func isSection(name string) bool { return strings.HasPrefix(name, ".") }
-
 // OpenSection opens the section of global variables that one of the programs uses. If none does, or no program
 // exists, it returns an [os.ErrNotExist] error.
 func OpenSection(programs []uint32, section string) (*Map, error) {

@@ -22,8 +22,8 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
-	"github.com/bpfman/bpfman-operator/cli/objectmaps"
 	"github.com/bpfman/bpfman-operator/cli/output"
+	"github.com/bpfman/bpfman-operator/internal/globals"
 	"github.com/bpfman/bpfman-operator/internal/live"
 )
 
@@ -167,7 +167,7 @@ func (o dumpOptions) ofObject(ctx context.Context, c *cluster.Cluster, object, n
 	if len(reports) == 0 {
 		return nil, fmt.Errorf("%s isn't loaded on any of the nodes: to find out why, run kubectl bpfman why %s", object, object)
 	}
-	if objectmaps.IsSection(name) {
+	if globals.IsSection(name) {
 		return sectionOf(reports, name), nil
 	}
 	known := map[string]bool{}

@@ -39,19 +39,22 @@ const (
 func main() {
 	dir := flag.String("maps", "/maps", "Directory with the maps: the mount path of the volume.")
 	config := flag.String("config", "/etc/map-exporter/config.yaml", "File that specifies which maps to export, and as which metrics.")
+	host := &mapmetrics.Host{}
+	flag.StringVar(&host.Proc, "proc", "/proc", "Path of /proc, for the decoders ksym and majorminor.")
+	flag.StringVar(&host.Cgroups, "cgroups", "/sys/fs/cgroup", "Path where the node's /sys/fs/cgroup is mounted, for the decoder cgroup.")
 	address := flag.String("listen", ":9435", "Address to serve /metrics and /healthz at.")
 	flag.Parse()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *dir, *config, *address, log); err != nil {
+	if err := run(ctx, *dir, *config, *address, host, log); err != nil {
 		log.Error("map-exporter", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, dir, configFile, address string, log *slog.Logger) error {
+func run(ctx context.Context, dir, configFile, address string, host *mapmetrics.Host, log *slog.Logger) error {
 	text, err := os.ReadFile(configFile)
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
@@ -65,7 +68,7 @@ func run(ctx context.Context, dir, configFile, address string, log *slog.Logger)
 		return fmt.Errorf("listen on %s: %w", address, err)
 	}
 	server := &http.Server{
-		Handler:           handler(mapmetrics.NewCollector(dir, config, log), log),
+		Handler:           handler(mapmetrics.NewCollector(dir, config, host, log), log),
 		ReadTimeout:       headerTimeout,
 		ReadHeaderTimeout: headerTimeout,
 		WriteTimeout:      writeTimeout,

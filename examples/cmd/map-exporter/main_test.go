@@ -30,7 +30,7 @@ func serve(t *testing.T, dir, config string) (*httptest.Server, *bytes.Buffer) {
 	}
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
-	server := httptest.NewServer(handler(mapmetrics.NewCollector(dir, parsed, log), log))
+	server := httptest.NewServer(handler(mapmetrics.NewCollector(dir, parsed, &mapmetrics.Host{}, log), log))
 	t.Cleanup(server.Close)
 	return server, &said
 }
@@ -134,11 +134,11 @@ func TestRun(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := run(ctx, "testdata/maps", "testdata/config.yaml", "127.0.0.1:0", log); err != nil {
+	if err := run(ctx, "testdata/maps", "testdata/config.yaml", "127.0.0.1:0", &mapmetrics.Host{}, log); err != nil {
 		t.Errorf("it ends with %v", err)
 	}
 	for file, want := range map[string]string{"testdata/absent.yaml": "absent.yaml", "testdata/maps/ports": "testdata/maps/ports"} {
-		if err := run(t.Context(), "testdata/maps", file, "127.0.0.1:0", log); err == nil || !strings.Contains(err.Error(), want) {
+		if err := run(t.Context(), "testdata/maps", file, "127.0.0.1:0", &mapmetrics.Host{}, log); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v", file, err)
 		}
 	}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The bpfman-operator authors
+
+package mapmetrics
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/bpfman/bpfman-operator/examples/maptext"
+)
+
+// A map is read with bpf(2), which returns bytes, or as text. Text needs no system call that a seccomp profile could
+// forbid, but the kernel prints no sizes, and not every map.
+
+// element is an element of a map.
+type element struct {
+	key    key
+	values []cpuValue
+}
+
+type cpuValue struct {
+	cpu int // maptext.NoCPU if the map isn't per CPU
+	value
+}
+
+type key interface {
+	// parts returns the parts of the key for the labels.
+	parts(labels []Label) ([]part, error)
+	String() string
+}
+
+// part is a part of a key: its bytes, and what the kernel prints for it. One of them can be missing.
+type part struct {
+	bytes []byte
+	text  string
+}
+
+type value interface {
+	// numbers returns the number for a metric, or the numbers of its array.
+	numbers(m *Metric) ([]float64, error)
+}
+
+// elements yields the elements of the map that is pinned at path. It ends after the first error.
+func (m *Map) elements(path string) iter.Seq2[element, error] {
+	if m.readsText() {
+		return textElements(path)
+	}
+	return func(yield func(element, error) bool) {
+		opened, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
+		switch {
+		case errors.Is(err, unix.EPERM) && !m.readsBytes(): // by a seccomp profile
+			for e, err := range textElements(path) {
+				if !yield(e, err) {
+					return
+				}
+			}
+			return
+		case err != nil:
+			yield(element{}, fmt.Errorf("open: %w", err))
+			return
+		}
+		defer opened.Close()
+		for e, err := range byteElements(opened) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func textElements(path string) iter.Seq2[element, error] {
+	return func(yield func(element, error) bool) {
+		file, err := os.Open(path)
+		if err != nil {
+			yield(element{}, fmt.Errorf("open: %w", err))
+			return
+		}
+		defer file.Close()
+		for entry, err := range maptext.Parse(file) {
+			e := element{key: textKey{entry.Key}}
+			for _, v := range entry.Values {
+				e.values = append(e.values, cpuValue{v.CPU, textValue{v.Value}})
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func byteElements(m *ebpf.Map) iter.Seq2[element, error] {
+	return func(yield func(element, error) bool) {
+		perCPU := m.Type() == ebpf.PerCPUHash || m.Type() == ebpf.PerCPUArray || m.Type() == ebpf.LRUCPUHash
+		var k, v []byte
+		var vs [][]byte
+		into := any(&v)
+		if perCPU {
+			into = &vs
+		}
+		entries := m.Iterate()
+		for entries.Next(&k, into) {
+			e := element{key: byteKey(k)}
+			if perCPU {
+				for cpu, v := range vs {
+					e.values = append(e.values, cpuValue{cpu, byteValue(v)})
+				}
+			} else {
+				e.values = []cpuValue{{maptext.NoCPU, byteValue(v)}}
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err := entries.Err(); err != nil {
+			yield(element{}, fmt.Errorf("read: %w", err))
+		}
+	}
+}
+
+type textKey struct{ maptext.Value }
+
+func (k textKey) parts(labels []Label) ([]part, error) {
+	members := []maptext.Value{k.Value}
+	if k.Composite && !k.Array {
+		members = k.Members
+	}
+	if len(members) < len(labels) {
+		return nil, fmt.Errorf("%d labels are wanted of a key with %d members", len(labels), len(members))
+	}
+	parts := make([]part, len(labels))
+	for i, label := range labels {
+		parts[i] = part{text: members[i].String(), bytes: encode(members[i], label.Size)}
+	}
+	return parts, nil
+}
+
+// encode returns the bytes of a value with a size. It returns nil if the text doesn't tell them: of an array of bytes,
+// the kernel prints nothing after the first zero. If what follows can't be anything but zeros of a string, it returns
+// the bytes up to the zero.
+func encode(v maptext.Value, size int) []byte {
+	if size == 0 || v.Composite && len(v.Members) == 0 {
+		return nil
+	}
+	if !v.Composite {
+		n, err := v.Integer()
+		if err != nil {
+			return nil
+		}
+		return integer(n, size)
+	}
+	members := len(v.Members)
+	if v.Members[0].Composite { // a struct around something, or a union
+		inner := v.Members[0]
+		for _, m := range v.Members[1:] {
+			// Of the members of a union, those with large elements are printed as a whole.
+			if n := len(m.Members); n > 0 && n < size && size%n == 0 && !m.Members[0].Composite {
+				inner = m
+			}
+		}
+		return encode(inner, size)
+	}
+	each := size / members
+	if cut, certain := isCut(v.Members); members > size || cut && !certain && members < size {
+		return nil
+	} else if cut {
+		each = 1
+	}
+	if each*members != size && each != 1 {
+		return nil
+	}
+	var bytes []byte
+	for _, m := range v.Members {
+		bytes = append(bytes, encode(m, each)...)
+	}
+	return bytes
+}
+
+// integer returns the bytes of an integer in this machine's byte order.
+func integer(n uint64, size int) []byte {
+	bytes := make([]byte, max(size, 8))
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		binary.NativeEndian.PutUint64(bytes, n)
+		return bytes[:size]
+	}
+	binary.NativeEndian.PutUint64(bytes[len(bytes)-8:], n)
+	return bytes[len(bytes)-size:]
+}
+
+// isCut reports whether an array can be one of bytes that was printed up to its first zero, and whether it certainly is
+// an array of bytes.
+func isCut(members []maptext.Value) (cut, certain bool) {
+	last := len(members) - 1
+	for i, m := range members {
+		n, err := m.Integer()
+		if err != nil || n > 0xff || n == 0 && i < last {
+			return false, false
+		}
+		certain = certain || strings.HasPrefix(m.Scalar, "'")
+		cut = n == 0
+	}
+	return cut || certain, certain
+}
+
+type textValue struct{ maptext.Value }
+
+func (v textValue) numbers(m *Metric) ([]float64, error) {
+	field, err := v.At(m.path...)
+	if err != nil {
+		return nil, err
+	}
+	members := []maptext.Value{field}
+	if m.Type == TypeHistogram && field.Composite {
+		members = field.Members
+	}
+	numbers := make([]float64, len(members))
+	for i, member := range members {
+		if numbers[i], err = member.Number(); err != nil {
+			return nil, err
+		}
+	}
+	return numbers, nil
+}
+
+type byteKey []byte
+
+func (k byteKey) String() string { return fmt.Sprintf("%#x", []byte(k)) }
+
+func (k byteKey) parts(labels []Label) ([]part, error) {
+	parts, rest := make([]part, len(labels)), []byte(k)
+	for i, label := range labels {
+		if label.Size > len(rest) {
+			return nil, fmt.Errorf("label %s: the key has only %d bytes", label.Name, len(k))
+		}
+		parts[i].bytes = rest[:label.Size]
+		rest = rest[min(label.Size+label.Padding, len(rest)):]
+	}
+	return parts, nil
+}
+
+type byteValue []byte
+
+func (v byteValue) numbers(m *Metric) ([]float64, error) {
+	at, size, count := 0, m.Size, 1
+	switch {
+	case m.Offset != nil:
+		at = *m.Offset
+		if m.Type == TypeHistogram {
+			count = m.BucketMax + 1
+		}
+	case len(v) <= 8:
+		size = len(v) // a plain number
+	}
+	numbers := make([]float64, count)
+	for i := range numbers {
+		if at+size > len(v) {
+			return nil, fmt.Errorf("the value has only %d bytes", len(v))
+		}
+		n, err := unsigned(v[at : at+size])
+		if err != nil {
+			return nil, err
+		}
+		numbers[i], at = float64(n), at+size
+	}
+	return numbers, nil
+}
+
+// unsigned returns an unsigned integer in this machine's byte order.
+func unsigned(bytes []byte) (uint64, error) {
+	switch len(bytes) {
+	case 1:
+		return uint64(bytes[0]), nil
+	case 2:
+		return uint64(binary.NativeEndian.Uint16(bytes)), nil
+	case 4:
+		return uint64(binary.NativeEndian.Uint32(bytes)), nil
+	case 8:
+		return binary.NativeEndian.Uint64(bytes), nil
+	}
+	return 0, fmt.Errorf("a number can't have %d bytes", len(bytes))
+}
