@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -68,6 +69,7 @@ func Catalog() []Description {
 		Command{Repository: "bpfman-node-probe", Binary: "node-probe"}.describe(),
 		Command{Repository: "csi-node-driver-registrar", Binary: "csi-node-driver-registrar"}.describe(),
 		{Name: prometheusImage, Optional: true, describe: prometheus},
+		{Name: "docker.io/library/python:3.11-slim", Optional: true, describe: python},
 	}
 	for _, command := range Published {
 		catalog = append(catalog, command.describe())
@@ -177,6 +179,39 @@ func prometheus(_ context.Context, name string, s Sources) (Image, error) {
 	return Image{Name: name, Files: append(base(), server, client), User: "65534:65534", Entrypoint: []string{"/bin/prometheus"}}, nil
 }
 
+// python describes an image with Debian's Python, for the tutorial.
+func python(ctx context.Context, name string, _ Sources) (Image, error) {
+	const interpreter, library = "/usr/bin/python3.11", "/usr/lib/python3.11"
+	executable, err := existing(name, "/usr/bin/python3", interpreter)
+	if err != nil {
+		return Image{}, err
+	}
+	files := append(base(), executable)
+	binaries := []string{interpreter}
+	err = filepath.WalkDir(library, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "__pycache__" || strings.HasPrefix(entry.Name(), "config-")):
+			return fs.SkipDir
+		case entry.Type().IsRegular():
+			files = append(files, File{Path: path, Mode: 0o644, Source: path})
+			if filepath.Ext(path) == ".so" {
+				binaries = append(binaries, path)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Image{}, fmt.Errorf("list Python's library: %w", err)
+	}
+	libraries, err := sharedLibraries(ctx, binaries...)
+	if err != nil {
+		return Image{}, err
+	}
+	return Image{Name: name, Files: append(files, libraries...), Entrypoint: []string{"/usr/bin/python3"}}, nil
+}
+
 // daemon describes bpfman's published image: the same binary, working directory, and command line. The only
 // difference is that the launcher starts the daemon (see hack/cluster/launcher).
 func daemon(ctx context.Context, name string, s Sources) (Image, error) {
@@ -208,17 +243,18 @@ func daemon(ctx context.Context, name string, s Sources) (Image, error) {
 	}, nil
 }
 
-// sharedLibraries returns the host's libraries, and the loader, that the binary is linked with.
-func sharedLibraries(ctx context.Context, binary string) ([]File, error) {
-	output, err := exec.CommandContext(ctx, "ldd", binary).Output()
+// sharedLibraries returns the host's libraries, and the loader, that the binaries are linked with.
+func sharedLibraries(ctx context.Context, binaries ...string) ([]File, error) {
+	output, err := exec.CommandContext(ctx, "ldd", binaries...).Output()
 	if err != nil {
-		return nil, fmt.Errorf("list the libraries of %s: %w", binary, err)
+		return nil, fmt.Errorf("list the libraries of %s: %w", binaries[0], err)
 	}
 	var files []File
 	for line := range strings.Lines(string(output)) {
 		// A line is "libz.so.1 => /lib/…/libz.so.1 (0x…)" or "/lib64/ld-linux-x86-64.so.2 (0x…)".
 		for field := range strings.FieldsSeq(line) {
-			if strings.HasPrefix(field, "/") && !strings.HasSuffix(field, ":") {
+			known := slices.ContainsFunc(files, func(f File) bool { return f.Path == field })
+			if strings.HasPrefix(field, "/") && !strings.HasSuffix(field, ":") && !known {
 				files = append(files, File{Path: field, Mode: 0o755, Source: field})
 			}
 		}

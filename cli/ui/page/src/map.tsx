@@ -198,7 +198,7 @@ function Rates(props: { dump: views.Dump; field: string; rates: Record<string, n
     const plot = new uPlot({
       width: element.current.clientWidth, height: 180, cursor: { y: false }, legend: { live: true },
       scales: { x: { time: false, range: [-span, 0] }, y: { range: (_, least, most) => [Math.min(0, least), Math.max(most, 1)] } },
-      axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((t) => (t === 0 ? "now" : `${-t} s ago`)) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((t) => short(t) + "/s") }],
+      axes: [{ ...axis, space: 90, gap: 10, values: (_, ticks) => ticks.map((t) => (t === 0 ? "now" : `${-t} s ago`)) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((t) => short(t) + "/s") }],
       series: [{ label: "when", value: (_, v) => (v === null ? "" : v === 0 ? "now" : `${-v} s ago`) }, ...keys.map((label, i) => ({ label, stroke: css.getPropertyValue(`--line${i}`), width: 1.5, points: { show: false }, value: (_: uPlot, v: number | null) => (v === null ? "" : short(v) + "/s") }))],
     }, [[], ...keys.map(() => [])], element.current);
     chart.current = plot;
