@@ -315,6 +315,8 @@ func TestEachMessageOfOthersHasOneRemedy(t *testing.T) {
 		attach + "`PERF_EVENT_IOC_SET_BPF` failed",
 		attach + "Failed to pin link `BPF_OBJ_PIN` failed",
 		attach + "`/sys/kernel/debug/tracing/events/x/y/id`",
+		attach + "`/sys/bus/event_source/devices/kprobe/type`",
+		attach + "`/sys/bus/event_source/devices/uprobe/type`",
 		attach + "could not resolve uprobe target `libx`",
 		attach + "error reading `/etc/ld.so.cache` file",
 		attach + "error resolving symbol",

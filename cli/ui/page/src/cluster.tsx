@@ -161,7 +161,7 @@ function Objects(props: { objects: views.Brief[] }) {
   const shown = all ? props.objects : worrying;
   const fine = props.objects.length - worrying.length;
   return (
-    <Section title="Objects" note={props.objects.length > 0 && fine > 0 && <button type="button" class="link" onClick={() => setAll(!all)}>{all ? "only those that need a look" : `show the ${count(fine)} that are as specified`}</button>}>
+    <Section title="Objects" note={props.objects.length > 0 && fine > 0 && <button type="button" class="link" onClick={() => setAll(!all)}>{all ? "only those that need a look" : `show the ${fine === 1 ? "one that is" : count(fine) + " that are"} as specified`}</button>}>
       {props.objects.length === 0 && <p class="empty">There are no objects of bpfman.</p>}
       {props.objects.length > 0 && shown.length === 0 && <p class="empty good">Everything is as specified.</p>}
       <ul class="briefs">
