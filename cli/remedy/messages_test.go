@@ -52,6 +52,7 @@ var unseen = map[string]string{
 	"agent/node/interfaces.go":        "logged: without a plan, nothing is reported",
 	"agent/node/share.go":             "logged at the start",
 	"agent/reader/object/loader.go":   "notes of kubectl bpfman image inspect",
+	"agent/reader/object/needs.go":    "output of kubectl bpfman image inspect",
 	"agent/reader/object/variable.go": "names of types",
 	"operator/rollout/history.go":     "logged",
 	"operator/status/controller.go":   "logged",

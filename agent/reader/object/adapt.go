@@ -241,3 +241,15 @@ func (a *adaption) fail(section int, offset uint64, reason string) {
 		}
 	})
 }
+
+// unsupported returns why bpfman can't load programs in a section, or nothing if it can.
+func unsupported(section, kind string) string {
+	if loaderName(section) != "" {
+		return ""
+	}
+	kind = strings.TrimSuffix(kind, ".s")
+	if kind == "xdp" {
+		kind = section // programs in maps
+	}
+	return fmt.Sprintf("it is in section %s, and bpfman has no kind for programs of type %s", plain.Quote(section), plain.Quote(kind))
+}

@@ -5,12 +5,9 @@ package object
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/bpfman/bpfman-operator/agent/reader/plain"
 )
 
 // form is what bpfman makes of the sections with a prefix.
@@ -66,18 +63,6 @@ func loaderName(section string) string {
 
 // isOldXDP reports whether a prefix is one that libbpf accepted for XDP before v1.0, such as xdp_prog.
 func isOldXDP(prefix string) bool { return strings.HasPrefix(prefix, "xdp_") }
-
-// unsupported returns why bpfman can't load programs in a section, or nothing if it can.
-func unsupported(section, kind string) string {
-	if loaderName(section) != "" {
-		return ""
-	}
-	kind = strings.TrimSuffix(kind, ".s")
-	if kind == "xdp" {
-		kind = section // programs in maps
-	}
-	return fmt.Sprintf("it is in section %s, and bpfman has no kind for programs of type %s", plain.Quote(section), plain.Quote(kind))
-}
 
 // Problems returns the reasons why nodes refuse the object, or can't load it.
 func (o *Object) Problems() []string {
