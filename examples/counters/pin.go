@@ -18,6 +18,8 @@ import (
 type Pin struct {
 	// Path is the path of the pin.
 	Path string
+	// Writable opens the map for reading and writing, as readers of ring buffers have to.
+	Writable bool
 
 	opened *ebpf.Map
 	file   fs.FileInfo
@@ -25,8 +27,7 @@ type Pin struct {
 
 // Map returns the map that the path currently refers to, open for reading. It stays open
 // until the next call, or until Close. A caller that waits for data in the map, such as the
-// reader of a ring buffer, should call Map regularly, and switch to the new map if it has
-// changed.
+// reader of a ring buffer, should regularly check whether it was Replaced.
 func (p *Pin) Map() (*ebpf.Map, error) {
 	// Stat before opening the map. If the map is replaced in between, the next call
 	// notices.
@@ -37,13 +38,22 @@ func (p *Pin) Map() (*ebpf.Map, error) {
 	if p.opened != nil && os.SameFile(file, p.file) {
 		return p.opened, nil
 	}
-	opened, err := ebpf.LoadPinnedMap(p.Path, &ebpf.LoadPinOptions{ReadOnly: true})
+	opened, err := ebpf.LoadPinnedMap(p.Path, &ebpf.LoadPinOptions{ReadOnly: !p.Writable})
 	if err != nil {
 		return nil, fmt.Errorf("open map %s: %w", p.Path, err)
 	}
 	_ = p.Close() // the map was only read, so no data can be lost
 	p.opened, p.file = opened, file
 	return opened, nil
+}
+
+// Replaced reports whether the path refers to another map than the one that Map returned.
+func (p *Pin) Replaced() (bool, error) {
+	file, err := os.Stat(p.Path)
+	if err != nil {
+		return false, fmt.Errorf("look at map: %w", err)
+	}
+	return p.opened == nil || !os.SameFile(file, p.file), nil
 }
 
 // Close closes the map if it is open.

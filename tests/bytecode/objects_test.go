@@ -129,6 +129,8 @@ func objects(target string) []object {
 		{forLibbpf, nil, []program{tracepoint("kill_without_signal", "kill_stats_map")}},
 		{"print", nil, []program{tracepoint("print_kill", "")}},
 		{"map_types", nil, []program{tracepoint("map_types", "")}},
+		{"kill_statistics", map[string][]byte{"only_signal": {0, 0, 0, 0}}, []program{tracepoint("kill_statistics", "")}},
+		{"kill_events", nil, []program{tracepoint("kill_events_sender", "")}},
 		{"netobserv_stand_in", map[string][]byte{"enable_dns_tracking": {1}, "enable_flows_filtering": {1}, "enable_openssl_tracking": {1}}, []program{
 			tcx("tcx_ingress_flow_parse", ""), tcx("tcx_egress_flow_parse", ""), tracepoint("kfree_skb", ""),
 			uprobe("probe_entry_SSL_write", "global_counters", target),

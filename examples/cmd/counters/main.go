@@ -25,27 +25,41 @@ func main() {
 	dir := flag.String("maps", "/run/maps", "Directory with the pinned maps: the mount path of the volume.")
 	only := flag.String("only", "", "Names of the maps to read, separated by commas. By default, all in the directory.")
 	interval := flag.Duration("interval", 5*time.Second, "Time between two readings.")
+	ring := flag.String("events", "", "Name of the ring buffer of the program kill_events, instead of counters. Its events are printed, and served at --listen.")
+	address := flag.String("listen", ":9436", "Address at which clients get /events, for --events.")
 	once := flag.Bool("once", false, "Read once and exit, with an error if a map can't be read.")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *dir, *only, *interval, *once); err != nil {
+	err := reading(*dir)
+	switch {
+	case err != nil:
+	case *ring != "":
+		err = forward(ctx, filepath.Join(*dir, *ring), *address)
+	default:
+		err = run(ctx, *dir, *only, *interval, *once)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "counters:", err)
 		os.Exit(1)
 	}
+}
+
+// reading prints what this process is, and which maps it reads.
+func reading(dir string) error {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return fmt.Errorf("read own status: %w", err)
+	}
+	fmt.Printf("reading %s as uid %d, gid %d, %s\n", dir, os.Getuid(), os.Getgid(), effectiveCapabilities(string(status)))
+	return nil
 }
 
 func run(ctx context.Context, dir, only string, interval time.Duration, once bool) error {
 	if interval <= 0 {
 		return fmt.Errorf("--interval is %s: must be more than 0", interval)
 	}
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return fmt.Errorf("read own status: %w", err)
-	}
-	fmt.Printf("reading %s as uid %d, gid %d, %s\n", dir, os.Getuid(), os.Getgid(), effectiveCapabilities(string(status)))
-
 	open := pins{}
 	if once {
 		return open.report(dir, only)
