@@ -41,7 +41,7 @@ func TestAttached(t *testing.T) {
 		{v1alpha1.BpfNodeProgram{Type: "xdp"}, nil},
 		{v1alpha1.BpfNodeProgram{Type: "tracepoint", AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tracepoint", Target: "syscalls/sys_enter_kill"}}}, []string{"tracepoint syscalls/sys_enter_kill"}},
 	} {
-		if got := (Program{BpfNodeProgram: c.program}).Attached(); !reflect.DeepEqual(got, c.want) {
+		if got := (Program{BpfNodeProgram: c.program, Unknown: unknown(c.program)}).Attached(); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v: %q, want %q", c.program, got, c.want)
 		}
 	}

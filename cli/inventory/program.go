@@ -20,6 +20,8 @@ import (
 type Program struct {
 	Node                    string `json:"node"`
 	v1alpha1.BpfNodeProgram `json:",inline"`
+	// Unknown is why it isn't known where the program is attached. It is empty if that is known.
+	Unknown string `json:"unknown,omitempty"`
 	// dispatchers are bpfman's dispatchers on the node, by id.
 	dispatchers map[uint32]v1alpha1.BpfNodeProgram `json:"-"`
 }
@@ -32,7 +34,7 @@ func Programs(node *v1alpha1.BpfNode) []Program {
 		if p.Bpfman && p.Owner == nil {
 			dispatchers[p.ID] = p
 		}
-		out = append(out, Program{node.Name, p, dispatchers})
+		out = append(out, Program{node.Name, p, unknown(p), dispatchers})
 	}
 	return out
 }
@@ -42,12 +44,20 @@ func Compare(a, b Program) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
 }
 
-// Attached describes where a program is attached. If a dispatcher of bpfman runs the program, this is where the
-// dispatcher is attached. Programs of others can be attached to a perf event of their process, as bpftrace and perf do.
-// Only processes of the host's PID namespace can see where.
-func (p Program) Attached() []string {
+// unknown returns why it isn't known where a program is attached. Programs of others can be attached to a perf event of
+// their process, as bpftrace and perf do. Only processes of the host's PID namespace can see where.
+func unknown(p v1alpha1.BpfNodeProgram) string {
 	if len(p.AttachPoints) == 0 && !p.Bpfman && slices.Contains([]string{"kprobe", "tracepoint", "perf_event"}, p.Type) {
-		return []string{"unknown: by a perf event"}
+		return "by a perf event"
+	}
+	return ""
+}
+
+// Attached describes where a program is attached. If a dispatcher of bpfman runs the program, this is where the
+// dispatcher is attached. If it isn't known, this says why.
+func (p Program) Attached() []string {
+	if p.Unknown != "" {
+		return []string{"unknown: " + p.Unknown}
 	}
 	var out []string
 	for _, a := range p.AttachPoints {

@@ -128,6 +128,7 @@ function Unattached(props: { programs: views.Program[]; live: Live }) {
     { name: "Program", cell: (p) => <><span class={"dot " + (p.bpfman ? "ours" : "")} aria-hidden="true" />{p.name || "(no name)"}</>, by: (p) => p.name ?? "" },
     { name: "ID", cell: (p) => p.id, by: (p) => p.id, number: true },
     { name: "Type", cell: (p) => p.type, by: (p) => p.type },
+    { name: "Attached", cell: (p) => (p.unknown ? "unknown: " + p.unknown : "not attached"), by: (p) => p.unknown ?? "" },
     { name: "Owner", cell: (p) => (p.owner ? <OwnerLink owner={p.owner} /> : p.bpfman ? "bpfman" : (p.holders?.[0]?.process ?? p.holders?.[0]?.path ?? "")) },
   ];
   return (
