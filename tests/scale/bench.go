@@ -58,7 +58,7 @@ func (b *bench) say(format string, args ...any) {
 
 func (b *bench) put(name string, value float64) { b.figures[name] = figures.Round(value) }
 
-// measure measures everything once. Each step leaves the cluster in the state that the next one needs.
+// measure measures everything once.
 func (b *bench) measure(ctx context.Context) (err error) {
 	b.put("nodes", float64(b.nodes))
 	b.put("programs", float64(b.programs))
@@ -90,9 +90,29 @@ func (b *bench) measure(ctx context.Context) (err error) {
 			err = errors.Join(err, b.real.end())
 		}
 	}()
-	type step struct {
-		name string
-		do   func(context.Context) error
+	for _, step := range b.steps() {
+		b.say("%s", step.name)
+		if err := step.do(ctx); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", step.name, err), b.operator.running(), kwok.running())
+		}
+	}
+	b.put("took_s", time.Since(b.started).Seconds())
+	return nil
+}
+
+// step measures something. Each step leaves the cluster in the state that the next one needs.
+type step struct {
+	name string
+	do   func(context.Context) error
+}
+
+func (b *bench) steps() []step {
+	if b.rolloutOnly {
+		return []step{
+			{"nodes and their pods", b.allNodes},
+			{"confirmations of all nodes", b.confirmations},
+			{"a rollout in steps", b.staged},
+		}
 	}
 	steps := []step{
 		{"one node: the agent's memory", b.loneAgentAlone},
@@ -106,24 +126,10 @@ func (b *bench) measure(ctx context.Context) (err error) {
 		{"writes, and memory of connections", b.connections100},
 		{"what else agents could watch", b.alternatives},
 	}
-	switch {
-	case b.agentOnly:
-		steps = steps[:1]
-	case b.rolloutOnly:
-		steps = []step{
-			{"nodes and their pods", b.allNodes},
-			{"confirmations of all nodes", b.confirmations},
-			{"a rollout in steps", b.staged},
-		}
+	if b.agentOnly {
+		return steps[:1]
 	}
-	for _, step := range steps {
-		b.say("%s", step.name)
-		if err := step.do(ctx); err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", step.name, err), b.operator.running(), kwok.running())
-		}
-	}
-	b.put("took_s", time.Since(b.started).Seconds())
-	return nil
+	return steps
 }
 
 func (b *bench) startOperator() error {

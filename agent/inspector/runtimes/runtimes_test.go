@@ -23,7 +23,7 @@ func (c counter) runs(id uint32) (uint64, time.Duration, error) {
 	if !ok {
 		return 0, 0, os.ErrNotExist
 	}
-	return p.count, time.Duration(p.count) * p.average, nil //nolint:gosec // few
+	return p.count, time.Duration(p.count) * p.average, nil
 }
 
 func (c counter) set(id uint32, count uint64, average time.Duration) {
