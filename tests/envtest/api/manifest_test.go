@@ -29,11 +29,11 @@ func TestManifestsOfBytecodeAreValid(t *testing.T) {
 	for _, kind := range v1alpha1.UserKinds {
 		o := manifest.Options{Kind: kind.Name, Namespace: metav1.NamespaceDefault, Image: "registry.example.com/team/image:v1"}
 		choices := [][]string{nil}
-		if _, err := manifest.Object(content, o); err != nil {
+		if _, _, err := manifest.Object(content, o); err != nil {
 			choices = [][]string{{"kprobe"}, {"kretprobe"}, {"uprobe"}, {"uretprobe"}}
 		}
 		for _, o.Functions = range choices {
-			object, err := manifest.Object(content, o)
+			object, _, err := manifest.Object(content, o)
 			if err != nil {
 				continue // a probe of the other kind
 			}
