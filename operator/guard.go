@@ -40,7 +40,7 @@ func guard(mgr ctrl.Manager, recorder events.EventRecorder, namespace string, kn
 	}
 	g := &definitions.Guard{
 		Check: func(ctx context.Context) error { return definitions.Check(ctx, api.RESTClient()) },
-		Open: open,
+		Open:  open,
 		Report: func(ctx context.Context, refusal error) {
 			mgr.GetLogger().Error(refusal, "Not starting the controllers yet")
 			if foreign := (*definitions.ForeignError)(nil); errors.As(refusal, &foreign) {

@@ -88,7 +88,7 @@ type guarded struct {
 func newGuarded(answer error) *guarded {
 	g := &guarded{answer: answer}
 	g.Guard = Guard{
-		Check:   func(context.Context) error { return g.says() },
+		Check:  func(context.Context) error { return g.says() },
 		Open:   func() error { g.opened++; return nil },
 		Report: func(_ context.Context, err error) { g.reported = append(g.reported, err.Error()) },
 		Retry:  time.Second, Interval: time.Minute,
