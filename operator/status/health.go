@@ -41,7 +41,7 @@ const (
 
 // progress returns the state of a node in the rollout of an object, and the reason why the node isn't healthy, if it is
 // known.
-func (o *owner) progress(r *report) (progress, string) {
+func (o *owner) progress(r *nodeState) (progress, string) {
 	roll := o.Rollout
 	if roll == nil || roll.Started == nil || !r.changes {
 		return uninvolved, ""
@@ -73,9 +73,9 @@ func (o *owner) progress(r *report) (progress, string) {
 }
 
 // compareRunTimes returns the state of a node with a limit on run times.
-func (o *owner) compareRunTimes(r *report) (state progress, reason string) {
+func (o *owner) compareRunTimes(r *nodeState) (state progress, reason string) {
 	state = healthy
-	for _, program := range r.programs {
+	for _, program := range r.reports {
 		measured, ok := r.node.runTimes[program.ProgramID]
 		switch {
 		case !ok:

@@ -89,7 +89,7 @@ func (x *Index) SetOwner(ref Ref, uid types.UID, spec Owner) []Ref {
 	}
 	// The change can affect every node.
 	for _, n := range x.nodes {
-		o.update(n, func(*report) {})
+		o.update(n, func(*nodeState) {})
 	}
 	return []Ref{ref}
 }
@@ -105,8 +105,8 @@ func (x *Index) DeleteOwner(uid types.UID) {
 	defer x.mu.Unlock()
 	if o := x.owners[uid]; o != nil {
 		o.known, o.Owner = false, Owner{}
-		for _, r := range o.reports {
-			o.update(r.node, func(*report) {})
+		for _, r := range o.nodes {
+			o.update(r.node, func(*nodeState) {})
 		}
 		x.forgetOwner(uid)
 	}
@@ -122,7 +122,7 @@ func (x *Index) SetReport(p *reports.Report) []Ref {
 	defer x.mu.Unlock()
 	o := x.owner(Ref{Kind: of.Kind, NamespacedName: types.NamespacedName{Namespace: of.Namespace, Name: of.Name}}, of.UID)
 	label := p.Node.Value().Label
-	return changed(o, o.update(x.node(label, label), func(r *report) { r.put(p) }))
+	return changed(o, o.update(x.node(label, label), func(r *nodeState) { r.put(p) }))
 }
 
 // DeleteReport removes a report.
@@ -135,7 +135,7 @@ func (x *Index) DeleteReport(p *reports.Report) []Ref {
 		return nil
 	}
 	n := x.node(label, label)
-	refs := changed(o, o.update(n, func(r *report) { r.remove(p.Name) }))
+	refs := changed(o, o.update(n, func(r *nodeState) { r.remove(p.Name) }))
 	x.forgetOwner(uid)
 	x.forgetNode(n)
 	return refs
@@ -150,7 +150,7 @@ func (x *Index) Misses(p *reports.Report) bool {
 	if o == nil || !o.known {
 		return false
 	}
-	r := o.reports[p.Node.Value().Label]
+	r := o.nodes[p.Node.Value().Label]
 	return r != nil && r.outcome == waiting
 }
 
@@ -236,7 +236,7 @@ func (x *Index) changeNode(n *node, change func()) []Ref {
 	firstOrLast := (agents == 0) != (x.agents == 0)
 	var refs []Ref
 	for _, o := range x.owners {
-		refs = append(refs, changed(o, o.update(n, func(*report) {}) || firstOrLast)...)
+		refs = append(refs, changed(o, o.update(n, func(*nodeState) {}) || firstOrLast)...)
 	}
 	return refs
 }
@@ -261,7 +261,7 @@ func (x *Index) owner(ref Ref, uid types.UID) *owner {
 
 // forgetOwner removes an owner without an object and BpfPrograms.
 func (x *Index) forgetOwner(uid types.UID) {
-	if o := x.owners[uid]; !o.known && len(o.reports) == 0 {
+	if o := x.owners[uid]; !o.known && len(o.nodes) == 0 {
 		delete(x.owners, uid)
 	}
 }
@@ -272,7 +272,7 @@ func (x *Index) forgetNode(n *node) {
 		return
 	}
 	for _, o := range x.owners {
-		if o.reports[n.key] != nil {
+		if o.nodes[n.key] != nil {
 			return
 		}
 	}

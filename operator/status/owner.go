@@ -48,11 +48,11 @@ const (
 	failed
 )
 
-// report contains the reports of one node about an owner.
-type report struct {
+// nodeState is what the reports of one node say about an owner.
+type nodeState struct {
 	node     *node
 	matching bool
-	programs []*reports.Report // by name
+	reports  []*reports.Report // by name
 	// The fields below are derived from those above, and counted in the owner.
 	selected bool
 	// lost means that the node would be selected if it were reachable.
@@ -76,28 +76,28 @@ type owner struct {
 	ref     Ref
 	uid     types.UID
 	known   bool
-	reports map[string]*report
+	nodes   map[string]*nodeState
 	sum     Summary
-	waiting *btree.BTreeG[*report]
-	failing *btree.BTreeG[*report]
-	idle    *btree.BTreeG[*report]
+	waiting *btree.BTreeG[*nodeState]
+	failing *btree.BTreeG[*nodeState]
+	idle    *btree.BTreeG[*nodeState]
 	// without contains matching nodes without an agent. unreachable contains unreachable nodes.
-	without     *btree.BTreeG[*report]
-	unreachable *btree.BTreeG[*report]
+	without     *btree.BTreeG[*nodeState]
+	unreachable *btree.BTreeG[*nodeState]
 	// changing contains the nodes of a rollout that aren't healthy.
-	changing *btree.BTreeG[*report]
+	changing *btree.BTreeG[*nodeState]
 	canaries labels.Selector
 }
 
 const treeDegree = 16
 
 func newOwner(ref Ref, uid types.UID) *owner {
-	byNode := func(a, b *report) bool { return a.node.key < b.node.key }
-	stalledFirst := func(a, b *report) bool { return a.stalled && !b.stalled || a.stalled == b.stalled && byNode(a, b) }
-	failingFirst := func(a, b *report) bool { return a.progress > b.progress || a.progress == b.progress && byNode(a, b) }
+	byNode := func(a, b *nodeState) bool { return a.node.key < b.node.key }
+	stalledFirst := func(a, b *nodeState) bool { return a.stalled && !b.stalled || a.stalled == b.stalled && byNode(a, b) }
+	failingFirst := func(a, b *nodeState) bool { return a.progress > b.progress || a.progress == b.progress && byNode(a, b) }
 	return &owner{
 		ref: ref, uid: uid,
-		reports: map[string]*report{},
+		nodes:   map[string]*nodeState{},
 		waiting: btree.NewG(treeDegree, byNode),
 		failing: btree.NewG(treeDegree, stalledFirst),
 		idle:    btree.NewG(treeDegree, byNode),
@@ -107,10 +107,10 @@ func newOwner(ref Ref, uid types.UID) *owner {
 }
 
 // update changes the report of a node, and returns whether the sum changed.
-func (o *owner) update(n *node, change func(*report)) bool {
-	r := o.reports[n.key]
+func (o *owner) update(n *node, change func(*nodeState)) bool {
+	r := o.nodes[n.key]
 	if r == nil {
-		r = &report{node: n}
+		r = &nodeState{node: n}
 	}
 	before := *r
 	o.count(r, -1)
@@ -122,24 +122,24 @@ func (o *owner) update(n *node, change func(*report)) bool {
 	r.outcome, r.reason, r.stalled = o.judge(r)
 	r.progress, r.trouble = o.progress(r)
 	o.count(r, +1)
-	if r.matching || len(r.programs) > 0 {
-		o.reports[n.key] = r
+	if r.matching || len(r.reports) > 0 {
+		o.nodes[n.key] = r
 	} else {
-		delete(o.reports, n.key)
+		delete(o.nodes, n.key)
 	}
 	return before.matching != r.matching || before.selected != r.selected || before.lost != r.lost || before.outcome != r.outcome ||
 		before.reason != r.reason || before.stalled != r.stalled || before.progress != r.progress || before.trouble != r.trouble
 }
 
 // judge returns the combined result of the programs on a node, its reason, and whether it is stalled.
-func (o *owner) judge(r *report) (result outcome, reason string, stalled bool) {
+func (o *owner) judge(r *nodeState) (result outcome, reason string, stalled bool) {
 	generation := o.Generation
 	if !r.changes {
 		generation = o.Before
 	}
 	wanted := r.selected && !o.Deleting && generation != 0
 	done, linked, idly := 0, false, ""
-	for _, program := range r.programs {
+	for _, program := range r.reports {
 		p := program.State.Value()
 		fails, message := false, p.Message
 		switch {
@@ -190,7 +190,7 @@ func failure(member, message string) string {
 }
 
 // count adds the report to the sum n times, or subtracts it.
-func (o *owner) count(r *report, n int) {
+func (o *owner) count(r *nodeState, n int) {
 	if r.matching {
 		o.sum.Matching += n
 	}
@@ -219,7 +219,7 @@ func (o *owner) count(r *report, n int) {
 	case attached:
 		o.sum.Attached += n
 	}
-	if len(r.programs) > 0 {
+	if len(r.reports) > 0 {
 		o.sum.Reporting += n
 	}
 	switch r.progress {
@@ -233,7 +233,7 @@ func (o *owner) count(r *report, n int) {
 	keep(o.changing, r, n > 0)
 }
 
-func keep(set *btree.BTreeG[*report], r *report, in bool) {
+func keep(set *btree.BTreeG[*nodeState], r *nodeState, in bool) {
 	if in {
 		set.ReplaceOrInsert(r)
 	} else {
@@ -249,7 +249,7 @@ func (o *owner) summary() Summary {
 	s.WaitingFor, s.WithoutAgent, s.OutOfReach = names(o.waiting), names(o.without), names(o.unreachable)
 	s.Failures, s.IdleOn = reasons(o.failing), reasons(o.idle)
 	s.Rollout = o.Rollout
-	o.changing.Ascend(func(r *report) bool {
+	o.changing.Ascend(func(r *nodeState) bool {
 		name := r.node.name
 		if r.trouble != "" {
 			name += ": " + shorten.Middle(r.trouble, maxError)
@@ -261,9 +261,9 @@ func (o *owner) summary() Summary {
 }
 
 // reasons returns the names of the first nodes, with their reasons.
-func reasons(reports *btree.BTreeG[*report]) []NodeReason {
+func reasons(reports *btree.BTreeG[*nodeState]) []NodeReason {
 	var first []NodeReason
-	reports.Ascend(func(r *report) bool {
+	reports.Ascend(func(r *nodeState) bool {
 		first = append(first, NodeReason{r.node.name, r.reason})
 		return len(first) < maxNamed
 	})
@@ -271,9 +271,9 @@ func reasons(reports *btree.BTreeG[*report]) []NodeReason {
 }
 
 // names returns the names of the first nodes.
-func names(reports *btree.BTreeG[*report]) []string {
+func names(reports *btree.BTreeG[*nodeState]) []string {
 	var first []string
-	reports.Ascend(func(r *report) bool {
+	reports.Ascend(func(r *nodeState) bool {
 		first = append(first, r.node.name)
 		return len(first) < maxNamed
 	})
@@ -281,21 +281,21 @@ func names(reports *btree.BTreeG[*report]) []string {
 }
 
 // put adds or replaces a program. It keeps programs sorted by name, so that messages are stable.
-func (r *report) put(p *reports.Report) {
+func (r *nodeState) put(p *reports.Report) {
 	i, found := r.find(p.Name)
 	if found {
-		r.programs[i] = p
+		r.reports[i] = p
 	} else {
-		r.programs = slices.Insert(r.programs, i, p)
+		r.reports = slices.Insert(r.reports, i, p)
 	}
 }
 
-func (r *report) remove(name string) {
+func (r *nodeState) remove(name string) {
 	if i, found := r.find(name); found {
-		r.programs = slices.Delete(r.programs, i, i+1)
+		r.reports = slices.Delete(r.reports, i, i+1)
 	}
 }
 
-func (r *report) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(r.programs, name, func(p *reports.Report, name string) int { return strings.Compare(p.Name, name) })
+func (r *nodeState) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(r.reports, name, func(p *reports.Report, name string) int { return strings.Compare(p.Name, name) })
 }

@@ -254,7 +254,7 @@ func (x *Index) Positions(uid types.UID, canaries labels.Selector) []int64 {
 	defer x.mu.Unlock()
 	var all []int64
 	if o := x.owners[uid]; o != nil {
-		for _, r := range o.reports {
+		for _, r := range o.nodes {
 			if r.selected {
 				all = append(all, rollout.Position(uid, r.node.name, r.node.labels, canaries))
 			}

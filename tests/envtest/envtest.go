@@ -20,10 +20,12 @@ import (
 	"testing"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/bpfman/bpfman-operator/internal/prerequisite"
@@ -73,6 +75,29 @@ func KubeconfigOf(tb testing.TB, c *rest.Config) string {
 		tb.Fatal(err)
 	}
 	return path
+}
+
+// Cluster is the API server, with what kubectl needs to reach it.
+type Cluster struct {
+	client.Client
+
+	Config *rest.Config
+	// Kubeconfig is the path of a file for kubectl.
+	Kubeconfig string
+}
+
+// Connect returns the API server of the tests. Its client knows CustomResourceDefinitions.
+func Connect(tb testing.TB) *Cluster {
+	tb.Helper()
+	config := Config(tb)
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := apiextensionsv1.AddToScheme(c.Scheme()); err != nil {
+		tb.Fatal(err)
+	}
+	return &Cluster{c, config, Kubeconfig(tb)}
 }
 
 // Patience is how long a test waits for what has to happen.

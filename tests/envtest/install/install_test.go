@@ -55,24 +55,12 @@ func TestMain(m *testing.M) {
 	envtest.Main(m)
 }
 
-// cluster is the API server, with what kubectl needs to reach it.
-type cluster struct {
-	client.Client
-	config     *rest.Config
-	kubeconfig string
-}
+// cluster is the API server of the tests.
+type cluster struct{ *envtest.Cluster }
 
 func connect(t *testing.T) *cluster {
 	t.Helper()
-	config := envtest.Config(t)
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := apiextensionsv1.AddToScheme(c.Scheme()); err != nil {
-		t.Fatal(err)
-	}
-	return &cluster{c, config, envtest.Kubeconfig(t)}
+	return &cluster{envtest.Connect(t)}
 }
 
 // run runs a script, and returns its output.
@@ -81,7 +69,7 @@ func (c *cluster) run(t *testing.T, input []byte, script string, arguments ...st
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(root, "hack/install", script), arguments...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "KUBECTL="+filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "IMAGES_LOADED=yes")
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "KUBECTL="+filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "IMAGES_LOADED=yes")
 	command.Stdin = bytes.NewReader(input)
 	output, err := command.CombinedOutput()
 	return string(output), err
@@ -98,7 +86,7 @@ func (c *cluster) helm(t *testing.T, command, release string, arguments ...strin
 	defer cancel()
 	arguments = append([]string{command, release, filepath.Join(root, "charts/bpfman-operator"), "--set", "images.loaded=true"}, arguments...)
 	helm := exec.CommandContext(ctx, program, arguments...)
-	helm.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + c.kubeconfig}
+	helm.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + c.Kubeconfig}
 	output, err := helm.CombinedOutput()
 	return string(output), err
 }
@@ -142,7 +130,7 @@ func (c *cluster) definitions(t *testing.T) map[string]bool {
 // all the time.
 func (c *cluster) everything(t *testing.T) []string {
 	t.Helper()
-	discovery, err := discovery.NewDiscoveryClientForConfig(c.config)
+	discovery, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +138,7 @@ func (c *cluster) everything(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quiet := rest.CopyConfig(c.config)
+	quiet := rest.CopyConfig(c.Config)
 	quiet.WarningHandler = rest.NoWarnings{}
 	api, err := dynamic.NewForConfig(quiet)
 	if err != nil {
@@ -267,7 +255,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	before := c.everything(t)
 	said, err := c.run(t, whole, "install.sh", "--check", "-")
 	for _, expected := range []string{
-		c.config.Host, "operator       quay.io/bpfman/bpfman-operator:latest", "agent          quay.io/bpfman/bpfman-agent:latest",
+		c.Config.Host, "operator       quay.io/bpfman/bpfman-operator:latest", "agent          quay.io/bpfman/bpfman-agent:latest",
 		"daemon         quay.io/bpfman/bpfman:v0.6.0", "csi.registrar  registry.k8s.io/sig-storage/csi-node-driver-registrar:v",
 		"taken over", "  bpfapplications.bpfman.io (Cluster)", "  xdpnsprograms.bpfman.io (Namespaced)",
 	} {
@@ -455,7 +443,7 @@ func TestForeignDefinitions(t *testing.T) {
 	t.Run("the operator writes nothing", func(t *testing.T) {
 		before := c.everything(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		mgr, err := operator.New(envtest.As(c.config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0", LeaderElection: true})
+		mgr, err := operator.New(envtest.As(c.Config, namespace, "bpfman-operator"), operator.Options{Namespace: namespace, MetricsAddr: "0", HealthAddr: "0", LeaderElection: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -531,7 +519,7 @@ func TestForeignDefinitions(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		command := exec.CommandContext(ctx, "bash", "-e", "-o", "pipefail", "-c", first+commands+last)
-		command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
+		command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
 		if said, err := command.CombinedOutput(); err != nil {
 			t.Errorf("%v:\n%s", err, said)
 		}

@@ -25,7 +25,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -41,24 +40,12 @@ func TestMain(m *testing.M) {
 	envtest.Main(m)
 }
 
-// cluster is the API server, with what kubectl needs to reach it.
-type cluster struct {
-	client.Client
-	config     *rest.Config
-	kubeconfig string
-}
+// cluster is the API server of the tests.
+type cluster struct{ *envtest.Cluster }
 
 func connect(t *testing.T) *cluster {
 	t.Helper()
-	config := envtest.Config(t)
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := apiextensionsv1.AddToScheme(c.Scheme()); err != nil {
-		t.Fatal(err)
-	}
-	return &cluster{c, config, envtest.Kubeconfig(t)}
+	return &cluster{envtest.Connect(t)}
 }
 
 // upstreamDefinitions returns the definitions of upstream's v0.5 from the directory UPSTREAM_DEFINITIONS, such as
@@ -118,7 +105,7 @@ func TestBackToUpstream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+assets+":"+os.Getenv("PATH"))
+		run.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "PATH="+assets+":"+os.Getenv("PATH"))
 		if output, err := run.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, output)
 		}
@@ -205,7 +192,7 @@ func (c *cluster) removeDefinitions(t *testing.T) {
 // established waits until the definitions are in the API server's discovery.
 func (c *cluster) established(t *testing.T) {
 	t.Helper()
-	found, err := discovery.NewDiscoveryClientForConfig(c.config)
+	found, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
