@@ -196,7 +196,15 @@ func (s *Store) Put(image Image, files *Files, object reader.Object) (path strin
 			return "", err
 		}
 	}
-	return path, s.put(base+recordSuffix, object)
+	if err := s.put(base+recordSuffix, object); err != nil {
+		return "", err
+	}
+	if path == base+objectSuffix { // another version of bpfman may have adapted it
+		if err := os.Remove(base + adapted + objectSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return path, nil
 }
 
 // remove removes the files of an image.

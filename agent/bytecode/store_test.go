@@ -240,6 +240,12 @@ func TestStoreKeepsAdaptedObjects(t *testing.T) {
 	if _, err := s.Copy(named("quay.io/b")); err == nil {
 		t.Error("copied what isn't there")
 	}
+	if same, err := put(t, s, image, "object", described("object")); err != nil || same != base+objectSuffix || s.Size() != int64(len("object")) {
+		t.Errorf("%s, %v; %d bytes", same, err, s.Size())
+	}
+	if _, err := put(t, s, image, "object", adaptedTo("6.1", "object")); err != nil {
+		t.Fatal(err)
+	}
 	// All files of an image make room together.
 	s.Limit = 25
 	if _, err := put(t, s, named("quay.io/b"), "another", described("another")); err != nil || len(files(t, s.Dir)) != 2 {
