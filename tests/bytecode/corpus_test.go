@@ -11,7 +11,7 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/binary"
-	"errors"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -25,7 +25,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
 	"google.golang.org/grpc/status"
 
 	bytecodeobject "github.com/bpfman/bpfman-operator/agent/reader/object"
@@ -345,35 +344,40 @@ func programOf(function reader.Function) program {
 	return p
 }
 
+// loadWithLibbpf loads the object in its argument with libbpf, and prints the name and the description of each program.
+// Pins are in a file system of its own, which ends with it: objects can also pin their maps by name.
+const loadWithLibbpf = `set -e
+mount -t bpf bpf /sys/fs/bpf
+bpftool prog loadall "$1" /sys/fs/bpf/all >&2
+for pin in /sys/fs/bpf/all/*; do
+	printf '{"name": "%s", "program": %s}\n' "${pin##*/}" "$(bpftool -j prog show pinned "$pin")"
+done`
+
 // libbpfTags returns the tags of an object's functions if libbpf can load the object as it is, all functions at once.
 func libbpfTags(t *testing.T, o written) map[string]string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), o.name+".o")
-	pins, err := os.MkdirTemp("/sys/fs/bpf", "corpus-")
-	if err = errors.Join(err, os.WriteFile(path, o.content, 0o600)); err != nil {
+	if err := os.WriteFile(path, o.content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(pins) }()
-	out, err := exec.CommandContext(t.Context(), "bpftool", "prog", "loadall", path, filepath.Join(pins, "all")).CombinedOutput()
+	command := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", loadWithLibbpf, "sh", path)
+	var failed bytes.Buffer
+	command.Stderr = &failed
+	out, err := command.Output()
 	if err != nil {
-		t.Logf("with libbpf: %s", bytes.TrimSpace(out[max(0, len(out)-200):]))
+		t.Logf("with libbpf: %v: %.200s", err, failed.Bytes()[max(0, failed.Len()-200):])
 		return nil
 	}
 	tags := map[string]string{}
-	entries, err := os.ReadDir(filepath.Join(pins, "all"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
-		program, err := ebpf.LoadPinnedProgram(filepath.Join(pins, "all", entry.Name()), nil)
-		if err != nil {
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+		var loaded struct {
+			Name    string
+			Program struct{ Tag string }
+		}
+		if err := decoder.Decode(&loaded); err != nil {
 			t.Fatal(err)
 		}
-		info, err := program.Info()
-		if err = errors.Join(err, program.Close()); err != nil {
-			t.Fatal(err)
-		}
-		tags[entry.Name()] = info.Tag
+		tags[loaded.Name] = loaded.Program.Tag
 	}
 	return tags
 }
