@@ -130,6 +130,7 @@ func objects(target string) []object {
 		{"print", nil, []program{tracepoint("print_kill", "")}},
 		{"map_types", nil, []program{tracepoint("map_types", "")}},
 		{"kill_statistics", map[string][]byte{"only_signal": {0, 0, 0, 0}}, []program{tracepoint("kill_statistics", "")}},
+		{"syscalls", nil, []program{tracepoint("count_syscalls", ""), tracepoint("measure_reads", "")}},
 		{"kill_events", nil, []program{tracepoint("kill_events_sender", "")}},
 		{"netobserv_stand_in", map[string][]byte{"enable_dns_tracking": {1}, "enable_flows_filtering": {1}, "enable_openssl_tracking": {1}}, []program{
 			tcx("tcx_ingress_flow_parse", ""), tcx("tcx_egress_flow_parse", ""), tracepoint("kfree_skb", ""),
