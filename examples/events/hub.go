@@ -85,11 +85,11 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		case e := <-c.events:
 			if lost := h.takeLost(c); lost > 0 {
-				if out.Encode(message{Lost: lost}) != nil {
+				if err := out.Encode(message{Lost: lost}); err != nil {
 					return
 				}
 			}
-			if out.Encode(message{Event: &e}) != nil {
+			if err := out.Encode(message{Event: &e}); err != nil {
 				return
 			}
 		}

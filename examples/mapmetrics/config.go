@@ -69,7 +69,7 @@ func (l *Label) UnmarshalJSON(text []byte) error {
 	type plain Label
 	fields := json.NewDecoder(bytes.NewReader(text))
 	fields.DisallowUnknownFields()
-	return fields.Decode((*plain)(l)) //nolint:wrapcheck // part of a parser
+	return fields.Decode((*plain)(l))
 }
 
 // Metric describes a metric that comes from one number in a map's values, or a histogram.
@@ -186,20 +186,7 @@ func (m *Map) complete(prefix string, names map[string]bool) error {
 	if m.CPUs != CPUSum && m.CPUs != CPULabel {
 		wrong = append(wrong, fmt.Errorf("cpus: %q is neither %s nor %s", m.CPUs, CPUSum, CPULabel))
 	}
-	labels := map[string]bool{labelCPU: m.CPUs == CPULabel}
-	for i := range m.Labels {
-		label := &m.Labels[i]
-		if !model.LegacyValidation.IsValidLabelName(label.Name) || strings.HasPrefix(label.Name, "__") {
-			wrong = append(wrong, fmt.Errorf("labels: %q is not the name of a label", label.Name))
-		}
-		if labels[label.Name] {
-			wrong = append(wrong, fmt.Errorf("labels: %q is there twice", label.Name))
-		}
-		labels[label.Name] = true
-		if err := label.complete(); err != nil {
-			wrong = append(wrong, fmt.Errorf("labels: %s: %w", label.Name, err))
-		}
-	}
+	wrong = append(wrong, m.completeLabels())
 	if len(m.Metrics) == 0 {
 		wrong = append(wrong, errors.New("metrics: none is named"))
 	}
@@ -217,6 +204,25 @@ func (m *Map) complete(prefix string, names map[string]bool) error {
 	}
 	if m.readsText() && m.readsBytes() {
 		wrong = append(wrong, errors.New("field needs the map as text, and offset needs its bytes: use only one of them"))
+	}
+	return errors.Join(wrong...)
+}
+
+func (m *Map) completeLabels() error {
+	var wrong []error
+	labels := map[string]bool{labelCPU: m.CPUs == CPULabel}
+	for i := range m.Labels {
+		label := &m.Labels[i]
+		if !model.LegacyValidation.IsValidLabelName(label.Name) || strings.HasPrefix(label.Name, "__") {
+			wrong = append(wrong, fmt.Errorf("labels: %q is not the name of a label", label.Name))
+		}
+		if labels[label.Name] {
+			wrong = append(wrong, fmt.Errorf("labels: %q is there twice", label.Name))
+		}
+		labels[label.Name] = true
+		if err := label.complete(); err != nil {
+			wrong = append(wrong, fmt.Errorf("labels: %s: %w", label.Name, err))
+		}
 	}
 	return errors.Join(wrong...)
 }

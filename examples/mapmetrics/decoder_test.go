@@ -16,14 +16,14 @@ import (
 	"github.com/bpfman/bpfman-operator/examples/maptext"
 )
 
-func labelOf(t testing.TB, size int, names ...string) *Label {
-	t.Helper()
+func labelOf(tb testing.TB, size int, names ...string) *Label {
+	tb.Helper()
 	l := &Label{Name: "a", Size: size}
 	for _, name := range names {
 		l.Decoders = append(l.Decoders, Decoder{Name: name})
 	}
 	if err := l.complete(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return l
 }

@@ -59,7 +59,7 @@ func (h *Host) cgroup(id uint64) string {
 		all := map[uint64]string{}
 		_ = filepath.WalkDir(h.Cgroups, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.IsDir() {
-				return nil // deleted in the meantime
+				return nil //nolint:nilerr // deleted in the meantime
 			}
 			var stat syscall.Stat_t
 			if syscall.Stat(path, &stat) == nil {

@@ -158,14 +158,7 @@ func encode(v maptext.Value, size int) []byte {
 	}
 	members := len(v.Members)
 	if v.Members[0].Composite { // a struct around something, or a union
-		inner := v.Members[0]
-		for _, m := range v.Members[1:] {
-			// Of the members of a union, those with large elements are printed as a whole.
-			if n := len(m.Members); n > 0 && n < size && size%n == 0 && !m.Members[0].Composite {
-				inner = m
-			}
-		}
-		return encode(inner, size)
+		return encode(wholeMember(v.Members, size), size)
 	}
 	each := size / members
 	if cut, certain := isCut(v.Members); members > size || cut && !certain && members < size {
@@ -181,6 +174,17 @@ func encode(v maptext.Value, size int) []byte {
 		bytes = append(bytes, encode(m, each)...)
 	}
 	return bytes
+}
+
+// wholeMember returns the member of a union that has all of its bytes: one with large elements, or else the first one.
+func wholeMember(members []maptext.Value, size int) maptext.Value {
+	whole := members[0]
+	for _, m := range members[1:] {
+		if n := len(m.Members); n > 0 && n < size && size%n == 0 && !m.Members[0].Composite {
+			whole = m
+		}
+	}
+	return whole
 }
 
 // integer returns the bytes of an integer in this machine's byte order.

@@ -39,7 +39,7 @@ func forward(ctx context.Context, path, address string) error {
 	})
 	tasks.Go(func() error {
 		<-ctx.Done()
-		return server.Close() //nolint:wrapcheck // there is nothing to add
+		return server.Close()
 	})
 	tasks.Go(func() error {
 		out := json.NewEncoder(os.Stdout)
@@ -48,5 +48,5 @@ func forward(ctx context.Context, path, address string) error {
 			_ = out.Encode(e) // without an output, clients still get it
 		})
 	})
-	return tasks.Wait() //nolint:wrapcheck // each task says what failed
+	return tasks.Wait()
 }
