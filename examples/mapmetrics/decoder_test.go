@@ -108,7 +108,8 @@ func TestDecoders(t *testing.T) {
 
 // The bytes of what the kernel prints for a key.
 func TestEncode(t *testing.T) {
-	address := "{{['-',],[253,0,0,0,0,0,0,256,],[" // as a union of arrays of 16, 8, and 4 elements
+	// What Linux 6.18 prints for struct in6_addr, a union of arrays with elements of 1, 2, and 4 bytes.
+	const address = "{{['\xfd',],[253,0,0,0,0,0,0,256,],[253,0,0,16777216,],},}"
 	for name, c := range map[string]struct {
 		text string
 		size int
@@ -119,10 +120,13 @@ func TestEncode(t *testing.T) {
 		"enumerator":                {"TCP_ESTABLISHED", 4, nil},
 		"array of numbers":          {"[1,0,0,2,]", 16, append(append(integer(1, 4), make([]byte, 8)...), integer(2, 4)...)},
 		"bytes":                     {"[10,1,2,3,]", 4, []byte{10, 1, 2, 3}},
-		"string":                    {"['a','b',0,]", 16, []byte("ab\x00")},
-		"cut bytes or numbers":      {"[2,0,]", 8, nil},
-		"numbers that end with 0":   {"[300,0,]", 8, append(integer(300, 4), 0, 0, 0, 0)},
-		"address":                   {address + "253,0,0,16777216,],},}", 16, []byte{0xfd, 15: 1}},
+		"string":                    {"['a','b',]", 16, []byte("ab")},
+		"MAC up to its first zero":  {"[2,]", 6, nil},
+		"MAC that begins with zero": {"[]", 6, nil},
+		"cut bytes or numbers":      {"[2,3,]", 8, nil},
+		"numbers":                   {"[300,1,]", 8, append(integer(300, 4), integer(1, 4)...)},
+		"odd size":                  {"[300,1,]", 6, nil},
+		"address":                   {address, 16, []byte{0xfd, 15: 1}},
 		"structure around a number": {"{7,}", 4, integer(7, 4)},
 		"more than fit":             {"[1,2,3,]", 2, nil},
 		"nothing":                   {"{}", 4, nil},

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"strings"
 
@@ -142,9 +143,8 @@ func (k textKey) parts(labels []Label) ([]part, error) {
 	return parts, nil
 }
 
-// encode returns the bytes of a value with a size. It returns nil if the text doesn't tell them: of an array of bytes,
-// the kernel prints nothing after the first zero. If what follows can't be anything but zeros of a string, it returns
-// the bytes up to the zero.
+// encode returns the bytes of a value with a size. It returns nil if the text doesn't tell them, and fewer bytes for a
+// text that ends with a zero.
 func encode(v maptext.Value, size int) []byte {
 	if size == 0 || v.Composite && len(v.Members) == 0 {
 		return nil
@@ -156,17 +156,14 @@ func encode(v maptext.Value, size int) []byte {
 		}
 		return integer(n, size)
 	}
-	members := len(v.Members)
 	if v.Members[0].Composite { // a struct around something, or a union
 		return encode(wholeMember(v.Members, size), size)
 	}
-	each := size / members
-	if cut, certain := isCut(v.Members); members > size || cut && !certain && members < size {
-		return nil
-	} else if cut {
-		each = 1
+	if !v.Array && len(v.Members) == 1 {
+		return encode(v.Members[0], size)
 	}
-	if each*members != size && each != 1 {
+	each := elementSize(v.Members, size)
+	if each == 0 {
 		return nil
 	}
 	var bytes []byte
@@ -174,6 +171,27 @@ func encode(v maptext.Value, size int) []byte {
 		bytes = append(bytes, encode(m, each)...)
 	}
 	return bytes
+}
+
+// elementSize returns the size of the elements of an array, or 0 if the text doesn't tell it. Of an array of bytes, the
+// kernel prints no zero, and nothing after it. It prints bytes as characters if it can.
+func elementSize(members []maptext.Value, size int) int {
+	if len(members) == size {
+		return 1
+	}
+	wide := false
+	for _, m := range members {
+		if strings.HasPrefix(m.Scalar, "'") {
+			return 1
+		}
+		n, err := m.Integer()
+		wide = wide || err == nil && (n == 0 || n > math.MaxUint8)
+	}
+	each := size / len(members)
+	if !wide || each*len(members) != size || each != 2 && each != 4 && each != 8 {
+		return 0
+	}
+	return each
 }
 
 // wholeMember returns the member of a union that has all of its bytes: one with large elements, or else the first one.
@@ -196,21 +214,6 @@ func integer(n uint64, size int) []byte {
 	}
 	binary.NativeEndian.PutUint64(bytes[len(bytes)-8:], n)
 	return bytes[len(bytes)-size:]
-}
-
-// isCut reports whether an array can be one of bytes that was printed up to its first zero, and whether it certainly is
-// an array of bytes.
-func isCut(members []maptext.Value) (cut, certain bool) {
-	last := len(members) - 1
-	for i, m := range members {
-		n, err := m.Integer()
-		if err != nil || n > 0xff || n == 0 && i < last {
-			return false, false
-		}
-		certain = certain || strings.HasPrefix(m.Scalar, "'")
-		cut = n == 0
-	}
-	return cut || certain, certain
 }
 
 type textValue struct{ maptext.Value }
