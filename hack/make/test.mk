@@ -188,12 +188,17 @@ soak: bytecode build/tests/cmd/node-probe cluster-up ## Load and unload AT_ONCE=
 	@$(MAKE) --no-print-directory deploy-kustomize KUBECONFIG=$(CLUSTER_KUBECONFIG)
 	@$(CHAOS_TEST) CHAOS_FILE=$(LOCALBIN)/soak.csv PROGRAMS=$(PROGRAMS) AT_ONCE=$(AT_ONCE) go test -count=1 -v -timeout 12h -run Soak ./chaos
 
+.PHONY: test-oldest-kubernetes
+test-oldest-kubernetes: $(OLDEST_KUBERNETES) ## Run test-envtest on the API server of the oldest version of Kubernetes that bpfman supports.
+	@$(MAKE) --no-print-directory test-envtest KUBEBUILDER_ASSETS=$(patsubst %/,%,$(dir $(OLDEST_KUBERNETES)))
+
 # Slow tests of what rarely breaks. docs/development.md says when to run them.
 .PHONY: test-slow
-test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, nodes in the virtual machine, three nodes, the tutorials, the page, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
+test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, the oldest Kubernetes, nodes in the virtual machine, three nodes, the tutorials, the page, and the longest tests of test-envtest, test-e2e, and test-lifecycle.
 	@$(MAKE) --no-print-directory test-fuzz
 	@$(MAKE) --no-print-directory test-envtest
 	@$(MAKE) --no-print-directory test-corpus
+	@$(MAKE) --no-print-directory test-oldest-kubernetes
 	@$(MAKE) --no-print-directory test-kernel-node
 	@$(MAKE) --no-print-directory test-mixed-kernels
 	@$(MAKE) --no-print-directory test-nodes

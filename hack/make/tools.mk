@@ -78,14 +78,20 @@ $(BPF_LINKER):
 .PHONY: $(TOOLS) zizmor opm prometheus promtool bpf-linker
 $(TOOLS) zizmor opm prometheus promtool bpf-linker: %: $(LOCALBIN)/%
 
-KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' hack/kubernetes/go.mod)
+kubernetes_version = $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2 }' $(1)/go.mod)
+KUBERNETES_VERSION := $(call kubernetes_version,hack/kubernetes)
 KUBERNETES := $(CACHE)/kubernetes-$(KUBERNETES_VERSION)/kubernetes
+# The oldest version that bpfman supports, with which only tests run.
+OLDEST_KUBERNETES := $(CACHE)/kubernetes-$(call kubernetes_version,hack/kubernetes/oldest)/kubernetes
 DAEMON := $(CACHE)/bpfman-0.6.0/bin/bpfman-rpc
 # For tests of switching from this version.
 UPSTREAM_DAEMON := $(CACHE)/bpfman-0.5.6/bin/bpfman-rpc
 
 $(KUBERNETES):
 	@hack/kubernetes/build.sh $(CACHE) $(LOCALBIN)
+
+$(OLDEST_KUBERNETES): $(KUBERNETES)
+	@hack/kubernetes/build.sh $(CACHE) $(LOCALBIN) oldest
 
 # The API server and etcd of tests. One binary contains all of Kubernetes' components, and the name with which it is
 # called selects the component. KUBEBUILDER_ASSETS selects other ones, such as those of setup-envtest.

@@ -48,6 +48,27 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
+// TestOldestKubernetes checks that the oldest version of Kubernetes is the same in the documentation, the chart, and
+// the script, and that tests run on it.
+func TestOldestKubernetes(t *testing.T) {
+	for file, want := range map[string]string{
+		"docs/install.md":                   "- Kubernetes version 1.30 or later\n",
+		"docs/development.md":               "the API server of Kubernetes 1.30, the oldest supported version",
+		"charts/bpfman-operator/Chart.yaml": `kubeVersion: ">=1.30.0-0"`,
+		"hack/install/install.sh":           "Kubernetes 1.30 or later is required",
+		"hack/kubernetes/oldest/go.mod":     "k8s.io/kubernetes v1.30.",
+		"hack/kubernetes/gomod.sh":          "gomod.sh v1.30.",
+	} {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(content), want) {
+			t.Errorf("%s doesn't have %q", file, want)
+		}
+	}
+}
+
 // TestUninstallChecksFirst checks that all targets that uninstall leave deleting to the script, which first checks
 // whose definitions the cluster has.
 func TestUninstallChecksFirst(t *testing.T) {

@@ -281,7 +281,8 @@ func TestDependabot_KnowsEachModule(t *testing.T) {
 			t.Skipf("this isn't a clone: %v", err)
 		}
 		for path := range strings.FieldsSeq(string(output)) {
-			if directory := filepath.Join("/", filepath.Dir(path)); !updated[ecosystem+" "+directory] {
+			// The oldest supported version of Kubernetes stays what it is.
+			if directory := filepath.Join("/", filepath.Dir(path)); directory != "/hack/kubernetes/oldest" && !updated[ecosystem+" "+directory] {
 				t.Errorf("%s isn't updated", path)
 			}
 		}
