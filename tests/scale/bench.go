@@ -110,8 +110,8 @@ func (b *bench) steps() []step {
 	if b.rolloutOnly {
 		return []step{
 			{"nodes and their pods", b.allNodes},
-			{"confirmations of all nodes", b.confirmations},
 			{"a rollout in steps", b.staged},
+			{"confirmations of all nodes", b.confirmations},
 		}
 	}
 	steps := []step{
