@@ -122,7 +122,7 @@ func (inspector) ExecInContainer(ctx context.Context, pod, _, _ string, command 
 			err = dump(answers, command[slices.Index(command, "--map")+1], n)
 		}
 		if err != nil {
-			return nil //nolint:nilerr // the client has left
+			return nil // the client has left
 		}
 		const interval = 500 * time.Millisecond // to save the test's time
 		select {
