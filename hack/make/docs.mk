@@ -35,8 +35,8 @@ docs-publish: $(DOCS_VENV)/bin/mkdocs schemas ## Add this version's site to the 
 	$(DOCS_PUSH)
 
 .PHONY: docs-names
-docs-names: build-release ## Give the images in the pages the names of the release of VERSION at REGISTRY; this changes the pages.
-	@sed -i -f <($(RELEASE) names $(OF_RELEASE) --layout "") $$(git ls-files 'docs/*.md')
+docs-names: build-release ## Give the images and files in the pages the names of the release of VERSION at REGISTRY; this changes the pages.
+	@sed -i -f <($(RELEASE) names $(OF_RELEASE) --layout ""; echo 's|https://github.com/bpfman/bpfman-operator|$(SOURCE)|g') $$(git ls-files 'docs/*.md')
 
 .PHONY: docs-requirements
 docs-requirements: ## Pin the packages of the site's builder, with hashes, from hack/docs/requirements.in.

@@ -38,8 +38,8 @@ release: build-release ## Build everything that a release of VERSION at REGISTRY
 # The version is in the Makefile. These files name it too, for readers.
 .PHONY: bump
 bump: ## Set the next version, NEW=X.Y.Z, in the Makefile and wherever the documentation names it.
-	@sed -i -E 's/(release-v|bpfman-operator-|VERSION\)\),|^version: |^appVersion: v)$(VERSION)/\1$(NEW)/g' \
-		Makefile charts/bpfman-operator/Chart.yaml docs/install.md
+	@sed -i -E 's/(release-v|bpfman-operator[-:]|download\/v|tags\/v|--version |tag .v|VERSION\)\),|^version: |^appVersion: v)$(VERSION)/\1$(NEW)/g' \
+		Makefile charts/bpfman-operator/Chart.yaml docs/install.md docs/upgrade.md docs/air-gapped.md
 
 # `go get` finds the module apis by its own tag.
 .PHONY: release-tagged
@@ -53,7 +53,7 @@ release-yamls:
 	@rm -rf $(RELEASE_DIR) && mkdir -p $(RELEASE_DIR)
 	@for overlay in $(RELEASE_OVERLAYS); do file=$(RELEASE_DIR)/bpfman-$${overlay%%=*}-install.yaml; \
 		$(LOCALBIN)/kustomize build "$${overlay#*=}" | $(WITH_IMAGES) >"$$file"; echo "$$file"; done
-	@cp hack/install/install.sh hack/install/uninstall.sh $(RELEASE_DIR)
+	@cp hack/install/install.sh hack/install/uninstall.sh hack/install/mirror.sh $(RELEASE_DIR)
 
 .PHONY: package-chart
 package-chart: $(LOCALBIN)/helm ## Package the Helm chart of this version, with its images, to bin/chart.
@@ -135,7 +135,7 @@ licences: build-release build-architectures build-plugins ## Collect the license
 	$(LOCALBIN)/release licences --out $(LOCALBIN)/licences $(RELEASE_BINARIES) $(PLUGINS)
 
 .PHONY: release-files
-release-files: sbom licences build-release-yamls package-chart release-bundle schemas release-catalog ## Write the files of a release to bin/release-files: install files, chart, bundle, examples, schemas, commands, SBOMs, licenses, checksums.
+release-files: sbom licences build-release-yamls package-chart release-bundle schemas release-mirror ## Write the files of a release to bin/release-files: install files, chart, bundle, examples, schemas, commands, SBOMs, licenses, checksums.
 	@rm -rf $(RELEASE_FILES) && mkdir -p $(RELEASE_FILES)
 	@named=$$(grep -hoE '^ *(- )?(image|bpfman\.(agent\.|csi\.|csi\.registrar\.|inspector\.)?image): *[^ ]+' $(RELEASE_DIR)/*.yaml | sed '/@sha256:/d' | sort -u); test -z "$$named" || \
 		{ echo "a release names its images by digest, but has:"; echo "$$named"; exit 1; } >&2
@@ -149,6 +149,7 @@ release-files: sbom licences build-release-yamls package-chart release-bundle sc
 	@for dir in bundle licences schemas examples; do \
 		$(ARCHIVE) -C $(LOCALBIN) -c $$dir | gzip -n >$(RELEASE_FILES)/bpfman-operator-$(VERSION)-$$dir.tar.gz; done
 	@$(MAKE) --no-print-directory plugin-archives
+	@$(ARCHIVE) -C $(RELEASE_MIRROR) -c . >$(RELEASE_FILES)/bpfman-operator-$(VERSION)-images.tar
 	@cd $(RELEASE_FILES) && sha256sum * >checksums.txt && cat checksums.txt
 
 ARCHIVE = tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w --mtime=@$(COMMIT_TIME)
@@ -176,12 +177,14 @@ verify-reproducible: ## Build the commands of the last commit twice, in two dire
 # Examples and pages name the bytecode that is published. For nodes with big-endian processors, it is built again.
 RELEASE_BYTECODE = $(sort $(shell grep -rhoE --include=*.md --include=*.yaml 'quay\.io/bpfman-bytecode/[A-Za-z0-9_-]+' docs examples config charts | sed 's,.*/,,'))
 
+BIG_ENDIAN_BYTECODE := $(BYTECODE:$(LOCALBIN)/bytecode/%=$(LOCALBIN)/bytecode-big-endian/%)
+
 $(LOCALBIN)/bytecode-big-endian/%.o: examples/bytecode/%.bpf.c $(wildcard examples/bytecode/*.h)
 	@mkdir -p $(@D)
 	@$(CLANG) $(subst -target bpf ,-target bpfeb ,$(BPF_CFLAGS)) -c $< -o $@
 
 .PHONY: release-images
-release-images: build-release build-architectures bytecode $(BYTECODE:$(LOCALBIN)/bytecode/%=$(LOCALBIN)/bytecode-big-endian/%) ## Build the images of a release to bin/release-images, without a container engine.
+release-images: build-release build-architectures bytecode $(BIG_ENDIAN_BYTECODE) ## Build the images of a release to bin/release-images, without a container engine.
 	@rm -rf $(RELEASE_IMAGES)
 	@$(RELEASE) images $(OF_RELEASE) --bin $(LOCALBIN) --bytecode "$(patsubst xdp_pass_private,$(BYTECODE_ALIAS),$(RELEASE_BYTECODE))"
 	@$(RELEASE_NAMED)
@@ -197,6 +200,13 @@ release-catalog: package-chart release-bundle
 	@$(MAKE) --no-print-directory catalog BUNDLE_IMG="$$(sed -f $(RELEASE_NAMES) <<<'quay.io/bpfman/bpfman-operator-bundle:latest')"
 	@$(RELEASE) add $(OF_RELEASE) --catalog $(LOCALBIN)/catalog --base $(OPM_IMAGE)
 	@$(RELEASE_NAMED)
+
+# All images, for clusters that reach no other registry than their own: hack/install/mirror.sh.
+RELEASE_MIRROR := $(LOCALBIN)/release-mirror
+.PHONY: release-mirror
+release-mirror: release-catalog
+	@rm -rf $(RELEASE_MIRROR) && cp -r $(RELEASE_IMAGES) $(RELEASE_MIRROR)
+	@for image in $(BPFMAN_IMG) $(BPFMAN_REGISTRAR_IMG); do $(RELEASE) add $(OF_RELEASE) --layout $(RELEASE_MIRROR) --other $$image || exit 1; done
 
 SIGN_BLOB = $(LOCALBIN)/cosign $1 --yes $(COSIGN_FLAGS) $2 checksums.txt
 .PHONY: release-publish

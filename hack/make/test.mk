@@ -38,9 +38,27 @@ lint-workflows: $(LOCALBIN)/actionlint $(LOCALBIN)/zizmor ## Check the workflows
 	$(LOCALBIN)/actionlint
 	$(LOCALBIN)/zizmor --offline --quiet --min-severity=medium .github
 
+RELEASE_TEST = $(foreach tool,registry cosign helm kustomize,$(LOCALBIN)/$(tool))
+
 .PHONY: test-release-published
-test-release-published: ## Publish a release of the last commit to a local registry, and verify it (ARCHITECTURES=amd64; takes minutes).
-	RELEASE_TEST=yes go -C hack/release test -count=1 -v -timeout 60m -run '^TestRelease$$' .
+test-release-published: $(RELEASE_TEST) ## Publish a release of the last commit to a local registry, and verify it (ARCHITECTURES=amd64; takes minutes).
+	RELEASE_PUBLISHED=$(LOCALBIN) go -C hack/release test -count=1 -v -timeout 60m -run '^TestRelease$$' .
+
+# Another instance, whose nodes have none of the project's images.
+RELEASE_INSTANCE ?= 253
+
+.PHONY: test-release-installed
+test-release-installed: deps build-cluster build/tests/cmd/csi-node-driver-registrar $(LOCALBIN)/oras $(RELEASE_TEST) ## Publish the former release and the last commit; install, upgrade, and uninstall them on a cluster, with the documentation's commands (as root; takes many minutes).
+	@hack/release/deps.sh
+	RELEASE_INSTALLED=$(LOCALBIN) CLUSTER_INSTANCE=$(RELEASE_INSTANCE) CLUSTER_KUBERNETES=$(KUBERNETES) CLUSTER_DAEMON=$(DAEMON) \
+		go -C hack/release test -count=1 -v -timeout 2h -run '^TestInstalled$$' .
+
+.PHONY: test-emulated
+test-emulated: envtest bytecode $(BIG_ENDIAN_BYTECODE) ## Run the commands for arm64 under QEMU, to readiness, and have the reader of each byte order choose its bytecode (as root).
+	@hack/release/deps.sh
+	@$(MAKE) --no-print-directory build-architectures ARCHITECTURES=arm64 RELEASE_COMMANDS="bpfman-operator bpfman-agent bpfman-reader bpfman-ns bpfman-csi bpfman-inspector"
+	@$(MAKE) --no-print-directory build-architectures ARCHITECTURES=s390x RELEASE_COMMANDS=bpfman-reader
+	$(call requires,emulators envtest) EMULATED_BIN=$(LOCALBIN) KUBEBUILDER_ASSETS=$(ENVTEST_ASSETS) go -C tests test -count=1 -v -timeout 30m ./emulated
 
 .PHONY: test-bytecode
 test-bytecode: bytecode envtest build/agent/cmd/bpfman-reader build-launcher ## Test each call and the example programs on the real daemon, if this kernel supports them, and compare the samples with the programs (as root).
@@ -207,7 +225,9 @@ test-slow: ## Run the slow tests that `.ci/run` leaves out: the fuzz tests, the 
 	@$(MAKE) --no-print-directory test-ui
 	@$(MAKE) --no-print-directory test-chaos MINUTES=30
 	@$(MAKE) --no-print-directory test-lifecycle LIFECYCLE_FLAGS=
+	@$(MAKE) --no-print-directory test-emulated
 	@$(MAKE) --no-print-directory test-release-published
+	@$(MAKE) --no-print-directory test-release-installed
 
 .PHONY: test-rbac
 test-rbac: ## Compare the components' permissions with their requests in the audit log of the one-node cluster, after test-e2e (AUDIT_LOG).

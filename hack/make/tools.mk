@@ -22,6 +22,8 @@ $(LOCALBIN)/setup-envtest: PACKAGE = sigs.k8s.io/controller-runtime/tools/setup-
 $(LOCALBIN)/helm: PACKAGE = helm.sh/helm/v4/cmd/helm@v4.3.1
 $(LOCALBIN)/kind: PACKAGE = sigs.k8s.io/kind@$(KIND_VERSION)
 $(LOCALBIN)/kwok: PACKAGE = sigs.k8s.io/kwok/cmd/kwok@$(KWOK_VERSION)
+$(LOCALBIN)/registry: PACKAGE = github.com/distribution/distribution/v3/cmd/registry@v3.1.2
+$(LOCALBIN)/oras: PACKAGE = oras.land/oras/cmd/oras@v1.3.6
 $(LOCALBIN)/cosign: PACKAGE = github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
 $(LOCALBIN)/actionlint: PACKAGE = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 $(LOCALBIN)/govulncheck: PACKAGE = golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -30,7 +32,7 @@ $(LOCALBIN)/vale: PACKAGE = github.com/vale-cli/vale/v3/cmd/vale@v3.20.0
 $(LOCALBIN)/vale: export CGO_ENABLED = 1
 
 TOOLS := applyconfiguration-gen client-gen informer-gen lister-gen register-gen controller-gen crd-ref-docs kustomize \
-	gofumpt golangci-lint setup-envtest helm kind kwok cosign actionlint govulncheck vale
+	gofumpt golangci-lint setup-envtest helm kind kwok cosign registry oras actionlint govulncheck vale
 $(TOOLS:%=$(LOCALBIN)/%): hack/make/tools.mk
 	@mkdir -p $(@D)
 	@echo "building $(@F)" >&2

@@ -32,7 +32,7 @@ const usage = `usage: release command [flags]
   licences  collect the licences of all that is in some binaries
   krew      make the manifest by which krew installs the archives of kubectl's plugin
   images    build the images of commands, and of bytecode
-  add       put the packaged chart, the bundle, or the catalog among the images
+  add       put the packaged chart, the bundle, the catalog, or another project's image among the images
   names     print a sed script that gives images the names of the release, and their digests
   publish   push the images, and sign them
   notes     print the release notes, from the changelog

@@ -161,6 +161,7 @@ func add(args []string) error {
 	bundle := c.flags.String("bundle", "", "the bundle's directory")
 	catalog := c.flags.String("catalog", "", "the catalog's directory")
 	base := c.flags.String("base", "", "the image with opm, which serves the catalog")
+	other := c.flags.String("other", "", "the name of another project's image")
 	if err := c.parse(args); err != nil {
 		return err
 	}
@@ -189,6 +190,14 @@ func add(args []string) error {
 		return put(layout, c.Name("bpfman-operator-bundle"), func() (mutate.Appendable, error) {
 			return c.Data("bpfman-operator-bundle", map[string]fs.FS{"/": os.DirFS(*bundle)}, metadata.Annotations)
 		})
+	case *other != "":
+		return put(layout, *other, func() (mutate.Appendable, error) {
+			content, err := images.Base(context.Background(), *other)
+			if err != nil {
+				return nil, err
+			}
+			return c.Copy(content)
+		})
 	case *catalog != "":
 		labels := map[string]string{"operators.operatorframework.io.index.configs.v1": "/configs"}
 		return put(layout, c.Name("bpfman-operator-catalog"), func() (mutate.Appendable, error) {
@@ -199,7 +208,7 @@ func add(args []string) error {
 			return c.DataOn(content, "bpfman-operator-catalog", map[string]fs.FS{"/": os.DirFS(*catalog)}, labels, []string{"/bin/opm"}, []string{"serve", "/configs"})
 		})
 	}
-	return errors.New("specify --chart, --bundle or --catalog")
+	return errors.New("specify --chart, --bundle, --catalog, or --other")
 }
 
 func names(args []string) error {

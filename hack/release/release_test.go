@@ -7,146 +7,56 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"encoding/pem"
 	"errors"
 	"io"
-	"io/fs"
-	"log"
 	"maps"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/bpfman/bpfman-operator/hack/cluster/image"
-	"github.com/bpfman/bpfman-operator/hack/release/images"
 )
 
 // The version is a candidate, which needs no section in the changelog.
 const version = "0.98.7-rc.1"
 
-// machine is what a maintainer has: a clone with the version's tags, a registry, and a key.
-type machine struct {
-	t                    *testing.T
-	clone, registry, key string
-	daemon, registrar    string
-	opm                  string
-	environment          []string
-	access               remote.Option
-}
-
-// newMachine skips the test unless `make test-release-published` runs it.
-func newMachine(t *testing.T) *machine {
-	t.Helper()
-	if os.Getenv("RELEASE_TEST") != "yes" {
-		t.Skip("it takes minutes: make test-release-published runs it")
-	}
-	// Like ghcr.io, the registry has no API for what is attached to an image.
-	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(server.Close)
-	dir := t.TempDir()
-	ca := filepath.Join(dir, "ca.crt")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	host := strings.TrimPrefix(server.URL, "https://")
-	m := &machine{
-		t: t, clone: filepath.Join(dir, "clone"), registry: host + "/some/where", key: filepath.Join(dir, "release"),
-		access: remote.WithTransport(server.Client().Transport), daemon: host + "/other/bpfman:v0.6.0", registrar: host + "/other/registrar:v2.13.0", opm: host + "/other/opm:v1",
-	}
-	m.environment = append(os.Environ(), "MAKEFLAGS=", "MAKEOVERRIDES=", "VERSION=", "GH_TOKEN=", "COSIGN_PASSWORD=",
-		"SSL_CERT_FILE="+ca, "DOCKER_CONFIG="+dir, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=test", "GIT_AUTHOR_EMAIL=test@example.com",
-		"GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test@example.com")
-	others := images.Release{Registry: host + "/other", Architectures: []string{"amd64", "arm64", "ppc64le", "s390x"}}
-	for _, other := range []string{m.daemon, m.registrar, m.opm} {
-		content, err := others.Data(other, map[string]fs.FS{"/": fstest.MapFS{"file": {Data: []byte(other)}}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ref, err := name.ParseReference(other)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := remote.WriteIndex(ref, content, m.access); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m.run("git", "-c", "advice.detachedHead=false", "clone", "--quiet", "--no-tags", "../..", m.clone)
-	return m
-}
-
-func (m *machine) run(command string, arguments ...string) string {
-	m.t.Helper()
-	output, err := m.try(command, arguments...)
-	if err != nil {
-		m.t.Fatalf("%s %s: %v\n%s", command, strings.Join(arguments, " "), err, output)
-	}
-	return output
-}
-
-func (m *machine) try(command string, arguments ...string) (string, error) {
-	run := exec.CommandContext(m.t.Context(), command, arguments...)
-	run.Env = m.environment
-	output, err := run.CombinedOutput()
-	return string(output), err
-}
-
-// release runs what a maintainer runs.
-func (m *machine) release(more ...string) (string, error) {
-	architectures := "amd64"
-	if set := os.Getenv("ARCHITECTURES"); set != "" {
-		architectures = set
-	}
-	return m.try("make", append([]string{
-		"-C", m.clone, "--no-print-directory", "release", "VERSION=" + version, "REGISTRY=" + m.registry, "ARCHITECTURES=" + architectures,
-		"PLUGIN_PLATFORMS=linux/amd64", "BPFMAN_IMG=" + m.daemon, "BPFMAN_REGISTRAR_IMG=" + m.registrar, "OPM_IMAGE=" + m.opm,
-		"COSIGN_FLAGS=--key " + m.key + ".key --tlog-upload=false --use-signing-config=false",
-	}, more...)...)
-}
-
 // TestRelease publishes a release from a clean clone to a registry with a name and a certificate authority of its own,
 // twice, and verifies it as the documentation says.
 func TestRelease(t *testing.T) {
-	m := newMachine(t)
-	if output, err := m.release("PUBLISH=yes"); err == nil || !strings.Contains(output, "git tag -s v"+version) {
+	m := newMachine(t, "RELEASE_PUBLISHED", "127.0.0.1")
+	m.pushOthers()
+	clone := m.clone("HEAD")
+	if output, err := m.release(clone, version, "PUBLISH=yes"); err == nil || !strings.Contains(output, "git tag -s v"+version) {
 		t.Fatalf("a commit without the tags is published: %v\n%s", err, output)
 	}
-	for _, tag := range []string{"v" + version, "apis/v" + version} {
-		m.run("git", "-C", m.clone, "tag", tag)
-	}
-	m.run("make", "-C", m.clone, "--no-print-directory", "cosign")
-	cosign := filepath.Join(m.clone, "bin/cosign")
-	m.run(cosign, "generate-key-pair", "--output-key-prefix", m.key)
+	m.tag(clone, version)
 
-	first, err := m.release("PUBLISH=yes")
+	first, err := m.release(clone, version, "PUBLISH=yes")
 	if err != nil {
 		t.Fatalf("make release: %v\n%s", err, first)
 	}
-	m.verifyImages(cosign, first)
-	m.verifyFiles()
+	m.verifyImages(first)
+	m.verifyFiles(clone)
 	m.verifyChart()
-	m.verifyChecksums(cosign)
-	m.verifyModule()
+	m.verifyChecksums(clone)
+	m.verifyModule(clone)
 
-	again, err := m.release("PUBLISH=yes")
+	again, err := m.release(clone, version, "PUBLISH=yes")
 	if err != nil {
 		t.Fatalf("make release, again: %v\n%s", err, again)
 	}
 	if published := published.FindAllString(again, -1); len(published) > 0 {
 		t.Errorf("published again: %q", published)
 	}
-	m.verifyPages()
-	m.run("git", "-C", m.clone, "checkout", "--quiet", "docs")
-	if changes := m.run("git", "-C", m.clone, "status", "--porcelain"); changes != "" {
+	m.verifyPages(clone)
+	m.run("git", "-C", clone, "checkout", "--quiet", "docs")
+	if changes := m.run("git", "-C", clone, "status", "--porcelain"); changes != "" {
 		t.Errorf("the release changes the clone:\n%s", changes)
 	}
 }
@@ -155,9 +65,9 @@ func TestRelease(t *testing.T) {
 var published = regexp.MustCompile(`(?m)^(?:pushed|cosign (?:sign|attest)) (\S+)@(sha256:\S+).*$`)
 
 // verifyImages verifies the signatures and the provenance of all images, and the bills of materials of commands.
-func (m *machine) verifyImages(cosign, output string) {
+func (m *machine) verifyImages(output string) {
 	m.t.Helper()
-	key := []string{"--key", m.key + ".pub", "--insecure-ignore-tlog=true"}
+	cosign, key := filepath.Join(m.tools, "cosign"), []string{"--key", m.key + ".pub", "--insecure-ignore-tlog=true"}
 	count := 0
 	for _, found := range published.FindAllStringSubmatch(output, -1) {
 		if !strings.HasPrefix(found[0], "pushed ") {
@@ -194,9 +104,9 @@ func (m *machine) verifyImages(cosign, output string) {
 }
 
 // verifyFiles checks the files of the release.
-func (m *machine) verifyFiles() {
+func (m *machine) verifyFiles(clone string) {
 	m.t.Helper()
-	paths, err := filepath.Glob(filepath.Join(m.clone, "bin/release-files/*"))
+	paths, err := filepath.Glob(filepath.Join(clone, "bin/release-files/*"))
 	if err != nil || len(paths) < 15 {
 		m.t.Fatalf("the files are %q: %v", paths, err)
 	}
@@ -207,23 +117,23 @@ func (m *machine) verifyFiles() {
 	m.verifyNames(files, 20)
 }
 
-func (m *machine) verifyChecksums(cosign string) {
+func (m *machine) verifyChecksums(clone string) {
 	m.t.Helper()
-	files := filepath.Join(m.clone, "bin/release-files")
+	files := filepath.Join(clone, "bin/release-files")
 	checksums := filepath.Join(files, "checksums.txt")
-	key := []string{"--key", m.key + ".pub", "--insecure-ignore-tlog=true"}
+	cosign, key := filepath.Join(m.tools, "cosign"), []string{"--key", m.key + ".pub", "--insecure-ignore-tlog=true"}
 	m.run(cosign, append([]string{"verify-blob", "--bundle", checksums + ".sigstore.json", checksums}, key...)...)
 	m.run(cosign, append([]string{"verify-blob-attestation", "--type", "slsaprovenance1", "--bundle", checksums + ".provenance.sigstore.json", checksums}, key...)...)
 	m.run("sh", "-c", "cd "+files+" && sha256sum --check --quiet checksums.txt")
 }
 
 // verifyPages checks the pages that are published on the documentation's site.
-func (m *machine) verifyPages() {
+func (m *machine) verifyPages(clone string) {
 	m.t.Helper()
-	m.run("make", "-C", m.clone, "--no-print-directory", "docs-names", "VERSION="+version, "REGISTRY="+m.registry)
+	m.run("make", "-C", clone, "--no-print-directory", "docs-names", "VERSION="+version, "REGISTRY="+m.registry)
 	files := map[string][]byte{}
 	for _, pattern := range []string{"docs/*.md", "docs/tutorials/*.md"} {
-		paths, err := filepath.Glob(filepath.Join(m.clone, pattern))
+		paths, err := filepath.Glob(filepath.Join(clone, pattern))
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -297,7 +207,7 @@ func contents(t *testing.T, path string) map[string][]byte {
 // verifyChart renders the chart from the registry, as helm install does.
 func (m *machine) verifyChart() {
 	m.t.Helper()
-	rendered := m.run(filepath.Join(m.clone, "bin/helm"), "template", "bpfman", "oci://"+m.registry+"/charts/bpfman-operator", "--version", version)
+	rendered := m.run(filepath.Join(m.tools, "helm"), "template", "bpfman", "oci://"+m.registry+"/charts/bpfman-operator", "--version", version)
 	for _, expected := range []string{m.registry + "/bpfman-operator:v" + version + "@sha256:", m.daemon + "@sha256:"} {
 		if !strings.Contains(rendered, expected) {
 			m.t.Errorf("the chart has no %q", expected)
@@ -306,11 +216,11 @@ func (m *machine) verifyChart() {
 }
 
 // verifyModule downloads the module apis by its tag, as go get does.
-func (m *machine) verifyModule() {
+func (m *machine) verifyModule(clone string) {
 	m.t.Helper()
 	dir := m.t.TempDir()
 	config := filepath.Join(dir, "gitconfig")
-	text := "[url \"file://" + m.clone + "\"]\n\tinsteadOf = https://github.com/bpfman/bpfman-operator\n"
+	text := "[url \"file://" + clone + "\"]\n\tinsteadOf = https://github.com/bpfman/bpfman-operator\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		m.t.Fatal(err)
 	}

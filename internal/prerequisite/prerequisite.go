@@ -70,6 +70,8 @@ const (
 	UpstreamDaemon Name = "upstream-daemon"
 	// Commands are the project's own commands, which a test runs as processes.
 	Commands Name = "commands"
+	// Emulators are QEMU's programs that run commands for other architectures.
+	Emulators Name = "emulators"
 	// Envtest is an API server for tests. Cluster is a cluster where bpfman is deployed.
 	Envtest Name = "envtest"
 	Cluster Name = "cluster"
@@ -100,7 +102,7 @@ const (
 var Types = []Name{XDP, TC, TCX, Fentry, Fexit, Kprobe, Tracepoint, Uprobe}
 
 var all = append([]Name{
-	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials,
+	Root, BPF, Tracefs, CgroupV2, BPFPreload, DetachedMounts, SELinux, Bytecode, Headers, Daemon, UpstreamDaemon, Commands, Emulators, Envtest, Cluster, MixedKernels, Registry, NextImages, AuditLog, Corpus, Tutorials,
 	BashCompletion, Bpftool, Busybox, Cosign, Helm, Kubectl, Shell,
 }, Types...)
 

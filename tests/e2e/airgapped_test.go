@@ -71,7 +71,7 @@ func airGappedPage(t *testing.T) (map[string]string, *v1alpha1.TcxProgram) {
 	}
 	var data map[string]string
 	var program *v1alpha1.TcxProgram
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(content, -1) {
+	for _, block := range regexp.MustCompile("(?s)```yaml[^\n]*\n(.*?)```").FindAllSubmatch(content, -1) {
 		object, err := decoder.DecodeAny(bytes.NewReader(block[1]))
 		if err != nil {
 			t.Fatalf("docs/air-gapped.md: %v in:\n%s", err, block[1])

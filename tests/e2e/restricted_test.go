@@ -161,7 +161,7 @@ func firstObjects(t *testing.T) []k8s.Object {
 		t.Fatal(err)
 	}
 	var objects []k8s.Object
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(content, -1) {
+	for _, block := range regexp.MustCompile("(?s)```yaml[^\n]*\n(.*?)```").FindAllSubmatch(content, -1) {
 		o, err := decoder.DecodeAny(bytes.NewReader(block[1]))
 		if err != nil {
 			t.Fatalf("docs/get-started.md: %v in:\n%s", err, block[1])

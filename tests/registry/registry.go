@@ -40,14 +40,17 @@ import (
 // Private is the prefix of repositories that require the user and the password.
 const Private = "private/"
 
-const headerTimeout = time.Minute
+const (
+	headerTimeout = time.Minute
+	day           = 24 * time.Hour
+)
 
-// Authority is a self-signed certificate for two loopback addresses.
+// Authority is a self-signed certificate for two loopback addresses, and for names.
 type Authority struct{ certificate tls.Certificate }
 
 // NewAuthority creates an Authority, and writes its certificate to a file for
 // SSL_CERT_FILE.
-func NewAuthority(file string) (*Authority, error) {
+func NewAuthority(file string, names ...string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make key: %w", err)
@@ -55,7 +58,8 @@ func NewAuthority(file string) (*Authority, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "test registry"},
-		NotBefore:    time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore:    time.Now().Add(-time.Hour), NotAfter: time.Now().Add(day),
+		DNSNames:              names,
 		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2)},
 		IsCA:                  true,
 		BasicConstraintsValid: true,
@@ -71,6 +75,18 @@ func NewAuthority(file string) (*Authority, error) {
 		return nil, fmt.Errorf("write certificate: %w", err)
 	}
 	return &Authority{tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}, nil
+}
+
+// WriteKey writes the private key to a file, for a server in another process.
+func (a *Authority) WriteKey(file string) error {
+	der, err := x509.MarshalPKCS8PrivateKey(a.certificate.PrivateKey)
+	if err != nil {
+		return fmt.Errorf("encode key: %w", err)
+	}
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		return fmt.Errorf("write key: %w", err)
+	}
+	return nil
 }
 
 // Registry is a registry on the loopback addresses of the daemon and of the test.

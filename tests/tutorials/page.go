@@ -79,11 +79,31 @@ var (
 
 // Parse parses a page. The error lists what every tutorial needs and this one lacks.
 func Parse(content []byte) (Page, error) {
-	var page Page
+	page, headings, err := parse(content)
+	errs := []error{err}
+	for _, section := range sections {
+		if !slices.Contains(headings, section) {
+			errs = append(errs, fmt.Errorf("there is no section %q", section))
+		}
+	}
+	return page, errors.Join(append(errs, page.check())...)
+}
+
+// Steps returns the steps in a section of a page that isn't a tutorial.
+func Steps(content []byte, section string) ([]Step, error) {
+	page, _, err := parse(content)
+	steps := slices.DeleteFunc(page.Steps, func(s Step) bool { return s.Section != section })
+	if err == nil && len(steps) == 0 {
+		err = fmt.Errorf("there is no step in a section %q", section)
+	}
+	return steps, err
+}
+
+// parse returns the page, and its headings.
+func parse(content []byte) (page Page, headings []string, err error) {
 	var errs []error
-	var headings []string
 	document := goldmark.DefaultParser().Parse(text.NewReader(content))
-	err := ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
+	err = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}
@@ -103,13 +123,7 @@ func Parse(content []byte) (Page, error) {
 		}
 		return ast.WalkContinue, nil
 	})
-	errs = append(errs, err)
-	for _, section := range sections {
-		if !slices.Contains(headings, section) {
-			errs = append(errs, fmt.Errorf("there is no section %q", section))
-		}
-	}
-	return page, errors.Join(append(errs, page.check())...)
+	return page, headings, errors.Join(append(errs, err)...)
 }
 
 // fenced is a block of a page.

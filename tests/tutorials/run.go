@@ -21,12 +21,11 @@ const (
 // strict are the options for blocks: the first command that fails ends the tutorial.
 var strict = []string{"-eu", "-o", "pipefail"}
 
-// Run runs the page in the directory, and cleans up in any case. The error says which step failed, or printed
-// something else than the page shows.
+// Run runs the page in the directory, and cleans up in any case. The error is that of [Follow].
 func Run(ctx context.Context, page Page, dir, blocks string, environment []string, log func(format string, arguments ...any)) error {
 	running, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	failed := run(running, page.Steps, dir, blocks, environment, log, strict...)
+	failed := Follow(running, page.Steps, dir, blocks, environment, log)
 	if failed == nil {
 		return nil
 	}
@@ -42,6 +41,11 @@ func Run(ctx context.Context, page Page, dir, blocks string, environment []strin
 		failed = errors.Join(failed, fmt.Errorf("clean up: %w", err))
 	}
 	return failed
+}
+
+// Follow runs steps in the directory. The error says which step failed, or printed something else than the page shows.
+func Follow(ctx context.Context, steps []Step, dir, blocks string, environment []string, log func(format string, arguments ...any)) error {
+	return run(ctx, steps, dir, blocks, environment, log, strict...)
 }
 
 func run(ctx context.Context, steps []Step, dir, blocks string, environment []string, log func(string, ...any), options ...string) error {

@@ -96,18 +96,8 @@ func (r Release) DataOn(base v1.ImageIndex, repository string, dirs map[string]f
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := base.IndexManifest()
-	if err != nil {
-		return nil, fmt.Errorf("read the base of %s: %w", repository, err)
-	}
 	return r.indexOf(func(architecture string) (v1.Image, error) {
-		at := slices.IndexFunc(manifest.Manifests, func(d v1.Descriptor) bool {
-			return d.Platform != nil && d.Platform.OS == "linux" && d.Platform.Architecture == architecture
-		})
-		if at < 0 {
-			return nil, fmt.Errorf("the base of %s has no image for %s", repository, architecture)
-		}
-		built, err := base.Image(manifest.Manifests[at].Digest)
+		built, err := imageFor(base, architecture)
 		if err != nil {
 			return nil, fmt.Errorf("read the base of %s: %w", repository, err)
 		}
@@ -132,6 +122,35 @@ func (r Release) DataOn(base v1.ImageIndex, repository string, dirs map[string]f
 		config.Config.Labels, config.Config.Entrypoint, config.Config.Cmd = described.Labels, entrypoint, command
 		return mutate.ConfigFile(built, config)
 	})
+}
+
+// Copy returns the images of another project for the release's architectures.
+func (r Release) Copy(other v1.ImageIndex) (v1.ImageIndex, error) {
+	copied := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, architecture := range r.Architectures {
+		built, err := imageFor(other, architecture)
+		if err != nil {
+			return nil, err
+		}
+		copied = mutate.AppendManifests(copied, mutate.IndexAddendum{
+			Add: built, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}},
+		})
+	}
+	return copied, nil
+}
+
+func imageFor(index v1.ImageIndex, architecture string) (v1.Image, error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(manifest.Manifests, func(d v1.Descriptor) bool {
+		return d.Platform != nil && d.Platform.OS == "linux" && d.Platform.Architecture == architecture
+	})
+	if at < 0 {
+		return nil, fmt.Errorf("there is no image for %s", architecture)
+	}
+	return index.Image(manifest.Manifests[at].Digest)
 }
 
 func (r Release) data(repository string, dirs map[string]fs.FS, labels map[string]string) (image.Image, error) {
