@@ -105,8 +105,8 @@ func TestNotToBeDumped(t *testing.T) {
 }
 
 var section = &btf.Datasec{Name: ".bss", Size: 12, Vars: []btf.VarSecinfo{
-	{Type: &btf.Var{Name: "port", Type: be16, Linkage: btf.GlobalVar}, Offset: 8, Size: 2},
 	{Type: &btf.Var{Name: "kills", Type: u64, Linkage: btf.GlobalVar}, Offset: 0, Size: 8},
+	{Type: &btf.Var{Name: "port", Type: be16, Linkage: btf.GlobalVar}, Offset: 8, Size: 2},
 }}
 
 const (
