@@ -346,6 +346,8 @@ func programOf(function reader.Function) program {
 
 // loadWithLibbpf loads the object in its argument with libbpf, and prints the name and the description of each program.
 // Pins are in a file system of its own, which ends with it: objects can also pin their maps by name.
+//
+//nolint:dupword // the type of the file system, and its source
 const loadWithLibbpf = `set -e
 mount -t bpf bpf /sys/fs/bpf
 bpftool prog loadall "$1" /sys/fs/bpf/all >&2

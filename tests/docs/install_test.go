@@ -40,7 +40,9 @@ func TestInstallAndUninstall(t *testing.T) {
 				if !strings.Contains(string(content), command+"\n") {
 					t.Errorf("docs/install.md doesn't have %q", command)
 				}
-				at := slices.IndexFunc(run[next:], func(line string) bool { return strings.Contains(line, withoutPaths(strings.ReplaceAll(command, chart, "bpfman-operator-"+version+".tgz"))) })
+				at := slices.IndexFunc(run[next:], func(line string) bool {
+					return strings.Contains(line, withoutPaths(strings.ReplaceAll(command, chart, "bpfman-operator-"+version+".tgz")))
+				})
 				if at < 0 {
 					t.Fatalf("make %s doesn't run %q, or not in its place:\n%s", target, command, strings.Join(run, "\n"))
 				}

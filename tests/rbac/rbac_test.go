@@ -171,7 +171,7 @@ func TestComponentsKnowEveryKind(t *testing.T) {
 		check("bpfman-inspector", kind.Resource(), "list")
 	}
 	node := v1alpha1.NodeKind.Resource()
-	check("bpfman-inspector", node, "get", "create")
+	check("bpfman-inspector", node, "get", "create", "patch")
 	check("bpfman-inspector", node+"/status", "update")
 	check("bpfman-operator", node, "list", "watch", "delete")
 }

@@ -26,11 +26,11 @@ func main() {
 }
 
 func run(file, directory string) error {
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(file) //nolint:gosec // the Makefile names the file and the directory
 	if err != nil {
 		return fmt.Errorf("read the reference: %w", err)
 	}
-	if err := os.RemoveAll(directory); err != nil {
+	if err := os.RemoveAll(directory); err != nil { //nolint:gosec // see above
 		return fmt.Errorf("remove the old pages: %w", err)
 	}
 	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // pages are public
@@ -75,13 +75,14 @@ func pages(reference string) map[string]string {
 	}
 	_, resources, _ := strings.Cut(parts[0], "### Resource Types")
 	out := map[string]string{}
-	index := "# API reference\n\nEach page describes the fields of one kind of bpfman.io/v1alpha1. `kubectl explain` shows the same texts.\n\n| Kind | Description |\n|---|---|\n"
+	var index strings.Builder
+	index.WriteString("# API reference\n\nEach page describes the fields of one kind of bpfman.io/v1alpha1. `kubectl explain` shows the same texts.\n\n| Kind | Description |\n|---|---|\n")
 	for _, found := range kind.FindAllStringSubmatch(resources, -1) {
 		name, anchor := found[1], found[2]
-		index += fmt.Sprintf("| [%s](%s.md) | %s |\n", name, anchor, firstSentence(sections[anchor].text))
+		fmt.Fprintf(&index, "| [%s](%s.md) | %s |\n", name, anchor, firstSentence(sections[anchor].text))
 		out[anchor+".md"] = page(anchor, sections)
 	}
-	out["index.md"] = index
+	out["index.md"] = index.String()
 	return out
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 )
 
+//nolint:dupword // lines of Markdown end and begin with the same words
 const generated = `# API Reference
 
 ### Resource Types
