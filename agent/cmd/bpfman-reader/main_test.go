@@ -184,7 +184,7 @@ func bytecodeImage(t *testing.T, object []byte) v1.Image {
 // ask runs the command's code in this process.
 func ask(t *testing.T, request reader.Request) reader.Answer {
 	t.Helper()
-	return askWithin(t, request, 20*time.Second)
+	return askWithin(t, request, time.Minute)
 }
 
 func askWithin(t *testing.T, request reader.Request, timeout time.Duration) reader.Answer {
