@@ -123,7 +123,8 @@ func (o *Object) declared(stripped []byte) (err error) {
 		return fmt.Errorf("it has more than %d maps or variables", maxFunctions)
 	}
 	types := map[string]bool{}
-	for name, m := range spec.Maps {
+	for _, name := range slices.Sorted(maps.Keys(spec.Maps)) {
+		m := spec.Maps[name]
 		for inner := m; inner != nil; inner = inner.InnerMap {
 			types[mapType(inner.Type)] = true
 		}
@@ -138,7 +139,6 @@ func (o *Object) declared(stripped []byte) (err error) {
 	for name, v := range spec.Variables {
 		o.Globals = append(o.Globals, Variable{name, typeName(v.Type), v.SectionName, uint32(len(v.Value)), v.Value}) //nolint:gosec // within the file
 	}
-	slices.SortFunc(o.Maps, func(a, b Map) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(o.Globals, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
 	o.MapTypes = slices.Sorted(maps.Keys(types))
 	return nil

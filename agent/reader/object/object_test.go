@@ -475,7 +475,18 @@ func FuzzRead(f *testing.F) {
 		if failed != nil || len(o.Programs) == 0 || !slices.IsSorted(o.Helpers) {
 			t.Fatalf("%+v, %v", o, failed)
 		}
-		if again, err := Read(stripped); err != nil || !reflect.DeepEqual(again, o) {
+		again, err := Read(stripped)
+		// The library reads types in random order, so it doesn't notice each malformed one each time. A policy denies what
+		// is unknown.
+		if err == nil {
+			o.Needs, again.Needs = nil, nil
+		}
+		if err == nil && o.Unknown+again.Unknown != "" {
+			for _, o := range []*Object{o, again} {
+				o.Maps, o.Globals, o.MapTypes, o.Unknown = nil, nil, nil, ""
+			}
+		}
+		if err != nil || !reflect.DeepEqual(again, o) {
 			t.Fatalf("%+v, %v, want %+v", again, err, o)
 		}
 		for _, v := range o.Globals {
