@@ -58,22 +58,14 @@ func (m *Map) elements(path string) iter.Seq2[element, error] {
 		opened, err := ebpf.LoadPinnedMap(path, &ebpf.LoadPinOptions{ReadOnly: true})
 		switch {
 		case errors.Is(err, unix.EPERM) && !m.readsBytes(): // by a seccomp profile
-			for e, err := range textElements(path) {
-				if !yield(e, err) {
-					return
-				}
-			}
+			textElements(path)(yield)
 			return
 		case err != nil:
 			yield(element{}, fmt.Errorf("open: %w", err))
 			return
 		}
 		defer opened.Close()
-		for e, err := range byteElements(opened) {
-			if !yield(e, err) {
-				return
-			}
-		}
+		byteElements(opened)(yield)
 	}
 }
 
