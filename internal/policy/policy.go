@@ -157,9 +157,6 @@ func (p *Policy) addRule(r *v1alpha1.BytecodeRule) {
 // Problems returns what is wrong with the policy, if anything.
 func (p *Policy) Problems() []string { return p.problems }
 
-// SelectsNodes reports whether the policy applies only to some nodes.
-func (p *Policy) SelectsNodes() bool { return !p.node.Empty() }
-
 // Matches reports whether the policy applies to a subject. Even so, it can have no rule
 // that matches the image.
 func (p *Policy) Matches(s Subject) bool {

@@ -58,9 +58,6 @@ func described(m *ebpf.Map) (*Map, error) {
 // Close closes the map.
 func (m *Map) Close() error { return m.m.Close() }
 
-// Info describes the map.
-func (m *Map) Info() live.Map { return m.info }
-
 // unreadable are types of maps whose entries can't be read with lookups alone, with the
 // reasons.
 var unreadable = map[ebpf.MapType]string{

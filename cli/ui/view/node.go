@@ -6,7 +6,6 @@ package view
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,9 +137,4 @@ func conflictOf(conflicts []v1alpha1.BpfNodeConflict, l inventory.Link) string {
 		}
 	}
 	return ""
-}
-
-// MapName describes a map for its page.
-func MapName(m v1alpha1.BpfNodeMap) string {
-	return cmp.Or(m.Name, "map "+strconv.FormatUint(uint64(m.ID), 10))
 }
