@@ -90,6 +90,7 @@ func TestInstalled(t *testing.T) {
 			u.nothingIsLeft()
 		})
 	}
+	t.Run("catalog", u.installsFromCatalog)
 	mirror := strings.Replace(u.host, "registry.", "mirror.", 1)
 	for _, way := range []struct{ name, install, uninstall string }{
 		{"Helm without internet", "Install the copy with Helm", "Uninstall after helm install"},
