@@ -38,7 +38,7 @@ func Stage(ctx context.Context, image string) (*gobpfman.BytecodeLocation, error
 	if err != nil {
 		return nil, fmt.Errorf("stage %s: %w", image, err)
 	}
-	err = errors.Join(read(ctx, image, file), file.Close())
+	err = errors.Join(readPatiently(ctx, image, file), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), seen)
 	}
@@ -48,19 +48,40 @@ func Stage(ctx context.Context, image string) (*gobpfman.BytecodeLocation, error
 	return &gobpfman.BytecodeLocation{Location: &gobpfman.BytecodeLocation_File{File: path}}, nil
 }
 
+// reads is how often an image is read while its registry doesn't answer, as on a slow machine.
+const reads = 5
+
+// readPatiently reads an image again like the agent, if that can help.
+func readPatiently(ctx context.Context, image string, object *os.File) error {
+	var answer reader.Answer
+	for range reads {
+		var err error
+		if answer, err = read(ctx, image, object); err != nil {
+			return err
+		}
+		if answer.Error == "" || answer.Unfit {
+			break
+		}
+	}
+	if answer.Error != "" {
+		return errors.New(answer.Error)
+	}
+	return nil
+}
+
 // read runs the reader in the agent's root, with its environment.
-func read(ctx context.Context, image string, object *os.File) error {
+func read(ctx context.Context, image string, object *os.File) (answer reader.Answer, err error) {
 	agents, err := Processes(Agent)
 	if err != nil || len(agents) == 0 {
-		return errors.Join(fmt.Errorf("%d processes run %s", len(agents), Agent), err)
+		return answer, errors.Join(fmt.Errorf("%d processes run %s", len(agents), Agent), err)
 	}
 	request, err := json.Marshal(reader.Request{Image: image, Object: true})
 	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
+		return answer, fmt.Errorf("encode the request: %w", err)
 	}
 	environment, err := os.ReadFile(filepath.Join(procOf(agents[0]), "environ"))
 	if err != nil {
-		return fmt.Errorf("read the agent's environment: %w", err)
+		return answer, fmt.Errorf("read the agent's environment: %w", err)
 	}
 	command := exec.CommandContext(ctx, "/"+reader.Command)
 	command.SysProcAttr = &syscall.SysProcAttr{Chroot: filepath.Join(procOf(agents[0]), "root")}
@@ -69,14 +90,10 @@ func read(ctx context.Context, image string, object *os.File) error {
 	command.Stdin, command.ExtraFiles = bytes.NewReader(request), []*os.File{object}
 	out, err := command.Output()
 	if err != nil {
-		return fmt.Errorf("run %s: %w", reader.Command, err)
+		return answer, fmt.Errorf("run %s: %w", reader.Command, err)
 	}
-	var answer reader.Answer
 	if err := json.Unmarshal(out, &answer); err != nil {
-		return fmt.Errorf("read the answer of %s: %w", reader.Command, err)
+		return answer, fmt.Errorf("read the answer of %s: %w", reader.Command, err)
 	}
-	if answer.Error != "" {
-		return errors.New(answer.Error)
-	}
-	return nil
+	return answer, nil
 }
