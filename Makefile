@@ -147,7 +147,7 @@ test-e2e: kubectl-bpfman bytecode $(LOCALBIN)/cosign $(if $(ONE_NODE),cluster-up
 	@cd tests && $(call requires,cluster bytecode commands cosign kubectl) $(if $(ONE_NODE),$(E2E_ONE_NODE)) KUBECTL="$(KUBECTL)" COSIGN="$(LOCALBIN)/cosign" BYTECODE_REGISTRY="$(BYTECODE_REGISTRY)" BYTECODE_PREFIX="$(BYTECODE_PREFIX)" \
 		BPFMAN_NODE_PROBE_IMG="$(BPFMAN_NODE_PROBE_IMG)" BPFMAN_COUNTERS_IMG="$(BPFMAN_COUNTERS_IMG)" BPFMAN_GO_TARGET_IMG="$(BPFMAN_GO_TARGET_IMG)" \
 		BPFMAN_MAP_EXPORTER_IMG="$(BPFMAN_MAP_EXPORTER_IMG)" E2E_NODES="$(E2E_NODES)" \
-		go test -count=1 -v -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
+		go test -count=1 -v -parallel 8 -timeout $(E2E_TIMEOUT) $(E2E_FLAGS) ./e2e
 
 .PHONY: test-integration
 test-integration: test-e2e ## Run test-e2e; this is the name that upstream uses.

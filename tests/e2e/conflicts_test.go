@@ -62,13 +62,14 @@ func hold(ctx context.Context, t *testing.T, name, as, what, where string, many 
 // TestConflicts attaches programs of other software that conflict with objects. The BpfNode describes the conflict
 // and the holder, and the object has an Event. Both are updated when the conflict ends.
 func TestConflicts(t *testing.T) {
-	feature(t,
-		step{"a TCX program before ours", func(ctx context.Context, s *testing.T) {
+	t.Parallel()
+	for _, conflict := range []step{
+		{"a TCX program before ours", func(ctx context.Context, s *testing.T) {
 			requireType(s, "TCX")
 			name, iface := under.nodes()[0], "e2econflict"
-			addInterface(ctx, t, iface)
+			addInterface(ctx, s, iface)
 			o := tcx("e2e-conflict-tcx", iface)
-			create(ctx, t, o)
+			create(ctx, s, o)
 			awaitSuccess(ctx, s, o) // the daemon attaches it before the existing program
 			end := hold(ctx, s, name, "tcx", "tcx", iface, 1)
 			const words = "and can end the chain; it is held by process node-probe of pod "
@@ -78,23 +79,23 @@ func TestConflicts(t *testing.T) {
 			end()
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEarlierInChain, iface, "")
 		}},
-		step{"a tracepoint near its limit", func(ctx context.Context, s *testing.T) {
+		{"a tracepoint near its limit", func(ctx context.Context, s *testing.T) {
 			requireType(s, "Tracepoint")
 			const event = "sys_enter_swapoff"
 			name := under.nodes()[0]
 			o := tracepoint("e2e-conflict-tracepoint")
 			o.Spec.Names = []string{"syscalls/" + event}
-			create(ctx, t, o)
+			create(ctx, s, o)
 			end := hold(ctx, s, name, "events", "tracepoint", event, 60)
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEventNearLimit, event, "has at least 56 of the 64 programs")
 			awaitEvent(ctx, s, o, corev1.EventTypeWarning, v1alpha1.BpfNodeEventNearLimit, event+" has at least 56 of the 64 programs")
 			end()
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeEventNearLimit, event, "")
 		}},
-		step{"a program that the daemon loaded for somebody else", func(ctx context.Context, s *testing.T) {
+		{"a program that the daemon loaded for somebody else", func(ctx context.Context, s *testing.T) {
 			requireType(s, "TCX")
 			name, iface := under.nodes()[0], "e2estray"
-			addInterface(ctx, t, iface)
+			addInterface(ctx, s, iface)
 			request, err := json.Marshal(node.ByHand{Type: "TCX", Image: image("tcx_test").Image.Url, Function: "tcx_next", Interface: iface, Direction: "ingress"})
 			if err != nil {
 				s.Fatal(err)
@@ -114,19 +115,24 @@ func TestConflicts(t *testing.T) {
 			unload()
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeUnownedProgram, fmt.Sprintf("(%d)", stray.ID), "")
 		}},
-		step{"an XDP program where ours is to be", func(ctx context.Context, s *testing.T) {
+		{"an XDP program where ours is to be", func(ctx context.Context, s *testing.T) {
 			requireType(s, "XDP")
 			name, iface := under.nodes()[0], "e2exdp"
-			addInterface(ctx, t, iface)
+			addInterface(ctx, s, iface)
 			end := hold(ctx, s, name, "xdp", "xdp", iface, 1)
 			o := xdpObject("e2e-conflict-xdp", iface)
-			create(ctx, t, o)
+			create(ctx, s, o)
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeForeignXDP, iface, "can't be attached to interface "+iface+", because XDP program held_xdp ")
 			awaitEvent(ctx, s, o, corev1.EventTypeWarning, v1alpha1.BpfNodeForeignXDP, "because XDP program held_xdp ", "held by process node-probe")
 			end()
 			awaitConflict(ctx, s, name, v1alpha1.BpfNodeForeignXDP, iface, "")
 		}},
-	)
+	} {
+		t.Run(strings.ReplaceAll(conflict.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			feature(t, conflict)
+		})
+	}
 }
 
 func xdpObject(name, iface string) *v1alpha1.XdpProgram {

@@ -219,6 +219,7 @@ func TestDaemonDown(t *testing.T) {
 
 // TestUnloadedByAnother unloads a program without the agent, which then loads it again.
 func TestUnloadedByAnother(t *testing.T) {
+	t.Parallel()
 	requireType(t, "TCX")
 	o := tcx("e2e-unloaded", "lo")
 	feature(t, step{"comes back", func(ctx context.Context, s *testing.T) {
@@ -229,7 +230,7 @@ func TestUnloadedByAnother(t *testing.T) {
 			s.Fatal(err)
 		}
 		// The agent compares with the daemon's list once a minute.
-		awaitFor(ctx, s, 2*time.Minute, "it is loaded anew", func(ctx context.Context) (bool, string) {
+		awaitFor(ctx, s, 2*time.Minute, "it is reloaded", func(ctx context.Context) (bool, string) {
 			now, err := loadedFor(ctx, o.GetUID())
 			return err == nil && len(now) == len(under.nodes()) && !slices.Equal(ids(now), []uint32{before.ID}), fmt.Sprint(now, err)
 		})

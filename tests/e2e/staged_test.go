@@ -32,6 +32,7 @@ func awaitStages(ctx context.Context, t *testing.T, p *v1alpha1.RolloutPolicy) {
 
 // TestRolloutHaltsAtConflict rolls out a program, and other software then attaches too many programs to its tracepoint.
 func TestRolloutHaltsAtConflict(t *testing.T) {
+	t.Parallel()
 	requireType(t, "Tracepoint")
 	const name, event = "e2e-staged-conflict", "sys_enter_swapon"
 	policy := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RolloutPolicySpec{
