@@ -306,15 +306,7 @@ func TestAgent(t *testing.T) {
 	if err := c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(t.TempDir(), "daemon.sock")
-	daemon := daemontest.New(t.TempDir())
-	daemon.Serve(t, socket)
-	at := address(t)
-	start(t, filepath.Join(dir, "bpfman-agent"), []string{"KUBE_NODE_NAME=" + name},
-		"--kubeconfig="+envtest.Kubeconfig(t), "--daemon-socket="+socket, "--daemon-root="+daemon.Root, "--namespace=bpfman",
-		"--bytecode-dir="+t.TempDir(), "--host-proc=/proc", "--metrics-bind-address=0", "--health-probe-bind-address="+at)
-	await(t, "the agent is ready", ready(at))
-
+	// Without an operator, an agent looks for the first object of a kind only when it starts, and then every few minutes.
 	program := &v1alpha1.TcxProgram{ObjectMeta: metav1.ObjectMeta{Name: "counter"}}
 	program.Spec.BpfFunctionName = "tcx_stats"
 	program.Spec.ByteCode.Image = &v1alpha1.BytecodeImage{Url: reference}
@@ -323,6 +315,14 @@ func TestAgent(t *testing.T) {
 	if err := c.Create(t.Context(), program); err != nil {
 		t.Fatal(err)
 	}
+	socket := filepath.Join(t.TempDir(), "daemon.sock")
+	daemon := daemontest.New(t.TempDir())
+	daemon.Serve(t, socket)
+	at := address(t)
+	start(t, filepath.Join(dir, "bpfman-agent"), []string{"KUBE_NODE_NAME=" + name},
+		"--kubeconfig="+envtest.Kubeconfig(t), "--daemon-socket="+socket, "--daemon-root="+daemon.Root, "--namespace=bpfman",
+		"--bytecode-dir="+t.TempDir(), "--host-proc=/proc", "--metrics-bind-address=0", "--health-probe-bind-address="+at)
+	await(t, "the agent is ready", ready(at))
 	await(t, "the program is attached", func(ctx context.Context) error {
 		var reports v1alpha1.BpfProgramList
 		if err := c.List(ctx, &reports); err != nil {
