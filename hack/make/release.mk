@@ -39,7 +39,7 @@ release: build-release ## Build everything that a release of VERSION at REGISTRY
 .PHONY: bump
 bump: ## Set the next version, NEW=X.Y.Z, in the Makefile and wherever the documentation names it.
 	@sed -i -E 's/(release-v|bpfman-operator[-:]|download\/v|tags\/v|--version |tag .v|VERSION\)\),|^version: |^appVersion: v)$(VERSION)/\1$(NEW)/g' \
-		Makefile charts/bpfman-operator/Chart.yaml docs/install.md docs/upgrade.md docs/air-gapped.md
+		Makefile charts/bpfman-operator/Chart.yaml docs/install.md docs/upgrade.md docs/air-gapped.md docs/olm.md
 
 # `go get` finds the module apis by its own tag.
 .PHONY: release-tagged

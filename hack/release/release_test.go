@@ -54,11 +54,10 @@ func TestRelease(t *testing.T) {
 	if published := published.FindAllString(again, -1); len(published) > 0 {
 		t.Errorf("published again: %q", published)
 	}
-	m.verifyPages(clone)
-	m.run("git", "-C", clone, "checkout", "--quiet", "docs")
 	if changes := m.run("git", "-C", clone, "status", "--porcelain"); changes != "" {
 		t.Errorf("the release changes the clone:\n%s", changes)
 	}
+	m.verifyPages(clone)
 }
 
 // published matches the lines about what is pushed or signed.
@@ -127,9 +126,11 @@ func (m *machine) verifyChecksums(clone string) {
 	m.run("sh", "-c", "cd "+files+" && sha256sum --check --quiet checksums.txt")
 }
 
-// verifyPages checks the pages that are published on the documentation's site.
+// verifyPages checks the pages that are published on the documentation's site. Those of a candidate would name the
+// version before it.
 func (m *machine) verifyPages(clone string) {
 	m.t.Helper()
+	m.run("make", "-C", clone, "--no-print-directory", "bump", "NEW="+version)
 	m.run("make", "-C", clone, "--no-print-directory", "docs-names", "VERSION="+version, "REGISTRY="+m.registry)
 	files := map[string][]byte{}
 	for _, pattern := range []string{"docs/*.md", "docs/tutorials/*.md"} {
