@@ -4,6 +4,7 @@
 package confirm
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -127,7 +128,7 @@ func (c *Changes) End(key program.Key, v Version, pass Pass) error {
 		return err
 	case tried || !pass.Complete || !pass.Attached && !pass.Record && r.Confirmed == nil:
 		return nil
-	case r.Tried == nil && r.Confirmed != nil && r.Confirmed.id() == id && r.Confirmed.Image == v.Image && slices.Equal(r.Confirmed.Addresses, v.Addresses):
+	case r.Tried == nil && r.Confirmed != nil && bytes.Equal(r.Confirmed.Object, v.Object) && r.Confirmed.Image == v.Image && slices.Equal(r.Confirmed.Addresses, v.Addresses):
 		return nil
 	}
 	return c.put(key, record{Confirmed: &v})

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/bpfman/bpfman-operator/agent/cluster"
 	"github.com/bpfman/bpfman-operator/agent/confirm"
 	"github.com/bpfman/bpfman-operator/agent/program"
+	"github.com/bpfman/bpfman-operator/agent/record"
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 	"github.com/bpfman/bpfman-operator/internal/kinds"
 	"github.com/bpfman/bpfman-operator/internal/policy"
@@ -40,11 +42,12 @@ type assignment struct {
 type assignments struct {
 	cluster  *cluster.Cluster
 	nodeName string
+	reports  *record.Reports
 	changes  *confirm.Changes
 }
 
 // of returns what this node is to run of a user object.
-func (a assignments) of(key program.Key) (assignment, error) {
+func (a assignments) of(ctx context.Context, key program.Key) (assignment, error) {
 	// Any key in the queue means that there is, or was, an object of its kind.
 	a.cluster.Kinds.Open(v1alpha1.SchemeGroupVersion.WithKind(key.Kind))
 	object, err := a.cluster.UserObject(key.Kind, key.Namespace, key.Name)
@@ -84,6 +87,10 @@ func (a assignments) of(key program.Key) (assignment, error) {
 		if confirmed == nil {
 			return assignment{held: true}, nil
 		}
+		// A later version can have been tried, and have failed. After a reboot, nothing of the object runs then.
+		if runs, err := a.isReported(ctx, key, confirmed); err != nil || !runs {
+			return assignment{held: true}, err
+		}
 		if assigned.Object, err = confirmed.UserObject(); err != nil {
 			return assignment{}, err
 		}
@@ -93,6 +100,18 @@ func (a assignments) of(key program.Key) (assignment, error) {
 		return assignment{governed: governed}, nil
 	}
 	return assign(key, assigned.Object, node, assignment{governed: governed, previous: assigned.Previous})
+}
+
+// isReported reports whether the reports of this node are about a version.
+func (a assignments) isReported(ctx context.Context, key program.Key, version *confirm.Version) (bool, error) {
+	reports, err := a.reports.Of(ctx, key)
+	generation := version.Generation()
+	for _, r := range reports {
+		if r.GetStatus().OwnerGeneration != generation {
+			return false, nil
+		}
+	}
+	return len(reports) > 0, err
 }
 
 // assign sets the owner and the version for an object.

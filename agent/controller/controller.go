@@ -96,7 +96,7 @@ func New(o Options) *Controller {
 	c := &Controller{Options: o, queue: queue, reports: reports}
 	c.reconciler = &reconciler{
 		queue:       queue,
-		assignments: assignments{o.Cluster, o.NodeName, o.Changes},
+		assignments: assignments{o.Cluster, o.NodeName, reports, o.Changes},
 		planner:     planner{o.Cluster, reports, o.NodeName, o.UprobeNamespaces, o.Interfaces, o.Containers, o.PodInterfaces},
 		policies: &gate.Policies{
 			Cluster: o.Cluster, Namespace: o.Namespace, Bytecode: o.Bytecode, Read: queue.Add, RequireSignature: o.RequirePolicy,

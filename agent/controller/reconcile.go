@@ -46,7 +46,7 @@ type reconciler struct {
 // the next reconciliation if nothing failed, or 0 for none. A waitingError means that nothing
 // is reported yet.
 func (r *reconciler) reconcile(ctx context.Context, key program.Key) (again time.Duration, err error) {
-	assigned, err := r.assignments.of(key)
+	assigned, err := r.assignments.of(ctx, key)
 	if undecodable := (*undecodableError)(nil); errors.As(err, &undecodable) {
 		// The operator reports the problem. The object's programs stay loaded until it can
 		// be decoded or is deleted.
@@ -242,7 +242,7 @@ func (r *reconciler) lost(reported map[string]v1alpha1.ProgramObject) (programs,
 
 // isAttached reports whether the daemon has all wanted programs and links of an object on this node.
 func (r *reconciler) isAttached(ctx context.Context, key program.Key) bool {
-	a, err := r.assignments.of(key)
+	a, err := r.assignments.of(ctx, key)
 	if err != nil || a.held || a.owner == nil {
 		return err == nil && !a.held
 	}

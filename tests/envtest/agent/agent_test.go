@@ -137,17 +137,15 @@ func TestApplicationIsOneLoad(t *testing.T) {
 	n.holds()
 }
 
-// fails makes calls with a name fail until the returned function is called.
-func (n *node) fails(call, text string) func() {
+// fails makes loads of the function bad fail until the returned function is called.
+func (n *node) fails(text string) func() {
 	var mu sync.Mutex
 	failing := true
-	n.daemon.Fault = func(name string, request proto.Message, done bool) error {
+	n.daemon.Fault = func(_ string, request proto.Message, done bool) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if load, ok := request.(*gobpfman.LoadRequest); ok && load.GetInfo()[0].GetName() != "bad" {
-			return nil
-		}
-		if name == call && failing && !done {
+		load, ok := request.(*gobpfman.LoadRequest)
+		if ok && load.GetInfo()[0].GetName() == "bad" && failing && !done {
 			return status.Error(codes.Aborted, text)
 		}
 		return nil
@@ -164,7 +162,7 @@ func (n *node) fails(call, text string) func() {
 func TestUpstreamFault08And26AFailureIsToldAndRetriedAndHoldsUpNobody(t *testing.T) {
 	n := start(t)
 	n.daemon.Fault = nil
-	mend := n.fails("Load", "the daemon's own words")
+	mend := n.fails("the daemon's own words")
 	n.create(n.tracepoint("broken", "bad", "a/x"))
 	n.create(n.tracepoint("fine", "f", "b/y"))
 	n.eventually("the other object", func() error {

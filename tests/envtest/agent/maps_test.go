@@ -166,7 +166,7 @@ func (n *node) idOf(function string) uint32 {
 func TestMapOwnersThatAreNotOne(t *testing.T) {
 	n := start(t)
 	n.daemon.PinnedByName = true
-	mend := n.fails("Load", "no such file")
+	mend := n.fails("no such file")
 	owner := n.tracepoint("owner", "bad", "a/x")
 	n.create(owner)
 	n.says("owner", v1alpha1.BpfProgCondNotLoaded, "no such file")

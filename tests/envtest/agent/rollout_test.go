@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/daemontest"
 	"github.com/bpfman/bpfman-operator/internal/rollout"
 )
 
@@ -155,6 +156,33 @@ func TestRollout(t *testing.T) {
 		return n.client.Status().Update(context.Background(), o)
 	})
 	n.holds(name + " v2 syscalls/sys_enter_openat")
+}
+
+// A node that failed to load the newest revision loads no earlier one while the operator hasn't decided.
+func TestRolloutAfterAFailedRevision(t *testing.T) {
+	n := start(t)
+	n.confirming()
+	n.staged()
+	o := n.tracepoint("failed", "good", "syscalls/sys_enter_kill")
+	o.Labels = map[string]string{"rollout": n.name}
+	n.create(o)
+	n.decides(o, true, nil)
+	n.holds("TracepointProgram/failed good syscalls/sys_enter_kill")
+	n.fails("rejected")
+	n.change(o, func() { o.Spec.BpfFunctionName = "bad" })
+	n.decides(o, true, nil)
+	n.says(o.Name, v1alpha1.BpfProgCondNotLoaded, "rejected")
+
+	n.crash()
+	n.daemon = daemontest.New(t.TempDir()) // a reboot
+	n.fails("rejected")
+	n.startAgent()
+	n.watchesPolicies()
+	n.change(o, func() { o.Spec.Names = []string{"syscalls/sys_enter_openat"} }) // held
+	n.passes()
+	if held := n.daemon.Programs(); len(held) > 0 {
+		t.Errorf("after a reboot, the daemon holds %v", held)
+	}
 }
 
 // A node reports a revision when it is confirmed. After a reboot without an operator, it runs the revision that it ran
