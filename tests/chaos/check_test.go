@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
+	"github.com/bpfman/bpfman-operator/internal/rollout"
 	"github.com/bpfman/bpfman-operator/tests/node"
 )
 
@@ -194,13 +195,17 @@ func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) 
 			counts.Attached++
 		}
 	}
+	state := w.m.Rollout(wanted)
 	want := string(v1alpha1.ProgramReconcileSuccess)
-	if counts.Failed > 0 {
+	if counts.Failed > 0 || state.Stalled() {
 		want = string(v1alpha1.ProgramReconcileError)
 	}
+	if state.Stalled() {
+		failing = append(failing, w.m.canary())
+	}
 	status := o.GetStatus()
-	if staged := wanted.Staged && w.m.Staged; staged != (status.Rollout != nil) || staged && status.Rollout.State != v1alpha1.RolloutComplete {
-		p.add("%s %s has the rollout %+v; it is rolled out in steps: %v", wanted.Kind, wanted.Name, status.Rollout, staged)
+	if is := status.Rollout; (is == nil) != (state == "") || is != nil && is.State != state {
+		p.add("%s %s has the rollout %+v, want %q", wanted.Kind, wanted.Name, is, state)
 	}
 	if len(status.Conditions) == 0 || status.Nodes == nil {
 		p.add("%s %s has the status %+v, want %s", wanted.Kind, wanted.Name, *status, want)
@@ -213,6 +218,9 @@ func (w *world) checkStatus(wanted *Object, o v1alpha1.UserObject, p *problems) 
 	}
 	if ready := meta.IsStatusConditionTrue(status.Conditions, string(v1alpha1.Ready)); ready != (want == string(v1alpha1.ProgramReconcileSuccess)) {
 		p.add("%s %s says that it is ready: %v; want %s", wanted.Kind, wanted.Name, ready, want)
+	}
+	if state.Stalled() && !meta.IsStatusConditionTrue(status.Conditions, string(v1alpha1.Stalled)) {
+		p.add("%s %s doesn't say that its rollout is stalled: %+v", wanted.Kind, wanted.Name, status.Conditions)
 	}
 	for _, name := range failing {
 		if !strings.Contains(c.Message, name) {
@@ -319,7 +327,13 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 			}
 			continue
 		}
-		variant := o.variant()
+		runs := w.m.Runs(o, name)
+		variant := runs.variant()
+		generation, err := generationOf(user, runs != o)
+		if err != nil {
+			p.add("%s: %v", what, err)
+			continue
+		}
 		if len(own) != len(variant.Members) {
 			p.add("%s: %d reports, want %d", what, len(own), len(variant.Members))
 			continue
@@ -332,8 +346,8 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 			}
 			status := own[at].GetStatus()
 			program := byID[status.ProgramID]
-			if status.OwnerGeneration != user.GetGeneration() {
-				p.add("%s: the report of %s is of generation %d, want %d", what, member.Function, status.OwnerGeneration, user.GetGeneration())
+			if status.OwnerGeneration != generation {
+				p.add("%s: the report of %s is of generation %d, want %d", what, member.Function, status.OwnerGeneration, generation)
 			}
 			if len(status.Conditions) == 0 {
 				p.add("%s: the report of %s has conditions %+v", what, member.Function, status.Conditions)
@@ -353,7 +367,7 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 			w.checkLinks(what+": "+member.Function, status, program, s.Attachments, e.Points[i], failed, p)
 			for _, point := range e.Points[i] {
 				if point.Attached && point.Interface != "" {
-					chains[point.Interface] = append(chains[point.Interface], placed{program.ID, o.Priority})
+					chains[point.Interface] = append(chains[point.Interface], placed{program.ID, runs.Priority})
 				}
 			}
 		}
@@ -392,6 +406,19 @@ func (w *world) checkNode(name string, s node.Survey, users map[string]v1alpha1.
 	if p.err() == nil {
 		maps.Copy(w.ids, loaded)
 	}
+}
+
+// generationOf returns the generation of an object, or of its previous revision.
+func generationOf(o v1alpha1.UserObject, previous bool) (int64, error) {
+	if !previous {
+		return o.GetGeneration(), nil
+	}
+	is := o.GetStatus().Rollout
+	if is == nil || is.Previous == nil {
+		return 0, fmt.Errorf("there is no previous revision: %+v", is)
+	}
+	revision, err := rollout.Parse(is.Previous.Object.Raw)
+	return revision.Metadata.Generation, err
 }
 
 // checkLinks compares the links of a program with the points to which it should be attached.

@@ -14,6 +14,8 @@ package chaos
 import (
 	"maps"
 	"slices"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // Ability says what the daemon can do with a type of program on the nodes' kernel.
@@ -35,7 +37,7 @@ type Model struct {
 	Config map[string]string
 	// Next contains the components that run their other image.
 	Next map[string]bool
-	// Staged means that there is a RolloutPolicy for objects that are Staged.
+	// Staged means that there are RolloutPolicies for objects that are Staged.
 	Staged bool
 
 	// What the current burst has changed, and the nodes that it has rebooted.
@@ -56,13 +58,17 @@ type Object struct {
 	Marker      byte     `json:"marker,omitempty"`
 	Group       string   `json:"group,omitempty"`
 	Detached    bool     `json:"detached,omitempty"`
-	// Staged means that the RolloutPolicy matches the object.
+	// Staged means that a RolloutPolicy matches the object.
 	Staged bool `json:"staged,omitempty"`
+	// OnFailure says what the policy does, because its revision fails. Otherwise, it is "".
+	OnFailure v1alpha1.RolloutOnFailure `json:"onFailure,omitempty"`
 	// CutsOff is the node that the object's program cuts off from the API server, or "".
 	CutsOff string `json:"cutsOff,omitempty"`
 
 	// held is what each node has loaded for the object.
 	held map[string]Holding
+	// previous is the revision before, if the rollout of this one has failed.
+	previous *Object
 }
 
 // Holding is what a node has loaded for an object.
@@ -142,12 +148,37 @@ func (o *Object) key() loadKey {
 	return key
 }
 
+// canary is the node that gets a revision that fails.
+func (m *Model) canary() string { return m.Nodes[len(m.Nodes)-1] }
+
+// Runs returns the object in the revision that the node is to run.
+func (m *Model) Runs(o *Object, node string) *Object {
+	if o.previous == nil || o.OnFailure == v1alpha1.RolloutHalt && node == m.canary() {
+		return o
+	}
+	return o.previous
+}
+
+// Rollout returns the state of the object's rollout, or "" if it isn't rolled out in steps.
+func (m *Model) Rollout(o *Object) v1alpha1.RolloutState {
+	switch {
+	case !o.Staged || !m.Staged:
+		return ""
+	case o.previous == nil:
+		return v1alpha1.RolloutComplete
+	case o.OnFailure == v1alpha1.RolloutUndo:
+		return v1alpha1.RolloutUndone
+	}
+	return v1alpha1.RolloutHalted
+}
+
 // Expect returns what the node should have for the object.
 func (m *Model) Expect(o *Object, node string) Expected {
 	e := Expected{Selected: (o.Zone == "" || o.Zone == m.Zones[node]) && (o.CutsOff == "" || o.CutsOff == node)}
 	if !e.Selected {
 		return e
 	}
+	o = m.Runs(o, node)
 	variant := o.variant()
 	e.Loaded = !variant.Bad
 	for _, member := range variant.Members {
@@ -267,16 +298,16 @@ func (m *Model) settle(o *Object, node string) {
 	if m.rebooted[node] {
 		delete(o.held, node)
 	}
-	e := m.Expect(o, node)
+	e, runs := m.Expect(o, node), m.Runs(o, node)
 	switch held, there := o.held[node]; {
 	case !e.Selected:
 		delete(o.held, node)
 	case !e.Loaded: // what was loaded before stays
-	case there && held.Load == o.key():
+	case there && held.Load == runs.key():
 	default:
 		m.serial++
-		holding := Holding{Serial: m.serial, Load: o.key(), Maps: slices.Clone(o.variant().Maps)}
-		for _, member := range o.variant().Members {
+		holding := Holding{Serial: m.serial, Load: runs.key(), Maps: slices.Clone(runs.variant().Maps)}
+		for _, member := range runs.variant().Members {
 			holding.Functions = append(holding.Functions, member.Function)
 			if member.Map != "" {
 				holding.Maps = append(holding.Maps, member.Map)

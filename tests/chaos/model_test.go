@@ -6,6 +6,8 @@ package chaos
 import (
 	"slices"
 	"testing"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // TestModel follows an object through its possible states.
@@ -146,24 +148,74 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
+// TestFailingRevision follows an object whose revision fails, with what the policy then does.
+func TestFailingRevision(t *testing.T) {
+	const other, canary = "first", "second"
+	good := Object{Kind: "TcxProgram", Name: "o", Interfaces: []string{"chaos0"}, Staged: true}
+	bad := func(onFailure v1alpha1.RolloutOnFailure) Step {
+		o := *variantOf(good, 2)
+		o.OnFailure = onFailure
+		return Step{Do: "roll out a revision that fails", Object: &o}
+	}
+	settled := Step{Settled: true}
+	for _, c := range []struct {
+		name  string
+		steps []Step
+		state v1alpha1.RolloutState
+		// runs are the variants that the nodes run, and holds those that they have loaded, or -1.
+		runs, holds [2]int
+	}{
+		{"halted", []Step{bad(v1alpha1.RolloutHalt)}, v1alpha1.RolloutHalted, [2]int{0, 2}, [2]int{0, 0}},
+		{"halted, rebooted", []Step{bad(v1alpha1.RolloutHalt), settled, {Do: Reboot, Node: other}, {Do: Reboot, Node: canary}}, v1alpha1.RolloutHalted, [2]int{0, 2}, [2]int{0, -1}},
+		{"undone", []Step{bad(v1alpha1.RolloutUndo)}, v1alpha1.RolloutUndone, [2]int{0, 0}, [2]int{0, 0}},
+		{"undone, rebooted", []Step{bad(v1alpha1.RolloutUndo), settled, {Do: Reboot, Node: canary}}, v1alpha1.RolloutUndone, [2]int{0, 0}, [2]int{0, 0}},
+		{"corrected", []Step{bad(v1alpha1.RolloutHalt), settled, {Do: "change an object", Object: variantOf(good, 1)}}, v1alpha1.RolloutComplete, [2]int{1, 1}, [2]int{1, 1}},
+		{"without policies", []Step{bad(v1alpha1.RolloutUndo), settled, {Do: "create or delete the RolloutPolicies", Value: "delete"}}, "", [2]int{2, 2}, [2]int{0, 0}},
+	} {
+		m := NewModel(abilities(), []string{other, canary})
+		begin := []Step{{Do: "create or delete the RolloutPolicies", Value: "create"}, settled, {Do: "create an object", Object: &good}, settled}
+		for _, s := range append(append(begin, c.steps...), settled) {
+			if !m.Apply(s) {
+				t.Fatalf("%s: %+v can't be done", c.name, s)
+			}
+		}
+		o := m.Objects["o"]
+		if state := m.Rollout(o); state != c.state {
+			t.Errorf("%s: the rollout is %q", c.name, state)
+		}
+		for i, name := range m.Nodes {
+			holds := -1
+			if held := o.Held(name); held.Serial != 0 {
+				holds = held.Load.variant
+			}
+			runs := m.Runs(o, name).Variant
+			if e := m.Expect(o, name); runs != c.runs[i] || holds != c.holds[i] || e.Loaded != (runs != 2) {
+				t.Errorf("%s: %s runs %d and holds %d: %+v", c.name, name, runs, holds, e)
+			}
+		}
+	}
+}
+
 // TestStagedReboot checks that no node reboots while the revision that it has isn't known.
 func TestStagedReboot(t *testing.T) {
 	steps, _ := drawn(1, 2000)
-	staged := 0
+	seen := map[string]bool{}
 	for _, burst := range Bursts(steps) {
-		changes, reboots := false, false
+		changes, reboots := "", false
 		for _, s := range burst {
-			changes = changes || s.Do == "create or delete the RolloutPolicy" || s.Do == "change an object" && s.Object.Staged && s.Object.variant().Bad
+			switch {
+			case s.Do == "create or delete the RolloutPolicies", s.Do == "roll out a revision that fails",
+				s.Do == "change an object" && s.Object.Staged && s.Object.variant().Bad:
+				changes = s.Do
+			}
 			reboots = reboots || s.Do == Reboot
 		}
-		if changes {
-			staged++
-		}
-		if changes && reboots {
+		seen[changes] = true
+		if changes != "" && reboots {
 			t.Errorf("a reboot in %+v", burst)
 		}
 	}
-	if staged == 0 {
-		t.Error("nothing is rolled out in steps")
+	if len(seen) != 4 {
+		t.Errorf("what is rolled out in steps is %v", seen)
 	}
 }

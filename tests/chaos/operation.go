@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
 // Step is one change of the cluster.
@@ -68,7 +70,11 @@ var Operations = []Operation{
 	}},
 	{"change an object", 14, drawChange, func(m *Model, s Step) bool {
 		o := m.Objects[s.Object.Name]
-		if o == nil || o.Kind != s.Object.Kind || m.changed[labels] || !m.change("object/"+s.Object.Name) {
+		if o == nil || o.Kind != s.Object.Kind || m.changed[labels] {
+			return false
+		}
+		// The same revision under another policy isn't rolled out again.
+		if o.previous != nil && o.Variant == s.Object.Variant || !m.change("object/"+s.Object.Name) {
 			return false
 		}
 		m.changed[selectors] = true
@@ -78,6 +84,17 @@ var Operations = []Operation{
 		changed := *s.Object
 		changed.held = o.held
 		m.Objects[s.Object.Name] = &changed
+		return true
+	}},
+	{"roll out a revision that fails", 12, drawFailing, func(m *Model, s Step) bool {
+		o := m.Objects[s.Object.Name]
+		if o == nil || o.Kind != s.Object.Kind || !m.mayFail(o) || s.Object.Zone != "" || !m.change("policies") {
+			return false
+		}
+		m.changed["object/"+s.Object.Name], m.changed[withoutReboot] = true, true
+		failing := *s.Object
+		failing.held, failing.previous = o.held, o
+		m.Objects[s.Object.Name] = &failing
 		return true
 	}},
 	{"delete an object", 6, func(r *rand.Rand, m *Model) (Step, bool) {
@@ -93,14 +110,18 @@ var Operations = []Operation{
 		delete(m.Objects, s.Target)
 		return true
 	}},
-	{"create or delete the RolloutPolicy", 2, func(_ *rand.Rand, m *Model) (Step, bool) {
-		return Step{Value: map[bool]string{true: "delete", false: "create"}[m.Staged]}, !m.changed["policy"]
+	{"create or delete the RolloutPolicies", 3, func(r *rand.Rand, m *Model) (Step, bool) {
+		wanted := !m.Staged || r.IntN(4) == 0
+		return Step{Value: map[bool]string{true: "delete", false: "create"}[m.Staged]}, wanted && !m.changed["policies"]
 	}, func(m *Model, s Step) bool {
-		if m.Staged != (s.Value == "delete") || !m.change("policy") {
+		if m.Staged != (s.Value == "delete") || !m.change("policies") {
 			return false
 		}
 		m.changed[withoutReboot] = true
 		m.Staged = !m.Staged
+		for _, o := range m.Objects { // without a policy, all nodes get the newest revision
+			o.previous = nil
+		}
 		return true
 	}},
 	{"cut off a node", 2, func(r *rand.Rand, m *Model) (Step, bool) {
@@ -200,6 +221,12 @@ func (m *Model) mayRead(p *Pod) bool {
 	return p.Of == "" || (o != nil && !m.changed[labels] && (o.held == nil || !m.changed["object/"+p.Of]))
 }
 
+// mayFail reports whether a revision of the object that fails can be rolled out: all nodes have the one before, and the
+// policy's canary is among them.
+func (m *Model) mayFail(o *Object) bool {
+	return m.Rollout(o) == v1alpha1.RolloutComplete && o.OnFailure == "" && o.Zone == "" && !o.variant().Bad && !m.changed["object/"+o.Name]
+}
+
 // change reports whether something can be changed. Each thing is changed at most once in a burst, so that the
 // result doesn't depend on how far the cluster has applied the previous change.
 func (m *Model) change(what string) bool {
@@ -268,20 +295,7 @@ const oftenGood = 8
 // parts draw the fields of an object that its kind has.
 var parts = []func(*rand.Rand, *Object){
 	func(r *rand.Rand, o *Object) {
-		variants := shapeOf(o.Kind).Variants
-		var good, bad []int
-		for i, v := range variants {
-			if v.Bad {
-				bad = append(bad, i)
-			} else {
-				good = append(good, i)
-			}
-		}
-		if r.IntN(10) < oftenGood || len(bad) == 0 {
-			o.Variant = good[r.IntN(len(good))]
-		} else {
-			o.Variant = bad[r.IntN(len(bad))]
-		}
+		o.Variant = drawVariant(r, o.Kind, r.IntN(10) >= oftenGood && len(variantsOf(o.Kind, true)) > 0)
 	},
 	func(r *rand.Rand, o *Object) { o.Zone = zones[r.IntN(len(zones))*r.IntN(2)] },
 	func(r *rand.Rand, o *Object) {
@@ -307,13 +321,45 @@ var parts = []func(*rand.Rand, *Object){
 	func(r *rand.Rand, o *Object) { o.Staged = r.IntN(3) == 0 },
 }
 
+// variantsOf returns the good or bad variants of a kind.
+func variantsOf(kind string, bad bool) []int {
+	var found []int
+	for i, v := range shapeOf(kind).Variants {
+		if v.Bad == bad {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+func drawVariant(r *rand.Rand, kind string, bad bool) int {
+	variants := variantsOf(kind, bad)
+	return variants[r.IntN(len(variants))]
+}
+
+func drawFailing(r *rand.Rand, m *Model) (Step, bool) {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(m.Objects)), func(name string) bool {
+		o := m.Objects[name]
+		return !m.mayFail(o) || len(variantsOf(o.Kind, true)) == 0
+	})
+	name, ok := pick(r, names)
+	if !ok {
+		return Step{}, false
+	}
+	failing := *m.Objects[name]
+	failing.held = nil
+	failing.Variant = drawVariant(r, failing.Kind, true)
+	failing.OnFailure = []v1alpha1.RolloutOnFailure{v1alpha1.RolloutHalt, v1alpha1.RolloutUndo}[r.IntN(2)]
+	return Step{Object: &failing}, true
+}
+
 func drawChange(r *rand.Rand, m *Model) (Step, bool) {
 	name, ok := pick(r, m.unchanged("object/", slices.Sorted(maps.Keys(m.Objects))))
 	if !ok || m.Objects[name].CutsOff != "" {
 		return Step{}, false
 	}
 	changed := *m.Objects[name]
-	changed.held = nil
+	changed.held, changed.previous, changed.OnFailure = nil, nil, ""
 	for range 1 + r.IntN(2) {
 		parts[r.IntN(len(parts))](r, &changed)
 	}

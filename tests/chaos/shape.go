@@ -4,7 +4,7 @@
 package chaos
 
 import (
-	"strconv"
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +25,11 @@ const (
 	// pods.
 	ZoneLabel  = "chaos.bpfman.io/zone"
 	GroupLabel = "chaos.bpfman.io/group"
-	// StagedLabel is the label of objects that the RolloutPolicy selects.
+	// StagedLabel is the label of objects that the RolloutPolicies select.
 	StagedLabel = "chaos.bpfman.io/staged"
+
+	// staged is the value of StagedLabel for revisions that don't fail.
+	staged = "staged"
 
 	podInterface   = "eth0"
 	kernelFunction = "do_unlinkat"
@@ -301,7 +304,10 @@ func (o *Object) Make(prefix string) v1alpha1.UserObject {
 	}
 	made := makers[o.Kind](o, common)
 	made.SetName(o.Name)
-	made.SetLabels(map[string]string{Label: "true", StagedLabel: strconv.FormatBool(o.Staged)})
+	made.SetLabels(map[string]string{Label: "true"})
+	if o.Staged {
+		made.GetLabels()[StagedLabel] = cmp.Or(string(o.OnFailure), staged)
+	}
 	if shapeOf(o.Kind).Namespaced {
 		made.SetNamespace(Space)
 	}
@@ -323,14 +329,23 @@ func (p *Pod) Make(counters, target string) *corev1.Pod {
 	return pod
 }
 
-// Policy returns the RolloutPolicy for the API server. Which nodes a fault makes unhealthy depends on the time, so the
-// rollout goes on with any number of them.
-func Policy() *v1alpha1.RolloutPolicy {
-	p := &v1alpha1.RolloutPolicy{}
-	p.Name, p.Labels = Space, map[string]string{Label: "true"}
-	p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{StagedLabel: "true"}}
-	p.Spec.Steps = []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}, {Nodes: intstr.FromString("50%"), Pause: &metav1.Duration{Duration: time.Second}}}
-	p.Spec.MaxUnhealthy = intstr.FromString("100%")
-	p.Spec.TimeLimit = metav1.Duration{Duration: 10 * time.Second}
-	return p
+// Policies returns the RolloutPolicies for the API server. Which nodes a fault makes unhealthy depends on the time, so
+// rollouts of good revisions go on with any number of them. Those of revisions that fail end on the canary.
+func Policies(canary string) []*v1alpha1.RolloutPolicy {
+	policies := make([]*v1alpha1.RolloutPolicy, 0, 3)
+	for _, label := range []string{staged, string(v1alpha1.RolloutHalt), string(v1alpha1.RolloutUndo)} {
+		p := &v1alpha1.RolloutPolicy{}
+		p.Name, p.Labels = Space+"-"+label, map[string]string{Label: "true"}
+		p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{StagedLabel: label}}
+		p.Spec.Steps = []v1alpha1.RolloutStep{{Nodes: intstr.FromInt32(1)}, {Nodes: intstr.FromString("50%"), Pause: &metav1.Duration{Duration: time.Second}}}
+		p.Spec.TimeLimit = metav1.Duration{Duration: 10 * time.Second}
+		if label == staged {
+			p.Spec.MaxUnhealthy = intstr.FromString("100%")
+		} else {
+			p.Spec.OnFailure = v1alpha1.RolloutOnFailure(label)
+			p.Spec.Canaries = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: canary}}
+		}
+		policies = append(policies, p)
+	}
+	return policies
 }

@@ -369,24 +369,22 @@ var operationsDone = map[string]func(context.Context, *world, Step) error{
 	"create an object": func(ctx context.Context, w *world, s Step) error {
 		return w.create(ctx, s.Object.Make(settings.bytecode))
 	},
-	"change an object": func(ctx context.Context, w *world, s Step) error {
-		return insist(ctx, func(ctx context.Context) error {
-			now, wanted := named(s.Object), s.Object.Make(settings.bytecode)
-			if err := w.Get(ctx, client.ObjectKeyFromObject(now), now); err != nil {
-				return err
-			}
-			wanted.SetResourceVersion(now.GetResourceVersion())
-			return w.Update(ctx, wanted)
-		})
-	},
+	"change an object":               replace,
+	"roll out a revision that fails": replace,
 	"delete an object": func(ctx context.Context, w *world, s Step) error {
 		return w.remove(ctx, named(s.Object))
 	},
-	"create or delete the RolloutPolicy": func(ctx context.Context, w *world, s Step) error {
+	"create or delete the RolloutPolicies": func(ctx context.Context, w *world, s Step) error {
+		do := w.create
 		if s.Value == "delete" {
-			return w.remove(ctx, Policy())
+			do = w.remove
 		}
-		return w.create(ctx, Policy())
+		for _, p := range Policies(w.m.canary()) {
+			if err := do(ctx, p); err != nil {
+				return err
+			}
+		}
+		return nil
 	},
 	"cut off a node": func(ctx context.Context, w *world, s Step) error {
 		if err := w.awaitConfirmed(ctx, s.Object.CutsOff); err != nil {
@@ -450,6 +448,18 @@ var operationsDone = map[string]func(context.Context, *world, Step) error{
 		key := imageKeys[s.Target]
 		return w.configure(ctx, key, withTag(w.installed[key], s.Value))
 	},
+}
+
+// replace replaces an object.
+func replace(ctx context.Context, w *world, s Step) error {
+	return insist(ctx, func(ctx context.Context) error {
+		now, wanted := named(s.Object), s.Object.Make(settings.bytecode)
+		if err := w.Get(ctx, client.ObjectKeyFromObject(now), now); err != nil {
+			return err
+		}
+		wanted.SetResourceVersion(now.GetResourceVersion())
+		return w.Update(ctx, wanted)
+	})
 }
 
 // toAPIServer selects the interface over which a node reaches the API server, which can run there.
