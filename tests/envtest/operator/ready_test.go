@@ -12,7 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fluxcd/cli-utils/pkg/kstatus/polling"
+	"github.com/fluxcd/cli-utils/pkg/object"
+	"github.com/fluxcd/pkg/ssa"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -214,6 +218,44 @@ func TestHelmWaits(t *testing.T) {
 			err := <-ended
 			if said := fmt.Sprint(err); (err == nil) != (test.want == "") || !strings.Contains(said, test.want) || strings.Contains(said, "deadline") {
 				t.Errorf("Helm says %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// The health checks of Flux's kustomize-controller wait for an object, and fail fast.
+func TestFluxWaits(t *testing.T) {
+	c := cluster(t)
+	flux := ssa.NewResourceManager(c, polling.NewStatusPoller(c, c.RESTMapper(), polling.Options{}), ssa.Owner{})
+	addNode(t, c, "flux-a", map[string]string{"pool": "flux"})
+	for name, test := range map[string]struct {
+		reports []metav1.Condition
+		want    string
+	}{
+		"flux-attached": {isAttached, "<nil>"},
+		"flux-stalled":  {isStalled, "failed early due to stalled resources: [TracepointProgram/flux-stalled status: 'Failed']"},
+		"flux-waiting":  {isWaiting, "timeout waiting for: [TracepointProgram/flux-waiting status: 'InProgress']"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := tracepoint(name, "flux")
+			create(t, c, o)
+			id := object.ObjMetadata{GroupKind: v1alpha1.SchemeGroupVersion.WithKind("TracepointProgram").GroupKind(), Name: name}
+			wait := func(timeout time.Duration) string {
+				return fmt.Sprint(flux.WaitForSetWithContext(t.Context(), object.ObjMetadataSet{id}, ssa.WaitOptions{
+					Interval: time.Second / 10, Timeout: timeout, FailFast: true,
+				}))
+			}
+			waits := "timeout waiting for: [TracepointProgram/" + name + " status: 'InProgress']"
+			if said := wait(time.Second); said != waits {
+				t.Errorf("before the node has reported, Flux says %s", said)
+			}
+			report(t, c, o, "flux-a", test.reports...)
+			timeout := time.Minute
+			if test.want == waits {
+				timeout = 2 * time.Second
+			}
+			if said := wait(timeout); said != test.want {
+				t.Errorf("Flux says %s, want %s", said, test.want)
 			}
 		})
 	}
