@@ -136,6 +136,7 @@ func objects(target string) []object {
 			tcx("tcx_ingress_flow_parse", ""), tcx("tcx_egress_flow_parse", ""), tracepoint("kfree_skb", ""),
 			uprobe("probe_entry_SSL_write", "global_counters", target),
 		}},
+		{"delay", map[string][]byte{"readings": {100}}, []program{tracepoint("delay", "")}},
 		{"globals", widthGlobals(), []program{tracepoint("show_globals", "")}},
 		{"xdp_verdict", passes, []program{xdp("verdict", "verdict_stats_map")}},
 		{"firewall", nil, []program{tcx("firewall", "")}},
