@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -65,55 +66,34 @@ func TestRollback(t *testing.T) {
 	}
 }
 
+// apiServer returns the address of the API server, and whether it is on a node.
+func apiServer(ctx context.Context, t *testing.T, nodeName string) (address string, here bool) {
+	t.Helper()
+	slice, err := under.clientset.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := get(ctx, t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
+	for _, e := range slice.Endpoints {
+		for _, endpoint := range e.Addresses {
+			address = net.JoinHostPort(endpoint, fmt.Sprint(*slice.Ports[0].Port))
+			if slices.ContainsFunc(n.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == endpoint }) {
+				return address, true
+			}
+		}
+	}
+	return address, false
+}
+
 // toAPIServer selects the interface over which a node reaches the API server: the loopback interface if that is on the
 // node.
 func toAPIServer(t *testing.T, nodeName string) v1alpha1.InterfaceSelector {
 	t.Helper()
-	endpoints, err := under.clientset.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := get(t.Context(), t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
-	for _, a := range n.Status.Addresses {
-		for _, e := range endpoints.Endpoints {
-			if slices.Contains(e.Addresses, a.Address) {
-				return on("lo")
-			}
-		}
+	if _, here := apiServer(t.Context(), t, nodeName); here {
+		return on("lo")
 	}
 	primary := true
 	return v1alpha1.InterfaceSelector{PrimaryNodeInterface: &primary}
-}
-
-// outage measures the longest time in which nothing from outside can connect to a node. The function that it returns ends
-// the measurement.
-func outage(ctx context.Context, t *testing.T, nodeName string) (end func() time.Duration) {
-	t.Helper()
-	address := ""
-	for _, a := range get(ctx, t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}).Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			address = net.JoinHostPort(a.Address, "10250") // the kubelet
-		}
-	}
-	const pace = 100 * time.Millisecond
-	ctx, stop := context.WithCancel(ctx)
-	longest := make(chan time.Duration, 1)
-	go func() {
-		most, last := time.Duration(0), time.Now()
-		dialer := net.Dialer{Timeout: pace}
-		for ctx.Err() == nil {
-			if c, err := dialer.DialContext(ctx, "tcp", address); err == nil {
-				_ = c.Close()
-				most, last = max(most, time.Since(last)), time.Now()
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(pace):
-			}
-		}
-		longest <- most
-	}()
-	return func() time.Duration { stop(); return <-longest }
 }
 
 func rollBack(t *testing.T, name, victim string, o v1alpha1.UserObject, drops func(v1alpha1.UserObject, bool)) {
@@ -146,12 +126,12 @@ func rollBack(t *testing.T, name, victim string, o v1alpha1.UserObject, drops fu
 			for _, component := range []string{node.Operator, node.Agent, node.CSI, node.Inspector} {
 				under.restarts.Expect(component, restarts.Unlimited)
 			}
-			start, ended := time.Now(), outage(ctx, s, victim)
+			address, _ := apiServer(ctx, s, victim)
+			start, ended := time.Now(), inBackground[time.Duration](ctx, s, victim, []string{"outage", address}, "end-outage", address)
 			modify(ctx, s, o, func(o v1alpha1.UserObject) { drops(o, true) })
 			says(ctx, v1alpha1.BpfProgCondRolledBack, "and got one after it was rolled back: generation 1 runs again")
-			// On a node with the API server, only connections to itself are dropped.
-			s.Logf("the report came %s after the change; from outside, there was no connection to the node for %s",
-				time.Since(start).Round(time.Second/10), ended().Round(time.Second/10))
+			s.Logf("the node had no connection to the API server for %s; the report came %s after the change",
+				ended().Round(time.Second/10), time.Since(start).Round(time.Second/10))
 		}},
 		step{"the next version is tried", func(ctx context.Context, s *testing.T) {
 			modify(ctx, s, o, func(o v1alpha1.UserObject) { drops(o, false) })

@@ -61,6 +61,9 @@ const usage = `usage: node-probe command
                           in the order of their last change
   memory EXECUTABLE...    the resident memory of their processes, in bytes
   knock ADDRESS           send a few packets to an address
+  outage ADDRESS          connect to an address again and again, until end-outage is called;
+                          the longest time without a connection, in nanoseconds
+  end-outage ADDRESS      end it
   frame INTERFACE         send a frame at an interface
   stream INTERFACE EVERY PROGRAM=MAP...
                           send frames at its peer until end-stream is called; what became
@@ -111,7 +114,7 @@ func run(ctx context.Context, args []string) (any, error) {
 		return nil, nil
 	}
 	limit := deadline
-	if len(args) > 0 && slices.Contains([]string{"stream", "hold", "proxy", "try"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"stream", "hold", "proxy", "try", "outage"}, args[0]) {
 		limit = longest
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -217,6 +220,10 @@ func onNetwork(ctx context.Context, command, argument string, args []string) (an
 		return nil, node.EndProxy(ctx, argument)
 	case "knock":
 		return nil, node.Knock(ctx, argument)
+	case "outage":
+		return node.Outage(ctx, argument)
+	case "end-outage":
+		return nil, node.EndOutage(ctx, argument)
 	case "add-interface":
 		return nil, node.AddInterface(argument)
 	case "remove-interface":
