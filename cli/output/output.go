@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,11 +44,13 @@ func NewFlags() *Flags {
 	return &Flags{printing: genericclioptions.NewPrintFlags("")}
 }
 
-// AddTo adds the flags of a command that prints tables.
-func (f *Flags) AddTo(command *cobra.Command) {
+// AddTo adds the flags of a command that prints tables. keys are the columns to sort by.
+func (f *Flags) AddTo(command *cobra.Command, keys ...string) {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	f.AddFormatTo(command)
 	command.Flags().BoolVar(&f.noHeaders, "no-headers", false, "Print tables without headers.")
-	command.Flags().StringVar(&f.sortBy, "sort-by", "", "Column to sort by, such as NODE.")
+	command.Flags().StringVar(&f.sortBy, "sort-by", "", "Column to sort by, the lowest first: "+strings.Join(keys, ", ")+".")
+	_ = command.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 }
 
 // AddFormatTo adds the flags of a command that doesn't print tables.

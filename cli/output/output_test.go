@@ -43,7 +43,7 @@ func run(t *testing.T, args ...string) (string, error) {
 	var out bytes.Buffer
 	flags := NewFlags()
 	command := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return programs.Print(&out, flags, items()) }}
-	flags.AddTo(command)
+	flags.AddTo(command, programs.Keys()...)
 	command.SetArgs(append([]string{}, args...))
 	err := command.Execute()
 	return out.String(), err
@@ -86,7 +86,7 @@ func TestFormats(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for want, args := range map[string][]string{
-		`--sort-by: there is no column "colour": specify one of NODE, ID, AGE, PROGRAM`: {"--sort-by=colour"},
+		`--sort-by: there is no column "colour": specify one of node, id, age, program`: {"--sort-by=colour"},
 		`unable to match a printer suitable for the output format "xml"`:                {"-o", "xml"},
 	} {
 		if out, err := run(t, args...); err == nil || !strings.Contains(err.Error(), want) || out != "" {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/bpfman/bpfman-operator/cli/terminal"
 )
@@ -26,7 +26,10 @@ type Column[T any] struct {
 	Name string
 	// Wide means that only -o wide shows the column.
 	Wide bool
-	// Cell returns the value for an item: a string, an int64, or a metav1.Time, which is printed as an age.
+	// Heading means that the value is a line above the rows that share it, except with -o wide and without headers.
+	Heading bool
+	// Cell returns the value for an item: a string, an int64, a metav1.Time, which is printed as an age, or nil if the
+	// value isn't known.
 	Cell func(T) any
 }
 
@@ -39,6 +42,26 @@ type Table[T any] struct {
 	// Name returns what -o name prints for an item, such as tcxprogram.bpfman.io/counter. If it is nil, -o name
 	// isn't supported.
 	Name func(T) string
+	// Whole means that cells are only shortened on a terminal, because they are what the user looks for.
+	Whole bool
+}
+
+// Columns is the width of tables that are neither printed to a terminal nor for scripts, which have no headers.
+const Columns = 100
+
+// Without returns the table without a column.
+func (t Table[T]) Without(name string) Table[T] {
+	t.Columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column[T]) bool { return c.Name == name })
+	return t
+}
+
+// Keys are the columns that --sort-by takes.
+func (t Table[T]) Keys() []string {
+	names := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		names[i] = strings.ToLower(c.Name)
+	}
+	return names
 }
 
 // Print prints the items in the format of the flags. With a column to sort by, it reorders items.
@@ -72,18 +95,23 @@ func (t Table[T]) sort(items []T, by string) error {
 	}
 	i := slices.IndexFunc(t.Columns, func(c Column[T]) bool { return strings.EqualFold(c.Name, by) })
 	if i < 0 {
-		names := make([]string, len(t.Columns))
-		for i, c := range t.Columns {
-			names[i] = c.Name
-		}
-		return fmt.Errorf("--sort-by: there is no column %q: specify one of %s", by, strings.Join(names, ", "))
+		return fmt.Errorf("--sort-by: there is no column %q: specify one of %s", by, strings.Join(t.Keys(), ", "))
 	}
 	slices.SortStableFunc(items, func(a, b T) int { return compare(t.Columns[i].Cell(a), t.Columns[i].Cell(b)) })
 	return nil
 }
 
-// compare compares cells, which have the same type in a column. It compares numbers by value.
+// compare compares cells, which have the same type in a column, or are nil, which is the lowest. It compares numbers
+// by value.
 func compare(a, b any) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return -1
+	case b == nil:
+		return 1
+	}
 	switch a := a.(type) {
 	case int64:
 		if b, ok := b.(int64); ok {
@@ -101,25 +129,26 @@ func compare(a, b any) int {
 const none = "<none>"
 
 func (t Table[T]) table(w io.Writer, f *Flags, items []T) error {
-	columns := slices.DeleteFunc(slices.Clone(t.Columns), func(c Column[T]) bool { return c.Wide && !f.Wide() })
-	table := metav1.Table{Rows: make([]metav1.TableRow, len(items))}
+	columns, headings := t.columns(f)
+	rows := make([][]string, 1, len(items)+1)
 	for _, c := range columns {
-		table.ColumnDefinitions = append(table.ColumnDefinitions, metav1.TableColumnDefinition{Name: c.Name, Type: "string"})
+		rows[0] = append(rows[0], c.Name)
 	}
+	for _, item := range items {
+		rows = append(rows, cells(columns, item))
+	}
+	widths := fit(rows, t.width(w, f))
+	lines := bufio.NewWriter(w) // keeps its first error for Flush
+	if !f.noHeaders && len(items) > 0 {
+		writeRow(lines, rows[0], widths)
+	}
+	above := ""
 	for i, item := range items {
-		cells := make([]any, len(columns))
-		for j, c := range columns {
-			cells[j] = shown(c.Cell(item))
+		if heading := strings.Join(cells(headings, item), " "); heading != above {
+			above = heading
+			fmt.Fprintln(lines, heading)
 		}
-		table.Rows[i].Cells = cells
-	}
-	if width, _, ok := terminal.Size(w); ok && width > 0 && !f.Wide() {
-		fit(&table, width)
-	}
-	// The printer writes each cell and each separator in a separate call.
-	lines := bufio.NewWriter(w)
-	if err := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: f.noHeaders}).PrintObj(&table, lines); err != nil {
-		return fmt.Errorf("print: %w", err)
+		writeRow(lines, rows[i+1], widths)
 	}
 	if err := lines.Flush(); err != nil {
 		return fmt.Errorf("print: %w", err)
@@ -127,9 +156,58 @@ func (t Table[T]) table(w io.Writer, f *Flags, items []T) error {
 	return nil
 }
 
+// columns returns the columns to show, and those whose values are above the rows.
+func (t Table[T]) columns(f *Flags) (columns, headings []Column[T]) {
+	for _, c := range t.Columns {
+		switch {
+		case c.Heading && !f.Wide() && !f.noHeaders:
+			headings = append(headings, c)
+		case !c.Wide || f.Wide():
+			columns = append(columns, c)
+		}
+	}
+	return columns, headings
+}
+
+func writeRow(w io.Writer, row []string, widths []int) {
+	last := len(row) - 1
+	for j, cell := range row[:last] {
+		fmt.Fprintf(w, "%-*s", widths[j]+between, cell)
+	}
+	fmt.Fprintln(w, row[last])
+}
+
+func cells[T any](columns []Column[T], item T) []string {
+	texts := make([]string, len(columns))
+	for j, c := range columns {
+		texts[j] = shown(c.Cell(item))
+	}
+	return texts
+}
+
+// The least width of a column, and the number of spaces after it, are those of kubectl's tables.
+const leastWidth, between = 3, 3
+
+// width returns the width that the table must fit in.
+func (t Table[T]) width(w io.Writer, f *Flags) int {
+	width, _, ok := terminal.Size(w)
+	switch {
+	case f.Wide():
+		return math.MaxInt
+	case ok && width > 0:
+		return width
+	case ok || t.Whole || f.noHeaders:
+		return math.MaxInt
+	default:
+		return Columns
+	}
+}
+
 // shown returns a cell's text.
 func shown(cell any) string {
 	switch cell := cell.(type) {
+	case nil:
+		return none
 	case metav1.Time:
 		if cell.IsZero() {
 			return none
@@ -142,23 +220,23 @@ func shown(cell any) string {
 	}
 }
 
-// fit shortens the longest texts of a table until its lines fit in the width of a terminal, but not below the width of
-// their column's header.
-func fit(table *metav1.Table, width int) {
-	const between = 3 // spaces, which the printer puts after each column
-	widths := make([]int, len(table.ColumnDefinitions))
+// fit shortens the longest cells of rows until their lines fit in a width, but not below the width of their column's
+// header, which is the first row. It returns the widths of the columns.
+func fit(rows [][]string, width int) []int {
+	headers := rows[0]
+	widths := make([]int, len(headers))
 	total := between * (len(widths) - 1)
-	for j, c := range table.ColumnDefinitions {
-		widths[j] = len(c.Name)
-		for _, row := range table.Rows {
-			widths[j] = max(widths[j], utf8.RuneCountInString(fmt.Sprint(row.Cells[j])))
+	for j := range widths {
+		widths[j] = leastWidth
+		for _, row := range rows {
+			widths[j] = max(widths[j], utf8.RuneCountInString(row[j]))
 		}
 		total += widths[j]
 	}
 	for total > width {
 		longest := -1
-		for j, c := range table.ColumnDefinitions {
-			if widths[j] > len(c.Name) && (longest < 0 || widths[j] > widths[longest]) {
+		for j, header := range headers {
+			if widths[j] > max(len(header), leastWidth) && (longest < 0 || widths[j] > widths[longest]) {
 				longest = j
 			}
 		}
@@ -168,11 +246,12 @@ func fit(table *metav1.Table, width int) {
 		widths[longest]--
 		total--
 	}
-	for _, row := range table.Rows {
-		for j, cell := range row.Cells {
-			if runes := []rune(fmt.Sprint(cell)); len(runes) > widths[j] {
-				row.Cells[j] = string(runes[:widths[j]-1]) + "…"
+	for _, row := range rows {
+		for j, cell := range row {
+			if runes := []rune(cell); len(runes) > widths[j] {
+				row[j] = string(runes[:widths[j]-1]) + "…"
 			}
 		}
 	}
+	return widths
 }

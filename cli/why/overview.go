@@ -121,7 +121,11 @@ func (o *Overview) Print(w io.Writer, all bool) error {
 	case len(o.Objects) == 0:
 		out.WriteString("There are no objects of bpfman.\n")
 	case fine[Attached] > 0 || fine[Idle] > 0:
-		fmt.Fprintf(&out, "As specified: %d of %d objects", fine[Attached]+fine[Idle], len(o.Objects))
+		objects := "objects"
+		if len(o.Objects) == 1 {
+			objects = "object"
+		}
+		fmt.Fprintf(&out, "As specified: %d of %d %s", fine[Attached]+fine[Idle], len(o.Objects), objects)
 		if fine[Idle] > 0 {
 			fmt.Fprintf(&out, ", of which %d have nothing to attach to", fine[Idle])
 		}

@@ -111,7 +111,7 @@ func TestMixedKernels(t *testing.T) {
 			}
 			// The inspector scans at intervals.
 			await(ctx, s, "kubectl bpfman programs lists it where it is", func(ctx context.Context) (bool, string) {
-				listed, err := tryPlugin(ctx, s, "programs", "--by", "bpfman")
+				listed, err := tryPlugin(ctx, s, "programs", "--by", "bpfman", "-o", "wide")
 				wrong := slices.ContainsFunc(under.nodes(), func(name string) bool {
 					_, refused := refusals[name]
 					return (lineWith(listed, name, o.Name) == "") != refused

@@ -324,7 +324,7 @@ func TestPluginRights(t *testing.T) {
 		step{"shows what the inspectors reported", func(ctx context.Context, s *testing.T) {
 			await(ctx, s, "programs are listed", func(ctx context.Context) (bool, string) {
 				out, err := tryPlugin(ctx, s, append(viewer, "programs", "--all")...)
-				return err == nil && strings.HasPrefix(out, "NODE "), fmt.Sprint(out, err)
+				return err == nil && strings.Contains(out, "ATTACHED"), fmt.Sprint(out, err)
 			})
 			plugin(ctx, s, append(viewer, "chain", "--node", under.nodes()[0])...)
 		}},

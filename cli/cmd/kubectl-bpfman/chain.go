@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,8 @@ import (
 )
 
 const chainLong = `Show which programs run at each hook of a node, in order, no matter what loaded them.
+
+Programs of a hook without an order that only differ in their IDs share a row; -o wide lists each of them, and also shows priorities.
 
 CONTINUES ON lists the verdicts after which the next program of the hook runs. It is "anything" if the kernel runs all programs, regardless of their verdicts. ELSE SKIPS lists the IDs of the programs that don't run after any other verdict: TCX programs run before TC filters, so they can also skip these.
 
@@ -48,33 +51,40 @@ func chainCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *
 	}
 	command.Flags().StringVar(&o.node, "node", "", "Node whose hooks to show.")
 	command.Flags().StringVar(&o.networkInterface, "interface", "", "Only show the hooks of this network interface.")
-	_ = command.MarkFlagRequired("node")                                  // fails only for unknown flags
 	_ = command.RegisterFlagCompletionFunc("node", completeNode(connect)) // fails only for unknown flags
-	o.format.AddTo(command)
+	o.format.AddTo(command, chainTable.Keys()...)
 	return command
 }
 
-var chainTable = output.Table[inventory.Link]{
+// listedLink is a row of the table: a program at a hook, or several that only differ in their IDs, at a hook
+// without an order.
+type listedLink struct {
+	inventory.Link `json:",inline"`
+	count          int `json:"-"`
+}
+
+var chainTable = output.Table[listedLink]{
 	Kind: "ChainLink",
-	Columns: []output.Column[inventory.Link]{
-		{Name: "HOOK", Cell: func(l inventory.Link) any { return l.Hook }},
-		{Name: "POSITION", Cell: func(l inventory.Link) any { return position(l) }},
-		{Name: "ID", Cell: func(l inventory.Link) any { return int64(l.ID) }},
-		{Name: "NAME", Cell: func(l inventory.Link) any { return l.Name }},
-		{Name: "OWNER", Cell: func(l inventory.Link) any { return l.Whose }},
-		{Name: "PRIORITY", Cell: func(l inventory.Link) any {
+	Columns: []output.Column[listedLink]{
+		{Name: "HOOK", Heading: true, Cell: func(l listedLink) any { return l.Hook }},
+		{Name: "ORDER", Cell: func(l listedLink) any { return position(l.Link) }},
+		{Name: "ID", Cell: func(l listedLink) any { return int64(l.ID) }},
+		{Name: "COUNT", Cell: func(l listedLink) any { return int64(l.count) }},
+		{Name: "NAME", Cell: func(l listedLink) any { return l.Name }},
+		{Name: "OWNER", Cell: func(l listedLink) any { return l.Whose }},
+		{Name: "PRIORITY", Wide: true, Cell: func(l listedLink) any {
 			if l.Priority == nil {
-				return ""
+				return nil
 			}
-			return strconv.Itoa(int(*l.Priority))
+			return int64(*l.Priority)
 		}},
-		{Name: "CONTINUES ON", Cell: func(l inventory.Link) any {
+		{Name: "CONTINUES ON", Cell: func(l listedLink) any {
 			if l.All {
 				return "anything"
 			}
 			return strings.Join(l.ProceedOn, ", ")
 		}},
-		{Name: "ELSE SKIPS", Cell: func(l inventory.Link) any {
+		{Name: "ELSE SKIPS", Cell: func(l listedLink) any {
 			ids := make([]string, len(l.Skips))
 			for i, id := range l.Skips {
 				ids[i] = number(id)
@@ -95,6 +105,9 @@ func position(l inventory.Link) string {
 }
 
 func (o chainOptions) run(ctx context.Context, connect cluster.Connect, streams genericiooptions.IOStreams) error {
+	if o.node == "" {
+		return errors.New("specify a node with --node: to list the nodes, run kubectl get nodes")
+	}
 	c, err := connect()
 	if err != nil {
 		return err
@@ -110,7 +123,25 @@ func (o chainOptions) run(ctx context.Context, connect cluster.Connect, streams 
 	if o.networkInterface != "" {
 		links = slices.DeleteFunc(links, func(l inventory.Link) bool { return l.Interface != o.networkInterface })
 	}
-	return chainTable.Print(streams.Out, o.format, links)
+	table, rows := chainTable, groupLinks(links, o.format.Human() && !o.format.Wide())
+	if len(rows) == len(links) {
+		table = table.Without("COUNT")
+	}
+	return table.Print(streams.Out, o.format, rows)
+}
+
+// groupLinks returns the rows for programs at hooks. If alike is set, programs at a hook without an order that only
+// differ in their IDs share the row of the first one.
+func groupLinks(links []inventory.Link, alike bool) []listedLink {
+	var rows []listedLink
+	for _, l := range links {
+		if n := len(rows); alike && n > 0 && l.Position == 0 && l.Slot == 0 && l.Hook == rows[n-1].Hook && l.Name == rows[n-1].Name && l.Whose == rows[n-1].Whose {
+			rows[n-1].count++
+			continue
+		}
+		rows = append(rows, listedLink{l, 1})
+	}
+	return rows
 }
 
 // askedBy returns a function that reads the settings from objects. It reads each object once. If an

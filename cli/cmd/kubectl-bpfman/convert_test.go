@@ -83,7 +83,7 @@ func TestConvert(t *testing.T) {
 		"no such file":        {args: []string{"-f", "absent.yaml"}, err: "absent.yaml: no such file or directory"},
 		"no file":             {err: `required flag(s) "filename" not set`},
 		"no such format":      {args: []string{"-f", "-", "-o", "wide"}, err: `output format "wide" is neither yaml nor json`},
-		"arguments":           {args: []string{"-f", "-", "more"}, err: "unknown command"},
+		"arguments":           {args: []string{"-f", "-", "more"}, err: "the usage is kubectl bpfman convert"},
 		"nothing to convert":  {stdin: "", args: []string{"-f", "-"}},
 		"one object, JSON":    {stdin: "apiVersion: v1\nkind: A\n", args: []string{"-f", "-", "-o", "json"}, out: "{\n    \"apiVersion\": \"v1\",\n    \"kind\": \"A\"\n}\n"},
 		"no object, JSON":     {stdin: "", args: []string{"-f", "-", "-o", "json"}, out: "{\n    \"apiVersion\": \"v1\",\n    \"items\": [],\n    \"kind\": \"List\"\n}\n"},

@@ -73,7 +73,7 @@ func dumpCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *c
 	flags.IntVar(&o.limit, "limit", 1000, "Maximum number of entries to show of each map; 0 for all.")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "Repeat the dump.")
 	flags.DurationVar(&o.interval, "interval", 2*time.Second, "Interval of --watch.")
-	o.format.AddTo(command)
+	o.format.AddTo(command, dumpTable.Keys()...)
 	return command
 }
 
@@ -90,7 +90,8 @@ type dumped struct {
 }
 
 var dumpTable = output.Table[dumped]{
-	Kind: "MapEntry",
+	Kind:  "MapEntry",
+	Whole: true,
 	Columns: []output.Column[dumped]{
 		{Name: "NODE", Cell: func(d dumped) any { return d.Node }},
 		{Name: "KEY", Cell: func(d dumped) any { return string(d.Key) }},

@@ -75,5 +75,21 @@ func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Co
 		versionCommand(),
 		whyCommand(streams, connect),
 	)
+	explain(command)
 	return command
+}
+
+// explain has a command and its subcommands name their usage if the number of arguments is wrong.
+func explain(command *cobra.Command) {
+	if check := command.Args; check != nil {
+		command.Args = func(c *cobra.Command, args []string) error {
+			if check(c, args) != nil {
+				return fmt.Errorf("%d arguments are too many or too few: the usage is %s; for examples, add --help", len(args), c.UseLine())
+			}
+			return nil
+		}
+	}
+	for _, c := range command.Commands() {
+		explain(c)
+	}
 }

@@ -53,15 +53,15 @@ func mapsCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *c
 		RunE:              func(c *cobra.Command, args []string) error { return o.run(c.Context(), connect, streams, args) },
 	}
 	addNodes(command, &o.nodes, connect, "Nodes whose maps to list. By default, all that the object is loaded on.")
-	o.format.AddTo(command)
+	o.format.AddTo(command, append(mapsTable.Keys(), nodeMapsTable.Keys()...)...)
 	return command
 }
 
 // kernel returns a cell with data from an inspector.
-func kernel(of func(*v1alpha1.BpfNodeMap) string) func(objectmaps.Map) any {
+func kernel(of func(*v1alpha1.BpfNodeMap) any) func(objectmaps.Map) any {
 	return func(m objectmaps.Map) any {
 		if m.Kernel == nil {
-			return ""
+			return nil
 		}
 		return of(m.Kernel)
 	}
@@ -74,16 +74,16 @@ var mapsTable = output.Table[objectmaps.Map]{
 	Columns: []output.Column[objectmaps.Map]{
 		{Name: "NODE", Cell: func(m objectmaps.Map) any { return m.Node }},
 		{Name: "NAME", Cell: func(m objectmaps.Map) any { return m.Name }},
-		{Name: "ID", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string { return number(m.ID) })},
-		{Name: "TYPE", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string { return m.Type })},
-		{Name: "KEY", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string { return number(m.KeySize) })},
-		{Name: "VALUE", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string { return number(m.ValueSize) })},
-		{Name: "ENTRIES", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string { return number(m.MaxEntries) })},
-		{Name: "MEMORY", Cell: kernel(func(m *v1alpha1.BpfNodeMap) string {
+		{Name: "ID", Cell: kernel(func(m *v1alpha1.BpfNodeMap) any { return int64(m.ID) })},
+		{Name: "TYPE", Cell: kernel(func(m *v1alpha1.BpfNodeMap) any { return m.Type })},
+		{Name: "KEY", Cell: kernel(func(m *v1alpha1.BpfNodeMap) any { return int64(m.KeySize) })},
+		{Name: "VALUE", Cell: kernel(func(m *v1alpha1.BpfNodeMap) any { return int64(m.ValueSize) })},
+		{Name: "ENTRIES", Cell: kernel(func(m *v1alpha1.BpfNodeMap) any { return int64(m.MaxEntries) })},
+		{Name: "MEMORY", Cell: kernel(func(m *v1alpha1.BpfNodeMap) any {
 			if m.MemoryBytes == 0 {
-				return ""
+				return nil
 			}
-			return strconv.FormatInt(m.MemoryBytes, 10)
+			return m.MemoryBytes
 		})},
 		{Name: "FUNCTIONS", Wide: true, Cell: func(m objectmaps.Map) any { return strings.Join(m.Functions, ", ") }},
 		{Name: "SHARED FROM", Wide: true, Cell: func(m objectmaps.Map) any {

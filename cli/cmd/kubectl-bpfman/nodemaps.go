@@ -49,21 +49,28 @@ func (o mapsOptions) ofNodes(ctx context.Context, c *cluster.Cluster, streams ge
 	if err != nil {
 		return err
 	}
-	if err := nodeMapsTable.Print(streams.Out, o.format, found); err != nil {
+	if err := withNode(nodeMapsTable, len(o.nodes)).Print(streams.Out, o.format, found); err != nil {
 		return err
 	}
 	if !o.format.Human() {
 		return nil
 	}
-	unused, memory, wasted := 0, int64(0), int64(0)
-	for _, m := range found {
-		memory += m.MemoryBytes
-		if m.Unused() {
-			unused++
-			wasted += m.MemoryBytes
+	sum := func(of func(inventory.Map) bool) (maps int, bytes int64) {
+		for _, m := range found {
+			if of(m) {
+				maps, bytes = maps+1, bytes+m.MemoryBytes
+			}
 		}
+		return maps, bytes
 	}
-	remarks := []string{fmt.Sprintf("Maps: %d, with %d bytes. Not used by any program or pod: %d, with %d bytes.", len(found), memory, unused, wasted)}
+	all, bytes := sum(func(inventory.Map) bool { return true })
+	remarks := []string{fmt.Sprintf("Maps: %d, with %d bytes.", all, bytes)}
+	if unused, bytes := sum(inventory.Map.Unused); unused > 0 {
+		remarks[0] += fmt.Sprintf(" Not used by any program or pod: %d, with %d bytes.", unused, bytes)
+	}
+	if stale, bytes := sum(inventory.Map.Stale); stale > 0 {
+		remarks[0] += fmt.Sprintf(" Only in volumes of pods, as their program is gone: %d, with %d bytes.", stale, bytes)
+	}
 	if omitted > 0 {
 		remarks = append(remarks, fmt.Sprintf("%d maps aren't listed: their nodes have more maps than fit in a BpfNode.", omitted))
 	}

@@ -57,7 +57,7 @@ func programsCommand(streams genericiooptions.IOStreams, connect cluster.Connect
 	flags.StringVar(&o.by, "by", "", "Who loaded the programs: bpfman or others. By default, all.")
 	flags.BoolVar(&o.all, "all", false, "Also list the cgroup_device programs of containers and systemd units.")
 	_ = command.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{byBpfman, byOthers}, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
-	o.format.AddTo(command)
+	o.format.AddTo(command, programsTable.Keys()...)
 	return command
 }
 
@@ -82,7 +82,13 @@ var programsTable = output.Table[listedProgram]{
 		{Name: "NAME", Cell: func(p listedProgram) any { return p.Name }},
 		{Name: "TYPE", Cell: func(p listedProgram) any { return p.Type }},
 		{Name: "OWNER", Cell: func(p listedProgram) any { return inventory.OwnerOf(p.BpfNodeProgram) }},
-		{Name: "ATTACHED", Cell: func(p listedProgram) any { return listed(p.Attached()) }},
+		{Name: "ATTACHED", Cell: func(p listedProgram) any {
+			points := p.Attached()
+			for i := range points {
+				points[i] = strings.TrimPrefix(points[i], p.Type+" ")
+			}
+			return listed(points)
+		}},
 		{Name: "AGE", Cell: func(p listedProgram) any {
 			if p.LoadedAt == nil {
 				return metav1.Time{}
@@ -127,9 +133,9 @@ func (o programsOptions) run(ctx context.Context, connect cluster.Connect, strea
 		return err
 	}
 	slices.SortFunc(found.programs, inventory.Compare)
-	table, rows := programsTable, group(found.programs, o.format.Human() && !o.format.Wide())
+	table, rows := withNode(programsTable, found.nodes), group(found.programs, o.format.Human() && !o.format.Wide())
 	if len(rows) == len(found.programs) {
-		table.Columns = slices.DeleteFunc(slices.Clone(table.Columns), func(c output.Column[listedProgram]) bool { return c.Name == "COUNT" })
+		table = table.Without("COUNT")
 	}
 	if err := table.Print(streams.Out, o.format, rows); err != nil {
 		return err
@@ -210,6 +216,14 @@ func (f foundPrograms) remark(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// withNode returns a table without the column NODE if its rows are those of one node.
+func withNode[T any](table output.Table[T], nodes int) output.Table[T] {
+	if nodes == 1 {
+		return table.Without("NODE")
+	}
+	return table
 }
 
 // addNodes adds the flag --node, which can be repeated.

@@ -91,7 +91,7 @@ func rolloutCommand(streams genericiooptions.IOStreams, connect cluster.Connect)
 	status.Flags().DurationVar(&r.timeout, "timeout", 0, "How long to wait. 0 means forever.")
 	history := add("history", "List the revisions of an object", r.history)
 	history.Flags().Int64Var(&r.revision, "revision", 0, "Print this revision: with -o, as an object.")
-	r.format.AddTo(history)
+	r.format.AddTo(history, revisionsTable.Keys()...)
 	addNamespace(history, &r.components)
 	undo := add("undo", "Return to a previous revision", r.undo)
 	undo.Flags().Int64Var(&r.revision, "to-revision", 0, "Revision to return to. 0 means the last one that differs.")
@@ -212,6 +212,16 @@ type Revision struct {
 	stored rollout.Revision
 }
 
+var revisionsTable = output.Table[Revision]{
+	Kind: "Revision",
+	Columns: []output.Column[Revision]{
+		{Name: "REVISION", Cell: func(r Revision) any { return r.Revision }},
+		{Name: "AGE", Cell: func(r Revision) any { return r.Created }},
+		{Name: "CURRENT", Cell: func(r Revision) any { return map[bool]string{true: "yes", false: "no"}[r.Current] }},
+		{Name: "CHANGES", Cell: func(r Revision) any { return strings.Join(r.Changes, ", ") }},
+	},
+}
+
 // revisions returns the revisions of an object, by number.
 func (r *rolling) revisions(ctx context.Context, o rolled) ([]Revision, error) {
 	namespace := cmp.Or(o.object.GetNamespace(), r.components)
@@ -289,12 +299,7 @@ func (r *rolling) history(ctx context.Context, o rolled) error {
 		return err
 	}
 	if r.revision == 0 {
-		return output.Table[Revision]{Kind: "Revision", Columns: []output.Column[Revision]{
-			{Name: "REVISION", Cell: func(r Revision) any { return r.Revision }},
-			{Name: "AGE", Cell: func(r Revision) any { return r.Created }},
-			{Name: "CURRENT", Cell: func(r Revision) any { return map[bool]string{true: "yes", false: "no"}[r.Current] }},
-			{Name: "CHANGES", Cell: func(r Revision) any { return strings.Join(r.Changes, ", ") }},
-		}}.Print(r.streams.Out, r.format, all)
+		return revisionsTable.Print(r.streams.Out, r.format, all)
 	}
 	found, err := numbered(all, r.revision)
 	if err != nil {

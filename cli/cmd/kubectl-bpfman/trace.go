@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
 	"github.com/bpfman/bpfman-operator/cli/cluster"
 	"github.com/bpfman/bpfman-operator/cli/inspectors"
@@ -34,33 +35,35 @@ const traceExample = `  # Show what the programs of an object print
   kubectl bpfman trace --node worker-1`
 
 type traceOptions struct {
-	live liveFlags
-	json bool
+	live   liveFlags
+	format string
 }
 
 func traceCommand(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Command {
 	var o traceOptions
-	var format string
 	command := &cobra.Command{
 		Use:               "trace [KIND/NAME]",
 		Short:             "Show what programs print",
 		Long:              traceLong,
 		Example:           traceExample,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeUserObject(connect),
 		RunE: func(c *cobra.Command, args []string) error {
-			if o.json = format == "json"; format != "" && !o.json {
-				return fmt.Errorf("--output: %q is not a format: the only format is json", format)
+			if o.format != "" && !slices.Contains(traceFormats, o.format) {
+				return fmt.Errorf("--output: %q is not one of %s", o.format, strings.Join(traceFormats, ", "))
 			}
 			return o.run(c.Context(), connect, streams, args)
 		},
 	}
 	o.live.addTo(command, connect, "Nodes whose programs to show. By default, all, or all that the object selects.")
-	command.Flags().StringVarP(&format, "output", "o", "", "Output format: json, with one object on each line.")
+	command.Flags().StringVarP(&o.format, "output", "o", "", "Output format: json, with one object on each line, or yaml, with one document for each print.")
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(traceFormats, cobra.ShellCompDirectiveNoFileComp)) // fails only for unknown flags
 	return command
 }
 
-// printed is a line of the output with -o json.
+var traceFormats = []string{"json", "yaml"}
+
+// printed is what a program printed, as JSON or YAML.
 type printed struct {
 	Node string `json:"node"`
 	live.Print
@@ -95,7 +98,7 @@ func (o traceOptions) run(ctx context.Context, connect cluster.Connect, streams 
 			mu.Lock()
 			defer mu.Unlock()
 			if begun {
-				return o.print(streams, printed{i.Node, p})
+				return o.show(streams, printed{i.Node, p})
 			}
 			begun = true
 			if waiting--; waiting > 0 {
@@ -111,13 +114,13 @@ func (o traceOptions) run(ctx context.Context, connect cluster.Connect, streams 
 	})
 }
 
-func (o traceOptions) print(streams genericiooptions.IOStreams, p printed) error {
-	if o.json {
-		text, err := json.Marshal(p)
+func (o traceOptions) show(streams genericiooptions.IOStreams, p printed) error {
+	if o.format != "" {
+		text, err := encode(o.format, p)
 		if err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
-		if _, err := fmt.Fprintln(streams.Out, terminal.JSON(string(text))); err != nil {
+		if _, err := fmt.Fprintln(streams.Out, text); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 		return nil
@@ -139,4 +142,18 @@ func (o traceOptions) print(streams genericiooptions.IOStreams, p printed) error
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
+}
+
+// encode returns a line of JSON, or a document of YAML.
+func encode(format string, p printed) (string, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode: %w", err)
+	}
+	text = []byte(terminal.JSON(string(text)))
+	if format == "json" {
+		return string(text), nil
+	}
+	document, err := yaml.JSONToYAML(text)
+	return "---\n" + strings.TrimSuffix(string(document), "\n"), err //nolint:wrapcheck // the caller adds what was attempted
 }

@@ -89,7 +89,7 @@ func everything() []client.Object {
 	former := counter()
 	former.UID = "of another"
 	stranger := report(former, "TcxProgram", "stranger", "tcx_stats", 8, v1alpha1.BpfProgCondNotLoaded.Condition("of a former object"))
-	verifier := "load: LoadError { io_error: Os { code: 13, message: \"Permission denied\" }, verifier_log: 0: R1=ctx()\n1: (79) r2 = *(u64 *)(r1 +8)\n\x1b[2Jinvalid bpf_context access\nverification time 31 usec\n })"
+	verifier := "load: LoadError { io_error: Os { code: 13, message: \"Permission denied\" }, verifier_log: 0: R1=ctx()\n1: (79) r2 = *(u64 *)(r1 +8)\n\x1b[2Jinvalid bpf_context access\nstack depth 0\n })"
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "bpfman", Name: "bpfman-config", Annotations: map[string]string{"bpfman.io/problems": "container bpfman with image b fails: exit code 1: no luck (rejected)\nanother"}}}
 	return []client.Object{
 		o, config, stranger, outdated,
