@@ -72,6 +72,9 @@ func TestRolloutHaltsAtConflict(t *testing.T) {
 
 // TestRolloutUndoesSlowProgram rolls out a revision with the same function, which runs longer. The inspector measures it.
 func TestRolloutUndoesSlowProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
 	requireType(t, "Tracepoint")
 	const name = "e2e-staged-slow"
 	policy := rolloutPolicy(name, v1alpha1.RolloutStep{Nodes: intstr.FromInt32(1)})
