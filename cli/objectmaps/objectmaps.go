@@ -32,15 +32,14 @@ type Map struct {
 // List lists the maps in reports, by node and name. nodes contains the BpfNodes that could be read, without which
 // sections of global variables aren't known.
 func List(reports []v1alpha1.ProgramObject, nodes map[string]*v1alpha1.BpfNode) []Map {
-	type key struct {
-		node, path string
-		id         uint32
-	}
+	// The programs of an object come from one object file, and share the maps that have the same name.
+	type key struct{ node, name string }
 	found := map[key]int{}
 	var all []Map
 	for _, report := range reports {
 		status := report.GetStatus()
-		add := func(k key, m Map) {
+		add := func(m Map) {
+			k := key{status.Node, m.Name}
 			i, ok := found[k]
 			if !ok {
 				i, found[k] = len(all), len(all)
@@ -54,12 +53,12 @@ func List(reports []v1alpha1.ProgramObject, nodes map[string]*v1alpha1.BpfNode) 
 		node := nodes[status.Node]
 		for name, path := range report.GetSpec().Maps {
 			pinned := seen(node, func(m *v1alpha1.BpfNodeMap) bool { return slices.Contains(m.Pins, path) })
-			add(key{node: status.Node, path: path}, Map{Name: name, Path: path, OwnerID: status.MapOwnerID, Kernel: pinned})
+			add(Map{Name: name, Path: path, OwnerID: status.MapOwnerID, Kernel: pinned})
 		}
 		for _, id := range status.MapIDs {
 			variables := seen(node, func(m *v1alpha1.BpfNodeMap) bool { return m.ID == id && globals.IsSection(m.Name) })
 			if variables != nil {
-				add(key{node: status.Node, id: id}, Map{Name: variables.Name, Kernel: variables})
+				add(Map{Name: variables.Name, Kernel: variables})
 			}
 		}
 	}

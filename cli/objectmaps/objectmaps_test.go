@@ -11,17 +11,17 @@ import (
 	"github.com/bpfman/bpfman-operator/apis/v1alpha1"
 )
 
-// The members of an application share sections of global variables, like maps. An object has the sections that its
+// The members of an application share maps, which each of them pins, and sections of global variables. An object has the sections that its
 // programs use, and not those of others.
 func TestList(t *testing.T) {
 	member := func(function string, ids ...uint32) v1alpha1.ProgramObject {
 		return &v1alpha1.BpfProgram{
-			Spec:   v1alpha1.BpfProgramSpec{Maps: map[string]string{"counts": "/maps/7/counts"}},
+			Spec:   v1alpha1.BpfProgramSpec{Maps: map[string]string{"counts": map[string]string{"enter": "/maps/7/counts", "leave": "/maps/8/counts"}[function]}},
 			Status: v1alpha1.BpfProgramStatus{Node: "a", Function: function, MapIDs: ids},
 		}
 	}
 	node := &v1alpha1.BpfNode{Status: v1alpha1.BpfNodeStatus{Maps: []v1alpha1.BpfNodeMap{
-		{ID: 1, Name: "counts", Pins: []string{"/maps/7/counts"}},
+		{ID: 1, Name: "counts", Pins: []string{"/maps/7/counts", "/maps/8/counts"}},
 		{ID: 2, Name: ".bss", Pins: []string{"/var/lib/kubelet/pods/x/volumes/y/mount/bss"}},
 		{ID: 3, Name: ".bss"},
 		{ID: 4, Name: ".rodata"},

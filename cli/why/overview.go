@@ -51,6 +51,9 @@ func BriefOf(kind string, o v1alpha1.UserObject, conflicts []Conflict) Brief {
 	if len(status.Conditions) > 0 && status.ObservedGeneration == o.GetGeneration() {
 		c := status.Conditions[0]
 		b.State, b.Message = stateOf(c, status.Nodes), c.Message
+		if b.State == NotReported && status.Rollout != nil {
+			b.State = RollingOut
+		}
 		if b.State == Attached {
 			b.Message = ""
 		} else {
@@ -92,12 +95,12 @@ func BriefOfPolicy(kind, name string, conditions []metav1.Condition) Brief {
 
 // attention reports whether something is wrong, or could be.
 func (b Brief) attention() bool {
-	return b.State == Failed || b.State == NotReported || len(b.Conflicts) > 0
+	return slices.Contains([]State{Failed, NotReported, RollingOut}, b.State) || len(b.Conflicts) > 0
 }
 
 // Sort sorts the objects by their states, the most severe first.
 func (o *Overview) Sort() {
-	order := []State{Failed, NotReported, Attached, Idle}
+	order := []State{Failed, NotReported, RollingOut, Attached, Idle}
 	slices.SortFunc(o.Objects, func(a, b Brief) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State)), -cmp.Compare(len(a.Conflicts), len(b.Conflicts)),

@@ -19,7 +19,7 @@ import (
 
 // words are the descriptions of states for users.
 var words = map[State]string{
-	Failed: "failed", NotReported: "not reported yet", NoAgent: "no agent", Outdated: "not up to date",
+	Failed: "failed", NotReported: "not reported yet", RollingOut: "rolling out", NoAgent: "no agent", Outdated: "not up to date",
 	Left: "no longer selected", Idle: "nothing to attach to", Attached: "attached",
 }
 

@@ -189,6 +189,13 @@ func (s *simulated) inventory(i int) v1alpha1.BpfNodeStatus {
 		}}
 		out.ConflictCount = 1
 		position++
+		for id := range uint32(3) { // alike
+			out.Programs = append(out.Programs, v1alpha1.BpfNodeProgram{
+				ID: 61 + id, Name: "exec_probe", Type: "tracepoint", LoadedAt: &loaded,
+				AttachPoints: []v1alpha1.BpfNodeAttachPoint{{Type: "tracepoint", LinkID: 61 + id, Target: "syscalls/sys_enter_execve"}},
+				Holders:      []v1alpha1.BpfNodeHolder{{Holds: "link", Process: "auditor", PID: 4712, Unit: "auditor.service"}},
+			})
+		}
 	}
 	for k := range s.programs {
 		if objectName(k) == failing && failsAt(i) {

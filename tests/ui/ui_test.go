@@ -57,7 +57,8 @@ func start(tb testing.TB, kubeconfig string, flags ...string) *server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &server{command: exec.CommandContext(context.WithoutCancel(tb.Context()), plugin, append([]string{"ui", "--kubeconfig", kubeconfig}, flags...)...), input: write}
+	s := &server{command: exec.CommandContext(context.WithoutCancel(tb.Context()), plugin, append([]string{"ui"}, flags...)...), input: write}
+	s.command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	s.command.Stdin, s.command.Stderr = read, os.Stderr
 	out, err := s.command.StdoutPipe()
 	if err != nil {
@@ -136,7 +137,7 @@ type view struct {
 var views = []view{
 	{"cluster", "#/cluster", shows("Run times are incomplete: 1 of 2 nodes") + ` && document.querySelectorAll(".map a").length === 60 && document.querySelectorAll(".map a.failed").length === 1 && ` + shows("set bpffunctionname to count_packet")},
 	{"filtered", "#/cluster?owner=TcxProgram+dns-trace", `document.querySelectorAll("table tbody tr").length === 1`},
-	{"node", "#/node?name=worker-0007", shows("cil_from_netdev") + " && " + shows("Conflict: EarlierInChain") + " && document.querySelectorAll('.box.conflict').length === 1"},
+	{"node", "#/node?name=worker-0007", shows("cil_from_netdev") + " && " + shows("Conflict: EarlierInChain") + " && " + shows("3 programs") + " && document.querySelectorAll('.box.conflict').length === 1"},
 	{"object", "#/object?kind=TcxProgram&name=exec-log", `document.querySelectorAll(".map a").length === 60 && ` + shows("set bpffunctionname to count_packet")},
 	{"live", "#/node?name=" + current, `document.querySelectorAll(".box .figures .spark polyline").length > 40`},
 	{"map", fmt.Sprintf("#/map?node=%s&id=%d", current, counters), `document.querySelectorAll(".scroller tbody tr").length === 12 && document.querySelectorAll(".rate .spark polyline").length > 0 && document.querySelectorAll(".cpus rect").length === 48`},

@@ -140,7 +140,10 @@ func overview() []client.Object {
 	late.SetGeneration(2)
 	policy := &v1alpha1.BytecodePolicy{ObjectMeta: named("", "signed")}
 	policy.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Invalid", Message: "Secret keys/cosign doesn't exist"}}
-	return append(everything(), late, policy,
+	staged := &v1alpha1.TcProgram{}
+	staged.GetStatus().Rollout = &v1alpha1.RolloutStatus{State: v1alpha1.RolloutProgressing}
+	in(staged, "", "staged", v1alpha1.ProgramNotYetLoaded.Condition("Rollout progressing: revision 2, step 1 of 2 on 1 of 3 nodes"), v1alpha1.NodeCounts{Selected: 3, Attached: 1})
+	return append(everything(), late, policy, staged,
 		in(&v1alpha1.XdpProgram{}, "", "fine", success, v1alpha1.NodeCounts{Selected: 2, Attached: 2}),
 		in(&v1alpha1.XdpProgram{}, "", "counter", success, v1alpha1.NodeCounts{Selected: 2, Attached: 2}),
 		in(&v1alpha1.UprobeNsProgram{}, "acme", "idle", success, v1alpha1.NodeCounts{Selected: 2, Idle: 2}),

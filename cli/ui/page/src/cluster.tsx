@@ -138,14 +138,14 @@ function Programs(props: { rows: views.Row[]; usage?: views.Usage; problem?: str
     { name: "Program", cell: (r) => <><span class={"dot " + (r.bpfman ? "ours" : "")} aria-hidden="true" />{r.name || "(no name)"}</>, by: (r) => r.name },
     { name: "Type", cell: (r) => r.type, by: (r) => r.type, minor: true },
     { name: "Owner", cell: (r) => (r.owner ? <OwnerLink owner={r.owner} /> : r.owned || <span class="faint">not known</span>), by: (r) => r.owned ?? "" },
-    { name: "Nodes", cell: (r) => (r.nodes === 1 ? <a href={to("node", { name: r.node })}>{r.node}</a> : count(r.nodes)), by: (r) => r.nodes, number: true },
+    { name: "Nodes", cell: (r) => (r.nodes === 1 ? <a href={to("node", { name: r.node })}>{r.node}</a> : count(r.nodes)), by: (r) => r.nodes, number: true, minor: true },
     { name: "CPU", cell: (r) => (used(r) ? percent(used(r)?.cpu ?? 0) : ""), by: (r) => used(r)?.cpu ?? 0, number: true },
     { name: "Runs/s", cell: (r) => (used(r) ? short(used(r)?.runs ?? 0) : ""), by: (r) => used(r)?.runs ?? 0, number: true, minor: true },
     { name: "Per run", cell: (r) => (used(r)?.runs ? nanoseconds(used(r)?.perRun ?? 0) : ""), by: (r) => used(r)?.perRun ?? 0, number: true, minor: true },
   ];
   const measured = props.usage ? (props.usage.nodes < props.usage.of ? `CPU and runs: sum of ${props.usage.nodes} of ${count(props.usage.of)} nodes` : "CPU and runs: sum of all nodes") : "";
   return (
-    <Section title="Programs" note={[plural(props.rows.length, "program"), measured].filter(Boolean).join(" · ")}>
+    <Section title="Programs" class="programs" note={[plural(props.rows.length, "program"), measured].filter(Boolean).join(" · ")}>
       {props.problem && <p class="notice">Run times aren't live: {props.problem}</p>}
       {!props.problem && props.usage?.problem && <p class="notice">Run times are incomplete: {props.usage.problem}</p>}
       <Table label="Programs" columns={columns} rows={props.rows} id={(r) => r.key} empty="No program matches." tall />

@@ -161,16 +161,18 @@ function arrays(value: unknown, path = ""): [string, number[]][] {
 
 function Histogram(props: { of: Hist }) {
   const { name, slots, powers } = props.of;
-  let last = slots.length - 1;
-  while (last > 0 && slots[last] === 0) last--;
-  const shown = slots.slice(0, last + 1);
+  // Empty slots at both ends are left out, except for one before the first count.
+  const first = Math.max(0, slots.findIndex((n) => n > 0) - 1);
+  let end = slots.length;
+  while (end > first + 1 && slots[end - 1] === 0) end--;
+  const shown = slots.slice(first, end);
   const most = Math.max(...shown, 1);
   const range = (i: number) => (powers ? `${short(i === 0 ? 0 : 2 ** i)} – ${short(2 ** (i + 1) - 1)}` : String(i));
   return (
     <Section title={name ? "Histogram of " + name : "Histogram"} note={powers ? "each bar is a power of two" : "by key"}>
       <table class="histogram">
         <thead class="hidden"><tr><th>Range</th><th>Count</th></tr></thead>
-        <tbody>{shown.map((n, i) => <tr key={i}><th scope="row">{range(i)}</th><td><i style={{ width: `calc(${n / most} * (100% - 5rem))`, minWidth: n > 0 ? "1px" : "0" }} /><span>{count(n)}</span></td></tr>)}</tbody>
+        <tbody>{shown.map((n, i) => <tr key={i}><th scope="row">{range(first + i)}</th><td><i style={{ width: `calc(${n / most} * (100% - 5rem))`, minWidth: n > 0 ? "1px" : "0" }} /><span>{count(n)}</span></td></tr>)}</tbody>
       </table>
     </Section>
   );
@@ -193,11 +195,12 @@ function Rates(props: { dump: views.Dump; field: string; rates: Record<string, n
   const names = keys.join("\n");
   useEffect(() => {
     if (!element.current) return undefined;
+    // Live, so that the next drawing has the colors of the theme.
     const css = getComputedStyle(element.current);
-    const axis = { stroke: css.getPropertyValue("color"), grid: { stroke: css.borderColor, width: 1 }, ticks: { show: false } };
+    const axis = { stroke: () => css.color, grid: { stroke: () => css.borderTopColor, width: 1 }, ticks: { show: false } };
     const plot = new uPlot({
       width: element.current.clientWidth, height: 180, cursor: { y: false }, legend: { live: true },
-      scales: { x: { time: false, range: [-span, 0] }, y: { range: (_, least, most) => [Math.min(0, least), Math.max(most, 1)] } },
+      scales: { x: { time: false, range: [-span, 0] }, y: { range: (_, least, most) => [Math.min(0, least), Math.max(most * 1.08, 1)] } },
       axes: [{ ...axis, space: 90, gap: 10, values: (_, ticks) => ticks.map((t) => (t === 0 ? "now" : `${-t} s ago`)) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((t) => short(t) + "/s") }],
       series: [{ label: "when", value: (_, v) => (v === null ? "" : v === 0 ? "now" : `${-v} s ago`) }, ...keys.map((label, i) => ({ label, stroke: css.getPropertyValue(`--line${i}`), width: 1.5, points: { show: false }, value: (_: uPlot, v: number | null) => (v === null ? "" : short(v) + "/s") }))],
     }, [[], ...keys.map(() => [])], element.current);

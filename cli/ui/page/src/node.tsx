@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The bpfman-operator authors
 
-import { Fragment } from "preact";
 import { to, useStream } from "./api";
 import type { Route } from "./api";
 import { bytes, count, nanoseconds, percent, plural, short } from "./format";
@@ -85,7 +84,7 @@ function PlaceOf(props: { place: views.Place; live: Live }) {
         <div class="hook" key={h.type + i}>
           <div class="hooktype">{h.type}</div>
           <ol class={"chain" + (h.ordered ? " ordered" : "")} aria-label={`Programs at ${h.type} of ${place.name}`}>
-            {h.programs.map((p) => <Fragment key={`${p.id}-${p.position}-${p.slot}`}><Box program={p} live={props.live} ordered={!!h.ordered} /></Fragment>)}
+            {(h.ordered ? h.programs.map((p) => [p]) : alike(h.programs)).map((of) => <Box key={`${of[0]?.id}-${of[0]?.position}-${of[0]?.slot}`} programs={of} live={props.live} ordered={!!h.ordered} />)}
           </ol>
         </div>
       ))}
@@ -93,16 +92,29 @@ function PlaceOf(props: { place: views.Place; live: Live }) {
   );
 }
 
-function Box(props: { program: views.AtHook; live: Live; ordered: boolean }) {
-  const p = props.program;
+/** alike groups programs that only differ in their IDs. */
+function alike(programs: views.AtHook[]): views.AtHook[][] {
+  const groups = new Map<string, views.AtHook[]>();
+  for (const p of programs) {
+    const key = JSON.stringify([p.name, p.owner, p.whose, p.conflict]);
+    groups.set(key, [...(groups.get(key) ?? []), p]);
+  }
+  return [...groups.values()];
+}
+
+/** Box shows a program, or several that are alike. */
+function Box(props: { programs: views.AtHook[]; live: Live; ordered: boolean }) {
+  const [p] = props.programs;
+  if (!p) return null;
+  const many = props.programs.length > 1;
   const dispatcher = p.bpfman && !p.owner;
   const classes = ["box", p.bpfman ? "ours" : "theirs", p.conflict ? "conflict" : "", dispatcher ? "dispatcher" : ""].join(" ");
   return (
     <li>
       <article class={classes} aria-label={`${p.name ?? "program"} ${p.id}`}>
-        <div class="line"><b>{p.name || "(no name)"}</b><span class="id">{p.id}</span></div>
+        <div class="line"><b>{p.name || "(no name)"}</b>{many ? <span class="state" title={props.programs.map((of) => of.id).join(", ")}>{plural(props.programs.length, "program")}</span> : <span class="id">{p.id}</span>}</div>
         <div class="who">{p.owner ? <OwnerLink owner={p.owner} /> : dispatcher ? "bpfman runs the next ones" : p.whose || "holder not known"}</div>
-        <Figures id={p.id} live={props.live} />
+        <Figures ids={props.programs.map((of) => of.id)} live={props.live} />
         {p.conflict && <p class="message doubt" title={p.conflict}>Conflict: {p.conflict.split(":")[0]}</p>}
       </article>
       {props.ordered && !dispatcher && <span class="arrow" title={p.skips?.length ? `any other verdict skips ${plural(p.skips.length, "program")}` : undefined}>{p.proceedon?.length ? p.proceedon.join(", ") : "ends"}</span>}
@@ -110,16 +122,25 @@ function Box(props: { program: views.AtHook; live: Live; ordered: boolean }) {
   );
 }
 
-function Figures(props: { id: number; live: Live }) {
-  const used = props.live.of(props.id);
+/** Figures shows what programs take together. */
+function Figures(props: { ids: number[]; live: Live }) {
+  const all = props.ids.flatMap((id) => props.live.of(id) ?? []);
   if (!props.live.measured) return null;
-  if (!used) return <div class="figures faint">didn't run</div>;
+  const sum = (figure: (used: views.Used) => number) => all.reduce((total, used) => total + figure(used), 0);
+  const runs = sum((used) => used.runs);
+  if (runs === 0) return <div class="figures faint">didn't run</div>;
   return (
     <div class="figures">
-      <span>{short(used.runs)}/s</span><span>{nanoseconds(used.perRun)}</span><span>{percent(used.cpu)}</span>
-      <Spark values={props.live.history(props.id)} label={`${short(used.runs)} runs per second`} />
+      <span>{short(runs)}/s</span><span>{nanoseconds(sum((used) => used.runs * used.perRun) / runs)}</span><span>{percent(sum((used) => used.cpu))}</span>
+      <Spark values={total(props.ids.map(props.live.history))} label={`${short(runs)} runs per second`} />
     </div>
   );
+}
+
+/** total adds figures of the same times. Those that began later are shorter. */
+function total(histories: number[][]): number[] {
+  const length = Math.max(...histories.map((h) => h.length));
+  return Array.from({ length }, (_, i) => histories.reduce((sum, h) => sum + (h[i - length + h.length] ?? 0), 0));
 }
 
 function Unattached(props: { programs: views.Program[]; live: Live }) {

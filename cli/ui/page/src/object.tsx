@@ -52,6 +52,9 @@ export function ObjectView(props: { route: Route }) {
   );
 }
 
+/** loaded is the message of the condition of a program about which there is nothing to say. */
+const loaded = "Successfully loaded bpfProgram";
+
 const healths: Record<string, string> = { Failed: "failed", NotReported: "unknown", NoAgent: "notready", Outdated: "conflict", Left: "unmatched", Idle: "unmatched", Attached: "healthy" };
 
 interface Group {
@@ -94,7 +97,7 @@ function ObjectNodes(props: { view: views.Object }) {
               {node.programs?.map((p) => (
                 <div class="program" key={p.report}>
                   <b>{p.function}</b> <span class="faint">{p.condition || "no condition yet"}</span>
-                  {p.message && node.state === "Failed" && <pre class="message">{p.message}</pre>}
+                  {p.message && node.state === "Failed" ? <pre class="message">{p.message}</pre> : p.message !== loaded && <p class="message">{p.message?.replace(loaded + "; ", "")}</p>}
                   {p.links && <ul class="links">{p.links.map((l) => <li key={l.attachPoint} class={l.attached ? "" : "bad"}>{l.attachPoint} <span class={"state " + (l.attached ? "good" : "bad")}>{l.attached ? "attached" : "not attached"}</span>{l.error && <p class="message">{l.error}</p>}</li>)}</ul>}
                 </div>
               ))}
@@ -127,8 +130,8 @@ function Programs(props: { view: views.Object }) {
     { name: "Map", cell: (m) => <a href={to("map", { node: m.node, pin: m.path, name: m.name })}>{m.name}</a>, by: (m) => m.name },
     { name: "Node", cell: (m) => <a href={to("node", { name: m.node })}>{m.node}</a>, by: (m) => m.node },
     { name: "Functions", cell: (m) => m.functions.join(", "), minor: true },
-    { name: "Shared from", cell: (m) => (m.ownerID ? `program ${m.ownerID}` : ""), minor: true },
   ];
+  if (props.view.maps.some((m) => m.ownerID)) columns.push({ name: "Shared from", cell: (m) => (m.ownerID ? `program ${m.ownerID}` : ""), minor: true });
   return (
     <Section title="Maps" note={props.view.moreMaps ? `and ${count(props.view.moreMaps)} more` : plural(props.view.maps.length, "map")}>
       <Table label="Maps" columns={columns} rows={props.view.maps} id={(m) => m.node + m.path} empty="No map is pinned." />
@@ -155,7 +158,7 @@ function Bytecodes(props: { of: views.Bytecode[] }) {
 
 function Revisions(props: { of: views.Revision[]; now: number }) {
   const columns: Column<views.Revision>[] = [
-    { name: "Revision", cell: (r) => <>{r.number}{r.newest && <span class="state good">current</span>}</>, by: (r) => r.number, number: true },
+    { name: "Revision", cell: (r) => <>{r.number} {r.newest && <span class="state good">current</span>}</>, by: (r) => r.number },
     { name: "Age", cell: (r) => ago(r.created, props.now), by: (r) => -new Date(r.created).getTime(), number: true },
     { name: "Change", cell: (r) => r.change },
   ];
@@ -168,7 +171,7 @@ function Events(props: { of: views.Event[]; now: number }) {
       {props.of.length === 0 && <p class="empty">None in the last hour.</p>}
       <ul class="changes">
         {props.of.map((e) => (
-          <li key={e.uid} class={e.warning ? "doubt" : ""}><time dateTime={e.at}>{ago(e.at, props.now)}</time><div><b>{e.reason}</b>{e.count > 1 && <span class="faint"> {count(e.count)} times</span>}<p>{e.message}</p></div></li>
+          <li key={e.uid} class={e.warning ? "doubt" : ""}><time dateTime={e.at}>{ago(e.at, props.now)}</time><div><b>{e.reason}</b>{e.count > 1 && <span class="faint"> {count(e.count)} times</span>}<p class="clamp" title={e.message}>{e.message}</p></div></li>
         ))}
       </ul>
     </Section>
