@@ -78,7 +78,12 @@ var partial = slices.Concat(
 	[]string{
 		"%s: %s; the daemon reports: %s", "list all programs", "interfaces in pod %s/%s", "list what refers to %s", "policies can't be evaluated: %s",
 		"image %s can't be verified: %s", "image %s has no %s (%s)", "the policy is invalid, and denies everything that it matches: %s",
-		"it uses the external %s: %v", "function %s can't be loaded: %s", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
+		"it uses the external %s: %v", "it uses the map %s, %s", "function %s can't be loaded: %s", "load from image %s: %s", "; nothing to attach to on %s", "container %s with image %s", "no container matches", "no interface matches", "Failed to unload on %s: %s",
+	},
+	// Ends behind one.
+	[]string{
+		"which isn't defined in the object's types: declare it without static, and compile it with clang -g",
+		"a map of maps, which bpfman's daemon v0.6 can't create: leave the function out, or load it without bpfman",
 	},
 	// Entries of layers.
 	[]string{

@@ -15,8 +15,9 @@ import (
 const (
 	kernelFunction = "do_unlinkat"
 	killTracepoint = "syscalls/sys_enter_kill"
-	// forLibbpf is the object that the daemon's loader can only load adapted.
-	forLibbpf = "written_for_libbpf"
+	// forLibbpf and mapsForLibbpf are the objects that the daemon's loader can only load adapted.
+	forLibbpf     = "written_for_libbpf"
+	mapsForLibbpf = "maps_for_libbpf"
 )
 
 // program is a function in an object, and how to attach it.
@@ -127,6 +128,7 @@ func objects(target string) []object {
 		{"go-uprobe-counter", nil, []program{uprobe("uprobe_counter", "uprobe_stats_map", target)}},
 		{"go-uretprobe-counter", nil, []program{uprobe("uretprobe_counter", "uretprobe_stats_map", target)}},
 		{forLibbpf, nil, []program{tracepoint("kill_without_signal", "kill_stats_map")}},
+		{mapsForLibbpf, nil, []program{tracepoint("use_maps", "kill_stats_map")}},
 		{"print", nil, []program{tracepoint("print_kill", "")}},
 		{"map_types", nil, []program{tracepoint("map_types", "")}},
 		{"kill_statistics", map[string][]byte{"only_signal": {0, 0, 0, 0}}, []program{tracepoint("kill_statistics", "")}},

@@ -26,6 +26,7 @@ type Adapted struct {
 // Adapt does for an object what libbpf does and the daemon's loader doesn't, without changing what its programs do:
 //
 //   - It applies CO-RE relocations, and connects external variables and functions (.kconfig and .ksyms) with the kernel.
+//   - It gives maps definitions that the loader and the kernel accept, and removes those that it can't create.
 //   - It gives sections names that the loader recognizes, and removes those with programs of types that bpfman doesn't
 //     have. The loader would refuse the whole object because of them.
 //   - It removes debug sections, as Strip does.
@@ -47,13 +48,16 @@ func Adapt(content []byte, kernel *Kernel) (adapted *Adapted, err error) {
 	for i := range f.sections {
 		f.sections[i].data = bytes.Clone(f.sections[i].data)
 	}
-	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}}
+	a := &adaption{file: f, kernel: kernel, unusable: map[string]string{}, names: map[string]string{}, removed: map[string]bool{}, defined: map[uint32]definition{}}
 	for _, p := range programs {
 		if p.Unsupported != "" {
 			a.unusable[p.Name] = p.Unsupported
 		}
 	}
 	if err := a.readTypes(content); err != nil {
+		return nil, err
+	}
+	if err := a.fitMaps(); err != nil {
 		return nil, err
 	}
 	a.remove()
@@ -84,6 +88,10 @@ type adaption struct {
 	unusable  map[string]string
 	// names has the new names of sections by their names in the object.
 	names map[string]string
+	// removed has the names of the maps that the daemon can't create, and defined the changed definitions of others by
+	// the numbers of their types.
+	removed map[string]bool
+	defined map[uint32]definition
 
 	// graph is set by the first failure.
 	graph *callGraph
@@ -215,6 +223,9 @@ func (a *adaption) writeTypes() error {
 		return err
 	}
 	if err := types.define(); err != nil {
+		return err
+	}
+	if err := types.defineMaps(a.defined, a.removed); err != nil {
 		return err
 	}
 	if ext, ok := a.section(".BTF.ext"); ok {

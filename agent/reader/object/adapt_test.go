@@ -308,3 +308,95 @@ func FuzzAdapt(f *testing.F) {
 		}
 	})
 }
+
+// The daemon gets definitions of maps as libbpf would pass them to the kernel. Maps that it can't create are gone, and only
+// the programs that use them can't be loaded.
+func TestMapDefinitions(t *testing.T) {
+	content := compiled(t, "maps_for_libbpf.o")
+	adapted, err := Adapt(content, withoutTypes(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const reason = `it uses the map "nested", a map of maps, which bpfman's daemon v0.6 can't create: leave the function out, or load it without bpfman`
+	if want := map[string]string{"use_map_of_maps": reason}; !maps.Equal(adapted.Unusable, want) {
+		t.Errorf("unusable %q, want %q", adapted.Unusable, want)
+	}
+	read, err := Read(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range read.Programs {
+		if p.Unsupported != adapted.Unusable[p.Name] {
+			t.Errorf("%s is unsupported because %q", p.Name, p.Unsupported)
+		}
+	}
+	f, err := parse(adapted.Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &adaption{file: f}
+	if err := a.readTypes(adapted.Content); err != nil {
+		t.Fatal(err)
+	}
+	defined, err := a.definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range defined {
+		got = append(got, fmt.Sprintf("%s: %s keys %d %t values %d %t entries %d", d.name, d.kind, d.keySize, d.key != nil, d.valueSize, d.value != nil, d.entries))
+	}
+	slices.Sort(got)
+	if want := []string{
+		"by_enum: Array keys 4 false values 8 false entries 2",
+		"half_typed: PerCPUArray keys 4 false values 8 false entries 1",
+		"hash_without_size: Hash keys 4 true values 8 true entries 10240",
+		"kill_stats_map: PerCPUArray keys 4 true values 8 true entries 1",
+		"stacks_without_size: StackTrace keys 4 false values 1016 false entries 10240",
+		"typed_perf: PerfEventArray keys 4 false values 4 false entries 0",
+		"typed_programs: ProgramArray keys 4 false values 4 false entries 1",
+		"typed_ring: RingBuf keys 0 false values 0 false entries 4096",
+	}; !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// Maps in the older form are changed in place.
+func TestOldMapDefinitions(t *testing.T) {
+	f := &file{order: binary.LittleEndian, sections: []section{{}, {name: "maps/events", data: make([]byte, legacySize)}}, symbols: []symbol{
+		{}, {elf.Sym64{Shndx: 1}, "events"}, {elf.Sym64{Shndx: 1, Value: 4}, "beyond"},
+	}}
+	f.sections[1].data[0] = byte(ebpf.PerfEventArray)
+	a := &adaption{file: f, unusable: map[string]string{}, removed: map[string]bool{}}
+	if err := a.fitMaps(); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.sections[1].data; !bytes.Equal(got[:12], []byte{4, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0}) {
+		t.Errorf("definition %v", got)
+	}
+	if !maps.Equal(a.removed, map[string]bool{"beyond": true}) {
+		t.Errorf("removed %v", a.removed)
+	}
+}
+
+func TestTypesFit(t *testing.T) {
+	number, choice, text := &btf.Int{Size: 4}, &btf.Enum{Size: 4}, &btf.Struct{Size: 8}
+	for name, c := range map[string]struct {
+		definition definition
+		want       bool
+	}{
+		"none":                 {definition{kind: ebpf.Hash, keySize: 4, valueSize: 8}, true},
+		"both":                 {definition{kind: ebpf.Hash, keySize: 4, key: choice, value: text}, true},
+		"only the key's":       {definition{kind: ebpf.Hash, keySize: 4, key: number}, false},
+		"only the value's":     {definition{kind: ebpf.Hash, keySize: 4, value: text}, false},
+		"a queue's value":      {definition{kind: ebpf.Queue, value: text}, true},
+		"an array by enum":     {definition{kind: ebpf.Array, keySize: 4, key: choice, value: text}, false},
+		"an array by number":   {definition{kind: ebpf.Array, keySize: 4, key: &btf.Typedef{Type: number}, value: text}, true},
+		"a trie by structure":  {definition{kind: ebpf.LPMTrie, keySize: 8, key: text, value: text}, true},
+		"a trie by an integer": {definition{kind: ebpf.LPMTrie, keySize: 4, key: number, value: text}, false},
+	} {
+		if got := c.definition.typesFit(); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

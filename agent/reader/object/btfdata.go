@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // btfHeader is struct btf_header in the kernel's linux/btf.h.
@@ -31,6 +32,8 @@ const (
 // Kinds of types in linux/btf.h.
 const (
 	btfInt      = 1
+	btfPointer  = 2
+	btfArray    = 3
 	btfStruct   = 4
 	btfFunc     = 12
 	btfVar      = 14
@@ -42,7 +45,7 @@ const (
 
 // rest is the size of what follows the type, by kind: a fixed part, and one for each member.
 var rest = [...]struct{ fixed, each int }{
-	btfInt: {4, 0}, 3: {12, 0}, btfStruct: {0, 12}, 5: {0, 12}, 6: {0, 8}, 13: {0, 8},
+	btfInt: {4, 0}, btfArray: {12, 0}, btfStruct: {0, 12}, 5: {0, 12}, 6: {0, 8}, 13: {0, 8},
 	btfVar: {4, 0}, btfDataSec: {0, 12}, 16: {}, 17: {4, 0}, 18: {}, 19: {0, 12},
 }
 
@@ -163,6 +166,97 @@ func (d *btfData) define() error {
 		}
 		return nil
 	})
+}
+
+// untype removes the types of the variables in a section.
+func (d *btfData) untype(section string) {
+	listed := map[uint32]bool{}
+	for range 2 { // the list is behind the variables
+		_ = d.each(func(n uint32, t *btfType, more []byte) error {
+			switch kind := t.Info >> btfKindAt & btfKindMask; {
+			case kind == btfDataSec && d.text(t.Name) == section:
+				for entry := range slices.Chunk(more, btfTypeSize) {
+					listed[d.order.Uint32(entry)] = true
+				}
+			case kind == btfVar && listed[n]:
+				t.Reference = 0
+			}
+			return nil
+		}) // all types were read before
+	}
+}
+
+// defineMaps changes the definitions of maps, by the numbers of their types, and removes maps by name.
+func (d *btfData) defineMaps(defined map[uint32]definition, removed map[string]bool) error {
+	integer, gone := d.integer(), map[uint32]bool{}
+	_ = d.each(func(n uint32, t *btfType, _ []byte) error {
+		gone[n] = t.Info>>btfKindAt&btfKindMask == btfVar && removed[d.text(t.Name)]
+		return nil
+	}) // all types were read before
+	var out, added []byte
+	number := func(n uint32) uint32 { // libbpf's __uint: a pointer to an array
+		added, _ = binary.Append(added, d.order, []uint32{0, btfArray << btfKindAt, 0, integer, integer, n, 0, btfPointer << btfKindAt, d.count + 1})
+		d.count += 2
+		return d.count
+	}
+	err := d.each(func(n uint32, t *btfType, more []byte) error {
+		kind, before := t.Info>>btfKindAt&btfKindMask, len(more)
+		definition, changed := defined[n]
+		switch {
+		case kind == btfStruct && changed:
+			more = d.members(&definition, more, number)
+		case kind == btfDataSec && d.text(t.Name) == mapsSection:
+			var kept []byte
+			for entry := range slices.Chunk(more, btfTypeSize) {
+				if !gone[d.order.Uint32(entry)] {
+					kept = append(kept, entry...)
+				}
+			}
+			if more = kept; len(kept) == 0 {
+				*t = btfType{Info: btfStruct << btfKindAt}
+			}
+		}
+		if changed || len(more) != before {
+			t.Info = t.Info&^btfCount | uint32(len(more)/btfTypeSize) //nolint:gosec // not more than before, or a few
+		}
+		out, _ = binary.Append(out, d.order, *t)
+		out = append(out, more...)
+		return nil
+	})
+	d.types = append(out, added...)
+	return err
+}
+
+// members returns the members of a structure that defines a map. Those for the types of keys and values stay. All have
+// the same offset, because the size of the structure stays.
+func (d *btfData) members(definition *definition, before []byte, number func(uint32) uint32) []byte {
+	var out []byte
+	add := func(name string, reference uint32) {
+		out, _ = binary.Append(out, d.order, []uint32{d.addText(name), reference, 0})
+	}
+	typed := map[string]bool{"key": definition.key != nil, "value": definition.value != nil}
+	for member := range slices.Chunk(before, btfTypeSize) {
+		if name := d.text(d.order.Uint32(member)); typed[name] {
+			add(name, d.order.Uint32(member[4:]))
+		}
+	}
+	for _, m := range []struct {
+		name   string
+		number uint32
+		typed  bool
+	}{
+		{"type", uint32(definition.kind), false},
+		{"key_size", definition.keySize, typed["key"]},
+		{"value_size", definition.valueSize, typed["value"]},
+		{"max_entries", definition.entries, false},
+		{"map_flags", definition.flags, false},
+		{"pinning", definition.pinning, false},
+	} {
+		if m.number != 0 && !m.typed {
+			add(m.name, number(m.number))
+		}
+	}
+	return out
 }
 
 // bytes returns the section.

@@ -184,7 +184,7 @@ func text(table string, at uint32) (string, bool) {
 }
 
 // unique refuses sections that occur twice, or that only one of two loaders recognizes.
-// Loaders differ in which one they use.
+// Loaders differ in which one they use. Only maps can be in several, if their names differ.
 func (f *file) unique() error {
 	seen := map[string]bool{}
 	for _, s := range f.sections {
@@ -201,7 +201,7 @@ func (f *file) unique() error {
 		switch {
 		case key == ".maps" && s.name != ".maps":
 			return fmt.Errorf("it has an unusual section %s of maps", plain.Quote(s.name))
-		case key != "" && seen[key]:
+		case key != "" && key != "maps" && seen[key]:
 			return fmt.Errorf("it has two sections for %s", key)
 		case s.flags()&elf.SHF_COMPRESSED != 0 && !debugName(s.name):
 			return fmt.Errorf("its section %s is compressed", plain.Quote(s.name))
@@ -248,6 +248,7 @@ func (s *section) programs() bool {
 }
 
 func (f *file) readSymbols() error {
+	seen := map[string]bool{}
 	for _, s := range f.sections {
 		if elf.SectionType(s.Type) != elf.SHT_SYMTAB {
 			continue
@@ -265,8 +266,13 @@ func (f *file) readSymbols() error {
 			if y.name, ok = text(names, y.Name); !ok {
 				return fmt.Errorf("its symbol %d has no name", i)
 			}
-			if int(y.Shndx) < len(f.sections) && f.sections[y.Shndx].maps() && y.name != "" && !mapName.MatchString(y.name) {
+			switch isMap := int(y.Shndx) < len(f.sections) && f.sections[y.Shndx].maps() && y.name != ""; {
+			case isMap && !mapName.MatchString(y.name):
 				return fmt.Errorf("the name of its map %s isn't one that the kernel accepts", plain.Quote(y.name))
+			case isMap && seen[y.name]:
+				return fmt.Errorf("it has two maps %s", plain.Quote(y.name))
+			case isMap:
+				seen[y.name] = true
 			}
 		}
 	}
@@ -313,11 +319,21 @@ func (f *file) functions() ([]Program, error) {
 		found = append(found, Program{Name: y.name, Type: kind, Section: s.name, Unsupported: unsupported(s.name, kind)})
 	}
 	if len(found) == 0 {
-		return nil, errors.New("it has no programs")
+		return nil, f.withoutPrograms()
 	}
 	var err error
 	f.code, err = f.disjoint(code)
 	return found, err
+}
+
+// withoutPrograms returns why an object has no programs.
+func (f *file) withoutPrograms() error {
+	for _, s := range f.sections {
+		if s.programs() {
+			return fmt.Errorf("the code in its section %s belongs to no function, as old versions of clang write it: compile it with a current one", plain.Quote(s.name))
+		}
+	}
+	return errors.New("it has no programs")
 }
 
 // codeOf returns the section of a function, or nil if the symbol isn't one.

@@ -126,17 +126,11 @@ func isWeak(y symbol) bool { return elf.ST_BIND(y.Info) == elf.STB_WEAK }
 // place adds the section with the values of the kernel's configuration, and defines the symbols there.
 func (a *adaption) place(o *options) {
 	index := a.add(kconfigData, elf.Section64{Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC), Addralign: 8}, o.values)
-	for i := range a.sections {
-		if elf.SectionType(a.sections[i].Type) != elf.SHT_SYMTAB {
-			continue
-		}
-		table := a.sections[i].data
-		for n, y := range a.symbols {
-			if at, set := o.at[y.name]; set && elf.SectionIndex(y.Shndx) == elf.SHN_UNDEF {
-				y.Shndx, y.Value = index, at
-				y.Info = elf.ST_INFO(elf.STB_GLOBAL, elf.STT_OBJECT)
-				_, _ = binary.Encode(table[n*symbolSize:], a.order, y.Sym64) // the table is long enough
-			}
+	for n, y := range a.symbols {
+		if at, set := o.at[y.name]; set && elf.SectionIndex(y.Shndx) == elf.SHN_UNDEF {
+			y.Shndx, y.Value = index, at
+			y.Info = elf.ST_INFO(elf.STB_GLOBAL, elf.STT_OBJECT)
+			a.setSymbol(n, y.Sym64)
 		}
 	}
 }

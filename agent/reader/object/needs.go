@@ -12,10 +12,8 @@ import (
 )
 
 // needs returns what programs need of a kernel: BPF trampolines, its types, options of its configuration, and its
-// functions and variables.
-func (f *file) needs(programs []Program, stripped []byte) (found []string) {
-	var err error
-	defer malformed(&err) // then the maps can't be read either
+// functions and variables. It also sets Program.Needs, without names.
+func (a *adaption) needs(programs []Program) (found []string) {
 	trampolines := map[string]bool{}
 	for _, p := range programs {
 		switch kind := strings.TrimSuffix(p.Type, ".s"); kind {
@@ -27,11 +25,7 @@ func (f *file) needs(programs []Program, stripped []byte) (found []string) {
 	if len(trampolines) > 0 {
 		found = append(found, "BPF trampolines, for "+strings.Join(slices.Sorted(maps.Keys(trampolines)), ", "))
 	}
-	a := &adaption{file: f}
-	if a.readTypes(stripped) != nil {
-		return found
-	}
-	for _, s := range f.sections {
+	for _, s := range a.sections {
 		if a.infos == nil || !s.code() {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -104,18 +105,65 @@ func Read(content []byte) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Needs = f.needs(o.Programs, stripped)
-	if err := o.declared(stripped); err != nil {
+	o.judge(f, stripped)
+	readable, err := f.readable()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.declared(readable); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		o.Maps, o.Globals, o.MapTypes, o.Unknown = []Map{}, []Variable{}, nil, plain.Text(first)
 	}
 	return o, nil
 }
 
+// judge sets what the programs need of a kernel, and which of them can't be loaded because of their maps.
+func (o *Object) judge(f *file, stripped []byte) {
+	var err error
+	defer malformed(&err) // then the maps can't be read either
+	a := &adaption{file: f, unusable: map[string]string{}}
+	err = a.readTypes(stripped)
+	o.Needs = a.needs(o.Programs)
+	if err == nil {
+		_, _, err = a.refuseMaps()
+	}
+	for i := range o.Programs {
+		p := &o.Programs[i]
+		p.Unsupported = cmp.Or(p.Unsupported, a.unusable[p.Name])
+	}
+}
+
+// readable returns the object in a form in which the library accepts maps with weak symbols, as those in libbpf's
+// usdt.bpf.h, and variables of the kernel that have a type.
+func (f *file) readable() ([]byte, error) {
+	a := &adaption{file: &file{content: f.content, order: f.order, header: f.header, sections: slices.Clone(f.sections), symbols: f.symbols}}
+	for i := range a.sections {
+		s := &a.sections[i]
+		switch {
+		case elf.SectionType(s.Type) == elf.SHT_SYMTAB:
+			s.data = bytes.Clone(s.data)
+		case s.name == ".BTF":
+			types, err := f.parseBTF(s.data)
+			if err != nil {
+				break // the library says so
+			}
+			types.untype(ksymsSection)
+			s.change(types.bytes())
+		}
+	}
+	for n, y := range f.symbols {
+		if int(y.Shndx) < len(f.sections) && f.sections[y.Shndx].maps() && isWeak(y) {
+			y.Info = elf.ST_INFO(elf.STB_GLOBAL, elf.ST_TYPE(y.Info))
+			a.setSymbol(n, y.Sym64)
+		}
+	}
+	return a.strip()
+}
+
 // declared reads the maps and global variables.
-func (o *Object) declared(stripped []byte) (err error) {
+func (o *Object) declared(readable []byte) (err error) {
 	defer malformed(&err)
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(stripped))
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(readable))
 	if err != nil {
 		return err //nolint:wrapcheck // there is nothing to add
 	}

@@ -402,6 +402,8 @@ func TestReadRefuses(t *testing.T) {
 		"has no programs": changedObject(t, func(_ int, s *elf.Section64) {
 			s.Flags &^= uint64(elf.SHF_EXECINSTR)
 		}),
+		`the code in its section "tracepoint`: changedSymbols(t, "globals.o", elf.ST_INFO(elf.STB_GLOBAL, elf.STT_NOTYPE)),
+		`has two maps "typed_ring"`:           bytes.ReplaceAll(compiled(t, "maps_for_libbpf.o"), []byte("typed_perf"), []byte("typed_ring")),
 	} {
 		if o, err := Read(content); err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("%+v, %v, want %q", o, err, message)
@@ -409,14 +411,10 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// The daemon's loader also loads a function with a local symbol, so it has to be in the
-// list, and what it calls too.
-func TestLocalFunctions(t *testing.T) {
-	content := bytes.Clone(compiled(t, "go-app-counter.o"))
-	want, err := Read(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+// changedSymbols returns an object whose functions have symbols with other types or bindings.
+func changedSymbols(t *testing.T, name string, info byte) []byte {
+	t.Helper()
+	content := bytes.Clone(compiled(t, name))
 	f, err := parse(content)
 	if err != nil {
 		t.Fatal(err)
@@ -427,10 +425,21 @@ func TestLocalFunctions(t *testing.T) {
 		}
 		for at := 0; at < len(s.data); at += symbolSize {
 			if elf.ST_TYPE(s.data[at+4]) == elf.STT_FUNC {
-				s.data[at+4] = elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC)
+				s.data[at+4] = info
 			}
 		}
 	}
+	return content
+}
+
+// The daemon's loader also loads a function with a local symbol, so it has to be in the
+// list, and what it calls too.
+func TestLocalFunctions(t *testing.T) {
+	want, err := Read(compiled(t, "go-app-counter.o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := changedSymbols(t, "go-app-counter.o", elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC))
 	got, err := Read(content)
 	if err != nil || !slices.Equal(got.Programs, want.Programs) || !slices.Equal(got.Helpers, want.Helpers) {
 		t.Errorf("%+v, %v", got, err)
