@@ -80,7 +80,7 @@ func Object(content object.Object, o Options) (made map[string]any, notes []stri
 		return nil, nil, fmt.Errorf("%s: %w", kind.Name, err)
 	}
 	if isApplication(kind) && len(o.Functions) == 0 {
-		programs, notes = leaveOut(content.Programs, programs)
+		programs, notes = leaveOut(content.Programs, programs, o)
 	}
 	for name := range o.AttachTo {
 		if !slices.ContainsFunc(programs, func(p object.Program) bool { return p.Name == name || name == "" && len(programs) == 1 }) {
@@ -122,7 +122,12 @@ var alternatives = map[string]string{"fentry": "kprobe", "fexit": "kretprobe"}
 
 // leaveOut returns the programs without those that others in the object replace, with a note for each program of the
 // object that isn't there.
-func leaveOut(all, fitting []object.Program) (chosen []object.Program, notes []string) {
+func leaveOut(all, fitting []object.Program, o Options) (chosen []object.Program, notes []string) {
+	// Such functions can't be loaded without the function that they trace.
+	unnamed := func(p object.Program) bool {
+		return alternatives[strings.TrimSuffix(p.Type, ".s")] != "" && target(p) == "" && o.attachTo(p) == ""
+	}
+	others := slices.ContainsFunc(fitting, func(p object.Program) bool { return !unnamed(p) })
 	for _, p := range all {
 		replaces := func(q object.Program) bool {
 			return q.Type == alternatives[p.Type] && target(q) == target(p) && target(p) != ""
@@ -132,6 +137,8 @@ func leaveOut(all, fitting []object.Program) (chosen []object.Program, notes []s
 			notes = append(notes, fmt.Sprintf("Function %s is left out: %s.", p.Name, p.Unsupported))
 		case !slices.ContainsFunc(fitting, func(q object.Program) bool { return q.Name == p.Name }):
 			notes = append(notes, fmt.Sprintf("Function %s is left out: this kind can't have it.", p.Name))
+		case unnamed(p) && others:
+			notes = append(notes, fmt.Sprintf("Function %s is left out: its section %q names no function of the kernel, without which it can't be loaded. To load it, set --attach-to %s=FUNCTION.", p.Name, p.Section, p.Name))
 		case i >= 0:
 			notes = append(notes, fmt.Sprintf("Function %s (%s) is left out: function %s (%s) is an alternative that more kernels can load.", p.Name, p.Section, fitting[i].Name, fitting[i].Section))
 		default:
@@ -302,9 +309,12 @@ func userFunction(returns bool) func(object.Program, Options) (map[string]any, s
 	}
 }
 
-// target returns the part of the section after its type.
+// target returns the part of the section after its type, which names where to attach, if it isn't a placeholder of its own.
 func target(p object.Program) string {
 	_, name, _ := strings.Cut(p.Section, "/")
+	if strings.HasPrefix(name, "dummy_") { // in bcc's tools
+		return ""
+	}
 	return name
 }
 

@@ -86,9 +86,15 @@ func TestObjectSaysWhatIsMissing(t *testing.T) {
 // An object for bytecode of others loads: what can't be loaded is left out, also one of two alternatives, and what the
 // bytecode doesn't say is a placeholder that isn't attached. The notes say so.
 func TestObjectOfOthers(t *testing.T) {
+	unnamed := object.Object{Programs: []object.Program{{Name: "f", Type: "fentry", Section: "fentry"}, {Name: "g", Type: "fexit", Section: "fexit"}}}
+	if _, notes, err := Object(unnamed, options("application")); err != nil || len(notes) != 2 || !strings.Contains(notes[0], "Replace the placeholder") {
+		t.Errorf("notes %q, error %v", notes, err)
+	}
 	others := object.Object{
 		Programs: []object.Program{
 			{Name: "bare_tracepoint", Type: "tracepoint", Section: "tracepoint"},
+			{Name: "measured_fentry", Type: "fentry.s", Section: "fentry.s/dummy_fentry"},
+			{Name: "measured_kprobe", Type: "kprobe", Section: "kprobe/dummy_kprobe"},
 			{Name: "open_fentry", Type: "fentry", Section: "fentry/do_open"},
 			{Name: "open_kprobe", Type: "kprobe", Section: "kprobe/do_open"},
 			{Name: "read_fexit", Type: "fexit.s", Section: "fexit.s/do_read"},

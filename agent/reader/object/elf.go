@@ -316,7 +316,7 @@ func (f *file) functions() ([]Program, error) {
 		}
 		seen[y.name] = true
 		kind := programType(s.name)
-		found = append(found, Program{Name: y.name, Type: kind, Section: s.name, Unsupported: unsupported(s.name, kind)})
+		found = append(found, Program{Name: y.name, Type: kind, Section: s.name, Unsupported: unsupported(s.name, kind), Since: since(s.name, kind)})
 	}
 	if len(found) == 0 {
 		return nil, f.withoutPrograms()

@@ -64,6 +64,18 @@ func loaderName(section string) string {
 // isOldXDP reports whether a prefix is one that libbpf accepted for XDP before v1.0, such as xdp_prog.
 func isOldXDP(prefix string) bool { return strings.HasPrefix(prefix, "xdp_") }
 
+// since returns which version of the daemon can load programs for which bpfman has no kind.
+func since(section, kind string) string {
+	switch {
+	case loaderName(section) != "":
+		return ""
+	case strings.TrimSuffix(kind, ".s") == "lsm": // bpfman.proto on bpfman's main branch, after v0.6.0
+		return "the daemon's next version after v0.6"
+	default:
+		return "no version of the daemon up to v0.6"
+	}
+}
+
 // Problems returns the reasons why nodes refuse the object, or can't load it.
 func (o *Object) Problems() []string {
 	var found []string
@@ -71,7 +83,7 @@ func (o *Object) Problems() []string {
 		found = append(found, "its maps and variables can't be read: "+o.Unknown)
 	}
 	if !slices.ContainsFunc(o.Programs, func(p Program) bool { return p.Unsupported == "" }) {
-		found = append(found, "bpfman has a kind for none of its programs")
+		found = append(found, "none of its programs can be loaded")
 	}
 	return found
 }

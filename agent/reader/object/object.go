@@ -61,6 +61,10 @@ type Program struct {
 	// Unsupported is why bpfman can't load the function, with its version 0.6 of the daemon. It is
 	// empty if it can.
 	Unsupported string `json:"unsupported,omitempty"`
+	// Since says which version of the daemon can load such programs, if bpfman has no kind for them.
+	Since string `json:"since,omitempty"`
+	// Needs is what the function needs of a kernel, except for helpers and types of maps. Object.Needs has the names.
+	Needs []string `json:"needs,omitempty"`
 }
 
 // Map is a map that the programs define.
@@ -133,8 +137,11 @@ func (o *Object) judge(f *file, stripped []byte) {
 	}
 }
 
+// structOpsSection has variables that the library refuses.
+const structOpsSection = ".struct_ops"
+
 // readable returns the object in a form in which the library accepts maps with weak symbols, as those in libbpf's
-// usdt.bpf.h, and variables of the kernel that have a type.
+// usdt.bpf.h, and variables of the kernel that have a type. It has no variables of struct_ops.
 func (f *file) readable() ([]byte, error) {
 	a := &adaption{file: &file{content: f.content, order: f.order, header: f.header, sections: slices.Clone(f.sections), symbols: f.symbols}}
 	for i := range a.sections {
@@ -142,6 +149,8 @@ func (f *file) readable() ([]byte, error) {
 		switch {
 		case elf.SectionType(s.Type) == elf.SHT_SYMTAB:
 			s.data = bytes.Clone(s.data)
+		case s.name == structOpsSection || s.relocationSize() != 0 && int(s.Info) < len(f.sections) && f.sections[s.Info].name == structOpsSection:
+			*s = section{}
 		case s.name == ".BTF":
 			types, err := f.parseBTF(s.data)
 			if err != nil {

@@ -441,7 +441,7 @@ func TestLocalFunctions(t *testing.T) {
 	}
 	content := changedSymbols(t, "go-app-counter.o", elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC))
 	got, err := Read(content)
-	if err != nil || !slices.Equal(got.Programs, want.Programs) || !slices.Equal(got.Helpers, want.Helpers) {
+	if err != nil || !reflect.DeepEqual(got.Programs, want.Programs) || !slices.Equal(got.Helpers, want.Helpers) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -613,6 +613,20 @@ func TestNeeds(t *testing.T) {
 		if got := strings.Join(o.Needs, "\n"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	o, err := Read(compiled(t, "written_for_libbpf.o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range o.Programs {
+		got = append(got, p.Name+" needs "+strings.Join(p.Needs, ", ")+", since "+p.Since)
+	}
+	if want := []string{"kill_without_signal needs BTF, configuration, since ", "list_tasks needs , since no version of the daemon up to v0.6"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := since("lsm.s/file_open", "lsm.s"); got != "the daemon's next version after v0.6" {
+		t.Error(got)
 	}
 }
 

@@ -73,11 +73,15 @@ var programColumns = []output.Column[object.Program]{
 	{Name: "NAME", Cell: func(p object.Program) any { return p.Name }},
 	{Name: "TYPE", Cell: func(p object.Program) any { return p.Type }},
 	{Name: "SECTION", Cell: func(p object.Program) any { return p.Section }},
+	{Name: "NEEDS", Cell: func(p object.Program) any { return strings.Join(p.Needs, ", ") }},
 	{Name: "LOADABLE", Cell: func(p object.Program) any {
-		if p.Unsupported == "" {
-			return "yes"
+		switch {
+		case p.Since != "":
+			return "by " + p.Since
+		case p.Unsupported != "":
+			return "no: " + p.Unsupported
 		}
-		return "no: bpfman has no kind for this type"
+		return "yes"
 	}},
 }
 
