@@ -29,6 +29,15 @@ struct {
 	__type(value, __u32);
 } typed_programs SEC(".maps");
 
+int use_maps(void *ctx);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__array(values, int(void *));
+} filled_programs SEC(".maps") = { .values = { (void *)&use_maps } };
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
@@ -82,6 +91,7 @@ int use_maps(void *ctx)
 	bpf_get_stackid(ctx, &stacks_without_size, 0);
 	count_event(&kill_stats_map);
 	bpf_tail_call(ctx, &typed_programs, 0);
+	bpf_tail_call(ctx, &filled_programs, 0);
 	return 0;
 }
 

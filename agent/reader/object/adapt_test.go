@@ -325,6 +325,10 @@ func TestMapDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got := strings.Join(read.Remarks(), "\n"); strings.Count(got, "\n") != 2 || !strings.Contains(got, "its map stacks_without_size has no max_entries, so nodes create it with 10240") ||
+		!strings.Contains(got, "its map filled_programs has content, which the daemon doesn't write") {
+		t.Errorf("remarks %s", got)
+	}
 	for _, p := range read.Programs {
 		if p.Unsupported != adapted.Unusable[p.Name] {
 			t.Errorf("%s is unsupported because %q", p.Name, p.Unsupported)
@@ -349,6 +353,7 @@ func TestMapDefinitions(t *testing.T) {
 	slices.Sort(got)
 	if want := []string{
 		"by_enum: Array keys 4 false values 8 false entries 2",
+		"filled_programs: ProgramArray keys 4 false values 4 false entries 1",
 		"half_typed: PerCPUArray keys 4 false values 8 false entries 1",
 		"hash_without_size: Hash keys 4 true values 8 true entries 10240",
 		"kill_stats_map: PerCPUArray keys 4 true values 8 true entries 1",

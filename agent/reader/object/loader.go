@@ -5,9 +5,12 @@ package object
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cilium/ebpf"
 )
 
 // form is what bpfman makes of the sections with a prefix.
@@ -96,6 +99,14 @@ func (o *Object) Remarks() []string {
 	}
 	if !o.BTF {
 		found = append(found, "it has no BTF, so maps in the section .maps can't be loaded, and content of maps can't be decoded: compile it with clang -g")
+	}
+	for _, m := range o.Maps {
+		if entries := usualEntries(ebpf.MapType(m.Number)); m.MaxEntries == 0 && entries > 0 {
+			found = append(found, fmt.Sprintf("its map %s has no max_entries, so nodes create it with %d: to change that, set max_entries in the source", m.Name, entries))
+		}
+		if m.Filled {
+			found = append(found, fmt.Sprintf("its map %s has content, which the daemon doesn't write: until a program of yours writes it, it is empty, and tail calls through it do nothing", m.Name))
+		}
 	}
 	return found
 }

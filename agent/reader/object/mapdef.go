@@ -22,6 +22,8 @@ const mapsSection = ".maps"
 const (
 	// defaultEntries is the number of elements of a map without one. bcc's tools have the same default.
 	defaultEntries = 10240
+	// defaultCPUs is the same for a map of CPUs. The kernel refuses more than it is built for.
+	defaultCPUs = 64
 	// defaultRing is the size of a ring buffer without one, in bytes.
 	defaultRing = 256 << 10
 	// frame and deepestStack are the size of a stack trace's frame in bytes, and how many frames the kernel keeps
@@ -75,8 +77,10 @@ func usualEntries(kind ebpf.MapType) uint32 {
 	case ebpf.RingBuf, ebpf.UserRingbuf:
 		return defaultRing
 	case ebpf.PerfEventArray, ebpf.SkStorage, ebpf.InodeStorage, ebpf.TaskStorage, ebpf.CgroupStorage, ebpf.CGroupStorage,
-		ebpf.PerCPUCGroupStorage, ebpf.CPUMap, ebpf.Arena:
+		ebpf.PerCPUCGroupStorage, ebpf.Arena:
 		return 0
+	case ebpf.CPUMap:
+		return defaultCPUs
 	default:
 		return defaultEntries
 	}

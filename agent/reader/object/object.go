@@ -82,6 +82,8 @@ type Map struct {
 	// PinnedByName means that the map is pinned at /sys/fs/bpf/<name>, once for the whole
 	// node.
 	PinnedByName bool `json:"pinnedByName,omitempty"`
+	// Filled means that the object has content for the map, such as the programs of tail calls.
+	Filled bool `json:"filled,omitempty"`
 }
 
 // Values of Object.ByteOrder.
@@ -187,7 +189,7 @@ func (o *Object) declared(readable []byte) (err error) {
 		}
 		// The compiler's data sections are also maps.
 		if !strings.HasPrefix(name, ".") {
-			o.Maps = append(o.Maps, Map{name, snakeCase(m.Type.String()), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName})
+			o.Maps = append(o.Maps, Map{name, snakeCase(m.Type.String()), uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Pinning == ebpf.PinByName, len(m.Contents) > 0})
 		}
 		if plain.Truncate(name, maxName) != name {
 			return fmt.Errorf("the name of its map %s has more than %d bytes, or isn't printable", plain.Quote(name), maxName)

@@ -488,7 +488,13 @@ func FuzzRead(f *testing.F) {
 		// The library reads types in random order, so it doesn't notice each malformed one each time. A policy denies what
 		// is unknown.
 		if err == nil {
-			o.Needs, again.Needs = nil, nil
+			for _, o := range []*Object{o, again} {
+				o.Needs = nil
+				for i := range o.Programs {
+					p := &o.Programs[i]
+					p.Needs, p.Unsupported = nil, unsupported(p.Section, p.Type)
+				}
+			}
 		}
 		if err == nil && o.Unknown+again.Unknown != "" {
 			for _, o := range []*Object{o, again} {
