@@ -95,32 +95,41 @@ const (
 // Read reads an object file. An error describes the file, and continues a sentence about
 // it. If only the maps and variables can't be read, Read sets Object.Unknown.
 func Read(content []byte) (*Object, error) {
-	f, err := parse(content)
+	f, stripped, o, err := read(content)
 	if err != nil {
 		return nil, err
+	}
+	o.judge(f, stripped)
+	return o, nil
+}
+
+// read is Read without what judge sets, which only people read.
+func read(content []byte) (*file, []byte, *Object, error) {
+	f, err := parse(content)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	o := &Object{ByteOrder: littleEndian, Maps: []Map{}, Globals: []Variable{}, License: f.license(), BTF: f.has(".BTF"), Helpers: f.calls()}
 	if f.order == binary.BigEndian {
 		o.ByteOrder = bigEndian
 	}
 	if o.Programs, err = f.functions(); err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	slices.SortFunc(o.Programs, func(a, b Program) int { return cmp.Compare(a.Name, b.Name) })
 	stripped, err := f.strip()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	o.judge(f, stripped)
 	readable, err := f.readable()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	if err := o.declared(readable); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		o.Maps, o.Globals, o.MapTypes, o.Unknown = []Map{}, []Variable{}, nil, plain.Text(first)
 	}
-	return o, nil
+	return f, stripped, o, nil
 }
 
 // judge sets what the programs need of a kernel, and which of them can't be loaded because of their maps.
@@ -226,11 +235,7 @@ type Description struct {
 
 // Describe describes an image's object, and adapts it to a kernel. The object must have this machine's byte order.
 func Describe(content []byte, kernel *Kernel) (*Description, error) {
-	stripped, err := Strip(content)
-	if err != nil {
-		return nil, err
-	}
-	o, err := Read(stripped)
+	_, stripped, o, err := read(content)
 	if err != nil {
 		return nil, err
 	}
