@@ -26,9 +26,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -53,7 +53,7 @@ type manager struct {
 func (u *user) startManager() (stop func()) {
 	u.t.Helper()
 	m := &manager{user: u}
-	definitions := []runtime.Object{crds.CatalogSource(), crds.ClusterServiceVersion(), crds.InstallPlan(), crds.OperatorGroup(), crds.Operator(), crds.Subscription()}
+	definitions := []*apiextensionsv1.CustomResourceDefinition{crds.CatalogSource(), crds.ClusterServiceVersion(), crds.InstallPlan(), crds.OperatorGroup(), crds.Operator(), crds.Subscription()}
 	for _, definition := range definitions {
 		m.must(m.apply(definition, ""))
 	}
@@ -70,7 +70,7 @@ func (u *user) startManager() (stop func()) {
 		u.run("kubectl", "delete", "clusterroles,clusterrolebindings", "-l", ownerLabel)
 		u.run("kubectl", "delete", "namespace", catalogSpace)
 		for _, definition := range definitions {
-			u.run("kubectl", "delete", "customresourcedefinition", definition.(metav1.Object).GetName()) //nolint:forcetypeassert // each is one
+			u.run("kubectl", "delete", "customresourcedefinition", definition.Name)
 		}
 	}
 }
@@ -308,7 +308,7 @@ func (m *manager) unpack(image string) (string, error) {
 	}
 	dir := filepath.Join(m.home, "unpacked-"+ref.Context().RepositoryStr())
 	files := mutate.Extract(content)
-	defer files.Close() //nolint:errcheck // a reader
+	defer files.Close()
 	for archive := tar.NewReader(files); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
