@@ -369,6 +369,7 @@ func TestNodesOperatorDies(t *testing.T) {
 				return err == nil && dead != "", fmt.Sprint(leader, err)
 			})
 			restore(ctx, t, dead, "boot")
+			under.restarts.ExpectNode()
 			machine(ctx, s, dead, "halt")
 			await(ctx, s, "the other leads", func(ctx context.Context) (bool, string) {
 				now, on, err := leading(ctx)

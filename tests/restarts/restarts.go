@@ -63,6 +63,13 @@ func (l *Log) Expect(program string, n int) {
 	}
 }
 
+// ExpectNode announces that the test restarts a node, with all containers there.
+func (l *Log) ExpectNode() {
+	for program := range containers {
+		l.Expect(program, 1)
+	}
+}
+
 // ExpectStartErrors announces that the test keeps the container runtime from starting containers for a while. A container
 // that it couldn't start hasn't restarted by itself.
 func (l *Log) ExpectStartErrors() {
