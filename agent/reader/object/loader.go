@@ -72,7 +72,7 @@ func since(section, kind string) string {
 	switch {
 	case loaderName(section) != "":
 		return ""
-	case strings.TrimSuffix(kind, ".s") == "lsm": // bpfman.proto on bpfman's main branch, after v0.6.0
+	case strings.TrimSuffix(kind, ".s") == "lsm": // bpfman.proto on bpfman's main branch, after v0.6
 		return "the daemon's next version after v0.6"
 	default:
 		return "no version of the daemon up to v0.6"
