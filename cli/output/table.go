@@ -42,12 +42,7 @@ type Table[T any] struct {
 	// Name returns what -o name prints for an item, such as tcxprogram.bpfman.io/counter. If it is nil, -o name
 	// isn't supported.
 	Name func(T) string
-	// Whole means that cells are only shortened on a terminal, because they are what the user looks for.
-	Whole bool
 }
-
-// Columns is the width of tables that are neither printed to a terminal nor for scripts, which have no headers.
-const Columns = 100
 
 // Without returns the table without a column.
 func (t Table[T]) Without(name string) Table[T] {
@@ -137,7 +132,7 @@ func (t Table[T]) table(w io.Writer, f *Flags, items []T) error {
 	for _, item := range items {
 		rows = append(rows, cells(columns, item))
 	}
-	widths := fit(rows, t.width(w, f))
+	widths := fit(rows, width(w, f))
 	lines := bufio.NewWriter(w) // keeps its first error for Flush
 	if !f.noHeaders && len(items) > 0 {
 		writeRow(lines, rows[0], widths)
@@ -188,19 +183,13 @@ func cells[T any](columns []Column[T], item T) []string {
 // The least width of a column, and the number of spaces after it, are those of kubectl's tables.
 const leastWidth, between = 3, 3
 
-// width returns the width that the table must fit in.
-func (t Table[T]) width(w io.Writer, f *Flags) int {
-	width, _, ok := terminal.Size(w)
-	switch {
-	case f.Wide():
-		return math.MaxInt
-	case ok && width > 0:
+// width returns the width that the table must fit in. What is redirected isn't shortened, because somebody looks for
+// something in it.
+func width(w io.Writer, f *Flags) int {
+	if width, _, ok := terminal.Size(w); ok && width > 0 && !f.Wide() {
 		return width
-	case ok || t.Whole || f.noHeaders:
-		return math.MaxInt
-	default:
-		return Columns
 	}
+	return math.MaxInt
 }
 
 // shown returns a cell's text.

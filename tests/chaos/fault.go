@@ -55,8 +55,8 @@ var Faults = []Fault{
 }
 
 // Restarts returns how often the programs of bpfman can restart because of a step. A program that is kept down is
-// killed whenever it starts. The operator ends when it can't renew its lease, and the registrar when the kubelet can't
-// write to the Node what it registers.
+// killed whenever it starts. The operator ends when it can't renew its lease, and the registrar each time that the
+// kubelet can't write to the Node what it registers.
 func (s Step) Restarts() map[string]int {
 	switch {
 	case s.Do == "kill" && slices.Contains(ours, s.Target):
@@ -71,7 +71,7 @@ func (s Step) Restarts() map[string]int {
 		return all
 	case s.Do == "API server unreachable from the node", s.Do == "etcd full",
 		s.Target == node.Operator, slices.Contains(controlPlane, s.Target):
-		return map[string]int{node.Operator: 1, node.Registrar: 1}
+		return map[string]int{node.Operator: 1, node.Registrar: restarts.Unlimited}
 	}
 	return nil
 }

@@ -90,8 +90,7 @@ type dumped struct {
 }
 
 var dumpTable = output.Table[dumped]{
-	Kind:  "MapEntry",
-	Whole: true,
+	Kind: "MapEntry",
 	Columns: []output.Column[dumped]{
 		{Name: "NODE", Cell: func(d dumped) any { return d.Node }},
 		{Name: "KEY", Cell: func(d dumped) any { return string(d.Key) }},
