@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/distribution/reference"
 	"golang.org/x/net/http/httpproxy"
@@ -309,10 +310,15 @@ func checkSELinuxContext(v string) error {
 		return nil
 	}
 	parts := strings.SplitN(v, ":", 4)
-	if len(parts) < 3 || slices.Contains(parts, "") || strings.ContainsFunc(v, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+	if len(parts) < 3 || slices.Contains(parts, "") || strings.Contains(v, " ") || !printable(v) {
 		return fmt.Errorf("%q is not an SELinux context such as system_u:object_r:container_file_t:s0", v)
 	}
 	return nil
+}
+
+// printable reports whether YAML and a terminal can show each character. Of spaces it accepts only U+0020.
+func printable(v string) bool {
+	return utf8.ValidString(v) && !strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // checkTimeout accepts 0, and times in which a node can ask the API server several times.
@@ -341,7 +347,7 @@ func checkAddr(v string) error {
 // checkRoot accepts absolute paths in their shortest form, because mount points are compared as text. It rejects
 // the root directory, which would share every mount of the node.
 func checkRoot(v string) error {
-	if !path.IsAbs(v) || path.Clean(v) != v || v == "/" || strings.ContainsAny(v, ":\x00") {
+	if !path.IsAbs(v) || path.Clean(v) != v || v == "/" || strings.Contains(v, ":") || !printable(v) {
 		return fmt.Errorf("%q is not an absolute path such as /var/lib/kubelet", v)
 	}
 	return nil
