@@ -72,7 +72,7 @@ func root(streams genericiooptions.IOStreams, connect cluster.Connect) *cobra.Co
 		topCommand(streams, connect),
 		traceCommand(streams, connect),
 		uiCommand(streams, connect),
-		versionCommand(),
+		versionCommand(streams),
 		whyCommand(streams, connect),
 	)
 	explain(command)

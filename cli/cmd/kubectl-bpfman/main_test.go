@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
@@ -48,5 +51,28 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	})
 	if err != nil || found < 100 {
 		t.Errorf("found %d commands, error %v", found, err)
+	}
+}
+
+// TestOutputFormats checks that each command that prints data has it in JSON, too.
+func TestOutputFormats(t *testing.T) {
+	// These print what they did, or serve a page.
+	acts := []string{"push", "pause", "restart", "resume", "ui", "undo"}
+	var visit func(*cobra.Command)
+	visit = func(c *cobra.Command) {
+		for _, child := range c.Commands() {
+			visit(child)
+		}
+		if !c.HasSubCommands() && slices.Contains(acts, c.Name()) == (c.Flags().Lookup("output") != nil) {
+			t.Errorf("%s: has the flag --output, or lacks it", c.CommandPath())
+		}
+	}
+	visit(root(genericiooptions.NewTestIOStreamsDiscard(), nil))
+
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	command := root(streams, nil)
+	command.SetArgs([]string{"version", "-o", "jsonpath={.kind} {.version} {.platform}"})
+	if err := command.Execute(); err != nil || out.String() != "PluginVersion dev "+runtime.GOOS+"/"+runtime.GOARCH {
+		t.Errorf("version prints %q, error %v", out, err)
 	}
 }

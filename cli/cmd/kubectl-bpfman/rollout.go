@@ -89,6 +89,7 @@ func rolloutCommand(streams genericiooptions.IOStreams, connect cluster.Connect)
 	status := add("status", "Wait until a change has reached the nodes", r.status)
 	status.Flags().BoolVarP(&r.watch, "watch", "w", true, "Wait until the rollout is complete or fails.")
 	status.Flags().DurationVar(&r.timeout, "timeout", 0, "How long to wait. 0 means forever.")
+	r.format.AddFormatTo(status)
 	history := add("history", "List the revisions of an object", r.history)
 	history.Flags().Int64Var(&r.revision, "revision", 0, "Print this revision: with -o, as an object.")
 	r.format.AddTo(history, revisionsTable.Keys()...)
@@ -125,38 +126,58 @@ func (r *rolling) get(ctx context.Context, args []string) (rolled, error) {
 // statusPoll is the interval of checks of an object's status.
 const statusPoll = time.Second
 
+// RolloutProgress is how far a change of an object has come.
+type RolloutProgress struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Object is what kubectl prints for `-o name`.
+	Object string `json:"object"`
+	// Complete means that the change has reached all nodes, and Failed that it won't without the user.
+	Complete bool   `json:"complete"`
+	Failed   bool   `json:"failed"`
+	Message  string `json:"message,omitempty"`
+	// Rollout is the object's status.rollout. It is missing if no RolloutPolicy matches the object.
+	Rollout *v1alpha1.RolloutStatus `json:"rollout,omitempty"`
+}
+
 func (r *rolling) status(ctx context.Context, o rolled) error {
 	if r.timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, r.timeout, errors.New("timed out waiting for the rollout"))
 		defer stop()
 	}
-	said := ""
+	last := RolloutProgress{TypeMeta: metav1.TypeMeta{APIVersion: output.APIVersion, Kind: "RolloutProgress"}, Object: o.String()}
 	err := wait.PollUntilContextCancel(ctx, statusPoll, true, func(ctx context.Context) (bool, error) {
 		done, message := false, ""
 		err := o.cluster.Get(ctx, client.ObjectKeyFromObject(o.object), o.object)
 		switch {
 		case err == nil:
 			done, message, err = progress(o.object)
+			last.Rollout = o.object.GetStatus().Rollout
 		case !apierrors.IsNotFound(err) && ctx.Err() == nil && r.watch:
 			// The change can be what cut off the API server.
 			message, err = "the object can't be read: "+err.Error(), nil
 		}
+		changed := message != last.Message
+		last.Complete, last.Message = done, message
 		switch {
 		case err != nil:
+			last.Failed, last.Message = true, err.Error()
 			return false, err
-		case done:
+		case done && r.format.Human():
 			return true, r.say("%s successfully rolled out", o)
-		case message != said:
-			said = message
+		case changed && r.format.Human():
 			if err := r.say("Waiting for %s: %s", o, message); err != nil {
 				return false, err
 			}
 		}
-		return !r.watch, nil
+		return done || !r.watch, nil
 	})
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		return cause
+		err = cause
+	}
+	if !r.format.Human() {
+		return errors.Join(r.format.Print(r.streams.Out, &last), err)
 	}
 	return err
 }

@@ -200,6 +200,9 @@ func TestRolloutStatus(t *testing.T) {
 		{resumed, "--watch=false", "Waiting for tcxprogram.bpfman.io/counter: the operator hasn't processed the change yet\n", ""},
 		{contested, "", "", "Rollout halted: 1 of 1 nodes with revision 3 aren't healthy (b: no luck)"},
 		{stagedCounter("v3", v1alpha1.RolloutHalted), "", "", "Rollout halted: 1 of 1 nodes with revision 3 aren't healthy (b: no luck)"},
+		{stagedCounter("v3", v1alpha1.RolloutComplete), "-o=jsonpath={.kind}:{.object}:{.complete}:{.failed}:{.rollout.revision}", "RolloutProgress:tcxprogram.bpfman.io/counter:true:false:3", ""},
+		{stagedCounter("v3", v1alpha1.RolloutHalted), "-o=jsonpath={.complete}:{.failed}:{.message}", "false:true:Rollout halted: 1 of 1 nodes with revision 3 aren't healthy (b: no luck)", "Rollout halted: 1 of 1 nodes with revision 3 aren't healthy (b: no luck)"},
+		{behind, "--watch=false -o=jsonpath={.complete}:{.message}", "false:the operator hasn't processed the change yet", ""},
 		{behind, "--timeout=10ms", "Waiting for tcxprogram.bpfman.io/counter: the operator hasn't processed the change yet\n", "timed out waiting for the rollout"},
 	} {
 		out, _, err := roll(t, []client.Object{test.object}, strings.Fields("status tcxprogram/counter "+test.args)...)
